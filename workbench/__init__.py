@@ -1,0 +1,1 @@
+"""A Jupyter-centric workbench for GPU kernels: compile, look at, launch, check and time them."""

@@ -1,0 +1,50 @@
+"""Places, texts and errors: spans, source text, a kernel function as data, errors with a caret.
+
+A leaf: it imports nothing of ours. What an error or an op says about its place is built here;
+what the place means is decided by the rooms above.
+"""
+
+from workbench.source.errors import (
+    ArgumentError,
+    CheckError,
+    CompileError,
+    ConstexprError,
+    KernelError,
+    KernelTypeError,
+    LaunchError,
+    Note,
+    OptionError,
+    ResourceError,
+    ShapeError,
+    TargetError,
+    ToolError,
+    UnknownNameError,
+    UnsupportedSyntaxError,
+)
+from workbench.source.kernels import KernelSource, Parameter, kernel_source, register_text
+from workbench.source.spans import Source, Span, line_of
+
+__all__ = [
+    "ArgumentError",
+    "CheckError",
+    "CompileError",
+    "ConstexprError",
+    "KernelError",
+    "KernelSource",
+    "KernelTypeError",
+    "LaunchError",
+    "Note",
+    "OptionError",
+    "Parameter",
+    "ResourceError",
+    "ShapeError",
+    "Source",
+    "Span",
+    "TargetError",
+    "ToolError",
+    "UnknownNameError",
+    "UnsupportedSyntaxError",
+    "kernel_source",
+    "line_of",
+    "register_text",
+]

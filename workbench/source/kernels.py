@@ -1,0 +1,117 @@
+"""A kernel function as data: what the front end needs to know of a Python function."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import linecache
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from workbench.source.errors import CompileError
+from workbench.source.spans import Source
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a device function, as written."""
+
+    name: str
+    is_constexpr: bool
+    annotation: Any = None
+    default: Any = inspect.Parameter.empty
+
+    @property
+    def required(self) -> bool:
+        return self.default is inspect.Parameter.empty
+
+
+@dataclass(eq=False)
+class KernelSource:
+    """A device function: its text, its place, and the names it captured.
+
+    `text` starts at the `def` line (decorators stripped, dedented by `indent` columns), so a node
+    of its tree at line 1, column 0 stands at `first_line`, column `indent` + 1 of `file`.
+    """
+
+    name: str
+    text: str
+    file: str
+    first_line: int
+    indent: int
+    function: Callable[..., Any]
+    names: Mapping[str, Any] = field(repr=False)
+
+    @cached_property
+    def tree(self) -> ast.FunctionDef:
+        """The function's AST; raises CompileError if the text does not parse."""
+        node = ast.parse(self.text).body[0]
+        if not isinstance(node, ast.FunctionDef):
+            raise CompileError(f"'{self.name}' is not a plain function definition", code="K215")
+        return node
+
+    @property
+    def source(self) -> Source:
+        return Source(self.file, self.text, self.first_line)
+
+    def lookup(self, name: str) -> Any:
+        """Return what `name` means outside the function; raises KeyError if nothing."""
+        closure = inspect.getclosurevars(self.function).nonlocals if self.function.__closure__ else {}
+        for scope in (closure, self.names, vars(builtins)):
+            if name in scope:
+                return scope[name]
+        raise KeyError(name)
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Parameters in order; `x: tl.constexpr` is recognised by name, also as a string."""
+        parameters = []
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            note = parameter.annotation
+            shown = note if isinstance(note, str) else getattr(note, "__name__", "")
+            is_constexpr = "constexpr" in str(shown)
+            if note is inspect.Parameter.empty:
+                note = None
+            parameters.append(Parameter(name, is_constexpr, note, parameter.default))
+        return tuple(parameters)
+
+
+def kernel_source(function: Callable[..., Any]) -> KernelSource:
+    """Read a function's text once; raises CompileError (K216) where there is none to read."""
+    try:
+        lines, first_line = inspect.getsourcelines(function)
+    except (OSError, TypeError) as error:
+        raise CompileError(
+            f"the source of '{getattr(function, '__name__', function)}' cannot be read",
+            hint="define the kernel in a file or a notebook cell, or register its text in linecache",
+            code="K216",
+        ) from error
+    text = "".join(lines)
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    dedented = textwrap.dedent(text)
+    skipped = _decorator_lines(dedented)
+    kept = dedented.splitlines(keepends=True)[skipped:]
+    return KernelSource(
+        name=function.__name__,
+        text="".join(kept),
+        file=function.__code__.co_filename,
+        first_line=first_line + skipped,
+        indent=indent,
+        function=function,
+        names=function.__globals__,
+    )
+
+
+def _decorator_lines(text: str) -> int:
+    """Return how many lines stand before the `def`."""
+    node = ast.parse(text).body[0]
+    return node.lineno - 1
+
+
+def register_text(file: str, text: str) -> None:
+    """Make `text` known to linecache as `file`, so tracebacks and errors show it."""
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

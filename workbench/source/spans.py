@@ -1,0 +1,52 @@
+"""Places in source text: where a thing starts and ends, and through which calls it was reached."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of source text; lines and columns count from 1, `end_column` is exclusive.
+
+    `calls` is the chain of call sites, outermost first, through which an inlined helper
+    was reached; it is empty for the kernel's own text.
+    """
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    calls: tuple[Span, ...] = ()
+
+    def inlined_at(self, call: Span) -> Span:
+        """Return this span as reached through `call`."""
+        return replace(self, calls=(*call.calls, replace(call, calls=()), *self.calls))
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The text of one file or cell, or of one function of it.
+
+    `first_line` is the line number in `file` of the text's first line.
+    """
+
+    file: str
+    text: str
+    first_line: int = 1
+
+    def line(self, number: int) -> str:
+        """Return the text of line `number` (counted in the file), or an empty string."""
+        lines = self.text.splitlines()
+        row = number - self.first_line
+        return lines[row] if 0 <= row < len(lines) else ""
+
+
+def line_of(span: Span) -> str:
+    """Return the text of the span's first line as linecache knows it (cells are registered there)."""
+    return linecache.getline(span.file, span.line).rstrip("\n")
