@@ -1,0 +1,42 @@
+# Everything runs from here; a clean machine needs only make and Python 3.11 or newer.
+#   make demo    run the notebooks and leave the results in demo/
+#   make lab     open JupyterLab on the notebooks
+#   make check   linters and fast tests            make test    every test
+#   make bench   measure against the baselines     make gpu     everything that needs an NVIDIA GPU
+# PYTHON names the interpreter to build on; if it has torch, that torch is kept.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.workbench-installed
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: demo lab check test bench gpu clean
+
+demo: $(STAMP)
+	$(BIN)/python notebooks/run_demo.py demo
+
+lab: $(STAMP)
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --notebook-dir=notebooks
+
+check: $(STAMP)
+	$(BIN)/python tests/run.py check
+
+test: $(STAMP)
+	$(BIN)/python tests/run.py test
+
+bench: $(STAMP)
+	$(BIN)/python tests/bench/run.py
+
+# The GPU machine may have no network and no Jupyter: whatever Python is there runs it from the tree.
+gpu:
+	PYTHONPATH=$(CURDIR) $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) tests/bench/gpu.py
+
+$(STAMP): pyproject.toml constraints.txt hatch_build.py .ci/environment.py $(wildcard extension/package.json extension/src/*.ts extension/src/*/*.ts extension/src/*.css)
+	$(PYTHON) .ci/environment.py $(VENV)
+	@touch $@
+
+clean:
+	rm -rf demo build dist workbench/labextension workbench/viewer/static extension/lib $(STAMP)
+	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
