@@ -1,0 +1,125 @@
+"""Bounds that hold for every trace, and dropping texts that nothing refers to.
+
+A text has at most 8 MB, a pipeline at most 64 passes with text (then only changing ones keep
+theirs; what passes did to ops always stays), 200,000 ops, 64 layouts, 4,096 accesses recorded per
+op. `trimming` goes below these bounds where an output has to be small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import fields, replace
+from typing import Any
+
+from workbench.trace.links import rows_of_text
+from workbench.trace.schema import Ops, Pass, Stage, Trace
+
+TEXT_CHARACTERS = 8_000_000
+PASSES_WITH_TEXT = 64
+OPS = 200_000
+ACCESSES = 4_096
+LAYOUTS = 64
+
+
+def limited(trace: Trace) -> Trace:
+    """Return the trace within the limits; a trace within them comes back unchanged."""
+    trace = _limit_passes(trace)
+    if any(len(text) > TEXT_CHARACTERS for text in trace.strings):
+        trace = replace(trace, strings=tuple(_cut(text) for text in trace.strings))
+        trace = replace(trace, stages=tuple(_within(stage, trace) for stage in trace.stages))
+    if len(trace.ops.id) > OPS:
+        columns = {field.name: getattr(trace.ops, field.name)[:OPS] for field in fields(Ops)}
+        trace = replace(trace, ops=Ops(**columns))
+    if len(trace.layouts) > LAYOUTS:
+        trace = replace(trace, layouts=trace.layouts[:LAYOUTS])
+    if any(len(entry.addr) > ACCESSES for entry in trace.access):
+        access = tuple(replace(entry, addr=entry.addr[:ACCESSES]) for entry in trace.access)
+        trace = replace(trace, access=access)
+    return compact(trace)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= TEXT_CHARACTERS:
+        return text
+    return text[: max(0, text.rfind("\n", 0, TEXT_CHARACTERS))]
+
+
+def _within(stage: Stage, trace: Trace) -> Stage:
+    count = trace.strings[stage.text].count("\n") + 1
+    if all(first + length <= count for first, length, _ in stage.rows):
+        return stage
+    return cut_rows(stage, stage.text, count)
+
+
+def cut_rows(stage: Stage, text: int, count: int) -> Stage:
+    """Return the stage showing `text`, the first `count` rows of what it had."""
+    rows = tuple(
+        (first, min(length, count - first), ops)
+        for first, length, ops in stage.rows
+        if first < count
+    )
+    note = f"first {count:,} rows; the rest was left out to save space"
+    return replace(stage, text=text, rows=rows, state="partial", note=note)
+
+
+def _limit_passes(trace: Trace) -> Trace:
+    kept: set[int] = set(range(len(trace.passes)))
+    for pipe in ("tile", "gpu", "llvm"):
+        mine = [i for i in kept if trace.passes[i].pipe == pipe]
+        if len(mine) > PASSES_WITH_TEXT:
+            changing = [i for i in sorted(mine) if trace.passes[i].changed]
+            kept -= set(mine) - set(changing[:PASSES_WITH_TEXT])
+    return keep_pass_texts(trace, kept)
+
+
+def keep_pass_texts(trace: Trace, kept: Collection[int]) -> Trace:
+    """Return the trace in which only the passes with these indices keep their texts.
+
+    A row map that stood at a dropped pass moves to a kept one with the same text.
+    """
+    if len(kept) == len(trace.passes):
+        return trace
+    everything = rows_of_text(trace)
+    known = {stage.text for stage in trace.stages}
+    passes: list[Pass] = []
+    for index, step in enumerate(trace.passes):
+        changes: dict[str, Any] = {"rows": None, "before_rows": None}
+        if index not in kept:
+            changes |= {"before": None, "after": None}
+        else:
+            for side, key in (("before", "before_rows"), ("after", "rows")):
+                text = getattr(step, side)
+                if text is not None and text not in known:
+                    known.add(text)
+                    changes[key] = everything.get(text)
+        passes.append(replace(step, **changes))
+    return compact(replace(trace, passes=tuple(passes)))
+
+
+def compact(trace: Trace) -> Trace:
+    """Return the trace without the strings that nothing refers to."""
+    used = sorted(set(_used(trace)))
+    if len(used) == len(trace.strings):
+        return trace
+    new: dict[int | None, int | None] = {old: index for index, old in enumerate(used)}
+    new[None] = None
+
+    def moved(record: Any, *keys: str) -> Any:
+        return replace(record, **{key: new[getattr(record, key)] for key in keys})
+
+    return replace(
+        trace,
+        strings=tuple(trace.strings[old] for old in used),
+        sources=tuple(moved(source, "text") for source in trace.sources),
+        stages=tuple(moved(stage, "text") for stage in trace.stages),
+        passes=tuple(moved(step, "before", "after") for step in trace.passes),
+        ops=replace(trace.ops, name=tuple([new[old] for old in trace.ops.name])),
+    )
+
+
+def _used(trace: Trace) -> Iterable[int]:
+    yield from (source.text for source in trace.sources)
+    yield from (stage.text for stage in trace.stages)
+    yield from trace.ops.name
+    for step in trace.passes:
+        yield from (text for text in (step.before, step.after) if text is not None)

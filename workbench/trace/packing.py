@@ -1,0 +1,54 @@
+"""Traces as bytes: gzip of `{"traces": [...]}`, the same bytes for the same traces.
+
+One file or output holds one trace or several (a run on the CPU and a compilation for a GPU); the
+first one is shown first. gzip because browsers unpack it without a library.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Sequence
+
+from workbench.trace.codec import TraceError, dump, from_data, to_data
+from workbench.trace.schema import Trace
+
+#: Above this an unpacked file is refused: a few bytes of gzip can stand for gigabytes.
+UNPACKED_BYTES = 512_000_000
+
+
+def bundle_json(traces: Sequence[Trace], **extra: object) -> str:
+    """Return several traces as one canonical JSON text; `extra` keys stand beside "traces"."""
+    return dump({**extra, "traces": [to_data(trace) for trace in traces]})
+
+
+def pack(traces: Sequence[Trace], **extra: object) -> bytes:
+    """Return traces as gzip bytes, deterministic (level 9, no time stamp)."""
+    return gzip.compress(bundle_json(traces, **extra).encode(), 9, mtime=0)
+
+
+def unpack(data: bytes) -> tuple[Trace, ...]:
+    """Return the traces in gzip or plain JSON bytes, of a bundle or of a single trace."""
+    if data[:2] == b"\x1f\x8b":
+        data = _gunzip(data)
+    try:
+        found = json.loads(data)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise TraceError(f"not a trace: the content is not JSON ({error})") from error
+    if isinstance(found, dict) and isinstance(found.get("traces"), list):
+        return tuple(from_data(trace) for trace in found["traces"])
+    return (from_data(found),)
+
+
+def _gunzip(data: bytes) -> bytes:
+    stream = zlib.decompressobj(wbits=31)
+    try:
+        text = stream.decompress(data, UNPACKED_BYTES)
+    except zlib.error as error:
+        raise TraceError(f"not a trace: the gzip data is damaged ({error})") from error
+    if stream.unconsumed_tail:
+        raise TraceError(f"the trace is larger than {UNPACKED_BYTES:,} bytes unpacked")
+    if not stream.eof:
+        raise TraceError("not a trace: the gzip data ends early")
+    return text
