@@ -1,0 +1,361 @@
+"""Named layouts: coalesced blocks, tensor-core fragments, swizzled shared tiles.
+
+Each function returns plain bases; nothing later asks which family a layout came
+from, only what its bases allow.
+
+The fragments of mma.sync and wgmma are one pattern. With kw the elements of k
+in a 32-bit register (1 for tf32, 2 for 16-bit, 4 for 8-bit types):
+
+    registers   k up to kw, then rows from 8, then k from 4 * kw
+    lanes       k from kw to 4 * kw, then rows 1, 2, 4
+
+A is (m, k), B is the same pattern on (n, k), C and D on (m, n) with kw = 2 for
+every type. The register index is the index of the PTX fragment (a_i, b_i, c_i,
+low to high); a 32-bit register packs neighbours. PTX ISA 9.0, mma.sync (sm_80)
+and wgmma.mma_async (sm_90a), "Matrix fragments".
+
+A tile is covered by repeating the fragment: first by registers (so that the
+part of one warp is one block), then by warps. A basis that leaves the tile
+becomes a zero basis: the hardware then computes copies of the same elements.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from workbench.layouts.coordinates import Coordinates, axis_bits
+from workbench.layouts.f2 import log2
+from workbench.layouts.linear import LinearLayout
+from workbench.layouts.matrix_access import MatrixPlan, ldmatrix_fits, stmatrix_fits
+
+__all__ = [
+    "MatrixPlan",
+    "allocated_elements",
+    "blocked",
+    "fragment",
+    "ldmatrix_fits",
+    "mma_a",
+    "mma_b",
+    "mma_c",
+    "split_warps",
+    "stmatrix_fits",
+    "swizzle_width",
+    "swizzled",
+    "wgmma_a",
+    "wgmma_d",
+]
+
+LANE_BITS = 5
+Step = tuple[int, int]
+"""(axis, bit): one doubling along an axis."""
+
+
+@lru_cache(4096)
+def blocked(shape: Coordinates, vector: int, axis_order: Coordinates, warps: int) -> LinearLayout:
+    """Return the layout that walks the tile with vectors, then lanes, then warps.
+
+    A thread holds `vector` neighbours along axis_order[0] (the fastest axis);
+    lanes go on along that axis and then along the next, warps go on after the
+    lanes, further registers after the warps. Bits that the tile does not have
+    become zero bases: copies. vector and warps are powers of two.
+
+    >>> print(blocked((4, 8), 1, (1, 0), 4))
+    linear<4x8, lane=[(0,1),(0,2),(0,4),(1,0),(2,0)], warp=[(0,0),(0,0)]>
+    """
+    if sorted(axis_order) != list(range(len(shape))):
+        raise ValueError(f"axis order is {axis_order}; expected each axis of {shape} once")
+    _power_of_two(vector, "vector")
+    _power_of_two(warps, "warps")
+    bits = axis_bits(shape)
+    walk: list[int] = []
+    for axis in axis_order:
+        below = sum(bits[axis + 1 :])
+        walk.extend(1 << below + bit for bit in range(bits[axis]))
+    head = min(log2(vector), bits[axis_order[0]]) if shape else 0
+    lane_end, warp_end = head + LANE_BITS, head + LANE_BITS + log2(warps)
+    absent = [0] * warp_end
+    lane = (walk[head:lane_end] + absent)[:LANE_BITS]
+    warp = (walk[lane_end:warp_end] + absent)[: log2(warps)]
+    register = walk[:head] + walk[warp_end:]
+    return LinearLayout.from_flat((tuple(register), tuple(lane), tuple(warp), ()), shape, "blocked")
+
+
+def _power_of_two(number: int, what: str) -> None:
+    if number < 1 or number & number - 1:
+        raise ValueError(f"{what} is {number}; expected a power of two")
+
+
+# ---------------------------------------------------------------------- tensor cores
+
+
+def fragment(rows: int, columns: int, kw: int) -> LinearLayout:
+    """Return the fragment of one warp: mma.sync A (m, k), B as (n, k), C with kw = 2.
+
+    >>> print(fragment(16, 8, 2))
+    linear<16x8, register=[(0,1),(8,0)], lane=[(0,2),(0,4),(1,0),(2,0),(4,0)]>
+    """
+    across, down = _steps(1, 0, log2(kw)), _steps(0, 3, log2(rows))
+    register = [*across, *down, *_steps(1, log2(4 * kw), log2(columns))]
+    lane = [*_steps(1, log2(kw), log2(4 * kw)), *_steps(0, 0, 3)]
+    return _from_steps((rows, columns), register, lane, (), "mma")
+
+
+def _steps(axis: int, first: int, last: int) -> list[Step]:
+    return [(axis, bit) for bit in range(first, last)]
+
+
+def _from_steps(
+    shape: Coordinates,
+    register: Iterable[Step | None],
+    lane: Iterable[Step | None],
+    warp: Iterable[Step | None],
+    kind: str,
+) -> LinearLayout:
+    bits = axis_bits(shape)
+
+    def flat(step: Step | None) -> int:
+        # None, or a doubling that leaves the tile, is a copy.
+        if step is None or step[1] >= bits[step[0]]:
+            return 0
+        return 1 << sum(bits[step[0] + 1 :]) + step[1]
+
+    dims = (tuple(map(flat, register)), tuple(map(flat, lane)), tuple(map(flat, warp)), ())
+    return LinearLayout.from_flat(dims, shape, kind)
+
+
+def _repeat(shape: Coordinates, axis: int, first: int, warps: int = 1) -> list[Step]:
+    # The register repetitions along an axis after `first` bits of fragment, with room left
+    # for the warps that walk the same axis.
+    return _steps(axis, first, axis_bits(shape)[axis] - log2(warps))
+
+
+def _warp_steps(shape: Coordinates, axis: int, first: int, warps: int) -> list[Step]:
+    start = max(first, axis_bits(shape)[axis] - log2(warps))
+    return _steps(axis, start, start + log2(warps))
+
+
+def _tile_axes(shape: Coordinates) -> tuple[int, int, list[Step]]:
+    # (row axis, column axis, register steps of the batch axes before them)
+    if len(shape) < 2:
+        raise ValueError(f"dot tile has shape {shape}; expected at least two axes")
+    bits = axis_bits(shape)
+    batch = [step for axis in range(len(shape) - 3, -1, -1) for step in _steps(axis, 0, bits[axis])]
+    return len(shape) - 2, len(shape) - 1, batch
+
+
+@lru_cache(1024)
+def mma_c(shape: Coordinates, warps: tuple[int, int]) -> LinearLayout:
+    """Return the accumulator (and result) layout of mma.sync m16n8 over a [.., M, N] tile.
+
+    Registers: the 4 of a fragment, then fragments along N, along M, batches.
+    warps = (along M, along N); a warp owns one contiguous block, and the warp
+    index counts along M first. sm_80: mma.sync.
+
+    >>> print(mma_c((32, 16), (2, 1)))
+    linear<32x16, register=[(0,1),(8,0),(0,8)], lane=[(0,2),(0,4),(1,0),(2,0),(4,0)], warp=[(16,0)]>
+    """
+    m, n, batch = _tile_axes(shape)
+    register = [(n, 0), (m, 3), *_repeat(shape, n, 3, warps[1]), *_repeat(shape, m, 4, warps[0])]
+    lane = [*_steps(n, 1, 3), *_steps(m, 0, 3)]
+    warp = _warp_steps(shape, m, 4, warps[0]) + _warp_steps(shape, n, 3, warps[1])
+    return _from_steps(shape, register + batch, lane, warp, "mma")
+
+
+def _fragment_k(extent: int, kw: int) -> tuple[list[Step], int]:
+    # Register steps (axis to be filled in) of k within one instruction, and their end.
+    _power_of_two(kw, "elements of k per register")
+    end = min(axis_bits((extent,))[0], log2(8 * kw))
+    if end < log2(4 * kw):
+        raise ValueError(f"dot has K = {extent}; expected at least {4 * kw} for this element type")
+    return _steps(0, log2(4 * kw), end), end
+
+
+@lru_cache(1024)
+def mma_a(shape: Coordinates, kw: int, warps: tuple[int, int]) -> LinearLayout:
+    """Return the layout of the left operand of mma.sync over a [.., M, K] tile.
+
+    kw is the elements of k per 32-bit register. Registers: one fragment (k = 8
+    kw, or 4 kw if K is that small), then fragments along M, then steps along
+    K, batches: the registers of one step of K are neighbours. Warps along N
+    read the same elements.
+
+    >>> print(mma_a((16, 32), 2, (1, 2)).flat("register"), mma_a((16, 32), 2, (1, 2)).flat("warp"))
+    (1, 256, 8, 16) (0,)
+    """
+    m, k, batch = _tile_axes(shape)
+    inner, end = _fragment_k(shape[k], kw)
+    register = [*_steps(k, 0, log2(kw)), (m, 3), *((k, bit) for _, bit in inner)]
+    register += [*_repeat(shape, m, 4, warps[0]), *_repeat(shape, k, end), *batch]
+    lane = [*_steps(k, log2(kw), log2(4 * kw)), *_steps(m, 0, 3)]
+    warp = [*_warp_steps(shape, m, 4, warps[0]), *[None] * log2(warps[1])]
+    return _from_steps(shape, register, lane, warp, "mma")
+
+
+@lru_cache(1024)
+def mma_b(shape: Coordinates, kw: int, warps: tuple[int, int]) -> LinearLayout:
+    """Return the layout of the right operand of mma.sync over a [.., K, N] tile.
+
+    As mma_a, with n in the place of m: one fragment, fragments along N, steps
+    along K, batches. Warps along M read the same elements.
+
+    >>> print(mma_b((16, 16), 2, (2, 1)))
+    linear<16x16, register=[(1,0),(8,0),(0,8)], lane=[(2,0),(4,0),(0,1),(0,2),(0,4)], warp=[(0,0)]>
+    """
+    k, n, batch = _tile_axes(shape)
+    inner, end = _fragment_k(shape[k], kw)
+    register = [*_steps(k, 0, log2(kw)), *((k, bit) for _, bit in inner)]
+    register += [*_repeat(shape, n, 3, warps[1]), *_repeat(shape, k, end), *batch]
+    lane = [*_steps(k, log2(kw), log2(4 * kw)), *_steps(n, 0, 3)]
+    warp = [*[None] * log2(warps[0]), *_warp_steps(shape, n, 3, warps[1])]
+    return _from_steps(shape, register, lane, warp, "mma")
+
+
+@lru_cache(1024)
+def wgmma_d(shape: Coordinates, warps: int) -> LinearLayout:
+    """Return the accumulator layout of wgmma.mma_async m64nN over an [M, N] tile.
+
+    Four warps hold 64 rows (the hardware fixes warp % 4), further warps the
+    next 64. Registers: all of N, then M. N that is no power of two: registers
+    0 .. N/2 - 1 are live and are PTX's d_0 ... sm_90a.
+    """
+    m, n, batch = _tile_axes(shape)
+    register = [(n, 0), (m, 3), *_repeat(shape, n, 3)]
+    return _warpgroups(shape, register, [*_steps(n, 1, 3), *_steps(m, 0, 3)], batch, warps)
+
+
+@lru_cache(1024)
+def wgmma_a(shape: Coordinates, kw: int, warps: int) -> LinearLayout:
+    """Return the register layout of the left operand of wgmma over an [M, K] tile. sm_90a."""
+    m, k, batch = _tile_axes(shape)
+    inner, end = _fragment_k(shape[k], kw)
+    register = [*_steps(k, 0, log2(kw)), (m, 3), *((k, bit) for _, bit in inner)]
+    lane = [*_steps(k, log2(kw), log2(4 * kw)), *_steps(m, 0, 3)]
+    return _warpgroups(shape, register + _repeat(shape, k, end), lane, batch, warps)
+
+
+def _warpgroups(
+    shape: Coordinates, register: list[Step], lane: list[Step], batch: list[Step], warps: int
+) -> LinearLayout:
+    _power_of_two(warps, "warps")
+    if warps < 4:
+        raise ValueError(f"wgmma has {warps} warps; expected a multiple of 4")
+    m, end = len(shape) - 2, 4 + log2(warps)
+    register = register + _repeat(shape, m, end) + batch
+    return _from_steps(shape, register, lane, _steps(m, 4, end), "wgmma")
+
+
+@lru_cache(1024)
+def split_warps(shape: Coordinates, warps: int) -> tuple[int, int]:
+    """Return (along M, along N) for mma.sync over a [.., M, N] tile.
+
+    Minimises what a warp reads per step of K, its rows plus its columns; no
+    warp repeats another's work while that can be helped. Ties go to M, whose
+    fragments are loaded once and used for all of N.
+    """
+    _power_of_two(warps, "warps")
+    m, n = shape[-2:]
+
+    def cost(along_m: int) -> tuple[int, int, int]:
+        along_n = warps // along_m
+        rows, columns = max(16, m // along_m), max(8, n // along_n)
+        return rows * columns, rows + columns, -along_m
+
+    chosen = min((1 << bit for bit in range(log2(warps) + 1)), key=cost)
+    return chosen, warps // chosen
+
+
+# ---------------------------------------------------------------------- shared memory
+
+SWIZZLES = {128: (7, 0), 64: (3, 1), 32: (1, 2)}
+"""Row bytes W -> (mask, shift): chunk c of row r lies at chunk c ^ (r >> shift & mask).
+
+The TMA modes 128B, 64B, 32B. CUDA 13.0 cuda.h, CUtensorMapSwizzle.
+"""
+
+
+def swizzle_width(extent: int, itemsize: int) -> int:
+    """Return the bytes of a row of the swizzle atom: 128, 64, 32, or 16 and less (no swizzle)."""
+    return min(128, (1 << (extent - 1).bit_length()) * itemsize)
+
+
+@lru_cache(1024)
+def swizzled(shape: Coordinates, itemsize: int, order: Coordinates | None = None) -> LinearLayout:
+    """Return a shared layout without bank conflicts for rows and for 8x8 matrices.
+
+    order[0] is the contiguous axis (default: the last), order[1] the rows. The
+    contiguous axis is cut into columns of W = 128, 64, 32 or fewer bytes; each
+    column holds all its rows one after the other, and the 16-byte chunks of a
+    row are XORed with its row number. That is what TMA writes and wgmma reads.
+    16-byte accesses along a row, ldmatrix and ldmatrix.trans take one wavefront
+    per phase. The base address must be a multiple of 8 * W bytes.
+
+    >>> print(swizzled((4, 64), 2))
+    linear<4x64, offset=[(0,1),(0,2),(0,4),(0,8),(0,16),(0,32),(1,8),(2,16)]>
+    """
+    order = tuple(range(len(shape) - 1, -1, -1)) if order is None else tuple(order)
+    if sorted(order) != list(range(len(shape))):
+        raise ValueError(f"axis order is {order}; expected each axis of {shape} once")
+    if not shape:
+        return LinearLayout.from_flat(((),), shape, "shared")
+    bits = axis_bits(shape)
+    below = [sum(bits[axis + 1 :]) for axis in range(len(shape))]
+    contiguous, width = order[0], swizzle_width(shape[order[0]], itemsize)
+    inside = min(bits[contiguous], log2(max(1, width // itemsize)))
+    mask, shift = SWIZZLES.get(width, (0, 0))
+    chunk = log2(max(1, 16 // itemsize))
+    columns = [1 << below[contiguous] + bit for bit in range(bits[contiguous])]
+    offsets = columns[:inside]
+    for axis in order[1:2]:
+        for bit in range(bits[axis]):
+            moved = ((1 << bit) >> shift & mask) << chunk
+            offsets.append(1 << below[axis] + bit | moved << below[contiguous])
+    offsets += columns[inside:]
+    for axis in order[2:]:
+        offsets += [1 << below[axis] + bit for bit in range(bits[axis])]
+    return LinearLayout.from_flat((tuple(offsets),), shape, "shared")
+
+
+@lru_cache(1024)
+def allocated_elements(shared: LinearLayout) -> int:
+    """Return how many elements a shared layout needs: one more than the last real offset.
+
+    Less than the padded tile where the highest offset bits belong to an axis
+    that is padded.
+    """
+    if shared.shape == shared.padded:
+        return 1 << shared.tile_bits
+    inverse = shared.invert()
+    last = 0
+    # Along one axis the largest offset over a full sub-cube is an OR; cut the real extent
+    # into aligned power-of-two runs, and take every combination of such runs.
+    corners: list[tuple[int, int]] = [(0, 0)]  # (fixed coordinates, free coordinate bits)
+    for axis, extent in enumerate(shared.shape):
+        below = sum(shared.bits[axis + 1 :])
+        runs: list[tuple[int, int]] = []
+        start = 0
+        for bit in range(shared.bits[axis], -1, -1):
+            if extent >> bit & 1:
+                runs.append((start << below, ((1 << bit) - 1) << below))
+                start += 1 << bit
+        corners = [(f | start, g | free) for f, g in corners for start, free in runs]
+    for fixed, free in corners:
+        last = max(last, _largest(inverse, fixed, free))
+    return last + 1
+
+
+def _largest(columns: Sequence[int], fixed: int, free: int) -> int:
+    # The largest image of fixed ^ (any part of free): greedily from the top, by elimination.
+    image = 0
+    pivots: dict[int, int] = {}
+    for bit, column in enumerate(columns):
+        if fixed >> bit & 1:
+            image ^= column
+        if free >> bit & 1:
+            vector = column
+            while vector and vector.bit_length() in pivots:
+                vector ^= pivots[vector.bit_length()]
+            if vector:
+                pivots[vector.bit_length()] = vector
+    for leading in sorted(pivots, reverse=True):
+        if not image >> leading - 1 & 1:
+            image ^= pivots[leading]
+    return image
