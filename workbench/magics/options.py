@@ -1,0 +1,293 @@
+"""The one table of options: magics, command line, completion and documentation read it.
+
+An `Option` is a row of the table; `Request` is what parsing a line by the table gives. What the
+values mean is in `values.py`, the grammar (quotes, `{expr}`, `--flag=value`) in `grammar.py`.
+Nothing here needs IPython.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from workbench.magics.values import (
+    EMBED_MODES,
+    METRICS,
+    PANES,
+    TARGETS,
+    Axis,
+    Baseline,
+    Expression,
+    Token,
+    axis,
+    baseline,
+    expression,
+    identifier,
+    line_number,
+    line_range,
+    one_of,
+    pane_names,
+    plain_text,
+    setting,
+    target_name,
+    tolerance,
+    word_list,
+)
+from workbench.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An option line, parsed: one field per row of the table."""
+
+    names: tuple[str, ...] = ()
+    args: Expression | None = None
+    grid: Expression | None = None
+    settings: tuple[tuple[str, Expression], ...] = ()
+    sig: str | None = None
+    target: str = "auto"
+    make: Expression | None = None
+    axes: tuple[Axis, ...] = ()
+    cross_axes: bool = False
+    check: Expression | Literal["interpreter"] | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    bench: bool = False
+    baselines: tuple[Baseline, ...] = ()
+    flops: Expression | None = None
+    bytes: Expression | None = None
+    metric: str = "auto"
+    cold: bool = False
+    warm: bool = False
+    show: tuple[str, ...] | None = None
+    bind: str | None = None
+    embed: str = "auto"
+    no_cache: bool = False
+    no_run: bool = False
+    quiet: bool = False
+    lines: tuple[int, int] | None = None
+    line: int | None = None
+    raw: bool = False
+    loc: bool = False
+    everything: bool = False
+    grep: str | None = None
+    clear: bool = False
+    force: bool = False
+    emit: tuple[str, ...] = ()
+    output: str | None = None
+    json: bool = False
+    assume: tuple[str, ...] = ()
+    places: Mapping[str, Span | None] = field(default_factory=dict[str, Span | None])
+
+    @property
+    def name(self) -> str | None:
+        """The first plain word, usually a kernel's name."""
+        return self.names[0] if self.names else None
+
+    def place(self, name: str) -> Span | None:
+        """Return where the option that fills field `name` was written."""
+        return self.places.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A row of the table."""
+
+    flag: str
+    field: str
+    meaning: str
+    convert: Callable[[Token], Any] | None = None  # None: a flag without a value
+    metavar: str = ""
+    default: str = ""
+    example: str = ""
+    optional: bool = False  # the value may be left out
+    repeated: bool = False
+    short: str = ""
+    commands: frozenset[str] = frozenset()
+
+
+_CELL = frozenset({"kernel"})
+_RUN = frozenset({"kernel", "check", "bench"})
+_BUILD = _RUN | {"compile"}
+_STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "--args", "args",
+        "launch arguments: Python expressions in parameter order, constexprs left out",
+        expression("--args"), "EXPRS", example="--args x,y,out,n", commands=_RUN,
+    ),
+    Option(
+        "--grid", "grid",
+        "number of program instances: int, tuple or callable; a callable gets the parameters it "
+        "names, or one dict `meta`",
+        expression("--grid"), "G", "that of @kernel(grid=...)", '--grid "cdiv(n, BLOCK)"',
+        commands=_RUN,
+    ),
+    Option(
+        "--set", "settings",
+        "a constexpr or a compile option (num_warps num_stages num_ctas maxnreg; short: warps "
+        "stages ctas)",
+        setting, "K=V", "signature defaults; 4 warps, 3 stages",
+        "--set BLOCK=128 --set warps=8", repeated=True, commands=_BUILD,
+    ),
+    Option(
+        "--sig", "sig",
+        "types without data: f16 or fp16, * for pointers, :16 divisible by 16, =v a fixed value",
+        plain_text, "TEXT", "from --args", '--sig "*f16:16 *f16:16 *f32 i32:16"', commands=_BUILD,
+    ),
+    Option(
+        "--assume", "assume",
+        "a fact that holds at every launch: a Python expression over parameter names",
+        lambda token: (plain_text(token),), "FACT", example='--assume "n % 16 == 0"', repeated=True,
+        commands=_BUILD,
+    ),
+    Option(
+        "--target", "target",
+        "auto (where the arguments lie; without a GPU: cpu, and sm_90a is compiled too), cpu, "
+        "interpreter or a chip",
+        target_name, "T", "auto", "--target sm_90a", commands=_BUILD,
+    ),
+    Option(
+        "--make", "make",
+        "callable f(**x) that returns the arguments as a dict by parameter name",
+        expression("--make"), "EXPR", example="--make mk", commands=_RUN,
+    ),
+    Option(
+        "--x", "axes",
+        "sweep axis of --make: values, a:b:step or a:b:*factor, both ends included",
+        axis, "N=SPEC", example="--x N=256:8192:*2", repeated=True, commands=_RUN,
+    ),
+    Option(
+        "--x-grid", "cross_axes", "cross the axes of --x instead of zipping them", commands=_RUN,
+    ),
+    Option(
+        "--check", "check",
+        "reference expression over copies of the arguments from before the launch; without one: "
+        "the interpreter",
+        expression("--check"), "[EXPR]", "off", '--check "torch.matmul(a, b)"', optional=True,
+        commands=_RUN,
+    ),
+    Option(
+        "--rtol", "rtol", "relative tolerance", tolerance("--rtol"), "R",
+        "by the least precise type involved", "--rtol 1e-3", commands=_RUN,
+    ),
+    Option(
+        "--atol", "atol", "absolute tolerance", tolerance("--atol"), "A",
+        "by the least precise type involved", "--atol 1e-4", commands=_RUN,
+    ),
+    Option("--bench", "bench", "time it", default="off", commands=_RUN),
+    Option(
+        "--baseline", "baselines",
+        "time this beside it: torch (the --check expression), cublas, triton, self (the previous "
+        "result), or [NAME=]EXPR",
+        baseline, "[NAME=]EXPR", example='--baseline cuBLAS="torch.mm(a, b, out=c)"',
+        repeated=True, commands=_RUN,
+    ),
+    Option(
+        "--flops", "flops", "floating-point operations of one launch", expression("--flops"), "E",
+        "counted from the ops and the grid", '--flops "2*M*N*K"', commands=_RUN,
+    ),
+    Option(
+        "--bytes", "bytes", "bytes that one launch must move", expression("--bytes"), "E",
+        "counted from the ops and the grid", '--bytes "3*4*n"', commands=_RUN,
+    ),
+    Option(
+        "--metric", "metric", "what the plot shows",
+        one_of("--metric", "metric", METRICS, "K120"), "M", "tflops with a dot, else gbps",
+        "--metric gbps", commands=_RUN,
+    ),
+    Option("--cold", "cold", "flush the L2 cache between runs", default="on", commands=_RUN),
+    Option("--warm", "warm", "keep the L2 cache between runs", default="off", commands=_RUN),
+    Option(
+        "--show", "show", "panes open at the start", pane_names, "LIST",
+        "source,gpu,sass (cpu: source,tile,asm)", "--show source,ptx", commands=_CELL,
+    ),
+    Option(
+        "--as", "bind", "bind the result to this name", identifier, "VAR", example="--as r",
+        commands=_CELL,
+    ),
+    Option(
+        "--embed", "embed", "how much of the trace the saved output holds",
+        one_of("--embed", "embed mode", EMBED_MODES, "K128"), "M", "auto", "--embed summary",
+        commands=_CELL,
+    ),
+    Option("--no-cache", "no_cache", "compile again, whatever the cache holds", commands=_BUILD),
+    Option("--no-run", "no_run", "compile only", commands=_CELL),
+    Option("-q", "quiet", "show nothing", commands=_CELL),
+    Option(
+        "--lines", "lines", "rows A to B only", line_range, "A:B", example="--lines 10:30",
+        commands=_STAGES,
+    ),
+    Option(
+        "--line", "line", "only what came from source line N", line_number("--line"), "N",
+        example="--line 18", commands=_STAGES,
+    ),
+    Option("--raw", "raw", "the plain text, without source lines as comments", commands=_STAGES),
+    Option("--loc", "loc", "each row's source place at its end", commands=_STAGES),
+    Option(
+        "--all", "everything", "also passes that changed nothing", commands=frozenset({"passes"}),
+    ),
+    Option(
+        "--grep", "grep", "only passes whose name matches", plain_text, "RE",
+        example="--grep layout", commands=frozenset({"passes"}),
+    ),
+    Option("--clear", "clear", "forget all results", commands=frozenset({"kernels"})),
+    Option(
+        "--force", "force", "overwrite an existing file",
+        commands=frozenset({"save", "compile", "check", "bench"}),
+    ),
+    Option(
+        "--emit", "emit", "what to write: stages, html, wbt or json", word_list, "LIST",
+        "ptx or asm", "--emit ptx,sass", commands=frozenset({"compile"}),
+    ),
+    Option(
+        "--output", "output", "file to write; its suffix decides", plain_text, "PATH",
+        "standard output", "-o add.html", short="-o",
+        commands=frozenset({"compile", "check", "bench", "view"}),
+    ),
+    Option(
+        "--json", "json", "print results and errors as JSON",
+        commands=frozenset({"compile", "check", "bench", "doctor"}),
+    ),
+)  # fmt: skip
+
+#: command -> the most plain words (a kernel's name, a path) that it takes
+WORDS: dict[str, int] = {
+    "kernel": 1, "check": 1, "bench": 1, "compile": 1, "passes": 2, "explain": 1, "kernels": 0,
+    "save": 2, "workbench": 2, "doctor": 0, "view": 1, **dict.fromkeys(_STAGES, 1),
+}  # fmt: skip
+
+
+def options_of(command: str) -> tuple[Option, ...]:
+    """Return the rows of the table that a command takes."""
+    return tuple(option for option in OPTIONS if command in option.commands)
+
+
+def complete(command: str, text: str) -> list[str]:
+    """Return what may follow `text`, the part of an option line before the cursor."""
+    words = text.split(" ")
+    last, previous = words[-1], words[-2] if len(words) > 1 else ""
+    values = {"--target": TARGETS, "--metric": METRICS, "--embed": EMBED_MODES, "--show": PANES}
+    values |= {"--baseline": ("torch", "cublas", "triton", "self")}
+    flag, equals, typed = last.partition("=")
+    if equals and flag in values:
+        return [f"{flag}={value}" for value in values[flag] if value.startswith(typed)]
+    if previous in values:
+        return [value for value in values[previous] if value.startswith(last)]
+    return [option.flag for option in options_of(command) if option.flag.startswith(last)]
+
+
+def usage(command: str) -> str:
+    """Return the options of a command as text, one row each."""
+    rows = [
+        (f"{option.flag} {option.metavar}".strip() + (" +" if option.repeated else ""), option)
+        for option in options_of(command)
+    ]
+    width = max((len(left) for left, _ in rows), default=0)
+    lines = []
+    for left, option in rows:
+        default = f" (default: {option.default})" if option.default else ""
+        lines.append(f"  {left:<{width}}  {option.meaning}{default}")
+    return "\n".join(lines)

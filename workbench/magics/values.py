@@ -1,0 +1,281 @@
+"""What the words of an option line mean: expressions, axes, settings, tolerances, choices.
+
+Each converter takes the word that followed its flag and returns the value, or raises OptionError
+with the word's place. Nothing here needs IPython.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.source import OptionError, Span
+
+PANES = ("source", "ast", "tile", "gpu", "llvm", "ptx", "sass", "asm")
+METRICS = ("auto", "tflops", "gbps", "ms", "percent")
+EMBED_MODES = ("auto", "full", "summary", "none")
+CHIPS = (
+    *("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103"),
+    *("sm_103a", "sm_110", "sm_110a", "sm_120", "sm_120a", "sm_121", "sm_121a"),
+)
+TARGETS = ("auto", "cpu", "interpreter", *CHIPS)
+
+#: Short forms of compile options, accepted wherever the long form is.
+SHORT_OPTIONS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
+
+_UNSET: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word of an option line: its text, the object a lone `{expr}` gave, and its place."""
+
+    text: str
+    span: Span | None = None
+    value: Any = _UNSET
+
+    @property
+    def is_object(self) -> bool:
+        """Whether the word was wholly `{expr}`."""
+        return self.value is not _UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A Python expression given as an option, evaluated when its names exist."""
+
+    text: str
+    option: str
+    span: Span | None = None
+    value: Any = _UNSET
+
+    def evaluate(
+        self, namespace: Mapping[str, Any], code: str = "K104", hint: str | None = None
+    ) -> Any:
+        """Return the expression's value; raises OptionError where Python raises."""
+        if self.value is not _UNSET:
+            return self.value
+        try:
+            compiled = compile(self.text.strip(), f"<{self.option}>", "eval")
+            return eval(compiled, dict(namespace))
+        except Exception as error:
+            message = f"{self.option}: {self.text!r} raised {type(error).__name__}: {error}"
+            raise OptionError(message, self.span, code=code, hint=hint) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One sweep axis: `--x N=256:8192:*2`."""
+
+    name: str
+    spec: Expression
+
+    def values(self, namespace: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the axis's values; both ends of a range belong to it.
+
+        `a:b:s` counts from a to b by s, `a:b:*f` multiplies by f; anything else is a Python
+        expression that gives a list, or several values between commas.
+        """
+        if self.spec.value is not _UNSET:
+            return tuple(self.spec.value)
+        parts = split_top_level(self.spec.text, ":")
+        if len(parts) == 1:
+            given = self._part(self.spec.text, namespace)
+            return tuple(given) if isinstance(given, Iterable) else (given,)
+        step = parts[2].strip() if len(parts) == 3 else "1"
+        factor = step.startswith("*")
+        start, stop = (self._part(text, namespace) for text in parts[:2])
+        by = self._part(step.removeprefix("*"), namespace)
+        if len(parts) > 3 or not (by > 1 if factor else by > 0) or (factor and start <= 0):
+            raise OptionError(
+                f"--x {self.name}: {self.spec.text!r} is not a range that ends",
+                self.spec.span,
+                code="K116",
+                hint="write a:b:step or a:b:*factor, e.g. --x N=256:8192:*2",
+            )
+        values: list[Any] = []
+        while start <= stop:
+            values.append(start)
+            start = start * by if factor else start + by
+        return tuple(values)
+
+    def _part(self, text: str, namespace: Mapping[str, Any]) -> Any:
+        return Expression(text, f"--x {self.name}", self.spec.span).evaluate(namespace, "K116")
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """One `--baseline`: a known word, or an expression with the name its series gets."""
+
+    name: str
+    expression: Expression
+    known: bool = False
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean X?" for the known word most like `word`, or nothing."""
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def split_top_level(text: str, separator: str) -> list[str]:
+    """Split at separators that stand outside brackets and quotes."""
+    parts, depth, quote, start = [], 0, "", 0
+    for position, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        elif character == separator and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    return [*parts, text[start:]]
+
+
+def plain_text(token: Token) -> str:
+    """Return the word as text."""
+    return str(token.value) if token.is_object else token.text
+
+
+def expression(option: str) -> Callable[[Token], Expression]:
+    """Return the converter of an option that holds a Python expression."""
+    return lambda token: Expression(token.text, option, token.span, token.value)
+
+
+def one_of(flag: str, what: str, choices: tuple[str, ...], code: str) -> Callable[[Token], str]:
+    """Return the converter of an option with a closed set of values."""
+
+    def convert(token: Token) -> str:
+        text = plain_text(token)
+        if text not in choices:
+            better = closest(text, choices)
+            known = better or f"; known: {', '.join(choices)}"
+            raise OptionError(f"unknown {what} {text!r}{known}", token.span, code=code)
+        return text
+
+    return convert
+
+
+def target_name(token: Token) -> str:
+    """Return the target if it is a known one."""
+    text = plain_text(token)
+    if text not in TARGETS:
+        raise OptionError(
+            f"unknown target {text}; known: cpu, interpreter, sm_80 … sm_121a",
+            token.span,
+            code="K114",
+            hint=closest(text, TARGETS).removeprefix("; ") or None,
+        )
+    return text
+
+
+def tolerance(flag: str) -> Callable[[Token], float]:
+    """Return the converter of a tolerance, a number from 0 up."""
+
+    def convert(token: Token) -> float:
+        try:
+            value = float(token.value if token.is_object else token.text)
+        except (TypeError, ValueError):
+            value = math.nan
+        if not value >= 0:
+            raise OptionError(
+                f"{flag} must be ≥ 0, got {plain_text(token)}", token.span, code="K117"
+            )
+        return value
+
+    return convert
+
+
+def setting(token: Token) -> tuple[str, Expression]:
+    """Return (name, expression) of `NAME=VALUE`, the name in its long form."""
+    name, equals, value = token.text.partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise OptionError(
+            f"--set takes NAME=VALUE, got {token.text!r}",
+            token.span,
+            code="K112",
+            hint="e.g. --set BLOCK=128 --set num_warps=8",
+        )
+    name = SHORT_OPTIONS.get(name.strip(), name.strip())
+    return name, Expression(value, f"--set {name}", token.span)
+
+
+def axis(token: Token) -> Axis:
+    """Return the sweep axis of `NAME=VALUES`."""
+    name, equals, spec = token.text.partition("=")
+    if not equals or not name.isidentifier():
+        raise OptionError(
+            f"--x takes NAME=VALUES, got {token.text!r}",
+            token.span,
+            code="K116",
+            hint="e.g. --x N=256:8192:*2 or --x N=1000,2000",
+        )
+    return Axis(name, Expression(spec, f"--x {name}", token.span))
+
+
+def baseline(token: Token) -> Baseline:
+    """Return the baseline of a known word or of `[NAME=]EXPR`."""
+    text = plain_text(token).strip()
+    if text in ("torch", "cublas", "triton", "self"):
+        return Baseline(text, Expression(text, "--baseline", token.span), known=True)
+    named = re.match(r"([A-Za-z_][\w.-]*)=(?!=)", text)
+    if named:
+        body = text[named.end() :]
+        return Baseline(named[1], Expression(body, f"--baseline {named[1]}", token.span))
+    return Baseline(text, Expression(text, "--baseline", token.span))
+
+
+def pane_names(token: Token) -> tuple[str, ...]:
+    """Return the panes of a comma-separated list."""
+    panes = tuple(name.strip() for name in plain_text(token).split(",") if name.strip())
+    for name in panes:
+        if name not in PANES:
+            known = " ".join(PANES)
+            raise OptionError(f"unknown pane {name!r}; panes: {known}", token.span, code="K122")
+    return panes
+
+
+def identifier(token: Token) -> str:
+    """Return a name that can be bound."""
+    if not token.text.isidentifier():
+        raise OptionError(f"--as needs an identifier, got {token.text!r}", token.span, code="K123")
+    return token.text
+
+
+def line_number(flag: str) -> Callable[[Token], int]:
+    """Return the converter of a line number."""
+
+    def convert(token: Token) -> int:
+        if not plain_text(token).strip().isdecimal():
+            raise OptionError(
+                f"{flag} takes a line number, got {plain_text(token)!r}", token.span, code="K101"
+            )
+        return int(plain_text(token))
+
+    return convert
+
+
+def line_range(token: Token) -> tuple[int, int]:
+    """Return (first, last) of `A:B`; either may be left out."""
+    match = re.fullmatch(r"(\d*):(\d*)", plain_text(token).strip())
+    if not match:
+        raise OptionError(
+            f"--lines takes A:B, got {plain_text(token)!r}",
+            token.span,
+            code="K101",
+            hint="e.g. 10:30",
+        )
+    return int(match[1] or 1), int(match[2] or 2**31)
+
+
+def word_list(token: Token) -> tuple[str, ...]:
+    """Return the words of a comma-separated list."""
+    return tuple(word.strip() for word in plain_text(token).split(",") if word.strip())
