@@ -157,9 +157,7 @@ class TraceBuilder:
         """Return the index of a text in the string table, adding it if it is new."""
         return self._strings.setdefault(text, len(self._strings))
 
-    def add_source(
-        self, file: str, text: str, line0: int = 1, role: Any = "entry"
-    ) -> int:
+    def add_source(self, file: str, text: str, line0: int = 1, role: Any = "entry") -> int:
         """Add a source text; returns its index, which places of ops begin with."""
         source = Source(file=file, line0=line0, text=self.intern(text.rstrip("\n")), role=role)
         if source not in self._sources:
@@ -174,7 +172,7 @@ class TraceBuilder:
 
     def add_stage(
         self,
-        id: StageId,
+        id: StageId,  # noqa: A002 - the schema's word
         text: Text,
         lang: str,
         rows: Sequence[Sequence[int]] = (),
@@ -213,7 +211,7 @@ class TraceBuilder:
 
     def add_op(
         self,
-        id: int,
+        id: int,  # noqa: A002 - the schema's word
         name: str,
         place: Place = NOWHERE,
         *,
@@ -268,7 +266,7 @@ class TraceBuilder:
         stages = tuple(self._stage(plan) for plan in self._stages.values())
         passes = self._build_passes(stages)
         ops = sorted(self._ops.items())
-        fields = {
+        fields: dict[str, Any] = {
             name: value() if callable(value) else value for name, value in self._fields.items()
         }
         trace = Trace(
@@ -278,7 +276,7 @@ class TraceBuilder:
             sources=tuple(self._sources),
             stages=stages,
             ops=Ops(
-                id=tuple(id for id, _ in ops),
+                id=tuple(op for op, _ in ops),
                 name=tuple(row[0] for _, row in ops),
                 loc=tuple(row[1] for _, row in ops),
                 parents=tuple(row[2] for _, row in ops),

@@ -14,7 +14,7 @@ import math
 import types
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from workbench.trace.schema import VERSION, Trace
 
@@ -59,9 +59,9 @@ def to_data(value: Any) -> Json:
     if isinstance(value, float):
         return _number(value)
     if isinstance(value, (tuple, list)):
-        return [to_data(item) for item in value]
+        return [to_data(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {str(key): to_data(item) for key, item in value.items()}
+        return {str(key): to_data(item) for key, item in cast("dict[Any, Any]", value).items()}
     if dataclasses.is_dataclass(value):
         fields = ((name, getattr(value, name)) for name in field_names(type(value)))
         return {key_of(name): to_data(item) for name, item in fields if item is not None}
@@ -85,9 +85,10 @@ def upgrade(data: Json) -> dict[str, Json]:
 
     Raises TraceError for data that is no trace, and for a version newer than this program.
     """
-    version = data.get("version") if isinstance(data, dict) else None
-    if not isinstance(version, int):
+    found: Json = cast("dict[str, Json]", data).get("version") if isinstance(data, dict) else None
+    if not isinstance(found, int):
         raise TraceError("not a trace: it has no version number")
+    version = found
     if version > VERSION:
         raise TraceError(
             f"the trace has version {version}, this workbench reads up to {VERSION}: "
@@ -96,9 +97,9 @@ def upgrade(data: Json) -> dict[str, Json]:
     while version < VERSION:
         if version not in UPGRADES:
             raise TraceError(f"the trace has version {version}, too old for this workbench")
-        data = UPGRADES[version](data)
+        data = UPGRADES[version](cast("dict[str, Json]", data))
         version = data["version"]
-    return data
+    return cast("dict[str, Json]", data)
 
 
 def identify(trace: Trace) -> Trace:

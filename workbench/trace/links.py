@@ -33,11 +33,9 @@ def rows_of_ops(rows: RowMap) -> dict[int, list[int]]:
 
 def rows_of_text(trace: Trace) -> dict[int, RowMap]:
     """Return the row map of each text (by string index) that a stage or pass has one for."""
-    maps: dict[int, RowMap] = {}
-    for step in trace.passes:
-        for text, rows in ((step.before, step.before_rows), (step.after, step.rows)):
-            if text is not None and rows is not None:
-                maps[text] = rows
+    sides = [(step.before, step.before_rows) for step in trace.passes]
+    sides += [(step.after, step.rows) for step in trace.passes]
+    maps = {text: rows for text, rows in sides if text is not None and rows is not None}
     return maps | {stage.text: stage.rows for stage in trace.stages}
 
 

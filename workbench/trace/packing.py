@@ -10,6 +10,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Sequence
+from typing import Any, cast
 
 from workbench.trace.codec import TraceError, dump, from_data, to_data
 from workbench.trace.schema import Trace
@@ -33,11 +34,12 @@ def unpack(data: bytes) -> tuple[Trace, ...]:
     if data[:2] == b"\x1f\x8b":
         data = _gunzip(data)
     try:
-        found = json.loads(data)
+        found: Any = json.loads(data)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise TraceError(f"not a trace: the content is not JSON ({error})") from error
-    if isinstance(found, dict) and isinstance(found.get("traces"), list):
-        return tuple(from_data(trace) for trace in found["traces"])
+    several: Any = cast("dict[str, Any]", found).get("traces") if isinstance(found, dict) else None
+    if isinstance(several, list):
+        return tuple(from_data(trace) for trace in cast("list[Any]", several))
     return (from_data(found),)
 
 

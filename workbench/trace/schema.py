@@ -23,7 +23,7 @@ Conventions used below:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 VERSION = 1
 
@@ -33,6 +33,7 @@ Pipe: TypeAlias = Literal["tile", "gpu", "llvm"]
 Role: TypeAlias = Literal["in", "out", "inout", "scalar", "constexpr"]
 Severity: TypeAlias = Literal["error", "warning", "note", "missed", "applied"]
 
+AnyFloat: TypeAlias = Annotated[float, "may be NaN or infinite"]
 Scalar: TypeAlias = bool | int | float | str | None
 Number: TypeAlias = int | float
 RowRun: TypeAlias = tuple[int, int, tuple[int, ...]]  # first row, count, ops of each of these rows
@@ -43,6 +44,8 @@ Vectors: TypeAlias = tuple[tuple[int, ...], ...]  # one coordinate per bit of an
 # array parameter, element of that array, live (False: masked off)
 Access: TypeAlias = tuple[int, int, str, int, bool]
 Quantiles: TypeAlias = tuple[float, float, float, int]  # 20 %, 50 %, 80 %, number of runs
+
+ALWAYS: dict[str, Any] = {"always": True}  # readers may count on the key although it has a default
 
 STAGE_IDS: tuple[StageId, ...] = ("source", "ast", "tile", "gpu", "llvm", "ptx", "sass", "asm")
 
@@ -84,7 +87,7 @@ class Kernel:
     file: str
     line0: int = 1
     params: tuple[Parameter, ...] = ()
-    options: dict[str, Scalar] = field(default_factory=dict)
+    options: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
     target: str
     spec: str = ""
     overridden: StageId | None = None
@@ -159,7 +162,7 @@ class Pass:
     add: tuple[int, ...] = ()
     del_: tuple[int, ...] = ()
     map: tuple[tuple[int, tuple[int, ...]], ...] = ()  # old op -> the ops that replace it
-    stats: dict[str, Number] = field(default_factory=dict)
+    stats: dict[str, Number] = field(default_factory=dict[str, Number])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +184,7 @@ class Layout:
     shape: tuple[int, ...]
     element: str
     kind: Literal["register", "shared"]
-    bases: dict[str, Vectors] = field(default_factory=dict)
+    bases: dict[str, Vectors] = field(default_factory=dict[str, Vectors])
     name: str | None = None  # the alias in the GPU IR, such as "#mma.a"
     conflicts: int | None = None  # lanes per bank of the worst access; 1 = none
     conversion: Conversion | None = None
@@ -240,7 +243,7 @@ class Remark:
     pass_: int | None = None
     op: int | None = None
     span: Place | None = None
-    args: dict[str, Scalar] = field(default_factory=dict)
+    args: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +264,7 @@ class Diagnostic:
     pass_: int | None = None
     op: int | None = None
     span: Place | None = None
-    args: dict[str, Scalar] = field(default_factory=dict)
+    args: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
     notes: tuple[DiagnosticNote, ...] = ()
     help: str | None = None
     trace_until: StageId | None = None
@@ -320,8 +323,8 @@ class Mismatch:
 
     out: str
     index: tuple[int, ...]
-    got: float
-    want: float
+    got: AnyFloat
+    want: AnyFloat
     program: int | None = None
     op: int | None = None
 
@@ -336,8 +339,8 @@ class Check:
     atol: float
     wrong: int
     total: int
-    max_abs: float
-    max_rel: float
+    max_abs: AnyFloat
+    max_rel: AnyFloat
     nan: int = 0
     first: tuple[Mismatch, ...] = ()
 
@@ -433,22 +436,22 @@ class Trace:
     `id` is the sha256 over everything but id, runs and times: the same input gives the same id.
     """
 
-    version: int = VERSION
-    id: str = ""
+    version: int = field(default=VERSION, metadata=ALWAYS)
+    id: str = field(default="", metadata=ALWAYS)
     made: Made
     kernel: Kernel
-    strings: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
-    stages: tuple[Stage, ...] = ()
-    ops: Ops = field(default_factory=Ops)
-    passes: tuple[Pass, ...] = ()
+    strings: tuple[str, ...] = field(default=(), metadata=ALWAYS)
+    sources: tuple[Source, ...] = field(default=(), metadata=ALWAYS)
+    stages: tuple[Stage, ...] = field(default=(), metadata=ALWAYS)
+    ops: Ops = field(default_factory=Ops, metadata=ALWAYS)
+    passes: tuple[Pass, ...] = field(default=(), metadata=ALWAYS)
     layouts: tuple[Layout, ...] = ()
     shared: tuple[SharedBuffer, ...] = ()
     pipelines: tuple[Pipeline, ...] = ()
     access: tuple[MemoryAccess, ...] = ()
     remarks: tuple[Remark, ...] = ()
-    resources: Resources = field(default_factory=Resources)
-    runs: Runs = field(default_factory=Runs)
+    resources: Resources = field(default_factory=Resources, metadata=ALWAYS)
+    runs: Runs = field(default_factory=Runs, metadata=ALWAYS)
     errors: tuple[Diagnostic, ...] = ()
 
     def stage(self, name: str) -> Stage | None:

@@ -1,0 +1,298 @@
+// Generated from workbench/trace/schema.py by `python -m workbench.trace.typescript`.
+export const TRACE_VERSION = 1;
+export type StageId = "source" | "ast" | "tile" | "gpu" | "llvm" | "ptx" | "sass" | "asm";
+export type StageState = "ok" | "partial" | "pending" | "missing";
+export type Pipe = "tile" | "gpu" | "llvm";
+export type Role = "in" | "out" | "inout" | "scalar" | "constexpr";
+export type Severity = "error" | "warning" | "note" | "missed" | "applied";
+export type AnyFloat = number | "nan" | "inf" | "-inf";
+export type Scalar = boolean | number | string | null;
+export type RowRun = [number, number, number[]];
+export type RowMap = RowRun[];
+export type Place = [number, number, number, number, number];
+export type Vectors = number[][];
+export type Access = [number, number, string, number, boolean];
+export type Quantiles = [number, number, number, number];
+/** What made the trace: tool versions, and when (seconds since 1970; not part of the id). */
+export interface Made {
+  workbench: string;
+  llvm?: string | null;
+  ptxas?: string | null;
+  nvdisasm?: string | null;
+  python?: string | null;
+  time?: number | null;
+}
+/** One parameter of the kernel; `align` in bytes (or divisor of a scalar) where it is known. */
+export interface Parameter {
+  name: string;
+  type: string;
+  role: Role;
+  align?: number | null;
+  value?: Scalar;
+}
+/** Which kernel was specialised, and how. */
+export interface Kernel {
+  name: string;
+  entry: string;
+  file: string;
+  line0?: number;
+  params?: Parameter[];
+  options?: Record<string, Scalar>;
+  target: string;
+  spec?: string;
+  overridden?: StageId | null;
+  cached?: boolean;
+}
+/** One source text: the cell or file of the kernel, or of a function that it calls. */
+export interface Source {
+  file: string;
+  line0?: number;
+  text: number;
+  role?: "entry" | "device" | "library";
+}
+/** One text that the compiler produced, and the ops its rows come from. */
+export interface Stage {
+  id: StageId;
+  text: number;
+  lang: string;
+  rows?: RowMap;
+  state?: StageState;
+  note?: string | null;
+  milliseconds?: number | null;
+}
+/** The op table as columns of equal length, ascending in `id`. */
+export interface Ops {
+  id?: number[];
+  name?: number[];
+  loc?: Place[];
+  parents?: Vectors;
+  born?: number[];
+  calls?: [number, number][][];
+}
+/** One compiler pass: its time, its texts before and after, and what it did to ops. */
+export interface Pass {
+  name: string;
+  pipe: Pipe;
+  milliseconds: number;
+  changed: boolean;
+  before?: number | null;
+  after?: number | null;
+  rows?: RowMap | null;
+  before_rows?: RowMap | null;
+  add?: number[];
+  del?: number[];
+  map?: [number, number[]][];
+  stats?: Record<string, number>;
+}
+/** A layout conversion: from and to by layout name, how it is done, bytes through shared. */
+export interface Conversion {
+  from: string;
+  to: string;
+  via: string;
+  bytes?: number;
+}
+/** The layout of one value as an F2-linear map: for each input dimension its basis vectors. */
+export interface Layout {
+  op: number;
+  value: string;
+  shape: number[];
+  element: string;
+  kind: "register" | "shared";
+  bases?: Record<string, Vectors>;
+  name?: string | null;
+  conflicts?: number | null;
+  conversion?: Conversion | null;
+}
+/** One allocation in shared memory, live from op `from` to op `to`. */
+export interface SharedBuffer {
+  name: string;
+  op: number;
+  offset: number;
+  bytes: number;
+  from: number;
+  to: number;
+}
+/** A pipelined loop; `ops` holds (op, index into `roles`, stage). */
+export interface Pipeline {
+  loop: number;
+  roles: string[];
+  stages: number;
+  ops?: [number, number, number][];
+}
+/** How one load, store or atomic reaches memory. */
+export interface MemoryAccess {
+  op: number;
+  direction: "load" | "store" | "atomic";
+  space?: "global" | "shared";
+  vec?: number | null;
+  bytes?: number | null;
+  sectors?: number | null;
+  ideal?: number | null;
+  banks?: number | null;
+  masked?: number | null;
+  addr?: Access[];
+}
+/** What a pass did or could not do, and why, on one op. */
+export interface Remark {
+  code: string;
+  severity: Severity;
+  text: string;
+  pass?: number | null;
+  op?: number | null;
+  span?: Place | null;
+  args?: Record<string, Scalar>;
+}
+/** A further remark of a diagnostic, with its own place. */
+export interface DiagnosticNote {
+  text: string;
+  span?: Place | null;
+}
+/** One error: a remark with notes, help, and the last stage that exists in spite of it. */
+export interface Diagnostic {
+  code: string;
+  severity: Severity;
+  text: string;
+  pass?: number | null;
+  op?: number | null;
+  span?: Place | null;
+  args?: Record<string, Scalar>;
+  notes?: DiagnosticNote[];
+  help?: string | null;
+  trace_until?: StageId | null;
+}
+/** Resident warps of `max` on one multiprocessor, and what limits them ("registers"). */
+export interface Occupancy {
+  warps: number;
+  max: number;
+  limit: string;
+}
+/** What one program takes; `live` is (row of the sass stage, live registers). */
+export interface Resources {
+  registers?: number | null;
+  shared_bytes?: number | null;
+  dynamic_shared_bytes?: number | null;
+  spill_store_bytes?: number | null;
+  spill_load_bytes?: number | null;
+  stack_bytes?: number | null;
+  barriers?: number | null;
+  code_bytes?: number | null;
+  occupancy?: Occupancy | null;
+  live?: [number, number][];
+}
+/** One argument of a launch: shape and stride of an array, or the value of a scalar. */
+export interface LaunchArgument {
+  name: string;
+  type: string;
+  shape?: number[] | null;
+  stride?: number[] | null;
+  value?: Scalar;
+}
+/** One launch; `t` in seconds since 1970. */
+export interface Launch {
+  t: number;
+  grid: number[];
+  args?: LaunchArgument[];
+  device: string;
+  milliseconds?: number | null;
+}
+/** One wrong element: which program (linear) and op stored it, None if nobody did. */
+export interface Mismatch {
+  out: string;
+  index: number[];
+  got: AnyFloat;
+  want: AnyFloat;
+  program?: number | null;
+  op?: number | null;
+}
+/** One comparison with a reference; `nan` counts NaNs that the reference does not have. */
+export interface Check {
+  ok: boolean;
+  ref: string;
+  rtol: number;
+  atol: number;
+  wrong: number;
+  total: number;
+  max_abs: AnyFloat;
+  max_rel: AnyFloat;
+  nan?: number;
+  first?: Mismatch[];
+}
+/** Where a benchmark ran; clock in MHz, temperature in degrees Celsius, at start and end. */
+export interface Environment {
+  device: string;
+  clock?: number[];
+  temp?: number[];
+  driver?: string | null;
+}
+/** One measured series; every column is as long as `x`. */
+export interface Bench {
+  name: string;
+  kind: "self" | "baseline";
+  axis?: string;
+  x?: (number | string)[];
+  milliseconds?: Quantiles[];
+  flops?: (number | null)[];
+  bytes?: (number | null)[];
+  ok?: (boolean | null)[];
+  unsteady?: boolean[];
+  metric?: "tflops" | "gbps" | "ms" | "percent" | null;
+  env?: Environment | null;
+  error?: string | null;
+}
+/** A limit of the device that plots draw: in TFLOP/s or GB/s (1 GB = 1e9 bytes). */
+export interface Ceiling {
+  name: string;
+  unit: "tflops" | "gbps";
+  value: number;
+  source: "data sheet" | "measured";
+}
+/** One tried configuration, and why it was rejected or wrong. */
+export interface TuneRow {
+  config: Record<string, Scalar>;
+  milliseconds?: number | null;
+  state: "ok" | "rejected" | "wrong";
+  why?: string | null;
+  registers?: number | null;
+  spills?: number | null;
+  shared_bytes?: number | null;
+}
+/** One search over configurations; `best` is an index into `rows`. */
+export interface Tune {
+  axes: string[];
+  rows?: TuneRow[];
+  best?: number | null;
+}
+/** What was not done, and why: ("launch", "no CUDA device"). */
+export interface Skipped {
+  what: string;
+  why: string;
+}
+/** What happened after compilation; no part of it enters the trace's id. */
+export interface Runs {
+  launches?: Launch[];
+  checks?: Check[];
+  benches?: Bench[];
+  tunes?: Tune[];
+  ceilings?: Ceiling[];
+  skipped?: Skipped[];
+}
+/** One specialisation's compilation and runs (see the top of this file for the conventions). */
+export interface Trace {
+  version: number;
+  id: string;
+  made: Made;
+  kernel: Kernel;
+  strings: string[];
+  sources: Source[];
+  stages: Stage[];
+  ops: Ops;
+  passes: Pass[];
+  layouts?: Layout[];
+  shared?: SharedBuffer[];
+  pipelines?: Pipeline[];
+  access?: MemoryAccess[];
+  remarks?: Remark[];
+  resources: Resources;
+  runs: Runs;
+  errors?: Diagnostic[];
+}
