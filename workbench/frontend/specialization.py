@@ -1,0 +1,66 @@
+"""What a kernel is compiled for: types, constants and facts of its arguments, and options.
+
+Built by the launcher from real arguments, or by `compile` from a signature text. Everything in
+here is hashable plain data: it is (part of) the compile key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.ir import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One parameter: a constant (`type` is None, `value` its value) or a run-time value.
+
+    `divisible` divides an integer's value or a pointer's address in bytes; `low` and `high`
+    bound an integer; `items` are the members of a tuple argument (then `type` is None too).
+    """
+
+    type: Type | None
+    value: Any = None
+    divisible: int = 1
+    low: int | None = None
+    high: int | None = None
+    noalias: bool = False
+    constant_memory: bool = False
+    items: tuple[Argument, ...] | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        return self.type is None and self.items is None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Compile options under their language names; None: chosen by the compiler.
+
+    `exact` combines in the interpreter's order without contraction; `wrap_index` gives i32
+    arithmetic Triton's wrapping; `narrow_index` says that all index arithmetic on arguments,
+    program ids and ranges is known to fit 32 bits in the launches this is compiled for.
+    """
+
+    num_warps: int | None = None
+    num_stages: int | None = None
+    num_ctas: int = 1
+    maxnreg: int | None = None
+    enable_fp_fusion: bool = True
+    exact: bool = False
+    wrap_index: bool = False
+    debug: bool = False
+    narrow_index: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Specialization:
+    """All of it: arguments by parameter name in order, and options."""
+
+    arguments: tuple[tuple[str, Argument], ...]
+    options: Options = Options()
+
+    def argument(self, name: str) -> Argument:
+        """Return what is known about one parameter; raises KeyError."""
+        return dict(self.arguments)[name]

@@ -1,0 +1,57 @@
+"""What an op may ask of whoever interprets it; implemented by interpreter/, used by ops/."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from workbench.ir.operation import Block, Op, Value
+from workbench.ir.types import Scalar
+
+Array = np.ndarray[Any, Any]
+
+
+class Frame(Protocol):
+    """The state of one program instance while it runs.
+
+    Arrays stand for values: 0-d for scalars. `index` and i64 are int64, i1 is bool, bf16 and the
+    8-bit floats are float32 arrays holding representable values, pointers are int64 addresses.
+    """
+
+    def __getitem__(self, value: Value) -> Array: ...
+
+    def get(self, value: Value | None, default: Any) -> Array:
+        """Return the array of an optional operand, or `default`."""
+        ...
+
+    def program_id(self, axis: int) -> int: ...
+
+    def num_programs(self, axis: int) -> int: ...
+
+    def read(self, op: Op, addresses: Array, live: Array, element: Any) -> Array:
+        """Read one element through each live address, 0 elsewhere; out of bounds is reported."""
+        ...
+
+    def write(self, op: Op, addresses: Array, live: Array, values: Array, element: Any) -> None:
+        """Write one element through each live address."""
+        ...
+
+    def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
+        """Run a region with its arguments bound; return what its last op gives back."""
+        ...
+
+    def emit(self, op: Op, text: str) -> None:
+        """Deliver text that the kernel prints."""
+        ...
+
+    @property
+    def memory(self) -> dict[Any, Any]:
+        """Storage of the program instance for ops with state (shared buffers)."""
+        ...
+
+
+def is_scalar(type: Any) -> bool:
+    """Say whether a type is a number (not a tile, pointer or token)."""
+    return isinstance(type, Scalar)

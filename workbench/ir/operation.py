@@ -1,0 +1,295 @@
+"""Values, ops and blocks: the nodes of the IR, all immutable.
+
+An op is a class whose annotated fields declare what it has, in the order in which it is built
+and printed:
+
+    class Load(Op, mnemonic="tile.load"):
+        pointers: Value                      # an operand
+        mask: Value | None = None            # an optional operand
+        cache: str = attribute("")           # an attribute (keyword only)
+
+Field types: `Value`, `Value | None` and `tuple[Value, ...]` are operands, `Block` is a region,
+anything else is an attribute. Building an op runs `verify`, then `infer`, whose types become the
+results. An op and its values never change afterwards: passes make new ones (see rebuild.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_type_hints
+
+from workbench.ir.types import Tile, Type
+from workbench.layouts import LinearLayout
+from workbench.source import Span
+
+if TYPE_CHECKING:
+    from workbench.ir.frame import Array, Frame
+
+
+class Value:
+    """What an op computes or a block receives; compared by identity.
+
+    `op` is the op that computes it, None for a block argument or a kernel parameter;
+    `hint` is the name it prints under.
+    """
+
+    __slots__ = ("hint", "index", "op", "type")
+
+    def __init__(self, type: Type, hint: str = "", op: Op | None = None, index: int = 0) -> None:
+        self.type = type
+        self.hint = hint
+        self.op = op
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"%{self.hint or '?'}: {self.type}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A list of ops with arguments; its last op says what it gives back (yield, return)."""
+
+    arguments: tuple[Value, ...] = ()
+    ops: tuple[Op, ...] = ()
+
+    @property
+    def terminator(self) -> Op:
+        return self.ops[-1]
+
+    @property
+    def yields(self) -> tuple[Value, ...]:
+        """Operands of the last op."""
+        return self.ops[-1].operands
+
+
+def attribute(default: Any = None) -> Any:
+    """Declare a keyword-only attribute of an op with its default."""
+    return field(default=default, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One declared field of an op class."""
+
+    name: str
+    role: str  # "operand", "optional", "operands", "region", "attribute"
+    default: Any
+    required: bool
+    keyword: bool
+
+
+_MISSING = object()
+MNEMONICS: dict[str, type[Op]] = {}
+
+
+def _role(hint: Any) -> str:
+    if hint is Value:
+        return "operand"
+    if hint == (Value | None):
+        return "optional"
+    if hint == tuple[Value, ...]:
+        return "operands"
+    return "region" if hint is Block else "attribute"
+
+
+@dataclass_transform(field_specifiers=(attribute, field))
+class Op:
+    """One operation; see the top of this file. `id` is 0 until a builder inserts it.
+
+    `span` is the user's text it stands for, `origins` the ids of the ops it was made from.
+    """
+
+    mnemonic: ClassVar[str] = ""
+    #: Mnemonics of a family that is one class (elementwise functions); empty for most ops.
+    family: ClassVar[dict[str, dict[str, Any]]] = {}
+    #: No effect but its results: may be dropped, merged, moved out of loops.
+    pure: ClassVar[bool] = True
+    _specs: ClassVar[tuple[FieldSpec, ...]] = ()
+
+    id: int
+    span: Span | None
+    origins: tuple[int, ...]
+    results: tuple[Value, ...]
+    #: Layouts that the results have in GPU IR, one per result; None leaves what `infer` gives.
+    layouts: tuple[LinearLayout | None, ...] | None
+
+    def __init_subclass__(cls, mnemonic: str = "", pure: bool | None = None, **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        cls.mnemonic = mnemonic
+        if pure is not None:
+            cls.pure = pure
+        hints = {
+            name: hint
+            for name, hint in get_type_hints(cls).items()
+            if name in cls.__annotations__ and not str(hint).startswith("typing.ClassVar")
+        }
+        specs = []
+        for name, hint in hints.items():
+            default = cls.__dict__.get(name, _MISSING)
+            keyword = type(default).__name__ == "Field"
+            if keyword:
+                default = default.default
+            role = _role(hint)
+            specs.append(FieldSpec(name, role, default, default is _MISSING, keyword))
+            if name in cls.__dict__:
+                delattr(cls, name)
+        cls._specs = tuple(specs)
+        cls.__init__ = _make_init(cls._specs)
+        for name in [mnemonic, *cls.family]:
+            if name in MNEMONICS:
+                raise TypeError(f"two ops are called {name}")
+            if name:
+                MNEMONICS[name] = cls
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable; build a new op")
+
+    # -- what each op defines -------------------------------------------------------------
+    def infer(self) -> Type | tuple[Type, ...] | None:
+        """Return the type of the result, of the results, or None."""
+        return None
+
+    def verify(self) -> None:
+        """Raise KernelError if operands or attributes do not fit together."""
+
+    def interpret(self, frame: Frame) -> Array | tuple[Array, ...] | None:
+        """Return the results' values; `frame[value]` is the array that a value holds now."""
+        raise TypeError(f"{self.name} has no meaning of its own")
+
+    # -- what all ops have ----------------------------------------------------------------
+    @property
+    def name(self) -> str:
+        """The mnemonic this op prints under."""
+        return self.mnemonic
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        cached = self.__dict__.get("_operands")
+        if cached is None:
+            cached = tuple(self._iter_operands())
+            self.__dict__["_operands"] = cached
+        return cached
+
+    def _iter_operands(self) -> Iterator[Value]:
+        for spec in self._specs:
+            found = self.__dict__[spec.name] if spec.role != "attribute" else None
+            if found is None or spec.role == "region":
+                continue
+            if spec.role == "operands":
+                yield from found
+            else:
+                yield found
+
+    @property
+    def regions(self) -> tuple[Block, ...]:
+        return tuple(self.__dict__[s.name] for s in self._specs if s.role == "region")
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        return {s.name: self.__dict__[s.name] for s in self._specs if s.role == "attribute"}
+
+    def changed(self, **fields: Any) -> Op:
+        """Return a copy with other fields; id, span, origins and result names are kept."""
+        old = self.__dict__
+        values = {s.name: old[s.name] for s in self._specs}
+        layouts = fields.pop("layouts", old["layouts"])
+        values.update(fields)
+        new = type(self)(**values, span=old["span"], origins=old["origins"], layouts=layouts)
+        new.__dict__["id"] = old["id"]
+        for mine, other in zip(new.results, self.results, strict=False):
+            mine.hint = other.hint
+        return new
+
+    def __repr__(self) -> str:
+        return f"<{self.name} #{self.id}>"
+
+
+def _make_init(specs: tuple[FieldSpec, ...]) -> Any:
+    """Write the constructor out: fields straight into __dict__, then verify and infer."""
+    positional = [s for s in specs if not s.keyword]
+    keyword = [s for s in specs if s.keyword]
+    defaults = {f"_d_{s.name}": s.default for s in specs if not s.required}
+    words = [s.name if s.required else f"{s.name}=_d_{s.name}" for s in positional]
+    words += ["*"]
+    words += [s.name if s.required else f"{s.name}=_d_{s.name}" for s in keyword]
+    words += ["span=None", "origins=()", "hint=''", "layouts=None"]
+    body = "".join(f"    d[{s.name!r}] = {s.name}\n" for s in specs)
+    text = f"def __init__(self, {', '.join(words)}):\n    d = self.__dict__\n{body}"
+    text += "    _finish(self, d, span, origins, hint, layouts)\n"
+    scope: dict[str, Any] = {**defaults, "_finish": _finish}
+    exec(text, scope)
+    return scope["__init__"]
+
+
+def _finish(
+    op: Op, d: dict[str, Any], span: Span | None, origins: Any, hint: str, layouts: Any
+) -> None:
+    d["id"], d["span"], d["origins"], d["layouts"] = 0, span, origins, layouts
+    op.verify()
+    types = op.infer()
+    if layouts is not None:
+        types = _laid_out(types, layouts)
+    if types is None:
+        d["results"] = ()
+    elif isinstance(types, tuple):
+        d["results"] = tuple(Value(t, hint, op, i) for i, t in enumerate(types))
+    else:
+        d["results"] = (Value(types, hint, op, 0),)
+
+
+def _laid_out(types: Any, layouts: tuple[Any, ...]) -> Any:
+    if isinstance(types, tuple):
+        return tuple(
+            t.with_layout(layout) if isinstance(t, Tile) else t
+            for t, layout in zip(types, layouts, strict=True)
+        )
+    return types.with_layout(layouts[0]) if isinstance(types, Tile) else types
+
+
+@dataclass(frozen=True, slots=True)
+class KernelParameter:
+    """A run-time argument of the kernel and what is known about it.
+
+    `divisible` divides the value (of a pointer: the address in bytes); `low` and `high` bound an
+    integer; `noalias` says that no stored argument's memory overlaps a pointer's.
+    """
+
+    name: str
+    value: Value
+    divisible: int = 1
+    low: int | None = None
+    high: int | None = None
+    noalias: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Module:
+    """One kernel: parameters, body, and what the whole of it carries.
+
+    `attributes` holds plain data such as num_warps; `next_id` is the id of the next new op.
+    """
+
+    name: str
+    parameters: tuple[KernelParameter, ...]
+    body: Block
+    attributes: dict[str, Any]
+    next_id: int
+
+    def walk(self) -> Iterator[Op]:
+        """Yield every op, outer before inner, in program order."""
+        yield from walk(self.body)
+
+
+def walk(block: Block) -> Iterator[Op]:
+    """Yield every op of a block and of its regions, outer before inner, in program order."""
+    for op in block.ops:
+        yield op
+        for region in op.regions:
+            yield from walk(region)

@@ -1,0 +1,288 @@
+"""Reads the text form of printer.py back; errors name line and column."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from workbench.ir.build import Builder
+from workbench.ir.operation import MNEMONICS, Block, KernelParameter, Module, Op, Value
+from workbench.ir.types import SCALARS, Pointer, Shared, Tile, Token, Type, layout_of
+from workbench.layouts import LinearLayout, parse_layout
+from workbench.source import CompileError, Span
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<value>%[A-Za-z_0-9.]+) | (?P<symbol>@[A-Za-z_0-9.$]+) | (?P<alias>\#[A-Za-z0-9]+)
+  | (?P<string>"(?:\\.|[^"\\])*")
+  | (?P<number>-?(?:inf|nan)\b|-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+|-?\d+)
+  | (?P<word>[A-Za-z_][A-Za-z_0-9.]*)
+  | (?P<mark>->|[{}()\[\]<>,:=^])
+  | (?P<end>$)
+)""",
+    re.VERBOSE,
+)
+_SHAPED = re.compile(r"\s*(?P<dims>(?:\d+x)*)")
+
+
+def parse_module(text: str, file: str = "<ir>") -> Module:
+    """Return the module that `text` describes; raises CompileError (K290) where it does not."""
+    return _Parser(text, file).module()
+
+
+class _Parser:
+    def __init__(self, text: str, file: str) -> None:
+        self.text, self.file = text, file
+        self.at = 0
+        self.alias: dict[str, LinearLayout] = {}
+        self.values: dict[str, Value] = {}
+        self.builder = Builder()
+
+    # -- tokens ---------------------------------------------------------------------------
+    def fail(self, message: str) -> CompileError:
+        line = self.text.count("\n", 0, self.at) + 1
+        column = self.at - (self.text.rfind("\n", 0, self.at) + 1) + 1
+        span = Span(self.file, line, column, line, column + 1)
+        return CompileError(message, span, code="K290")
+
+    def peek(self) -> tuple[str, str]:
+        while True:
+            match = _TOKEN.match(self.text, self.at)
+            if match is None:
+                comment = re.compile(r"\s*//[^\n]*").match(self.text, self.at)
+                if comment is None:
+                    self.at += len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
+                    raise self.fail(f"unexpected character {self.text[self.at]!r}")
+                self.at = comment.end()
+                continue
+            kind = match.lastgroup or "end"
+            return kind, match.group(kind)
+
+    def next(self) -> tuple[str, str]:
+        kind, word = self.peek()
+        match = _TOKEN.match(self.text, self.at)
+        assert match is not None
+        self.at = match.end()
+        return kind, word
+
+    def accept(self, word: str) -> bool:
+        if self.peek()[1] == word and self.peek()[0] != "string":
+            self.next()
+            return True
+        return False
+
+    def expect(self, word: str) -> None:
+        kind, found = self.peek()
+        if found != word or kind == "string":
+            raise self.fail(f"expected '{word}', found '{found or 'end of text'}'")
+        self.next()
+
+    # -- pieces ---------------------------------------------------------------------------
+    def type(self) -> Type:
+        kind, word = self.next()
+        if kind != "word":
+            raise self.fail(f"expected a type, found '{word}'")
+        if word in SCALARS:
+            return SCALARS[word]
+        if word == "token":
+            return Token()
+        if word == "ptr":
+            self.expect("<")
+            constant = self.accept("const")
+            pointee = self.type()
+            self.expect(">")
+            return Pointer(pointee, constant)  # type: ignore[arg-type]
+        if word in ("tile", "shared"):
+            self.expect("<")
+            match = _SHAPED.match(self.text, self.at)
+            assert match is not None
+            self.at = match.end()
+            shape = tuple(int(d) for d in match.group("dims").split("x")[:-1])
+            element = self.type()
+            layout = self.layout() if self.accept(",") else None
+            self.expect(">")
+            make = Tile if word == "tile" else Shared
+            return make(shape, element, layout)  # type: ignore[arg-type]
+        raise self.fail(f"unknown type '{word}'")
+
+    def layout(self) -> LinearLayout:
+        kind, word = self.peek()
+        if kind == "alias":
+            self.next()
+            if word not in self.alias:
+                raise self.fail(f"unknown layout '{word}'")
+            return self.alias[word]
+        start = self.at
+        depth = 0
+        while self.at < len(self.text):
+            character = self.text[self.at]
+            depth += (character == "<") - (character == ">")
+            self.at += 1
+            if depth == 0 and character == ">":
+                break
+        return parse_layout(self.text[start : self.at].strip())
+
+    def attribute(self) -> Any:
+        kind, word = self.peek()
+        if kind == "string":
+            self.next()
+            return re.sub(
+                r"\\(.)", lambda m: "\n" if m.group(1) == "n" else m.group(1), word[1:-1]
+            )
+        if kind == "number":
+            self.next()
+            return int(word) if re.fullmatch(r"-?\d+", word) else float(word)
+        if word in ("True", "False", "None"):
+            self.next()
+            return {"True": True, "False": False, "None": None}[word]
+        if kind == "alias" or word == "linear":
+            return self.layout()
+        if kind == "number" or word in ("inf", "nan"):
+            self.next()
+            return float(word)
+        if word == "(":
+            self.next()
+            items = []
+            while not self.accept(")"):
+                items.append(self.attribute())
+                if not self.accept(","):
+                    self.expect(")")
+                    break
+            return tuple(items)
+        return self.type()
+
+    def attributes(self) -> dict[str, Any]:
+        """Read `{name = value, ...}` if the next brace opens one, not a region."""
+        found: dict[str, Any] = {}
+        if not re.compile(r"\s*\{\s*[A-Za-z_]\w*\s*=[^=]").match(self.text, self.at):
+            return found
+        self.expect("{")
+        while not self.accept("}"):
+            name = self.next()[1]
+            self.expect("=")
+            found[name] = self.attribute()
+            self.accept(",")
+        return found
+
+    def value(self) -> Value:
+        kind, word = self.next()
+        if kind != "value" or word not in self.values:
+            raise self.fail(f"unknown value '{word}'")
+        return self.values[word]
+
+    def define(self, word: str, value: Value) -> None:
+        self.values[word] = value
+        hint = word[1:]
+        base, _, number = hint.rpartition(".")
+        hint = base if base and number.isdigit() else hint
+        value.hint = "" if hint.isdigit() else hint
+
+    # -- structure ------------------------------------------------------------------------
+    def module(self) -> Module:
+        while self.peek()[0] == "alias":
+            name = self.next()[1]
+            self.expect("=")
+            self.alias[name] = self.layout()
+        self.expect("kernel")
+        name = self.next()[1][1:]
+        self.expect("(")
+        parameters = []
+        while not self.accept(")"):
+            word = self.next()[1]
+            self.expect(":")
+            value = Value(self.type())
+            self.define(word, value)
+            parameters.append(KernelParameter(value.hint or word[1:], value, **self.attributes()))
+            self.accept(",")
+        attributes = self.attributes()
+        self.expect("{")
+        body = self.block()
+        self.expect("}")
+        return Module(name, tuple(parameters), body, attributes, self.builder.next_id)
+
+    def block(self) -> Block:
+        arguments = []
+        if self.accept("^"):
+            self.expect("(")
+            while not self.accept(")"):
+                word = self.next()[1]
+                self.expect(":")
+                value = Value(self.type())
+                self.define(word, value)
+                arguments.append(value)
+                self.accept(",")
+            self.expect(":")
+        with self.builder.block() as ops:
+            while self.peek()[1] != "}":
+                if self.peek()[0] == "end":
+                    raise self.fail("expected '}', found the end of the text")
+                self.op()
+        return Block(tuple(arguments), tuple(ops))
+
+    def op(self) -> None:
+        names: list[str] = []
+        # An op's id is given out when its text begins, so that ids follow program order.
+        own_id = self.builder.next_id
+        self.builder.next_id += 1
+        start = self.at + len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
+        while self.peek()[0] == "value":
+            names.append(self.next()[1])
+            self.accept(",")
+        if names:
+            self.expect("=")
+        word = self.next()[1]
+        cls = MNEMONICS.get(word)
+        if cls is None:
+            raise self.fail(f"unknown op '{word}'")
+        fields: dict[str, Any] = dict(cls.family.get(word, {}))
+        first = True
+        for spec in cls._specs:
+            if spec.role == "operand":
+                if not first:
+                    self.expect(",")
+                fields[spec.name] = self.value()
+                first = False
+            elif spec.role == "operands":
+                if not first:
+                    self.expect(",")
+                self.expect("[")
+                items = []
+                while not self.accept("]"):
+                    items.append(self.value())
+                    self.accept(",")
+                fields[spec.name] = tuple(items)
+                first = False
+        for spec in cls._specs:
+            if spec.role == "optional" and self.accept(spec.name):
+                fields[spec.name] = self.value()
+        fields.update(self.attributes())
+        regions = [spec for spec in cls._specs if spec.role == "region"]
+        for i, spec in enumerate(regions):
+            if not i:
+                self.expect("{")
+            fields[spec.name] = self.block()
+            self.expect("}")
+            if i + 1 < len(regions):
+                self.expect("{")
+        line = self.text.count("\n", 0, start) + 1
+        column = start - (self.text.rfind("\n", 0, start) + 1) + 1
+        end = self.text.find("\n", start)
+        width = (end if end >= 0 else len(self.text)) - start
+        types = []
+        for i in range(len(names)):
+            self.expect("," if i else ":")
+            types.append(self.type())
+        span = Span(self.file, line, column, line, column + width)
+        op: Op = cls(**fields, span=span)
+        if len(op.results) != len(names):
+            raise self.fail(f"{word} has {len(op.results)} results, {len(names)} are named")
+        if [value.type for value in op.results] != types:
+            # Layouts stand in the result types; everything else must be what the op infers.
+            layouts = tuple(layout_of(found) for found in types)
+            op = cls(**fields, span=span, layouts=layouts)
+        op.__dict__["id"] = own_id
+        self.builder.insert(op)
+        for name, value, found in zip(names, op.results, types, strict=True):
+            if found != value.type:
+                raise self.fail(f"{word} gives {value.type}, the text says {found}")
+            self.define(name, value)

@@ -1,0 +1,158 @@
+"""The text form of a module, and which op each row of it stands for.
+
+    #L0 = linear<...>
+    kernel @add(%x_ptr: ptr<f32> {divisible = 16}, %n: i32) {num_warps = 4} {
+      %pid = tile.program_id {axis = 0} : index
+      %x = tile.load %p mask %m : tile<1024xf32>
+      %acc = tile.for %lo, %hi, %step, [%zero] {
+      ^(%k: index, %acc.1: tile<4xf32>):
+        tile.yield [%acc.2]
+      } : tile<4xf32>
+      tile.return
+    }
+
+Required operands stand first, optional ones after their field's name, lists in brackets,
+attributes that differ from their default in braces, regions in braces with their arguments
+behind `^`, result types after the colon. parser.py reads all of it back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.ir.operation import Block, Module, Op, Value
+from workbench.ir.types import Shared, Tile, Type, format_type
+from workbench.layouts import LinearLayout
+
+
+def print_module(module: Module) -> str:
+    """Return the text of a module."""
+    return "\n".join(text for text, _ in print_rows(module)) + "\n"
+
+
+def print_rows(module: Module) -> list[tuple[str, int]]:
+    """Return each row's text and the id of the op it belongs to (0: of none)."""
+    return _Printer(module).rows
+
+
+class _Printer:
+    def __init__(self, module: Module) -> None:
+        self.rows: list[tuple[str, int]] = []
+        self.names: dict[Value, str] = {}
+        self.used: dict[str, int] = {}
+        self.alias: dict[LinearLayout, str] = {}
+        self._number = 0
+        body: list[tuple[str, int]] = []
+        self.rows = body
+        parameters = []
+        for parameter in module.parameters:
+            text = f"{self.name(parameter.value, parameter.name)}: {self.type(parameter.value.type)}"
+            facts: dict[str, Any] = {}
+            if parameter.divisible != 1:
+                facts["divisible"] = parameter.divisible
+            if parameter.low is not None:
+                facts["low"] = parameter.low
+            if parameter.high is not None:
+                facts["high"] = parameter.high
+            if parameter.noalias:
+                facts["noalias"] = True
+            parameters.append(text + self.attributes(facts))
+        head = f"kernel @{module.name}({', '.join(parameters)})"
+        body.append((head + self.attributes(module.attributes) + " {", 0))
+        self.block(module.body, 1)
+        body.append(("}", 0))
+        aliases = [(f"{name} = {layout}", 0) for layout, name in self.alias.items()]
+        self.rows = aliases + body
+
+    def name(self, value: Value, hint: str = "") -> str:
+        known = self.names.get(value)
+        if known is None:
+            hint = hint or value.hint
+            if hint:
+                count = self.used.get(hint, 0)
+                self.used[hint] = count + 1
+                known = f"%{hint}.{count}" if count else f"%{hint}"
+            else:
+                known = f"%{self._number}"
+                self._number += 1
+            self.names[value] = known
+        return known
+
+    def type(self, type: Type) -> str:
+        if isinstance(type, Tile | Shared) and type.layout is not None:
+            self.layout(type.layout)
+        return format_type(type, self.alias)
+
+    def layout(self, layout: LinearLayout) -> str:
+        known = self.alias.get(layout)
+        if known is None:
+            known = f"#{'S' if 'offset' in layout.bases else 'L'}{len(self.alias)}"
+            self.alias[layout] = known
+        return known
+
+    def attribute(self, value: Any) -> str:
+        if isinstance(value, str):
+            return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        if isinstance(value, Type):
+            return self.type(value)
+        if isinstance(value, LinearLayout):
+            return self.layout(value)
+        if isinstance(value, tuple):
+            inner = ", ".join(self.attribute(item) for item in value)
+            return f"({inner}{',' if len(value) == 1 else ''})"
+        return repr(value)
+
+    def attributes(self, values: dict[str, Any]) -> str:
+        if not values:
+            return ""
+        return " {" + ", ".join(f"{k} = {self.attribute(v)}" for k, v in values.items()) + "}"
+
+    def block(self, block: Block, depth: int) -> None:
+        if block.arguments:
+            words = ", ".join(f"{self.name(a)}: {self.type(a.type)}" for a in block.arguments)
+            self.rows.append(("  " * (depth - 1) + f"^({words}):", 0))
+        for op in block.ops:
+            self.op(op, depth)
+
+    def op(self, op: Op, depth: int) -> None:
+        words: list[str] = []
+        later: list[str] = []
+        values: dict[str, Any] = {}
+        regions: list[Block] = []
+        hidden = op.family.get(op.name, {})
+        for spec in op._specs:
+            found = op.__dict__[spec.name]
+            if spec.role == "operand":
+                words.append(self.name(found))
+            elif spec.role == "operands":
+                words.append("[" + ", ".join(self.name(v) for v in found) + "]")
+            elif spec.role == "optional":
+                if found is not None:
+                    later.append(f"{spec.name} {self.name(found)}")
+            elif spec.role == "region":
+                regions.append(found)
+            elif spec.name not in hidden and (spec.required or found != spec.default):
+                values[spec.name] = found
+        text = op.name
+        if words:
+            text += " " + ", ".join(words)
+        if later:
+            text += " " + " ".join(later)
+        text += self.attributes(values)
+        indent = "  " * depth
+        row = len(self.rows)
+        self.rows.append(("", op.id))
+        for i, region in enumerate(regions):
+            if i:
+                self.rows.append((indent + "} {", op.id))
+            self.block(region, depth + 1)
+        result = ""
+        if op.results:
+            result = ", ".join(self.name(v) for v in op.results) + " = "
+        types = ", ".join(self.type(v.type) for v in op.results)
+        tail = f" : {types}" if types else ""
+        if regions:
+            self.rows[row] = (indent + result + text + " {", op.id)
+            self.rows.append((indent + "}" + tail, op.id))
+        else:
+            self.rows[row] = (indent + result + text + tail, op.id)

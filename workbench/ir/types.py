@@ -1,0 +1,189 @@
+"""Types of IR values: scalars, pointers, tiles of them, shared buffers, tokens.
+
+Text forms: `i1 i32 u8 index f16 bf16 f32 f8e4m3`, `ptr<f16>`, `tile<128x64xf16>`, in GPU IR
+`tile<128x64xf16, #L1>`, `shared<3x128x64xf16, #S0>`, `token`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from math import prod
+from typing import Literal
+
+from workbench.layouts import LinearLayout
+
+Kind = Literal["bool", "int", "uint", "index", "float"]
+
+
+class Type:
+    """Base of all types; types are values: equal when written the same."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(Type):
+    """A number. `index` is an exact integer: it holds any value of i32 `+ - *` arithmetic."""
+
+    name: str
+    kind: Kind
+    bits: int
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind != "float"
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind in ("int", "index", "float")
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory; i1 is stored as one byte."""
+        return max(1, self.bits // 8)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer(Type):
+    """The address of an element in global memory; `constant` memory may not be written."""
+
+    pointee: Scalar | Pointer
+    constant: bool = False
+
+    bits = 64
+    itemsize = 8
+    kind = "pointer"
+    is_float = False
+    is_integer = False
+
+    def __str__(self) -> str:
+        return f"ptr<{'const ' if self.constant else ''}{self.pointee}>"
+
+
+Element = Scalar | Pointer
+
+
+@dataclass(frozen=True)
+class Tile(Type):
+    """An array value of one program instance; `layout` says who holds what (GPU IR only)."""
+
+    shape: tuple[int, ...]
+    element: Element
+    layout: LinearLayout | None = None
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.shape, self.element, self.layout))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    def with_layout(self, layout: LinearLayout | None) -> Tile:
+        return replace(self, layout=layout)
+
+    def __str__(self) -> str:
+        return format_type(self)
+
+
+@dataclass(frozen=True)
+class Shared(Type):
+    """A buffer in shared memory; `layout` maps offsets to the coordinates of the last two axes.
+
+    A leading axis of extent `stages` counts the slots of a ring.
+    """
+
+    shape: tuple[int, ...]
+    element: Scalar
+    layout: LinearLayout | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the whole buffer, padded extents included."""
+        slots = prod(self.shape[:-2])
+        if self.layout is None:
+            return prod(self.shape) * self.element.itemsize
+        return slots * prod(self.layout.padded) * self.element.itemsize
+
+    def __str__(self) -> str:
+        return format_type(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Token(Type):
+    """Orders asynchronous work."""
+
+    def __str__(self) -> str:
+        return "token"
+
+
+I1 = Scalar("i1", "bool", 1)
+I8, I16, I32, I64 = (Scalar(f"i{bits}", "int", bits) for bits in (8, 16, 32, 64))
+U8, U16, U32, U64 = (Scalar(f"u{bits}", "uint", bits) for bits in (8, 16, 32, 64))
+INDEX = Scalar("index", "index", 64)
+F16 = Scalar("f16", "float", 16)
+BF16 = Scalar("bf16", "float", 16)
+F32 = Scalar("f32", "float", 32)
+F64 = Scalar("f64", "float", 64)
+F8E4M3 = Scalar("f8e4m3", "float", 8)
+F8E5M2 = Scalar("f8e5m2", "float", 8)
+
+SCALARS = {
+    scalar.name: scalar
+    for scalar in (
+        I1, I8, I16, I32, I64, U8, U16, U32, U64, INDEX, F16, BF16, F32, F64, F8E4M3, F8E5M2,
+    )
+}  # fmt: skip
+
+
+def element_of(type: Type) -> Element:
+    """Return the element type of a tile or buffer, or the scalar or pointer itself."""
+    if isinstance(type, Tile | Shared):
+        return type.element
+    if isinstance(type, Scalar | Pointer):
+        return type
+    raise TypeError(f"{type} has no elements")
+
+
+def shape_of(type: Type) -> tuple[int, ...]:
+    """Return the shape of a tile or buffer, () for a scalar or pointer."""
+    return type.shape if isinstance(type, Tile | Shared) else ()
+
+
+def layout_of(type: Type) -> LinearLayout | None:
+    """Return a tile's layout; None for scalars and in tile IR."""
+    return type.layout if isinstance(type, Tile) else None
+
+
+def with_element(type: Type, element: Element) -> Type:
+    """Return `type` with another element type, shape and layout kept."""
+    return replace(type, element=element) if isinstance(type, Tile) else element
+
+
+@lru_cache(4096)
+def tile(shape: tuple[int, ...], element: Element, layout: LinearLayout | None = None) -> Type:
+    """Return the tile type, or the element itself for the empty shape (there are no 0-d tiles)."""
+    return Tile(shape, element, layout) if shape else element
+
+
+def format_type(type: Type, alias: dict[LinearLayout, str] | None = None) -> str:
+    """Write a type; layouts are written as their alias where one is given."""
+    if isinstance(type, Tile | Shared):
+        word = "tile" if isinstance(type, Tile) else "shared"
+        text = "x".join([*map(str, type.shape), str(type.element)])
+        if type.layout is None:
+            return f"{word}<{text}>"
+        name = (alias or {}).get(type.layout) or str(type.layout)
+        return f"{word}<{text}, {name}>"
+    return str(type)

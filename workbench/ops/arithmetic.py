@@ -1,0 +1,162 @@
+"""Constants, counting, and every function that works element by element."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.ir import (
+    I1,
+    INDEX,
+    Array,
+    Frame,
+    Op,
+    Scalar,
+    Tile,
+    Type,
+    Value,
+    attribute,
+    element_of,
+    shape_of,
+    tile,
+    with_element,
+)
+from workbench.ops.functions import FUNCTIONS, Function
+from workbench.ops.numbers import compute_element, round_to, value_dtype
+from workbench.source import KernelTypeError, ShapeError
+
+
+class Constant(Op, mnemonic="tile.constant"):
+    """A number known at compile time, in every element of `type`.
+
+        %0 = tile.constant {value = 0.5, type = tile<4xf32>} : tile<4xf32>
+    """
+
+    value: float | int | bool
+    type: Type
+
+    def infer(self) -> Type:
+        return self.type
+
+    def interpret(self, frame: Frame) -> Array:
+        element = element_of(self.type)
+        values = np.full(shape_of(self.type), self.value, _constant_dtype(element))
+        return round_to(values, element)
+
+
+def _constant_dtype(element: object) -> type:
+    if isinstance(element, Scalar) and element.is_float:
+        return np.float64
+    if isinstance(element, Scalar) and element.kind == "uint" and element.bits == 64:
+        return np.uint64
+    return np.int64
+
+
+class Iota(Op, mnemonic="tile.iota"):
+    """The integers `start`, `start + 1`, ... as a one-dimensional tile.
+
+        %0 = tile.iota {start = 0, type = tile<8xindex>} : tile<8xindex>
+    """
+
+    start: int
+    type: Tile
+
+    def infer(self) -> Type:
+        return self.type
+
+    def interpret(self, frame: Frame) -> Array:
+        values = self.start + np.arange(self.type.shape[0], dtype=np.int64)
+        return values.astype(value_dtype(self.type.element))
+
+
+class Elementwise(Op):
+    """A function of functions.FUNCTIONS applied to each element of operands of one type.
+
+        %2 = tile.add [%0, %1] : tile<4xf32>
+        %3 = tile.lt [%0, %1] : tile<4xi1>
+    """
+
+    family = {f"tile.{name}": {"function": name} for name in FUNCTIONS}
+
+    function: str
+    inputs: tuple[Value, ...]
+
+    @property
+    def name(self) -> str:
+        return f"tile.{self.function}"
+
+    @property
+    def row(self) -> Function:
+        return FUNCTIONS[self.function]
+
+    def infer(self) -> Type:
+        type = self.inputs[0].type
+        return with_element(type, I1) if self.row.compares else type
+
+    def verify(self) -> None:
+        row, first = self.row, self.inputs[0].type
+        if len(self.inputs) != row.arity:
+            raise KernelTypeError(
+                f"{row.name} takes {row.arity} operands, got {len(self.inputs)}", self.span
+            )
+        for value in self.inputs[1:]:
+            if value.type != first and (
+                shape_of(value.type) != shape_of(first)
+                or element_of(value.type) != element_of(first)
+            ):
+                raise ShapeError(
+                    f"{row.name} needs operands of one type, got {first} and {value.type}", self.span
+                )
+        element = element_of(first)
+        wrong = (row.takes == "float" and not element.is_float) or (
+            row.takes == "integer" and not element.is_integer
+        )
+        if wrong or not isinstance(element, Scalar):
+            raise KernelTypeError(f"{row.name} does not take {element} values", self.span)
+
+    def interpret(self, frame: Frame) -> Array:
+        element = element_of(self.inputs[0].type)
+        assert isinstance(element, Scalar)
+        with np.errstate(all="ignore"):
+            values = self.row.evaluate(*(np.asarray(frame[value]) for value in self.inputs))
+        if self.row.compares or element != compute_element(element):
+            return round_to(values, I1 if self.row.compares else element)
+        return np.asarray(values, value_dtype(element))
+
+
+class Select(Op, mnemonic="tile.select"):
+    """`then` where the condition holds, `otherwise` elsewhere; both are evaluated.
+
+        %3 = tile.select %0, %1, %2 : tile<4xf32>
+    """
+
+    condition: Value
+    then: Value
+    otherwise: Value
+
+    def infer(self) -> Type:
+        return self.then.type
+
+    def verify(self) -> None:
+        types = {shape_of(v.type) for v in (self.then, self.otherwise)}
+        scalar = not shape_of(self.condition.type)
+        if not scalar:
+            types.add(shape_of(self.condition.type))
+        if len(types) > 1 or element_of(self.then.type) != element_of(self.otherwise.type):
+            raise ShapeError(
+                f"select between {self.then.type} and {self.otherwise.type} "
+                f"by {self.condition.type}",
+                self.span,
+            )
+
+    def interpret(self, frame: Frame) -> Array:
+        return np.where(frame[self.condition], frame[self.then], frame[self.otherwise])
+
+
+def elementwise(function: str, *inputs: Value) -> Elementwise:
+    """Return the op that applies `function` to the inputs."""
+    return Elementwise(function, inputs)
+
+
+def index_constant(value: int, shape: tuple[int, ...] = ()) -> Constant:
+    """Return an exact integer constant, in every element of a tile if a shape is given."""
+    return Constant(value, tile(shape, INDEX))

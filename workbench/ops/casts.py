@@ -1,0 +1,111 @@
+"""Changes of element type."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from workbench.ir import (
+    F16,
+    Array,
+    Element,
+    Frame,
+    Op,
+    Scalar,
+    Type,
+    Value,
+    attribute,
+    element_of,
+    with_element,
+)
+from workbench.ops.numbers import bits_of, from_bits, limits, round_to, value_dtype
+from workbench.source import KernelTypeError
+
+
+class Cast(Op, mnemonic="tile.cast"):
+    """The same number in another element type.
+
+    Float to narrower float rounds to nearest even (`rounding = "rtz"`: toward zero), to 8-bit
+    floats saturating; float to integer truncates, saturates, and gives 0 for NaN; to i1 is
+    `!= 0`; an integer to a narrower one (index to i32 too) keeps the low bits.
+
+        %1 = tile.cast %0 {to = f16} : tile<4xf16>
+    """
+
+    source: Value
+    to: Scalar
+    rounding: Literal["rtne", "rtz"] = attribute("rtne")
+
+    def infer(self) -> Type:
+        return with_element(self.source.type, self.to)
+
+    def verify(self) -> None:
+        if not isinstance(element_of(self.source.type), Scalar):
+            raise KernelTypeError(f"a {element_of(self.source.type)} is not a number", self.span)
+
+    def interpret(self, frame: Frame) -> Array:
+        source = element_of(self.source.type)
+        assert isinstance(source, Scalar)
+        return convert(np.asarray(frame[self.source]), source, self.to, self.rounding)
+
+
+def convert(values: Array, source: Scalar, to: Scalar, rounding: str = "rtne") -> Array:
+    """Return values of type `source` as values of type `to`; see Cast for the rules."""
+    with np.errstate(all="ignore"):
+        if to.kind == "bool":
+            return values != 0
+        if source.is_float and not to.is_float:
+            low, high = limits(to)
+            wide = np.trunc(np.nan_to_num(values.astype(np.float64), nan=0.0))
+            inside = np.clip(wide, float(low), float(high))
+            exact = np.where(inside >= float(high), int(high), 0)
+            small = np.where(inside >= float(high), 0, inside)
+            return np.where(
+                inside >= float(high),
+                exact.astype(value_dtype(to)) if high < 2**63 else np.full_like(small, high, value_dtype(to)),
+                small.astype(value_dtype(to)),
+            )
+        if rounding == "rtz" and source.is_float and to.bits < source.bits:
+            return _toward_zero(values, to)
+        if source.bits > 32 and to.is_float and to.bits < 32 and to != F16:
+            values = values.astype(np.float32)
+        return round_to(values, to)
+
+
+def _toward_zero(values: Array, to: Scalar) -> Array:
+    """Round to nearest, then step back where that went away from zero."""
+    near = round_to(values, to)
+    away = np.abs(near.astype(np.float64)) > np.abs(values.astype(np.float64))
+    bits = bits_of(near, to)
+    return np.where(away, from_bits((bits - away.astype(bits.dtype)).astype(bits.dtype), to), near)
+
+
+class Bitcast(Op, mnemonic="tile.bitcast"):
+    """The same bits read as another element type of the same width.
+
+        %1 = tile.bitcast %0 {to = i32} : tile<4xi32>
+    """
+
+    source: Value
+    to: Element
+
+    def infer(self) -> Type:
+        return with_element(self.source.type, self.to)
+
+    def verify(self) -> None:
+        source = element_of(self.source.type)
+        if source.bits != self.to.bits:
+            raise KernelTypeError(
+                f"bitcast from {source} ({source.bits} bits) to {self.to} ({self.to.bits} bits)",
+                self.span,
+                hint="the widths must be equal; cast to a type of the same width first",
+            )
+
+    def interpret(self, frame: Frame) -> Array:
+        values = np.asarray(frame[self.source])
+        bits = bits_of(values, element_of(self.source.type))
+        return from_bits(bits, self.to).reshape(values.shape)
+
+
+__all__ = ["Bitcast", "Cast", "convert"]

@@ -1,0 +1,58 @@
+"""Matrix products of tiles."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from workbench.ir import F32, F64, Array, Frame, Op, Scalar, Type, Value, attribute, element_of, shape_of
+from workbench.ops.numbers import round_tf32, round_to
+from workbench.source import ShapeError
+
+Precision = Literal["tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"]
+
+
+class Dot(Op, mnemonic="tile.dot"):
+    """accumulator + a @ b, for a [.., M, K] and b [.., K, N].
+
+    Products are exact in the accumulator's type but for `precision`, which says how f32 operands
+    reach the tensor core. `imprecise_limit` is the largest K that may be summed in the tensor
+    core's short accumulator (0: no limit).
+
+        %3 = tile.dot %0, %1, %2 : tile<16x8xf32>
+    """
+
+    a: Value
+    b: Value
+    accumulator: Value
+    precision: Precision = attribute("tf32")
+    imprecise_limit: int = attribute(0)
+
+    def infer(self) -> Type:
+        return self.accumulator.type
+
+    def verify(self) -> None:
+        a, b, c = (shape_of(v.type) for v in (self.a, self.b, self.accumulator))
+        if len(a) != len(b) or len(a) not in (2, 3) or a[-1] != b[-2]:
+            raise ShapeError(
+                f"dot needs matching inner sizes: a is {a}, b is {b}",
+                self.span,
+                hint="use the same extent for the last axis of a and the first axis of b",
+            )
+        if c != (*a[:-1], b[-1]) or a[:-2] != b[:-2]:
+            raise ShapeError(f"dot of {a} and {b} does not fit an accumulator of shape {c}", self.span)
+
+    def interpret(self, frame: Frame) -> Array:
+        a, b = frame[self.a], frame[self.b]
+        element = element_of(self.accumulator.type)
+        assert isinstance(element, Scalar)
+        if not element.is_float:
+            product = a.astype(np.int64) @ b.astype(np.int64)
+            return (product + frame[self.accumulator]).astype(np.int32)
+        if element_of(self.a.type) == F32 and self.precision == "tf32":
+            a, b = round_tf32(a), round_tf32(b)
+        with np.errstate(all="ignore"):
+            product = a.astype(np.float64) @ b.astype(np.float64)
+            total = product + frame[self.accumulator].astype(np.float64)
+        return total if element == F64 else round_to(total, element)

@@ -1,0 +1,23 @@
+"""Ops that exist once values have layouts (GPU IR)."""
+
+from __future__ import annotations
+
+from workbench.ir import Array, Frame, Op, Tile, Type, Value
+from workbench.layouts import LinearLayout
+
+
+class ConvertLayout(Op, mnemonic="gpu.convert_layout"):
+    """The same elements, held by other registers, lanes and warps.
+
+        %1 = gpu.convert_layout %0 {layout = linear<4, register=[(1),(2)]>} : tile<4xf32, linear<4, register=[(1),(2)]>>
+    """
+
+    source: Value
+    layout: LinearLayout
+
+    def infer(self) -> Type:
+        assert isinstance(self.source.type, Tile)
+        return self.source.type.with_layout(self.layout)
+
+    def interpret(self, frame: Frame) -> Array:
+        return frame[self.source]

@@ -1,0 +1,163 @@
+"""How each scalar type is held in NumPy arrays, rounded, and laid out as bits in memory.
+
+NumPy has no bf16 and no 8-bit floats: their values live in float32 arrays that hold only
+representable numbers. `round_to` makes them so; `encode` and `decode` give the bits in memory.
+Rounding is to nearest, ties to even, everywhere.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from workbench.ir import BF16, F8E4M3, F8E5M2, F16, F32, F64, I1, INDEX, Array, Element, Scalar
+
+_UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+
+
+def value_dtype(element: Element) -> Any:
+    """Return the NumPy dtype in which values of a type are held while they are computed with."""
+    if not isinstance(element, Scalar) or element is INDEX:
+        return np.int64
+    if element.kind == "bool":
+        return np.bool_
+    if element.kind == "float":
+        return {F16: np.float16, F64: np.float64}.get(element, np.float32)
+    return (_SIGNED if element.kind == "int" else _UNSIGNED)[element.bits]
+
+
+def memory_dtype(element: Element) -> Any:
+    """Return the NumPy dtype of the bits of one element in memory."""
+    if element in (BF16, F8E4M3, F8E5M2):
+        return _UNSIGNED[element.bits]
+    return np.uint8 if element == I1 else value_dtype(element)
+
+
+def round_to(values: Array, element: Element) -> Array:
+    """Return `values` as the nearest values of a type; integers are truncated to its width."""
+    with np.errstate(all="ignore"):
+        if element == BF16:
+            return _widen_bf16(_bf16_bits(values))
+        if element in (F8E4M3, F8E5M2):
+            return decode(_small_float_bits(values, element), element)
+        return np.asarray(values).astype(value_dtype(element))
+
+
+def round_tf32(values: Array) -> Array:
+    """Return float32 values with 10 bits of mantissa, as the tensor core reads a tf32 operand."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
+    bits = bits + 0xFFF + ((bits >> np.uint64(13)) & np.uint64(1))
+    rounded = (bits & np.uint64(0xFFFFE000)).astype(np.uint32).view(np.float32)
+    return np.where(np.isfinite(values), rounded, values).astype(np.float32)
+
+
+def encode(values: Array, element: Element) -> Array:
+    """Return the bits that values of a type have in memory."""
+    if element == BF16:
+        return _bf16_bits(values)
+    if element in (F8E4M3, F8E5M2):
+        return _small_float_bits(values, element)
+    if element == I1:
+        return np.asarray(values, np.uint8)
+    return np.asarray(values, value_dtype(element))
+
+
+def decode(bits: Array, element: Element) -> Array:
+    """Return the values that bits in memory stand for."""
+    if element == BF16:
+        return _widen_bf16(bits)
+    if element in (F8E4M3, F8E5M2):
+        return _small_float_table(element)[bits]
+    if element == I1:
+        return bits != 0
+    return bits
+
+
+def bits_of(values: Array, element: Element) -> Array:
+    """Return values of a type as unsigned integers of its width."""
+    if element.kind == "bool":
+        return np.asarray(values, np.uint8)
+    return np.ascontiguousarray(encode(values, element)).view(_UNSIGNED[element.bits])
+
+
+def from_bits(bits: Array, element: Element) -> Array:
+    """Return the values of a type that unsigned integers of its width stand for."""
+    return decode(np.ascontiguousarray(bits).view(memory_dtype(element)), element)
+
+
+def _bf16_bits(values: Array) -> Array:
+    single = np.ascontiguousarray(np.asarray(values, np.float32))
+    bits = single.view(np.uint32)
+    rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> np.uint64(16)
+    quiet = (bits >> 16) | 0x40
+    return np.where(np.isnan(single), quiet, rounded).astype(np.uint16).reshape(np.shape(values))
+
+
+def _widen_bf16(bits: Array) -> Array:
+    wide = np.ascontiguousarray(np.asarray(bits, np.uint16)).astype(np.uint32) << np.uint32(16)
+    return wide.view(np.float32).reshape(np.shape(bits))
+
+
+@cache
+def _small_float_table(element: Scalar) -> Array:
+    """Return the 256 values of an 8-bit float as float32."""
+    exponent_bits, mantissa_bits = (4, 3) if element == F8E4M3 else (5, 2)
+    bias = (1 << (exponent_bits - 1)) - 1
+    table = np.zeros(256, np.float32)
+    for code in range(256):
+        sign = -1.0 if code & 0x80 else 1.0
+        exponent = (code >> mantissa_bits) & ((1 << exponent_bits) - 1)
+        mantissa = code & ((1 << mantissa_bits) - 1)
+        top = exponent == (1 << exponent_bits) - 1
+        if element == F8E4M3 and top and mantissa == 7:
+            value = np.nan
+        elif element == F8E5M2 and top:
+            value = np.inf if mantissa == 0 else np.nan
+        elif exponent == 0:
+            value = mantissa * 2.0 ** (1 - bias - mantissa_bits)
+        else:
+            value = (1 + mantissa / (1 << mantissa_bits)) * 2.0 ** (exponent - bias)
+        table[code] = sign * value
+    return table
+
+
+def _small_float_bits(values: Array, element: Scalar) -> Array:
+    """Return 8-bit float codes, rounded to nearest even, saturated to the largest finite value.
+
+    PTX ISA, `cvt.rn.satfinite`: infinities become the largest finite value, NaN stays NaN.
+    """
+    table = _small_float_table(element)
+    nan_code = 0x7F
+    largest = 0x7E if element == F8E4M3 else 0x7B
+    positive = table[: largest + 1].astype(np.float64)
+    magnitude = np.abs(np.asarray(values, np.float64))
+    clipped = np.minimum(np.where(np.isnan(magnitude), 0, magnitude), positive[-1])
+    upper = np.searchsorted(positive, clipped).clip(0, largest)
+    lower = np.maximum(upper - 1, 0)
+    above, below = positive[upper] - clipped, clipped - positive[lower]
+    pick_lower = (below < above) | ((below == above) & (lower % 2 == 0))
+    code = np.where(pick_lower, lower, upper)
+    code = np.where(np.isnan(np.asarray(values, np.float64)), nan_code, code)
+    sign = np.signbit(np.asarray(values, np.float64)).astype(np.uint8) << np.uint8(7)
+    return code.astype(np.uint8) | sign
+
+
+def limits(element: Scalar) -> tuple[float, float]:
+    """Return the smallest and largest value of a type (infinities for floats that have them)."""
+    if element.kind == "float":
+        if element == F8E4M3:
+            return -448.0, 448.0
+        return float("-inf"), float("inf")
+    if element.kind == "bool":
+        return 0, 1
+    if element.kind == "uint":
+        return 0, (1 << element.bits) - 1
+    return -(1 << (element.bits - 1)), (1 << (element.bits - 1)) - 1
+
+
+def compute_element(element: Scalar) -> Scalar:
+    """Return the type in which arithmetic on a type is carried out before it is rounded."""
+    return F32 if element in (BF16, F8E4M3, F8E5M2) else element

@@ -1,0 +1,117 @@
+"""Many values to one along an axis, and running results along an axis.
+
+The combine region takes the left operands, then the right ones, as scalars, and yields one scalar
+per input:
+
+    %m = tile.reduce [%x] {axis = 0} {
+    ^(%a: f32, %b: f32):
+      %c = tile.max [%a, %b] : f32
+      tile.yield [%c]
+    } : f32
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.ir import Array, Block, Frame, Op, Type, Value, attribute, element_of, shape_of, tile
+from workbench.ops.arithmetic import Elementwise
+from workbench.ops.functions import Function
+from workbench.source import ShapeError
+
+
+class Reduce(Op, mnemonic="tile.reduce"):
+    """Combine all elements along `axis`, in any order; the axis disappears.
+
+        %1 = tile.reduce [%0] {axis = 0} {
+        ^(%a: f32, %b: f32):
+          %c = tile.add [%a, %b] : f32
+          tile.yield [%c]
+        } : f32
+    """
+
+    inputs: tuple[Value, ...]
+    axis: int = attribute()
+    combine: Block = attribute()
+
+    def infer(self) -> tuple[Type, ...]:
+        results = []
+        for value in self.inputs:
+            shape = list(shape_of(value.type))
+            del shape[self.axis]
+            results.append(tile(tuple(shape), element_of(value.type)))
+        return tuple(results)
+
+    def verify(self) -> None:
+        _verify_along(self, self.inputs, self.axis)
+
+    def interpret(self, frame: Frame) -> tuple[Array, ...]:
+        """Combine neighbours in order, halving the axis each time."""
+        parts = [np.moveaxis(frame[v], self.axis, 0) for v in self.inputs]
+        while (n := parts[0].shape[0]) > 1:
+            even = n // 2 * 2
+            left, right = [p[0:even:2] for p in parts], [p[1:even:2] for p in parts]
+            merged = frame.run(self.combine, [*left, *right])
+            parts = [
+                np.concatenate([np.broadcast_to(m, part[0:even:2].shape), part[even:]])
+                for m, part in zip(merged, parts, strict=True)
+            ]
+        return tuple(part[0] for part in parts)
+
+
+class Scan(Op, mnemonic="tile.scan"):
+    """Running results of an associative combine along `axis`, each element included.
+
+        %1 = tile.scan [%0] {axis = 0} {
+        ^(%a: f32, %b: f32):
+          %c = tile.add [%a, %b] : f32
+          tile.yield [%c]
+        } : tile<4xf32>
+    """
+
+    inputs: tuple[Value, ...]
+    axis: int = attribute()
+    reverse: bool = attribute(False)
+    combine: Block = attribute()
+
+    def infer(self) -> tuple[Type, ...]:
+        return tuple(tile(shape_of(v.type), element_of(v.type)) for v in self.inputs)
+
+    def verify(self) -> None:
+        _verify_along(self, self.inputs, self.axis)
+
+    def interpret(self, frame: Frame) -> tuple[Array, ...]:
+        parts = [np.moveaxis(frame[v], self.axis, 0) for v in self.inputs]
+        if self.reverse:
+            parts = [part[::-1] for part in parts]
+        step = 1
+        while step < parts[0].shape[0]:
+            left, right = [p[:-step] for p in parts], [p[step:] for p in parts]
+            merged = frame.run(self.combine, [*left, *right])
+            parts = [
+                np.concatenate([part[:step], np.broadcast_to(m, part[step:].shape)])
+                for m, part in zip(merged, parts, strict=True)
+            ]
+            step *= 2
+        if self.reverse:
+            parts = [part[::-1] for part in parts]
+        return tuple(np.moveaxis(part, 0, self.axis) for part in parts)
+
+
+def _verify_along(op: Op, inputs: tuple[Value, ...], axis: int) -> None:
+    shapes = {shape_of(value.type) for value in inputs}
+    if len(shapes) != 1:
+        raise ShapeError(f"{op.name} of inputs with different shapes {sorted(shapes)}", op.span)
+    rank = len(next(iter(shapes)))
+    if not 0 <= axis < rank:
+        raise ShapeError(f"{op.name} along axis {axis} of a value with {rank} axes", op.span)
+
+
+def combine_function(combine: Block) -> Function | None:
+    """Return the elementwise function a combine region amounts to, None if it is more than one op."""
+    if len(combine.ops) != 2 or not isinstance(combine.ops[0], Elementwise):
+        return None
+    op = combine.ops[0]
+    if set(op.inputs) != set(combine.arguments) or combine.yields != op.results:
+        return None
+    return op.row if op.row.commutes else None

@@ -1,0 +1,95 @@
+"""Runs passes one after the other and remembers what each did.
+
+Since modules are immutable, remembering is keeping references: nothing is printed or compared
+until somebody looks.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from workbench.ir import Module, Op, verify_module
+from workbench.source import Span
+
+Severity = Literal["error", "warning", "note", "missed", "applied"]
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Why the compiler did or did not do something, tied to an op."""
+
+    severity: Severity
+    text: str
+    pass_name: str = ""
+    op: int = 0
+    span: Span | None = None
+    code: str = ""
+
+
+class Remarks:
+    """Collects remarks; `pass_name` is the pass that runs now."""
+
+    def __init__(self) -> None:
+        self.items: list[Remark] = []
+        self.pass_name = ""
+
+    def note(self, op: Op | None, text: str, severity: Severity = "note", code: str = "") -> None:
+        """Record one remark about `op` (None: about the kernel)."""
+        number, span = (op.id, op.span) if op is not None else (0, None)
+        self.items.append(Remark(severity, text, self.pass_name, number, span, code))
+
+
+Pass = Callable[[Module, Remarks], Module]
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """One pass that ran: its module before and after, and how long it took."""
+
+    name: str
+    pipe: Literal["tile", "gpu"]
+    before: Module
+    after: Module
+    milliseconds: float
+
+    @property
+    def changed(self) -> bool:
+        return self.before is not self.after
+
+
+@dataclass
+class Recorder:
+    """What a compilation leaves behind for the Trace."""
+
+    remarks: Remarks = field(default_factory=Remarks)
+    passes: list[PassRecord] = field(default_factory=list)
+    times: dict[str, float] = field(default_factory=dict)
+    check: bool = field(default_factory=lambda: os.environ.get("WORKBENCH_VERIFY") == "1")
+
+    def run(self, name: str, work: Pass, module: Module, pipe: Literal["tile", "gpu"]) -> Module:
+        """Run one pass; under WORKBENCH_VERIFY=1 its result is verified."""
+        self.remarks.pass_name = name
+        start = time.perf_counter()
+        try:
+            after = work(module, self.remarks)
+        except Exception as error:
+            if not hasattr(error, "render"):
+                error.add_note(f"in pass {name} on kernel {module.name}; this is our mistake")
+            raise
+        took = (time.perf_counter() - start) * 1e3
+        self.passes.append(PassRecord(name, pipe, module, after, took))
+        if self.check and after is not module:
+            verify_module(after)
+        return after
+
+    def pipeline(
+        self, steps: list[tuple[str, Pass]], module: Module, pipe: Literal["tile", "gpu"]
+    ) -> Module:
+        """Run passes in order."""
+        for name, work in steps:
+            module = self.run(name, work, module, pipe)
+        return module
