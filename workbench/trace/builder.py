@@ -96,8 +96,8 @@ class OpChanges:
 
     add: Sequence[int] = ()
     remove: Sequence[int] = ()
-    map: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    stats: Mapping[str, Number] = field(default_factory=dict)
+    map: Mapping[int, Sequence[int]] = field(default_factory=dict[int, Sequence[int]])
+    stats: Mapping[str, Number] = field(default_factory=dict[str, Number])
 
 
 def row_runs(rows: Sequence[Sequence[int]]) -> RowMap:
@@ -205,8 +205,10 @@ class TraceBuilder:
                 produce = lambda: changes  # noqa: E731
             case _:
                 produce = changes
-        texts = [None if text is None else _lazy(text) for text in (before, after)]
-        self._passes.append(_PlannedPass(name, pipe, milliseconds, changed, *texts, produce))
+        texts = tuple(None if text is None else _lazy(text) for text in (before, after))
+        self._passes.append(
+            _PlannedPass(name, pipe, milliseconds, changed, texts[0], texts[1], produce)
+        )
         return len(self._passes) - 1
 
     def add_op(

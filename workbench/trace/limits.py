@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from workbench.trace.links import rows_of_text
-from workbench.trace.schema import Ops, Pass, Stage, Trace
+from workbench.trace.schema import Ops, Pass, RowMap, Stage, Trace
 
 TEXT_CHARACTERS = 8_000_000
 PASSES_WITH_TEXT = 64
@@ -25,8 +25,7 @@ def limited(trace: Trace) -> Trace:
     """Return the trace within the limits; a trace within them comes back unchanged."""
     trace = _limit_passes(trace)
     if any(len(text) > TEXT_CHARACTERS for text in trace.strings):
-        trace = replace(trace, strings=tuple(_cut(text) for text in trace.strings))
-        trace = replace(trace, stages=tuple(_within(stage, trace) for stage in trace.stages))
+        trace = _limit_texts(trace)
     if len(trace.ops.id) > OPS:
         columns = {field.name: getattr(trace.ops, field.name)[:OPS] for field in fields(Ops)}
         trace = replace(trace, ops=Ops(**columns))
@@ -38,27 +37,43 @@ def limited(trace: Trace) -> Trace:
     return compact(trace)
 
 
+def _limit_texts(trace: Trace) -> Trace:
+    strings = tuple(_cut(text) for text in trace.strings)
+    counts = [text.count("\n") + 1 for text in strings]
+
+    def cut(rows: RowMap | None, text: int | None) -> RowMap | None:
+        return rows if rows is None or text is None else first_rows(rows, counts[text])
+
+    passes = tuple(
+        replace(
+            step, rows=cut(step.rows, step.after), before_rows=cut(step.before_rows, step.before)
+        )
+        for step in trace.passes
+    )
+    stages = tuple(
+        stage
+        if len(strings[stage.text]) == len(trace.strings[stage.text])
+        else cut_rows(stage, stage.text, counts[stage.text])
+        for stage in trace.stages
+    )
+    return replace(trace, strings=strings, passes=passes, stages=stages)
+
+
 def _cut(text: str) -> str:
     if len(text) <= TEXT_CHARACTERS:
         return text
     return text[: max(0, text.rfind("\n", 0, TEXT_CHARACTERS))]
 
 
-def _within(stage: Stage, trace: Trace) -> Stage:
-    count = trace.strings[stage.text].count("\n") + 1
-    if all(first + length <= count for first, length, _ in stage.rows):
-        return stage
-    return cut_rows(stage, stage.text, count)
+def first_rows(rows: RowMap, count: int) -> RowMap:
+    """Return the part of a row map that is about the first `count` rows."""
+    return tuple((row, min(length, count - row), ops) for row, length, ops in rows if row < count)
 
 
 def cut_rows(stage: Stage, text: int, count: int) -> Stage:
     """Return the stage showing `text`, the first `count` rows of what it had."""
-    rows = tuple(
-        (first, min(length, count - first), ops)
-        for first, length, ops in stage.rows
-        if first < count
-    )
     note = f"first {count:,} rows; the rest was left out to save space"
+    rows = first_rows(stage.rows, count)
     return replace(stage, text=text, rows=rows, state="partial", note=note)
 
 
@@ -97,19 +112,21 @@ def keep_pass_texts(trace: Trace, kept: Collection[int]) -> Trace:
 
 
 def compact(trace: Trace) -> Trace:
-    """Return the trace without the strings that nothing refers to."""
+    """Return the trace without strings that nothing refers to, and each string once."""
     used = sorted(set(_used(trace)))
-    if len(used) == len(trace.strings):
+    table: dict[str, int] = {}
+    new: dict[int, int] = {}
+    for old in used:
+        new[old] = table.setdefault(trace.strings[old], len(table))
+    if len(table) == len(trace.strings):
         return trace
-    new: dict[int | None, int | None] = {old: index for index, old in enumerate(used)}
-    new[None] = None
 
     def moved(record: Any, *keys: str) -> Any:
-        return replace(record, **{key: new[getattr(record, key)] for key in keys})
+        return replace(record, **{key: new.get(getattr(record, key)) for key in keys})
 
     return replace(
         trace,
-        strings=tuple(trace.strings[old] for old in used),
+        strings=tuple(table),
         sources=tuple(moved(source, "text") for source in trace.sources),
         stages=tuple(moved(stage, "text") for stage in trace.stages),
         passes=tuple(moved(step, "before", "after") for step in trace.passes),
