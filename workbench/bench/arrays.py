@@ -1,0 +1,78 @@
+"""Arrays of either kind, torch tensors and NumPy arrays, seen alike; torch is never imported here.
+
+Values are compared in NumPy: floats as f64 (bf16 and fp8 have no NumPy type, and every type that
+kernels take fits f64 exactly), integers and booleans as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+#: torch's and NumPy's dtype names -> the compiler's
+DTYPES = {
+    "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
+    "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2", "bool": "i1", "int8": "i8",
+    "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
+    "uint32": "u32", "uint64": "u64",
+}  # fmt: skip
+
+
+def is_array(value: object) -> bool:
+    """Whether the value is a torch tensor or a NumPy array."""
+    return isinstance(value, np.ndarray) or is_tensor(value)
+
+
+def is_tensor(value: object) -> bool:
+    """Whether the value is a torch tensor (never, if torch has not been imported)."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def dtype_of(array: Any) -> str:
+    """Return the array's element type in the compiler's spelling, e.g. "bf16"."""
+    name = str(array.dtype).removeprefix("torch.")
+    return DTYPES.get(name, name)
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a type of the compiler's spelling is a floating-point one."""
+    return dtype.startswith(("f", "bf", "tf"))
+
+
+def bytes_of(array: Any) -> int:
+    """Return the bytes of the array's elements."""
+    itemsize = array.itemsize if isinstance(array, np.ndarray) else array.element_size()
+    return int(itemsize) * int(np.prod(tuple(array.shape), dtype=np.int64))
+
+
+def on_gpu(value: object) -> bool:
+    """Whether the value is a tensor in a CUDA device's memory."""
+    return is_tensor(value) and bool(value.is_cuda)  # type: ignore[attr-defined]
+
+
+def clone(value: Any) -> Any:
+    """Return a copy of an array with the same shape and strides; anything else as it is."""
+    if is_tensor(value):
+        copy = value.new_empty_strided(value.size(), value.stride())
+        return copy.copy_(value)
+    if isinstance(value, np.ndarray):
+        return value.copy(order="K")
+    return value
+
+
+def to_numpy(array: Any) -> np.ndarray:
+    """Return the values on the host: floats as f64, all else in its own type."""
+    if is_tensor(array):
+        array = array.detach()
+        array = array.double() if array.is_floating_point() else array
+        return array.cpu().numpy()
+    array = np.asarray(array)
+    return array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
+
+
+def shape_of(array: Any) -> tuple[int, ...]:
+    """Return the shape as plain integers."""
+    return tuple(int(extent) for extent in array.shape)
