@@ -1,0 +1,1 @@
+"""What all LLVM targets share: the text emitter, rule tables, and the door to llvmlite."""

@@ -1,0 +1,315 @@
+"""A thin writer of LLVM IR text.
+
+Values are the strings that stand for them (`%12`, `7`, `0x3F800000...`), so writing an instruction
+is one string join. Three things are done on the way, each at the cost of a dictionary look-up:
+
+- constants are folded where both operands are numbers;
+- equal pure instructions get one name (value numbering over the text, scoped by block, so a name
+  is only reused where it dominates);
+- every instruction carries the `!dbg` of the op that is being lowered: the line is the user's
+  Python line, the column the op's dense number (1..65535), the scope the chain of inlined helpers.
+
+The compile unit says `DebugDirectivesOnly`: with `LineTablesOnly` LLVM marks PTX as `debug` and
+ptxas stops optimising.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from workbench.ir import Op
+from workbench.source import Span
+
+_MOST_OPS = 65535
+
+
+class Emitter:
+    """Writes one function and its module; see the top of this file.
+
+    `op_numbers` maps the dense number in the debug column to the op's id.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.globals: list[str] = []
+        self.declared: dict[str, str] = {}
+        self.op_numbers: dict[int, int] = {}
+        self._dense: dict[int, int] = {}
+        self._count = 0
+        self._labels = 0
+        self._memo: list[dict[str, str]] = [{}]
+        self._suffix = ""
+        self._suffixes: dict[tuple[int, Span | None], str] = {}
+        self._metadata: list[str] = []
+        self._files: dict[str, int] = {}
+        self._subprograms: dict[tuple[str, int], int] = {}
+        self._root: tuple[int, str] | None = None
+        self.block = "entry"
+
+    # -- instructions ---------------------------------------------------------------------
+    def pure(self, text: str) -> str:
+        """Return the name of an instruction without effects, written at most once per scope."""
+        for memo in reversed(self._memo):
+            known = memo.get(text)
+            if known is not None:
+                return known
+        name = self.effect(text)
+        self._memo[-1][text] = name
+        return name
+
+    def effect(self, text: str) -> str:
+        """Write an instruction with a result and return its name."""
+        self._count += 1
+        name = f"%{self._count}"
+        self.lines.append(f"  {name} = {text}{self._suffix}")
+        return name
+
+    def do(self, text: str) -> None:
+        """Write an instruction without a result."""
+        self.lines.append(f"  {text}{self._suffix}")
+
+    def fresh(self, word: str) -> str:
+        """Return a new label."""
+        self._labels += 1
+        return f"{word}{self._labels}"
+
+    def label(self, name: str) -> None:
+        """Start the block `name`; the block before must have ended."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def jump(self, target: str) -> None:
+        self.do(f"br label %{target}")
+
+    def branch(self, condition: str, then: str, otherwise: str) -> None:
+        self.do(f"br i1 {condition}, label %{then}, label %{otherwise}")
+
+    def phi(self, type: str, incoming: list[tuple[str, str]]) -> str:
+        """Write a phi of (value, block) pairs."""
+        return self.effect(f"phi {type} " + ", ".join(f"[ {v}, %{b} ]" for v, b in incoming))
+
+    def patch(self, name: str, text: str) -> None:
+        """Replace the right-hand side of the instruction `name` (a phi whose back edge is known now)."""
+        start = f"  {name} = "
+        for row in range(len(self.lines) - 1, -1, -1):
+            if self.lines[row].startswith(start):
+                tail = self.lines[row].rfind(", !dbg")
+                suffix = self.lines[row][tail:] if tail >= 0 else ""
+                self.lines[row] = f"{start}{text}{suffix}"
+                return
+        raise KeyError(name)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Names made inside are not reused outside (a block that does not dominate the rest)."""
+        self._memo.append({})
+        try:
+            yield
+        finally:
+            self._memo.pop()
+
+    def declare(self, name: str, signature: str) -> str:
+        """Declare an external function once; `signature` is `declare ...` text. Returns its name."""
+        self.declared.setdefault(name, signature)
+        return name
+
+    def call(self, type: str, name: str, arguments: str, types: str, attributes: str = "") -> str:
+        """Return the result of a pure intrinsic; equal calls are written once."""
+        self.declare(name, f"declare {type} @{name}({types}){attributes}")
+        return self.pure(f"call {type} @{name}({arguments})")
+
+    # -- integer arithmetic with folding --------------------------------------------------
+    def add(self, type: str, a: str, b: str, flags: str = "") -> str:
+        if is_integer(a) and is_integer(b):
+            return wrap(int(a) + int(b), type)
+        if a == "0":
+            return b
+        if b == "0":
+            return a
+        if is_integer(a):
+            a, b = b, a
+        return self.pure(f"add {flags}{type} {a}, {b}")
+
+    def sub(self, type: str, a: str, b: str, flags: str = "") -> str:
+        if is_integer(a) and is_integer(b):
+            return wrap(int(a) - int(b), type)
+        if b == "0":
+            return a
+        return self.pure(f"sub {flags}{type} {a}, {b}")
+
+    def mul(self, type: str, a: str, b: str, flags: str = "") -> str:
+        if is_integer(a) and is_integer(b):
+            return wrap(int(a) * int(b), type)
+        if is_integer(a):
+            a, b = b, a
+        if b == "0":
+            return "0"
+        if b == "1":
+            return a
+        return self.pure(f"mul {flags}{type} {a}, {b}")
+
+    def bitwise(self, name: str, type: str, a: str, b: str) -> str:
+        """Return a `name` b for name in and, or, xor."""
+        if is_integer(a):
+            a, b = b, a
+        if is_integer(a):
+            x, y = int(a), int(b)
+            return wrap({"and": x & y, "or": x | y, "xor": x ^ y}[name], type)
+        if b == "0":
+            return "0" if name == "and" else a
+        if type == "i1" and b in ("1", "-1", "true"):
+            b = "true"
+            if name == "and":
+                return a
+            if name == "or":
+                return "true"
+        if type == "i1" and b == "false":
+            return "false" if name == "and" else a
+        if a == b:
+            return "0" if name == "xor" else a
+        return self.pure(f"{name} {type} {a}, {b}")
+
+    def shift(self, name: str, type: str, a: str, amount: int) -> str:
+        """Return a shifted by a constant; name is shl, lshr or ashr."""
+        if amount == 0 or a == "0":
+            return a
+        if is_integer(a) and name == "shl":
+            return wrap(int(a) << amount, type)
+        return self.pure(f"{name} {type} {a}, {amount}")
+
+    def sext(self, a: str, from_type: str, to_type: str) -> str:
+        if from_type == to_type or is_integer(a):
+            return a
+        return self.pure(f"sext {from_type} {a} to {to_type}")
+
+    def zext(self, a: str, from_type: str, to_type: str) -> str:
+        if from_type == to_type:
+            return a
+        if is_integer(a):
+            return str(int(a) % (1 << int(from_type[1:])))
+        return self.pure(f"zext {from_type} {a} to {to_type}")
+
+    def trunc(self, a: str, from_type: str, to_type: str) -> str:
+        if from_type == to_type:
+            return a
+        if is_integer(a):
+            return wrap(int(a), to_type)
+        return self.pure(f"trunc {from_type} {a} to {to_type}")
+
+    # -- debug locations ------------------------------------------------------------------
+    def at(self, op: Op | None) -> None:
+        """Let the following instructions belong to `op` (None: made up by the compiler)."""
+        if op is None or self._root is None:
+            self._suffix = "" if self._root is None else self._location(0, None)
+            return
+        self._suffix = self._location(self._number(op.id), op.span)
+
+    def _number(self, op_id: int) -> int:
+        number = self._dense.get(op_id)
+        if number is None:
+            number = len(self._dense) + 1
+            if number > _MOST_OPS:
+                return 0
+            self._dense[op_id] = number
+            self.op_numbers[number] = op_id
+        return number
+
+    def _location(self, number: int, span: Span | None) -> str:
+        key = (number, span)
+        known = self._suffixes.get(key)
+        if known is None:
+            known = self._suffixes[key] = f", !dbg !{self._make_location(number, span)}"
+        return known
+
+    def _make_location(self, number: int, span: Span | None) -> int:
+        assert self._root is not None
+        root, file = self._root
+        if span is None:
+            return self._add(f"!DILocation(line: 0, column: {number}, scope: !{root})")
+        if not span.calls:
+            return self._add(f"!DILocation(line: {span.line}, column: {number}, scope: !{root})")
+        outer = ""
+        for depth, call in enumerate(span.calls):
+            scope = root if depth == 0 else self._subprogram("inlined", call.file, span.calls[depth - 1])
+            outer = f", inlinedAt: !{self._add(f'distinct !DILocation(line: {call.line}, column: 0, scope: !{scope}{outer})')}"
+        scope = self._subprogram("inlined", span.file, span.calls[-1])
+        return self._add(
+            f"!DILocation(line: {span.line}, column: {number}, scope: !{scope}{outer})"
+        )
+
+    def _add(self, text: str) -> int:
+        self._metadata.append(text)
+        return len(self._metadata) + 9
+
+    def _file(self, name: str) -> int:
+        if name not in self._files:
+            escaped = name.replace("\\", "\\5C").replace('"', "\\22")
+            self._files[name] = self._add(f'!DIFile(filename: "{escaped}", directory: "")')
+        return self._files[name]
+
+    def _subprogram(self, name: str, file: str, call: Span | None) -> int:
+        key = (file, call.line if call else 0)
+        if key not in self._subprograms:
+            where = self._file(file)
+            self._subprograms[key] = self._add(
+                f'distinct !DISubprogram(name: "{name}", scope: !{where}, file: !{where}, '
+                f"line: 1, type: !11, spFlags: DISPFlagDefinition, unit: !10)"
+            )
+        return self._subprograms[key]
+
+    def start_debug(self, function: str, file: str, line: int) -> str:
+        """Begin the debug metadata of the function; returns ` !dbg !N` for its definition."""
+        self._metadata = ["", ""]  # slots !10 (unit) and !11 (function type)
+        where = self._file(file)
+        self._metadata[0] = (
+            f"distinct !DICompileUnit(language: DW_LANG_C, file: !{where}, producer: "
+            f'"workbench", isOptimized: true, runtimeVersion: 0, emissionKind: DebugDirectivesOnly)'
+        )
+        self._metadata[1] = "!DISubroutineType(types: !{null})"
+        root = self._add(
+            f'distinct !DISubprogram(name: "{function}", scope: !{where}, file: !{where}, '
+            f"line: {line}, type: !11, spFlags: DISPFlagDefinition, unit: !10)"
+        )
+        self._root = (root, file)
+        return f" !dbg !{root}"
+
+    def metadata(self) -> str:
+        """Return the module's metadata text."""
+        if self._root is None:
+            return ""
+        rows = ['!llvm.module.flags = !{!0, !1}', '!llvm.dbg.cu = !{!10}',
+                '!0 = !{i32 2, !"Debug Info Version", i32 3}',
+                '!1 = !{i32 7, !"Dwarf Version", i32 4}']  # fmt: skip
+        rows += [f"!{number} = {text}" for number, text in enumerate(self._metadata, 10)]
+        return "\n".join(rows) + "\n"
+
+
+def is_integer(text: str) -> bool:
+    """Say whether an operand is a literal integer."""
+    return text[0] in "0123456789-" and "." not in text and "x" not in text and "e" not in text
+
+
+def wrap(value: int, type: str) -> str:
+    """Return an integer literal reduced to the signed range of an `iN` type."""
+    bits = int(type[1:])
+    if bits == 1:
+        return "true" if value & 1 else "false"
+    value &= (1 << bits) - 1
+    return str(value - (1 << bits) if value >> (bits - 1) else value)
+
+
+def float_literal(value: float, type: str) -> str:
+    """Return a literal of `half`, `bfloat`, `float` or `double` with exactly this value."""
+    import numpy as np
+
+    if type == "half":
+        return f"0xH{np.float16(value).view(np.uint16):04X}"
+    if type == "bfloat":
+        bits = int(np.float32(value).view(np.uint32))
+        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 if value == value else 0x7FC0
+        return f"0xR{bits:04X}"
+    if type == "float":
+        value = float(np.float32(value))
+    return "0x" + struct.pack(">d", value).hex().upper()
