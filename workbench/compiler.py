@@ -1,0 +1,322 @@
+"""From a kernel's source to code: the one file that knows all stages.
+
+    source text -> AST -> tile IR -> (target) GPU IR -> LLVM IR -> PTX -> SASS, or host assembly
+
+`lower` gives tile IR, `compile_kernel` goes all the way. Both leave a Trace that prints nothing
+until somebody reads it. Nothing here launches, caches or touches a device; `runtime` does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from importlib import metadata
+from typing import Any
+
+from workbench.analysis.roles import parameter_roles
+from workbench.frontend import lower_kernel
+from workbench.frontend.specialization import Argument, Specialization
+from workbench.ir import Module, Pointer, walk
+from workbench.passes.listing import ast_stage, shown_source, source_stage
+from workbench.passes.manager import Recorder
+from workbench.passes.pipeline import tile_passes
+from workbench.passes.tracing import (
+    Places,
+    add_ops,
+    add_passes,
+    add_remarks,
+    diagnostic,
+    render_module,
+)
+from workbench.source import KernelError, KernelSource, OptionError, Span
+from workbench.source.captures import captures
+from workbench.targets.built import Binary, Built
+from workbench.trace import (
+    Kernel,
+    LazyTrace,
+    Made,
+    Parameter,
+    Resources,
+    StageId,
+    TraceBuilder,
+)
+
+CHIPS = (
+    *("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103"),
+    *("sm_103a", "sm_110", "sm_110a", "sm_120", "sm_120a", "sm_121", "sm_121a"),
+)
+TARGETS = ("cpu", "interpreter", *CHIPS)
+
+#: The language of each stage's text, for highlighting.
+LANGUAGES = {
+    "source": "python", "ast": "ast", "tile": "ir", "gpu": "ir",
+    "llvm": "llvm", "ptx": "ptx", "sass": "sass", "asm": "asm",
+}  # fmt: skip
+
+#: Asked with the index program of a module: do 32 bits hold every index of this launch?
+Fits = Callable[[Any], bool]
+
+
+@dataclass(slots=True)
+class Lowered:
+    """Tile IR of one specialisation.
+
+    `first` is what the front end made, `module` what the target-independent passes made of it;
+    `index_program` evaluates the index arithmetic of a launch (None: not known to fit).
+    """
+
+    source: KernelSource
+    spec: Specialization
+    first: Module
+    module: Module
+    recorder: Recorder
+    index_program: Any = None
+
+
+@dataclass(slots=True)
+class Compiled:
+    """One kernel compiled for one target, as plain data."""
+
+    target: str
+    lowered: Lowered
+    built: Built
+    trace: LazyTrace
+    milliseconds: float
+    _binary: Binary | None = field(default=None, repr=False)
+
+    @property
+    def binary(self) -> Binary:
+        """The loadable code; made at the first use."""
+        if self._binary is None:
+            start = time.perf_counter()
+            self._binary = self.built.assemble()
+            took = (time.perf_counter() - start) * 1e3
+            self.lowered.recorder.times.setdefault("assemble", took)
+        return self._binary
+
+    @property
+    def module(self) -> Module:
+        """The tile IR as the front end made it: what the interpreter runs."""
+        return self.lowered.first
+
+
+def family_of(target: str) -> str:
+    """Return the room that builds a target; raises OptionError K114 for an unknown one."""
+    if target in ("cpu", "interpreter"):
+        return target
+    if target in CHIPS:
+        return "nvidia"
+    raise OptionError(
+        f"unknown target {target}; known: cpu, interpreter, sm_80 … sm_121a", code="K114"
+    )
+
+
+def lower(source: KernelSource, spec: Specialization, fits: Fits | None = None) -> Lowered:
+    """Return the tile IR of a kernel; raises KernelError with the partial trace attached.
+
+    Where `fits` is given, it decides from the index program whether indices become 32 bits wide
+    (`Options.narrow_index`); without it the specialisation's own option holds.
+    """
+    return _Compilation(source, spec, "").lower(fits)
+
+
+def compile_kernel(
+    source: KernelSource, spec: Specialization, target: str, fits: Fits | None = None
+) -> Compiled:
+    """Compile a kernel for a target; raises KernelError with the partial trace attached."""
+    return _Compilation(source, spec, target).compile(fits)
+
+
+class _Compilation:
+    """One compilation in progress, and what it has to tell."""
+
+    def __init__(self, source: KernelSource, spec: Specialization, target: str) -> None:
+        self.source = source
+        self.spec = spec
+        self.target = target
+        self.recorder = Recorder()
+        self.first: Module | None = None
+        self.module: Module | None = None
+        self.index_program: Any = None
+        self.built: Built | None = None
+        self.result: Compiled | None = None
+
+    def lower(self, fits: Fits | None) -> Lowered:
+        try:
+            return self._lower(fits)
+        except KernelError as error:
+            error.trace = self.trace(error)
+            raise
+
+    def compile(self, fits: Fits | None) -> Compiled:
+        family = family_of(self.target)
+        start = time.perf_counter()
+        try:
+            lowered = self._lower(fits)
+            pipeline = importlib.import_module(f"workbench.targets.{family}.pipeline")
+            module = lowered.first if family == "interpreter" else lowered.module
+            began = time.perf_counter()
+            self.built = pipeline.build(module, self.target, self.recorder)
+            self.recorder.times["build"] = (time.perf_counter() - began) * 1e3
+        except KernelError as error:
+            error.trace = self.trace(error)
+            raise
+        took = (time.perf_counter() - start) * 1e3
+        self.result = Compiled(self.target, lowered, self.built, self.trace(None), took)
+        return self.result
+
+    def _lower(self, fits: Fits | None) -> Lowered:
+        times = self.recorder.times
+        self.recorder.remarks.pass_name = "front end"
+        start = time.perf_counter()
+        self.first = lower_kernel(self.source, self.spec, self.recorder.remarks)
+        times["tile"] = (time.perf_counter() - start) * 1e3
+        if fits is not None:
+            self._choose_width(fits)
+        start = time.perf_counter()
+        self.module = tile_passes(self.first, self.recorder)
+        times["tile passes"] = (time.perf_counter() - start) * 1e3
+        return Lowered(
+            self.source, self.spec, self.first, self.module, self.recorder, self.index_program
+        )
+
+    def _choose_width(self, fits: Fits) -> None:
+        """Set `narrow_index` for the launch that asks; the front end's IR is the same for both."""
+        from workbench.analysis.ranges import index_program
+
+        assert self.first is not None
+        self.index_program = index_program(self.first)
+        narrow = bool(fits(self.index_program))
+        if narrow != self.spec.options.narrow_index:
+            self.spec = replace(self.spec, options=replace(self.spec.options, narrow_index=narrow))
+        attributes = {**self.first.attributes, "narrow_index": narrow}
+        self.first = replace(self.first, attributes=attributes)
+
+    # -- the trace ------------------------------------------------------------------------
+    def trace(self, error: KernelError | None) -> LazyTrace:
+        """Return the trace of what exists so far; nothing is printed yet."""
+        return LazyTrace(lambda: self._build_trace(error).finish().trace)
+
+    def _build_trace(self, error: KernelError | None) -> TraceBuilder:
+        file, text, line0 = shown_source(self.source)
+        builder = TraceBuilder(kernel=self._kernel(file), made=made())
+        places = Places(builder)
+        places.add(file, text, line0, "entry")
+        for helper in captures(self.source).sources[1:]:
+            if not (helper.file == file and line0 <= helper.first_line):
+                places.add(helper.file, helper.text, helper.first_line, "device")
+        times = self.recorder.times
+        spans = self._spans()
+        builder.add_stage("source", source_stage(file, text, line0, spans), "python")
+        builder.add_stage("ast", lambda: ast_stage(self.source, spans), "ast")
+        self._add_module(builder, "tile", self.module or self.first, times.get("tile"))
+        if self.built is not None:
+            self._add_module(builder, "gpu", self.built.gpu, times.get("gpu"))
+            for stage, produce in self.built.texts.items():
+                took = times.get(stage)
+                builder.add_stage(stage, produce, LANGUAGES[stage], milliseconds=_rounded(took))
+            builder.set(resources=self._resources, **self.built.fields)
+        add_passes(builder, self.recorder)
+        add_ops(builder, places, self.first, self.recorder)
+        add_remarks(builder, places, self.recorder)
+        if error is not None:
+            until: StageId = "tile" if self.module or self.first else "ast"
+            for one in (error, *error.others):
+                builder.add_error(diagnostic(one, places, until))
+        return builder
+
+    def _add_module(
+        self, builder: TraceBuilder, stage: StageId, module: Module | None, took: float | None
+    ) -> None:
+        if module is not None:
+            text = builder.lazy_text(module, lambda: render_module(module))
+            builder.add_stage(stage, text, LANGUAGES[stage], milliseconds=_rounded(took))
+
+    def _resources(self) -> Resources:
+        assert self.built is not None
+        known = self.result.binary.resources if self.result else Resources()
+        shared = known.shared_bytes
+        return replace(known, shared_bytes=self.built.shared_bytes if shared is None else shared)
+
+    def _spans(self) -> list[tuple[int, Span]]:
+        if self.first is None:
+            return []
+        return [(op.id, op.span) for op in walk(self.first.body) if op.span is not None]
+
+    def _kernel(self, file: str) -> Kernel:
+        return Kernel(
+            name=self.source.name,
+            entry=self.built.symbol if self.built else self.source.name,
+            file=file,
+            line0=self.source.first_line,
+            params=self._parameters(),
+            options=self._options(),
+            target=self.target or "tile",
+            spec=self._spec_words(),
+        )
+
+    def _options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        for item in fields(self.spec.options):
+            value = getattr(self.spec.options, item.name)
+            if value != item.default or item.name in ("num_warps", "num_stages"):
+                options[item.name] = value
+        if self.built is not None:
+            options["num_warps"] = self.built.num_warps
+            options["num_stages"] = self.built.num_stages
+        return options
+
+    def _parameters(self) -> tuple[Parameter, ...]:
+        roles = parameter_roles(self.first) if self.first is not None else {}
+        found: list[Parameter] = []
+        for name, argument in self.spec.arguments:
+            if argument.is_constant:
+                value = argument.value
+                shown = value if isinstance(value, bool | int | float | str) else str(value)
+                found.append(Parameter(name=name, type="constexpr", role="constexpr", value=shown))
+            elif argument.items is not None:
+                found.append(Parameter(name=name, type="tuple", role="scalar"))
+            else:
+                role = roles.get(name, "in" if isinstance(argument.type, Pointer) else "scalar")
+                align = argument.divisible if argument.divisible != 1 else None
+                found.append(Parameter(name=name, type=str(argument.type), role=role, align=align))
+        return tuple(found)
+
+    def _spec_words(self) -> str:
+        words: list[str] = []
+        for name, argument in self.spec.arguments:
+            if isinstance(argument.type, Pointer) and str(argument.type.pointee) not in words:
+                words.append(str(argument.type.pointee))
+            elif argument.is_constant and not _is_unit(argument):
+                words.append(f"{name}={argument.value}")
+        warps = self.built.num_warps if self.built else self.spec.options.num_warps
+        if warps and self.target not in ("cpu", "interpreter"):
+            words.append(f"w{warps}")
+        return "·".join(words)
+
+
+def _is_unit(argument: Argument) -> bool:
+    return argument.value is None or argument.value == 1
+
+
+def _rounded(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else round(milliseconds, 3)
+
+
+def made() -> Made:
+    """Return the versions of what makes a trace."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    return Made(
+        workbench=package_version("workbench"), llvm=package_version("llvmlite"), python=python
+    )
+
+
+def package_version(name: str) -> str:
+    """Return the version of an installed package, "0" for one that is run from its tree."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "0"

@@ -1,0 +1,130 @@
+"""The two first stages as texts with ops: the kernel's source and its syntax tree."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator, Sequence
+
+from workbench.source import KernelSource, Span
+from workbench.source.captures import captures
+from workbench.trace import Rendered
+
+#: More lines than this between a kernel and a helper are not shown just to have both in one text.
+MOST_LINES = 400
+
+Spans = Sequence[tuple[int, Span]]  # op id, its place
+
+
+def shown_source(source: KernelSource) -> tuple[str, str, int]:
+    """Return (file, text, first line) of what the source pane shows.
+
+    The kernel, together with the helper functions of the same file where they stand near: then
+    the text is everything between the first and the last of them.
+    """
+    first, last = _extent(source)
+    for helper in captures(source).sources[1:]:
+        if helper.file == source.file:
+            low, high = _extent(helper)
+            if max(last, high) - min(first, low) < MOST_LINES:
+                first, last = min(first, low), max(last, high)
+    lines = linecache.getlines(source.file)[first - 1 : last]
+    own = source.text.splitlines()
+    start = source.first_line - first
+    stands = [line.strip() for line in lines[start : start + len(own)]]
+    if stands != [line.strip() for line in own]:  # the file is not what was compiled
+        return source.file, source.text, source.first_line
+    return source.file, "".join(lines), first
+
+
+def _extent(source: KernelSource) -> tuple[int, int]:
+    return source.first_line, source.first_line + source.text.rstrip("\n").count("\n")
+
+
+def source_stage(file: str, text: str, line0: int, spans: Spans) -> Rendered:
+    """Return the source text; a row has the ops that stand in its line or were called from it."""
+    rows: list[list[int]] = [[] for _ in text.rstrip("\n").split("\n")]
+    for op, span in spans:
+        for place in (span, *span.calls):
+            row = place.line - line0
+            if place.file == file and 0 <= row < len(rows) and op not in rows[row]:
+                rows[row].append(op)
+    return Rendered(text, rows)
+
+
+def ast_stage(source: KernelSource, spans: Spans) -> Rendered:
+    """Return the syntax tree, a row per node; an op belongs to the innermost node around it."""
+    rows = list(_dump(source.tree, "", "", 0))
+    places = [_place(source, node) for _, node in rows]
+    owners: list[list[int]] = [[] for _ in rows]
+    for op, span in spans:
+        here = next((s for s in (span, *reversed(span.calls)) if s.file == source.file), None)
+        if here is None:
+            continue
+        best = _innermost(places, here)
+        if best is not None and op not in owners[best]:
+            owners[best].append(op)
+    return Rendered("\n".join(text for text, _ in rows), owners)
+
+
+_Range = tuple[tuple[int, int], tuple[int, int]]
+
+
+def _innermost(places: Sequence[_Range | None], span: Span) -> int | None:
+    """Return the first row among the smallest places that hold the span."""
+    start, end = (span.line, span.column), (span.end_line, span.end_column)
+    best: int | None = None
+    smallest: tuple[int, int] | None = None
+    for row, place in enumerate(places):
+        if place is None or not (place[0] <= start and end <= place[1]):
+            continue
+        size = (place[1][0] - place[0][0], place[1][1] - place[0][1])
+        if smallest is None or size < smallest:
+            best, smallest = row, size
+    return best
+
+
+def _place(source: KernelSource, node: ast.AST | None) -> _Range | None:
+    if not isinstance(node, ast.stmt | ast.expr | ast.arg | ast.keyword):
+        return None
+    line, column = source.first_line - 1, source.indent + 1
+    return (
+        (node.lineno + line, node.col_offset + column),
+        ((node.end_lineno or node.lineno) + line, (node.end_col_offset or 0) + column),
+    )
+
+
+def _dump(
+    node: ast.AST, field: str, indent: str, depth: int
+) -> Iterator[tuple[str, ast.AST | None]]:
+    """Yield a row per node: its field, its kind, its plain fields, then its children indented."""
+    plain: list[str] = []
+    children: list[tuple[str, ast.AST]] = []
+    for name, value in ast.iter_fields(node):
+        if isinstance(value, ast.expr_context) or value is None or value == []:
+            continue
+        if isinstance(value, ast.operator | ast.unaryop | ast.boolop):
+            plain.append(f"{name}={type(value).__name__}")
+        elif isinstance(value, ast.AST):
+            children.append((name, value))
+        elif isinstance(value, list):
+            if all(isinstance(item, ast.cmpop) for item in value):
+                plain.append(f"{name}={' '.join(type(item).__name__ for item in value)}")
+            else:
+                children += [(name, item) for item in value if isinstance(item, ast.AST)]
+        else:
+            plain.append(f"{name}={value!r}")
+    label = f"{field}: " if field else ""
+    words = f" {' '.join(plain)}" if plain else ""
+    span = _columns(node)
+    yield f"{indent}{label}{type(node).__name__}{words}{span}", node
+    for name, child in children:
+        yield from _dump(child, name, indent + "  ", depth + 1)
+
+
+def _columns(node: ast.AST) -> str:
+    if not isinstance(node, ast.stmt | ast.expr | ast.arg | ast.keyword):
+        return ""
+    start = f"{node.lineno}:{node.col_offset + 1}"
+    end = f"{node.end_lineno}:{(node.end_col_offset or 0) + 1}"
+    return f"  [{start}-{end}]"

@@ -1,0 +1,149 @@
+"""What a kernel function takes from outside itself: other device functions, and plain values.
+
+Both belong to the identity of a compilation. Names are read from the code object, so nothing is
+parsed; a name that is only an attribute somewhere counts as captured too, which costs at most a
+recompile and never a stale result.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.source.errors import KernelError
+from workbench.source.kernels import KernelSource, kernel_source
+
+_OURS = ("workbench", "triton")
+
+
+@dataclass(slots=True)
+class Captures:
+    """All device functions that a kernel can reach (itself first) and the values they read.
+
+    `values` holds (where, text) pairs that are equal where the values are; `guards` holds
+    (namespace, name, object): as long as every name still means that very object, nothing changed.
+    """
+
+    sources: list[KernelSource] = field(default_factory=list[KernelSource])
+    values: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    guards: list[tuple[Mapping[str, Any], str, Any]] = field(
+        default_factory=list[tuple[Mapping[str, Any], str, Any]]
+    )
+
+    def unchanged(self) -> bool:
+        """Say whether every captured name still means what it meant."""
+        return all(space.get(name) is value for space, name, value in self.guards)
+
+
+def captures(source: KernelSource) -> Captures:
+    """Return what a kernel reaches, in an order that depends on the program text alone."""
+    found = Captures()
+    _visit(source, found, set())
+    return found
+
+
+def _visit(source: KernelSource, found: Captures, seen: set[int]) -> None:
+    if id(source.function) in seen:
+        return
+    seen.add(id(source.function))
+    found.sources.append(source)
+    code = source.function.__code__
+    closure = _Cells(source.function)
+    attributes = tuple(_names(code))
+    for name in attributes:
+        space: Mapping[str, Any] = closure if name in closure else source.names
+        if name not in space:
+            continue
+        value = space[name]
+        if isinstance(value, types.ModuleType):
+            _visit_module(f"{source.name}.{name}", value, attributes, found, seen)
+        else:
+            found.guards.append((space, name, value))
+            _record(f"{source.name}.{name}", value, found, seen)
+
+
+def _visit_module(
+    where: str, module: types.ModuleType, names: tuple[str, ...], found: Captures, seen: set[int]
+) -> None:
+    if module.__name__.partition(".")[0] in _OURS:
+        return
+    space = vars(module)
+    for name in names:
+        if name in space and not isinstance(space[name], types.ModuleType):
+            found.guards.append((space, name, space[name]))
+            _record(f"{where}.{name}", space[name], found, seen)
+
+
+def _record(where: str, value: Any, found: Captures, seen: set[int]) -> None:
+    inner = getattr(value, "kernel_source", None)
+    if isinstance(inner, KernelSource):
+        found.values.append((where, f"device function {inner.name}"))
+        _visit(inner, found, seen)
+    elif isinstance(value, types.FunctionType):
+        _record_function(where, value, found, seen)
+    else:
+        found.values.append((where, describe_value(value)))
+
+
+def _record_function(
+    where: str, function: types.FunctionType, found: Captures, seen: set[int]
+) -> None:
+    found.values.append((where, f"function {function.__module__}.{function.__qualname__}"))
+    if (function.__module__ or "").partition(".")[0] in _OURS:
+        return
+    try:
+        _visit(kernel_source(function), found, seen)
+    except KernelError:
+        code = function.__code__
+        found.values.append((where, f"{code.co_code.hex()} {code.co_names} {code.co_varnames}"))
+
+
+def describe_value(value: Any) -> str:
+    """Return a text that is the same for equal compile-time values, also in another process."""
+    match value:
+        case None | bool() | int() | float() | complex() | str() | bytes():
+            return repr(value)
+        case tuple():
+            return f"{type(value).__qualname__}({', '.join(map(describe_value, value))})"
+        case type() | types.BuiltinFunctionType():
+            return f"{value.__module__}.{value.__qualname__}"
+        case _ if hasattr(value, "kernel_source"):
+            return f"device function {value.kernel_source.name} {value.kernel_source.text}"
+        case _ if hasattr(value, "value") and type(value).__name__ == "constexpr":
+            return f"constexpr({describe_value(value.value)})"
+        case _:
+            kind = type(value)
+            if kind.__repr__ is object.__repr__:
+                return f"{kind.__module__}.{kind.__qualname__}"
+            return f"{kind.__module__}.{kind.__qualname__}:{value!r}"
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    yield from code.co_freevars
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+class _Cells(Mapping[str, Any]):
+    """A function's captured variables by name, read when asked; empty cells are left out."""
+
+    def __init__(self, function: Any) -> None:
+        self._cells = dict(
+            zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        )
+
+    def __getitem__(self, name: str) -> Any:
+        try:
+            return self._cells[name].cell_contents
+        except ValueError as error:
+            raise KeyError(name) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._cells if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
