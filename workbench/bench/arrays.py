@@ -76,3 +76,20 @@ def to_numpy(array: Any) -> np.ndarray:
 def shape_of(array: Any) -> tuple[int, ...]:
     """Return the shape as plain integers."""
     return tuple(int(extent) for extent in array.shape)
+
+
+def to_host(value: Any) -> Any:
+    """Return an array in the host's memory with the same strides; anything else as it is."""
+    if not on_gpu(value):
+        return value
+    copy = value.new_empty_strided(value.size(), value.stride(), device="cpu")
+    return copy.copy_(value)
+
+
+def offset_of(array: Any, index: tuple[int, ...]) -> int:
+    """Return how many elements an index lies behind the array's first one, in memory."""
+    if isinstance(array, np.ndarray):
+        strides = tuple(stride // array.itemsize for stride in array.strides)
+    else:
+        strides = tuple(array.stride())
+    return sum(i * stride for i, stride in zip(index, strides, strict=True))
