@@ -205,7 +205,7 @@ def common_complement(first: Iterable[int], second: Iterable[int], bits: int) ->
     sums a_i + d_i and by a complement of both: an element of K in span(first)
     would put a sum of d_i into the intersection.
     """
-    first, second = basis(first), basis(second)
+    first, second = extend((), first), extend((), second)
     while len(first) != len(second):
         small, big = (first, second) if len(first) < len(second) else (second, first)
         small.append(extend(small, big + units(bits))[0])

@@ -321,6 +321,14 @@ class LinearLayout:
             return False
         return self == other or _canonical(self) == _canonical(other)
 
+    def compact(self) -> "tuple[LinearLayout, tuple[int, ...]]":
+        """Return (the layout without registers that are copies, the register bits it keeps).
+
+        Register r of the result is the register of this layout whose bits kept[i]
+        are the bits i of r.
+        """
+        return _compact(self)
+
     # ------------------------------------------------------------------ algebra
 
     def compose(self, inner: "LinearLayout") -> "LinearLayout":
@@ -555,6 +563,16 @@ def _canonical(layout: LinearLayout) -> tuple[object, ...]:
     registers = f2.reduced_echelon(layout.dims[0])
     rest = (tuple(f2.reduce_modulo(registers, flat) for flat in dim) for dim in layout.dims[1:])
     return tuple(sorted(registers.values())), *rest
+
+
+@lru_cache(4096)
+def _compact(layout: LinearLayout) -> tuple[LinearLayout, tuple[int, ...]]:
+    copies = {f2.log2(inputs) for inputs in f2.kernel(layout.dims[0])}
+    kept = tuple(bit for bit in range(len(layout.dims[0])) if bit not in copies)
+    register = tuple(layout.dims[0][bit] for bit in kept)
+    if not copies:
+        return layout, kept
+    return LinearLayout.from_flat((register, *layout.dims[1:]), layout.shape, layout.kind), kept
 
 
 @lru_cache(4096)
