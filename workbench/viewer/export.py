@@ -1,0 +1,174 @@
+"""Saving a trace as a file: the suffix decides what is written.
+
+| suffix | content |
+|--------|---------|
+| .html | viewer and trace in one page, no requests |
+| .wbt, .json | the trace: gzip, or canonical JSON |
+| .ptx .ll .sass .s | the text of a stage |
+| .cubin | the assembled code, byte for byte |
+| .png .svg | the benchmark's plot |
+| .csv | the benchmark's points |
+
+Text files say kernel, target, options and tool versions in their first comment.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from workbench.source import KernelError, OptionError
+from workbench.trace import LazyTrace, Trace
+from workbench.trace.packing import bundle_json, pack
+from workbench.viewer.numbers import UNITS, axis_of, metric_of, series_of
+from workbench.viewer.output import finished
+
+STAGE_OF: dict[str, tuple[str, str]] = {  # suffix -> (stage, how a comment begins)
+    ".ptx": ("ptx", "//"),
+    ".ll": ("llvm", ";"),
+    ".sass": ("sass", "//"),
+    ".s": ("asm", "#"),
+}
+SUFFIXES = (".html", ".wbt", ".json", *STAGE_OF, ".cubin", ".png", ".svg", ".csv")
+
+
+def save(
+    traces: Sequence[Trace | LazyTrace],
+    path: Path | str,
+    *,
+    force: bool = False,
+    cubin: bytes | None = None,
+    show: Sequence[str] = (),
+) -> Path:
+    """Write traces to `path` in the form that its suffix names; returns the path.
+
+    Raises OptionError for an existing file without `force`, an unknown suffix, or content that
+    the traces do not have. A failed export leaves an existing file as it was.
+    """
+    path = Path(path).expanduser()
+    write = _writer(finished(traces), path, cubin, show)
+    if path.exists() and not force:
+        raise _error("K802", f"{path} exists", "add --force to overwrite it")
+    if not path.parent.is_dir():
+        raise _error("K805", f"the folder {path.parent} does not exist", "create it first")
+    try:
+        path.write_bytes(write())
+    except OSError as error:
+        raise _error("K805", f"{path} cannot be written: {error.strerror}", "") from error
+    return path
+
+
+def first_comment(trace: Trace) -> str:
+    """Return what was compiled, for what, and by what, in one line."""
+    made = trace.made
+    options = " ".join(f"{k}={v}" for k, v in trace.kernel.options.items() if v is not None)
+    tools = [("llvm", made.llvm), ("ptxas", made.ptxas), ("nvdisasm", made.nvdisasm)]
+    versions = ", ".join(f"{name} {version}" for name, version in tools if version)
+    parts = [
+        f"kernel {trace.kernel.name}",
+        f"target {trace.kernel.target}",
+        trace.kernel.spec,
+        options,
+        f"workbench {made.workbench}" + (f" ({versions})" if versions else ""),
+    ]
+    return " ".join("; ".join(part for part in parts if part).split())
+
+
+def bench_csv(traces: Sequence[Trace]) -> str:
+    """Return the latest benchmark's points, one row per series and size."""
+    found = [(trace, series) for trace in traces for series in series_of(trace)]
+    if not any(series.points for _, series in found):
+        raise _error("K804", "nothing was benchmarked", "run the cell with --bench first")
+    text = io.StringIO()
+    text.write(f"# {first_comment(found[0][0])}\n")
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(
+        ["target", "series", "axis", "x", "milliseconds", "rate", "unit", "ok", "unsteady"]
+    )
+    for trace, series in found:
+        unit = UNITS[metric_of(trace)]
+        for point in series.points:
+            ok = "" if point.ok is None else str(point.ok).lower()
+            value = "" if point.value is None else f"{point.value:.6g}"
+            rows.writerow(
+                [
+                    trace.kernel.target,
+                    series.name,
+                    axis_of(trace),
+                    point.x,
+                    f"{point.milliseconds:.6g}",
+                    value,
+                    unit,
+                    ok,
+                    str(point.unsteady).lower(),
+                ]
+            )
+    return text.getvalue()
+
+
+def stage_text(traces: Sequence[Trace], suffix: str) -> str:
+    """Return the first trace's stage that belongs to a suffix, with its first comment."""
+    name, leader = STAGE_OF[suffix]
+    for trace in traces:
+        if text := trace.text(name):
+            return f"{leader} {first_comment(trace)}\n{text}\n"
+    notes = [stage.note for trace in traces for stage in trace.stages if stage.id == name]
+    why = next((note for note in notes if note), f"no {name} stage in this trace")
+    raise _error("K804", f"there is no {name} to write: {why}", "compile for a target that has it")
+
+
+def _writer(
+    traces: Sequence[Trace], path: Path, cubin: bytes | None, show: Sequence[str]
+) -> Callable[[], bytes]:
+    suffix = path.suffix.lower()
+    match suffix:
+        case ".html":
+            return lambda: _page(traces, show)
+        case ".wbt":
+            return lambda: pack(traces, **({"show": list(show)} if show else {}))
+        case ".json":
+            return lambda: (bundle_json(traces) + "\n").encode()
+        case ".csv":
+            text = bench_csv(traces)
+            return lambda: text.encode()
+        case ".cubin":
+            if cubin is None:
+                help_ = "pip install nvidia-cuda-nvcc, then compile for an sm_ target"
+                raise _error("K804", "there is no cubin to write", help_)
+            return lambda: cubin
+        case ".png" | ".svg":
+            return lambda: _plot(traces, suffix)
+        case _ if suffix in STAGE_OF:
+            code = stage_text(traces, suffix)
+            return lambda: code.encode("utf-8", "replace")
+        case _:
+            known = " ".join(SUFFIXES)
+            raise _error("K803", f"unknown suffix {suffix or path.name!r}", f"known: {known}")
+
+
+def _page(traces: Sequence[Trace], show: Sequence[str]) -> bytes:
+    from workbench.viewer.page import page  # with matplotlib, which takes 0.3 s to import
+
+    text = page(traces, show=show, comment=first_comment(traces[0]))
+    return text.encode("utf-8", "replace")
+
+
+def _plot(traces: Sequence[Trace], suffix: str) -> bytes:
+    from workbench.viewer.plots import throughput_figure
+
+    benched = [trace for trace in traces if any(series.points for series in series_of(trace))]
+    if not benched:
+        raise _error("K804", "nothing was benchmarked", "run the cell with --bench first")
+    buffer = io.BytesIO()
+    figure = throughput_figure(benched[0])
+    metadata = {"Description": first_comment(benched[0])}
+    if suffix == ".svg":
+        metadata["Date"] = ""
+    figure.savefig(buffer, format=suffix[1:], dpi=130, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _error(code: str, message: str, hint: str) -> KernelError:
+    return OptionError(message, code=code, hint=hint or None)

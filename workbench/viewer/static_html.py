@@ -1,0 +1,215 @@
+"""A trace as static HTML: readable on GitHub, in an untrusted notebook, without a kernel.
+
+JupyterLab's sanitizer keeps details, summary, pre, table, inline colours and PNG data URIs and
+removes scripts, style sheets and inline SVG; so that is all there is here, and no fact stands in
+the picture alone. Every text of a trace is escaped: it comes from strangers' notebooks.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Sequence
+from html import escape as _escape
+
+from workbench.trace import Stage, Trace, coverage
+from workbench.viewer.highlight import highlight
+from workbench.viewer.summary import (
+    bench_notes,
+    bench_table,
+    check_line,
+    facts,
+    headline,
+    mismatch_line,
+    render_diagnostic,
+)
+
+LIMIT = 100_000  # bytes of HTML, picture included
+ROWS = 60
+WIDTH = 200  # characters of a row that are shown
+PRE = "background-color:#ffffff;color:#1f2328;padding:6px;margin:0;overflow:auto"
+TITLES = {
+    "source": "Python",
+    "ast": "AST",
+    "tile": "Tile IR",
+    "gpu": "GPU IR",
+    "llvm": "LLVM IR",
+    "ptx": "PTX",
+    "sass": "SASS",
+    "asm": "Assembly",
+}
+#: (rows of a stage, colours for all stages, for the source): tried in turn until it fits.
+DETAIL = (
+    (ROWS, True, True),
+    (ROWS, False, True),
+    (30, False, True),
+    (10, False, True),
+    (3, False, False),
+)
+
+
+def static_html(
+    traces: Sequence[Trace],
+    *,
+    picture: bytes | None = None,
+    footer: str = "",
+    limit: int | None = LIMIT,
+) -> str:
+    """Return one or several traces of a kernel as HTML of at most `limit` bytes.
+
+    `picture` is the benchmark's PNG. Rows and colours give way before facts do.
+    """
+    text = ""
+    for rows, colors, source_colors in DETAIL:
+        parts = [_trace(trace, rows, colors, source_colors, traces[0]) for trace in traces]
+        if picture is not None:
+            parts.insert(1, _picture(traces, picture))
+        if footer:
+            parts.append(f"<p>{escape(footer)}</p>")
+        text = f"<div>{''.join(parts)}</div>"
+        if limit is None or len(text.encode()) <= limit:
+            return text
+    return _cut_down(traces, limit or LIMIT, footer)
+
+
+def escape(text: str) -> str:
+    """Return text that is safe in element content and in a quoted attribute."""
+    clean = "".join(letter if letter in "\n\t" or letter >= " " else "�" for letter in text)
+    return _escape(clean, quote=True).encode("utf-8", "replace").decode()
+
+
+def _cut_down(traces: Sequence[Trace], limit: int, footer: str) -> str:
+    """Return verdicts only: the last resort for a trace with enormous rows."""
+    verdicts = "".join(_verdict(trace) for trace in traces)
+    note = f"<p>The stages are left out here to save space. {escape(footer)}</p>"
+    text = f"<div>{verdicts}{note}</div>"
+    return text if len(text.encode()) <= limit else f"<div>{note}</div>"
+
+
+def _trace(trace: Trace, rows: int, colors: bool, source_colors: bool, first: Trace) -> str:
+    shown = [
+        stage
+        for stage in trace.stages
+        if trace is first or trace.strings[stage.text] != first.text(stage.id)
+    ]
+    linked = coverage(trace)
+    parts = [_verdict(trace), _errors(trace), _skipped(trace), _resources(trace)]
+    parts += [_checks(trace), _bench(trace)]
+    for stage in shown:
+        source = stage.id == "source"
+        limit = max(rows, 200) if source else rows
+        colored = source_colors if source else colors
+        parts.append(_stage(trace, stage, linked[stage.id], limit, colored))
+    parts += [_passes(trace) if trace is first or len(shown) > 1 else "", _remarks(trace)]
+    return "".join(parts)
+
+
+def _verdict(trace: Trace) -> str:
+    name, *rest = headline(trace).split(" · ")
+    marks: list[str] = []
+    if trace.errors:
+        marks.append("✗ compile error")
+    if trace.runs.checks:
+        marks.append("✓ check ok" if trace.runs.checks[-1].ok else "✗ check failed")
+    tail = "".join(f" · {escape(part)}" for part in (*rest, *marks))
+    return f"<p><b>{escape(name)}</b>{tail}</p>"
+
+
+def _errors(trace: Trace) -> str:
+    return "".join(_pre(escape(render_diagnostic(trace, error))) for error in trace.errors[:20])
+
+
+def _skipped(trace: Trace) -> str:
+    items = [f"not done: {entry.what}: {entry.why}" for entry in trace.runs.skipped]
+    return _list(items)
+
+
+def _resources(trace: Trace) -> str:
+    found = facts(trace)
+    if not found:
+        return ""
+    return _table([name for name, _ in found], [[value for _, value in found]])
+
+
+def _checks(trace: Trace) -> str:
+    lines: list[str] = []
+    for check in trace.runs.checks[-3:]:
+        lines.append(f"check {check_line(check)}")
+        lines += [mismatch_line(item) for item in check.first]
+    return _list(lines)
+
+
+def _bench(trace: Trace) -> str:
+    headings, rows = bench_table(trace)
+    return (_table(headings, rows) if headings else "") + _list(bench_notes(trace))
+
+
+def _stage(trace: Trace, stage: Stage, linked: tuple[int, int], limit: int, colored: bool) -> str:
+    text = trace.strings[stage.text]
+    lines = text.split("\n") if text else []
+    facts = [f"{len(lines):,} rows"] if lines else [stage.state]
+    if linked[1] and stage.rows:
+        facts.append(f"{linked[0]:,} of {linked[1]:,} linked to the source")
+    if stage.note:
+        facts.append(stage.note)
+    title = f"{TITLES[stage.id]} · {' · '.join(facts)}"
+    if not lines:
+        return f"<p>{escape(title)}</p>"
+    excerpt = "\n".join(_clip(line) for line in lines[:limit])
+    body = _colored(excerpt, stage.lang) if colored else escape(excerpt)
+    more = f"\n… {len(lines) - limit:,} more rows" if len(lines) > limit else ""
+    opened = " open" if stage.id == "source" else ""
+    return f"<details{opened}><summary>{escape(title)}</summary>{_pre(body + more)}</details>"
+
+
+def _colored(text: str, lang: str) -> str:
+    clean = "".join(letter if letter in "\n\t" or letter >= " " else "�" for letter in text)
+    return highlight(clean, lang).encode("utf-8", "replace").decode()
+
+
+def _clip(line: str) -> str:
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+
+
+def _passes(trace: Trace) -> str:
+    changing = [step for step in trace.passes if step.changed]
+    if not changing:
+        return ""
+    rows = [
+        [step.name, step.pipe, f"{step.milliseconds:.2f}", f"+{len(step.add)} -{len(step.del_)}"]
+        for step in changing[:40]
+    ]
+    title = f"Passes · {len(changing)} of {len(trace.passes)} changed something"
+    table = _table(["pass", "pipeline", "ms", "ops"], rows)
+    return f"<details><summary>{escape(title)}</summary>{table}</details>"
+
+
+def _remarks(trace: Trace) -> str:
+    items = [f"{item.severity} {item.code}: {item.text}" for item in trace.remarks[:40]]
+    if not items:
+        return ""
+    title = f"Remarks · {len(trace.remarks)}"
+    return f"<details><summary>{title}</summary>{_list(items)}</details>"
+
+
+def _picture(traces: Sequence[Trace], picture: bytes) -> str:
+    name = escape(traces[0].kernel.name)
+    data = base64.b64encode(picture).decode()
+    words = f"Throughput of {name} and its baselines; the numbers are in the table"
+    return f'<p><img alt="{words}" src="data:image/png;base64,{data}"></p>'
+
+
+def _pre(body: str) -> str:
+    return f'<pre style="{PRE}">{body}</pre>'
+
+
+def _list(items: Iterable[str]) -> str:
+    entries = "".join(f"<li>{escape(item)}</li>" for item in items)
+    return f"<ul>{entries}</ul>" if entries else ""
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    row: Callable[[Sequence[str], str], str] = lambda cells, tag: (  # noqa: E731
+        "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+    )
+    body = "".join(row(cells, "td") for cells in rows)
+    return f"<table><thead>{row(headings, 'th')}</thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,231 @@
+"""What a trace says in a few lines: the text/plain form, and the facts that HTML shows too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.trace import Check, Diagnostic, Mismatch, Trace, coverage
+from workbench.viewer.numbers import UNITS, axis_of, duration, figure, metric_of, ratios, series_of
+
+LINES = 40
+COLUMNS = 100
+CHARACTERS = 4_000
+POINTS = 14  # rows of the benchmark table; more are counted
+
+
+def headline(trace: Trace) -> str:
+    """Return name, target, specialisation and place: "add · sm_90a · f32·BLOCK=3 · In[3]"."""
+    kernel = trace.kernel
+    parts = [kernel.name, kernel.target, kernel.spec, kernel.file]
+    parts += ["cached"] * kernel.cached
+    parts += [f"overridden: {kernel.overridden}"] * (kernel.overridden is not None)
+    return " · ".join(part for part in parts if part)
+
+
+def facts(trace: Trace) -> list[tuple[str, str]]:
+    """Return (name, value) of the known resources; what is unknown is not named."""
+    found = trace.resources
+    shared = [size for size in (found.shared_bytes, found.dynamic_shared_bytes) if size is not None]
+    spills = [s for s in (found.spill_store_bytes, found.spill_load_bytes) if s is not None]
+    rows: list[tuple[str, str | None]] = [
+        ("registers", None if found.registers is None else str(found.registers)),
+        ("shared", f"{sum(shared):,} B" if shared else None),
+        ("spills", _spills(spills)),
+        ("stack", None if not found.stack_bytes else f"{found.stack_bytes:,} B"),
+        ("occupancy", _occupancy(trace)),
+        ("code", None if found.code_bytes is None else f"{found.code_bytes:,} B"),
+        ("compile", _compile_time(trace)),
+    ]
+    return [(name, value) for name, value in rows if value is not None]
+
+
+def _spills(spills: Sequence[int]) -> str | None:
+    if not spills:
+        return None
+    return f"{sum(spills):,} B" if any(spills) else "0"
+
+
+def _occupancy(trace: Trace) -> str | None:
+    found = trace.resources.occupancy
+    return None if found is None else f"{100 * found.warps / found.max:.0f} % ({found.limit})"
+
+
+def _compile_time(trace: Trace) -> str | None:
+    times = [stage.milliseconds for stage in trace.stages if stage.milliseconds is not None]
+    return duration(sum(times)) if times else None
+
+
+def check_line(check: Check) -> str:
+    """Return a check's verdict, errors and tolerances in one line."""
+    verdict = "ok    " if check.ok else "FAILED"
+    nans = f", {check.nan:,} NaN" if check.nan else ""
+    return (
+        f"{verdict}  {_one_line(check.ref, 40)}    max abs {_error(check.max_abs)}, "
+        f"{check.wrong:,} of {check.total:,} wrong{nans} "
+        f"(rtol {check.rtol:.0e}, atol {_error(check.atol)})"
+    )
+
+
+def _error(value: float) -> str:
+    return f"{value:.1e}" if value else "0"
+
+
+def bench_table(trace: Trace) -> tuple[list[str], list[list[str]]]:
+    """Return (headings, rows) of the latest benchmark, empty without one."""
+    metric = metric_of(trace)
+    own, *baselines = series_of(trace, metric) or (None,)
+    if own is None:
+        return [], []
+    timed = [series for series in baselines if series.points]
+    by_rate = metric != "ms"
+    headings = [axis_of(trace)]
+    for series in (own, *timed):
+        headings.append(f"{'ours' if series.own else series.name} ms")
+        headings += [UNITS[metric]] * by_rate
+    if timed:
+        headings.append("ratio" if len(timed) == 1 else f"vs {timed[0].name}")
+    faster = ratios(trace)
+    rows: list[list[str]] = []
+    for point in own.points:
+        row = [_axis_value(point.x)]
+        for series in (own, *timed):
+            other = series.at(point.x)
+            mark = "" if other is None else " ✗" * other.wrong + " ~" * other.unsteady
+            row.append((figure(other.milliseconds) if other else "-") + mark)
+            row += [figure(other.value) if other else "-"] * by_rate
+        if timed:
+            row.append(f"{faster[point.x]:.2f}" if point.x in faster else "-")
+        rows.append(row)
+    return headings, rows
+
+
+def bench_notes(trace: Trace) -> list[str]:
+    """Return what a reader of the benchmark table has to know besides its numbers."""
+    found = series_of(trace)
+    notes = [f"{series.name}: {series.error}" for series in found if series.error]
+    points = [point for series in found for point in series.points]
+    if any(point.wrong for point in points):
+        notes.append("✗ wrong result, not compared")
+    if any(point.unsteady for point in points):
+        notes.append("~ unsteady: the quantiles are more than 10 % of the median apart")
+    return notes
+
+
+def _axis_value(x: float | str) -> str:
+    return str(x) if isinstance(x, (int, str)) else f"{x:g}"
+
+
+def problem_counts(trace: Trace) -> str:
+    """Return "1 error, 2 notes" over errors and remarks, empty if there are none."""
+    counts: dict[str, int] = {}
+    for remark in (*trace.errors, *trace.remarks):
+        counts[remark.severity] = counts.get(remark.severity, 0) + 1
+    order = ("error", "warning", "missed", "note")
+    words = {"missed": "missed optimisation"}
+    return ", ".join(
+        f"{counts[name]} {words.get(name, name)}{'s' * (counts[name] > 1)}"
+        for name in order
+        if name in counts
+    )
+
+
+def render_diagnostic(trace: Trace, error: Diagnostic) -> str:
+    """Return an error as terminals show it: sentence, place, carets, notes, help."""
+    lines = [f"{error.severity} {error.code}: {error.text}"]
+    if error.span is not None and 0 <= error.span[0] < len(trace.sources):
+        lines += _excerpt(trace, error.span)
+    for note in error.notes:
+        place = f" ({_place(trace, note.span)})" if note.span else ""
+        lines.append(f"note: {note.text}{place}")
+    if error.help:
+        lines.append(f"help: {error.help}")
+    return "\n".join(lines)
+
+
+def _excerpt(trace: Trace, span: tuple[int, int, int, int, int]) -> list[str]:
+    index, line, column, end_line, end_column = span
+    source = trace.sources[index]
+    lines = [f"  --> {_place(trace, span)}"]
+    rows = trace.strings[source.text].split("\n")
+    if 0 <= line - source.line0 < len(rows):
+        text = rows[line - source.line0]
+        end = end_column if end_line == line else len(text) + 1
+        number = str(line)
+        carets = " " * (column - 1) + "^" * max(1, end - column)
+        lines += [f"  {number} | {text}", f"  {' ' * len(number)} | {carets}"]
+    return lines
+
+
+def _place(trace: Trace, span: tuple[int, int, int, int, int]) -> str:
+    known = 0 <= span[0] < len(trace.sources)
+    file = trace.sources[span[0]].file if known else trace.kernel.file
+    return f"{file}:{span[1]}:{span[2]}"
+
+
+def plain(traces: Sequence[Trace], footer: Sequence[str] = ()) -> str:
+    """Return the text/plain form of one or several traces of a kernel: at most 40 lines."""
+    lines: list[str] = []
+    for trace in traces:
+        lines += _plain(trace)
+    room = LINES - len(footer)
+    if len(lines) > room:
+        lines = [*lines[: room - 1], f"… {len(lines) - room + 1} more lines in the viewer"]
+    text = "\n".join(_one_line(line, COLUMNS) for line in (*lines, *footer))
+    return text if len(text) <= CHARACTERS else text[: CHARACTERS - 2] + "…\n"
+
+
+def _plain(trace: Trace) -> list[str]:
+    lines = [headline(trace)]
+    for error in trace.errors[:2]:
+        lines += render_diagnostic(trace, error).split("\n")
+    lines += [f"not done: {skipped.what}: {skipped.why}" for skipped in trace.runs.skipped]
+    lines += [f"check   {check_line(check)}" for check in trace.runs.checks[-2:]]
+    for check in trace.runs.checks[-1:]:
+        lines += [f"        {mismatch_line(item)}" for item in check.first[:2]]
+    if resources := resource_line(trace):
+        lines.append(resources)
+    lines += _table(*bench_table(trace))
+    lines += [f"  {note}" for note in bench_notes(trace)]
+    if problems := problem_counts(trace):
+        lines.append(f"problems: {problems}")
+    return lines
+
+
+def mismatch_line(item: Mismatch) -> str:
+    """Return one wrong element in words."""
+    index = ", ".join(map(str, item.index))
+    stored = "no program stored it"
+    if item.program is not None:
+        stored = f"stored by program {item.program}"
+    return f"{item.out}[{index}] = {figure(item.got)}, expected {figure(item.want)}; {stored}"
+
+
+def resource_line(trace: Trace) -> str:
+    """Return resources and link coverage in one line; empty if nothing is known."""
+    words = {"registers": "regs", "shared": "smem"}
+    parts = [f"{words.get(name, name)} {value}" for name, value in facts(trace)]
+    counts = coverage(trace)
+    for stage in ("sass", "asm", "ptx"):
+        if counts.get(stage, (0, 0))[1] and trace.text(stage):
+            linked, total = counts[stage]
+            parts.append(f"link coverage {linked}/{total}")
+            break
+    return "  ".join(parts)
+
+
+def _table(headings: list[str], rows: list[list[str]]) -> list[str]:
+    if not headings:
+        return []
+    shown = rows[-POINTS:]
+    widths = [max(len(row[i]) for row in (headings, *shown)) for i in range(len(headings))]
+    lines = [
+        "  " + "   ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in (headings, *shown)
+    ]
+    left = len(rows) - len(shown)
+    return [*lines[:1], *([f"  ({left} smaller sizes in the viewer)"] * bool(left)), *lines[1:]]
+
+
+def _one_line(text: str, width: int) -> str:
+    text = "".join(letter if letter.isprintable() else " " for letter in text)
+    return text if len(text) <= width else text[: width - 1] + "…"
