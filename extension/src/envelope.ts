@@ -1,0 +1,86 @@
+// What a cell output, a widget or a page carries: an envelope around one or several gzipped traces.
+import { TRACE_VERSION, type Trace } from "./trace";
+
+export const MIME = "application/vnd.workbench.trace+json";
+
+export interface Envelope {
+  v: number;
+  id?: string;
+  state?: string;
+  summary?: unknown;
+  enc?: string;
+  data?: string;
+  ref?: { path: string; sha256?: string; bytes?: number };
+}
+
+/** Fetches the bytes of a `ref`; only a host that knows where the notebook lies has one. */
+export type FetchFile = (path: string) => Promise<ArrayBuffer>;
+
+/** Return the traces in an envelope; the message of a failure is for the user. */
+export async function openEnvelope(envelope: Envelope, fetchFile?: FetchFile): Promise<Trace[]> {
+  if (typeof envelope?.v !== "number") throw new Error("This output holds no workbench trace.");
+  requireVersion(envelope.v);
+  if (envelope.data !== undefined) {
+    if (envelope.enc !== "gzip+base64") {
+      throw new Error(`The trace is encoded as "${envelope.enc}"; expected "gzip+base64".`);
+    }
+    return unpack(bytesOfBase64(envelope.data));
+  }
+  if (envelope.ref === undefined) {
+    throw new Error("Only the summary of this trace was saved; run the cell to see its stages.");
+  }
+  const { path, sha256 } = envelope.ref;
+  if (!isBesideNotebook(path)) {
+    throw new Error(`The trace file ${path} lies outside the notebook's folder; it is not read.`);
+  }
+  if (!fetchFile) throw new Error(`The trace is in the file ${path}, which cannot be read here.`);
+  const packed = await fetchFile(path);
+  if (sha256 !== undefined && (await digest(packed)) !== sha256) {
+    throw new Error(`The trace file ${path} is not the one this output was saved with.`);
+  }
+  return unpack(packed);
+}
+
+/** gzip bytes -> traces. The JSON is one trace or `{"traces": [...]}`. */
+export async function unpack(packed: ArrayBuffer | ArrayBufferView): Promise<Trace[]> {
+  // A Bytes trait arrives as a DataView into a larger buffer: Blob keeps its bounds, `.buffer` would not.
+  const stream = new Blob([packed as BlobPart])
+    .stream()
+    .pipeThrough(new DecompressionStream("gzip"));
+  return tracesOf(JSON.parse(await new Response(stream).text()));
+}
+
+/** Return the traces of decoded JSON, all of a version that this viewer reads. */
+export function tracesOf(decoded: Trace | { traces: Trace[] }): Trace[] {
+  const traces = "traces" in decoded ? decoded.traces : [decoded];
+  if (traces.length === 0) throw new Error("This output holds no workbench trace.");
+  for (const trace of traces) requireVersion(trace.version);
+  return traces;
+}
+
+function requireVersion(version: number): void {
+  if (!(version >= TRACE_VERSION - 1 && version <= TRACE_VERSION)) {
+    throw new Error(
+      `This trace has version ${version}; this viewer reads up to ${TRACE_VERSION}. ` +
+        "Update the workbench package to see it.",
+    );
+  }
+}
+
+function bytesOfBase64(text: string): Uint8Array<ArrayBuffer> {
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+  return bytes;
+}
+
+/** True for a relative path that never climbs; a trace is data from strangers. */
+export function isBesideNotebook(path: string): boolean {
+  if (/^[a-z][a-z0-9+.-]*:/i.test(path) || /^[\\/]/.test(path) || path.includes("\\")) return false;
+  return path.split("/").every((part) => part !== "..");
+}
+
+async function digest(packed: ArrayBuffer): Promise<string> {
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", packed));
+  return Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,74 @@
+// The prebuilt extension for JupyterLab 4.4+ and Notebook 7: renders the trace MIME type of saved and
+// live outputs ahead of text/html and of the widget view. It needs no kernel.
+import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
+import { Widget } from "@lumino/widgets";
+import { make } from "./dom";
+import { type Envelope, type FetchFile, MIME, openEnvelope } from "./envelope";
+import { mount, type Viewer } from "./viewer";
+
+const RANK = -20; // text/html has 50, the widget view 0: lower wins
+
+class TraceRenderer extends Widget implements IRenderMime.IRenderer {
+  readonly #fetchFile: FetchFile;
+  #viewer: Viewer | undefined;
+  #latest = 0;
+
+  constructor({ resolver }: IRenderMime.IRendererOptions) {
+    super();
+    this.addClass("wb-host");
+    this.#fetchFile = async (path) => {
+      if (!resolver)
+        throw new Error(`The trace is in the file ${path}, which cannot be read here.`);
+      const url = await resolver.getDownloadUrl(await resolver.resolveUrl(path));
+      const reply = await fetch(url, { credentials: "same-origin" });
+      if (!reply.ok) {
+        throw new Error(`The trace file ${path} is missing; run the cell again to write it.`);
+      }
+      return reply.arrayBuffer();
+    };
+  }
+
+  /** Called again when the output is updated in place: the viewer keeps what the user has open. */
+  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    const started = performance.now();
+    this.#latest += 1;
+    const own = this.#latest;
+    try {
+      const envelope = model.data[MIME] as unknown as Envelope;
+      const traces = await openEnvelope(envelope, this.#fetchFile);
+      if (own !== this.#latest) return; // a newer output came while this one was unpacked
+      if (this.#viewer) this.#viewer.update(traces);
+      else this.#viewer = mount(this.node, traces, { started });
+    } catch (error) {
+      this.#showStatic(model, error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  override dispose(): void {
+    this.#viewer?.end();
+    super.dispose();
+  }
+
+  /** Without a readable trace the text form of the same output says what there is to say. */
+  #showStatic(model: IRenderMime.IMimeModel, why: string): void {
+    this.#viewer?.end();
+    this.#viewer = undefined;
+    const plain = model.data["text/plain"];
+    const text = Array.isArray(plain) ? plain.join("") : typeof plain === "string" ? plain : "";
+    this.node.replaceChildren(make("p", { role: "alert" }, why), make("pre", {}, text));
+  }
+}
+
+const extension: IRenderMime.IExtension = {
+  id: "@workbench/jupyterlab:trace-renderer",
+  rank: RANK,
+  dataType: "json",
+  rendererFactory: {
+    safe: true, // data only: text nodes, nothing evaluated, no request but a `ref` beside the notebook
+    mimeTypes: [MIME],
+    defaultRank: RANK,
+    createRenderer: (options) => new TraceRenderer(options),
+  },
+};
+
+export default extension;

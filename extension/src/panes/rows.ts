@@ -1,0 +1,98 @@
+// Virtual rows: fixed heights, so a row's place is arithmetic and only visible rows exist in the DOM.
+// An inner block as tall as all rows gives the scroll bar; a window inside it is moved by a transform.
+import { make } from "../dom";
+
+export const ROW_HEIGHT = 18; // px; must equal .wb-row's height in style.css
+const MARGIN = 8; // rows kept above and below the visible ones
+const UNSEEN_HEIGHT = 400; // px, before the first layout
+
+export interface RowList {
+  readonly scroller: HTMLElement;
+  /** The elements that exist now, by row. */
+  readonly shown: ReadonlyMap<number, HTMLElement>;
+  readonly height: number;
+  inView(row: number): boolean;
+  /** Bring a row into view, at one third of the height, only if it is not visible already. */
+  reveal(row: number): void;
+  /** Throw the elements away and make them again. */
+  redraw(): void;
+  /** Change the number of rows. */
+  resize(count: number): void;
+}
+
+export interface RowListOptions {
+  count: number;
+  columns: number; // characters of the longest row, so that marks reach past the visible width
+  makeRow: (row: number) => HTMLElement;
+  onResize?: (height: number) => void;
+}
+
+/** Put a list of `count` rows into `root`; it lives until `signal` aborts. */
+export function mountRows(
+  root: HTMLElement,
+  { count, columns, makeRow, onResize }: RowListOptions,
+  signal: AbortSignal,
+): RowList {
+  const scroller = make("div", { class: "wb-scroller" });
+  const visible = make("div", { class: "wb-window", role: "presentation" });
+  const spacer = make("div", { class: "wb-spacer", role: "presentation" }, visible);
+  visible.style.minWidth = `max(100%, ${columns + 8}ch)`;
+  scroller.append(spacer);
+  root.append(scroller);
+
+  const shown = new Map<number, HTMLElement>();
+  let [first, end, rows] = [-1, -1, count];
+  let height = UNSEEN_HEIGHT; // kept by the observer: reading it after a class change forces a layout
+  spacer.style.height = `${rows * ROW_HEIGHT}px`;
+
+  const render = (): void => {
+    const top = scroller.scrollTop;
+    const from = Math.max(0, Math.floor(top / ROW_HEIGHT) - MARGIN);
+    const to = Math.min(rows - 1, Math.ceil((top + height) / ROW_HEIGHT) + MARGIN);
+    if (from === first && to === end) return;
+    [first, end] = [from, to];
+    const kept: HTMLElement[] = [];
+    for (let row = from; row <= to; row++) kept.push(shown.get(row) ?? makeRow(row));
+    shown.clear();
+    kept.forEach((element, i) => {
+      shown.set(from + i, element);
+    });
+    visible.style.transform = `translateY(${from * ROW_HEIGHT}px)`;
+    visible.replaceChildren(...kept);
+  };
+  const list: RowList = {
+    scroller,
+    shown,
+    get height() {
+      return height;
+    },
+    inView: (row) =>
+      row * ROW_HEIGHT >= scroller.scrollTop &&
+      (row + 1) * ROW_HEIGHT <= scroller.scrollTop + height,
+    reveal(row) {
+      // Not scrollIntoView: that scrolls the notebook too.
+      if (!list.inView(row)) scroller.scrollTop = Math.max(0, row * ROW_HEIGHT - height / 3);
+      render();
+    },
+    redraw() {
+      shown.clear();
+      [first, end] = [-1, -1];
+      render();
+    },
+    resize(newCount) {
+      rows = newCount;
+      spacer.style.height = `${rows * ROW_HEIGHT}px`;
+      list.redraw();
+    },
+  };
+  scroller.addEventListener("scroll", render, { passive: true, signal });
+  const observer = new ResizeObserver(() => {
+    height = scroller.clientHeight || UNSEEN_HEIGHT;
+    render();
+    onResize?.(height);
+  });
+  observer.observe(scroller); // its first call comes after the first layout
+  signal.addEventListener("abort", () => observer.disconnect());
+  render();
+  return list;
+}

@@ -1,0 +1,368 @@
+// The Passes tab: every pass with its time and what it changed, and its text before and after.
+
+import { diffTexts, type Edit } from "../diff";
+import { button, make } from "../dom";
+import { mountRows } from "../panes/rows";
+import { type RowOps, spreadRows } from "../stages";
+import { milliseconds } from "../texts";
+import { appendTokens, tokenize } from "../tokens";
+import type { Pass, RowMap, Trace } from "../trace";
+import type { Tab, TabServices } from "./tab";
+
+const CONTEXT = 3; // unchanged rows kept around a change
+const LANGUAGES: Record<string, string> = { tile: "ir", gpu: "ir", llvm: "llvm" };
+
+/** The row map of a text: of the pass itself, or of any pass or stage that shows the same text. */
+export function rowsOfText(trace: Trace, text: number): RowMap | undefined {
+  for (const pass of trace.passes) {
+    if (pass.after === text && pass.rows) return pass.rows;
+    if (pass.before === text && pass.before_rows) return pass.before_rows;
+  }
+  return trace.stages.find((stage) => stage.text === text)?.rows;
+}
+
+/** One line of the diff as shown: an edit, or a fold that hides unchanged rows. */
+export type Line = Edit | { fold: number; first: number };
+
+/** Cut unchanged rows farther than CONTEXT from any change; `unfolded` stay, by their first edit. */
+export function foldUnchanged(edits: readonly Edit[], unfolded: ReadonlySet<number>): Line[] {
+  const near = new Uint8Array(edits.length);
+  edits.forEach(({ change }, i) => {
+    if (change !== "same") near.fill(1, Math.max(0, i - CONTEXT), i + CONTEXT + 1);
+  });
+  const lines: Line[] = [];
+  for (let i = 0; i < edits.length; ) {
+    let end = i;
+    while (end < edits.length && near[end] === 0) end++;
+    if (end - i > 1 && !unfolded.has(i)) lines.push({ fold: end - i, first: i });
+    else lines.push(...edits.slice(i, end));
+    i = end;
+    while (i < edits.length && near[i] === 1) {
+      lines.push(edits[i] as Edit);
+      i++;
+    }
+  }
+  return lines;
+}
+
+/** Set removed rows beside added ones for the side-by-side view. */
+export function pairRows(
+  lines: readonly Line[],
+): [left: Line | undefined, right: Line | undefined][] {
+  const pairs: [Line | undefined, Line | undefined][] = [];
+  for (let i = 0; i < lines.length; ) {
+    const line = lines[i] as Line;
+    if ("fold" in line || line.change === "same") {
+      pairs.push([line, line]);
+      i++;
+      continue;
+    }
+    const left: Line[] = [];
+    const right: Line[] = [];
+    for (; i < lines.length; i++) {
+      const next = lines[i] as Line;
+      if ("fold" in next || next.change === "same") break;
+      (next.change === "removed" || next.change === "moved-from" ? left : right).push(next);
+    }
+    for (let k = 0; k < Math.max(left.length, right.length); k++) pairs.push([left[k], right[k]]);
+  }
+  return pairs;
+}
+
+export function mountPasses(panel: HTMLElement, services: TabServices): Tab {
+  const { trace, state, signal } = services;
+  const target = trace.kernel.target;
+  let wanted = (state.filter.get("passes") ?? "").toLowerCase();
+  let shown = new AbortController();
+  signal.addEventListener("abort", () => shown.abort());
+
+  const changing = trace.passes.filter(({ changed }) => changed).length;
+  const only = make("input", { type: "checkbox" });
+  only.checked = state.onlyChanging;
+  const mode = button("", { class: "wb-toggle wb-mode" }, () => toggleMode(), signal);
+  const bar = make(
+    "div",
+    { class: "wb-bar" },
+    make("label", { class: "wb-check" }, only, "only changing passes"),
+    make(
+      "span",
+      { class: "wb-muted" },
+      `${changing} of ${trace.passes.length} changed something · ` +
+        milliseconds(trace.passes.reduce((sum, pass) => sum + pass.milliseconds, 0)),
+    ),
+    make("span", { class: "wb-grow" }),
+    mode,
+  );
+  const list = make("div", {
+    class: "wb-list",
+    role: "listbox",
+    tabindex: "0",
+    "aria-label": "Passes",
+  });
+  const diff = make("div", { class: "wb-diff" });
+  panel.append(bar, make("div", { class: "wb-split" }, list, diff));
+
+  const visible = (): number[] =>
+    trace.passes.flatMap((pass, i) =>
+      (pass.changed || !state.onlyChanging) &&
+      `${pass.pipe} ${pass.name}`.toLowerCase().includes(wanted)
+        ? [i]
+        : [],
+    );
+  let chosen = state.pass.get(target) ?? trace.passes.findIndex(({ changed }) => changed);
+
+  const showList = (): number => {
+    const found = visible();
+    let pipe = "";
+    const rows = found.flatMap((i) => {
+      const pass = trace.passes[i] as Pass;
+      const heading =
+        pass.pipe === pipe
+          ? []
+          : [make("div", { class: "wb-pipe", role: "presentation" }, `${pass.pipe} pipeline`)];
+      pipe = pass.pipe;
+      return [...heading, passRow(pass, i, i === chosen)];
+    });
+    list.replaceChildren(...rows);
+    list.setAttribute("role", found.length > 0 ? "listbox" : "group");
+    list.removeAttribute("aria-activedescendant");
+    if (found.includes(chosen)) list.setAttribute("aria-activedescendant", rowId(chosen));
+    if (found.length === 0) {
+      list.append(
+        make(
+          "p",
+          { class: "wb-empty" },
+          trace.passes.length ? "Nothing matches." : "No passes recorded.",
+        ),
+      );
+    }
+    return found.length;
+  };
+  const prefix = panel.id;
+  const rowId = (i: number): string => `${prefix}-pass${i}`;
+  const passRow = (pass: Pass, i: number, current: boolean): HTMLElement => {
+    const changes = [
+      pass.add?.length ? `+${pass.add.length}` : "",
+      pass.del?.length ? `−${pass.del.length}` : "",
+      pass.map?.length ? `~${pass.map.length}` : "",
+    ].filter(Boolean);
+    return make(
+      "div",
+      {
+        class: "wb-pass",
+        role: "option",
+        id: rowId(i),
+        "data-pass": String(i),
+        "aria-selected": String(current),
+        "data-changed": String(pass.changed),
+      },
+      make("span", { class: "wb-pass-name" }, pass.name),
+      make("span", { class: "wb-changes" }, changes.join(" ")),
+      make("span", { class: "wb-pass-time" }, milliseconds(pass.milliseconds)),
+    );
+  };
+  const choose = (i: number): void => {
+    chosen = i;
+    state.pass.set(target, i);
+    for (const row of list.querySelectorAll(".wb-pass")) {
+      row.setAttribute("aria-selected", String(row.id === rowId(i)));
+    }
+    list.setAttribute("aria-activedescendant", rowId(i));
+    const row = document.getElementById(rowId(i));
+    if (
+      row &&
+      (row.offsetTop < list.scrollTop ||
+        row.offsetTop + row.offsetHeight > list.scrollTop + list.clientHeight)
+    ) {
+      list.scrollTop = row.offsetTop - list.clientHeight / 3;
+    }
+    showDiff();
+  };
+  const showDiff = (): void => {
+    shown.abort();
+    shown = new AbortController();
+    mode.textContent = state.sideBySide ? "side by side" : "unified";
+    mode.title = "d switches between side by side and unified";
+    mode.setAttribute("aria-label", `Diff: ${mode.textContent}; switch`);
+    diff.replaceChildren();
+    const pass = trace.passes[chosen];
+    if (pass) fillDiff(diff, pass, services, shown.signal);
+  };
+  const toggleMode = (): void => {
+    state.sideBySide = !state.sideBySide;
+    showDiff();
+  };
+
+  only.addEventListener(
+    "change",
+    () => {
+      state.onlyChanging = only.checked;
+      showList();
+    },
+    { signal },
+  );
+  list.addEventListener(
+    "click",
+    (event) => {
+      const row = (event.target as Element).closest<HTMLElement>("[data-pass]");
+      if (row) choose(Number(row.dataset.pass));
+    },
+    { signal },
+  );
+  list.addEventListener(
+    "keydown",
+    (event) => {
+      const found = visible();
+      const at = found.indexOf(chosen);
+      const goal = {
+        ArrowDown: at + 1,
+        ArrowUp: at - 1,
+        Home: 0,
+        End: found.length - 1,
+        PageDown: at + 10,
+        PageUp: at - 10,
+      }[event.key];
+      if (goal === undefined || event.ctrlKey || event.altKey || found.length === 0) return;
+      event.preventDefault();
+      choose(found[Math.max(0, Math.min(found.length - 1, goal))] ?? 0);
+    },
+    { signal },
+  );
+  showList();
+  showDiff();
+  return {
+    filter(text) {
+      wanted = text.toLowerCase();
+      const found = showList();
+      return text === "" ? "" : `${found} of ${trace.passes.length} passes`;
+    },
+    key(event) {
+      if (event.key === "F6") {
+        (document.activeElement === list
+          ? diff.querySelector<HTMLElement>(".wb-scroller")
+          : list
+        )?.focus();
+        return true;
+      }
+      if (event.key !== "d") return false;
+      toggleMode();
+      return true;
+    },
+  };
+}
+
+const SIGNS = { same: " ", removed: "−", added: "+", "moved-from": "↥", "moved-to": "↧" } as const;
+
+function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: AbortSignal): void {
+  const { trace, state } = services;
+  const { before, after } = pass;
+  const side = (text: number | null | undefined): { lines: string[]; ops: RowOps } => {
+    if (typeof text !== "number") return { lines: [], ops: [] };
+    const lines = (trace.strings[text] ?? "").split("\n");
+    return { lines, ops: spreadRows(rowsOfText(trace, text) ?? [], lines.length) };
+  };
+  const [old, now] = [side(before), side(after)];
+  const dropped = typeof before !== "number" || typeof after !== "number";
+  const edits = dropped ? [] : diffTexts(old.lines, old.ops, now.lines, now.ops);
+  const amount = (change: Edit["change"]): number =>
+    edits.filter((edit) => edit.change === change).length;
+  const summary = dropped
+    ? "The texts of this pass were dropped to save space; its op changes are in the list."
+    : before === after || edits.every(({ change }) => change === "same")
+      ? "This pass changed nothing."
+      : [
+          `+${amount("added")} rows`,
+          `−${amount("removed")} rows`,
+          amount("moved-to") > 0 ? `${amount("moved-to")} moved` : "",
+        ]
+          .filter(Boolean)
+          .join(" · ");
+  const stats = Object.entries(pass.stats ?? {}).map(([name, value]) => `${name} ${value}`);
+  root.append(
+    make(
+      "div",
+      { class: "wb-title" },
+      make("b", {}, pass.name),
+      make("span", {}, [summary, ...stats].join(" · ")),
+    ),
+  );
+  if (dropped) return;
+
+  const body = make("div", { class: "wb-body" });
+  root.append(body);
+  const lang = LANGUAGES[pass.pipe] ?? "ir";
+  const unfolded = new Set<number>();
+  const allSame = edits.every(({ change }) => change === "same");
+  let lines: Line[] = [];
+  let pairs: ReturnType<typeof pairRows> = [];
+  const arrange = (): void => {
+    lines = allSame ? [...edits] : foldUnchanged(edits, unfolded);
+    pairs = state.sideBySide ? pairRows(lines) : [];
+  };
+  arrange();
+
+  const half = (line: Line | undefined, which: "before" | "after" | "unified"): HTMLElement => {
+    const element = make("div", { class: "wb-row wb-diff-row" });
+    if (!line) {
+      element.classList.add("wb-gap");
+      return element;
+    }
+    if ("fold" in line) {
+      const label = `⋯ ${line.fold.toLocaleString("en-US")} unchanged rows`;
+      element.classList.add("wb-fold");
+      element.append(make("button", { type: "button", "data-fold": String(line.first) }, label));
+      return element;
+    }
+    const { change } = line;
+    const fromBefore =
+      which === "before" ||
+      (which === "unified" && (change === "removed" || change === "moved-from"));
+    const row = (fromBefore ? line.before : line.after) ?? 0;
+    const text = (fromBefore ? old : now).lines[row] ?? "";
+    element.classList.add(`wb-${change}`);
+    element.append(
+      make("i", {}, String(row + 1)),
+      make("b", { "aria-label": change, role: "img" }, SIGNS[change]),
+    );
+    appendTokens(element, tokenize(text, lang));
+    return element;
+  };
+  const makeRow = (i: number): HTMLElement => {
+    if (!state.sideBySide) return half(lines[i], "unified");
+    const [left, right] = pairs[i] ?? [];
+    if (left && "fold" in left) return half(left, "unified");
+    return make("div", { class: "wb-pair" }, half(left, "before"), half(right, "after"));
+  };
+  const total = (): number => (state.sideBySide ? pairs.length : lines.length);
+  const longest = Math.max(
+    40,
+    ...[...old.lines, ...now.lines].slice(0, 20_000).map((l) => l.length),
+  );
+  const list = mountRows(
+    body,
+    { count: total(), columns: Math.min(longest, 2_000) * (state.sideBySide ? 2 : 1), makeRow },
+    signal,
+  );
+  list.scroller.tabIndex = 0; // scrollable, so reachable by keyboard
+  list.scroller.setAttribute("role", "region");
+  list.scroller.setAttribute("aria-label", `What ${pass.name} changed`);
+  list.scroller.addEventListener(
+    "click",
+    (event) => {
+      const fold = (event.target as Element).closest<HTMLElement>("[data-fold]");
+      if (!fold) return;
+      unfolded.add(Number(fold.dataset.fold));
+      arrange();
+      list.resize(total());
+    },
+    { signal },
+  );
+  const change = state.sideBySide
+    ? pairs.findIndex(([l, r]) => isChange(l) || isChange(r))
+    : lines.findIndex(isChange);
+  if (change > 0) list.reveal(change);
+}
+
+function isChange(line: Line | undefined): boolean {
+  return line !== undefined && !("fold" in line) && line.change !== "same";
+}

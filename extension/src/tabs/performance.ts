@@ -1,0 +1,185 @@
+// The Performance tab: throughput against the baselines, checks, launches.
+import { type Cell, make, table } from "../dom";
+import { arrangePlot, drawPlot, type Plot } from "../plot";
+import { placeName } from "../stages";
+import { count, figure, milliseconds } from "../texts";
+import type { Bench, Check, Trace } from "../trace";
+import type { Tab, TabServices } from "./tab";
+
+/** True if the trace has anything that this tab shows. */
+export function hasRuns({ runs }: Trace): boolean {
+  return [runs.launches, runs.checks, runs.benches].some((list) => (list ?? []).length > 0);
+}
+
+export function mountPerformance(panel: HTMLElement, services: TabServices): Tab {
+  const { trace } = services;
+  const { launches = [], checks = [], benches = [], ceilings = [] } = trace.runs;
+  const content = make("div", {
+    class: "wb-scroll",
+    tabindex: "0",
+    role: "region",
+    "aria-label": "Runs",
+  });
+  panel.append(content);
+  if (!hasRuns(trace)) {
+    content.append(
+      make("p", { class: "wb-empty" }, "Not launched, checked or timed for this target."),
+      ...(trace.runs.skipped ?? []).map(({ what, why }) =>
+        make("p", { class: "wb-empty" }, `${what}: ${why}`),
+      ),
+    );
+    return {};
+  }
+  const axes = [...new Set(benches.map(({ axis }) => axis ?? ""))];
+  for (const axis of axes) {
+    const group = benches.filter((bench) => (bench.axis ?? "") === axis);
+    const plot = arrangePlot(group, ceilings);
+    if (plot.series.some(({ points }) => points.length > 0)) {
+      content.append(
+        section(
+          "Throughput",
+          drawPlot(plot, trace.kernel.name),
+          benchTable(plot),
+          environment(group),
+        ),
+      );
+    }
+    for (const { name, error } of group) {
+      if (error) content.append(make("p", { class: "wb-muted" }, `${name}: ${error}`));
+    }
+  }
+  if (checks.length > 0)
+    content.append(section("Checks", ...checks.map((check) => showCheck(check, trace))));
+  if (launches.length > 0) content.append(section("Launches", launchTable(trace)));
+  return {};
+}
+
+function section(title: string, ...children: (Node | null)[]): HTMLElement {
+  return make("section", {}, make("h3", {}, title), ...children);
+}
+
+function benchTable(plot: Plot): HTMLElement {
+  const ours = plot.series.find((series) => series.ours);
+  const throughput = plot.metric !== "ms";
+  const head: Cell[] = [{ text: plot.axis || "size" }];
+  for (const { name, ours: own } of plot.series) {
+    head.push({ text: `${name} time`, number: true });
+    if (throughput) head.push({ text: `${name} ${plot.unit}`, number: true });
+    if (!own && ours) head.push({ text: `${name} / ours`, number: true });
+  }
+  const rows = plot.xs.map((x, at): Cell[] => {
+    const own = ours?.points.find((point) => point.at === at);
+    const cells: Cell[] = [{ text: x.toLocaleString("en-US") }];
+    for (const series of plot.series) {
+      const point = series.points.find((candidate) => candidate.at === at);
+      const wrong = point?.ok === false ? " ✗" : "";
+      cells.push({
+        text: point
+          ? `${milliseconds(point.milliseconds)}${point.unsteady ? " ±" : ""}${wrong}`
+          : "–",
+        number: true,
+      });
+      if (throughput) cells.push({ text: point ? figure(point.median) : "–", number: true });
+      if (!series.ours && ours) {
+        const ratio =
+          point && own && own.ok !== false ? point.milliseconds / own.milliseconds : null;
+        cells.push({
+          text: ratio === null ? "–" : ratio.toFixed(2),
+          number: true,
+          className: ratio === null ? "" : ratio >= 1 ? "wb-faster" : "wb-slower",
+        });
+      }
+    }
+    return cells;
+  });
+  const note = "time = median; name / ours = its time over ours, above 1 means ours is faster";
+  return scrollable("Measured times", table(note, head, rows));
+}
+
+/** A table in a box that scrolls sideways where it must, reachable by keyboard. */
+function scrollable(name: string, content: HTMLElement): HTMLElement {
+  return make(
+    "div",
+    { class: "wb-wide", role: "region", tabindex: "0", "aria-label": name },
+    content,
+  );
+}
+
+function environment(benches: readonly Bench[]): HTMLElement | null {
+  const env = benches.find((bench) => bench.env)?.env;
+  if (!env) return null;
+  const range = (values: number[] | undefined, unit: string): string =>
+    values && values.length > 0
+      ? [...new Set(values)].map((v) => Math.round(v)).join("–") + unit
+      : "";
+  const facts = [env.device, range(env.clock, " MHz"), range(env.temp, " °C"), env.driver ?? ""];
+  return make("p", { class: "wb-muted" }, facts.filter(Boolean).join(" · "));
+}
+
+function showCheck(check: Check, trace: Trace): HTMLElement {
+  const total = check.total.toLocaleString("en-US");
+  const verdict = check.ok
+    ? `✓ ${total} of ${total} elements agree with ${check.ref}`
+    : `✗ ${check.wrong.toLocaleString("en-US")} of ${total} elements differ from ${check.ref}`;
+  const facts = [
+    `largest error ${figure(check.max_abs)} absolute, ${figure(check.max_rel)} relative`,
+    `allowed ${figure(check.atol)} + ${figure(check.rtol)} × |expected|`,
+    (check.nan ?? 0) > 0 ? count(check.nan ?? 0, "unexpected NaN") : "",
+  ];
+  const first = check.first ?? [];
+  const places = (op: number | null | undefined): string =>
+    typeof op === "number"
+      ? placeName(trace, trace.ops.loc?.[trace.ops.id?.indexOf(op) ?? -1])
+      : "";
+  return make(
+    "div",
+    { class: "wb-check-result", "data-ok": String(check.ok) },
+    make("p", { class: "wb-verdict" }, verdict),
+    make("p", { class: "wb-muted" }, facts.filter(Boolean).join(" · ")),
+    first.length > 0 &&
+      scrollable(
+        "First wrong elements",
+        table(
+          "The first wrong elements",
+          [
+            { text: "element" },
+            { text: "got", number: true },
+            { text: "expected", number: true },
+            { text: "program", number: true },
+            { text: "stored at" },
+          ],
+          first.map(({ out, index, got, want, program, op }) => [
+            { text: `${out}[${index.join(", ")}]` },
+            { text: figure(got), number: true },
+            { text: figure(want), number: true },
+            { text: typeof program === "number" ? String(program) : "nobody", number: true },
+            { text: places(op) || "–" },
+          ]),
+        ),
+      ),
+  );
+}
+
+function launchTable({ runs }: Trace): HTMLElement {
+  const rows = (runs.launches ?? []).map(
+    ({ device, grid, args = [], milliseconds: time }): Cell[] => [
+      { text: device },
+      { text: grid.join(" × ") },
+      {
+        text: args
+          .map(({ name, shape, value }) =>
+            shape ? `${name}[${shape.join(", ")}]` : `${name}=${value}`,
+          )
+          .join("  "),
+      },
+      { text: typeof time === "number" ? milliseconds(time) : "not timed", number: true },
+    ],
+  );
+  const head = [
+    { text: "device" },
+    { text: "grid" },
+    { text: "arguments" },
+    { text: "time", number: true },
+  ];
+  return scrollable("Launches", table("Launches of this kernel, in order", head, rows));
+}

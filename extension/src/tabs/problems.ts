@@ -1,0 +1,137 @@
+// The Problems tab: errors, remarks and what was not done, in one list; a click goes to the place.
+import { button, make } from "../dom";
+import { placeName, sourceOfEntry } from "../stages";
+import { count } from "../texts";
+import type { Diagnostic, Place, Remark, Severity, Trace } from "../trace";
+import type { Tab, TabServices } from "./tab";
+
+type Kind = Severity | "skipped";
+
+export interface Problem {
+  severity: Kind;
+  code: string;
+  text: string;
+  help: string;
+  notes: string[];
+  pass: string;
+  place: Place | undefined;
+  op: number | undefined;
+}
+
+const ORDER: readonly Kind[] = ["error", "warning", "skipped", "missed", "note", "applied"];
+const GLYPHS: Record<Kind, string> = {
+  error: "✗",
+  warning: "▲",
+  skipped: "–",
+  missed: "○",
+  note: "i",
+  applied: "✓",
+};
+
+/** Return all problems, the worst first. */
+export function problemsOf(trace: Trace): Problem[] {
+  const of = (found: Remark | Diagnostic): Problem => ({
+    severity: found.severity,
+    code: found.code,
+    text: found.text,
+    help: "help" in found ? (found.help ?? "") : "",
+    notes: "notes" in found ? (found.notes ?? []).map(({ text }) => text) : [],
+    pass: typeof found.pass === "number" ? (trace.passes[found.pass]?.name ?? "") : "",
+    place: found.span ?? placeOfOp(trace, found.op),
+    op: found.op ?? undefined,
+  });
+  const skipped = (trace.runs.skipped ?? []).map(
+    ({ what, why }): Problem => ({
+      severity: "skipped",
+      code: "",
+      text: `${what} not done: ${why}`,
+      help: "",
+      notes: [],
+      pass: "",
+      place: undefined,
+      op: undefined,
+    }),
+  );
+  const all = [...(trace.errors ?? []).map(of), ...skipped, ...(trace.remarks ?? []).map(of)];
+  return all.sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
+}
+
+function placeOfOp(trace: Trace, op: number | null | undefined): Place | undefined {
+  if (op === null || op === undefined) return undefined;
+  return trace.ops.loc?.[trace.ops.id?.indexOf(op) ?? -1];
+}
+
+export function mountProblems(panel: HTMLElement, services: TabServices): Tab {
+  const { trace, state, signal } = services;
+  const problems = problemsOf(trace);
+  const entry = sourceOfEntry(trace);
+  const hidden = new Set<Kind>();
+  let wanted = (state.filter.get("problems") ?? "").toLowerCase();
+
+  const bar = make("div", { class: "wb-bar", role: "toolbar", "aria-label": "Severities to show" });
+  const list = make("ul", { class: "wb-problems" });
+  const empty = make("p", { class: "wb-empty" }, "No errors, no remarks.");
+  panel.append(bar, list, empty);
+
+  const goTo = ({ place, op }: Problem): void => {
+    const inEntry = place !== undefined && place[0] === entry.source;
+    if (inEntry) services.go({ tab: "stages", stage: "source", line: place[1] });
+    else if (op !== undefined) services.go({ tab: "stages", op });
+  };
+  const makeRow = (problem: Problem): HTMLElement => {
+    const where = placeName(trace, problem.place);
+    const reachable = problem.place?.[0] === entry.source || problem.op !== undefined;
+    return make(
+      "li",
+      { "data-severity": problem.severity },
+      make("span", { class: "wb-glyph", title: problem.severity }, GLYPHS[problem.severity]),
+      make("span", { class: "wb-severity" }, problem.severity),
+      make("code", {}, problem.code),
+      make(
+        "div",
+        { class: "wb-problem-text" },
+        make("p", {}, problem.text),
+        ...problem.notes.map((note) => make("p", { class: "wb-muted" }, `note: ${note}`)),
+        problem.help !== "" && make("p", { class: "wb-help" }, `help: ${problem.help}`),
+      ),
+      make("span", { class: "wb-muted" }, problem.pass),
+      reachable
+        ? button(where || "show", { class: "wb-place" }, () => goTo(problem), signal)
+        : make("span", { class: "wb-muted" }, where),
+    );
+  };
+  const show = (): number => {
+    const matching = problems.filter(
+      ({ severity, code, text, pass }) =>
+        !hidden.has(severity) && `${code} ${text} ${pass}`.toLowerCase().includes(wanted),
+    );
+    list.replaceChildren(...matching.map(makeRow));
+    empty.hidden = matching.length > 0;
+    empty.textContent = problems.length === 0 ? "No errors, no remarks." : "Nothing matches.";
+    return matching.length;
+  };
+  for (const severity of ORDER) {
+    const amount = problems.filter((problem) => problem.severity === severity).length;
+    if (amount === 0) continue;
+    const toggle = button(
+      `${GLYPHS[severity]} ${severity} ${amount}`,
+      { class: "wb-toggle", "aria-pressed": "true" },
+      () => {
+        if (!hidden.delete(severity)) hidden.add(severity);
+        toggle.setAttribute("aria-pressed", String(!hidden.has(severity)));
+        show();
+      },
+      signal,
+    );
+    bar.append(toggle);
+  }
+  bar.hidden = bar.childElementCount < 2;
+  show();
+  return {
+    filter(text) {
+      wanted = text.toLowerCase();
+      const found = show();
+      return text === "" ? "" : count(found, "problem");
+    },
+  };
+}

@@ -1,0 +1,99 @@
+// Shared by the browser checks: Debian's Chromium through playwright-core, axe, latencies.
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+// The packages belong to the extension; this folder has none of its own.
+export const require = createRequire(new URL("../../extension/package.json", import.meta.url));
+const { chromium } = require("playwright-core");
+const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+export function launch() {
+  const executablePath =
+    process.env.CHROMIUM || execFileSync("which", ["chromium"], { encoding: "utf8" }).trim();
+  const args = [
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+  ];
+  return chromium.launch({ executablePath, headless: true, args });
+}
+
+/** Page errors and console errors, as they come. */
+export function collectErrors(page) {
+  const errors = [];
+  page.on("pageerror", (error) => errors.push(`page: ${error.message}`));
+  page.on("console", (message) => {
+    if (message.type() === "error") errors.push(`console: ${message.text().slice(0, 200)}`);
+  });
+  return errors;
+}
+
+export async function axeViolations(page, within = ".wb") {
+  await page.evaluate(AXE);
+  return page.evaluate(async (selector) => {
+    const { violations } = await globalThis.axe.run(selector, {
+      runOnly: ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"],
+    });
+    return violations.map(({ id, nodes }) => {
+      const [first] = nodes;
+      return `${id} x${nodes.length}: ${first.html.slice(0, 120)} ${first.failureSummary.slice(0, 200)}`;
+    });
+  }, within);
+}
+
+/** Median and worst, in ms. */
+const spread = (all) => {
+  const sorted = [...all].sort((a, b) => a - b);
+  return [sorted[sorted.length >> 1], sorted.at(-1)].map((ms) => Number(ms.toFixed(1)));
+};
+
+/** Click each visible linked row of the first pane: ms in script, and ms until the second frame. */
+export async function pinLatency(page) {
+  const { script, paint } = await page.evaluate(async () => {
+    const frames = () =>
+      new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    const rows = document
+      .querySelector(".wb .wb-scroller")
+      .querySelectorAll("[data-row]:not(.wb-unattributed)");
+    const [script, paint] = [[], []];
+    for (const row of rows) {
+      const start = performance.now();
+      row.click();
+      script.push(performance.now() - start);
+      await frames();
+      paint.push(performance.now() - start);
+    }
+    return { script, paint };
+  });
+  return { clicks: script.length, script: spread(script), paint: spread(paint) };
+}
+
+/** Keys and scrolling in the longest pane: ms of script per key, ms per frame. */
+export async function motionLatency(page) {
+  const { keys, scrolls, rows } = await page.evaluate(async () => {
+    const scrollers = [...document.querySelectorAll(".wb-panes .wb-scroller")];
+    const scroller = scrollers.reduce((a, b) => (a.scrollHeight >= b.scrollHeight ? a : b));
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    const [keys, scrolls] = [[], []];
+    for (let i = 0; i < 60; i++) {
+      const start = performance.now();
+      const key = i % 3 ? "ArrowDown" : "PageDown";
+      scroller.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      keys.push(performance.now() - start);
+      await frame();
+    }
+    for (let top = 0; top < 100_000; top += 3_000) {
+      const start = performance.now();
+      scroller.scrollTop = top;
+      await frame();
+      scrolls.push(performance.now() - start);
+    }
+    return { keys, scrolls, rows: document.querySelectorAll("[data-row]").length };
+  });
+  return { key: spread(keys), scroll: spread(scrolls), rows };
+}

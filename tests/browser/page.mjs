@@ -1,0 +1,122 @@
+// One-file pages, offline, in both themes: node tests/browser/page.mjs OUT
+// It checks synthetic traces of large sizes, and each exported page named after OUT.
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { axeViolations, collectErrors, launch, motionLatency, pinLatency } from "./browser.mjs";
+import { makeAddTrace, makePage, makeToollessTrace, makeTrace } from "./synthetic.mjs";
+
+const out = path.resolve(process.argv[2]);
+mkdirSync(out, { recursive: true });
+const bundle = readFileSync(new URL("../../workbench/viewer/static/viewer.js", import.meta.url), "utf8");
+writeFileSync(path.join(out, "large.html"), makePage(bundle, [makeTrace()]));
+writeFileSync(path.join(out, "two.html"), makePage(bundle, [makeAddTrace(), makeToollessTrace()]));
+
+/** Open a page with every request but its own file refused. */
+async function open(browser, file, colorScheme) {
+  const page = await browser.newPage({
+    viewport: { width: 1300, height: 720 },
+    colorScheme,
+    reducedMotion: "reduce",
+  });
+  page.errors = collectErrors(page);
+  page.requests = [];
+  await page.route("**/*", (route) => {
+    if (/^(file|blob|data):/.test(route.request().url())) return route.continue();
+    page.requests.push(route.request().url());
+    return route.abort();
+  });
+  await page.goto(`file://${file}`);
+  await page.waitForSelector('[data-ready="1"]');
+  return page;
+}
+
+async function checkTabs(page, name) {
+  const tabs = await page.locator("[role=tab]").evaluateAll((all) => all.map((tab) => tab.dataset.tab));
+  for (const tab of tabs) {
+    await page.click(`[role=tab][data-tab="${tab}"]`);
+    assert.deepEqual(await axeViolations(page), [], `${name} ${tab}`);
+    await page.screenshot({ path: path.join(out, `${name}_${tab}.png`) });
+  }
+  return tabs;
+}
+
+async function closeClean(page) {
+  assert.deepEqual(page.requests, []);
+  assert.deepEqual(page.errors, []);
+  await page.close();
+}
+
+async function checkLarge(browser, colorScheme) {
+  const page = await open(browser, path.join(out, "large.html"), colorScheme);
+  const painted = await page.evaluate(() => Number(document.querySelector("[data-ready]").dataset.ms));
+  await page.click('.wb-scroller [data-row="17"]'); // x = tl.load(...): axe then judges pinned rows too
+  const marked = await page
+    .locator(".wb-pane")
+    .evaluateAll((panes) => panes.map((pane) => pane.querySelectorAll(".wb-pin0, .wb-pin0-kin").length));
+  assert.equal(marked.length, 3);
+  assert.ok(marked.every((rows) => rows > 0), `every pane shows a marked row: ${marked}`);
+  assert.match(await page.textContent(".wb-status"), /^Pinned Python line 18: 1 op → .*SASS rows/);
+  await page.keyboard.down("Control");
+  await page.click('.wb-scroller [data-row="19"]');
+  await page.keyboard.up("Control");
+  assert.equal(await page.locator(".wb-pane").first().locator(".wb-pin1").count(), 1);
+  const tabs = await checkTabs(page, `large_${colorScheme}`);
+  assert.deepEqual(tabs, ["stages", "passes", "performance", "problems"]);
+
+  await page.click('[role=tab][data-tab="passes"]');
+  await page.keyboard.press("d");
+  await page.screenshot({ path: path.join(out, `large_${colorScheme}_side.png`) });
+  assert.deepEqual(await axeViolations(page), [], `${colorScheme} side by side`);
+  await page.keyboard.press("?");
+  assert.deepEqual(await axeViolations(page), [], `${colorScheme} key list`);
+  await page.screenshot({ path: path.join(out, `large_${colorScheme}_keys.png`) });
+  await page.keyboard.press("Escape");
+
+  await page.click('[role=tab][data-tab="stages"]');
+  const pin = await pinLatency(page);
+  const motion = await motionLatency(page);
+  console.log(colorScheme, JSON.stringify({ painted: Math.round(painted), pin, motion }));
+  assert.ok(pin.clicks > 10);
+  assert.ok(motion.rows < 300, `${motion.rows} rows exist; only visible ones may`);
+  await closeClean(page);
+}
+
+/** Two traces in one viewer: the run on the CPU, and what a GPU would run. */
+async function checkTwo(browser, colorScheme) {
+  const page = await open(browser, path.join(out, "two.html"), colorScheme);
+  const tabs = await checkTabs(page, `two_${colorScheme}`);
+  assert.deepEqual(tabs, ["stages", "passes", "programs", "performance", "problems"]);
+  await page.click('[role=tab][data-tab="stages"]');
+  await page.click('.wb-targets button:text("sm_90a")');
+  await page.click('.wb-toggle[data-stage="sass"]');
+  assert.match(await page.textContent(".wb-note"), /pip install nvidia-cuda-nvdisasm/);
+  assert.match(await page.textContent(".wb-badge"), /not launched: no CUDA device/);
+  assert.deepEqual(await axeViolations(page), [], `${colorScheme} missing tool`);
+  await page.screenshot({ path: path.join(out, `two_${colorScheme}_missing.png`) });
+  await closeClean(page);
+}
+
+/** A page that `%save` or `make demo` wrote: it paints, offline, and links. */
+async function checkExported(browser, file, colorScheme) {
+  const page = await open(browser, path.resolve(file), colorScheme);
+  const name = `${path.basename(file, ".html")}_${colorScheme}`;
+  await checkTabs(page, name);
+  await page.click('[role=tab][data-tab="stages"]');
+  const linked = page.locator('.wb-scroller[data-stage="source"] [data-row]:not(.wb-unattributed)');
+  await linked.last().click();
+  assert.ok((await page.locator(".wb-pane").last().locator('[class*="wb-pin"]').count()) > 0, `${file} links`);
+  await page.screenshot({ path: path.join(out, `${name}_pinned.png`) });
+  await closeClean(page);
+}
+
+const browser = await launch();
+try {
+  for (const colorScheme of ["light", "dark"]) {
+    await checkLarge(browser, colorScheme);
+    await checkTwo(browser, colorScheme);
+    for (const file of process.argv.slice(3)) await checkExported(browser, file, colorScheme);
+  }
+} finally {
+  await browser.close();
+}
