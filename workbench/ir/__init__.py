@@ -17,7 +17,7 @@ from workbench.ir.operation import (
 )
 from workbench.ir.parser import parse_module
 from workbench.ir.printer import print_module, print_rows
-from workbench.ir.rebuild import clone_into, copy_op, rebuild
+from workbench.ir.rebuild import DROP, Drop, clone_into, copy_op, rebuild
 from workbench.ir.types import (
     BF16,
     F8E4M3,
@@ -53,8 +53,8 @@ from workbench.ir.types import (
 from workbench.ir.verifier import InvalidModule, verify_module
 
 __all__ = [
-    "BF16", "F8E4M3", "F8E5M2", "F16", "F32", "F64", "I1", "I8", "I16", "I32", "I64", "INDEX",
-    "MNEMONICS", "SCALARS", "U8", "U16", "U32", "U64", "Array", "Block", "Builder", "Element",
+    "BF16", "DROP", "F8E4M3", "F8E5M2", "F16", "F32", "F64", "I1", "I8", "I16", "I32", "I64", "INDEX",
+    "MNEMONICS", "SCALARS", "U8", "U16", "U32", "U64", "Array", "Block", "Builder", "Drop", "Element",
     "Frame", "InvalidModule", "KernelParameter", "Module", "Op", "Pointer", "Scalar", "Shared",
     "Tile", "Token", "Type", "Value", "attribute", "clone_into", "copy_op", "element_of",
     "format_type", "layout_of", "parse_module", "print_module", "print_rows", "rebuild",

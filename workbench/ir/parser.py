@@ -126,9 +126,7 @@ class _Parser:
         kind, word = self.peek()
         if kind == "string":
             self.next()
-            return re.sub(
-                r"\\(.)", lambda m: "\n" if m.group(1) == "n" else m.group(1), word[1:-1]
-            )
+            return re.sub(r"\\(.)", lambda m: "\n" if m.group(1) == "n" else m.group(1), word[1:-1])
         if kind == "number":
             self.next()
             return int(word) if re.fullmatch(r"-?\d+", word) else float(word)

@@ -46,7 +46,9 @@ class _Printer:
         self.rows = body
         parameters = []
         for parameter in module.parameters:
-            text = f"{self.name(parameter.value, parameter.name)}: {self.type(parameter.value.type)}"
+            text = (
+                f"{self.name(parameter.value, parameter.name)}: {self.type(parameter.value.type)}"
+            )
             facts: dict[str, Any] = {}
             if parameter.divisible != 1:
                 facts["divisible"] = parameter.divisible

@@ -1,8 +1,8 @@
 """rebuild: how a pass makes a new module out of an old one.
 
 A rewrite sees every op once, inner before outer, with its operands already replaced, and returns
-`None` to keep it, a value or values to use instead of its results, or another op to put in its
-place. Ops that the rewrite inserts through the builder get the next free ids, the old op's place
+`None` to keep it, a value or values to use instead of its results, another op to put in its
+place, or DROP to leave it out. Ops that the rewrite inserts through the builder get the next free ids, the old op's place
 and its id as origin; an op that only got new operands keeps its id. Parts in which nothing
 changed are shared with the old module, so a rebuild that does nothing costs one walk.
 """
@@ -16,7 +16,13 @@ from typing import Any
 from workbench.ir.build import Builder
 from workbench.ir.operation import Block, Module, Op, Value
 
-Replacement = Op | Value | tuple[Value, ...] | None
+
+class Drop:
+    """Returned by a rewrite to leave an op out; nothing may use its results any more."""
+
+
+DROP = Drop()
+Replacement = Op | Value | tuple[Value, ...] | Drop | None
 Rewrite = Callable[[Op, Builder], Replacement]
 
 
@@ -28,16 +34,26 @@ class Rebuilder:
         self.rewrite = rewrite
         self.values: dict[Value, Value] = {}
 
+    def argument(self, value: Value) -> Value:
+        """Return what a block argument becomes; the same value here, others in subclasses."""
+        return value
+
     def block(self, block: Block) -> Block:
         """Return the rebuilt block, the same object if nothing in it changed."""
+        arguments = tuple(map(self.argument, block.arguments))
+        for old, new in zip(block.arguments, arguments, strict=True):
+            if old is not new:
+                self.values[old] = new
         with self.builder.block() as ops:
             for op in block.ops:
                 self.op(op)
-        if len(ops) == len(block.ops) and all(
-            new is old for new, old in zip(ops, block.ops, strict=True)
+        if (
+            arguments == block.arguments
+            and len(ops) == len(block.ops)
+            and all(new is old for new, old in zip(ops, block.ops, strict=True))
         ):
             return block
-        return Block(block.arguments, tuple(ops))
+        return Block(arguments, tuple(ops))
 
     def op(self, op: Op) -> None:
         current = self.with_new_operands(op)
@@ -54,7 +70,7 @@ class Rebuilder:
             elif done.id == op.id:
                 builder.insert(done)
             self._map(op, done.results)
-        else:
+        elif not isinstance(done, Drop):
             self._map(op, done if isinstance(done, tuple) else (done,))
         builder.span, builder.origins = before
 
@@ -110,7 +126,9 @@ def rebuild(module: Module, rewrite: Rewrite, **attributes: Any) -> Module:
     )
 
 
-def clone_into(block: Block, arguments: Mapping[Value, Value], builder: Builder) -> tuple[Value, ...]:
+def clone_into(
+    block: Block, arguments: Mapping[Value, Value], builder: Builder
+) -> tuple[Value, ...]:
     """Insert copies of a block's ops (all but the last) and return what its last op would give.
 
     Copies get new ids with the originals as origins. Used to inline combine regions and to unroll.

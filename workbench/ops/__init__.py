@@ -4,7 +4,14 @@ One file per family. How a target emits an op belongs to targets/; what an autho
 one belongs to language/. Scalars and tiles share their ops: a scalar is a value of empty shape.
 """
 
-from workbench.ops.arithmetic import Constant, Elementwise, Iota, Select, elementwise, index_constant
+from workbench.ops.arithmetic import (
+    Constant,
+    Elementwise,
+    Iota,
+    Select,
+    elementwise,
+    index_constant,
+)
 from workbench.ops.atomics import AtomicCompareExchange, AtomicUpdate
 from workbench.ops.casts import Bitcast, Cast, convert
 from workbench.ops.control import For, If, Return, While, Yield

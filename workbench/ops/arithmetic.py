@@ -28,7 +28,7 @@ from workbench.source import KernelTypeError, ShapeError
 class Constant(Op, mnemonic="tile.constant"):
     """A number known at compile time, in every element of `type`.
 
-        %0 = tile.constant {value = 0.5, type = tile<4xf32>} : tile<4xf32>
+    %0 = tile.constant {value = 0.5, type = tile<4xf32>} : tile<4xf32>
     """
 
     value: float | int | bool
@@ -54,7 +54,7 @@ def _constant_dtype(element: object) -> type:
 class Iota(Op, mnemonic="tile.iota"):
     """The integers `start`, `start + 1`, ... as a one-dimensional tile.
 
-        %0 = tile.iota {start = 0, type = tile<8xindex>} : tile<8xindex>
+    %0 = tile.iota {start = 0, type = tile<8xindex>} : tile<8xindex>
     """
 
     start: int
@@ -71,8 +71,8 @@ class Iota(Op, mnemonic="tile.iota"):
 class Elementwise(Op):
     """A function of functions.FUNCTIONS applied to each element of operands of one type.
 
-        %2 = tile.add [%0, %1] : tile<4xf32>
-        %3 = tile.lt [%0, %1] : tile<4xi1>
+    %2 = tile.add [%0, %1] : tile<4xf32>
+    %3 = tile.lt [%0, %1] : tile<4xi1>
     """
 
     family = {f"tile.{name}": {"function": name} for name in FUNCTIONS}
@@ -104,7 +104,8 @@ class Elementwise(Op):
                 or element_of(value.type) != element_of(first)
             ):
                 raise ShapeError(
-                    f"{row.name} needs operands of one type, got {first} and {value.type}", self.span
+                    f"{row.name} needs operands of one type, got {first} and {value.type}",
+                    self.span,
                 )
         element = element_of(first)
         wrong = (row.takes == "float" and not element.is_float) or (
@@ -126,7 +127,7 @@ class Elementwise(Op):
 class Select(Op, mnemonic="tile.select"):
     """`then` where the condition holds, `otherwise` elsewhere; both are evaluated.
 
-        %3 = tile.select %0, %1, %2 : tile<4xf32>
+    %3 = tile.select %0, %1, %2 : tile<4xf32>
     """
 
     condition: Value

@@ -6,7 +6,17 @@ from typing import Literal
 
 import numpy as np
 
-from workbench.ir import Array, Frame, Op, Type, Value, attribute, element_of, shape_of, with_element
+from workbench.ir import (
+    Array,
+    Frame,
+    Op,
+    Type,
+    Value,
+    attribute,
+    element_of,
+    shape_of,
+    with_element,
+)
 from workbench.ops.memory import pointee_of
 from workbench.ops.numbers import round_to
 from workbench.source import KernelTypeError, ShapeError
@@ -28,7 +38,7 @@ _FUNCTIONS = {
 class AtomicUpdate(Op, mnemonic="tile.atomic", pure=False):
     """Replace *p by function(*p, value) at once and give the old value (0 where masked off).
 
-        %2 = tile.atomic %0, %1 {function = "add"} : tile<4xf32>
+    %2 = tile.atomic %0, %1 {function = "add"} : tile<4xf32>
     """
 
     pointers: Value
@@ -63,7 +73,7 @@ class AtomicUpdate(Op, mnemonic="tile.atomic", pure=False):
 class AtomicCompareExchange(Op, mnemonic="tile.atomic_cas", pure=False):
     """Replace *p by value where it equals `expected`; give the old value.
 
-        %3 = tile.atomic_cas %0, %1, %2 : i32
+    %3 = tile.atomic_cas %0, %1, %2 : i32
     """
 
     pointers: Value
@@ -99,5 +109,6 @@ def _verify(op: Op, pointers: Value, value: Value) -> None:
         raise ShapeError(f"{op.name} through {pointers.type} got a {value.type}", op.span)
     if element_of(value.type) != pointee_of(pointers.type):
         raise KernelTypeError(
-            f"{op.name} through {pointers.type} got values of type {element_of(value.type)}", op.span
+            f"{op.name} through {pointers.type} got values of type {element_of(value.type)}",
+            op.span,
         )

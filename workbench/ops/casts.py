@@ -63,7 +63,9 @@ def convert(values: Array, source: Scalar, to: Scalar, rounding: str = "rtne") -
             small = np.where(inside >= float(high), 0, inside)
             return np.where(
                 inside >= float(high),
-                exact.astype(value_dtype(to)) if high < 2**63 else np.full_like(small, high, value_dtype(to)),
+                exact.astype(value_dtype(to))
+                if high < 2**63
+                else np.full_like(small, high, value_dtype(to)),
                 small.astype(value_dtype(to)),
             )
         if rounding == "rtz" and source.is_float and to.bits < source.bits:
@@ -84,7 +86,7 @@ def _toward_zero(values: Array, to: Scalar) -> Array:
 class Bitcast(Op, mnemonic="tile.bitcast"):
     """The same bits read as another element type of the same width.
 
-        %1 = tile.bitcast %0 {to = i32} : tile<4xi32>
+    %1 = tile.bitcast %0 {to = i32} : tile<4xi32>
     """
 
     source: Value

@@ -13,7 +13,7 @@ from workbench.source import KernelTypeError
 class Yield(Op, mnemonic="tile.yield", pure=False):
     """What a region gives back to the op it belongs to.
 
-        tile.yield [%0]
+    tile.yield [%0]
     """
 
     values: tuple[Value, ...] = ()
@@ -25,7 +25,7 @@ class Yield(Op, mnemonic="tile.yield", pure=False):
 class Return(Op, mnemonic="tile.return", pure=False):
     """The end of the kernel.
 
-        tile.return
+    tile.return
     """
 
     def interpret(self, frame: Frame) -> None:
@@ -70,13 +70,13 @@ class For(Op, mnemonic="tile.for", pure=False):
 class While(Op, mnemonic="tile.while", pure=False):
     """Run the body while the condition region yields true; both see the carried values.
 
-        %1 = tile.while [%0] {
-        ^(%i: index):
-          tile.yield [%go]
-        } {
-        ^(%i.1: index):
-          tile.yield [%next]
-        } : index
+    %1 = tile.while [%0] {
+    ^(%i: index):
+      tile.yield [%go]
+    } {
+    ^(%i.1: index):
+      tile.yield [%next]
+    } : index
     """
 
     inits: tuple[Value, ...]
@@ -99,11 +99,11 @@ class While(Op, mnemonic="tile.while", pure=False):
 class If(Op, mnemonic="tile.if", pure=False):
     """Run one of two regions; both yield values of the same types.
 
-        %1 = tile.if %0 {
-          tile.yield [%a]
-        } {
-          tile.yield [%b]
-        } : f32
+    %1 = tile.if %0 {
+      tile.yield [%a]
+    } {
+      tile.yield [%b]
+    } : f32
     """
 
     condition: Value

@@ -10,7 +10,7 @@ from workbench.ir import Frame, Op, Value, attribute
 class DevicePrint(Op, mnemonic="tile.print", pure=False):
     """Print values, one line per element, with program and index.
 
-        tile.print [%0] {prefix = "x: "}
+    tile.print [%0] {prefix = "x: "}
     """
 
     values: tuple[Value, ...]
@@ -31,7 +31,7 @@ class DevicePrint(Op, mnemonic="tile.print", pure=False):
 class DeviceAssert(Op, mnemonic="tile.assert", pure=False):
     """Stop with a message where a condition does not hold and the mask is on.
 
-        tile.assert %0 {message = "n is positive"}
+    tile.assert %0 {message = "n is positive"}
     """
 
     condition: Value

@@ -6,7 +6,19 @@ from typing import Literal
 
 import numpy as np
 
-from workbench.ir import F32, F64, Array, Frame, Op, Scalar, Type, Value, attribute, element_of, shape_of
+from workbench.ir import (
+    F32,
+    F64,
+    Array,
+    Frame,
+    Op,
+    Scalar,
+    Type,
+    Value,
+    attribute,
+    element_of,
+    shape_of,
+)
 from workbench.ops.numbers import round_tf32, round_to
 from workbench.source import ShapeError
 
@@ -41,7 +53,9 @@ class Dot(Op, mnemonic="tile.dot"):
                 hint="use the same extent for the last axis of a and the first axis of b",
             )
         if c != (*a[:-1], b[-1]) or a[:-2] != b[:-2]:
-            raise ShapeError(f"dot of {a} and {b} does not fit an accumulator of shape {c}", self.span)
+            raise ShapeError(
+                f"dot of {a} and {b} does not fit an accumulator of shape {c}", self.span
+            )
 
     def interpret(self, frame: Frame) -> Array:
         a, b = frame[self.a], frame[self.b]

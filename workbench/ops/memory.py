@@ -30,7 +30,7 @@ Eviction = Literal["", "evict_first", "evict_last", "evict_normal"]
 class AddPointer(Op, mnemonic="tile.add_pointer"):
     """Pointers moved by whole elements; offsets are signed (unsigned types: zero-extended).
 
-        %2 = tile.add_pointer %0, %1 : tile<4xptr<f32>>
+    %2 = tile.add_pointer %0, %1 : tile<4xptr<f32>>
     """
 
     pointer: Value
@@ -84,7 +84,7 @@ class Load(Op, mnemonic="tile.load", pure=False):
 class Store(Op, mnemonic="tile.store", pure=False):
     """Write one element through each pointer whose mask holds.
 
-        tile.store %0, %1 mask %2
+    tile.store %0, %1 mask %2
     """
 
     pointers: Value
@@ -119,7 +119,9 @@ def pointee_of(type: Type) -> Scalar | Pointer:
 def _verify_access(op: Op, mask: Value | None, value: Value | None) -> None:
     pointers: Value = op.operands[0]
     if not isinstance(element_of(pointers.type), Pointer):
-        raise KernelTypeError(f"{op.name} through a {pointers.type}, which holds no pointers", op.span)
+        raise KernelTypeError(
+            f"{op.name} through a {pointers.type}, which holds no pointers", op.span
+        )
     for other in (mask, value):
         if other is not None and shape_of(other.type) != shape_of(pointers.type):
             raise ShapeError(
@@ -129,5 +131,6 @@ def _verify_access(op: Op, mask: Value | None, value: Value | None) -> None:
             )
     if value is not None and element_of(value.type) != pointee_of(pointers.type):
         raise KernelTypeError(
-            f"{op.name} through {pointers.type} got values of type {element_of(value.type)}", op.span
+            f"{op.name} through {pointers.type} got values of type {element_of(value.type)}",
+            op.span,
         )

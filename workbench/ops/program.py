@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.ir import INDEX, Array, Frame, Op, Type, Value, attribute
+from workbench.ir import INDEX, Array, Frame, Op, Scalar, Type, Value, attribute
+from workbench.ops.numbers import value_dtype
 
 
 class ProgramId(Op, mnemonic="tile.program_id"):
     """The index of this program instance along a grid axis.
 
-        %0 = tile.program_id {axis = 0} : index
+    %0 = tile.program_id {axis = 0} : index
     """
 
     axis: int
+    type: Scalar = attribute(INDEX)
 
     def infer(self) -> Type:
-        return INDEX
+        return self.type
 
     def interpret(self, frame: Frame) -> Array:
-        return np.asarray(frame.program_id(self.axis), np.int64)
+        return np.asarray(frame.program_id(self.axis), value_dtype(self.type))
 
 
 class NumPrograms(Op, mnemonic="tile.num_programs"):
     """How many program instances there are along a grid axis.
 
-        %0 = tile.num_programs {axis = 0} : index
+    %0 = tile.num_programs {axis = 0} : index
     """
 
     axis: int
+    type: Scalar = attribute(INDEX)
 
     def infer(self) -> Type:
-        return INDEX
+        return self.type
 
     def interpret(self, frame: Frame) -> Array:
-        return np.asarray(frame.num_programs(self.axis), np.int64)
+        return np.asarray(frame.num_programs(self.axis), value_dtype(self.type))
 
 
 class Promise(Op, mnemonic="tile.promise"):
@@ -62,7 +65,7 @@ class Promise(Op, mnemonic="tile.promise"):
 class Assume(Op, mnemonic="tile.assume", pure=False):
     """The author's promise that a condition holds.
 
-        tile.assume %0
+    tile.assume %0
     """
 
     condition: Value
@@ -75,7 +78,7 @@ class Assume(Op, mnemonic="tile.assume", pure=False):
 class Barrier(Op, mnemonic="tile.barrier", pure=False):
     """All threads of the program instance wait for each other; orders their memory accesses.
 
-        tile.barrier
+    tile.barrier
     """
 
     def interpret(self, frame: Frame) -> None:

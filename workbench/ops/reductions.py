@@ -23,11 +23,11 @@ from workbench.source import ShapeError
 class Reduce(Op, mnemonic="tile.reduce"):
     """Combine all elements along `axis`, in any order; the axis disappears.
 
-        %1 = tile.reduce [%0] {axis = 0} {
-        ^(%a: f32, %b: f32):
-          %c = tile.add [%a, %b] : f32
-          tile.yield [%c]
-        } : f32
+    %1 = tile.reduce [%0] {axis = 0} {
+    ^(%a: f32, %b: f32):
+      %c = tile.add [%a, %b] : f32
+      tile.yield [%c]
+    } : f32
     """
 
     inputs: tuple[Value, ...]
@@ -62,11 +62,11 @@ class Reduce(Op, mnemonic="tile.reduce"):
 class Scan(Op, mnemonic="tile.scan"):
     """Running results of an associative combine along `axis`, each element included.
 
-        %1 = tile.scan [%0] {axis = 0} {
-        ^(%a: f32, %b: f32):
-          %c = tile.add [%a, %b] : f32
-          tile.yield [%c]
-        } : tile<4xf32>
+    %1 = tile.scan [%0] {axis = 0} {
+    ^(%a: f32, %b: f32):
+      %c = tile.add [%a, %b] : f32
+      tile.yield [%c]
+    } : tile<4xf32>
     """
 
     inputs: tuple[Value, ...]

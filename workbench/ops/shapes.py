@@ -13,7 +13,7 @@ from workbench.source import ShapeError
 class Splat(Op, mnemonic="tile.splat"):
     """A scalar or pointer in every element of a tile.
 
-        %1 = tile.splat %0 {shape = (4,)} : tile<4xf32>
+    %1 = tile.splat %0 {shape = (4,)} : tile<4xf32>
     """
 
     source: Value
@@ -29,7 +29,7 @@ class Splat(Op, mnemonic="tile.splat"):
 class Broadcast(Op, mnemonic="tile.broadcast"):
     """A tile repeated along its axes of extent 1; the rank stays.
 
-        %1 = tile.broadcast %0 {shape = (4, 8)} : tile<4x8xf32>
+    %1 = tile.broadcast %0 {shape = (4, 8)} : tile<4x8xf32>
     """
 
     source: Value
@@ -44,7 +44,9 @@ class Broadcast(Op, mnemonic="tile.broadcast"):
             a in (1, b) for a, b in zip(source, self.shape, strict=True)
         )
         if not fits:
-            raise ShapeError(f"a tile of shape {source} does not broadcast to {self.shape}", self.span)
+            raise ShapeError(
+                f"a tile of shape {source} does not broadcast to {self.shape}", self.span
+            )
 
     def interpret(self, frame: Frame) -> Array:
         return np.broadcast_to(frame[self.source], self.shape)
@@ -53,7 +55,7 @@ class Broadcast(Op, mnemonic="tile.broadcast"):
 class ExpandDims(Op, mnemonic="tile.expand_dims"):
     """A tile with an axis of extent 1 inserted before `axis`.
 
-        %1 = tile.expand_dims %0 {axis = 1} : tile<4x1xf32>
+    %1 = tile.expand_dims %0 {axis = 1} : tile<4x1xf32>
     """
 
     source: Value
@@ -71,7 +73,7 @@ class ExpandDims(Op, mnemonic="tile.expand_dims"):
 class Reshape(Op, mnemonic="tile.reshape"):
     """The elements in row-major order under another shape; () gives a scalar.
 
-        %1 = tile.reshape %0 {shape = (2, 4)} : tile<2x4xf32>
+    %1 = tile.reshape %0 {shape = (2, 4)} : tile<2x4xf32>
     """
 
     source: Value
@@ -96,7 +98,7 @@ class Reshape(Op, mnemonic="tile.reshape"):
 class Transpose(Op, mnemonic="tile.transpose"):
     """Axis i of the result is axis `order[i]` of the source.
 
-        %1 = tile.transpose %0 {order = (1, 0)} : tile<8x4xf32>
+    %1 = tile.transpose %0 {order = (1, 0)} : tile<8x4xf32>
     """
 
     source: Value
@@ -120,7 +122,7 @@ class Transpose(Op, mnemonic="tile.transpose"):
 class Join(Op, mnemonic="tile.join"):
     """Two tiles of one type stacked on a new last axis of extent 2.
 
-        %2 = tile.join %0, %1 : tile<4x2xf32>
+    %2 = tile.join %0, %1 : tile<4x2xf32>
     """
 
     first: Value
@@ -143,7 +145,7 @@ class Join(Op, mnemonic="tile.join"):
 class Split(Op, mnemonic="tile.split"):
     """The two halves of a tile whose last axis has extent 2.
 
-        %1, %2 = tile.split %0 : tile<4xf32>, tile<4xf32>
+    %1, %2 = tile.split %0 : tile<4xf32>, tile<4xf32>
     """
 
     source: Value
@@ -166,7 +168,7 @@ class Split(Op, mnemonic="tile.split"):
 class Concatenate(Op, mnemonic="tile.concatenate"):
     """Two one-dimensional tiles one after the other.
 
-        %2 = tile.concatenate %0, %1 : tile<8xf32>
+    %2 = tile.concatenate %0, %1 : tile<8xf32>
     """
 
     first: Value

@@ -1,0 +1,594 @@
+"""Every integer and pointer value as a polynomial in named atoms, linear in tile coordinates.
+
+    offs = pid * 128 + arange(0, 128)     128·pid + x0
+    ptr  = base + offs[:, None] * stride  base + 128·pid·stride + x0·stride
+
+A *form* maps monomials (sorted tuples of atoms) to integer coefficients. Atoms:
+
+| atom | meaning |
+|---|---|
+| arg(n), programs(a) | an argument, the grid extent: the same in the whole launch |
+| pid(a), trip(l) | program id; number of the iteration of loop l, from 0 |
+| value(v) | any other value without coordinates: loaded, carried without closed form |
+| x(d) | the coordinate along axis d of the value's own tile |
+| div(f,g) rem(f,g) min(f,g) max(f,g) | C-truncated division and remainder, smaller, larger |
+
+Index arithmetic is exact, so a form *is* the value. A tile without a form is opaque; a scalar
+always has one (its own atom). From forms follow strides, contiguity, divisibility and how long
+masks stay constant, so no separate analysis keeps those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import gcd
+from typing import Any
+
+from workbench.ir import (
+    Block,
+    KernelParameter,
+    Module,
+    Op,
+    Pointer,
+    Scalar,
+    Value,
+    element_of,
+    shape_of,
+)
+from workbench.ops import (
+    AddPointer,
+    Broadcast,
+    Cast,
+    Constant,
+    Elementwise,
+    ExpandDims,
+    For,
+    If,
+    Iota,
+    NumPrograms,
+    ProgramId,
+    Promise,
+    Reshape,
+    Splat,
+    Transpose,
+    While,
+)
+
+_UNBOUNDED = 1 << 62
+
+
+class Atom:
+    """A name in a form; interned per analysis, compared by identity."""
+
+    __slots__ = ("axes", "key", "kind", "order")
+
+    def __init__(self, kind: str, key: Any, order: int, axes: frozenset[int]) -> None:
+        self.kind = kind
+        self.key = key
+        self.order = order
+        #: Axes of the tile whose coordinates the atom depends on.
+        self.axes = axes
+
+    def __repr__(self) -> str:
+        if self.kind in ("div", "rem", "min", "max"):
+            return f"{self.kind}({self.key[0]}, {self.key[1]})"
+        return f"{self.kind}({getattr(self.key, 'name', self.key)})"
+
+
+class Form:
+    """A polynomial with integer coefficients; immutable."""
+
+    __slots__ = ("_hash", "terms")
+
+    def __init__(self, terms: dict[tuple[Atom, ...], int]) -> None:
+        self.terms = terms
+        self._hash: int | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Form) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
+
+    def __add__(self, other: Form) -> Form:
+        terms = dict(self.terms)
+        for monomial, coefficient in other.terms.items():
+            total = terms.get(monomial, 0) + coefficient
+            if total:
+                terms[monomial] = total
+            else:
+                terms.pop(monomial, None)
+        return Form(terms)
+
+    def scaled(self, factor: int) -> Form:
+        return Form({m: c * factor for m, c in self.terms.items()} if factor else {})
+
+    def __sub__(self, other: Form) -> Form:
+        return self + other.scaled(-1)
+
+    def __mul__(self, other: Form) -> Form:
+        terms: dict[tuple[Atom, ...], int] = {}
+        for m, c in self.terms.items():
+            for n, d in other.terms.items():
+                key = tuple(sorted((*m, *n), key=lambda a: a.order)) if m and n else m or n
+                total = terms.get(key, 0) + c * d
+                if total:
+                    terms[key] = total
+                else:
+                    terms.pop(key, None)
+        return Form(terms)
+
+    @property
+    def constant(self) -> int | None:
+        """The value if the form is a number, else None."""
+        if not self.terms:
+            return 0
+        return self.terms.get(()) if len(self.terms) == 1 else None
+
+    @property
+    def axes(self) -> frozenset[int]:
+        """Axes whose coordinates occur, inside opaque atoms too."""
+        return frozenset(axis for m in self.terms for atom in m for axis in atom.axes)
+
+    def atoms(self) -> Iterable[Atom]:
+        for monomial in self.terms:
+            yield from monomial
+
+    def __repr__(self) -> str:
+        if not self.terms:
+            return "0"
+        words = []
+        for monomial, coefficient in self.terms.items():
+            names = "·".join(map(repr, monomial))
+            words.append(
+                f"{coefficient}·{names}"
+                if names and coefficient != 1
+                else names or str(coefficient)
+            )
+        return " + ".join(words)
+
+
+def number(value: int) -> Form:
+    """Return the form of a number."""
+    return Form({(): value} if value else {})
+
+
+class Affine:
+    """Forms of a module's values; `form(value)` is None for opaque tiles."""
+
+    def __init__(self, module: Module) -> None:
+        self._atoms: dict[tuple[str, Any], Atom] = {}
+        self._forms: dict[Value, Form | None] = {}
+        self._divisors: dict[Atom, int] = {}
+        self.parameters: dict[Value, KernelParameter] = {}
+        for parameter in module.parameters:
+            self.parameters[parameter.value] = parameter
+            element = element_of(parameter.value.type)
+            integer = isinstance(element, Pointer) or element.is_integer
+            if integer:
+                atom = self.atom("arg", parameter.name)
+                divisor = parameter.divisible
+                if isinstance(element, Pointer):
+                    divisor = max(1, divisor // element.pointee.itemsize)
+                self._divisors[atom] = divisor
+                self._forms[parameter.value] = Form({(atom,): 1})
+        self._block(module.body)
+
+    # -- queries --------------------------------------------------------------------------
+    def form(self, value: Value) -> Form | None:
+        """Return the value's form, in elements for pointers; None if it has none."""
+        return self._forms.get(value)
+
+    def divisor(self, form: Form) -> int:
+        """Return a number that divides the form's value for all coordinates (0 has all)."""
+        result = 0
+        for monomial, coefficient in form.terms.items():
+            product = abs(coefficient)
+            for atom in monomial:
+                product *= self._atom_divisor(atom)
+            result = gcd(result, product)
+        return result or _UNBOUNDED
+
+    def run(self, form: Form, axis: int, extent: int) -> tuple[int | None, int, int]:
+        """Return (stride, run, start) of a form along an axis.
+
+        Aligned runs of `run` coordinates have this stride, and at their first element the value
+        is a multiple of `start`. The stride is None where it is not a number.
+        """
+        stride: int | None = 0
+        run, start = _UNBOUNDED, 0
+        own = None
+        for monomial, coefficient in form.terms.items():
+            moving = [a for a in monomial if axis in a.axes]
+            if not moving:
+                start = gcd(start, self.divisor(Form({monomial: coefficient})))
+                continue
+            rest = Form({tuple(a for a in monomial if axis not in a.axes): coefficient})
+            if len(moving) > 1:
+                return None, 1, 1
+            (atom,) = moving
+            scale = rest.constant
+            if atom.kind == "x":
+                if scale is None:
+                    stride, own = None, gcd(own or 0, self.divisor(rest))
+                    run = 1
+                    continue
+                own = gcd(own or 0, scale)
+                stride = None if stride is None else stride + scale
+                continue
+            inner_stride, inner_run, inner_start = self._opaque_run(atom, axis, extent)
+            start = gcd(start, inner_start * self.divisor(rest))
+            run = min(run, inner_run)
+            if inner_stride == 0:
+                continue
+            if scale is None or inner_stride is None:
+                stride = None
+                run = 1
+            elif stride is not None:
+                stride += inner_stride * scale
+        run = min(run, _power_of_two(extent))
+        if own is not None:
+            start = gcd(start, own * run)
+        return stride, run, start or _UNBOUNDED
+
+    def _opaque_run(self, atom: Atom, axis: int, extent: int) -> tuple[int | None, int, int]:
+        if atom.kind == "rem":
+            inner, modulus = atom.key
+            stride, run, start = self.run(inner, axis, extent)
+            if axis in modulus.axes or stride not in (0, 1):
+                return None, 1, 1
+            both = gcd(start, self.divisor(modulus))
+            if stride == 0:
+                return 0, run, both
+            return 1, min(run, _power_of_two(both)), both
+        if atom.kind == "div":
+            inner, divisor = atom.key
+            stride, run, start = self.run(inner, axis, extent)
+            if axis in divisor.axes or stride not in (0, 1):
+                return None, 1, 1
+            if stride == 0:
+                return 0, run, 1
+            return 0, min(run, _power_of_two(gcd(start, self.divisor(divisor)))), 1
+        if atom.kind == "promise":
+            _, contiguous, constant, divisible = atom.key
+            if constant[axis] > 1:
+                return 0, constant[axis], divisible[axis]
+            return 1, contiguous[axis], divisible[axis]
+        if atom.kind in ("min", "max"):
+            first, second = (self.run(f, axis, extent) for f in atom.key)
+            strides = {first[0], second[0]}
+            if strides == {0}:
+                return 0, min(first[1], second[1]), gcd(first[2], second[2])
+        return None, 1, 1
+
+    def vector(self, pointer: Value, axis: int) -> int:
+        """Return how many neighbours along an axis lie side by side and aligned in memory.
+
+        A power of two; 1 if nothing is known. Alignment is in elements of the pointee.
+        """
+        form = self.form(pointer)
+        if form is None:
+            return 1
+        stride, run, start = self.run(form, axis, shape_of(pointer.type)[axis])
+        if stride != 1:
+            return 1
+        return min(run, _power_of_two(start))
+
+    def stride(self, pointer: Value, axis: int) -> int | Form | None:
+        """Return the distance in elements of neighbours along an axis: number, form or None."""
+        form = self.form(pointer)
+        if form is None:
+            return None
+        stride, _, _ = self.run(form, axis, shape_of(pointer.type)[axis])
+        if stride is not None:
+            return stride
+        total: dict[tuple[Atom, ...], int] = {}
+        for monomial, coefficient in form.terms.items():
+            moving = [a for a in monomial if axis in a.axes]
+            if not moving:
+                continue
+            if len(moving) > 1:
+                return None
+            if moving[0].kind != "x":
+                inner, _, _ = self._opaque_run(moving[0], axis, 1 << 30)
+                if inner != 1:
+                    return None
+            rest = tuple(a for a in monomial if axis not in a.axes)
+            total[rest] = total.get(rest, 0) + coefficient
+        return Form(total)
+
+    def mask_run(self, mask: Value | None, axis: int, extent: int) -> int:
+        """Return the length of aligned runs along an axis over which a mask is constant."""
+        if mask is None:
+            return _UNBOUNDED
+        op = mask.op
+        if not shape_of(mask.type) or isinstance(op, Constant | Splat):
+            return _UNBOUNDED
+        if isinstance(op, Broadcast):
+            if shape_of(op.source.type)[axis] == 1:
+                return _UNBOUNDED
+            return self.mask_run(op.source, axis, extent)
+        if isinstance(op, ExpandDims):
+            if op.axis == axis:
+                return _UNBOUNDED
+            return self.mask_run(op.source, axis - (axis > op.axis), extent)
+        if isinstance(op, Transpose):
+            return self.mask_run(op.source, op.order[axis], extent)
+        if isinstance(op, Elementwise):
+            if op.function in ("and", "or", "xor"):
+                return min(self.mask_run(v, axis, extent) for v in op.inputs)
+            if op.row.compares:
+                return self._comparison_run(op, axis, extent)
+        return 1
+
+    def _comparison_run(self, op: Elementwise, axis: int, extent: int) -> int:
+        f, g = (self.form(v) for v in op.inputs)
+        if f is None or g is None:
+            return 1
+        # Every comparison is h < 0 (or its negation, which is constant over the same runs).
+        h = f - g if op.function in ("lt", "ge", "eq", "ne") else g - f
+        stride, run, _ = self.run(h, axis, extent)
+        if stride == 0:
+            return run
+        if op.function in ("eq", "ne") or stride not in (1, -1):
+            return 1
+        rest = Form({m: c for m, c in h.terms.items() if not any(axis in a.axes for a in m)})
+        if any(a.kind != "x" for m in h.terms for a in m if axis in a.axes):
+            return 1
+        # +x + e < 0 changes at x = -e;  -x + e < 0 changes at x = e + 1.
+        bound = rest if stride == 1 else rest + number(1)
+        return min(run, _power_of_two(self.divisor(bound)))
+
+    # -- construction ---------------------------------------------------------------------
+    def atom(self, kind: str, key: Any, axes: frozenset[int] = frozenset()) -> Atom:
+        known = self._atoms.get((kind, key))
+        if known is None:
+            known = self._atoms[kind, key] = Atom(kind, key, len(self._atoms), axes)
+        return known
+
+    def coordinate(self, axis: int) -> Form:
+        return Form({(self.atom("x", axis, frozenset((axis,))),): 1})
+
+    def _atom_divisor(self, atom: Atom) -> int:
+        if atom.kind == "rem":
+            return gcd(self.divisor(atom.key[0]), self.divisor(atom.key[1]))
+        if atom.kind in ("min", "max"):
+            return gcd(self.divisor(atom.key[0]), self.divisor(atom.key[1]))
+        return self._divisors.get(atom, 1)
+
+    def _block(self, block: Block) -> None:
+        for op in block.ops:
+            self._op(op)
+
+    def _op(self, op: Op) -> None:
+        rule = _RULES.get(type(op))
+        if rule is not None:
+            self._forms[op.results[0]] = rule(self, op)
+        elif isinstance(op, For):
+            self._for(op)
+            return
+        elif isinstance(op, While | If):
+            for region in op.regions:
+                for argument in region.arguments:
+                    self._own(argument)
+                self._block(region)
+        for result in op.results:
+            if self._forms.get(result) is None:
+                self._own(result)
+
+    def _own(self, value: Value) -> None:
+        """Give a scalar the form of an unknown; tiles stay opaque."""
+        element = element_of(value.type) if not _is_token(value) else None
+        if element is not None and not shape_of(value.type) and _counts(element):
+            self._forms[value] = Form({(self.atom("value", value),): 1})
+        else:
+            self._forms[value] = None
+
+    def _for(self, op: For) -> None:
+        counter, *carried = op.body.arguments
+        lower, step = self.form(op.lower), self.form(op.step)
+        trip = Form({(self.atom("trip", counter),): 1})
+        self._forms[counter] = (
+            lower + step * trip if lower is not None and step is not None else None
+        )
+        if self._forms[counter] is None:
+            self._own(counter)
+        # First with a fresh atom for each carried value: its change over one round is then read
+        # off the yielded form; where that is a closed form the body is walked again with it.
+        marks = {}
+        for argument in carried:
+            if _counts(element_of(argument.type)):
+                mark = self.atom("carry", argument)
+                marks[argument] = mark
+                self._forms[argument] = Form({(mark,): 1})
+            else:
+                self._forms[argument] = None
+        self._block(op.body)
+        bound = set(marks.values())
+        own_trip = self.atom("trip", counter)
+        for argument, init, after, result in zip(
+            carried, op.inits, op.body.yields, op.results, strict=True
+        ):
+            start, end = self.form(init), self.form(after)
+            closed = None
+            if argument in marks and start is not None and end is not None:
+                change = end - Form({(marks[argument],): 1})
+                if not any(a in bound or a is own_trip for a in change.atoms()) and not change.axes:
+                    closed = start + change * trip
+                    self._forms[result] = start + change * Form({(self.atom("trips", counter),): 1})
+            if closed is None:
+                self._own(argument)
+                self._own(result)
+            else:
+                self._forms[argument] = closed
+        self._block(op.body)
+
+
+def _is_token(value: Value) -> bool:
+    return type(value.type).__name__ in ("Token", "Shared")
+
+
+def _counts(element: Any) -> bool:
+    """Say whether values of an element type have forms: wide integers and pointers."""
+    return isinstance(element, Pointer) or (
+        isinstance(element, Scalar) and element.kind in ("int", "index") and element.bits >= 32
+    )
+
+
+def _power_of_two(value: int) -> int:
+    """Return the largest power of two that divides a positive number."""
+    return value & -value if value else _UNBOUNDED
+
+
+def _elementwise(self: Affine, op: Elementwise) -> Form | None:
+    element = element_of(op.result.type)
+    if not _counts(element) or op.row.compares:
+        return None
+    forms = [self.form(v) for v in op.inputs]
+    if any(f is None for f in forms):
+        return None
+    a, b = forms[0], forms[-1]
+    assert a is not None and b is not None
+    match op.function:
+        case "add":
+            return a + b
+        case "sub":
+            return a - b
+        case "mul":
+            return a * b
+        case "neg":
+            return a.scaled(-1)
+        case "shl" if b.constant is not None and 0 <= b.constant < 63:
+            return a.scaled(1 << b.constant)
+        case "div" | "rem" | "min" | "max":
+            return _opaque(self, op.function, a, b)
+        case _:
+            return None
+
+
+def _opaque(self: Affine, kind: str, a: Form, b: Form) -> Form:
+    x, y = a.constant, b.constant
+    if x is not None and y is not None and y:
+        quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+        return number(
+            {"div": quotient, "rem": x - quotient * y, "min": min(x, y), "max": max(x, y)}[kind]
+        )
+    if kind in ("min", "max") and (difference := (a - b).constant) is not None:
+        return a if (difference <= 0) == (kind == "min") else b
+    return Form({(self.atom(kind, (a, b), a.axes | b.axes),): 1})
+
+
+def _renamed(self: Affine, form: Form, rename: Callable[[int], Form]) -> Form:
+    """Return the form with every coordinate x(d) replaced by rename(d), inside atoms too."""
+    total = number(0)
+    for monomial, coefficient in form.terms.items():
+        product = number(coefficient)
+        for atom in monomial:
+            if not atom.axes:
+                product = product * Form({(atom,): 1})
+            elif atom.kind == "x":
+                product = product * rename(atom.key)
+            elif atom.kind == "promise":
+                product = product * _renamed_promise(self, atom, rename)
+            else:
+                a, b = (_renamed(self, f, rename) for f in atom.key)
+                product = product * _opaque(self, atom.kind, a, b)
+        total = total + product
+    return total
+
+
+def _renamed_promise(self: Affine, atom: Atom, rename: Callable[[int], Form]) -> Form:
+    """Return a promise's atom with its axes moved; an axis that vanishes promises nothing."""
+    value, *promised = atom.key
+    moved: list[dict[int, int]] = [{}, {}, {}]
+    for axis in atom.axes:
+        for target in rename(axis).axes:
+            for old, new in zip(promised, moved, strict=True):
+                new[target] = old[axis]
+    rank = max((t for new in moved for t in new), default=-1) + 1
+    key = (value, *(tuple(new.get(d, 1) for d in range(rank)) for new in moved))
+    axes = frozenset(moved[0])
+    return Form({(self.atom("promise", key, axes),): 1})
+
+
+def _shaped(move: Callable[[Affine, Any, int], Form]) -> Callable[[Affine, Any], Form | None]:
+    def rule(self: Affine, op: Any) -> Form | None:
+        form = self.form(op.source)
+        return None if form is None else _renamed(self, form, lambda d: move(self, op, d))
+
+    return rule
+
+
+def _broadcast(self: Affine, op: Broadcast, axis: int) -> Form:
+    return number(0) if shape_of(op.source.type)[axis] == 1 else self.coordinate(axis)
+
+
+def _reshape(self: Affine, op: Reshape) -> Form | None:
+    """Only axes of extent 1 come and go; anything else stays opaque."""
+    source = shape_of(op.source.type)
+    form = self.form(op.source)
+    kept = [d for d, extent in enumerate(source) if extent != 1]
+    new = [d for d, extent in enumerate(op.shape) if extent != 1]
+    if form is None or [source[d] for d in kept] != [op.shape[d] for d in new]:
+        return None
+    places = dict(zip(kept, new, strict=True))
+    return _renamed(self, form, lambda d: self.coordinate(places[d]) if d in places else number(0))
+
+
+def _cast(self: Affine, op: Cast) -> Form | None:
+    """Widening a signed integer keeps its value; a truncation does not."""
+    source = element_of(op.source.type)
+    if _counts(source) and _counts(op.to) and op.to.bits >= source.bits:
+        return self.form(op.source)
+    return None
+
+
+def _promise(self: Affine, op: Promise) -> Form | None:
+    """Keep the form where it says as much as the promise; else stand for it with an own atom."""
+    form = self.form(op.source)
+    shape = shape_of(op.source.type)
+    if not shape:
+        if form is None or form.constant is not None or not op.divisible:
+            return form
+        if self.divisor(form) % op.divisible[0] == 0:
+            return form
+        atom = self.atom("value", op.result)
+        self._divisors[atom] = op.divisible[0]
+        return Form({(atom,): 1})
+    ones = (1,) * len(shape)
+    promised = [op.contiguous or ones, op.constant or ones, op.divisible or ones]
+    if form is not None:
+        runs = [self.run(form, axis, extent) for axis, extent in enumerate(shape)]
+        known = all(
+            (run[0] == 1 and run[1] >= min(c, _power_of_two(e)) or c == 1) and (run[2] % d == 0)
+            for run, c, d, e in zip(runs, promised[0], promised[2], shape, strict=True)
+        )
+        if known:
+            return form
+    key = (op.result, *map(tuple, promised))
+    return Form({(self.atom("promise", key, frozenset(range(len(shape)))),): 1})
+
+
+_RULES: dict[type[Op], Callable[[Affine, Any], Form | None]] = {
+    Constant: lambda self, op: (
+        number(int(op.value)) if _counts(element_of(op.type)) else None
+    ),
+    Iota: lambda self, op: self.coordinate(0) + number(op.start),
+    ProgramId: lambda self, op: Form({(self.atom("pid", op.axis),): 1}),
+    NumPrograms: lambda self, op: Form({(self.atom("programs", op.axis),): 1}),
+    Elementwise: _elementwise,
+    AddPointer: lambda self, op: (
+        None
+        if (p := self.form(op.pointer)) is None or (o := self.form(op.offset)) is None
+        else p + o
+    ),
+    Splat: lambda self, op: self.form(op.source),
+    Broadcast: _shaped(_broadcast),
+    ExpandDims: _shaped(lambda self, op, d: self.coordinate(d + (d >= op.axis))),
+    Transpose: _shaped(lambda self, op, d: self.coordinate(op.order.index(d))),
+    Reshape: _reshape,
+    Cast: _cast,
+    Promise: _promise,
+}  # fmt: skip

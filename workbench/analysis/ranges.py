@@ -1,0 +1,322 @@
+"""Intervals of exact integers: what fits 32 bits, at compile time and at launch.
+
+`index_program` writes the index arithmetic of a module out as plain data, a list of steps over
+intervals. Evaluated with the numbers of a launch (arguments, grid) it tells whether every exact
+integer that depends on nothing loaded fits 32 bits: the fact `narrow_index`, which selects the
+32-bit twin of the kernel. Intervals forget relations but their bounds are sound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.ir import INDEX, Block, Module, Op, Pointer, Scalar, Value, element_of
+from workbench.ops import (
+    Broadcast,
+    Cast,
+    Constant,
+    Elementwise,
+    ExpandDims,
+    For,
+    If,
+    Iota,
+    NumPrograms,
+    ProgramId,
+    Promise,
+    Reduce,
+    Reshape,
+    Scan,
+    Select,
+    Splat,
+    Transpose,
+    While,
+)
+
+Interval = tuple[int, int]
+#: Addresses stay this far from the 32-bit limits, so that a constant offset may be split off.
+MARGIN = 1 << 21
+FULL32: Interval = (-(1 << 31), (1 << 31) - 1)
+FULL64: Interval = (-(1 << 63), (1 << 63) - 1)
+_MOVES = (Splat, Broadcast, ExpandDims, Reshape, Transpose, Promise)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One interval computed from earlier ones: kind, numbers of the inputs, and plain data."""
+
+    kind: str
+    inputs: tuple[int, ...]
+    data: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexProgram:
+    """Steps in order; `closed` are the steps whose intervals must fit 32 bits."""
+
+    steps: tuple[Step, ...]
+    closed: tuple[int, ...]
+
+    def intervals(self, values: Mapping[str, int], grid: Sequence[int]) -> list[Interval]:
+        """Return every step's interval for the integer arguments and grid of a launch."""
+        found: list[Interval] = []
+        extents = (*grid, 1, 1, 1)
+        for step in self.steps:
+            if step.kind == "argument":
+                name, low, high = step.data
+                value = values.get(name)
+                found.append((low, high) if value is None else (int(value), int(value)))
+            elif step.kind == "program_id":
+                found.append((0, max(0, extents[step.data[0]] - 1)))
+            elif step.kind == "num_programs":
+                found.append((extents[step.data[0]],) * 2)
+            else:
+                found.append(_RULES[step.kind](step, [found[i] for i in step.inputs]))
+        return found
+
+    def fits(self, values: Mapping[str, int], grid: Sequence[int]) -> bool:
+        """Say whether all closed exact integers fit 32 bits in this launch."""
+        found = self.intervals(values, grid)
+        low, high = FULL32[0] + MARGIN, FULL32[1] - MARGIN
+        return all(low <= found[i][0] and found[i][1] <= high for i in self.closed)
+
+
+def index_program(module: Module) -> IndexProgram:
+    """Return the index arithmetic of a module as plain data."""
+    writer = _Writer(module, opened=())
+    return IndexProgram(tuple(writer.steps), tuple(sorted(writer.closed)))
+
+
+def value_intervals(module: Module, narrow: bool) -> dict[Value, Interval]:
+    """Return the interval of every exact integer as far as it is known at compile time.
+
+    With `narrow` (the launch fact) every closed value is known to fit 32 bits.
+    """
+    writer = _Writer(module, opened=())
+    program = IndexProgram(tuple(writer.steps), ())
+    highest = (1 << 31) - 1
+    found: list[Interval] = []
+    for number, step in enumerate(program.steps):
+        if step.kind == "argument":
+            interval: Interval = (step.data[1], step.data[2])
+        elif step.kind == "program_id":
+            interval = (0, highest - 1)
+        elif step.kind == "num_programs":
+            interval = (1, highest)
+        else:
+            interval = _RULES[step.kind](step, [found[i] for i in step.inputs])
+        if narrow and number in writer.closed:
+            interval = (max(interval[0], FULL32[0]), min(interval[1], FULL32[1]))
+        found.append(interval)
+    return {value: found[number] for value, number in writer.numbers.items()}
+
+
+class _Writer:
+    def __init__(self, module: Module, opened: tuple[Value, ...]) -> None:
+        self.steps: list[Step] = []
+        self.closed: set[int] = set()
+        self.numbers: dict[Value, int] = {}
+        for parameter in module.parameters:
+            element = element_of(parameter.value.type)
+            if isinstance(element, Scalar) and element.is_integer:
+                full = FULL32 if element.bits <= 32 and element.kind == "int" else FULL64
+                low = full[0] if parameter.low is None else parameter.low
+                high = full[1] if parameter.high is None else parameter.high
+                self.define(
+                    parameter.value, Step("argument", (), (parameter.name, low, high)), True
+                )
+        self.block(module.body)
+
+    def define(self, value: Value, step: Step, closed: bool) -> int:
+        number = len(self.steps)
+        self.steps.append(step)
+        self.numbers[value] = number
+        if closed:
+            self.closed.add(number)
+        return number
+
+    def number(self, value: Value) -> int:
+        known = self.numbers.get(value)
+        if known is None:
+            element = element_of(value.type)
+            full = FULL64
+            if isinstance(element, Scalar) and element.is_integer and element.kind != "index":
+                bits = element.bits
+                full = (0, (1 << bits) - 1) if element.kind in ("uint", "bool") else (
+                    -(1 << (bits - 1)), (1 << (bits - 1)) - 1)  # fmt: skip
+            elif element == INDEX:
+                full = FULL32
+            known = self.define(value, Step("between", (), full), False)
+        return known
+
+    def is_closed(self, values: Sequence[Value]) -> bool:
+        return all(self.number(v) in self.closed for v in values)
+
+    def block(self, block: Block) -> None:
+        for op in block.ops:
+            self.op(op)
+
+    def op(self, op: Op) -> None:
+        if isinstance(op, For):
+            self.loop(op)
+        elif isinstance(op, While | If):
+            for region in op.regions:
+                self.block(region)
+        elif isinstance(op, Reduce | Scan):
+            return
+        elif op.results and self.counts(op.results[0]):
+            self.simple(op)
+
+    def counts(self, value: Value) -> bool:
+        element = element_of(value.type) if hasattr(value.type, "element") or isinstance(
+            value.type, Scalar | Pointer) else None  # fmt: skip
+        return isinstance(element, Scalar) and element.is_integer
+
+    def simple(self, op: Op) -> None:
+        result = op.results[0]
+        exact = element_of(result.type) == INDEX
+        if isinstance(op, Constant):
+            self.define(result, Step("between", (), (int(op.value), int(op.value))), True)
+        elif isinstance(op, Iota):
+            last = op.start + op.type.shape[0] - 1
+            self.define(result, Step("between", (), (op.start, last)), True)
+        elif isinstance(op, ProgramId):
+            self.define(result, Step("program_id", (), (op.axis,)), True)
+        elif isinstance(op, NumPrograms):
+            self.define(result, Step("num_programs", (), (op.axis,)), True)
+        elif isinstance(op, _MOVES):
+            self.numbers[result] = self.number(op.operands[0])
+        elif isinstance(op, Cast) and exact and self.counts(op.source):
+            self.numbers[result] = self.number(op.source)
+        elif isinstance(op, Elementwise) and exact and op.function in _RULES:
+            inputs = tuple(self.number(v) for v in op.inputs)
+            self.define(result, Step(op.function, inputs), self.is_closed(op.inputs))
+        elif isinstance(op, Select) and exact:
+            both = (op.then, op.otherwise)
+            inputs = tuple(self.number(v) for v in both)
+            self.define(result, Step("union", inputs), self.is_closed(both))
+        else:
+            self.number(result)
+
+    def loop(self, op: For) -> None:
+        counter, *carried = op.body.arguments
+        bounds = (op.lower, op.upper, op.step)
+        closed = self.is_closed(bounds)
+        inputs = tuple(self.number(v) for v in bounds)
+        if self.counts(counter):
+            self.define(counter, Step("counter", inputs), closed)
+        # The counter also takes its first value past the end before the loop stops.
+        end = self.define(Value(counter.type), Step("past_end", inputs), closed)
+        assert end >= 0
+        for argument, init, after in zip(carried, op.inits, op.body.yields, strict=True):
+            if element_of(argument.type) != INDEX:
+                continue
+            change = _change(argument, after, op.body)
+            if change is not None:
+                sources = (init, change)
+                numbers = tuple(self.number(v) for v in sources)
+                self.define(
+                    argument,
+                    Step("carried", (*numbers, *inputs)),
+                    closed and self.is_closed(sources),
+                )
+        self.block(op.body)
+        for argument, result in zip(carried, op.results, strict=True):
+            if argument in self.numbers:
+                self.numbers[result] = self.numbers[argument]
+
+
+def _change(argument: Value, after: Value, body: Block) -> Value | None:
+    """Return d where the next carried value is argument + d and d is computed outside, else None."""
+    op = after.op
+    if not isinstance(op, Elementwise) or op.function != "add" or argument not in op.inputs:
+        return None
+    change = op.inputs[1] if op.inputs[0] is argument else op.inputs[0]
+    inside = set(body.arguments) | {r for inner in body.ops for r in inner.results}
+    if change in inside and not isinstance(change.op, Constant):
+        return None
+    return change
+
+
+def _corners(a: Interval, b: Interval) -> Interval:
+    products = [x * y for x in a for y in b]
+    return min(products), max(products)
+
+
+def _quotient(step: Step, inputs: list[Interval]) -> Interval:
+    a, b = inputs
+    if b[0] <= 0 <= b[1]:
+        most = max(abs(a[0]), abs(a[1]))
+        return -most, most
+    found = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) for x in a for y in b]
+    return min(*found, 0 if a[0] <= 0 <= a[1] else found[0]), max(
+        *found, 0 if a[0] <= 0 <= a[1] else found[0]
+    )
+
+
+def _remainder(step: Step, inputs: list[Interval]) -> Interval:
+    a, b = inputs
+    most = max(abs(b[0]), abs(b[1]), 1) - 1
+    return max(a[0], -most) if a[0] < 0 else 0, min(a[1], most) if a[1] > 0 else 0
+
+
+def _trips(lower: Interval, upper: Interval, step: Interval) -> int:
+    """Return the most rounds a loop can make."""
+    slow = min((abs(s) for s in step if s), default=1)
+    if step[0] <= 0 <= step[1]:
+        slow = 1
+    distance = max(upper[1] - lower[0], lower[1] - upper[0], 0)
+    if step[0] > 0:
+        distance = max(upper[1] - lower[0], 0)
+    elif step[1] < 0:
+        distance = max(lower[1] - upper[0], 0)
+    return -(-distance // slow)
+
+
+def _counter(step: Step, inputs: list[Interval]) -> Interval:
+    lower, upper, by = inputs
+    low, high = lower
+    if by[1] > 0:
+        high = max(high, upper[1] - 1)
+    if by[0] < 0:
+        low = min(low, upper[0] + 1)
+    return low, high
+
+
+def _past_end(step: Step, inputs: list[Interval]) -> Interval:
+    lower, upper, by = inputs
+    low, high = _counter(step, inputs)
+    return min(low, upper[0], low + min(by[0], 0)), max(high, upper[1], high + max(by[1], 0))
+
+
+def _carried(step: Step, inputs: list[Interval]) -> Interval:
+    init, change, lower, upper, by = inputs
+    moved = _corners(change, (0, _trips(lower, upper, by)))
+    return init[0] + moved[0], init[1] + moved[1]
+
+
+def _shift_left(step: Step, inputs: list[Interval]) -> Interval:
+    a, b = inputs
+    if b[0] < 0 or b[1] > 62:
+        return FULL64
+    return _corners(a, (1 << b[0], 1 << b[1]))
+
+
+_RULES: dict[str, Any] = {
+    "between": lambda step, inputs: step.data,
+    "add": lambda step, i: (i[0][0] + i[1][0], i[0][1] + i[1][1]),
+    "sub": lambda step, i: (i[0][0] - i[1][1], i[0][1] - i[1][0]),
+    "mul": lambda step, i: _corners(*i),
+    "neg": lambda step, i: (-i[0][1], -i[0][0]),
+    "abs": lambda step, i: (0, max(abs(i[0][0]), abs(i[0][1]))),
+    "div": _quotient,
+    "rem": _remainder,
+    "min": lambda step, i: (min(i[0][0], i[1][0]), min(i[0][1], i[1][1])),
+    "max": lambda step, i: (max(i[0][0], i[1][0]), max(i[0][1], i[1][1])),
+    "shl": _shift_left,
+    "union": lambda step, i: (min(x[0] for x in i), max(x[1] for x in i)),
+    "counter": _counter,
+    "past_end": _past_end,
+    "carried": _carried,
+}

@@ -1,0 +1,30 @@
+"""The list of target-independent passes on tile IR, in the order in which they run."""
+
+from __future__ import annotations
+
+from workbench.ir import Module
+from workbench.passes.canonicalize import canonicalize
+from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
+from workbench.passes.induction import scalar_inductions
+from workbench.passes.manager import Pass, Recorder
+from workbench.passes.narrow_index import narrow_index
+
+TILE_PASSES: list[tuple[str, Pass]] = [
+    ("canonicalize", canonicalize),
+    ("merge-equal", merge_equal),
+    ("scalar-inductions", scalar_inductions),
+    ("canonicalize-again", canonicalize),
+    ("hoist-invariants", hoist_invariants),
+    ("merge-equal-again", merge_equal),
+    ("drop-dead", drop_dead),
+]
+
+
+def tile_passes(module: Module, recorder: Recorder) -> Module:
+    """Run everything that every target wants; the module keeps its exact index types."""
+    return recorder.pipeline(TILE_PASSES, module, "tile")
+
+
+def narrow(module: Module, recorder: Recorder) -> Module:
+    """Give exact integers their machine width: the last pass before a target's own."""
+    return recorder.run("narrow-index", narrow_index, module, "tile")
