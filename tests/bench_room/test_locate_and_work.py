@@ -39,22 +39,23 @@ kernel @dots(%n: index) {
 def test_the_program_and_op_that_stored_an_element_are_found():
     out = np.zeros(9, np.float32)
     module = parse_module(FILL)
-    found = who_stored(module, (5,), {"out": out}, "out", 3, share=0.5)
+    search = who_stored(module, (5,), {"out": out}, "out", {3}, share=0.5)
     store = next(op for op in module.walk() if op.name == "tile.store")
+    found = search.found[3]
     assert (found.program, found.number, found.op) == ((3,), 3, store.id)
 
 
 def test_an_element_that_no_program_stores_is_nobodys():
-    found = who_stored(parse_module(FILL), (5,), {"out": np.zeros(9, np.float32)}, "out", 7, 0.9)
-    assert found.nobody
-    assert found.program is None
+    search = who_stored(parse_module(FILL), (5,), {"out": np.zeros(9, np.float32)}, "out", {7}, 0.9)
+    assert search.nobody(7)
+    assert search.covered == {0, 1, 2, 3, 4}
 
 
 def test_a_search_that_ran_out_of_time_claims_nothing():
     out = np.zeros(9, np.float32)
-    found = who_stored(parse_module(FILL), (5,), {"out": out}, "out", 7, 0.0, seconds=-1)
-    assert not found.nobody
-    assert found.program is None
+    search = who_stored(parse_module(FILL), (5,), {"out": out}, "out", {7}, 0.0, seconds=-1)
+    assert not search.nobody(7)
+    assert not search.found
 
 
 @pytest.mark.parametrize(("n", "trips"), [(32, 4), (20, 3), (0, 0)])

@@ -8,8 +8,8 @@ out their outputs in order; the search ends when a program stores it, or after s
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -23,13 +23,29 @@ SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Storing:
-    """Who stored an element: `program` and `op` are None where `nobody` did, or nobody knows."""
+    """Who stored an element: `program` is None where nobody did, or where nobody knows."""
 
     program: tuple[int, ...] | None = None
     number: int | None = None
     op: int | None = None
     span: Span | None = None
-    nobody: bool = False
+
+
+@dataclass(slots=True)
+class Search:
+    """What running programs in the interpreter found out about some elements of one array.
+
+    `complete` says that every program ran: then an element that is not in `found` was stored by
+    nobody, and `covered` are all elements that the grid stores.
+    """
+
+    found: dict[int, Storing] = field(default_factory=dict[int, Storing])
+    complete: bool = False
+    covered: set[int] = field(default_factory=set[int])
+
+    def nobody(self, element: int) -> bool:
+        """Whether it is certain that no program stored the element."""
+        return self.complete and element not in self.found
 
 
 def who_stored(
@@ -37,33 +53,38 @@ def who_stored(
     grid: Sequence[int],
     arguments: Mapping[str, Any],
     name: str,
-    element: int,
+    elements: Collection[int],
     share: float,
     seconds: float = SECONDS,
-) -> Storing:
-    """Return which program stored element `element` (counted in memory) of parameter `name`.
+) -> Search:
+    """Return which programs stored elements (counted in memory) of array parameter `name`.
 
-    `arguments` are values from before the launch, by parameter name; `share` in [0, 1) says where
-    the element lies in the output, which is where the search begins in the grid.
+    `arguments` are values from before the launch, by parameter name; they are written to. `share`
+    in [0, 1) says where in the output the elements lie, which is where the search begins.
     """
     values = [to_host(arguments[parameter.name]) for parameter in module.parameters]
     machine = Machine(module, grid, values, record=True)
+    search = Search()
     end = time.monotonic() + seconds
     for number in _outwards(prod(grid), share):
         program = _coordinates(number, grid)
         try:
             machine.run_program(program)
         except KernelError:
-            return Storing()  # the program cannot be run here; the check's own message stands
-        accesses = machine.recording.accesses
-        for access in accesses:
-            hit = access.write and access.live and access.argument == name
-            if hit and access.element == element:
-                return Storing(program[: len(grid)], number, access.op, _span(module, access.op))
-        accesses.clear()
-        if time.monotonic() > end:
-            return Storing()
-    return Storing(nobody=True)
+            return search  # the program cannot be run here; the check's own message stands
+        for access in machine.recording.accesses:
+            if access.write and access.live and access.argument == name:
+                search.covered.add(access.element)
+                if access.element in elements:
+                    span = _span(module, access.op)
+                    search.found[access.element] = Storing(
+                        program[: len(grid)], number, access.op, span
+                    )
+        machine.recording.accesses.clear()
+        if len(search.found) == len(elements) or time.monotonic() > end:
+            return search
+    search.complete = True
+    return search
 
 
 def _outwards(count: int, share: float) -> Iterator[int]:

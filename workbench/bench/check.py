@@ -1,0 +1,253 @@
+"""Check a kernel's result against a reference: an expression, a function, or the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from workbench.bench.arrays import clone, dtype_of, is_array, offset_of, shape_of, to_host
+from workbench.bench.compare import Comparison, compare
+from workbench.bench.locate import Search, who_stored
+from workbench.bench.subject import Subject, call_by_name
+from workbench.bench.tolerances import Tolerance, tolerance
+from workbench.bench.work import dot_work
+from workbench.interpreter import run_module
+from workbench.ir import element_of
+from workbench.ops import AtomicUpdate, Store
+from workbench.source import CheckError, KernelError, Note, Span
+from workbench.trace import Check, Mismatch
+
+#: Gets the names that stand for copies of the arguments; returns the reference.
+Reference = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The result of one check: the record for the Trace, and the error if it failed."""
+
+    record: Check
+    comparisons: tuple[Comparison, ...]
+    error: CheckError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether every output is within its tolerance."""
+        return self.error is None
+
+
+def check_launch(
+    subject: Subject,
+    reference: Reference | None,
+    said: str,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    synchronize: Callable[[], object] = lambda: None,
+    place: Span | None = None,
+) -> Verdict:
+    """Launch once and compare every output with the reference.
+
+    `reference` gets copies of the arguments from before the launch (None: the interpreter runs the
+    kernel on them); `said` names it in messages; `place` is where it was asked for. Raises
+    CheckError K602 or K603 for a reference that does not fit or fails.
+    """
+    if not subject.outputs:
+        raise CheckError(
+            f"{subject.name} stores to none of its arguments, so there is nothing to check",
+            place,
+            code="K602",
+        )
+    written = set(subject.outputs)
+    before = {
+        name: clone(value) if name in written else value
+        for name, value in subject.arguments.items()
+    }
+    subject.launch()
+    synchronize()
+    wants = _references(subject, reference, before, said, place)
+    allowed = {name: _tolerance(subject, name, wants[name], rtol, atol) for name in wants}
+    comparisons: list[Comparison] = []
+    for name, want in wants.items():
+        try:
+            comparisons.append(compare(name, subject.arguments[name], want, allowed[name]))
+        except ValueError as error:
+            raise CheckError(str(error), place, code="K602") from error
+    failed = [comparison for comparison in comparisons if not comparison.ok]
+    search = _search(subject, failed[0], before) if failed else Search()
+    error = _error(subject, failed[0], said, search) if failed else None
+    return Verdict(_record(subject, comparisons, said, search), tuple(comparisons), error)
+
+
+def _references(
+    subject: Subject,
+    reference: Reference | None,
+    before: Mapping[str, Any],
+    said: str,
+    place: Span | None,
+) -> dict[str, Any]:
+    """Return the reference of each output."""
+    if reference is None:
+        return _interpreted(subject, before)
+    spelled = {word: before[name] for word, name in subject.words.items()}
+    names = {**subject.constants, **before, **spelled}
+    try:
+        value = reference(names)
+        if callable(value) and not is_array(value):
+            value = call_by_name(value, names)
+    except KernelError:
+        raise
+    except Exception as error:
+        message = f"the reference {said} raised {type(error).__name__}: {error}"
+        raise CheckError(message, place, code="K603") from error
+    return _by_output(subject.outputs, value, said, place)
+
+
+def _by_output(
+    outputs: tuple[str, ...], value: Any, said: str, place: Span | None
+) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        unknown = [str(name) for name in value if name not in outputs]
+        if not unknown and value:
+            return dict(value)
+        found = f"names {', '.join(unknown)}" if unknown else "is an empty dict"
+    elif isinstance(value, (tuple, list)):
+        if len(value) == len(outputs):
+            return dict(zip(outputs, value, strict=True))
+        found = f"gives {len(value)} values"
+    elif len(outputs) == 1:
+        return {outputs[0]: value}
+    else:
+        found = "gives one value"
+    raise CheckError(
+        f"the reference {said} {found}; the outputs are {', '.join(outputs)}",
+        place,
+        code="K602",
+        hint="give a tuple in parameter order, or a dict by parameter name",
+    )
+
+
+def _interpreted(subject: Subject, before: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: to_host(clone(value)) for name, value in before.items()}
+    arguments = [values[parameter.name] for parameter in subject.module.parameters]
+    run_module(subject.module, subject.grid, arguments)
+    return {name: values[name] for name in subject.outputs}
+
+
+def _tolerance(
+    subject: Subject, name: str, want: Any, rtol: float | None, atol: float | None
+) -> Tolerance:
+    types = [dtype_of(subject.arguments[name])]
+    if is_array(want):
+        types.append(dtype_of(want))
+    dots = dot_work(subject.module, subject.grid, subject.scalars)
+    if dots is None:
+        return tolerance(types, None, rtol, atol)
+    return tolerance([*types, *dots.operand_types], dots.length, rtol, atol)
+
+
+def _search(subject: Subject, failed: Comparison, before: Mapping[str, Any]) -> Search:
+    """Find out who stored the wrong elements of one output."""
+    array = before[failed.name]
+    elements = {offset_of(array, difference.index): difference for difference in failed.first}
+    flat = int(np.ravel_multi_index(failed.first[0].index, shape_of(array))) if array.shape else 0
+    share = flat / max(failed.total, 1)
+    copies = {name: clone(value) for name, value in before.items()}
+    return who_stored(subject.module, subject.grid, copies, failed.name, set(elements), share)
+
+
+def _error(subject: Subject, failed: Comparison, said: str, search: Search) -> CheckError:
+    first = failed.first[0]
+    element = offset_of(subject.arguments[failed.name], first.index)
+    storing = search.found.get(element)
+    index = f"[{', '.join(map(str, first.index))}]" if first.index else ""
+    note = f"{failed.name}{index} = {first.got:.6g}, expected {first.want:.6g}"
+    hint = None
+    if storing is not None and storing.program is not None:
+        note += f"; stored by program {storing.program}"
+    elif search.nobody(element):
+        note += f"; no program stored it. {_covered(subject, failed, search)}"
+        hint = _grid_hint(subject, failed, search)
+    notes: list[Note | str] = [note]
+    if failed.nans:
+        notes.append(f"{failed.nans} elements are NaN where the reference is not")
+    return CheckError(
+        f"{failed.name} differs from {said}: {failed.wrong:,} of {failed.total:,} elements, "
+        f"max abs error {failed.largest_absolute:.3g} (allowed {failed.allowed:.2g})",
+        storing.span if storing is not None else _store_span(subject, failed.name),
+        notes=notes,
+        hint=hint,
+    )
+
+
+def _covered(subject: Subject, failed: Comparison, search: Search) -> str:
+    constants = " ".join(f"{name}={value}" for name, value in subject.constants.items())
+    settings = f" with {constants}" if constants else ""
+    covered = sorted(search.covered)
+    if not covered:
+        return f"Grid {subject.grid}{settings} stores nothing to {failed.name}"
+    if covered[-1] - covered[0] + 1 == len(covered):
+        place = f"{failed.name}[{covered[0]}:{covered[-1] + 1}]"
+        return f"Grid {subject.grid}{settings} covers {place}"
+    return f"Grid {subject.grid}{settings} covers {len(covered)} elements"
+
+
+def _grid_hint(subject: Subject, failed: Comparison, search: Search) -> str | None:
+    """Say which grid would cover the output, where each program stores the same number."""
+    count, total = len(search.covered), failed.total
+    if not count or count >= total or len(subject.grid) != 1 or count % subject.grid[0]:
+        return None
+    each = count // subject.grid[0]
+    block = next((name for name, value in subject.constants.items() if value == each), None)
+    extent = next((name for name, value in subject.scalars.items() if value == total), None)
+    grid = f'"cdiv({extent}, {block})"' if block and extent else str(-(-total // each))
+    return f"the grid covers {count} of {total} elements; use --grid {grid}"
+
+
+def _store_span(subject: Subject, name: str) -> Span | None:
+    """Return the place of the last store through pointers of an array, else of the last store."""
+    stores = [op for op in subject.module.walk() if isinstance(op, Store | AtomicUpdate)]
+    dtype = dtype_of(subject.arguments[name])
+    fitting = [op for op in stores if str(element_of(op.operands[1].type)) == dtype] or stores
+    return fitting[-1].span if fitting else None
+
+
+def _record(subject: Subject, comparisons: list[Comparison], said: str, search: Search) -> Check:
+    failed = next((c for c in comparisons if not c.ok), None)
+    widest = max(comparisons, key=lambda c: c.tolerance.rtol)
+    first: list[Mismatch] = []
+    for difference in failed.first if failed else ():
+        assert failed is not None
+        element = offset_of(subject.arguments[failed.name], difference.index)
+        storing = search.found.get(element)
+        unknown = storing is None and not search.nobody(element)
+        store = _store_op(subject) if unknown else None
+        first.append(
+            Mismatch(
+                out=failed.name,
+                index=difference.index,
+                got=difference.got,
+                want=difference.want,
+                program=storing.number if storing else None,
+                op=storing.op if storing else store,
+            )
+        )
+    return Check(
+        ok=failed is None,
+        ref=said,
+        rtol=widest.tolerance.rtol,
+        atol=widest.tolerance.atol,
+        wrong=sum(c.wrong for c in comparisons),
+        total=sum(c.total for c in comparisons),
+        max_abs=max(c.largest_absolute for c in comparisons),
+        max_rel=max(c.largest_relative for c in comparisons),
+        nan=sum(c.nans for c in comparisons),
+        first=tuple(first),
+    )
+
+
+def _store_op(subject: Subject) -> int | None:
+    stores = [op.id for op in subject.module.walk() if isinstance(op, Store)]
+    return stores[-1] if stores else None

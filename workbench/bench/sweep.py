@@ -1,0 +1,210 @@
+"""Time a kernel over sizes, beside its baselines, each point checked if that was asked."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from workbench.bench.baselines import Competitor
+from workbench.bench.check import Verdict
+from workbench.bench.subject import Subject
+from workbench.bench.timing import Effort, Timing, measure
+from workbench.bench.work import bytes_moved, dot_work
+from workbench.source import OptionError
+from workbench.trace import Bench, Environment
+
+Metric = Literal["tflops", "gbps", "ms", "percent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One size: the axis values that made it, and the launch to time."""
+
+    x: Mapping[str, Any]
+    subject: Subject
+
+
+@dataclass(slots=True)
+class Series:
+    """The columns of one measured series, grown point by point."""
+
+    name: str
+    kind: Literal["self", "baseline"]
+    x: list[Any] = field(default_factory=list[Any])
+    milliseconds: list[tuple[float, float, float, int]] = field(
+        default_factory=list[tuple[float, float, float, int]]
+    )
+    flops: list[float | None] = field(default_factory=list[float | None])
+    bytes: list[float | None] = field(default_factory=list[float | None])
+    ok: list[bool | None] = field(default_factory=list[bool | None])
+    unsteady: list[bool] = field(default_factory=list[bool])
+    error: str | None = None
+
+    def add(
+        self, x: Any, timing: Timing, work: tuple[float | None, float | None], ok: bool | None
+    ) -> None:
+        """Add one point."""
+        self.x.append(x)
+        self.milliseconds.append(timing.quantiles)
+        self.flops.append(work[0])
+        self.bytes.append(work[1])
+        self.ok.append(ok)
+        self.unsteady.append(timing.unsteady)
+
+
+def points_of(
+    axes: Mapping[str, Sequence[Any]], crossed: bool, place: Any = None
+) -> list[dict[str, Any]]:
+    """Return the points of a sweep: axes go together, or each with each if `crossed`."""
+    if not axes:
+        return [{}]
+    lengths = {name: len(values) for name, values in axes.items()}
+    if any(length == 0 for length in lengths.values()):
+        empty = next(name for name, length in lengths.items() if length == 0)
+        raise OptionError(f"--x {empty} has no values", place, code="K116")
+    if crossed:
+        combinations = itertools.product(*axes.values())
+    else:
+        if len(set(lengths.values())) > 1:
+            counts = ", ".join(f"--x {name}: {length} values" for name, length in lengths.items())
+            raise OptionError(
+                f"{counts}; axes zip", place, code="K116", hint="add --x-grid to cross them"
+            )
+        combinations = zip(*axes.values(), strict=True)
+    return [dict(zip(axes, values, strict=True)) for values in combinations]
+
+
+def axis_value(x: Mapping[str, Any], varying: Sequence[str]) -> Any:
+    """Return what a point is called on the axis: its number, or its numbers joined."""
+    shown = [x[name] for name in varying]
+    if len(shown) == 1 and isinstance(shown[0], (int, float)) and not isinstance(shown[0], bool):
+        return shown[0]
+    return "×".join(map(str, shown))
+
+
+def time_points(
+    points: Sequence[Point],
+    competitors: Callable[[Subject], Sequence[Competitor]],
+    check: Callable[[Subject], Verdict] | None,
+    work: Callable[[Point], tuple[float | None, float | None]],
+    *,
+    metric: str = "auto",
+    warm: bool = False,
+    effort: Effort | None = None,
+) -> tuple[list[Bench], list[Verdict]]:
+    """Time every point; returns the series and the verdicts of the points that were checked.
+
+    KeyboardInterrupt keeps the points that are done. A point whose check fails is timed all the
+    same, and marked wrong.
+    """
+    varying = list(points[0].x)
+    own = Series(points[0].subject.name, "self")
+    others: dict[str, Series] = {}
+    verdicts: list[Verdict] = []
+    start = environment(points[0].subject.gpu)
+    for position, point in enumerate(points):
+        x = axis_value(point.x, varying) if varying else position
+        try:
+            verdict = check(point.subject) if check is not None else None
+            timed = [one for one in competitors(point.subject) if _note(one, others)]
+            calls = {one.name: one.call for one in timed if one.call is not None}
+            own_name = "\0own"
+            timings = measure(
+                {own_name: point.subject.launch, **calls},
+                gpu=point.subject.gpu, warm=warm, effort=effort,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            if not own.x:
+                raise
+            break
+        amount = work(point)
+        ok = None if verdict is None else verdict.ok
+        if verdict is not None:
+            verdicts.append(verdict)
+        own.add(x, timings[own_name], amount, ok)
+        for name in calls:
+            others[name].add(x, timings[name], amount, None)
+    end = environment(points[0].subject.gpu)
+    chosen = metric if metric != "auto" else _metric(own)
+    where = Environment(
+        device=start.device,
+        clock=(*start.clock, *end.clock),
+        temp=(*start.temp, *end.temp),
+        driver=start.driver,
+    )
+    axis = " × ".join(varying)
+    return [_bench(series, axis, chosen, where) for series in (own, *others.values())], verdicts
+
+
+def _note(competitor: Competitor, others: dict[str, Series]) -> bool:
+    """Make the baseline's series; returns whether the baseline can be timed."""
+    series = others.setdefault(competitor.name, Series(competitor.name, "baseline"))
+    if competitor.error is not None:
+        series.error = competitor.error
+    return competitor.call is not None
+
+
+def _metric(series: Series) -> Any:
+    if any(series.flops):
+        return "tflops"
+    return "gbps" if any(series.bytes) else "ms"
+
+
+def _bench(series: Series, axis: str, metric: Any, where: Environment) -> Bench:
+    return Bench(
+        name=series.name,
+        kind=series.kind,
+        axis=axis,
+        x=tuple(series.x),
+        milliseconds=tuple(series.milliseconds),
+        flops=tuple(series.flops),
+        bytes=tuple(series.bytes),
+        ok=tuple(series.ok),
+        unsteady=tuple(series.unsteady),
+        metric=metric,
+        env=where,
+        error=series.error,
+    )
+
+
+def counted_work(subject: Subject) -> tuple[float | None, float | None]:
+    """Return (operations, bytes) of one launch as far as they can be counted."""
+    dots = dot_work(subject.module, subject.grid, subject.scalars)
+    moved = bytes_moved(subject.arguments, subject.roles)
+    return (dots.flops if dots else None), (float(moved) if moved else None)
+
+
+def environment(gpu: bool) -> Environment:
+    """Return what a measurement runs on: the device, and its clock and temperature if known."""
+    if not gpu:
+        return Environment(device=_cpu_name())
+    import torch
+
+    name = torch.cuda.get_device_name()
+    try:
+        query = "clocks.sm,temperature.gpu,driver_version"
+        command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        clock, temperature, driver = result.stdout.splitlines()[0].split(", ")
+        return Environment(
+            device=name, clock=(float(clock),), temp=(float(temperature),), driver=driver
+        )
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return Environment(device=name)
+
+
+def _cpu_name() -> str:
+    from pathlib import Path
+
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    import platform
+
+    return platform.processor() or platform.machine()
