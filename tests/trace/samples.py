@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import cache
 
 from workbench.trace import (
     Bench,
@@ -258,6 +259,7 @@ SHAPES: dict[str, tuple[str, int, Line]] = {
 }  # fmt: skip
 
 
+@cache
 def matmul_trace(sass_rows: int = 5920, noise: int = 0) -> Trace:
     """A large trace; `noise` adds that many characters nobody can compress, to pass the limits."""
     r = random.Random(0)
@@ -294,8 +296,8 @@ def matmul_trace(sass_rows: int = 5920, noise: int = 0) -> Trace:
             before=lazies[before],
             after=lazies[after],
         )
-    for i in range(noise // 2_000):
-        text = "\n".join(f"{r.getrandbits(256):064x}" for _ in range(31))
+    for i in range(noise // 8_000):
+        text = "\n".join(f"{r.getrandbits(256):064x}" for _ in range(125))
         build.add_pass(f"llvm-{i}", "llvm", 0.1, changed=True, before=text, after=text + "\n;")
     build.set(
         resources=Resources(registers=168, shared_bytes=98304, spill_store_bytes=0),

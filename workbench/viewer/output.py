@@ -2,7 +2,7 @@
 
 | MIME | content | at most |
 |------|---------|---------|
-| application/vnd.workbench.trace+json | envelope with gzip+base64 traces, or a `ref` to a file | 280 kB |
+| application/vnd.workbench.trace+json | gzip+base64 traces, or a `ref` to a file | 280 kB |
 | text/html | static HTML | 100 kB |
 | text/plain | facts in 40 lines | 4 kB |
 

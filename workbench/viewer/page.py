@@ -17,6 +17,8 @@ from workbench.viewer.plots import bench_png
 from workbench.viewer.static_html import static_html
 from workbench.viewer.summary import headline
 
+STYLE = ":root{color-scheme:light dark}body{margin:0;font-family:system-ui,sans-serif}"
+
 
 def page(
     traces: Sequence[Trace | LazyTrace], *, show: Sequence[str] = (), comment: str = ""
@@ -33,8 +35,8 @@ def page(
         '<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width">',
         f"<title>{escape(headline(full[0]))}</title>",
-        "<style>:root{color-scheme:light dark}body{margin:0;font-family:system-ui,sans-serif}</style>",
-        f'</head><body><main><div><script type="{MIME}">{_json(stored)}</script>{body}</div></main>',
+        f"<style>{STYLE}</style></head><body>",
+        f'<main><div><script type="{MIME}">{_json(stored)}</script>{body}</div></main>',
     ]
     if bundle is not None:
         parts.append(f'<script type="module">{_script(bundle.decode())}</script>')
@@ -43,7 +45,7 @@ def page(
 
 
 def _comment(text: str) -> str:
-    return text.replace("--", "- -").replace(">", "›").replace("\n", " ")
+    return text.replace("--", "- -").replace(">", " ").replace("\n", " ")
 
 
 def _json(data: object) -> str:
@@ -53,5 +55,5 @@ def _json(data: object) -> str:
 
 
 def _script(text: str) -> str:
-    """Return a script that cannot end its element; in strings `<\\/script` means the same."""
+    """Return a script that cannot end its element: a backslash that changes no string."""
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -10,6 +10,8 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -77,8 +79,8 @@ def roofline_figure(trace: Trace) -> Figure:
     axes.set_yscale("log")
     for index, (series, points) in enumerate(found):
         axes.plot(
-            [point.intensity for point in points],
-            [point.tflops for point in points],
+            [point.intensity or 0 for point in points],
+            [point.tflops or 0 for point in points],
             linestyle="none",
             color=COLORS[index % 5],
             marker=MARKERS[index % 5],
@@ -95,7 +97,7 @@ def roofline_figure(trace: Trace) -> Figure:
 
 
 def tuning_figure(tune: Tune) -> Figure:
-    """Return the configurations of a search sorted by time; rejected ones in a rail on the right."""
+    """Return the configurations of a search sorted by time, rejected ones with why."""
     timed = sorted(
         (row for row in tune.rows if row.milliseconds is not None and row.state == "ok"),
         key=lambda row: row.milliseconds or 0,
@@ -104,7 +106,7 @@ def tuning_figure(tune: Tune) -> Figure:
     figure = Figure(figsize=(6.4, 0.9 + 0.22 * max(3, len(tune.rows))), layout="constrained")
     axes = figure.add_subplot()
     names = [_plain(_config(row)) for row in (*timed, *rejected)]
-    axes.barh(range(len(timed)), [row.milliseconds for row in timed], color=COLORS[0])
+    axes.barh(range(len(timed)), [row.milliseconds or 0 for row in timed], color=COLORS[0])
     for index, row in enumerate(rejected, len(timed)):
         why = "wrong result" if row.state == "wrong" else row.why or "rejected"
         axes.text(0, index, _plain(f" ✗ {why}"), va="center", fontsize=7)
@@ -155,7 +157,7 @@ def _x_axis(axes: Axes, own: Series, name: str) -> dict[float | str, float]:
 def _geometric(sizes: Sequence[float]) -> bool:
     if len(sizes) < 3 or min(sizes) <= 0:
         return False
-    steps = [b / a for a, b in zip(sizes, sizes[1:], strict=False)]
+    steps = [b / a for a, b in pairwise(sizes)]
     return max(steps) - min(steps) < 0.01 * abs(steps[0]) and steps[0] != 1
 
 
@@ -236,9 +238,14 @@ def _limits(axes: Axes, trace: Trace, metric: Metric) -> None:
         )
     lowest = ceiling(trace.runs.ceilings, metric)
     if lowest:
-        right = axes.secondary_yaxis(
-            "right", functions=(lambda v: 100 * v / lowest, lambda v: v * lowest / 100)
-        )
+
+        def percent(value: Any) -> Any:
+            return 100 * value / lowest
+
+        def rate(share: Any) -> Any:
+            return share * lowest / 100
+
+        right = axes.secondary_yaxis("right", functions=(percent, rate))
         right.set_ylabel("% of the lower limit", fontsize=8)
 
 
