@@ -5,36 +5,63 @@ belong here: ops, IR types, instructions of a target, cost models of whole
 kernels. Imports nothing of ours.
 """
 
+from workbench.layouts.convert import (
+    Gather,
+    Plan,
+    RegisterPlan,
+    SharedAccess,
+    SharedInstruction,
+    SharedPlan,
+    ShufflePlan,
+    classify,
+    plan_convert,
+)
 from workbench.layouts.families import (
     allocated_elements,
     blocked,
     fragment,
-    ldmatrix_fits,
     mma_a,
     mma_b,
     mma_c,
     split_warps,
-    stmatrix_fits,
     swizzled,
     wgmma_a,
     wgmma_d,
 )
 from workbench.layouts.linear import PLACE, LinearLayout, parse_layout
-from workbench.layouts.matrix_access import MatrixInstruction, MatrixPlan
+from workbench.layouts.matrix_access import (
+    MatrixInstruction,
+    MatrixPlan,
+    ldmatrix_fits,
+    stmatrix_fits,
+)
+from workbench.layouts.reduce import Mask, ReducePlan, reduce_plan
 
 __all__ = [
     "PLACE",
+    "Gather",
     "LinearLayout",
+    "Mask",
     "MatrixInstruction",
     "MatrixPlan",
+    "Plan",
+    "ReducePlan",
+    "RegisterPlan",
+    "SharedAccess",
+    "SharedInstruction",
+    "SharedPlan",
+    "ShufflePlan",
     "allocated_elements",
     "blocked",
+    "classify",
     "fragment",
     "ldmatrix_fits",
     "mma_a",
     "mma_b",
     "mma_c",
     "parse_layout",
+    "plan_convert",
+    "reduce_plan",
     "split_warps",
     "stmatrix_fits",
     "swizzled",
