@@ -79,6 +79,8 @@ class Elementwise(Op):
 
     function: str
     inputs: tuple[Value, ...]
+    #: The exact result of integer + - * is known to fit the type (set by narrow-index).
+    no_wrap: bool = attribute(False)
 
     @property
     def name(self) -> str:

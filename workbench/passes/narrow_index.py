@@ -181,7 +181,10 @@ class _Narrower(Rebuilder):
             wide = op.changed(inputs=tuple(self.sized(v, I64) for v in op.inputs))
             self.builder.insert(wide)
             return self.builder.add(Cast(wide.result, I32))
-        return op.changed(inputs=tuple(self.sized(v, width) for v in op.inputs))
+        return op.changed(
+            inputs=tuple(self.sized(v, width) for v in op.inputs),
+            no_wrap=op.function in _RING and op.result not in self.low_only,
+        )
 
     def _now(self, value: Value) -> Any:
         return element_of(self.values.get(value, value).type)

@@ -1,11 +1,13 @@
 """A thin writer of LLVM IR text.
 
-Values are the strings that stand for them (`%12`, `7`, `0x3F800000...`), so writing an instruction
-is one string join. Three things are done on the way, each at the cost of a dictionary look-up:
+Values are the strings that stand for them (`%v12`, `7`, `0x3F800000...`), so writing an instruction
+is one string join. Four things are done on the way, each at the cost of a dictionary look-up:
 
 - constants are folded where both operands are numbers;
 - equal pure instructions get one name (value numbering over the text, scoped by block, so a name
   is only reused where it dominates);
+- inside a loop opened by `loop()`, pure instructions go before the outermost loop in which none
+  of their operands changes;
 - every instruction carries the `!dbg` of the op that is being lowered: the line is the user's
   Python line, the column the op's dense number (1..65535), the scope the chain of inlined helpers.
 
@@ -15,6 +17,7 @@ ptxas stops optimising.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +26,7 @@ from workbench.ir import Op
 from workbench.source import Span
 
 _MOST_OPS = 65535
+_NAME = re.compile(r"%v[0-9]+")
 
 
 class Emitter:
@@ -40,6 +44,11 @@ class Emitter:
         self._count = 0
         self._labels = 0
         self._memo: list[dict[str, str]] = [{}]
+        # Per open scope: the lines it writes to, and whether pure code may leave it.
+        self._frames: list[tuple[list[str], bool]] = [(self.lines, False)]
+        self._depth: dict[str, int] = {}
+        self._scopes = [0]
+        self._next_scope = 1
         self._suffix = ""
         self._suffixes: dict[tuple[int, Span | None], str] = {}
         self._metadata: list[str] = []
@@ -55,15 +64,27 @@ class Emitter:
             known = memo.get(text)
             if known is not None:
                 return known
-        name = self.effect(text)
-        self._memo[-1][text] = name
+        depth = len(self._frames) - 1
+        if self._frames[depth][1]:
+            depths = self._depth
+            needed = max((depths.get(n, 0) for n in _NAME.findall(text)), default=0)
+            while depth > needed and self._frames[depth][1]:
+                depth -= 1
+        self._count += 1
+        name = f"%v{self._count}"
+        self._frames[depth][0].append(f"  {name} = {text}{self._suffix}")
+        self._memo[depth][text] = name
+        if depth:
+            self._depth[name] = depth
         return name
 
     def effect(self, text: str) -> str:
         """Write an instruction with a result and return its name."""
         self._count += 1
-        name = f"%{self._count}"
+        name = f"%v{self._count}"
         self.lines.append(f"  {name} = {text}{self._suffix}")
+        if len(self._frames) > 1:
+            self._depth[name] = len(self._frames) - 1
         return name
 
     def do(self, text: str) -> None:
@@ -104,11 +125,44 @@ class Emitter:
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Names made inside are not reused outside (a block that does not dominate the rest)."""
-        self._memo.append({})
+        self._enter(hoists=False)
         try:
             yield
         finally:
-            self._memo.pop()
+            self._leave()
+
+    @contextmanager
+    def loop(self) -> Iterator[None]:
+        """Write a loop, from the jump into it to its last branch; see `pure` for what leaves it."""
+        outer = self.lines
+        self.lines = []
+        self._enter(hoists=True)
+        try:
+            yield
+        finally:
+            self._leave()
+            outer.extend(self.lines)
+            self.lines = outer
+
+    def _enter(self, hoists: bool) -> None:
+        self._memo.append({})
+        self._frames.append((self.lines, hoists))
+        self._scopes.append(self._next_scope)
+        self._next_scope += 1
+
+    def _leave(self) -> None:
+        self._memo.pop()
+        self._frames.pop()
+        self._scopes.pop()
+
+    @property
+    def scope_id(self) -> int:
+        """A number for the innermost open scope; see `is_open`."""
+        return self._scopes[-1]
+
+    def is_open(self, scope: int) -> bool:
+        """Say whether names made in a scope may still be used."""
+        return scope in self._scopes
 
     def declare(self, name: str, signature: str) -> str:
         """Declare an external function once; `signature` is `declare ...` text. Returns its name."""
@@ -232,7 +286,11 @@ class Emitter:
             return self._add(f"!DILocation(line: {span.line}, column: {number}, scope: !{root})")
         outer = ""
         for depth, call in enumerate(span.calls):
-            scope = root if depth == 0 else self._subprogram("inlined", call.file, span.calls[depth - 1])
+            scope = (
+                root
+                if depth == 0
+                else self._subprogram("inlined", call.file, span.calls[depth - 1])
+            )
             outer = f", inlinedAt: !{self._add(f'distinct !DILocation(line: {call.line}, column: 0, scope: !{scope}{outer})')}"
         scope = self._subprogram("inlined", span.file, span.calls[-1])
         return self._add(

@@ -38,7 +38,11 @@ def llvm_version() -> str:
 def host() -> tuple[str, str, str]:
     """Return triple, processor name and feature string of this machine's CPU."""
     llvm = _binding()
-    return llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return (
+        llvm.get_process_triple(),
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+    )
 
 
 @cache
