@@ -1,0 +1,15 @@
+"""The machine that runs `interpret`: program instances, memory, recording of accesses.
+
+What an op means belongs to ops/; that the interpreter is also a target belongs to
+targets/interpreter. Everything here runs on NumPy alone.
+"""
+
+from workbench.interpreter.constants import interpret_constant_op
+from workbench.interpreter.machine import Machine, run_module
+from workbench.interpreter.memory import Allocation, Memory, describe_argument
+from workbench.interpreter.recording import Access, Race, Recording
+
+__all__ = [
+    "Access", "Allocation", "Machine", "Memory", "Race", "Recording", "describe_argument",
+    "interpret_constant_op", "run_module",
+]  # fmt: skip

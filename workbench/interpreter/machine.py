@@ -1,0 +1,306 @@
+"""Runs a module: one program instance after the other, every op by its own meaning."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from workbench.interpreter.memory import Memory
+from workbench.interpreter.recording import Access, Race, Recording
+from workbench.ir import Array, Block, Element, Module, Op, Pointer, Scalar, Value, shape_of
+from workbench.ops import (
+    AddPointer,
+    AtomicCompareExchange,
+    AtomicUpdate,
+    Broadcast,
+    Constant,
+    ExpandDims,
+    For,
+    Iota,
+    Splat,
+    While,
+)
+from workbench.ops.numbers import round_to
+from workbench.source import LaunchError
+
+#: Accesses beyond this many are not recorded: nobody looks at more of them.
+MOST_ACCESSES = 200_000
+
+
+def run_module(
+    module: Module, grid: Sequence[int], arguments: Sequence[Any], *, record: bool = False
+) -> Recording:
+    """Run a kernel over a grid and return what it printed and, if asked for, what it accessed.
+
+    `arguments` are in the order of the module's parameters: arrays (see `describe_argument`) for
+    pointers, numbers for the rest. What the kernel stores is in the arrays afterwards.
+
+    Raises:
+        LaunchError: a wrong argument (K501), or an access outside every argument (K502).
+    """
+    machine = Machine(module, grid, arguments, record=record)
+    machine.run_all()
+    return machine.recording
+
+
+class Machine:
+    """One run in progress: memory, the values of parameters, what has been recorded."""
+
+    def __init__(
+        self, module: Module, grid: Sequence[int], arguments: Sequence[Any], *, record: bool = False
+    ) -> None:
+        self.module = module
+        self.grid = (*grid, 1, 1, 1)[:3]
+        self.global_memory = Memory()
+        self.recording = Recording()
+        self.recorder = _Recorder(self) if record else None
+        #: Values that are the same in every program instance.
+        self.shared_values: dict[Value, Array] = {}
+        if len(arguments) != len(module.parameters):
+            names = ", ".join(p.name for p in module.parameters)
+            raise LaunchError(
+                f"{module.name} takes {len(module.parameters)} arguments ({names}), "
+                f"got {len(arguments)}"
+            )
+        for parameter, argument in zip(module.parameters, arguments, strict=True):
+            self.shared_values[parameter.value] = self._bind(
+                parameter.name, parameter.value, argument
+            )
+
+    def _bind(self, name: str, value: Value, argument: Any) -> Array:
+        if isinstance(value.type, Pointer):
+            if isinstance(argument, int | np.integer):
+                return np.asarray(int(argument), np.int64)
+            try:
+                return np.asarray(self.global_memory.add(name, argument), np.int64)
+            except TypeError as error:
+                raise LaunchError(
+                    f"argument {name} is a {type(argument).__name__}, "
+                    f"the kernel takes a {value.type}",
+                    hint="pass a NumPy array, a CPU tensor, or an object that speaks DLPack",
+                ) from error
+        assert isinstance(value.type, Scalar)
+        try:
+            exact = np.uint64 if isinstance(argument, int) and argument >= 1 << 63 else None
+            return round_to(np.asarray(argument, exact), value.type)
+        except (TypeError, ValueError) as error:
+            raise LaunchError(
+                f"argument {name} is a {type(argument).__name__}, the kernel takes a {value.type}"
+            ) from error
+
+    def run_all(self) -> None:
+        """Run every program instance, axis 0 fastest."""
+        x, y, z = self.grid
+        for k, j, i in itertools.product(range(z), range(y), range(x)):
+            self.run_program((i, j, k))
+
+    def run_program(self, program: tuple[int, int, int]) -> None:
+        """Run one program instance."""
+        frame = _ProgramFrame(self, program)
+        frame.run(self.module.body, ())
+
+    def out_of_bounds(
+        self, op: Op, program: tuple[int, ...], lane: int, address: int, size: int
+    ) -> None:
+        """Raise LaunchError K502 that says what was accessed where."""
+        word = "load" if op.name == "tile.load" else op.name.removeprefix("tile.")
+        used = len(self.module_axes(program))
+        where = tuple(program[:used])
+        root = self.root_name(op.operands[0])
+        known = {a.name: a for a in self.global_memory.allocations}
+        nearest = known.get(root) or self.global_memory.nearest(address)
+        shape = shape_of(op.operands[0].type)
+        place = (
+            f"element {tuple(int(i) for i in np.unravel_index(lane, shape))} of the tile"
+            if shape
+            else ""
+        )
+        if nearest is None:
+            raise LaunchError(
+                f"{word} at address {address:#x}, but no argument is an array", op.span, code="K502"
+            )
+        element = nearest.element_at(address)
+        if address >= nearest.start:
+            past = address - nearest.end
+            text = f"{past} to {past + size} bytes past the end of {nearest.name}"
+        else:
+            before = nearest.start - address
+            text = f"{before} bytes before the start of {nearest.name}"
+        whole = f"{nearest.name}[{element}]"
+        raise LaunchError(
+            f"{word} outside every argument: {text}",
+            op.span,
+            code="K502",
+            notes=[
+                f"program {where}{', ' + place if place else ''} is {whole}; "
+                f"{nearest.name} has {nearest.elements} elements"
+            ],
+            hint="mask the access so that every live element lies inside, e.g. mask=offsets < n",
+        )
+
+    def module_axes(self, program: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the axes up to the last one with more than one program."""
+        last = max((axis for axis in range(3) if self.grid[axis] > 1), default=0)
+        return tuple(range(last + 1))
+
+    def root_name(self, value: Value | None) -> str:
+        """Return the parameter that a pointer was made from, "" if it is not one of them."""
+        came_from: dict[Value, Value] = {}
+        for op in self.module.walk():
+            if isinstance(op, For):
+                came_from.update(zip(op.body.arguments[1:], op.inits, strict=True))
+                came_from.update(zip(op.results, op.inits, strict=True))
+            elif isinstance(op, While):
+                for region in (op.condition, op.body):
+                    came_from.update(zip(region.arguments, op.inits, strict=True))
+                came_from.update(zip(op.results, op.inits, strict=True))
+        names = {p.value: p.name for p in self.module.parameters}
+        while value is not None and value not in names:
+            if value in came_from:
+                value = came_from[value]
+            elif isinstance(value.op, AddPointer):
+                value = value.op.pointer
+            elif isinstance(value.op, Splat | Broadcast | ExpandDims):
+                value = value.op.source
+            else:
+                return ""
+        return names.get(value, "") if value is not None else ""
+
+
+class _ProgramFrame:
+    """The state of one program instance (a `Frame`)."""
+
+    def __init__(self, machine: Machine, program: tuple[int, int, int]) -> None:
+        self.machine = machine
+        self.program = program
+        self.number = program[0] + machine.grid[0] * (program[1] + machine.grid[1] * program[2])
+        self.values: dict[Value, Array] = dict(machine.shared_values)
+        self._memory: dict[Any, Any] = {}
+
+    @property
+    def memory(self) -> dict[Any, Any]:
+        return self._memory
+
+    def __getitem__(self, value: Value) -> Array:
+        return self.values[value]
+
+    def get(self, value: Value | None, default: Any) -> Array:
+        return np.asarray(default) if value is None else self.values[value]
+
+    def program_id(self, axis: int) -> int:
+        return self.program[axis]
+
+    def num_programs(self, axis: int) -> int:
+        return self.machine.grid[axis]
+
+    def emit(self, op: Op, text: str) -> None:
+        self.machine.recording.output.append(text)
+
+    def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
+        values = self.values
+        shared = self.machine.shared_values
+        for name, array in zip(block.arguments, arguments, strict=True):
+            values[name] = array
+        for op in block.ops:
+            if isinstance(op, Constant | Iota):
+                result = op.results[0]
+                known = shared.get(result)
+                if known is None:
+                    known = shared[result] = np.asarray(op.interpret(_as_frame(self)))
+                values[result] = known
+                continue
+            results = op.interpret(_as_frame(self))
+            if isinstance(results, tuple):
+                for result, array in zip(op.results, results, strict=True):
+                    values[result] = array
+            elif op.results:
+                values[op.results[0]] = np.asarray(results)
+        return tuple(values[value] for value in block.ops[-1].operands)
+
+    # -- memory ---------------------------------------------------------------------------
+    def read(self, op: Op, addresses: Array, live: Array, element: Element) -> Array:
+        flat, on, where = self._check(op, addresses, live, element)
+        if self.machine.recorder is not None:
+            self.machine.recorder.note(op, self.number, flat, on, element, write=False)
+        values = self.machine.global_memory.read(flat, where, element)
+        return values.reshape(np.shape(addresses))
+
+    def write(self, op: Op, addresses: Array, live: Array, values: Array, element: Element) -> None:
+        flat, on, where = self._check(op, addresses, live, element)
+        if self.machine.recorder is not None:
+            self.machine.recorder.note(op, self.number, flat, on, element, write=True)
+        spread = np.broadcast_to(values, np.shape(addresses)).ravel()
+        self.machine.global_memory.write(flat, where, spread, element)
+
+    def _check(
+        self, op: Op, addresses: Array, live: Array, element: Element
+    ) -> tuple[Array, Array, Array]:
+        flat = np.asarray(addresses, np.int64).ravel()
+        on = np.broadcast_to(live, np.shape(addresses)).ravel()
+        where = self.machine.global_memory.locate(flat, element.itemsize)
+        lost = on & (where < 0)
+        if lost.any():
+            lane = int(np.argmax(lost))
+            self.machine.out_of_bounds(op, self.program, lane, int(flat[lane]), element.itemsize)
+        return flat, on, np.where(on, where, -1)
+
+
+def _as_frame(frame: _ProgramFrame) -> Any:
+    return frame
+
+
+class _Recorder:
+    """Writes accesses down and finds elements that two programs write."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.writers: dict[str, Array] = {}
+
+    def note(
+        self, op: Op, program: int, flat: Array, on: Array, element: Element, *, write: bool
+    ) -> None:
+        recording = self.machine.recording
+        memory = self.machine.global_memory
+        where = memory.locate(flat, element.itemsize)
+        room = MOST_ACCESSES - len(recording.accesses)
+        recording.truncated |= room < flat.size
+        for lane in range(min(flat.size, max(0, room))):
+            number = int(where[lane])
+            inside = memory.allocations[number] if number >= 0 else None
+            recording.accesses.append(
+                Access(
+                    op.id,
+                    program,
+                    lane,
+                    inside.name if inside else "",
+                    inside.element_at(int(flat[lane])) if inside else -1,
+                    bool(on[lane]),
+                    write,
+                )
+            )
+        if write and not isinstance(op, AtomicUpdate | AtomicCompareExchange):
+            self._find_races(op, program, flat[on], where[on])
+
+    def _find_races(self, op: Op, program: int, flat: Array, where: Array) -> None:
+        for number in np.unique(where):
+            allocation = self.machine.global_memory.allocations[number]
+            writers = self.writers.get(allocation.name)
+            if writers is None:
+                writers = np.full(len(allocation.bytes), -1, np.int64)
+                self.writers[allocation.name] = writers
+            offsets = flat[where == number] - allocation.start
+            before = writers[offsets]
+            for place in np.flatnonzero((before >= 0) & (before != program)):
+                self.machine.recording.races.append(
+                    Race(
+                        op.id,
+                        allocation.name,
+                        allocation.element_at(int(offsets[place]) + allocation.start),
+                        int(before[place]),
+                        program,
+                    )
+                )
+            writers[offsets] = program

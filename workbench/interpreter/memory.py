@@ -1,0 +1,157 @@
+"""Global memory as a table of allocations by address.
+
+Arguments live where they are: an allocation is a view of the argument's own bytes, so what a
+kernel writes is in the caller's array at once. An access outside every argument never happens;
+it is found out before and handed to the caller of `Memory` as the place where it went.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from workbench.ir import Array, Element
+from workbench.ops.numbers import decode, encode, memory_dtype, value_dtype
+
+_U8 = np.dtype(np.uint8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """The bytes of one argument: from the lowest to past the highest element that it has."""
+
+    name: str
+    address: int
+    start: int
+    end: int
+    itemsize: int
+    bytes: Array
+    owner: Any
+
+    @property
+    def elements(self) -> int:
+        """How many elements lie between the first one and the end."""
+        return max(0, self.end - self.address) // max(1, self.itemsize)
+
+    def element_at(self, address: int) -> int:
+        """Return which element, counted from the first one, lies at an address."""
+        return (address - self.address) // max(1, self.itemsize)
+
+
+def describe_argument(argument: Any) -> tuple[int, int, int, int, Any] | None:
+    """Return (address, lowest byte, past the highest byte, itemsize, owner) of an array argument.
+
+    Arrays are NumPy arrays, anything with `data_ptr()` (torch tensors on the CPU) and anything
+    that speaks DLPack. None: the argument is not an array.
+    """
+    if isinstance(argument, np.ndarray):
+        return _extent(
+            argument.ctypes.data, argument.shape, argument.strides, argument.itemsize, argument
+        )
+    if hasattr(argument, "data_ptr"):
+        size = argument.element_size()
+        strides = tuple(stride * size for stride in argument.stride())
+        return _extent(argument.data_ptr(), tuple(argument.shape), strides, size, argument)
+    if hasattr(argument, "__dlpack__"):
+        return describe_argument(np.from_dlpack(argument))
+    return None
+
+
+def _extent(
+    address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int, owner: Any
+) -> tuple[int, int, int, int, Any]:
+    if prod(shape) == 0:
+        return address, address, address, itemsize, owner
+    reach = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low = address + sum(r for r in reach if r < 0)
+    high = address + sum(r for r in reach if r > 0) + itemsize
+    return address, low, high, itemsize, owner
+
+
+class Memory:
+    """The allocations of one run."""
+
+    def __init__(self) -> None:
+        self.allocations: list[Allocation] = []
+        self._starts: Array = np.empty(0, np.int64)
+        self._ends: Array = np.empty(0, np.int64)
+        self._order: list[int] = []
+
+    def add(self, name: str, argument: Any) -> int:
+        """Enter an array argument and return its address; raises TypeError for anything else."""
+        found = describe_argument(argument)
+        if found is None:
+            raise TypeError(f"{name} is a {type(argument).__name__}, which has no memory")
+        address, start, end, itemsize, owner = found
+        length = end - start
+        raw = (ctypes.c_uint8 * length).from_address(start) if length else b""
+        view = np.frombuffer(raw, np.uint8) if length else np.empty(0, np.uint8)
+        self.allocations.append(Allocation(name, address, start, end, itemsize, view, owner))
+        self._starts = np.array([a.start for a in self.allocations], np.int64)
+        self._ends = np.array([a.end for a in self.allocations], np.int64)
+        return address
+
+    def locate(self, addresses: Array, itemsize: int) -> Array:
+        """Return for each address which allocation holds `itemsize` bytes there, -1 for none."""
+        flat = addresses.ravel()
+        found = np.full(flat.shape, -1, np.int64)
+        for number, allocation in enumerate(self.allocations):
+            inside = (flat >= allocation.start) & (flat + itemsize <= allocation.end)
+            found[inside & (found < 0)] = number
+        return found
+
+    def read(self, addresses: Array, where: Array, element: Element) -> Array:
+        """Return the values at flat addresses; `where` is what `locate` gave, 0 where it is -1."""
+        dtype = np.dtype(memory_dtype(element))
+        bits = np.zeros(addresses.shape, dtype)
+        for number in np.unique(where):
+            if number >= 0:
+                chosen = where == number
+                bits[chosen] = self._gather(self.allocations[number], addresses[chosen], dtype)
+        values = decode(bits, element)
+        return np.asarray(values, value_dtype(element))
+
+    def write(self, addresses: Array, where: Array, values: Array, element: Element) -> None:
+        """Write values to flat addresses; the last one wins where addresses repeat."""
+        bits = np.asarray(encode(values, element)).view(memory_dtype(element))
+        for number in np.unique(where):
+            if number < 0:
+                continue
+            chosen = where == number
+            allocation = self.allocations[number]
+            offsets = addresses[chosen] - allocation.start
+            size = bits.dtype.itemsize
+            if _aligned(offsets, size):
+                whole = allocation.bytes[: len(allocation.bytes) // size * size].view(bits.dtype)
+                whole[offsets // size] = bits[chosen]
+            else:
+                places = offsets[:, None] + np.arange(size)
+                split = np.ascontiguousarray(bits[chosen]).view(_U8).reshape(-1, size)
+                allocation.bytes[places] = split
+
+    @staticmethod
+    def _gather(allocation: Allocation, addresses: Array, dtype: np.dtype[Any]) -> Array:
+        offsets = addresses - allocation.start
+        size = dtype.itemsize
+        if _aligned(offsets, size):
+            whole = allocation.bytes[: len(allocation.bytes) // size * size].view(dtype)
+            return whole[offsets // size]
+        places = offsets[:, None] + np.arange(size)
+        return np.ascontiguousarray(allocation.bytes[places]).view(dtype).ravel()
+
+    def nearest(self, address: int) -> Allocation | None:
+        """Return the allocation that lies closest to an address."""
+
+        def distance(a: Allocation) -> int:
+            return max(a.start - address, address - a.end, 0)
+
+        return min(self.allocations, key=distance, default=None)
+
+
+def _aligned(offsets: Array, size: int) -> bool:
+    return size == 1 or not np.any(offsets % size)
