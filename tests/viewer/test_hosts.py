@@ -11,7 +11,7 @@ import pytest
 
 from tests.trace.samples import add_lazy, add_trace
 from workbench.trace import unpack
-from workbench.viewer import choose, frontend, host, notebook_path
+from workbench.viewer import cell_output, choose, frontend, host, notebook_path
 from workbench.viewer.widget import TraceWidget
 
 
@@ -125,3 +125,22 @@ def test_importing_the_viewer_loads_no_front_end_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def test_a_cell_output_has_a_widget_only_where_the_extension_cannot_be(bundle: bytes) -> None:
+    assert WIDGET_VIEW not in cell_output([add_trace()])
+    assert WIDGET_VIEW in cell_output([add_trace()], namespace={"__vsc_ipynb_file__": "n.ipynb"})
+
+
+def test_static_output_has_no_interactive_part(bundle: bytes) -> None:
+    choose("static")
+    assert set(cell_output([add_trace()])) == {"text/html", "text/plain"}
+
+
+def test_no_widget_without_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frontend, "script", lambda name: None)
+    choose("widget")
+    assert WIDGET_VIEW not in cell_output([add_trace()])

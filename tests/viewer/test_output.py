@@ -127,7 +127,7 @@ def test_html_names_what_a_reader_needs() -> None:
     for fact in (
         "add", "sm_90a", "f32·BLOCK=3", "In[3]", "check failed", "out_ptr[3] = 0, expected nan",
         "triton: not installed", "no CUDA device", "registers", "18", "GB/s", "ld.global.b32",
-        "LDG.E", "not vectorised: BLOCK is 3", "assign-layouts",
+        "LDG.E", "not vectorised: BLOCK is 3", "assign-layouts", "x_ptr[6]",
     ):  # fmt: skip
         assert fact in text, fact
 

@@ -5,20 +5,24 @@ matplotlib are imported only when something is shown: `widget` needs anywidget, 
 matplotlib. The interactive front end is TypeScript (extension/), built into `static/`.
 """
 
+from workbench.viewer.display import cell_output
 from workbench.viewer.export import save
 from workbench.viewer.mode import choose, host, notebook_path
 from workbench.viewer.output import EMBED_MODES, MIME, mimebundle
+from workbench.viewer.reading import read_traces
 from workbench.viewer.static_html import static_html
 from workbench.viewer.summary import plain, render_diagnostic
 
 __all__ = [
     "EMBED_MODES",
     "MIME",
+    "cell_output",
     "choose",
     "host",
     "mimebundle",
     "notebook_path",
     "plain",
+    "read_traces",
     "render_diagnostic",
     "save",
     "static_html",

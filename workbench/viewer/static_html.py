@@ -11,7 +11,7 @@ import base64
 from collections.abc import Callable, Iterable, Sequence
 from html import escape as _escape
 
-from workbench.trace import Stage, Trace, coverage
+from workbench.trace import Links, Stage, Trace, coverage
 from workbench.viewer.highlight import highlight
 from workbench.viewer.summary import (
     bench_notes,
@@ -25,6 +25,9 @@ from workbench.viewer.summary import (
 
 LIMIT = 100_000  # bytes of HTML, picture included
 ROWS = 60
+SOURCE_ROWS = 200
+PROGRAMS = 16
+ELEMENTS = 16
 WIDTH = 200  # characters of a row that are shown
 PRE = "background-color:#ffffff;color:#1f2328;padding:6px;margin:0;overflow:auto"
 TITLES = {
@@ -58,14 +61,13 @@ def static_html(
 
     `picture` is the benchmark's PNG. Rows and colours give way before facts do.
     """
-    text = ""
+    head = "".join(_facts(trace) for trace in traces)
+    if picture is not None:
+        head += _picture(traces, picture)
+    tail = f"<p>{escape(footer)}</p>" if footer else ""
     for rows, colors, source_colors in DETAIL:
-        parts = [_trace(trace, rows, colors, source_colors, traces[0]) for trace in traces]
-        if picture is not None:
-            parts.insert(1, _picture(traces, picture))
-        if footer:
-            parts.append(f"<p>{escape(footer)}</p>")
-        text = f"<div>{''.join(parts)}</div>"
+        stages = "".join(_stages(trace, rows, colors, source_colors, traces) for trace in traces)
+        text = f"<div>{head}{stages}{tail}</div>"
         if limit is None or len(text.encode()) <= limit:
             return text
     return _cut_down(traces, limit or LIMIT, footer)
@@ -85,21 +87,29 @@ def _cut_down(traces: Sequence[Trace], limit: int, footer: str) -> str:
     return text if len(text.encode()) <= limit else f"<div>{note}</div>"
 
 
-def _trace(trace: Trace, rows: int, colors: bool, source_colors: bool, first: Trace) -> str:
-    shown = [
-        stage
-        for stage in trace.stages
-        if trace is first or trace.strings[stage.text] != first.text(stage.id)
-    ]
+def _facts(trace: Trace) -> str:
+    """Return what was found out: verdict, errors, resources, checks, benchmark."""
+    parts = (_verdict, _errors, _skipped, _resources, _checks, _bench)
+    return "".join(part(trace) for part in parts)
+
+
+def _stages(
+    trace: Trace, rows: int, colors: bool, source_colors: bool, traces: Sequence[Trace]
+) -> str:
+    """Return the stages that no earlier trace shows with the same text, passes and remarks."""
+    first = traces[0]
+    target = "" if len(traces) == 1 else f"{trace.kernel.target} · "
     linked = coverage(trace)
-    parts = [_verdict(trace), _errors(trace), _skipped(trace), _resources(trace)]
-    parts += [_checks(trace), _bench(trace)]
-    for stage in shown:
+    parts: list[str] = []
+    for stage in trace.stages:
+        if trace is not first and trace.strings[stage.text] == first.text(stage.id):
+            continue
         source = stage.id == "source"
-        limit = max(rows, 200) if source else rows
+        limit = max(rows, SOURCE_ROWS) if source else rows
         colored = source_colors if source else colors
-        parts.append(_stage(trace, stage, linked[stage.id], limit, colored))
-    parts += [_passes(trace) if trace is first or len(shown) > 1 else "", _remarks(trace)]
+        prefix = "" if source else target
+        parts.append(_stage(trace, stage, prefix, linked[stage.id], limit, colored))
+    parts += [_programs(trace), _passes(trace, target), _remarks(trace, target)]
     return "".join(parts)
 
 
@@ -143,15 +153,17 @@ def _bench(trace: Trace) -> str:
     return (_table(headings, rows) if headings else "") + _list(bench_notes(trace))
 
 
-def _stage(trace: Trace, stage: Stage, linked: tuple[int, int], limit: int, colored: bool) -> str:
+def _stage(
+    trace: Trace, stage: Stage, prefix: str, linked: tuple[int, int], limit: int, colored: bool
+) -> str:
     text = trace.strings[stage.text]
     lines = text.split("\n") if text else []
     facts = [f"{len(lines):,} rows"] if lines else [stage.state]
-    if linked[1] and stage.rows:
+    if linked[1] and stage.rows and stage.id != "source":
         facts.append(f"{linked[0]:,} of {linked[1]:,} linked to the source")
     if stage.note:
         facts.append(stage.note)
-    title = f"{TITLES[stage.id]} · {' · '.join(facts)}"
+    title = f"{prefix}{TITLES[stage.id]} · {' · '.join(facts)}"
     if not lines:
         return f"<p>{escape(title)}</p>"
     excerpt = "\n".join(_clip(line) for line in lines[:limit])
@@ -159,6 +171,34 @@ def _stage(trace: Trace, stage: Stage, linked: tuple[int, int], limit: int, colo
     more = f"\n… {len(lines) - limit:,} more rows" if len(lines) > limit else ""
     opened = " open" if stage.id == "source" else ""
     return f"<details{opened}><summary>{escape(title)}</summary>{_pre(body + more)}</details>"
+
+
+def _programs(trace: Trace) -> str:
+    """Return what the interpreter recorded: which program touches which elements."""
+    tables: list[str] = []
+    for entry in trace.access[:8]:
+        by_program: dict[int, list[tuple[int, str, int, bool]]] = {}
+        for program, place, array, element, live in entry.addr:
+            by_program.setdefault(program, []).append((place, array, element, live))
+        rows: list[list[str]] = []
+        for program, touched in sorted(by_program.items())[:PROGRAMS]:
+            live = [f"{array}[{element}]" for _, array, element, on in touched if on]
+            off = sum(not on for *_, on in touched)
+            more = f" … {len(live) - ELEMENTS:,} more" if len(live) > ELEMENTS else ""
+            rows.append(
+                [str(program), entry.direction, ", ".join(live[:ELEMENTS]) + more, str(off)]
+            )
+        if rows:
+            tables.append(_table(["program", _line_of(trace, entry.op), "elements", "off"], rows))
+    if not tables:
+        return ""
+    title = "Programs · what each one touches, as the interpreter recorded it"
+    return f"<details><summary>{title}</summary>{''.join(tables)}</details>"
+
+
+def _line_of(trace: Trace, op: int) -> str:
+    place = Links(trace).line_of(op)
+    return f"op {op}" if place is None else f"line {place[1]}"
 
 
 def _colored(text: str, lang: str) -> str:
@@ -170,7 +210,7 @@ def _clip(line: str) -> str:
     return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
 
 
-def _passes(trace: Trace) -> str:
+def _passes(trace: Trace, target: str) -> str:
     changing = [step for step in trace.passes if step.changed]
     if not changing:
         return ""
@@ -178,17 +218,17 @@ def _passes(trace: Trace) -> str:
         [step.name, step.pipe, f"{step.milliseconds:.2f}", f"+{len(step.add)} -{len(step.del_)}"]
         for step in changing[:40]
     ]
-    title = f"Passes · {len(changing)} of {len(trace.passes)} changed something"
+    title = f"{target}Passes · {len(changing)} of {len(trace.passes)} changed something"
     table = _table(["pass", "pipeline", "ms", "ops"], rows)
     return f"<details><summary>{escape(title)}</summary>{table}</details>"
 
 
-def _remarks(trace: Trace) -> str:
+def _remarks(trace: Trace, target: str) -> str:
     items = [f"{item.severity} {item.code}: {item.text}" for item in trace.remarks[:40]]
     if not items:
         return ""
-    title = f"Remarks · {len(trace.remarks)}"
-    return f"<details><summary>{title}</summary>{_list(items)}</details>"
+    title = f"{target}Remarks · {len(trace.remarks)}"
+    return f"<details><summary>{escape(title)}</summary>{_list(items)}</details>"
 
 
 def _picture(traces: Sequence[Trace], picture: bytes) -> str:

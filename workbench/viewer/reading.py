@@ -1,0 +1,77 @@
+"""Reading traces back: from .wbt and .json files, and from the outputs of a saved notebook."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from workbench.source import OptionError
+from workbench.trace import Trace, TraceError, unpack
+from workbench.viewer.output import MIME
+
+
+def read_traces(place: Path | str) -> tuple[Trace, ...]:
+    """Return the traces at a place: `a.wbt`, `a.json`, `nb.ipynb`, or `nb.ipynb::matmul`.
+
+    Of a notebook, the outputs of the named kernel are read, the last one without a name. Raises
+    OptionError for a place that holds no trace, saying why.
+    """
+    name, _, kernel = str(place).partition("::")
+    path = Path(name).expanduser()
+    try:
+        content = path.read_bytes()
+        if path.suffix == ".ipynb":
+            return _of_notebook(path, content, kernel)
+        return unpack(content)
+    except OSError as error:
+        raise OptionError(f"{path} cannot be read: {error.strerror}", code="K806") from error
+    except TraceError as error:
+        raise OptionError(f"{path}: {error}", code="K807") from error
+
+
+def _of_notebook(path: Path, content: bytes, kernel: str) -> tuple[Trace, ...]:
+    try:
+        envelopes = list(_envelopes(json.loads(content)))
+    except (ValueError, AttributeError, TypeError) as error:  # not JSON, or of another shape
+        raise TraceError(f"not a notebook ({error})") from error
+    known: list[str] = []
+    for envelope in reversed(envelopes):
+        names = [entry.get("name", "") for entry in envelope.get("summary", {}).get("kernels", [])]
+        known += names
+        if not kernel or kernel in names:
+            return open_envelope(envelope, path.parent)
+    found = ", ".join(dict.fromkeys(reversed(known))) or "none"
+    wanted = f"of kernel {kernel!r} " if kernel else ""
+    raise TraceError(f"no output {wanted}with a trace; kernels found: {found}")
+
+
+def _envelopes(notebook: Any) -> Iterator[dict[str, Any]]:
+    for cell in notebook.get("cells", []):
+        for output in cell.get("outputs", []):
+            envelope = output.get("data", {}).get(MIME)
+            if isinstance(envelope, dict) and isinstance(envelope.get("summary"), dict):
+                yield envelope
+
+
+def open_envelope(envelope: dict[str, Any], folder: Path) -> tuple[Trace, ...]:
+    """Return the traces in an output's JSON; a `ref` is read only below `folder`."""
+    if isinstance(envelope.get("data"), str):
+        try:
+            return unpack(base64.b64decode(envelope["data"], validate=True))
+        except binascii.Error as error:
+            raise TraceError(f"the embedded trace is damaged ({error})") from error
+    ref = envelope.get("ref")
+    if not isinstance(ref, dict):
+        raise TraceError("only the summary was saved; run the cell to see its stages")
+    path = (folder / str(ref.get("path", ""))).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise TraceError(f"the trace file {ref.get('path')} lies outside the notebook's folder")
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != ref.get("sha256"):
+        raise TraceError(f"{path.name} is not the file that the output was saved with")
+    return unpack(content)
