@@ -1,5 +1,15 @@
 import { defineConfig } from "vitest/config";
 
+// style.css enters the bundle as text (esbuild's --loader:.css=text).
+const cssAsText = {
+  name: "css-as-text",
+  enforce: "pre" as const,
+  transform(code: string, id: string): string | undefined {
+    return id.endsWith(".css") ? `export default ${JSON.stringify(code)};` : undefined;
+  },
+};
+
 export default defineConfig({
-  test: { environment: "jsdom", include: ["tests/*.test.ts"] },
+  plugins: [cssAsText],
+  test: { environment: "jsdom", include: ["tests/*.test.ts"], setupFiles: ["tests/setup.ts"] },
 });

@@ -7,24 +7,40 @@ export interface Envelope {
   v: number;
   id?: string;
   state?: string;
-  summary?: unknown;
+  summary?: { text?: string; trimmed?: string[] };
   enc?: string;
   data?: string;
   ref?: { path: string; sha256?: string; bytes?: number };
+}
+
+/** What a viewer shows: the traces of one kernel, the one to show first in front. */
+export interface Bundle {
+  traces: Trace[];
+  show: string[]; // ids of the panes open at first; empty leaves it to the viewer
+  trimmed: string[]; // what was left out to save space
 }
 
 /** Fetches the bytes of a `ref`; only a host that knows where the notebook lies has one. */
 export type FetchFile = (path: string) => Promise<ArrayBuffer>;
 
 /** Return the traces in an envelope; the message of a failure is for the user. */
-export async function openEnvelope(envelope: Envelope, fetchFile?: FetchFile): Promise<Trace[]> {
+export async function openEnvelope(envelope: Envelope, fetchFile?: FetchFile): Promise<Bundle> {
   if (typeof envelope?.v !== "number") throw new Error("This output holds no workbench trace.");
   requireVersion(envelope.v);
+  const bundle = await unpack(await bytesOf(envelope, fetchFile));
+  const trimmed = envelope.ref === undefined ? (envelope.summary?.trimmed ?? []) : [];
+  return { ...bundle, trimmed };
+}
+
+async function bytesOf(
+  envelope: Envelope,
+  fetchFile: FetchFile | undefined,
+): Promise<ArrayBuffer | ArrayBufferView> {
   if (envelope.data !== undefined) {
     if (envelope.enc !== "gzip+base64") {
       throw new Error(`The trace is encoded as "${envelope.enc}"; expected "gzip+base64".`);
     }
-    return unpack(bytesOfBase64(envelope.data));
+    return bytesOfBase64(envelope.data);
   }
   if (envelope.ref === undefined) {
     throw new Error("Only the summary of this trace was saved; run the cell to see its stages.");
@@ -38,24 +54,26 @@ export async function openEnvelope(envelope: Envelope, fetchFile?: FetchFile): P
   if (sha256 !== undefined && (await digest(packed)) !== sha256) {
     throw new Error(`The trace file ${path} is not the one this output was saved with.`);
   }
-  return unpack(packed);
+  return packed;
 }
 
-/** gzip bytes -> traces. The JSON is one trace or `{"traces": [...]}`. */
-export async function unpack(packed: ArrayBuffer | ArrayBufferView): Promise<Trace[]> {
+type Decoded = Trace | { traces: Trace[]; show?: string[] };
+
+/** gzip bytes -> traces. */
+export async function unpack(packed: ArrayBuffer | ArrayBufferView): Promise<Bundle> {
   // A Bytes trait arrives as a DataView into a larger buffer: Blob keeps its bounds, `.buffer` would not.
   const stream = new Blob([packed as BlobPart])
     .stream()
     .pipeThrough(new DecompressionStream("gzip"));
-  return tracesOf(JSON.parse(await new Response(stream).text()));
+  return bundleOf(JSON.parse(await new Response(stream).text()) as Decoded);
 }
 
 /** Return the traces of decoded JSON, all of a version that this viewer reads. */
-export function tracesOf(decoded: Trace | { traces: Trace[] }): Trace[] {
-  const traces = "traces" in decoded ? decoded.traces : [decoded];
-  if (traces.length === 0) throw new Error("This output holds no workbench trace.");
-  for (const trace of traces) requireVersion(trace.version);
-  return traces;
+export function bundleOf(decoded: Decoded): Bundle {
+  const bundle = "traces" in decoded ? decoded : { traces: [decoded] };
+  if (bundle.traces.length === 0) throw new Error("This output holds no workbench trace.");
+  for (const trace of bundle.traces) requireVersion(trace.version);
+  return { show: [], ...bundle, trimmed: [] };
 }
 
 function requireVersion(version: number): void {

@@ -115,7 +115,7 @@ export function compileTimes(trace: Trace): { name: string; milliseconds: number
   return [...pipes].map(([pipe, time]) => ({ name: `${pipe} passes`, milliseconds: time }));
 }
 
-function badgesOf(trace: Trace): { text: string; title: string }[] {
+function badgesOf(trace: Trace, trimmed: readonly string[]): { text: string; title: string }[] {
   const badges: { text: string; title: string }[] = [];
   if (trace.kernel.cached) {
     badges.push({
@@ -129,6 +129,9 @@ function badgesOf(trace: Trace): { text: string; title: string }[] {
       title: "this stage was edited by hand",
     });
   }
+  if (trimmed.length > 0) {
+    badges.push({ text: "trimmed", title: `left out to save space: ${trimmed.join(", ")}` });
+  }
   for (const { what, why } of trace.runs.skipped ?? []) {
     if (what === "launch") badges.push({ text: `not launched: ${why}`, title: why });
   }
@@ -139,6 +142,7 @@ function badgesOf(trace: Trace): { text: string; title: string }[] {
 export function makeHeader(
   traces: readonly Trace[],
   shown: number,
+  trimmed: readonly string[],
   actions: HeaderActions,
   signal: AbortSignal,
 ): HTMLElement {
@@ -182,7 +186,9 @@ export function makeHeader(
       traces.length === 1 && make("span", { class: "wb-target" }, kernel.target),
       traces.length > 1 && targetSelector(traces, shown, actions, signal),
       kernel.spec ? make("span", { class: "wb-spec" }, kernel.spec) : null,
-      ...badgesOf(trace).map(({ text, title }) => make("span", { class: "wb-badge", title }, text)),
+      ...badgesOf(trace, trimmed).map(({ text, title }) =>
+        make("span", { class: "wb-badge", title }, text),
+      ),
       make("span", { class: "wb-grow" }),
       button(
         "save",

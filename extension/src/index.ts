@@ -35,10 +35,10 @@ class TraceRenderer extends Widget implements IRenderMime.IRenderer {
     const own = this.#latest;
     try {
       const envelope = model.data[MIME] as unknown as Envelope;
-      const traces = await openEnvelope(envelope, this.#fetchFile);
+      const bundle = await openEnvelope(envelope, this.#fetchFile);
       if (own !== this.#latest) return; // a newer output came while this one was unpacked
-      if (this.#viewer) this.#viewer.update(traces);
-      else this.#viewer = mount(this.node, traces, { started });
+      if (this.#viewer) this.#viewer.update(bundle);
+      else this.#viewer = mount(this.node, bundle, { started });
     } catch (error) {
       this.#showStatic(model, error instanceof Error ? error.message : String(error));
     }

@@ -189,8 +189,10 @@ export function drawPlot(plot: Plot, title: string): HTMLElement {
     );
   }
   const caption = make("figcaption", {}, sentence);
-  const labels = plot.series.flatMap((series, i) =>
-    drawSeries(svg, series, i, plot, x, y, caption),
+  const slots = plot.series.map((series, slot) => ({ series, slot }));
+  slots.sort((a, b) => Number(a.series.ours) - Number(b.series.ours)); // ours on top of the others
+  const labels = slots.flatMap(({ series, slot }) =>
+    drawSeries(svg, series, slot, plot, x, y, caption),
   );
   placeLabels(svg, labels);
   rove(svg);
@@ -301,7 +303,7 @@ function topOf(plot: Plot): number {
 
 /** Round steps from zero to at least `top`. */
 export function ticksUpTo(top: number): number[] {
-  const rough = top / 4;
+  const rough = top / 5;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((s) => s * power).find((s) => s >= rough) ?? rough;
   const steps = Math.ceil(top / step - 1e-9);

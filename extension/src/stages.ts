@@ -19,7 +19,7 @@ export interface StageView {
 export function viewStages(trace: Trace): StageView[] {
   return trace.stages.map((stage) => {
     const text = trace.strings[stage.text] ?? "";
-    const lines = text === "" ? [] : text.split("\n");
+    const lines = text === "" ? [] : dedent(text.split("\n"));
     return {
       id: stage.id,
       title: STAGE_TITLES[stage.id] ?? stage.id,
@@ -36,6 +36,13 @@ export function viewStages(trace: Trace): StageView[] {
       ),
     };
   });
+}
+
+/** Without the indent that all lines share: disassemblies begin far to the right. */
+function dedent(lines: string[]): string[] {
+  const indents = lines.filter((line) => line.trim() !== "").map((line) => line.search(/\S/));
+  const shared = indents.reduce((least, indent) => Math.min(least, indent), 80);
+  return shared === 0 ? lines : lines.map((line) => line.slice(shared));
 }
 
 /** Runs of rows -> ops of each row. */

@@ -1,5 +1,6 @@
 // The viewer: header, tabs and status of one or several traces. mount() is what every host calls.
 import { button, make, uniqueId } from "./dom";
+import type { Bundle } from "./envelope";
 import { makeHeader } from "./header";
 import { isTyping, keepKeys } from "./keys";
 import { invertLinks, type Links } from "./links";
@@ -20,7 +21,7 @@ type TabId = keyof typeof TAB_TITLES;
 
 export interface Viewer {
   /** Show newer traces of the same kernel; tab, panes and filters stay. */
-  update(traces: readonly Trace[]): void;
+  update(bundle: Bundle): void;
   end(): void;
 }
 
@@ -28,10 +29,10 @@ export interface MountOptions {
   started?: number; // performance.now() when the host had the bytes
 }
 
-/** Show `traces` in `host`. Sets data-ready and data-ms on it after two frames: tests wait on that. */
+/** Show the traces of `bundle` in `host`. Sets data-ready and data-ms on it after two frames: tests wait on that. */
 export function mount(
   host: HTMLElement,
-  traces: readonly Trace[],
+  bundle: Bundle,
   { started = performance.now() }: MountOptions = {},
 ): Viewer {
   addStyle();
@@ -42,6 +43,7 @@ export function mount(
   followTheme(root, whole.signal);
   const state: ViewerState = {
     trace: 0,
+    show: bundle.show,
     tab: "stages",
     open: new Map(),
     filter: new Map(),
@@ -50,11 +52,11 @@ export function mount(
     pass: new Map(),
   };
   let inner = new AbortController();
-  let current = traces;
+  let current = bundle;
   const paint = (): void => {
     inner.abort();
     inner = new AbortController();
-    state.trace = Math.min(state.trace, current.length - 1);
+    state.trace = Math.min(state.trace, current.traces.length - 1);
     const choose = (index: number): void => {
       state.trace = index;
       paint();
@@ -114,7 +116,7 @@ function tabsOf(trace: Trace): { id: TabId; label: string }[] {
 
 function fill(
   root: HTMLElement,
-  traces: readonly Trace[],
+  { traces, trimmed }: Bundle,
   state: ViewerState,
   chooseTrace: (index: number) => void,
   signal: AbortSignal,
@@ -144,6 +146,7 @@ function fill(
   const header = makeHeader(
     traces,
     state.trace,
+    trimmed,
     { chooseTrace, go: services.go, showKeys: keys.toggle, save: () => void saveTraces(traces) },
     signal,
   );

@@ -81,7 +81,9 @@ export function mountStage(
     });
     if (found.has(row)) classes.push("wb-found");
     if (row === current) classes.push("wb-current");
-    element.className = classes.join(" ");
+    const name = classes.join(" ");
+    if (element.className === name) return;
+    element.className = name;
     element.setAttribute("aria-selected", String(pinned.some((hits) => hits.get(row) === "same")));
   };
   const makeRow = (row: number): HTMLElement => {
@@ -94,14 +96,15 @@ export function mountStage(
     });
     const number = make("i", { "aria-hidden": "true" }, String(row + stage.firstLine));
     element.append(number);
+    if (stage.side.size > 0) {
+      element.append(make("small", { title: "live registers" }, stage.side.get(row) ?? ""));
+    }
     let parts = tokens.get(row);
     if (!parts) {
       parts = tokenize(stage.lines[row] ?? "", stage.lang);
       tokens.set(row, parts);
     }
     appendTokens(element, parts);
-    const side = stage.side.get(row);
-    if (side !== undefined) element.append(make("small", { title: "live registers" }, side));
     paint(element, row);
     return element;
   };

@@ -251,17 +251,25 @@ export function mountPasses(panel: HTMLElement, services: TabServices): Tab {
   };
 }
 
+interface DiffSide {
+  lines: string[];
+  ops: RowOps;
+}
+
 const SIGNS = { same: " ", removed: "−", added: "+", "moved-from": "↥", "moved-to": "↧" } as const;
 
 function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: AbortSignal): void {
   const { trace, state } = services;
   const { before, after } = pass;
-  const side = (text: number | null | undefined): { lines: string[]; ops: RowOps } => {
-    if (typeof text !== "number") return { lines: [], ops: [] };
-    const lines = (trace.strings[text] ?? "").split("\n");
-    return { lines, ops: spreadRows(rowsOfText(trace, text) ?? [], lines.length) };
-  };
-  const [old, now] = [side(before), side(after)];
+  // Without a row map of both texts only the rows' texts can be compared.
+  const maps = [before, after].map((text) =>
+    typeof text === "number" ? rowsOfText(trace, text) : undefined,
+  );
+  const linked = maps.every((rows) => rows !== undefined);
+  const [old, now] = [before, after].map((text, i) => {
+    const lines = typeof text === "number" ? (trace.strings[text] ?? "").split("\n") : [];
+    return { lines, ops: spreadRows(linked ? (maps[i] ?? []) : [], lines.length) };
+  }) as [DiffSide, DiffSide];
   const dropped = typeof before !== "number" || typeof after !== "number";
   const edits = dropped ? [] : diffTexts(old.lines, old.ops, now.lines, now.ops);
   const amount = (change: Edit["change"]): number =>

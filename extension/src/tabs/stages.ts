@@ -11,8 +11,10 @@ const NARROW = 900; // px; below it one pane and the toggles as a selector
 const LEAST_SHARE = 0.12; // of the width that a pane keeps when its neighbour grows
 const STEP = 0.04;
 
-/** The stages open at first: what the reader compares most, of those that have text. */
-export function defaultOpen(stages: readonly StageView[]): string[] {
+/** The stages open at first: those asked for, else what the reader compares most. */
+export function defaultOpen(stages: readonly StageView[], asked: readonly string[] = []): string[] {
+  const exist = asked.filter((id) => stages.some((stage) => stage.id === id)).slice(0, MOST_PANES);
+  if (exist.length > 0) return exist;
   const present = new Set(stages.filter(({ lines }) => lines.length > 0).map(({ id }) => id));
   const wish = present.has("asm") ? ["source", "tile", "asm"] : ["source", "gpu", "sass"];
   const open = wish.filter((id) => present.has(id));
@@ -28,7 +30,7 @@ export function mountStages(panel: HTMLElement, services: TabServices): Tab {
   const { stages, selection, state, trace, signal } = services;
   const target = trace.kernel.target;
   const known = state.open.get(target)?.filter((id) => stages.some((stage) => stage.id === id));
-  let open: string[] = known && known.length > 0 ? known : defaultOpen(stages);
+  let open: string[] = known && known.length > 0 ? known : defaultOpen(stages, state.show);
   const shares = new Map<string, number>();
   const panes = make("div", { class: "wb-panes" });
   const bar = make("div", { class: "wb-bar", role: "toolbar", "aria-label": "Stages to show" });

@@ -8,6 +8,7 @@ import type { Trace } from "../trace";
 /** What a viewer keeps when it is painted anew: another target, a new run of the cell. */
 export interface ViewerState {
   trace: number;
+  show: readonly string[]; // panes that the kernel's author asked for
   tab: string;
   open: Map<string, string[]>; // target -> stages shown
   filter: Map<string, string>; // tab -> text in its box

@@ -1,0 +1,208 @@
+import { beforeEach, expect, test } from "vitest";
+import { bundleOf } from "../src/envelope";
+import { compileTimes, factsOf, traceLabels } from "../src/header";
+import { viewOps, viewStages } from "../src/stages";
+import { problemsOf } from "../src/tabs/problems";
+import { arrangePrograms } from "../src/tabs/programs";
+import { copyRows, defaultOpen } from "../src/tabs/stages";
+import type { Trace } from "../src/trace";
+import { mount, type Viewer } from "../src/viewer";
+import { ADD_ACCESS, addTrace } from "./fixture";
+
+let host: HTMLElement;
+beforeEach(() => {
+  host = document.createElement("div");
+  document.body.replaceChildren(host);
+});
+
+const show = (...traces: Trace[]): Viewer => mount(host, bundleOf({ traces }));
+const tabs = (): string[] =>
+  [...host.querySelectorAll<HTMLElement>("[role=tab]")].map((tab) => tab.dataset.tab ?? "");
+const openTab = (name: string): void =>
+  host.querySelector<HTMLElement>(`[role=tab][data-tab="${name}"]`)!.click();
+const pressed = (): string[] =>
+  [...host.querySelectorAll<HTMLElement>('.wb-toggle[data-stage][aria-pressed="true"]')].map(
+    (toggle) => toggle.dataset.stage ?? "",
+  );
+const press = (key: string): void => {
+  const inside = host.querySelector<HTMLElement>(".wb-scroller")!;
+  inside.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+};
+
+test("a pinned source line is told in words, with the line of the cell", () => {
+  show(addTrace());
+  host.querySelector<HTMLElement>('.wb-scroller[data-stage="source"] [data-row="3"]')!.click();
+  expect(host.querySelector(".wb-status")!.textContent).toBe(
+    "Pinned Python line 5: 1 op → 1 Tile IR row, 1 PTX row",
+  );
+});
+
+test("the Programs tab is there only when the interpreter recorded accesses", () => {
+  show(addTrace());
+  expect(tabs()).not.toContain("programs");
+  show(addTrace({ access: ADD_ACCESS }));
+  openTab("programs");
+  expect(host.querySelectorAll(".wb-live").length).toBe(7);
+  expect(host.querySelectorAll(".wb-masked").length).toBe(2);
+});
+
+test("7 elements in blocks of 3: who stores what, and what is masked", () => {
+  const trace = addTrace({
+    runs: {
+      launches: [
+        { t: 0, grid: [3], device: "cpu", args: [{ name: "out_ptr", type: "*fp32", shape: [7] }] },
+      ],
+    },
+  });
+  const grid = arrangePrograms(ADD_ACCESS[0]!.addr!, "out_ptr", trace);
+  expect(grid.size).toBe(7);
+  expect(grid.columns).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
+  expect(grid.programs).toEqual([0, 1, 2]);
+  expect(grid.at(2, 6)).toEqual([2, 0, "out_ptr", 6, true]);
+  expect(grid.at(2, 7)?.[4]).toBe(false);
+  expect(grid.at(0, 3)).toBeUndefined();
+});
+
+test("choosing the other target keeps the tab and shows its stages", () => {
+  const cpu = addTrace();
+  cpu.kernel = { ...cpu.kernel, target: "cpu" };
+  cpu.stages = [...cpu.stages.slice(0, 2), { id: "asm", text: 2, lang: "asm" }];
+  show(cpu, addTrace());
+  expect(traceLabels([cpu, addTrace()])).toEqual(["cpu", "sm_90a"]);
+  openTab("performance");
+  host.querySelectorAll<HTMLElement>(".wb-targets button")[1]!.click();
+  expect(host.querySelector('[role=tab][aria-selected="true"]')!.textContent).toContain(
+    "Performance",
+  );
+  openTab("stages");
+  expect(host.querySelector('[data-stage="ptx"]')).not.toBeNull();
+});
+
+test("an update keeps the open panes", () => {
+  const viewer = show(addTrace());
+  expect(pressed()).toEqual(["source", "tile", "ptx"]);
+  press("2");
+  expect(pressed()).toEqual(["source", "ptx"]);
+  viewer.update(bundleOf(addTrace()));
+  expect(pressed()).toEqual(["source", "ptx"]);
+});
+
+test("panes asked for are open first; missing stages are not opened by themselves", () => {
+  const trace = addTrace();
+  trace.strings.push("");
+  trace.stages.push({ id: "sass", text: 5, lang: "sass", state: "missing", note: "pip install x" });
+  const stages = viewStages(trace);
+  expect(defaultOpen(stages)).toEqual(["source", "ptx", "tile"]);
+  expect(defaultOpen(stages, ["tile", "sass"])).toEqual(["tile", "sass"]);
+});
+
+test("what nobody measured is unknown on a GPU and absent on the CPU", () => {
+  const gpu = factsOf(addTrace());
+  expect(gpu.find(({ label }) => label === "regs")?.value).toBe("unknown");
+  const cpu = addTrace();
+  cpu.stages = cpu.stages.slice(0, 2);
+  expect(factsOf(cpu)).toEqual([]);
+});
+
+test("the header tells resources, times and the verdict", () => {
+  const trace = addTrace({
+    resources: {
+      registers: 40,
+      spill_store_bytes: 16,
+      shared_bytes: 1024,
+      dynamic_shared_bytes: 512,
+      occupancy: { warps: 16, max: 64, limit: "registers" },
+    },
+    runs: {
+      checks: [
+        { ok: false, ref: "x + y", rtol: 0, atol: 0, wrong: 1, total: 7, max_abs: 1, max_rel: 1 },
+      ],
+    },
+  });
+  const told = factsOf(trace).map(({ label, value }) => `${label} ${value}`);
+  expect(told).toEqual([
+    "regs 40",
+    "spills 16 B",
+    "shared 1.5 kB",
+    "occupancy 25 % (registers)",
+    "check ✗ failed",
+  ]);
+  expect(compileTimes(trace)).toEqual([{ name: "PTX", milliseconds: 2.5 }]);
+});
+
+test("problems come worst first, and a click goes to the source line", () => {
+  const trace = addTrace({
+    remarks: [
+      { code: "R1", severity: "applied", text: "done", op: 3 },
+      { code: "R2", severity: "missed", text: "could not", op: 3 },
+    ],
+    errors: [
+      {
+        code: "K302",
+        severity: "error",
+        text: "inner sizes differ",
+        span: [0, 5, 5, 5, 9],
+        help: "use the same BK",
+      },
+    ],
+  });
+  trace.runs = { skipped: [{ what: "launch", why: "no CUDA device" }] };
+  expect(problemsOf(trace).map(({ severity }) => severity)).toEqual([
+    "error",
+    "skipped",
+    "missed",
+    "applied",
+  ]);
+  show(trace);
+  openTab("problems");
+  const places = [...host.querySelectorAll<HTMLElement>(".wb-problems .wb-place")];
+  expect(places.map(({ textContent }) => textContent)).toEqual(["In[3]:5", "In[3]:5", "In[3]:5"]);
+  places[0]!.click();
+  expect(host.querySelector(".wb-status")!.textContent).toContain("Pinned Python line 5");
+});
+
+test("a failed compile without stages opens on its problems", () => {
+  const trace = addTrace({
+    errors: [{ code: "K203", severity: "error", text: "no function 'lod'" }],
+  });
+  trace.stages = trace.stages.slice(0, 1);
+  show(trace);
+  expect(host.querySelector('[role=tab][aria-selected="true"]')!.textContent).toContain("Problems");
+});
+
+test("copied rows name the source lines that they came from", () => {
+  const trace = addTrace();
+  const ptx = viewStages(trace)[2]!;
+  expect(copyRows(ptx, [0, 2], { ops: viewOps(trace), trace })).toBe(
+    "ld.global.f32 %f1, [%rd1];  // In[3]:6\nadd.f32 %f3, %f1, %f2;  // In[3]:8",
+  );
+});
+
+test("the pass list is filtered, and shows what changed", () => {
+  const trace = addTrace();
+  trace.strings.push("%0 = tile.a\n%1 = tile.b", "%0 = tile.b");
+  const [before, after] = [5, 6];
+  trace.passes = [
+    { name: "remove_dead", pipe: "tile", milliseconds: 0.1, changed: true, before, after },
+    { name: "idle", pipe: "tile", milliseconds: 0.1, changed: false, before: after, after },
+  ];
+  show(trace);
+  openTab("passes");
+  const names = (): (string | null)[] =>
+    [...host.querySelectorAll(".wb-pass-name")].map(({ textContent }) => textContent);
+  expect(names()).toEqual(["remove_dead"]);
+  host.querySelector<HTMLInputElement>(".wb-check input")!.click();
+  expect(names()).toEqual(["remove_dead", "idle"]);
+  expect(host.querySelectorAll(".wb-removed").length).toBe(2);
+  expect(host.querySelectorAll(".wb-added").length).toBe(1);
+  const box = host.querySelector<HTMLInputElement>(".wb-filter")!;
+  box.value = "idl";
+  box.dispatchEvent(new Event("input"));
+  expect(names()).toEqual(["idle"]);
+});
+
+test("the end of a viewer leaves nothing behind", () => {
+  const viewer = show(addTrace());
+  viewer.end();
+  expect(host.childElementCount).toBe(0);
+});

@@ -1,0 +1,232 @@
+// A real JupyterLab in headless Chromium: node tests/browser/lab.mjs OUT [NOTEBOOK]
+//
+// First a saved notebook with synthetic traces: shown by the extension without a kernel's help, keys
+// that stay inside, axe. Then NOTEBOOK is run from top to bottom and its panes must link; the
+// screenshot goes to SCREENSHOT, or into OUT. JUPYTER names the command. Waits on states, not time.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { axeViolations, collectErrors, launch, pinLatency } from "./browser.mjs";
+import { envelope, makeAddTrace, makeToollessTrace, makeTrace } from "./synthetic.mjs";
+
+const MIME = "application/vnd.workbench.trace+json";
+const repository = fileURLToPath(new URL("../..", import.meta.url));
+const [out, notebook] = [path.resolve(process.argv[2]), process.argv[3]];
+mkdirSync(out, { recursive: true });
+const root = mkdtempSync(path.join(tmpdir(), "workbench-lab-"));
+const work = path.join(root, "work");
+mkdirSync(work);
+writeFileSync(path.join(work, "saved.ipynb"), JSON.stringify(savedNotebook()));
+if (notebook) copyFileSync(notebook, path.join(work, path.basename(notebook)));
+
+/** Outputs as `%%kernel` publishes them: the trace, and what any reader understands. */
+function savedNotebook() {
+  const cell = (...traces) => ({
+    cell_type: "code",
+    id: `cell${traces[0].id.length}`,
+    execution_count: 3,
+    metadata: {},
+    source: "%%kernel\ndef kernel(): ...",
+    outputs: [
+      {
+        output_type: "display_data",
+        metadata: {},
+        data: {
+          [MIME]: envelope(traces),
+          "text/html": "<p>static HTML</p>",
+          "text/plain": "static text",
+        },
+      },
+    ],
+  });
+  const kernelspec = { name: "python3", display_name: "Python 3", language: "python" };
+  const cells = [cell(makeTrace()), cell(makeAddTrace(), makeToollessTrace())];
+  return { cells, metadata: { kernelspec }, nbformat: 4, nbformat_minor: 5 };
+}
+
+/** The extension as it is built in this tree, ahead of an installed one. */
+function extensionPath() {
+  const scope = path.join(root, "jupyter", "labextensions", "@workbench");
+  mkdirSync(scope, { recursive: true });
+  symlinkSync(path.join(repository, "workbench", "labextension"), path.join(scope, "jupyterlab"));
+  return path.join(root, "jupyter");
+}
+
+const port = await new Promise((done) => {
+  const probe = createServer().listen(0, "127.0.0.1", () => {
+    const { port: free } = probe.address();
+    probe.close(() => done(free));
+  });
+});
+const base = `http://127.0.0.1:${port}`;
+const options = [
+  "lab",
+  "--no-browser",
+  "--ip=127.0.0.1",
+  `--port=${port}`,
+  `--ServerApp.root_dir=${work}`,
+  "--IdentityProvider.token=", // no login: loopback and a throw-away server only
+  "--LabApp.expose_app_in_browser=True", // gives tests window.jupyterapp
+  "--LabApp.news_url=None",
+];
+if (process.getuid?.() === 0) options.push("--allow-root");
+const server = spawn(process.env.JUPYTER || "jupyter", options, {
+  stdio: ["ignore", "ignore", "pipe"],
+  env: {
+    ...process.env,
+    JUPYTER_PATH: extensionPath(),
+    JUPYTER_CONFIG_DIR: path.join(root, "config"),
+    JUPYTERLAB_SETTINGS_DIR: path.join(root, "settings"),
+    JUPYTERLAB_WORKSPACES_DIR: path.join(root, "workspaces"),
+    PYTHONPATH: [repository, process.env.PYTHONPATH].filter(Boolean).join(path.delimiter),
+  },
+});
+let log = "";
+server.stderr.on("data", (chunk) => {
+  log += chunk;
+});
+
+/** The notebook is the current widget, its file is read, its session ready. The indicator's "idle"
+ * is not enough: it can be there before sessionContext.isReady, and a run then has no effect. */
+const idle = (page, name, timeout = 60_000) =>
+  page.waitForFunction(
+    (file) => {
+      const panel = window.jupyterapp?.shell.currentWidget;
+      return (
+        panel?.context?.path === file &&
+        panel.context.isReady &&
+        panel.sessionContext.isReady &&
+        panel.sessionContext.session?.kernel?.status === "idle"
+      );
+    },
+    name,
+    { timeout },
+  );
+
+const painted = (page, count, timeout = 60_000) =>
+  page.waitForFunction(
+    (n) => document.querySelectorAll('[data-ready="1"] > .wb').length >= n,
+    count,
+    { timeout },
+  );
+
+async function open(browser, name) {
+  const page = await browser.newPage({ viewport: { width: 1600, height: 1100 } });
+  page.errors = collectErrors(page);
+  await page.goto(`${base}/lab/tree/${name}?reset`, { waitUntil: "domcontentloaded" });
+  await idle(page, name);
+  await page.evaluate(() => window.jupyterapp.commands.execute("application:toggle-left-area"));
+  return page;
+}
+
+/** Rows marked by pins in each pane of one viewer. */
+const marked = (viewer) =>
+  viewer
+    .locator(".wb-pane")
+    .evaluateAll((panes) => panes.map((pane) => pane.querySelectorAll('[class*="wb-pin"]').length));
+
+/** The saved notebook: our renderer ahead of text/html, links, keys that stay inside, axe. */
+async function checkSaved(browser) {
+  const page = await open(browser, "saved.ipynb");
+  await painted(page, 2);
+  const times = await page.$$eval("[data-ready]", (all) => all.map((e) => Math.round(e.dataset.ms)));
+  console.log("saved: trace -> painted ms", times, "pin", JSON.stringify(await pinLatency(page)));
+
+  const viewer = page.locator(".wb").first();
+  await viewer.locator('.wb-scroller [data-row="17"]').first().click();
+  const rows = await marked(viewer);
+  assert.ok(rows.length >= 2 && rows.every((count) => count > 0), `every pane links: ${rows}`);
+  const cells = () => page.locator(".jp-Notebook-cell").count();
+  const before = await cells();
+  for (const key of ["b", "d", "d", "a", "ArrowDown", "x"]) await page.keyboard.press(key);
+  assert.equal(await cells(), before, "command mode saw no key");
+  assert.match(await page.evaluate(() => document.activeElement.className), /wb-scroller/);
+  assert.deepEqual(await axeViolations(page), []);
+  await page.screenshot({ path: path.join(out, "lab_saved.png") });
+
+  await page.evaluate(() =>
+    window.jupyterapp.commands.execute("apputils:change-theme", { theme: "JupyterLab Dark" }),
+  );
+  await page.waitForFunction(() => document.body.dataset.jpThemeLight === "false");
+  await page.waitForFunction(() => document.querySelector(".wb").style.colorScheme === "dark");
+  assert.deepEqual(await axeViolations(page), [], "dark theme");
+  await page.screenshot({ path: path.join(out, "lab_saved_dark.png") });
+  await page.evaluate(() =>
+    window.jupyterapp.commands.execute("apputils:change-theme", { theme: "JupyterLab Light" }),
+  );
+  await page.waitForFunction(() => document.querySelector(".wb").style.colorScheme === "light");
+  assert.deepEqual(page.errors, []);
+  await page.close();
+}
+
+/** A notebook run from top to bottom: every kernel cell shows a viewer whose panes link. */
+async function checkNotebook(browser, file) {
+  const name = path.basename(file);
+  const page = await open(browser, name);
+  const kernels = await page.evaluate(
+    () =>
+      window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.filter((cell) =>
+        cell.getSource().startsWith("%%kernel"),
+      ).length,
+  );
+  assert.ok(kernels > 0, `${name} has %%kernel cells`);
+  await page.evaluate(() => void window.jupyterapp.commands.execute("notebook:run-all-cells"));
+  await painted(page, 1, 300_000);
+  await page.waitForFunction(
+    () => {
+      const panel = window.jupyterapp.shell.currentWidget;
+      const cells = panel.content.model.sharedModel.cells.filter(
+        (cell) => cell.cell_type === "code" && cell.getSource().trim() !== "",
+      );
+      return cells.every((cell) => cell.execution_count !== null);
+    },
+    null,
+    { timeout: 300_000 },
+  );
+  const failed = await page.evaluate(() =>
+    window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.flatMap((cell) =>
+      (cell.outputs ?? []).flatMap((output) => (output.output_type === "error" ? [output.evalue] : [])),
+    ),
+  );
+  assert.deepEqual(failed, [], `${name} runs without an error`);
+  const viewer = page.locator('[data-ready="1"] > .wb').first();
+  await viewer.scrollIntoViewIfNeeded();
+  const source = viewer.locator('.wb-scroller[data-stage="source"] [data-row]');
+  const load = source.filter({ hasText: "tl.load" }).first();
+  await load.click();
+  const rows = await marked(viewer);
+  assert.ok(rows.length >= 2 && rows.every((count) => count > 0), `every pane links: ${rows}`);
+  console.log(`${name}: ${await viewer.locator(".wb-status").textContent()}`);
+  const screenshot = process.env.SCREENSHOT || path.join(out, "lab_notebook.png");
+  await viewer.evaluate((element) => element.closest(".jp-Cell").scrollIntoView({ block: "start" }));
+  await page.screenshot({ path: screenshot });
+  assert.deepEqual(page.errors, []);
+  await page.close();
+}
+
+let browser;
+try {
+  const start = Date.now();
+  while (!(await fetch(`${base}/api`).then((reply) => reply.ok, () => false))) {
+    assert.ok(server.exitCode === null && Date.now() - start < 60_000, log);
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  browser = await launch();
+  await checkSaved(browser);
+  if (notebook) await checkNotebook(browser, notebook);
+} catch (error) {
+  for (const page of browser?.contexts().flatMap((context) => context.pages()) ?? []) {
+    await page.screenshot({ path: path.join(out, "lab_failed.png") });
+    console.error(page.url(), page.errors);
+  }
+  throw error;
+} finally {
+  await browser?.close();
+  server.kill("SIGTERM"); // stops its kernels too
+  if (server.exitCode === null) await new Promise((done) => server.once("exit", done));
+  rmSync(root, { recursive: true, force: true });
+}
