@@ -183,4 +183,24 @@ EXPLANATIONS: dict[str, Explanation] = {
         "workbench view notes.txt",
         "give a .wbt or .json that %save wrote, or notebook.ipynb::kernel.",
     ),
+    "K802": _entry(
+        "the file to write exists already.",
+        "%save add add.ptx                          # written before",
+        "add --force, or give another name.",
+    ),
+    "K803": _entry(
+        "the suffix of the file to write names no known form.",
+        "%save add add.exe",
+        "use .html .wbt .json .ptx .ll .sass .s .cubin .png .svg or .csv.",
+    ),
+    "K804": _entry(
+        "the result does not have what the file would hold.",
+        "%save add add.csv                          # nothing was benchmarked",
+        "compile for a target that has the stage, or run with --bench first.",
+    ),
+    "K805": _entry(
+        "the file cannot be written.",
+        "%save add no/such/folder/add.ptx",
+        "give a folder that exists and that you may write to.",
+    ),
 }  # fmt: skip

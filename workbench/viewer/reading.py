@@ -29,9 +29,9 @@ def read_traces(place: Path | str) -> tuple[Trace, ...]:
             return _of_notebook(path, content, kernel)
         return unpack(content)
     except OSError as error:
-        raise OptionError(f"{path} cannot be read: {error.strerror}", code="K806") from error
+        raise OptionError(f"{path} cannot be read: {error.strerror}", code="K801") from error
     except TraceError as error:
-        raise OptionError(f"{path}: {error}", code="K807") from error
+        raise OptionError(f"{path}: {error}", code="K801") from error
 
 
 def _of_notebook(path: Path, content: bytes, kernel: str) -> tuple[Trace, ...]:
