@@ -5,9 +5,10 @@ magics, the exports and the tests read traces and nothing else. Compilers write 
 `TraceBuilder`; `LazyTrace` prints texts only when somebody looks.
 """
 
-from workbench.trace.builder import LazyText, LazyTrace, OpChanges, Rendered, TraceBuilder, row_runs
+from workbench.trace.builder import LazyText, OpChanges, Rendered, TraceBuilder, row_runs
 from workbench.trace.codec import TraceError, from_data, from_json, identify, to_data, to_json
 from workbench.trace.delta import Delta, delta
+from workbench.trace.lazy import LazyTrace
 from workbench.trace.limits import limited
 from workbench.trace.links import Links, coverage, problems
 from workbench.trace.packing import pack, unpack

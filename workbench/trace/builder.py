@@ -15,20 +15,16 @@ The IR is immutable, so a thunk may keep it and print it later.
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.trace.codec import identify
+from workbench.trace.lazy import LazyTrace
 from workbench.trace.limits import limited
 from workbench.trace.schema import (
-    Bench,
-    Ceiling,
-    Check,
     Diagnostic,
     Kernel,
-    Launch,
     Made,
     Number,
     Ops,
@@ -38,21 +34,16 @@ from workbench.trace.schema import (
     Remark,
     RowMap,
     RowRun,
-    Runs,
     Scalar,
     Severity,
-    Skipped,
     Source,
     Stage,
     StageId,
     StageState,
     Trace,
-    Tune,
 )
 
 NOWHERE: Place = (-1, 0, 0, 0, 0)
-
-Run = Launch | Check | Bench | Tune | Ceiling | Skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,70 +330,6 @@ class TraceBuilder:
         body = rendered.text.rstrip("\n")
         rows = rendered.rows[: body.count("\n") + 1]
         return self.intern(body), row_runs(rows), rendered
-
-
-class LazyTrace:
-    """A trace that is built at its first use; runs may be recorded before and after."""
-
-    def __init__(self, build: Callable[[], Trace]) -> None:
-        self._build: Callable[[], Trace] | None = build
-        self._trace: Trace | None = None
-        self._pending: list[Run] = []
-        self._changes: dict[str, Any] = {}
-        self._lock = threading.RLock()
-
-    @classmethod
-    def of(cls, trace: Trace) -> LazyTrace:
-        """Wrap a trace that exists already (from the cache, from a file)."""
-        return cls(lambda: trace)
-
-    @property
-    def trace(self) -> Trace:
-        """The trace with everything recorded so far; printed once, at the first use."""
-        with self._lock:
-            if self._trace is None and self._build is not None:
-                self._trace, self._build = self._build(), None
-            assert self._trace is not None
-            if self._changes:
-                self._trace = identify(dataclasses.replace(self._trace, **self._changes))
-                self._changes = {}
-            if self._pending:
-                runs = _with_runs(self._trace.runs, self._pending)
-                self._trace = dataclasses.replace(self._trace, runs=runs)
-                self._pending = []
-            return self._trace
-
-    @property
-    def printed(self) -> bool:
-        """Whether the trace has been built (somebody looked)."""
-        return self._trace is not None
-
-    def record(self, *runs: Run) -> None:
-        """Add launches, checks, benches, tunes, ceilings, or notes of what was skipped."""
-        with self._lock:
-            self._pending += runs
-
-    def update(self, **fields: Any) -> None:
-        """Replace whole keys of the trace, such as resources that became known later."""
-        with self._lock:
-            self._changes.update(fields)
-
-
-RUN_KEYS: dict[type, str] = {
-    Launch: "launches",
-    Check: "checks",
-    Bench: "benches",
-    Tune: "tunes",
-    Ceiling: "ceilings",
-    Skipped: "skipped",
-}
-
-
-def _with_runs(runs: Runs, new: Iterable[Run]) -> Runs:
-    columns = {key: list(getattr(runs, key)) for key in RUN_KEYS.values()}
-    for run in new:
-        columns[RUN_KEYS[type(run)]].append(run)
-    return Runs(**{key: tuple(values) for key, values in columns.items()})
 
 
 def _lazy(text: Text) -> LazyText:
