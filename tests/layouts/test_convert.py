@@ -27,7 +27,7 @@ itemsizes = st.sampled_from([1, 2, 4, 8])
 
 
 @given(pairs())
-@cases(200)
+@cases(80)
 def test_the_level_is_the_least_for_which_every_place_has_such_a_copy(pair):
     source, target = pair
     gather = classify(source, target)
@@ -50,14 +50,14 @@ def test_the_level_is_the_least_for_which_every_place_has_such_a_copy(pair):
 
 
 @given(pairs(), itemsizes, st.sampled_from([None, 128, 1024]))
-@cases(300)
+@cases(150)
 def test_every_plan_delivers_every_element(pair, itemsize, limit):
     source, target = pair
     check(plan_convert(source, target, 8 * itemsize, limit), source, target, itemsize)
 
 
 @given(pairs(), itemsizes)
-@cases(250)
+@cases(120)
 def test_shuffles_deliver_within_warps(pair, itemsize):
     source, target = (layout.compact()[0] for layout in pair)
     gather = classify(source, target)
@@ -68,7 +68,7 @@ def test_shuffles_deliver_within_warps(pair, itemsize):
 
 
 @given(pairs(), itemsizes, st.sampled_from([None, 128, 512]))
-@cases(300)
+@cases(150)
 def test_staging_delivers_without_bank_conflicts(pair, itemsize, limit):
     source, target = (layout.compact()[0] for layout in pair)
     plan = plan_staging(source, target, classify(source, target), 8 * itemsize, limit)
@@ -187,12 +187,17 @@ def test_only_owners_store_what_several_warps_hold():
     check(plan_convert(line, row, 32), line, row, 4)
 
 
-@given(layouts(6), layouts(6))
+@given(layouts(6, warp_bits=1), layouts(6, warp_bits=1))
 @cases(50)
 def test_different_shapes_are_refused(first, second):
     if first.shape != second.shape:
         with pytest.raises(ValueError, match="expected the same shape"):
             plan_convert(first, second, 32)
+
+
+def test_different_numbers_of_warps_are_refused():
+    with pytest.raises(ValueError, match="from 4 to 8 warps; expected the same number"):
+        plan_convert(blocked((64,), 1, (0,), 4), blocked((64,), 1, (0,), 8), 32)
 
 
 def test_moving_between_blocks_of_a_cluster_is_refused():

@@ -14,6 +14,7 @@ from workbench.layouts import (
     mma_c,
     split_warps,
     swizzled,
+    vector_width,
     wgmma_a,
     wgmma_d,
 )
@@ -156,6 +157,25 @@ def test_blocked_fills_vectors_lanes_warps_in_this_order(shape, vector_bits, war
     assert not any(threads[idle:]), "a thread bit is used after an idle one"
     assert idle == len(threads) or len(layout.dims[0]) <= vector_bits
     assert len(layout.columns) - threads.count(0) == layout.tile_bits, "no other copies"
+
+
+@pytest.mark.parametrize(
+    ("limit", "width"),
+    [
+        ({}, 8),
+        ({"alignment": 4}, 2),
+        ({"alignment": 1}, 1),
+        ({"alignment": 24}, 4),
+        ({"contiguity": 6}, 2),
+        ({"mask_constancy": 1}, 1),
+        ({"extent": 3}, 4),
+        ({"elements_per_thread": 5}, 4),
+        ({"elements_per_thread": 0}, 1),
+    ],
+)
+def test_each_fact_bounds_the_vector(limit, width):
+    free = {"alignment": 16, "contiguity": 64, "mask_constancy": 64, "extent": 64}
+    assert vector_width(2, **({"elements_per_thread": 64} | free | limit)) == width
 
 
 def test_warps_are_split_without_repeating_work():

@@ -15,7 +15,7 @@ FRAGMENT = LinearLayout(
 
 
 @given(layouts(), st.integers(0, 31), st.integers(0, 31))
-@cases(100)
+@cases(60)
 def test_apply_is_linear_over_f2(layout, a, b):
     xor = zip(layout.apply(lane=a), layout.apply(lane=b), strict=True)
     assert layout.apply(lane=a ^ b) == tuple(x ^ y for x, y in xor)
@@ -23,7 +23,7 @@ def test_apply_is_linear_over_f2(layout, a, b):
 
 
 @given(layouts())
-@cases(150)
+@cases(80)
 def test_bases_rebuild_the_layout_and_its_text_reads_back(layout):
     again = LinearLayout(layout.bases, layout.shape, kind="other")
     assert again == layout
@@ -76,7 +76,7 @@ def test_unknown_dimension_is_a_key_error():
 
 
 @given(layouts(8))
-@cases(150)
+@cases(80)
 def test_each_element_has_one_owner(layout):
     owners = layout.owners()
     places = product(*(range(layout.size(name)) for name in ("register", "lane", "warp")))
@@ -93,7 +93,7 @@ def threads(layout):
 
 
 @given(st.data())
-@cases(400)
+@cases(200)
 def test_same_data_means_equal_sets_per_thread(data):
     bits = data.draw(st.integers(1, 4))
 
@@ -113,7 +113,7 @@ def test_same_data_means_equal_sets_per_thread(data):
 
 
 @given(layouts())
-@cases(150)
+@cases(80)
 def test_a_register_is_live_if_some_thread_holds_a_real_element_in_it(layout):
     columns = list(zip(*(lane for warp in held(layout) for lane in warp), strict=True))
     wanted = [r for r, column in enumerate(columns) if any(is_real(layout, x) for x in column)]
@@ -121,7 +121,7 @@ def test_a_register_is_live_if_some_thread_holds_a_real_element_in_it(layout):
 
 
 @given(layouts())
-@cases(100)
+@cases(60)
 def test_compact_keeps_each_register_vector_once(layout):
     packed, kept = layout.compact()
     assert f2.rank(packed.dims[0]) == len(packed.dims[0]) == f2.rank(layout.dims[0])
@@ -139,7 +139,7 @@ def test_consecutive_counts_neighbours_along_one_axis():
 
 
 @given(layouts())
-@cases(100)
+@cases(60)
 def test_right_inverse_names_a_place_of_each_element(layout):
     inverse = layout.right_inverse()
     for element in range(0, 1 << layout.tile_bits, 3):
@@ -156,7 +156,7 @@ def test_left_inverse_needs_a_layout_without_copies():
 
 
 @given(st.data())
-@cases(100)
+@cases(60)
 def test_a_shared_layout_composes_with_the_offsets_of_a_layout(data):
     layout = data.draw(layouts(8))
     bits = layout.tile_bits
@@ -177,7 +177,7 @@ def tiles(draw, max_bits=3):
 
 
 @given(tiles(), tiles())
-@cases(200)
+@cases(80)
 def test_divide_undoes_product_on_both_sides(tile, outer):
     whole = tile.product(outer)
     assert whole.divide(tile) == outer
@@ -192,7 +192,7 @@ def test_divide_undoes_product_on_both_sides(tile, outer):
 
 
 @given(tiles(), tiles(), st.data())
-@cases(200)
+@cases(80)
 def test_divide_refuses_exactly_what_is_no_product(tile, outer, data):
     whole = tile.product(outer)
     assume(whole.tile_bits and whole.dims[0])

@@ -46,7 +46,7 @@ def run(plan, layout):
 
 
 @given(layouts(7, min_bits=1), st.data())
-@cases(200)
+@cases(80)
 def test_every_thread_ends_with_the_totals_of_its_rows(layout, data):
     axis = data.draw(st.integers(0, layout.rank - 1))
     plan, wanted = reduce_plan(layout, axis), totals(layout, axis)

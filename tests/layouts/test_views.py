@@ -17,7 +17,7 @@ def places(layout):
 
 
 @given(layouts(8), st.data())
-@cases(150)
+@cases(60)
 def test_views_move_drop_and_add_coordinates_at_every_place(layout, data):
     axis = data.draw(st.integers(0, layout.rank - 1))
     order = data.draw(st.permutations(range(layout.rank)))
@@ -36,7 +36,7 @@ def test_views_move_drop_and_add_coordinates_at_every_place(layout, data):
 
 
 @given(layouts(8))
-@cases(100)
+@cases(50)
 def test_join_puts_the_halves_in_neighbouring_registers_and_split_takes_them_back(layout):
     joined = layout.join()
     for place in places(layout):
@@ -51,7 +51,7 @@ def test_join_puts_the_halves_in_neighbouring_registers_and_split_takes_them_bac
 
 
 @given(layouts(7), st.data())
-@cases(200)
+@cases(100)
 def test_split_finds_both_halves_of_any_layout_or_none(layout, data):
     register, *rest = layout.join().dims
     flip = [data.draw(st.booleans()) for _ in register]

@@ -25,6 +25,7 @@ from workbench.layouts.families import (
     mma_c,
     split_warps,
     swizzled,
+    vector_width,
     wgmma_a,
     wgmma_d,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "split_warps",
     "stmatrix_fits",
     "swizzled",
+    "vector_width",
     "wgmma_a",
     "wgmma_d",
 ]

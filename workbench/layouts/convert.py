@@ -63,8 +63,8 @@ def plan_convert(
     """Return the cheapest way from `source` to `target` for elements of `bits` bits.
 
     scratch_limit bounds the shared memory in bytes where that can be done, in
-    rounds. Raises ValueError for different shapes and for a conversion between
-    the blocks of a cluster.
+    rounds. Raises ValueError for different shapes or numbers of threads, and for a
+    conversion between the blocks of a cluster.
 
     >>> row = LinearLayout({"register": [(1,)], "lane": [(2,), (4,), (8,), (16,), (32,)]}, (64,))
     >>> column = LinearLayout({"register": [(32,)], "lane": [(1,), (2,), (4,), (8,), (16,)]}, (64,))
@@ -73,6 +73,12 @@ def plan_convert(
     >>> len(plan_convert(row, column, 32).rounds)
     2
     """
+    for threads in ("lane", "warp"):
+        if source.size(threads) != target.size(threads):
+            raise ValueError(
+                f"cannot convert from {source.size(threads)} to {target.size(threads)} {threads}s; "
+                "expected the same number"
+            )
     packed_source, source_bits = source.compact()
     packed_target, target_bits = target.compact()
     gather = classify(packed_source, packed_target)

@@ -40,6 +40,7 @@ __all__ = [
     "stmatrix_fits",
     "swizzle_width",
     "swizzled",
+    "vector_width",
     "wgmma_a",
     "wgmma_d",
 ]
@@ -77,6 +78,37 @@ def blocked(shape: Coordinates, vector: int, axis_order: Coordinates, warps: int
     warp = (walk[lane_end:warp_end] + absent)[: log2(warps)]
     register = walk[:head] + walk[warp_end:]
     return LinearLayout.from_flat((tuple(register), tuple(lane), tuple(warp), ()), shape, "blocked")
+
+
+def vector_width(
+    itemsize: int,
+    *,
+    alignment: int,
+    contiguity: int,
+    mask_constancy: int,
+    extent: int,
+    elements_per_thread: int,
+) -> int:
+    """Return how many elements a lane should move at once along the fastest axis.
+
+    The largest power of two for which one access is at most 16 bytes, is
+    aligned (alignment: bytes that divide base, row strides and tile offset),
+    stays in a run of consecutive addresses (contiguity) and of equal mask
+    (mask_constancy), both in elements, fits the padded extent, and leaves work
+    for every lane: all lanes are busy before vectors widen.
+
+    >>> facts = {"contiguity": 1024, "mask_constancy": 16, "extent": 1024}
+    >>> vector_width(4, alignment=16, elements_per_thread=8, **facts)
+    4
+    """
+    return min(
+        max(1, 16 // itemsize),
+        max(1, (alignment & -alignment) // itemsize),
+        contiguity & -contiguity,
+        mask_constancy & -mask_constancy,
+        1 << (extent - 1).bit_length(),
+        1 << log2(max(1, elements_per_thread)),
+    )
 
 
 def _power_of_two(number: int, what: str) -> None:

@@ -316,7 +316,7 @@ def _access(layout: LinearLayout, side: _Pattern, itemsize: int) -> SharedAccess
     high, low = -1 << side.vector, (1 << side.vector) - 1
     steps = _instructions(layout, side, itemsize)
     lane = tuple((offset & high) * itemsize for offset in side.lane)
-    pairs = zip(side.warp, side.regions, strict=False)
+    pairs = zip(side.warp, side.regions, strict=True)
     waves = linear_wavefronts(lane, itemsize << side.vector) * sum(map(len, steps))
     return SharedAccess(
         1 << side.vector,
