@@ -1,1 +1,92 @@
-"""A Jupyter-centric workbench for GPU kernels: compile, look at, launch, check and time them."""
+"""A Jupyter-centric workbench for GPU kernels: compile, look at, launch, check and time them.
+
+    import workbench as wb
+    from workbench import tl
+
+    @wb.jit
+    def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        mask = offsets < n
+        x = tl.load(x_ptr + offsets, mask=mask)
+        y = tl.load(y_ptr + offsets, mask=mask)
+        tl.store(out_ptr + offsets, x + y, mask=mask)
+
+    add[(wb.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024)
+    wb.compile(add, "*f32:16 *f32:16 *f32:16 i32", {"BLOCK": 1024}, target="sm_90a").asm["ptx"]
+
+Names are loaded when they are first used: importing this imports nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+#: name -> (module, name there; "" for the module itself)
+_NAMES = {
+    "jit": ("workbench.runtime.jit", "jit"),
+    "kernel": ("workbench.runtime.jit", "kernel"),
+    "JITFunction": ("workbench.runtime.jit", "JITFunction"),
+    "CompiledKernel": ("workbench.runtime.compiled", "CompiledKernel"),
+    "compile": ("workbench.runtime.compiling", "compile"),
+    "autotune": ("workbench.runtime.autotune", "autotune"),
+    "Config": ("workbench.runtime.autotune", "Config"),
+    "heuristics": ("workbench.runtime.autotune", "heuristics"),
+    "cdiv": ("workbench.runtime.host", "cdiv"),
+    "next_power_of_2": ("workbench.runtime.host", "next_power_of_2"),
+    "testing": ("workbench.runtime.testing", ""),
+    "tl": ("workbench.language", ""),
+    "constexpr": ("workbench.language", "constexpr"),
+    "check": ("workbench.bench", "check"),
+    "bench": ("workbench.bench", "bench"),
+    "run_cell": ("workbench.magics", "run_cell"),
+    "KernelError": ("workbench.source", "KernelError"),
+}
+
+if TYPE_CHECKING:
+    from workbench import language as tl
+    from workbench.bench import bench, check
+    from workbench.language import constexpr
+    from workbench.magics import run_cell
+    from workbench.runtime import testing
+    from workbench.runtime.autotune import Config, autotune, heuristics
+    from workbench.runtime.compiled import CompiledKernel
+    from workbench.runtime.compiling import compile  # noqa: A004 - the public name
+    from workbench.runtime.host import cdiv, next_power_of_2
+    from workbench.runtime.jit import JITFunction, jit, kernel
+    from workbench.source import KernelError
+
+    device: str
+
+__all__ = [
+    "CompiledKernel", "Config", "JITFunction", "KernelError", "autotune", "bench", "cdiv", "check",
+    "compile", "constexpr", "device", "heuristics", "jit", "kernel", "next_power_of_2", "run_cell",
+    "testing", "tl",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "device":
+        from workbench.runtime.host import default_device
+
+        return default_device()
+    if name not in _NAMES:
+        raise AttributeError(f"module 'workbench' has no attribute {name!r}")
+    module, attribute = _NAMES[name]
+    found = importlib.import_module(module)
+    value = getattr(found, attribute) if attribute else found
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Register all magics: what `%load_ext workbench` calls."""
+    from workbench.magics import load_ipython_extension as load
+
+    load(shell)

@@ -1,0 +1,433 @@
+"""Binds the arguments of one launch: by name, to types, facts and values; the careful path.
+
+Everything that can be wrong with a launch is found and worded here. Launches after the first
+run generated code (`launching.py`) and come back here only when something is new.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.runtime import arrays
+from workbench.runtime.facts import ITEM_BITS, Known, Signature, constant, parse_type
+from workbench.runtime.options import PLACES, check_options, unknown_option
+from workbench.runtime.signature import parameter_span
+from workbench.source import ArgumentError, KernelSource, LaunchError, Parameter
+
+DIVISOR = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a parameter's declaration says about specialising on its value."""
+
+    type: str | None = None
+    value: bool = True
+    alignment: bool = True
+
+
+@dataclass(slots=True)
+class Call:
+    """One launch, bound.
+
+    `values` are all parameters by name as given, `kinds` one letter each: "t" array, "i" integer,
+    "f" float, "b" bool, "c" constant, "o" other; `runtime` is what the code receives, in order,
+    `objects` the same with the arrays themselves in place of their addresses.
+    """
+
+    values: dict[str, Any]
+    options: dict[str, Any]
+    places: dict[str, Any]
+    kinds: str = ""
+    known: list[tuple[str, Known]] = field(default_factory=list[tuple[str, Known]])
+    runtime: list[Any] = field(default_factory=list[Any])
+    objects: list[Any] = field(default_factory=list[Any])
+    arrays: list[tuple[str, arrays.Array]] = field(default_factory=list[tuple[str, arrays.Array]])
+
+    def receive(self, value: Any, given: Any) -> None:
+        """Append one run-time value."""
+        self.runtime.append(value)
+        self.objects.append(given)
+
+    @property
+    def integers(self) -> dict[str, int]:
+        """Integer arguments by name, for the index program."""
+        return {name: value for name, value in self.values.items() if isinstance(value, int)}
+
+    def signature(self, source: KernelSource) -> Signature:
+        """Return what the launch is specialised on."""
+        return Signature(tuple(self.known), check_options(self.options, source))
+
+
+def bind_names(source: KernelSource, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
+    """Sort positional and keyword arguments into parameters, options and places.
+
+    Raises:
+        ArgumentError: too many, too few, or doubled arguments (K220, a TypeError).
+        UnknownOptionError: a name that nobody knows (K112, a KeyError).
+    """
+    parameters = source.parameters
+    names = [p.name for p in parameters]
+    if len(args) > len(parameters):
+        raise ArgumentError(
+            f"{source.name} takes {_count(names)}, got {len(args)}",
+            definition_span(source),
+            hint=f"its parameters are {', '.join(names)}",
+        )
+    values = dict(zip(names, args, strict=False))
+    options: dict[str, Any] = {}
+    places: dict[str, Any] = {}
+    for name, value in given.items():
+        if name in values:
+            raise ArgumentError(
+                f"{source.name} got '{name}' twice, by position and by name",
+                parameter_span(source, name),
+                hint="give it once",
+            )
+        if name in names:
+            values[name] = value
+        elif name in PLACES:
+            places[name] = value
+        else:
+            options[name] = value
+    if options:
+        check_options(options, source)
+    missing = [p for p in parameters if p.name not in values and p.required]
+    if missing:
+        raise _missing(source, missing, len(args))
+    ordered = {p.name: values.get(p.name, p.default) for p in parameters}
+    return Call(ordered, options, places)
+
+
+def _missing(source: KernelSource, missing: list[Parameter], positional: int) -> ArgumentError:
+    name = missing[0].name
+    constants = [p.name for p in missing if p.is_constexpr]
+    others = [p.name for p in missing if not p.is_constexpr]
+    span = parameter_span(source, name)
+    if not others:
+        words = ", ".join(f"'{n}'" for n in constants)
+        plural = "s" if len(constants) > 1 else ""
+        return ArgumentError(
+            f"{source.name} needs a value for constexpr{plural} {words}",
+            span,
+            hint=f"give it by name at the launch: {constants[0]}=...",
+        )
+    runtime = [p.name for p in source.parameters if not p.is_constexpr]
+    given = len(runtime) - len(others)
+    return ArgumentError(
+        f"{source.name} takes {_count(runtime)}, got {given}; missing {', '.join(others)}",
+        span,
+        hint=f"its arguments are {', '.join(runtime)}",
+    )
+
+
+def _count(names: Sequence[str]) -> str:
+    return f"{len(names)} argument{'' if len(names) == 1 else 's'}"
+
+
+def definition_span(source: KernelSource) -> Any:
+    """Return the place of the kernel's name in its `def`."""
+    from workbench.source import Span
+
+    line = source.text.splitlines()[0] if source.text else ""
+    column = line.find(source.name)
+    if column < 0:
+        return None
+    start = source.indent + column + 1
+    return Span(source.file, source.first_line, start, source.first_line, start + len(source.name))
+
+
+def classify(source: KernelSource, policies: Sequence[Policy], call: Call) -> None:
+    """Fill in types, facts and run-time values of a call; raises LaunchError K501, K505."""
+    kinds: list[str] = []
+    for parameter, policy in zip(source.parameters, policies, strict=True):
+        value = call.values[parameter.name]
+        if parameter.is_constexpr:
+            kinds.append("c")
+            call.known.append((parameter.name, _constexpr(source, parameter.name, value)))
+            continue
+        kind, known = _classify(source, parameter.name, policy, value, call)
+        kinds.append(kind)
+        call.known.append((parameter.name, known))
+    call.kinds = "".join(kinds)
+
+
+def _constexpr(source: KernelSource, name: str, value: Any) -> Known:
+    value = _unwrapped(value)
+    try:
+        hash(value)
+    except TypeError as error:
+        raise ArgumentError(
+            f"constexpr '{name}' cannot be a {type(value).__name__}, which has no fixed value",
+            parameter_span(source, name),
+            hint="pass a number, a string, a dtype, a function or a tuple of them",
+        ) from error
+    return constant(value)
+
+
+def _unwrapped(value: Any) -> Any:
+    return value.value if type(value).__name__ == "constexpr" else value
+
+
+def _classify(
+    source: KernelSource, name: str, policy: Policy, value: Any, call: Call
+) -> tuple[str, Known]:
+    if type(value).__name__ == "constexpr":
+        return "o", constant(value.value)
+    value = _plain(value)
+    match value:
+        case bool():
+            return "b", _number(source, name, policy, value, "i1", call)
+        case int():
+            return "i", _integer(source, name, policy, value, call)
+        case float():
+            return "f", _number(source, name, policy, value, "f32", call)
+        case None | str():
+            return "o", constant(value)
+        case tuple():
+            return "o", _tuple(source, name, policy, value, call)
+    if isinstance(value, type) or hasattr(value, "kernel_source") or _is_kernel_dtype(value):
+        return "o", constant(value)
+    return "t", _pointer(source, name, policy, value, call)
+
+
+def _plain(value: Any) -> Any:
+    """Turn a NumPy scalar into Python's."""
+    numpy = sys.modules.get("numpy")
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
+
+
+def _is_kernel_dtype(value: Any) -> bool:
+    return type(value).__module__.startswith("workbench.language")
+
+
+def _tuple(
+    source: KernelSource, name: str, policy: Policy, value: tuple[Any, ...], call: Call
+) -> Known:
+    items = [
+        _classify(source, f"{name}.{number}", policy, item, call)[1]
+        for number, item in enumerate(value)
+    ]
+    kind = None if type(value) is tuple else type(value)
+    return Known(None, kind, items=tuple(items))
+
+
+def _integer(source: KernelSource, name: str, policy: Policy, value: int, call: Call) -> Known:
+    if value == 1 and policy.value:
+        return constant(1)
+    word = policy.type or _smallest(source, name, value)
+    if word.startswith(("f", "bf")):
+        return _number(source, name, policy, float(value), word, call)
+    if word.startswith("*"):
+        raise _wrong_kind(source, name, "an integer", f"a pointer ({word})")
+    low, high = _limits(word)
+    if not low <= value <= high:
+        raise LaunchError(
+            f"{name} = {value} does not fit {word}", parameter_span(source, name), code="K501"
+        )
+    divisible = DIVISOR if policy.value and policy.alignment and value % DIVISOR == 0 else 1
+    call.receive(value, value)
+    return Known(word, divisible=divisible)
+
+
+def _limits(word: str) -> tuple[int, int]:
+    bits = ITEM_BITS[word]
+    if word.startswith("u") or word == "i1":
+        return 0, (1 << bits) - 1
+    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+
+def _smallest(source: KernelSource, name: str, value: int) -> str:
+    for word in ("i32", "i64", "u64"):
+        low, high = _limits(word)
+        if low <= value <= high:
+            return word
+    raise LaunchError(
+        f"{name} = {value} needs more than 64 bits", parameter_span(source, name), code="K501"
+    )
+
+
+def _number(
+    source: KernelSource, name: str, policy: Policy, value: Any, default: str, call: Call
+) -> Known:
+    word = policy.type or default
+    if word.startswith("*"):
+        raise _wrong_kind(source, name, f"a {type(value).__name__}", f"a pointer ({word})")
+    if isinstance(value, float) and not word.startswith(("f", "bf")):
+        raise _wrong_kind(source, name, "a float", f"an {word}")
+    if word not in FORMATS:
+        raise LaunchError(
+            f"{name}: a scalar argument cannot be {word}",
+            parameter_span(source, name),
+            hint="pass it as fp32 and convert it in the kernel",
+            code="K505",
+        )
+    call.receive(value, value)
+    return Known(word)
+
+
+#: struct formats of scalar arguments; each argument takes a slot of eight bytes
+FORMATS = {
+    "i1": "?7x", "i8": "b7x", "i16": "h6x", "i32": "i4x", "i64": "q", "u8": "B7x", "u16": "H6x",
+    "u32": "I4x", "u64": "Q", "f16": "e6x", "f32": "f4x", "f64": "d",
+}  # fmt: skip
+
+
+def format_of(word: str) -> str:
+    """Return the struct format of one argument's slot."""
+    return "Q" if word.startswith("*") else FORMATS[word]
+
+
+def _pointer(source: KernelSource, name: str, policy: Policy, value: Any, call: Call) -> Known:
+    if type(value).__name__ == "dtype" and type(value).__module__ == "torch":
+        return Known(f"*{parse_type(str(value).removeprefix('torch.'))}", divisible=DIVISOR)
+    try:
+        array = arrays.describe(value)
+    except arrays.NotAnArray as error:
+        raise _wrong_kind(
+            source, name, f"a {type(value).__name__}", "an array, a number, a tuple or None"
+        ) from error
+    word = policy.type or f"*{array.type}"
+    if array.type is None:
+        raise LaunchError(
+            f"{name} has dtype {array.dtype}, which kernels do not have",
+            parameter_span(source, name),
+            hint="dtypes are bool, int8 … int64, uint8 … uint64, float16, bfloat16, float32, "
+            "float64, float8_e4m3fn, float8_e5m2; convert it before the launch",
+            code="K505",
+        )
+    if not word.startswith("*"):
+        raise _wrong_kind(source, name, f"an array of {array.dtype}", f"a scalar ({word})")
+    if word.lstrip("*k") != array.type:
+        raise LaunchError(
+            f"{name} is annotated as {word}, got an array of {array.dtype}",
+            parameter_span(source, name),
+            hint=f"pass an array of {word.lstrip('*k')}, or change the annotation",
+            code="K505",
+        )
+    call.arrays.append((name, array))
+    call.receive(array.address, value if array.owner is None else array.owner)
+    aligned = policy.value and policy.alignment and array.address % DIVISOR == 0
+    return Known(word, divisible=DIVISOR if aligned else 1)
+
+
+def _wrong_kind(source: KernelSource, name: str, found: str, expected: str) -> LaunchError:
+    return LaunchError(
+        f"{name} is {found}, {source.name} takes {expected} there",
+        parameter_span(source, name.partition(".")[0]),
+        code="K501",
+    )
+
+
+def policies_of(
+    source: KernelSource,
+    fixed: Sequence[str | int] = (),
+    unaligned: Sequence[str | int] = (),
+) -> tuple[Policy, ...]:
+    """Return each parameter's policy from its annotation and jit's `do_not_specialize` lists."""
+
+    def listed(number: int, name: str, names: Sequence[str | int]) -> bool:
+        return number in names or name in names
+
+    policies: list[Policy] = []
+    for number, parameter in enumerate(source.parameters):
+        word = None if parameter.is_constexpr else annotated_type(parameter.annotation)
+        plain = word is not None and word.startswith(("f", "bf", "i1"))
+        policies.append(
+            Policy(
+                word,
+                not (listed(number, parameter.name, fixed) or plain),
+                not listed(number, parameter.name, unaligned),
+            )
+        )
+    return tuple(policies)
+
+
+def annotated_type(annotation: Any) -> str | None:
+    """Return the type that an annotation fixes: "*fp16", "i64", tl.int64; None for any other."""
+    if annotation is None:
+        return None
+    if isinstance(annotation, str):
+        word = annotation.strip().strip("'\"").removeprefix("tl.").removeprefix("triton.language.")
+    elif _is_kernel_dtype(annotation):
+        word = str(getattr(annotation, "name", annotation))
+    else:
+        return None
+    return parse_type(word)
+
+
+def choose_target(source: KernelSource, call: Call) -> tuple[str | None, int]:
+    """Return (target, device) for the arrays of a call; the target is None for "this GPU's chip".
+
+    Raises:
+        LaunchError: arrays on different devices, or on one that kernels cannot reach (K504).
+    """
+    wanted = call.places.get("target")
+    device: int | None = None
+    first = ""
+    for name, array in call.arrays:
+        if array.device is None:
+            raise LaunchError(
+                f"{name} lies on {array.place}, where kernels cannot run",
+                parameter_span(source, name),
+                hint="move it to the CPU or to a CUDA device",
+                code="K504",
+            )
+        if device is None:
+            device, first = array.device, name
+        elif array.device != device:
+            raise _mixed(source, first, device, name, array.device)
+    return _target_for(source, call, wanted, device, first)
+
+
+def _target_for(
+    source: KernelSource, call: Call, wanted: str | None, device: int | None, first: str
+) -> tuple[str | None, int]:
+    given = call.places.get("device")
+    if wanted in ("cpu", "interpreter") or (wanted is None and str(given or "") == "cpu"):
+        if device is not None and device != arrays.HOST:
+            raise LaunchError(
+                f"{first} lies on cuda:{device}, target {wanted or 'cpu'} reads host memory",
+                parameter_span(source, first),
+                hint=f"pass {first}.cpu(), or leave the target to the arrays",
+                code="K504",
+            )
+        return wanted or "cpu", arrays.HOST
+    if wanted not in (None, "auto"):
+        if device == arrays.HOST:
+            raise LaunchError(
+                f"{first} is a CPU array, target {wanted} needs arrays on a CUDA device",
+                parameter_span(source, first),
+                hint=f"pass {first}.cuda(), or launch with target cpu",
+                code="K504",
+            )
+        return wanted, 0 if device is None else device
+    if device is None:
+        return "cpu", arrays.HOST
+    return ("cpu" if device == arrays.HOST else None), device
+
+
+def _mixed(source: KernelSource, a: str, on: int, b: str, other: int) -> LaunchError:
+    if arrays.HOST not in (on, other):
+        return LaunchError(
+            f"{a} lies on cuda:{on}, {b} on cuda:{other}",
+            parameter_span(source, b),
+            hint="all arrays of a launch lie on one device",
+            code="K504",
+        )
+    host, gpu, ordinal = (a, b, other) if on == arrays.HOST else (b, a, on)
+    return LaunchError(
+        f"{host} is a CPU tensor, {gpu} lies on cuda:{ordinal}",
+        parameter_span(source, host),
+        hint=f"move it before the launch: {host}.to('cuda:{ordinal}')",
+        code="K504",
+    )
+
+
+__all__ = [
+    "Call", "Policy", "bind_names", "choose_target", "classify", "definition_span", "format_of",
+    "policies_of", "unknown_option",
+]  # fmt: skip

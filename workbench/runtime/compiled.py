@@ -1,0 +1,320 @@
+"""A compiled kernel: what `compile` returns, and what a launch runs."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from workbench.runtime import cache
+from workbench.runtime.facts import Signature, to_specialization
+from workbench.source import KernelSource, ToolError
+
+if TYPE_CHECKING:
+    from workbench.compiler import Compiled
+    from workbench.ir import Module
+    from workbench.trace import LazyTrace, Trace
+
+STAGES = ("source", "ast", "tile", "gpu", "llvm", "ptx", "sass", "asm")
+
+#: Triton's names of our stages.
+ALIASES = {"ttir": "tile", "ttgir": "gpu", "llir": "llvm"}
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchData:
+    """The numbers that a launch needs, plain data that the cache stores.
+
+    `parameters` are (path, type name) of the run-time arguments in the order of the code's own
+    parameters, `outputs` the names of those that the kernel stores through.
+    """
+
+    symbol: str
+    kind: str
+    parameters: tuple[tuple[str, str], ...]
+    num_warps: int = 1
+    num_stages: int = 1
+    threads: int = 1
+    shared_bytes: int = 0
+    dynamic_shared_bytes: int = 0
+    registers: int | None = None
+    spill_bytes: int | None = None
+    narrow_index: bool = False
+    outputs: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class CompiledKernel:
+    """One kernel compiled for one specialisation and target.
+
+    Attributes:
+        name: the kernel's name.
+        target: "cpu", "interpreter" or a chip such as "sm_90a".
+        hash: the key of the compilation.
+        from_cache: whether the code came from the disk; stages are then made when asked for.
+    """
+
+    def __init__(
+        self,
+        source: KernelSource,
+        signature: Signature,
+        target: str,
+        key: str,
+        *,
+        compiled: Compiled | None = None,
+        launch: LaunchData | None = None,
+        code: bytes | None = None,
+        index_program: Any = None,
+    ) -> None:
+        self.source = source
+        self.signature = signature
+        self.target = target
+        self.hash = key
+        self.from_cache = compiled is None
+        self.index_program = index_program
+        self.loaded: dict[Any, Any] = {}
+        """What the loaders made of the code, by device."""
+        self._compiled = compiled
+        self._launch = launch
+        self._code = code
+        self._trace: LazyTrace | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.source.name
+
+    # -- what a launch needs --------------------------------------------------------------
+    @property
+    def launch(self) -> LaunchData:
+        """The numbers of a launch; a fresh compilation is assembled for them."""
+        if self._launch is None:
+            with self._lock:
+                if self._launch is None:
+                    self._assemble()
+        assert self._launch is not None
+        return self._launch
+
+    @property
+    def code(self) -> bytes:
+        """The bytes that the loader takes (empty for the interpreter)."""
+        if self._code is None:
+            _ = self.launch
+        assert self._code is not None
+        return self._code
+
+    def _assemble(self) -> None:
+        from workbench.analysis.roles import parameter_roles
+
+        compiled = self._compiled
+        assert compiled is not None
+        binary, built = compiled.binary, compiled.built
+        resources = binary.resources
+        spills = None
+        if resources.spill_store_bytes is not None:
+            spills = resources.spill_store_bytes + (resources.spill_load_bytes or 0)
+        self._code = binary.data
+        self._launch = LaunchData(
+            symbol=built.symbol,
+            kind=binary.kind,
+            parameters=tuple(self.signature.runtime()),
+            num_warps=built.num_warps,
+            num_stages=built.num_stages,
+            threads=built.threads,
+            shared_bytes=built.shared_bytes,
+            dynamic_shared_bytes=built.dynamic_shared_bytes,
+            registers=resources.registers,
+            spill_bytes=spills,
+            narrow_index=compiled.lowered.spec.options.narrow_index,
+            outputs=tuple(
+                name for name, role in parameter_roles(compiled.module).items() if "out" in role
+            ),
+            extra={name: value for name, value in built.extra.items() if name != "tools"},
+        )
+        self._store([list(tool) for tool in built.extra.get("tools", ())])
+
+    def _store(self, tools: list[list[Any]]) -> None:
+        """Write the kernel to the disk, with (path, size, time) of the programs that made it."""
+        if self.target == "interpreter":
+            return
+        files = {"code": self.code}
+        if self.index_program is not None:
+            files["index"] = pickle.dumps(self.index_program)
+        cache.store(self.hash, cache.Entry({"launch": asdict(self.launch), "tools": tools}, files))
+
+    # -- what people look at --------------------------------------------------------------
+    @property
+    def metadata(self) -> SimpleNamespace:
+        """Launch numbers under Triton's names: shared, num_warps, num_stages, threads, …."""
+        built = self._compiled.built if self._compiled is not None else self.launch
+        return SimpleNamespace(
+            name=built.symbol,
+            shared=built.shared_bytes,
+            num_warps=built.num_warps,
+            num_stages=built.num_stages,
+            num_ctas=1,
+            threads=built.threads,
+            target=self.target,
+            hash=self.hash,
+        )
+
+    @property
+    def n_regs(self) -> int | None:
+        """Registers of a thread; None where no tool could say."""
+        return self.launch.registers
+
+    @property
+    def n_spills(self) -> int | None:
+        """Bytes of registers spilled to memory; None where no tool could say."""
+        return self.launch.spill_bytes
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The pointer parameters that the kernel stores through."""
+        if self._launch is None:
+            from workbench.analysis.roles import parameter_roles
+
+            return tuple(n for n, role in parameter_roles(self.module).items() if "out" in role)
+        return self._launch.outputs
+
+    @property
+    def asm(self) -> Mapping[str, Any]:
+        """Texts by stage (ast tile gpu llvm ptx sass asm), made when looked up; cubin is bytes."""
+        return _Artefacts(self)
+
+    @property
+    def stages(self) -> Mapping[str, str]:
+        """The texts of `asm` without the binary, for every stage that this target has."""
+        return {name: self.asm[name] for name in self.asm if name != "cubin"}
+
+    @property
+    def compiled(self) -> Compiled:
+        """The whole compilation; compiles again if the code came from the disk."""
+        if self._compiled is None:
+            from workbench.compiler import compile_kernel
+
+            with self._lock:
+                if self._compiled is None:
+                    spec = to_specialization(self.signature)
+                    self._compiled = compile_kernel(self.source, spec, self.target)
+        return self._compiled
+
+    @property
+    def module(self) -> Module:
+        """The tile IR as the front end made it: what the interpreter runs."""
+        return self.compiled.module
+
+    @property
+    def trace(self) -> Trace:
+        """The trace of the compilation with all runs recorded so far; printed at the first use."""
+        return self.lazy_trace.trace
+
+    @property
+    def lazy_trace(self) -> LazyTrace:
+        """The trace to record runs in, without printing it."""
+        if self._trace is None:
+            from workbench.trace import LazyTrace
+
+            with self._lock:
+                if self._trace is None:
+                    self._trace = LazyTrace(self._find_trace)
+        return self._trace
+
+    def _find_trace(self) -> Trace:
+        from workbench.trace import TraceError, pack, unpack
+
+        place = self._place_id()
+        if self._compiled is None:
+            packed = cache.load_trace(self.hash, place)
+            if packed is not None:
+                try:
+                    (trace,) = unpack(packed)
+                    return replace(trace, kernel=replace(trace.kernel, cached=True))
+                except (TraceError, ValueError):
+                    pass  # a damaged trace is made again
+        trace = self.compiled.trace.trace
+        cache.store_trace(self.hash, place, pack([trace]))
+        return trace
+
+    def _place_id(self) -> str:
+        """Say where the texts stand: the same code at another line has another trace."""
+        from workbench.source.captures import captures
+
+        places = [f"{s.file}:{s.first_line}:{s.indent}" for s in captures(self.source).sources]
+        return sha256("\n".join(places).encode()).hexdigest()[:16]
+
+    def save(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write what the suffix of `path` names (see `workbench.save`); returns the path."""
+        from workbench.runtime.saving import save
+
+        return save(self, Path(path), force=force)
+
+    def __getitem__(self, grid: Any) -> Any:
+        """Return a callable that launches this very compilation with run-time arguments."""
+        from workbench.runtime.launching import bound_launch
+
+        return bound_launch(self, grid)
+
+    def __repr__(self) -> str:
+        return f"<compiled kernel {self.name} for {self.target}>"
+
+
+class _Artefacts(Mapping[str, Any]):
+    """The stages of one compilation by name."""
+
+    def __init__(self, kernel: CompiledKernel) -> None:
+        self._kernel = kernel
+
+    def __getitem__(self, name: str) -> Any:
+        stage = ALIASES.get(name, name)
+        if stage == "cubin":
+            return self._cubin()
+        text = self._text(stage)
+        if text is None:
+            raise KeyError(
+                f"no stage {name!r} for {self._kernel.target}; there are {', '.join(self)}"
+            )
+        return text
+
+    def _text(self, stage: str) -> str | None:
+        kernel = self._kernel
+        if kernel.from_cache and kernel._compiled is None:
+            found = kernel.trace.stage(stage)
+            return None if found is None else kernel.trace.text(stage)
+        built = kernel.compiled.built
+        if stage in built.texts and not kernel.lazy_trace.printed:
+            return built.texts[stage]().text  # type: ignore[index]
+        found = kernel.trace.stage(stage)
+        return None if found is None else kernel.trace.text(stage)
+
+    def _cubin(self) -> bytes:
+        kind = self._kernel.launch.kind
+        if kind == "cubin":
+            return self._kernel.code
+        if kind == "ptx":
+            raise ToolError(
+                "the PTX was not assembled: no ptxas was found",
+                hint="pip install nvidia-cuda-nvcc",
+            )
+        raise KeyError(f"no stage 'cubin' for {self._kernel.target}; there are {', '.join(self)}")
+
+    def __iter__(self) -> Iterator[str]:
+        kernel = self._kernel
+        if kernel._compiled is not None:
+            built = kernel._compiled.built
+            names = {"source", "ast", "tile", *built.texts}
+            names |= {"gpu"} if built.gpu is not None else set()
+        else:
+            names = {stage.id for stage in kernel.trace.stages}
+        yield from (stage for stage in STAGES if stage in names)
+        if kernel.target.startswith("sm_") and kernel.launch.kind == "cubin":
+            yield "cubin"
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

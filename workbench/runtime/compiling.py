@@ -1,0 +1,230 @@
+"""Finds or makes compiled kernels: memory, then disk, then the compiler."""
+
+from __future__ import annotations
+
+import pickle
+import platform
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from workbench.runtime import cache
+from workbench.runtime.compiled import CompiledKernel, LaunchData
+from workbench.runtime.facts import Signature, to_specialization
+from workbench.runtime.options import check_options
+from workbench.runtime.signature import Words, read_signature
+from workbench.source import KernelSource, kernel_source
+from workbench.source.captures import Captures, captures
+
+#: Asked with an index program: do 32 bits hold every index of this launch?
+Fits = Callable[[Any], bool]
+
+_kernels: dict[str, CompiledKernel] = {}
+_lock = threading.RLock()
+
+
+def compile(  # noqa: A001 - the public name
+    fn: Any,
+    signature: Words = None,
+    constexprs: Mapping[str, Any] | None = None,
+    target: str = "sm_90a",
+    *,
+    num_warps: int | None = None,
+    num_stages: int | None = None,
+    assume: Sequence[str] = (),
+    cached: bool = True,
+    **options: Any,
+) -> CompiledKernel:
+    """Compile a kernel without data and without a GPU.
+
+    Args:
+        fn: a jit object or a plain function.
+        signature: a type per run-time parameter, as text ("*f32:16 *f32 i32") or a dict by name;
+            `:16` states divisibility, `=7` a fixed value. What is not stated is not assumed.
+        constexprs: values of constexpr parameters by name; defaults count.
+        target: "cpu", "interpreter", or a chip from "sm_80" on.
+        num_warps: warps of a program; None lets the compiler choose.
+        num_stages: depth of pipelined loops; None lets the compiler choose.
+        assume: facts about arguments such as "n % 16 == 0", "stride == 1", "0 <= n < 4096".
+        cached: False compiles again, whatever the caches hold.
+        options: further compile options (maxnreg, enable_fp_fusion, exact, wrap_index, debug).
+
+    Raises:
+        OptionError: a signature, option or target that cannot be read.
+        CompileError: the kernel cannot be compiled; what exists of the trace is attached.
+    """
+    source = source_of(fn)
+    given = {"num_warps": num_warps, "num_stages": num_stages, **options}
+    arguments = read_signature(source, signature, constexprs, assume)
+    wanted = Signature(arguments, check_options(given, source))
+    return obtain(source, wanted, target, cached=cached)
+
+
+def source_of(fn: Any) -> KernelSource:
+    """Return the kernel function behind a jit object, an autotuned kernel or a plain function."""
+    if isinstance(fn, KernelSource):
+        return fn
+    found = getattr(fn, "kernel_source", None)
+    return found if isinstance(found, KernelSource) else kernel_source(fn)
+
+
+def obtain(
+    source: KernelSource,
+    signature: Signature,
+    target: str,
+    *,
+    captured: Captures | None = None,
+    fits: Fits | None = None,
+    cached: bool = True,
+) -> CompiledKernel:
+    """Return a kernel for a signature and target, from memory, disk or the compiler.
+
+    Where `fits` is given it decides, for the launch at hand, between the twins with 32-bit and
+    with exact indices; both are ordinary entries of the cache.
+    """
+    captured = captured or captures(source)
+    parts = _key_parts(captured, target)
+    with _lock:
+        if cached:
+            found = _find(source, signature, target, parts, fits)
+            if found is not None:
+                return found
+        return _compile(source, signature, target, parts, fits)
+
+
+def forget() -> None:
+    """Forget all kernels in memory; the disk keeps what it has."""
+    _kernels.clear()
+
+
+def _find(
+    source: KernelSource, signature: Signature, target: str, parts: list[str], fits: Fits | None
+) -> CompiledKernel | None:
+    if fits is None:
+        return _look_up(source, signature, target, parts)
+    for narrow in (True, False):
+        found = _look_up(source, _with_width(signature, narrow), target, parts)
+        if found is not None:
+            wanted = found.index_program is not None and bool(fits(found.index_program))
+            if wanted == narrow:
+                return found
+            other = _with_width(signature, wanted)
+            known = _look_up(source, other, target, parts)
+            return known or _compile(source, other, target, parts, None)
+    return None
+
+
+def _with_width(signature: Signature, narrow: bool) -> Signature:
+    options = {name: value for name, value in signature.options if name != "narrow_index"}
+    if narrow:
+        options["narrow_index"] = True
+    return replace(signature, options=tuple(sorted(options.items())))
+
+
+def _look_up(
+    source: KernelSource, signature: Signature, target: str, parts: list[str]
+) -> CompiledKernel | None:
+    key = cache.make_key(*parts, signature.text())
+    found = _kernels.get(key)
+    if found is None and target != "interpreter":
+        found = _from_disk(source, signature, target, key)
+        if found is not None:
+            _kernels[key] = found
+    elif found is not None and found.source is not source:
+        found = _moved(found, source)
+        _kernels[key] = found
+    return found
+
+
+def _moved(kernel: CompiledKernel, source: KernelSource) -> CompiledKernel:
+    """Return the same code for the same text at another place: its trace shows that place."""
+    old = kernel.source
+    if (old.file, old.first_line, old.indent) == (source.file, source.first_line, source.indent):
+        return kernel
+    moved = CompiledKernel(
+        source,
+        kernel.signature,
+        kernel.target,
+        kernel.hash,
+        launch=kernel.launch,
+        code=kernel.code,
+        index_program=kernel.index_program,
+    )
+    moved.loaded = kernel.loaded
+    return moved
+
+
+def _from_disk(
+    source: KernelSource, signature: Signature, target: str, key: str
+) -> CompiledKernel | None:
+    entry = cache.load(key)
+    if entry is None or not _same_tools(entry.data.get("tools", ())):
+        return None
+    data = dict(entry.data["launch"])
+    data["parameters"] = tuple((name, word) for name, word in data["parameters"])
+    data["outputs"] = tuple(data["outputs"])
+    program = pickle.loads(entry.files["index"]) if "index" in entry.files else None
+    return CompiledKernel(
+        source,
+        signature,
+        target,
+        key,
+        launch=LaunchData(**data),
+        code=entry.files["code"],
+        index_program=program,
+    )
+
+
+def _same_tools(tools: Sequence[Sequence[Any]]) -> bool:
+    """Say whether the programs that made an entry are still what they were."""
+    for path, size, time in tools:
+        try:
+            status = Path(path).stat()
+        except OSError:
+            return False
+        if (status.st_size, status.st_mtime_ns) != (size, time):
+            return False
+    return True
+
+
+def _compile(
+    source: KernelSource,
+    signature: Signature,
+    target: str,
+    parts: list[str],
+    fits: Fits | None,
+) -> CompiledKernel:
+    from workbench.compiler import compile_kernel
+
+    compiled = compile_kernel(source, to_specialization(signature), target, fits)
+    if fits is not None:
+        signature = _with_width(signature, compiled.lowered.spec.options.narrow_index)
+    key = cache.make_key(*parts, signature.text())
+    program = compiled.lowered.index_program
+    kernel = CompiledKernel(
+        source, signature, target, key, compiled=compiled, index_program=program
+    )
+    _kernels[key] = kernel
+    return kernel
+
+
+def _key_parts(captured: Captures, target: str) -> list[str]:
+    parts = [target, _host() if target == "cpu" else ""]
+    parts += [source.text for source in captured.sources]
+    parts += [f"{where} {value}" for where, value in captured.values]
+    return parts
+
+
+@lru_cache(1)
+def _host() -> str:
+    """Return a text that differs between CPUs with different instructions."""
+    try:
+        with Path("/proc/cpuinfo").open() as file:
+            lines = file.read(8192).split("\n\n")[0].splitlines()
+        chosen = [line for line in lines if line.startswith(("flags", "Features", "model name"))]
+    except OSError:
+        chosen = []
+    return "\n".join([platform.machine(), platform.processor(), *chosen])

@@ -1,0 +1,323 @@
+"""Launches: what runs a loaded kernel, and the generated code in front of it.
+
+A *runner* is one loaded kernel on one device; calling it with the grid, the stream and the
+run-time values starts it. Runners of a GPU are generated code that packs the values into a
+prepared buffer and calls the driver.
+
+A *launcher* is generated once per kernel and kind of arguments ("t" array, "i" integer, ...). It
+reads addresses, dtypes and devices, tests the facts, looks up one table and calls the runner it
+finds. Whatever it does not know goes to `slow`, which binds with care, compiles, words the errors
+and adds an entry to the table. For a kernel `add(x_ptr, n, BLOCK)` it reads
+
+    def launch(grid, x_ptr=_, n=_, BLOCK=1024, *extra, num_warps=None, num_stages=None, **options):
+        try:
+            p0 = x_ptr.data_ptr()
+            run = table[x_ptr.dtype, x_ptr.get_device(), p0 & 15, n.__class__, ..., BLOCK, ...]
+        except Exception:
+            return slow(grid, ...)
+        ...
+        return run(grid[0], 1, 1, stream(...), p0, n)
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from workbench.runtime import arrays
+from workbench.runtime.binding import Call, format_of
+from workbench.runtime.compiled import CompiledKernel
+from workbench.runtime.grids import Grid, check_limits, resolve_grid
+from workbench.source import KernelSource, LaunchError
+
+#: run(grid x, y, z, stream, *values) -> the compiled kernel
+Runner = Callable[..., CompiledKernel]
+
+
+def load(kernel: CompiledKernel, device: int) -> Runner:
+    """Return the runner of a kernel on a device (HOST for the CPU and the interpreter)."""
+    runner = kernel.loaded.get(device)
+    if runner is None:
+        if kernel.target == "interpreter":
+            runner = _interpreter_runner(kernel)
+        elif kernel.target == "cpu":
+            from workbench.runtime import cpu
+
+            runner = cpu.load(kernel)
+        else:
+            from workbench.runtime import cuda
+
+            runner = cuda.load(kernel, device)
+        kernel.loaded[device] = runner
+    return runner
+
+
+def _interpreter_runner(kernel: CompiledKernel) -> Runner:
+    def run(x: int, y: int, z: int, stream: Any, *values: Any) -> CompiledKernel:
+        from workbench.interpreter import run_module
+
+        recording = run_module(kernel.module, (x, y, z), values)
+        for line in recording.output:
+            sys.stdout.write(line if line.endswith("\n") else line + "\n")
+        return kernel
+
+    return run
+
+
+def slots(kernel: CompiledKernel) -> struct.Struct:
+    """Return the packer of a kernel's run-time arguments, eight bytes each."""
+    return struct.Struct("<" + "".join(format_of(word) for _, word in kernel.launch.parameters))
+
+
+def run_grid(
+    runner: Runner, kernel: CompiledKernel, grid: Grid, stream: Any, values: Sequence[Any]
+) -> CompiledKernel:
+    """Start a runner over a checked grid; an empty grid runs nothing."""
+    check_limits(grid, kernel.name, gpu=kernel.target.startswith("sm_"))
+    if 0 in grid:
+        return kernel
+    return runner(*grid, stream, *values)
+
+
+class BoundLaunch:
+    """`compiled[grid]`: launches one compilation with run-time arguments, no specialisation."""
+
+    def __init__(self, kernel: CompiledKernel, grid: Any) -> None:
+        self._kernel = kernel
+        self._grid = grid
+
+    def __call__(self, *args: Any) -> CompiledKernel:
+        """Run the kernel; `args` are all parameters, or the run-time ones only."""
+        from workbench.runtime.binding import Policy, choose_target, classify
+
+        kernel = self._kernel
+        values = self._values(args)
+        call = Call(values, {}, {"target": kernel.target})
+        policies = [Policy(known.type, False) for _, known in kernel.signature.arguments]
+        classify(kernel.source, policies, call)
+        runtime = self._runtime(call)
+        _, device = choose_target(kernel.source, call)
+        grid = resolve_grid(self._grid, lambda: values)
+        return run_grid(load(kernel, device), kernel, grid, current_stream(device), runtime)
+
+    def _values(self, args: Sequence[Any]) -> dict[str, Any]:
+        source, known = self._kernel.source, self._kernel.signature.arguments
+        names = [p.name for p in source.parameters]
+        free = [name for name, fact in known if not fact.is_constant]
+        if len(args) == len(names):
+            values = dict(zip(names, args, strict=True))
+            return {n: fact.value if fact.is_constant else values[n] for n, fact in known}
+        if len(args) != len(free):
+            raise LaunchError(
+                f"{source.name} was compiled to take {len(free)} arguments, got {len(args)}",
+                hint=f"pass {', '.join(free)}",
+            )
+        given = dict(zip(free, args, strict=True))
+        return {n: fact.value if fact.is_constant else given[n] for n, fact in known}
+
+    def _runtime(self, call: Call) -> list[Any]:
+        kernel = self._kernel
+        for name, known in kernel.signature.arguments:
+            value = call.values[name]
+            if known.is_constant or known.divisible == 1 or isinstance(value, tuple):
+                continue
+            number = next((a.address for n, a in call.arrays if n == name), value)
+            if isinstance(number, int) and number % known.divisible:
+                raise LaunchError(
+                    f"{name} = {number} is not a multiple of {known.divisible}, for which this "
+                    f"code was compiled",
+                    hint="compile without that fact, or launch the jit object",
+                )
+        return call.objects if kernel.target == "interpreter" else call.runtime
+
+
+def bound_launch(kernel: CompiledKernel, grid: Any) -> BoundLaunch:
+    """Return what `compiled[grid]` gives."""
+    return BoundLaunch(kernel, grid)
+
+
+def current_stream(device: int) -> int:
+    """Return torch's current stream of a device as a number (0: the default stream)."""
+    if device == arrays.HOST:
+        return 0
+    raw = raw_stream()
+    return raw(device) if raw is not None else 0
+
+
+def raw_stream() -> Callable[[int], int] | None:
+    """Return torch's function for the current stream, None without a CUDA build of torch."""
+    torch = sys.modules.get("torch")
+    return getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
+
+
+# -- generated launchers ----------------------------------------------------------------------
+_MISSING: Any = type("Missing", (), {"__repr__": lambda _: "<not given>"})()
+
+
+def make_launcher(
+    source: KernelSource,
+    kinds: str,
+    on_gpu: bool,
+    table: dict[Any, Runner],
+    slow: Callable[..., Any],
+    guards: Sequence[tuple[Any, str, Any]],
+) -> Callable[..., Any]:
+    """Return the launcher for one kind of arguments; see the top of this file."""
+    text, names = launcher_text(source, kinds, on_gpu, guards)
+    names |= {"table": table, "slow": slow, "_": _MISSING, "stream": raw_stream()}
+    names |= {"resolve_grid": resolve_grid, "run_grid": run_grid}
+    exec(compile(text, f"<launcher of {source.name}>", "exec"), names)
+    return names["launch"]
+
+
+def supports(source: KernelSource, kinds: str) -> bool:
+    """Say whether calls of these kinds can be launched by generated code."""
+    taken = {"grid", "table", "slow", "run", "stream", "extra", "options"}
+    names = {p.name for p in source.parameters}
+    return "o" not in kinds and not names & taken and "num_warps" not in names
+
+
+def launcher_text(
+    source: KernelSource, kinds: str, on_gpu: bool, guards: Sequence[tuple[Any, str, Any]]
+) -> tuple[str, dict[str, Any]]:
+    """Return the launcher's text and the objects that it names."""
+    scope: dict[str, Any] = {}
+    head = ["grid"]
+    for number, parameter in enumerate(source.parameters):
+        scope[f"d{number}"] = _MISSING if parameter.required else parameter.default
+        head.append(f"{parameter.name}=d{number}")
+    names = [p.name for p in source.parameters]
+    tensors = [n for n, kind in enumerate(kinds) if kind == "t"]
+    key: list[str] = []
+    lines = [f"p{n} = {names[n]}.data_ptr()" for n in tensors]
+    for number, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+        key += _key_words(number, name, kind)
+    if tensors:
+        together = " | ".join(f"p{n}" for n in tensors)
+        each = ", ".join(f"not p{n} & 15" for n in tensors)
+        key.append(f"({together}) & 15 and ({each},)")
+    key += ["num_warps", "num_stages"]
+    values = [f"p{n}" if k == "t" else names[n] for n, k in enumerate(kinds) if k != "c"]
+    call = ", ".join(values)
+    given = ", ".join(f"'{n}': {n}" for n in names)
+    checks = ["extra", "options"]
+    for number, (space, name, value) in enumerate(guards):
+        scope[f"s{number}"], scope[f"g{number}"] = space, value
+        checks.append(f"s{number}.get({name!r}) is not g{number}")
+    where = f"stream({names[tensors[0]]}.get_device())" if on_gpu else "0"
+    slow = f"slow(grid, dict({given}), extra, num_warps, num_stages, options)"
+    body = [
+        f"def launch({', '.join(head)}, *extra, num_warps=None, num_stages=None, **options):",
+        "    try:",
+        *(f"        {line}" for line in lines),
+        f"        run = table[{', '.join(key)}]",
+        "    except Exception:",
+        f"        return {slow}",
+        f"    if {' or '.join(checks)}:",
+        f"        return {slow}",
+        "    if grid.__class__ is not tuple:",
+        f"        grid = resolve_grid(grid, lambda: {{{given}}})",
+        "    if len(grid) == 1 and grid[0].__class__ is int and grid[0] > 0:",
+        f"        return run(grid[0], 1, 1, {where}, {call})",
+        f"    x, y, z = resolve_grid(grid, lambda: {{{given}}})",
+        "    if x > 0 and y > 0 and z > 0:",
+        f"        return run(x, y, z, {where}, {call})",
+        "    return None",
+    ]
+    return "\n".join(body) + "\n", scope
+
+
+def _key_words(number: int, name: str, kind: str) -> list[str]:
+    """Return what identifies an argument's type and facts: must agree with `table_key`."""
+    match kind:
+        case "t":
+            return [f"{name}.dtype", f"{name}.get_device()"]
+        case "i":
+            # 2: equal to 1; else whether 16 divides it, 4 more if it needs more than 32 bits
+            return [
+                f"{name}.__class__",
+                f"2 if {name} == 1 else not {name} & 15 "
+                f"if -0x80000000 <= {name} <= 0x7fffffff else 4 + (not {name} & 15)",
+            ]
+        case "c":
+            return [name, f"{name}.__class__"]
+        case _:
+            return [f"{name}.__class__"]
+
+
+def table_key(source: KernelSource, kinds: str, call: Call, num_warps: Any, num_stages: Any) -> Any:
+    """Return the key that the launcher computes for a call."""
+    key: list[Any] = []
+    addresses: list[int] = []
+    for parameter, kind in zip(source.parameters, kinds, strict=True):
+        value = call.values[parameter.name]
+        if kind == "t":
+            addresses.append(value.data_ptr())
+            key += [value.dtype, value.get_device()]
+        elif kind == "i":
+            fits = -0x80000000 <= value <= 0x7FFFFFFF
+            divisible = not value & 15
+            key += [value.__class__, 2 if value == 1 else divisible if fits else 4 + divisible]
+        elif kind == "c":
+            key += [value, value.__class__]
+        else:
+            key.append(value.__class__)
+    if addresses:
+        joined = 0
+        for address in addresses:
+            joined |= address
+        key.append(joined & 15 and tuple(not address & 15 for address in addresses))
+    return (*key, num_warps, num_stages)
+
+
+def dropping(runner: Runner, kept: Sequence[int], count: int) -> Runner:
+    """Return a runner that takes `count` values and passes on those at the places `kept`.
+
+    The launcher passes every run-time argument; code that was specialised on one being 1 does not
+    receive it.
+    """
+    if len(kept) == count:
+        return runner
+    words = [f"a{n}" for n in range(count)]
+    text = (
+        f"def run(x, y, z, stream, {', '.join(words)}):\n"
+        f"    return inner(x, y, z, stream, {', '.join(words[n] for n in kept)})\n"
+    )
+    names: dict[str, Any] = {"inner": runner}
+    exec(compile(text, "<launcher>", "exec"), names)
+    return names["run"]
+
+
+class Twins:
+    """A runner that chooses between the codes with 32-bit and exact indices, launch by launch.
+
+    The choice depends on the actual integers and the grid; it is remembered for each, and `choose`
+    is asked for what is new.
+    """
+
+    MOST = 4096
+
+    def __init__(self, integers: Sequence[int], choose: Callable[..., Runner]) -> None:
+        self._integers = tuple(integers)
+        self._choose = choose
+        self._known: dict[tuple[int, ...], Runner] = {}
+        self._lock = threading.Lock()
+
+    def remember(self, grid: Grid, values: Sequence[Any], runner: Runner) -> None:
+        """Enter a choice that was made elsewhere."""
+        with self._lock:
+            if len(self._known) >= self.MOST:
+                self._known.clear()
+            self._known[(*grid, *(values[n] for n in self._integers))] = runner
+
+    def __call__(self, x: int, y: int, z: int, stream: Any, *values: Any) -> CompiledKernel:
+        """Run the twin that is right for this grid and these values."""
+        key = (x, y, z, *(values[n] for n in self._integers))
+        runner = self._known.get(key)
+        if runner is None:
+            runner = self._choose((x, y, z), values)
+            self.remember((x, y, z), values, runner)
+        return runner(x, y, z, stream, *values)

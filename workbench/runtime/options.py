@@ -1,0 +1,92 @@
+"""Options of a compile or launch under their language names, checked.
+
+A launch may also carry words that other hosts use for Triton's own tuning of its compiler; they
+are accepted where ignoring them cannot change a result.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.source import KernelSource, OptionError
+
+#: name -> the value that stands for "unset": it is left out of the compile key
+DEFAULTS: dict[str, Any] = {
+    "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
+    "enable_fp_fusion": True, "exact": False, "wrap_index": False, "debug": False,
+}  # fmt: skip
+
+SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
+
+#: Accepted and without effect here: they steer what our compiler does not do.
+WITHOUT_EFFECT = frozenset(
+    ("launch_cooperative_grid", "launch_pdl", "ir_override", "extern_libs", "sanitize_overflow")
+)
+
+#: Options of a launch that choose where it runs.
+PLACES = frozenset(("stream", "device", "target"))
+
+
+class UnknownOptionError(OptionError, KeyError):
+    """An option or keyword argument that a kernel does not have (a KeyError as in Triton)."""
+
+    code = "K112"
+
+
+def check_options(
+    given: Mapping[str, Any], source: KernelSource | None = None
+) -> tuple[tuple[str, Any], ...]:
+    """Return the options that differ from their defaults, under their long names, sorted.
+
+    Raises:
+        UnknownOptionError: a name that is neither an option nor a parameter (K112).
+        OptionError: a value that the option cannot take (K112).
+    """
+    chosen: dict[str, Any] = {}
+    for word, value in given.items():
+        name = SHORT_FORMS.get(word, word)
+        if name in WITHOUT_EFFECT:
+            continue
+        if name not in DEFAULTS:
+            raise unknown_option(word, source)
+        _check(name, value)
+        if value != DEFAULTS[name]:
+            chosen[name] = value
+    return tuple(sorted(chosen.items()))
+
+
+def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError:
+    """Return the error for a name that nobody knows."""
+    parameters = [p.name for p in source.parameters] if source is not None else []
+    known = [*parameters, *DEFAULTS, *SHORT_FORMS]
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    better = f"; did you mean {close[0]}?" if close else ""
+    hint = None
+    if source is not None:
+        hint = f"{source.name} takes {', '.join(parameters)}; options are {', '.join(DEFAULTS)}"
+    return UnknownOptionError(f"no constexpr or option '{word}'{better}", hint=hint)
+
+
+def _check(name: str, value: Any) -> None:
+    if name in ("enable_fp_fusion", "exact", "wrap_index", "debug"):
+        if not isinstance(value, bool | int | None):
+            raise OptionError(f"{name} is True or False, got {value!r}", code="K112")
+        return
+    if value is None:
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise OptionError(f"{name} is a positive integer, got {value!r}", code="K112")
+    if name == "num_warps" and (value > 32 or value & (value - 1)):
+        raise OptionError(
+            f"num_warps is a power of two up to 32, got {value}",
+            hint="use 1, 2, 4, 8, 16 or 32",
+            code="K112",
+        )
+    if name == "num_ctas" and value != 1:
+        raise OptionError(
+            f"num_ctas={value}: programs that span several blocks are not supported",
+            hint="leave num_ctas at 1",
+            code="K112",
+        )

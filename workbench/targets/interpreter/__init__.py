@@ -1,0 +1,1 @@
+"""The oracle with a target's face: nothing is generated, the IR itself runs."""
