@@ -22,7 +22,7 @@ export interface Links {
   /** Ops that rows `from`..`to` (inclusive, either order) of a stage came from. */
   opsAt(stage: string, from: number, to?: number): Set<number>;
   family(ops: ReadonlySet<number>): Family;
-  /** Rows of a stage that carry an op of the family, ascending; "same" wins over "kin". */
+  /** Rows of a stage that carry an op of the family, in no order; "same" wins over "kin". */
   rowsOf(stage: string, family: Family): Map<number, Relation>;
 }
 
@@ -55,7 +55,7 @@ export function invertLinks(stages: readonly StageView[], table: OpTable): Links
       const rows = new Map<number, Relation>();
       for (const op of kin) for (const row of rowsOfOp?.get(op) ?? []) rows.set(row, "kin");
       for (const op of ops) for (const row of rowsOfOp?.get(op) ?? []) rows.set(row, "same");
-      return new Map([...rows].sort(([a], [b]) => a - b));
+      return rows;
     },
   };
 }

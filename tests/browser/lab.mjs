@@ -56,6 +56,15 @@ function extensionPath() {
   return path.join(root, "jupyter");
 }
 
+/** No question about news over the screenshots. */
+function quietSettings() {
+  const folder = path.join(root, "settings", "@jupyterlab", "apputils-extension");
+  mkdirSync(folder, { recursive: true });
+  const file = path.join(folder, "notification.jupyterlab-settings");
+  writeFileSync(file, JSON.stringify({ fetchNews: "false", checkForUpdates: false }));
+  return path.join(root, "settings");
+}
+
 const port = await new Promise((done) => {
   const probe = createServer().listen(0, "127.0.0.1", () => {
     const { port: free } = probe.address();
@@ -71,7 +80,6 @@ const options = [
   `--ServerApp.root_dir=${work}`,
   "--IdentityProvider.token=", // no login: loopback and a throw-away server only
   "--LabApp.expose_app_in_browser=True", // gives tests window.jupyterapp
-  "--LabApp.news_url=None",
 ];
 if (process.getuid?.() === 0) options.push("--allow-root");
 const server = spawn(process.env.JUPYTER || "jupyter", options, {
@@ -80,7 +88,7 @@ const server = spawn(process.env.JUPYTER || "jupyter", options, {
     ...process.env,
     JUPYTER_PATH: extensionPath(),
     JUPYTER_CONFIG_DIR: path.join(root, "config"),
-    JUPYTERLAB_SETTINGS_DIR: path.join(root, "settings"),
+    JUPYTERLAB_SETTINGS_DIR: quietSettings(),
     JUPYTERLAB_WORKSPACES_DIR: path.join(root, "workspaces"),
     PYTHONPATH: [repository, process.env.PYTHONPATH].filter(Boolean).join(path.delimiter),
   },

@@ -42,11 +42,12 @@ export function mountRows(
 
   const shown = new Map<number, HTMLElement>();
   let [first, end, rows] = [-1, -1, count];
-  let height = UNSEEN_HEIGHT; // kept by the observer: reading it after a class change forces a layout
+  // Kept here: reading either from the DOM after a class change forces a layout.
+  let height = UNSEEN_HEIGHT;
+  let top = 0;
   spacer.style.height = `${rows * ROW_HEIGHT}px`;
 
   const render = (): void => {
-    const top = scroller.scrollTop;
     const from = Math.max(0, Math.floor(top / ROW_HEIGHT) - MARGIN);
     const to = Math.min(rows - 1, Math.ceil((top + height) / ROW_HEIGHT) + MARGIN);
     if (from === first && to === end) return;
@@ -66,12 +67,14 @@ export function mountRows(
     get height() {
       return height;
     },
-    inView: (row) =>
-      row * ROW_HEIGHT >= scroller.scrollTop &&
-      (row + 1) * ROW_HEIGHT <= scroller.scrollTop + height,
+    inView: (row) => row * ROW_HEIGHT >= top && (row + 1) * ROW_HEIGHT <= top + height,
     reveal(row) {
       // Not scrollIntoView: that scrolls the notebook too.
-      if (!list.inView(row)) scroller.scrollTop = Math.max(0, row * ROW_HEIGHT - height / 3);
+      if (!list.inView(row)) {
+        const most = Math.max(0, rows * ROW_HEIGHT - height);
+        top = Math.min(most, Math.max(0, row * ROW_HEIGHT - height / 3));
+        scroller.scrollTop = top;
+      }
       render();
     },
     redraw() {
@@ -85,7 +88,11 @@ export function mountRows(
       list.redraw();
     },
   };
-  scroller.addEventListener("scroll", render, { passive: true, signal });
+  const follow = (): void => {
+    top = scroller.scrollTop;
+    render();
+  };
+  scroller.addEventListener("scroll", follow, { passive: true, signal });
   const observer = new ResizeObserver(() => {
     height = scroller.clientHeight || UNSEEN_HEIGHT;
     render();

@@ -18,7 +18,10 @@ export function drawRuler(
 ): void {
   const pen = ruler.getContext("2d");
   if (!pen || rows === 0) return;
-  [ruler.width, ruler.height] = [WIDTH, height];
+  if (ruler.width !== WIDTH || ruler.height !== height) {
+    [ruler.width, ruler.height] = [WIDTH, height]; // costly: a new canvas each time
+  }
+  pen.clearRect(0, 0, WIDTH, height);
   for (const { colour, rows: hits } of marks) {
     pen.fillStyle = colour;
     for (const [row, relation] of hits) {

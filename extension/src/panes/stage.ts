@@ -261,16 +261,27 @@ export function mountStage(
     if (next !== undefined) moveTo(next);
   };
 
+  /** Scroll to the first hit, unless a hit is visible already. */
+  const revealFirst = (hits: ReadonlyMap<number, Relation>): void => {
+    let first = Number.POSITIVE_INFINITY;
+    for (const relation of ["same", "kin"] as const) {
+      if (first < rows) break; // rows of the op itself go before those of its kin
+      for (const [row, kind] of hits) {
+        if (kind !== relation) continue;
+        if (list.inView(row)) return;
+        first = Math.min(first, row);
+      }
+    }
+    if (first < rows) list.reveal(first);
+  };
+
   selection.subscribe((choice: Choice) => {
     const rowsOf = (family: Family): ReadonlyMap<number, Relation> =>
       links.rowsOf(stage.id, family);
     hovered = choice.hover.size > 0 ? rowsOf(links.family(choice.hover)) : rowsOf(NOBODY);
     pinned = choice.pins.map(({ ops }) => rowsOf(links.family(ops)));
     if (choice.reveal && choice.origin !== stage.id) {
-      const wanted = choice.hover.size > 0 ? hovered : (pinned.at(-1) ?? hovered);
-      const same = [...wanted].filter(([, relation]) => relation === "same").map(([row]) => row);
-      const hits = same.length > 0 ? same : [...wanted.keys()];
-      if (hits[0] !== undefined && !hits.some((row) => list.inView(row))) list.reveal(hits[0]);
+      revealFirst(choice.hover.size > 0 ? hovered : (pinned.at(-1) ?? hovered));
     }
     paintAll();
     drawMarks();

@@ -1,5 +1,6 @@
 // The Stages tab: one to four panes side by side, a toggle for each stage, widths by separator.
 import { button, make } from "../dom";
+import { ROW_HEIGHT } from "../panes/rows";
 import { mountStage, type StagePane } from "../panes/stage";
 import type { StageView } from "../stages";
 import { count, STAGE_TITLES } from "../texts";
@@ -10,6 +11,8 @@ const MOST_PANES = 4;
 const NARROW = 900; // px; below it one pane and the toggles as a selector
 const LEAST_SHARE = 0.12; // of the width that a pane keeps when its neighbour grows
 const STEP = 0.04;
+const TITLE_HEIGHT = 26; // px
+const [LOWEST, HIGHEST] = [180, 440]; // px; short kernels leave no empty panes
 
 /** The stages open at first: those asked for, else what the reader compares most. */
 export function defaultOpen(stages: readonly StageView[], asked: readonly string[] = []): string[] {
@@ -74,6 +77,9 @@ export function mountStages(panel: HTMLElement, services: TabServices): Tab {
     shown.abort(); // ends the old panes' listeners and subscriptions
     shown = new AbortController();
     const chosen = visible();
+    const longest = Math.max(...chosen.map(({ lines }) => lines.length));
+    const wanted = TITLE_HEIGHT + (longest + 1) * ROW_HEIGHT;
+    panes.style.height = `${Math.max(LOWEST, Math.min(HIGHEST, wanted))}px`;
     const controls = chosen.map(() => make("div", { class: "wb-pane" }));
     panes.replaceChildren();
     controls.forEach((pane, i) => {
