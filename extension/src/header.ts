@@ -56,15 +56,10 @@ export function factsOf(trace: Trace): Fact[] {
     value === null || value === undefined ? null : show(value);
   add("regs", known(resources.registers, String), "registers per thread", { to: sass });
   const stored = resources.spill_store_bytes;
-  add(
-    "spills",
-    known(stored, (amount) => (amount === 0 ? "0" : bytes(amount))),
-    "bytes of registers spilled to memory",
-    {
-      to: sass,
-      ...((stored ?? 0) > 0 ? { tone: "bad" as const } : {}),
-    },
-  );
+  add("spills", known(stored, bytes), "bytes of registers spilled to memory", {
+    to: sass,
+    ...((stored ?? 0) > 0 ? { tone: "bad" as const } : {}),
+  });
   const shared = known(resources.shared_bytes, (fixed) =>
     bytes(fixed + (resources.dynamic_shared_bytes ?? 0)),
   );

@@ -48,6 +48,7 @@ export function count(amount: number, noun: string): string {
 
 /** Bytes as the header shows them: exact below 1 kB, else kB = 1024 bytes. */
 export function bytes(amount: number): string {
+  if (amount === 0) return "0";
   if (amount < 1024) return `${amount} B`;
   const kilobytes = amount / 1024;
   return `${Number.isInteger(kilobytes) ? kilobytes : kilobytes.toFixed(1)} kB`;

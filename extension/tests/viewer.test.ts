@@ -157,6 +157,9 @@ test("problems come worst first, and a click goes to the source line", () => {
   openTab("problems");
   const places = [...host.querySelectorAll<HTMLElement>(".wb-problems .wb-place")];
   expect(places.map(({ textContent }) => textContent)).toEqual(["In[3]:5", "In[3]:5", "In[3]:5"]);
+  expect(host.querySelector(".wb-excerpt")!.textContent).toBe(
+    "    x = tl.load(x_ptr + offs, mask=mask)\n    ^^^^",
+  );
   places[0]!.click();
   expect(host.querySelector(".wb-status")!.textContent).toContain("Pinned Python line 5");
 });

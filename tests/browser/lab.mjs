@@ -21,6 +21,8 @@ const root = mkdtempSync(path.join(tmpdir(), "workbench-lab-"));
 const work = path.join(root, "work");
 mkdirSync(work);
 writeFileSync(path.join(work, "saved.ipynb"), JSON.stringify(savedNotebook()));
+writeFileSync(path.join(work, "widget.ipynb"), JSON.stringify(widgetNotebook()));
+writeFileSync(path.join(work, "trace.wbt"), Buffer.from(envelope([makeTrace()]).data, "base64"));
 if (notebook) copyFileSync(notebook, path.join(work, path.basename(notebook)));
 
 /** Outputs as `%%kernel` publishes them: the trace, and what any reader understands. */
@@ -45,6 +47,34 @@ function savedNotebook() {
   });
   const kernelspec = { name: "python3", display_name: "Python 3", language: "python" };
   const cells = [cell(makeTrace()), cell(makeAddTrace(), makeToollessTrace())];
+  return { cells, metadata: { kernelspec }, nbformat: 4, nbformat_minor: 5 };
+}
+
+/** The anywidget host, as VS Code, Colab and marimo get it; the second cell keeps the kernel busy. */
+function widgetNotebook() {
+  const code = (id, ...lines) => ({
+    cell_type: "code",
+    id,
+    execution_count: null,
+    metadata: {},
+    outputs: [],
+    source: lines.join("\n"),
+  });
+  const kernelspec = { name: "python3", display_name: "Python 3", language: "python" };
+  const cells = [
+    code(
+      "show",
+      "import time",
+      "from pathlib import Path",
+      "from IPython.display import display",
+      "from workbench.trace import unpack",
+      "from workbench.viewer.widget import TraceWidget",
+      "widget = TraceWidget(unpack(Path('trace.wbt').read_bytes()))",
+      "display(widget)",
+    ),
+    code("busy", "while not Path('go').exists():", "    time.sleep(0.05)"),
+    code("again", "display(TraceWidget(unpack(Path('trace.wbt').read_bytes())))"),
+  ];
   return { cells, metadata: { kernelspec }, nbformat: 4, nbformat_minor: 5 };
 }
 
@@ -137,6 +167,19 @@ const marked = (viewer) =>
     .locator(".wb-pane")
     .evaluateAll((panes) => panes.map((pane) => pane.querySelectorAll('[class*="wb-pin"]').length));
 
+/** Every code cell of the current notebook has run. */
+const executed = (page, timeout) =>
+  page.waitForFunction(
+    () => {
+      const { cells } = window.jupyterapp.shell.currentWidget.content.model.sharedModel;
+      return cells
+        .filter((cell) => cell.cell_type === "code" && cell.getSource().trim() !== "")
+        .every((cell) => cell.execution_count !== null);
+    },
+    null,
+    { timeout },
+  );
+
 /** The saved notebook: our renderer ahead of text/html, links, keys that stay inside, axe. */
 async function checkSaved(browser) {
   const page = await open(browser, "saved.ipynb");
@@ -171,6 +214,38 @@ async function checkSaved(browser) {
   await page.close();
 }
 
+/** The widget paints while the kernel is busy, leaves no payload in its state, survives a reload. */
+async function checkWidget(browser) {
+  const name = "widget.ipynb";
+  const page = await open(browser, name);
+  const run = () =>
+    page.evaluate(() => void window.jupyterapp.commands.execute("notebook:run-all-cells"));
+  await run();
+  await painted(page, 1);
+  // The kernel's status is no witness: ipykernel answers widgets beside the running cell.
+  const busy = await page.evaluate(() => {
+    const { cells } = window.jupyterapp.shell.currentWidget.content.model.sharedModel;
+    return cells[1].execution_count === null;
+  });
+  assert.ok(busy, "painted before the kernel was free");
+  writeFileSync(path.join(work, "go"), "");
+  await painted(page, 2); // the second widget finds the bundle on the page
+  await executed(page, 60_000);
+  await page.locator('.wb-scroller [data-row="17"]').first().click();
+  const rows = await marked(page.locator(".wb").first());
+  assert.ok(rows.length >= 2 && rows.every((count) => count > 0), `every pane links: ${rows}`);
+  const saved = await page.evaluate(async () => {
+    await window.jupyterapp.commands.execute("docmanager:save");
+    return JSON.stringify(window.jupyterapp.shell.currentWidget.content.model.toJSON()).length;
+  });
+  console.log("widget: saved notebook", saved, "characters");
+  assert.ok(saved < 100_000, "the lasting state carries no payload");
+  await page.goto(`${base}/lab/tree/${name}`, { waitUntil: "domcontentloaded" });
+  await painted(page, 2); // both traits are empty now: the loader asks the kernel
+  assert.deepEqual(page.errors, []);
+  await page.close();
+}
+
 /** A notebook run from top to bottom: every kernel cell shows a viewer whose panes link. */
 async function checkNotebook(browser, file) {
   const name = path.basename(file);
@@ -184,17 +259,7 @@ async function checkNotebook(browser, file) {
   assert.ok(kernels > 0, `${name} has %%kernel cells`);
   await page.evaluate(() => void window.jupyterapp.commands.execute("notebook:run-all-cells"));
   await painted(page, 1, 300_000);
-  await page.waitForFunction(
-    () => {
-      const panel = window.jupyterapp.shell.currentWidget;
-      const cells = panel.content.model.sharedModel.cells.filter(
-        (cell) => cell.cell_type === "code" && cell.getSource().trim() !== "",
-      );
-      return cells.every((cell) => cell.execution_count !== null);
-    },
-    null,
-    { timeout: 300_000 },
-  );
+  await executed(page, 300_000);
   const failed = await page.evaluate(() =>
     window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.flatMap((cell) =>
       (cell.outputs ?? []).flatMap((output) => (output.output_type === "error" ? [output.evalue] : [])),
@@ -225,6 +290,7 @@ try {
   }
   browser = await launch();
   await checkSaved(browser);
+  await checkWidget(browser);
   if (notebook) await checkNotebook(browser, notebook);
 } catch (error) {
   for (const page of browser?.contexts().flatMap((context) => context.pages()) ?? []) {

@@ -74,7 +74,10 @@ export function mountStage(
     const classes = ["wb-row"];
     if (!stage.opsOfRow[row]) classes.push("wb-unattributed");
     const hover = hovered.get(row);
-    if (hover) classes.push(hover === "same" ? "wb-hover" : "wb-hover-kin");
+    // A pin's colour stays clear under the pointer.
+    if (hover && !pinned.some((hits) => hits.get(row) === "same")) {
+      classes.push(hover === "same" ? "wb-hover" : "wb-hover-kin");
+    }
     pinned.forEach((hits, slot) => {
       const relation = hits.get(row);
       if (relation) classes.push(relation === "same" ? `wb-pin${slot}` : `wb-pin${slot}-kin`);

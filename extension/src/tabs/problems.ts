@@ -56,6 +56,18 @@ export function problemsOf(trace: Trace): Problem[] {
   return all.sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
 }
 
+/** The source line of an error with a caret from start to end, as the terminal shows it. */
+function excerpt(trace: Trace, { severity, place }: Problem): HTMLElement | null {
+  if ((severity !== "error" && severity !== "warning") || !place) return null;
+  const [index, line, column, endLine, endColumn] = place;
+  const source = trace.sources[index];
+  const text = trace.strings[source?.text ?? -1]?.split("\n")[line - (source?.line0 ?? 1)];
+  if (text === undefined) return null;
+  const end = endLine === line ? endColumn : text.length + 1;
+  const carets = " ".repeat(Math.max(0, column - 1)) + "^".repeat(Math.max(1, end - column));
+  return make("pre", { class: "wb-excerpt" }, `${text}\n`, make("b", {}, carets));
+}
+
 function placeOfOp(trace: Trace, op: number | null | undefined): Place | undefined {
   if (op === null || op === undefined) return undefined;
   return trace.ops.loc?.[trace.ops.id?.indexOf(op) ?? -1];
@@ -91,6 +103,7 @@ export function mountProblems(panel: HTMLElement, services: TabServices): Tab {
         "div",
         { class: "wb-problem-text" },
         make("p", {}, problem.text),
+        excerpt(trace, problem),
         ...problem.notes.map((note) => make("p", { class: "wb-muted" }, `note: ${note}`)),
         problem.help !== "" && make("p", { class: "wb-help" }, `help: ${problem.help}`),
       ),
