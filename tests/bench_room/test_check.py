@@ -7,7 +7,7 @@ import pytest
 
 from tests.interpreter.test_machine import ADD
 from workbench.analysis.roles import parameter_roles
-from workbench.bench.check import check_launch
+from workbench.bench.checking import check_launch
 from workbench.bench.subject import Subject
 from workbench.interpreter import run_module
 from workbench.ir import parse_module

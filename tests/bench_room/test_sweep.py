@@ -7,7 +7,7 @@ import pytest
 
 from tests.bench_room.test_check import subject
 from workbench.bench.baselines import Competitor, expression_call, is_product, known_call
-from workbench.bench.check import check_launch
+from workbench.bench.checking import check_launch
 from workbench.bench.sweep import Point, counted_work, points_of, time_points
 from workbench.bench.timing import Effort
 from workbench.source import OptionError
@@ -34,7 +34,7 @@ def test_axes_of_unequal_length_are_k116():
 
 def test_every_point_has_a_time_work_and_a_verdict():
     cases = [subject(grid=(3,), n=7), subject(grid=(3,), n=8)]
-    points = [Point({"n": case.arguments["n"]}, case) for case in cases]
+    points = [Point({"n": case.arguments["n"]}, lambda case=case: case) for case in cases]
     benches, verdicts = time_points(
         points,
         lambda case: [
@@ -42,7 +42,9 @@ def test_every_point_has_a_time_work_and_a_verdict():
             Competitor("triton", error="not installed"),
         ],
         lambda case: check_launch(case, lambda names: names["x"] + names["y"], "x + y"),
-        lambda point: counted_work(point.subject),
+        lambda case, x: counted_work(case),
+        name="add",
+        gpu=False,
         effort=QUICK,
     )
     own, peer, missing = benches
@@ -60,9 +62,9 @@ def test_every_point_has_a_time_work_and_a_verdict():
 def test_wrong_points_are_timed_and_marked():
     case = subject(grid=(1,))
     benches, verdicts = time_points(
-        [Point({"n": 7}, case)], nothing,
+        [Point({"n": 7}, lambda: case)], nothing,
         lambda case: check_launch(case, lambda names: names["x"] + names["y"], "x + y"),
-        lambda point: (None, None), effort=QUICK,
+        lambda case, x: (None, None), name="add", gpu=False, effort=QUICK,
     )  # fmt: skip
     assert benches[0].ok == (False,)
     assert not verdicts[0].ok

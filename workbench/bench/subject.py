@@ -33,6 +33,7 @@ class Subject:
     words: Mapping[str, str] = field(default_factory=dict[str, str])
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     function: FunctionType | None = None
+    compiled: Any = None
 
     @property
     def gpu(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from workbench.bench.baselines import Competitor
-from workbench.bench.check import Verdict
+from workbench.bench.checking import Verdict
 from workbench.bench.subject import Subject
 from workbench.bench.timing import Effort, Timing, measure
 from workbench.bench.work import bytes_moved, dot_work
@@ -21,10 +21,10 @@ Metric = Literal["tflops", "gbps", "ms", "percent"]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One size: the axis values that made it, and the launch to time."""
+    """One size: the axis values that make it, and what builds the launch to time."""
 
     x: Mapping[str, Any]
-    subject: Subject
+    build: Callable[[], Subject]
 
 
 @dataclass(slots=True)
@@ -89,8 +89,10 @@ def time_points(
     points: Sequence[Point],
     competitors: Callable[[Subject], Sequence[Competitor]],
     check: Callable[[Subject], Verdict] | None,
-    work: Callable[[Point], tuple[float | None, float | None]],
+    work: Callable[[Subject, Mapping[str, Any]], tuple[float | None, float | None]],
     *,
+    name: str,
+    gpu: bool,
     metric: str = "auto",
     warm: bool = False,
     effort: Effort | None = None,
@@ -101,33 +103,33 @@ def time_points(
     same, and marked wrong.
     """
     varying = list(points[0].x)
-    own = Series(points[0].subject.name, "self")
+    own = Series(name, "self")
     others: dict[str, Series] = {}
     verdicts: list[Verdict] = []
-    start = environment(points[0].subject.gpu)
+    start = environment(gpu)
     for position, point in enumerate(points):
         x = axis_value(point.x, varying) if varying else position
         try:
-            verdict = check(point.subject) if check is not None else None
-            timed = [one for one in competitors(point.subject) if _note(one, others)]
+            subject = point.build()
+            verdict = check(subject) if check is not None else None
+            timed = [one for one in competitors(subject) if _note(one, others)]
             calls = {one.name: one.call for one in timed if one.call is not None}
             own_name = "\0own"
             timings = measure(
-                {own_name: point.subject.launch, **calls},
-                gpu=point.subject.gpu, warm=warm, effort=effort,
-            )  # fmt: skip
+                {own_name: subject.launch, **calls}, gpu=gpu, warm=warm, effort=effort
+            )
         except KeyboardInterrupt:
             if not own.x:
                 raise
             break
-        amount = work(point)
+        amount = work(subject, point.x)
         ok = None if verdict is None else verdict.ok
         if verdict is not None:
             verdicts.append(verdict)
         own.add(x, timings[own_name], amount, ok)
         for name in calls:
             others[name].add(x, timings[name], amount, None)
-    end = environment(points[0].subject.gpu)
+    end = environment(gpu)
     chosen = metric if metric != "auto" else _metric(own)
     where = Environment(
         device=start.device,

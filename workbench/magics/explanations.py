@@ -147,11 +147,6 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%ptx addd",
         "run a %%kernel cell first; %kernels lists what is known.",
     ),
-    "K130": _entry(
-        "the file to save exists, its suffix is unknown, or there is nothing to put into it.",
-        "%save add add.doc",
-        "use .html .wbt .json .ptx .ll .cubin .sass .png or .csv; --force overwrites.",
-    ),
     "K131": _entry(
         "the cell defines no kernel, or none of the name that the line gives.",
         "%%kernel add\ndef sub(x_ptr): tl.store(x_ptr, 1)",

@@ -53,11 +53,16 @@ class Expression:
     span: Span | None = None
     value: Any = _UNSET
 
+    @property
+    def is_object(self) -> bool:
+        """Whether it was given as a lone `{expr}`, whose value is known."""
+        return self.value is not _UNSET
+
     def evaluate(
         self, namespace: Mapping[str, Any], code: str = "K104", hint: str | None = None
     ) -> Any:
         """Return the expression's value; raises OptionError where Python raises."""
-        if self.value is not _UNSET:
+        if self.is_object:
             return self.value
         try:
             compiled = compile(self.text.strip(), f"<{self.option}>", "eval")
@@ -80,7 +85,7 @@ class Axis:
         `a:b:s` counts from a to b by s, `a:b:*f` multiplies by f; anything else is a Python
         expression that gives a list, or several values between commas.
         """
-        if self.spec.value is not _UNSET:
+        if self.spec.is_object:
             return tuple(self.spec.value)
         parts = split_top_level(self.spec.text, ":")
         if len(parts) == 1:

@@ -1,0 +1,282 @@
+"""The command line: `workbench compile | check | bench | explain | doctor | view`.
+
+Flags, defaults and texts are those of the magics (one table, `magics/options.py`). Exit codes:
+0 ok, 1 check failed, 2 usage, 3 compile error, 4 launch error, 5 tool missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.magics.grammar import parse_arguments
+from workbench.magics.options import Request, options_of, usage
+from workbench.magics.values import closest
+from workbench.source import (
+    CheckError,
+    CompileError,
+    KernelError,
+    LaunchError,
+    OptionError,
+    Span,
+    ToolError,
+)
+from workbench.trace import STAGE_IDS
+
+OK, CHECK_FAILED, USAGE, COMPILE_ERROR, LAUNCH_ERROR, TOOL_MISSING = range(6)
+
+COMMANDS = {
+    "compile": "FILE.py::KERNEL [options]   compile without data, print or write stages",
+    "check": "FILE.py::KERNEL [options]   launch and compare with a reference",
+    "bench": "FILE.py::KERNEL [options]   time, beside baselines",
+    "explain": "CODE                        what an error code means",
+    "doctor": "                            what is installed, what is missing",
+    "view": "TRACE | NOTEBOOK::KERNEL    write the viewer page and open it",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help", "help"):
+        _print(_help())
+        return OK if given else USAGE
+    command, rest = given[0], given[1:]
+    if command in ("-V", "--version"):
+        command, rest = "version", []
+    if {"-h", "--help"} & set(rest) and command in COMMANDS:
+        _print(f"workbench {command} {COMMANDS[command].strip()}\n\n{usage(command)}".rstrip())
+        return OK
+    as_json = "--json" in rest
+    try:
+        return _run(command, rest)
+    except KernelError as error:
+        _report(error, as_json=as_json)
+        return exit_code(error)
+
+
+def _run(command: str, rest: Sequence[str]) -> int:
+    if command == "version":
+        from workbench.magics.doctor import version
+
+        _print(version())
+        return OK
+    actions: dict[str, Callable[[Request], int]] = {
+        "compile": _compile, "check": _check, "bench": _bench, "explain": _explain,
+        "doctor": _doctor, "view": _view,
+    }  # fmt: skip
+    if command not in actions:
+        better = closest(command, actions)
+        raise OptionError(
+            f"unknown command '{command}'{better}",
+            code="K103",
+            hint=f"commands: {' '.join(actions)}",
+        )
+    request = parse_arguments(command, rest)
+    if command in ("compile", "check", "bench", "view") and request.name is None:
+        raise OptionError(f"{command} needs {COMMANDS[command].split('  ')[0]}", code="K103")
+    return actions[command](request)
+
+
+def exit_code(error: KernelError) -> int:
+    """Return the exit code that stands for an error's family."""
+    match error:
+        case CheckError():
+            return CHECK_FAILED
+        case OptionError():
+            return USAGE
+        case ToolError():
+            return TOOL_MISSING
+        case CompileError():
+            return COMPILE_ERROR
+        case LaunchError():
+            return LAUNCH_ERROR
+        case _:
+            return COMPILE_ERROR
+
+
+# -- commands ---------------------------------------------------------------------------------
+def _compile(request: Request) -> int:
+    from workbench.bench.device import has_gpu
+    from workbench.bench.running import chip, run_plan
+    from workbench.magics.lines import replace_request
+    from workbench.magics.loading import load_kernel
+    from workbench.magics.planning import make_plan
+
+    kernel, namespace = load_kernel(request.name or "")
+    if request.target == "auto":
+        request = replace_request(request, target=chip() if has_gpu() else "sm_90a")
+    result = run_plan(kernel, make_plan(request, kernel.kernel_source, namespace))
+    if request.output is not None and not request.emit:
+        path = result.save(request.output, force=request.force)
+        _say(f"wrote {path}")
+        return OK
+    default = {"cpu": "asm", "interpreter": "tile"}.get(request.target, "ptx")
+    emitted = request.emit or (default,)
+    if request.json:
+        stages = {name: _text(result, name) for name in emitted}
+        _print(json.dumps({"ok": True, "kernel": result.name, "stages": stages}, indent=1))
+        return OK
+    for name in emitted:
+        _emit(result, name, request, several=len(emitted) > 1)
+    return OK
+
+
+def _emit(result: Any, name: str, request: Request, *, several: bool) -> None:
+    suffixes = {"llvm": ".ll", "asm": ".s"}
+    if request.output is None and name not in ("html", "wbt", "cubin"):
+        heading = f"// ==== {name} ====\n" if several else ""
+        _print(f"{heading}{_text(result, name)}")
+        return
+    if request.output is None:
+        raise OptionError(f"--emit {name} needs -o PATH", code="K101")
+    path = Path(request.output)
+    suffix = suffixes.get(name, f".{name}")
+    if several or path.suffix != suffix:
+        path = path.with_suffix(suffix)
+    if name in ("source", "ast", "tile", "gpu"):
+        if path.exists() and not request.force:
+            raise OptionError(f"{path} exists", code="K802", hint="add --force to overwrite it")
+        path.write_text(_text(result, name) + "\n", encoding="utf-8")
+    else:
+        path = result.save(path, force=request.force)
+    _say(f"wrote {path}")
+
+
+def _text(result: Any, name: str) -> str:
+    if name not in STAGE_IDS:
+        better = closest(name, (*STAGE_IDS, "html", "wbt", "json", "cubin"))
+        raise OptionError(f"cannot emit '{name}'{better}", code="K122")
+    trace = result.trace_with(name)
+    if trace is not None:
+        return trace.text(name)
+    stage = result.trace.stage(name)
+    if stage is not None and stage.note:
+        raise ToolError(f"there is no {name}: {stage.note}")
+    known = ", ".join(result.stages)
+    raise OptionError(f"there is no {name} for this target; there are {known}", code="K129")
+
+
+def _check(request: Request) -> int:
+    from workbench.magics import lines
+    from workbench.magics.loading import load_kernel
+
+    kernel, namespace = load_kernel(request.name or "")
+    result = lines.check(kernel, request, namespace)
+    return _finish(result, request)
+
+
+def _bench(request: Request) -> int:
+    from workbench.magics import lines
+    from workbench.magics.loading import load_kernel
+
+    kernel, namespace = load_kernel(request.name or "")
+    result = lines.bench(kernel, request, namespace)
+    return _finish(result, request)
+
+
+def _finish(result: Any, request: Request) -> int:
+    if request.json:
+        from workbench.trace import to_data
+
+        checks = [to_data(check) for trace in result.traces for check in trace.runs.checks]
+        benches = [to_data(bench) for bench in result.bench]
+        _print(
+            json.dumps({"ok": True, "kernel": result.name, "checks": checks, "benches": benches})
+        )
+    else:
+        _print(repr(result))
+    if request.output is not None:
+        _say(f"wrote {result.save(request.output, force=request.force)}")
+    return OK
+
+
+def _explain(request: Request) -> int:
+    from workbench.magics.lines import explain
+
+    _print(explain(request.name))
+    return OK
+
+
+def _doctor(request: Request) -> int:
+    from workbench.magics import doctor
+
+    _print(json.dumps(doctor.as_data(), indent=1) if request.json else doctor.doctor())
+    return OK
+
+
+def _view(request: Request) -> int:
+    import tempfile
+    import webbrowser
+
+    from workbench.viewer import save
+    from workbench.viewer.reading import read_traces
+
+    traces = read_traces(request.name or "")
+    if request.output is not None:
+        _say(f"wrote {save(traces, request.output, force=True)}")
+        return OK
+    folder = Path(tempfile.mkdtemp(prefix="workbench-"))
+    path = save(traces, folder / f"{traces[0].kernel.name}.html")
+    _say(f"wrote {path}")
+    webbrowser.open(path.as_uri())
+    return OK
+
+
+# -- texts ------------------------------------------------------------------------------------
+def _help() -> str:
+    rows = "\n".join(f"  workbench {name:<8} {text}" for name, text in COMMANDS.items())
+    return f"usage:\n{rows}\n\nworkbench COMMAND --help lists a command's options."
+
+
+def _report(error: KernelError, *, as_json: bool) -> None:
+    errors = (error, *error.others)
+    if as_json:
+        _print(json.dumps({"ok": False, "errors": [as_data(one) for one in errors]}, indent=1))
+        return
+    text = "\n\n".join(one.render() for one in errors)
+    if sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
+        first, newline, rest = text.partition("\n")
+        text = f"\x1b[1;31m{first}\x1b[0m{newline}{rest}"
+    sys.stderr.write(text + "\n")
+
+
+def as_data(error: KernelError) -> dict[str, Any]:
+    """Return an error as plain data, as the Problems tab and editors take it."""
+
+    def place(span: Span | None) -> dict[str, Any] | None:
+        if span is None:
+            return None
+        return {
+            "file": span.file, "line": span.line, "column": span.column,
+            "end_line": span.end_line, "end_column": span.end_column,
+        }  # fmt: skip
+
+    return {
+        "code": error.code,
+        "message": error.message,
+        "span": place(error.span),
+        "notes": [{"text": note.text, "span": place(note.span)} for note in error.notes],
+        "help": error.hint,
+    }
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def command_options(command: str) -> list[str]:
+    """Return the flags that a command takes, for shell completion."""
+    return [option.flag for option in options_of(command)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""What is installed and what is missing, the settings, and the cache: `%workbench …`."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from typing import Any
+
+from workbench.compiler import package_version
+from workbench.source import OptionError
+
+#: Settings of this process: name -> (value, allowed values)
+_settings: dict[str, tuple[str, tuple[str, ...]]] = {"tracebacks": ("short", ("short", "full"))}
+
+
+def setting(name: str) -> str:
+    """Return the value of a setting."""
+    return _settings[name][0]
+
+
+def version(value: str | None = None) -> str:
+    """Return the versions of the package and of what it stands on."""
+    names = ("workbench", "llvmlite", "torch", "cuda-python", "numpy", "ipython", "jupyterlab")
+    lines = [f"python       {platform.python_version()}"]
+    return "\n".join([*lines, *(f"{name:<12} {package_version(name)}" for name in names)])
+
+
+def doctor(value: str | None = None) -> str:
+    """Return each part with its state, and the line that brings a missing one."""
+    rows = diagnose()
+    width = max(len(name) for name, _, _ in rows)
+    lines = []
+    for name, state, fix in rows:
+        lines.append(f"{name:<{width}}  {state}")
+        if fix:
+            lines.append(f"{'':<{width}}  → {fix}")
+    return "\n".join(lines)
+
+
+def diagnose() -> list[tuple[str, str, str]]:
+    """Return (part, state, what to do about it) for every part; nothing to do is empty."""
+    return [
+        ("workbench", f"{package_version('workbench')} on Python {platform.python_version()}", ""),
+        ("llvmlite", package_version("llvmlite"), ""),
+        _torch(),
+        _gpu(),
+        _tool("ptxas", "nvidia-cuda-nvcc"),
+        _tool("nvdisasm", "nvidia-cuda-nvdisasm"),
+        _front_end(),
+        _cache(),
+    ]
+
+
+def _torch() -> tuple[str, str, str]:
+    if importlib.util.find_spec("torch") is None:
+        return ("torch", "missing", "pip install torch")
+    return ("torch", package_version("torch"), "")
+
+
+def _gpu() -> tuple[str, str, str]:
+    from workbench.bench.device import has_gpu
+
+    if not has_gpu():
+        return ("GPU", "none: kernels run on the CPU, and are compiled for sm_90a to look at", "")
+    import torch
+
+    major, minor = torch.cuda.get_device_capability(0)
+    return ("GPU", f"{torch.cuda.get_device_name(0)} (sm_{major}{minor})", "")
+
+
+def _tool(name: str, package: str) -> tuple[str, str, str]:
+    from workbench.targets.nvidia import toolchain
+
+    path = toolchain.find_tool(name)
+    if path is None:
+        return (name, "missing: its pane stays empty", f"pip install {package}")
+    return (name, str(path), "")
+
+
+def _front_end() -> tuple[str, str, str]:
+    from workbench.viewer import frontend
+
+    if frontend.built():
+        return ("viewer", "interactive", "")
+    return ("viewer", "static output only", "install from a wheel, or build where npm packages are")
+
+
+def _cache() -> tuple[str, str, str]:
+    from workbench.runtime import cache as disk
+
+    if not disk.enabled():
+        return ("cache", "off (WORKBENCH_CACHE_DIR is empty)", "")
+    entries, size = disk.usage()
+    return ("cache", f"{disk.directory()}: {entries} kernels, {size / 1e6:.1f} MB", "")
+
+
+def cache(value: str | None = None) -> str:
+    """Return where the cache is and how large; "clear" empties it."""
+    from workbench.runtime import cache as disk
+
+    if value == "clear":
+        return f"removed {disk.clear()} kernels"
+    if value is not None:
+        raise OptionError(f"unknown word '{value}' for the cache", code="K103", hint="clear")
+    return _cache()[1]
+
+
+def view(value: str | None = None) -> str:
+    """Return or set what shows the viewer: auto, widget or static."""
+    from workbench.viewer import choose, mode
+
+    if value is None:
+        return f"view {mode.host()}"
+    if value not in mode.MODES:
+        raise OptionError(
+            f"unknown view '{value}'", code="K103", hint=f"one of {', '.join(mode.MODES)}"
+        )
+    choose(value)  # type: ignore[arg-type]
+    return f"view {value}"
+
+
+def config(value: str | None = None) -> str:
+    """Return all settings, or set one by name=value."""
+    if value is None:
+        return "\n".join(f"{name}={current}" for name, (current, _) in _settings.items())
+    name, _, chosen = value.partition("=")
+    if name not in _settings or chosen not in _settings[name][1]:
+        known = "; ".join(f"{n}={'|'.join(allowed)}" for n, (_, allowed) in _settings.items())
+        raise OptionError(f"unknown setting '{value}'", code="K103", hint=known)
+    _settings[name] = (chosen, _settings[name][1])
+    return f"{name}={chosen}"
+
+
+def as_data() -> dict[str, Any]:
+    """Return the diagnosis as plain data."""
+    return {name: {"state": state, "fix": fix} for name, state, fix in diagnose()}

@@ -1,0 +1,185 @@
+"""The magics themselves: parse a line, call one public function, show what it gives."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
+from IPython.display import publish_display_data
+
+from workbench.bench.results import KernelResult
+from workbench.magics import doctor, lines, registry
+from workbench.magics.grammar import Origin, parse
+from workbench.magics.options import Request, complete
+from workbench.magics.run_cell import offer_names, run_cell
+from workbench.source import KernelError, register_text
+from workbench.viewer.display import cell_output
+
+
+def _stage_magic(name: str) -> Callable[[Any, str], Any]:
+    def show(self: Any, line: str) -> Any:
+        return self._stage(name, line)
+
+    show.__name__ = name
+    show.__doc__ = f"Show the {name} stage of a kernel; the latest result by default."
+    return no_var_expand(line_magic(show))
+
+
+@magics_class
+class KernelMagics(Magics):
+    """`%%kernel` and the line magics around it."""
+
+    @no_var_expand
+    @cell_magic
+    def kernel(self, line: str, cell: str) -> KernelResult | None:
+        """Compile the kernel in this cell, run what the line asks for, show every stage."""
+        try:
+            result = run_cell(cell, line, self.shell.user_ns, file=self._file())
+        except KernelError as error:
+            self._show(getattr(error, "result", None), line)
+            raise self._shortened(error) from None
+        self._show(result, line)
+        return result
+
+    def _file(self) -> str:
+        return f"In[{self.shell.execution_count}]"
+
+    def _shortened(self, error: KernelError) -> KernelError:
+        """Leave out our own frames' chain, unless full tracebacks are wanted."""
+        if doctor.setting("tracebacks") == "full":
+            # The instance attribute hides the method, so IPython prints what it always does.
+            error._render_traceback_ = None  # type: ignore[method-assign]
+        return error
+
+    def _show(self, result: KernelResult | None, line: str) -> None:
+        if result is None or _is_quiet(line):
+            if result is not None:
+                result.shown = True
+            return
+        show_result(result, self.shell.user_ns)
+        result.shown = True
+
+    def _request(self, command: str, line: str) -> Request:
+        file = self._file()
+        register_text(file, f"%{command} {line}")
+        return parse(command, line, self.shell.user_ns, Origin(file, 1, len(command) + 3))
+
+    def _stage(self, name: str, line: str) -> Any:
+        request = self._request(name, line)
+        show = getattr(lines, name)
+        return show(
+            request.name, lines=request.lines, line=request.line, raw=request.raw,
+            loc=request.loc, namespace=self.shell.user_ns,
+        )  # fmt: skip
+
+    ast = _stage_magic("ast")
+    tile = _stage_magic("tile")
+    gpu = _stage_magic("gpu")
+    llvm = _stage_magic("llvm")
+    ptx = _stage_magic("ptx")
+    sass = _stage_magic("sass")
+    asm = _stage_magic("asm")
+
+    @no_var_expand
+    @line_magic
+    def passes(self, line: str) -> Any:
+        """List the passes of a kernel, or show what one of them did."""
+        request = self._request("passes", line)
+        which = request.names[1] if len(request.names) > 1 else None
+        return lines.passes(
+            request.name, which, everything=request.everything, grep=request.grep,
+            namespace=self.shell.user_ns,
+        )  # fmt: skip
+
+    @no_var_expand
+    @line_magic
+    def explain(self, line: str) -> Any:
+        """Explain an error code, or what a source line became."""
+        return lines.explain(self._request("explain", line).name, namespace=self.shell.user_ns)
+
+    @no_var_expand
+    @line_magic
+    def check(self, line: str) -> KernelResult:
+        """Launch an existing kernel and compare it with a reference."""
+        return self._run("check", lines.check, line)
+
+    @no_var_expand
+    @line_magic
+    def bench(self, line: str) -> KernelResult:
+        """Time an existing kernel beside baselines."""
+        return self._run("bench", lines.bench, line)
+
+    def _run(self, command: str, run: Callable[..., KernelResult], line: str) -> KernelResult:
+        request = self._request(command, line)
+        try:
+            result = run(request.name, request, self.shell.user_ns)
+        except KernelError as error:
+            self._show(getattr(error, "result", None), line)
+            raise
+        self.shell.user_ns["_kernel"] = result
+        return result
+
+    @no_var_expand
+    @line_magic
+    def kernels(self, line: str) -> Any:
+        """List the kernels that have results."""
+        return lines.kernels(clear=self._request("kernels", line).clear)
+
+    @no_var_expand
+    @line_magic
+    def save(self, line: str) -> Any:
+        """Save a kernel's result to a file; the suffix decides what is written."""
+        request = self._request("save", line)
+        if not request.names:
+            raise KernelError("save needs a path", code="K103", hint="%save add add.html")
+        kernel = request.names[0] if len(request.names) > 1 else None
+        return lines.save(
+            kernel, request.names[-1], force=request.force, namespace=self.shell.user_ns
+        )
+
+    @no_var_expand
+    @line_magic
+    def workbench(self, line: str) -> Any:
+        """Say what is installed, or show and change settings."""
+        return lines.workbench(*self._request("workbench", line).names)
+
+
+def _is_quiet(line: str) -> bool:
+    return "-q" in line.split()
+
+
+def show_result(result: KernelResult, namespace: dict[str, Any]) -> None:
+    """Publish a result as one output of the cell."""
+    embed: Any = result.embed
+    publish_display_data(
+        cell_output(result.traces, namespace=namespace, embed=embed, show=result.show)
+    )
+
+
+def _display_result(result: KernelResult) -> None:
+    """Show a result that is a cell's value, unless the cell has just shown it."""
+    if result.shown:
+        result.shown = False
+        return
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    show_result(result, shell.user_ns if shell is not None else {})
+
+
+def load(shell: Any) -> None:
+    """Register all magics, their completion, and the names that cells may use unimported."""
+    shell.register_magics(KernelMagics)
+    offer_names(shell.user_ns)
+    formatter = shell.display_formatter.ipython_display_formatter
+    formatter.for_type(KernelResult, _display_result)
+    completer = functools.partial(_complete, shell)
+    shell.set_hook("complete_command", completer, re_key=r"%?%kernel\b.*")
+
+
+def _complete(shell: Any, completer: Any, event: Any) -> list[str]:
+    text = event.line.partition("kernel")[2]
+    names = [name for name in registry.names() if name.startswith(event.symbol)]
+    return [*complete("kernel", text), *names]

@@ -1,0 +1,207 @@
+"""The public functions behind the line magics, of the same names; none needs IPython.
+
+Each takes what the magic takes as first word (a name, a result, a kernel object; None is the latest
+result) and its options as keywords. Texts come back as `Shown`, a `str` that notebooks highlight.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from workbench.bench.results import KernelResult
+from workbench.bench.running import run_plan
+from workbench.magics import doctor as doctoring
+from workbench.magics import registry
+from workbench.magics.explanations import EXPLANATIONS
+from workbench.magics.options import Request
+from workbench.magics.planning import make_plan
+from workbench.magics.run_cell import previous_call
+from workbench.magics.texts import Shown, line_story, passes_text, stage_text
+from workbench.magics.values import closest
+from workbench.source import OptionError
+from workbench.trace import StageId
+
+__all__ = [
+    "asm", "ast", "bench", "check", "explain", "gpu", "kernels", "llvm", "passes",
+    "ptx", "sass", "save", "tile", "workbench",
+]  # fmt: skip
+
+Namespace = Mapping[str, Any] | None
+
+
+def _stage(name: StageId) -> Callable[..., Shown]:
+    def show(
+        kernel: Any = None,
+        *,
+        lines: tuple[int, int] | None = None,
+        line: int | None = None,
+        raw: bool = False,
+        loc: bool = False,
+        namespace: Namespace = None,
+    ) -> Shown:
+        request = Request(lines=lines, line=line, raw=raw, loc=loc)
+        result = registry.find(kernel, namespace)
+        trace = result.trace_with(name) or result.trace
+        return stage_text(trace, name, request)
+
+    show.__name__ = show.__qualname__ = name
+    show.__doc__ = (
+        f"Return the {name} stage of a kernel with its source lines as comments.\n\n"
+        "Args:\n"
+        "    kernel: a name, K@SPEC, a result or a kernel object; the latest result if None.\n"
+        "    lines: first and last row.\n"
+        "    line: only what came from this source line.\n"
+        "    raw: without the source lines.\n"
+        "    loc: each row's source place at its end.\n"
+        "    namespace: where names are looked up first."
+    )
+    return show
+
+
+ast = _stage("ast")
+tile = _stage("tile")
+gpu = _stage("gpu")
+llvm = _stage("llvm")
+ptx = _stage("ptx")
+sass = _stage("sass")
+asm = _stage("asm")
+
+
+def passes(
+    kernel: Any = None,
+    which: str | None = None,
+    *,
+    everything: bool = False,
+    grep: str | None = None,
+    namespace: Namespace = None,
+) -> Shown:
+    """Return the list of passes with their times, or the diff of one (by name or number)."""
+    trace = registry.find(kernel, namespace).trace
+    return passes_text(trace, which, Request(everything=everything, grep=grep))
+
+
+def explain(what: str | None = None, *, namespace: Namespace = None) -> Shown:
+    """Explain an error code, or what a source line became (`add:12`)."""
+    if what is None:
+        return Shown("\n".join(f"{code}  {entry.cause}" for code, entry in EXPLANATIONS.items()))
+    if what.upper() in EXPLANATIONS:
+        return Shown(EXPLANATIONS[what.upper()].render(what.upper()))
+    name, colon, line = what.rpartition(":")
+    if colon and line.isdecimal():
+        return line_story(registry.find(name or None, namespace).trace, int(line))
+    if re.fullmatch(r"[Kk]\d+", what):
+        better = closest(what.upper(), EXPLANATIONS)
+        raise OptionError(f"no error code {what}{better}", code="K129")
+    return _mentioned(what, namespace)
+
+
+def _mentioned(what: str, namespace: Namespace) -> Shown:
+    """Explain a word by the remarks of the latest result that mention it."""
+    result = registry.find(None, namespace)
+    found = [
+        f"{remark.severity} {remark.code}: {remark.text}"
+        for remark in result.problems
+        if what.lower() in f"{remark.code} {remark.text}".lower()
+    ]
+    if not found:
+        raise OptionError(
+            f"nothing is known about '{what}'", code="K129",
+            hint="give an error code (K302), KERNEL:LINE, or a word of a remark",
+        )  # fmt: skip
+    return Shown("\n".join(dict.fromkeys(found)))
+
+
+def check(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> KernelResult:
+    """Run `%check`: launch an existing kernel and compare, as the options say."""
+    if request.check is None:
+        request = replace_request(request, check="interpreter")
+    return _run_existing(kernel, request, namespace)
+
+
+def bench(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> KernelResult:
+    """Run `%bench`: time an existing kernel, as the options say."""
+    return _run_existing(kernel, replace_request(request, bench=True), namespace)
+
+
+def replace_request(request: Request, **changes: Any) -> Request:
+    """Return a request with some fields changed."""
+    from dataclasses import replace
+
+    return replace(request, **changes)
+
+
+def _run_existing(what: Any, request: Request, namespace: Mapping[str, Any]) -> KernelResult:
+    kernel = namespace.get(what) if isinstance(what, str) else what
+    if not hasattr(kernel, "kernel_source"):
+        kernel = registry.find(what, dict(namespace)).kernel
+    source = kernel.kernel_source
+    if request.args is None and request.make is None:
+        raise OptionError(
+            f"what are the arguments of {source.name}?", code="K110",
+            hint="add --args x,y,… or --make f",
+        )  # fmt: skip
+    result = run_plan(kernel, make_plan(request, source, namespace), previous_call(source.name))
+    registry.add(result)
+    return result
+
+
+def kernels(*, clear: bool = False) -> Shown:
+    """Return a table of the kernels that have results; `clear` forgets them."""
+    if clear:
+        registry.clear()
+        return Shown("no results")
+    headings = ("kernel", "target", "specialisation", "regs", "spills", "ms", "check")
+    rows = [headings]
+    rows += [_row(trace) for result in registry.results() for trace in result.traces]
+    if len(rows) == 1:
+        return Shown("no results")
+    widths = [max(len(row[column]) for row in rows) for column in range(len(headings))]
+    return Shown(
+        "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        )
+    )
+
+
+def _row(trace: Any) -> tuple[str, ...]:
+    found = trace.resources
+    spills = found.spill_store_bytes
+    own = [bench for bench in trace.runs.benches if bench.kind == "self" and bench.milliseconds]
+    times = [launch.milliseconds for launch in trace.runs.launches if launch.milliseconds]
+    last = own[-1].milliseconds[-1][1] if own else times[-1] if times else None
+    checks = trace.runs.checks
+    verdict = "" if not checks else "ok" if checks[-1].ok else "FAILED"
+    return (
+        trace.kernel.name,
+        trace.kernel.target,
+        trace.kernel.spec,
+        "" if found.registers is None else str(found.registers),
+        "" if spills is None else str(spills + (found.spill_load_bytes or 0)),
+        "" if last is None else f"{last:.3g}",
+        verdict,
+    )
+
+
+def save(
+    kernel: Any, path: str | Path, *, force: bool = False, namespace: Namespace = None
+) -> Path:
+    """Write a result; the suffix decides: .html .wbt .json .ptx .ll .cubin .sass .png .csv."""
+    return registry.find(kernel, namespace).save(path, force=force)
+
+
+def workbench(what: str = "doctor", value: str | None = None) -> Shown:
+    """Return what is installed, or show and change settings.
+
+    Args:
+        what: doctor, version, view, config or cache.
+        value: view: auto, widget or static; cache: clear; config: name=value.
+    """
+    known = ("doctor", "version", "view", "config", "cache")
+    if what not in known:
+        better = closest(what, known)
+        raise OptionError(f"unknown word '{what}'{better}", code="K103", hint=" ".join(known))
+    return Shown(getattr(doctoring, what)(value))

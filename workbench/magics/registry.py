@@ -1,0 +1,113 @@
+"""The results of this process, by kernel name: for line magics and `--baseline self`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from workbench.bench.results import KernelResult, Record
+from workbench.source import OptionError
+
+KEPT = 20  # results of one kernel
+
+_results: dict[str, list[KernelResult]] = {}
+_latest: list[KernelResult] = []
+
+
+def add(result: KernelResult) -> None:
+    """Remember a result as the latest of its kernel, and of all."""
+    known = _results.setdefault(result.name, [])
+    known.append(result)
+    del known[:-KEPT]
+    _latest[:] = [result]
+
+
+def clear() -> None:
+    """Forget all results."""
+    _results.clear()
+    _latest.clear()
+
+
+def names() -> list[str]:
+    """Return the kernels that have results, in the order of their first one."""
+    return list(_results)
+
+
+def results() -> Iterator[KernelResult]:
+    """Yield the latest result of each kernel."""
+    for known in _results.values():
+        yield known[-1]
+
+
+def latest(name: str) -> KernelResult | None:
+    """Return a kernel's latest result, None if it has none."""
+    known = _results.get(name)
+    return known[-1] if known else None
+
+
+def find(what: Any = None, namespace: dict[str, Any] | None = None) -> KernelResult:
+    """Return the result that a name, `K@SPEC`, a result or a kernel object stands for.
+
+    None stands for the latest result. SPEC is a target, or a part of what the specialisation is
+    called. Raises OptionError K129.
+    """
+    if isinstance(what, KernelResult):
+        return what
+    if what is None:
+        if not _latest:
+            raise OptionError(
+                "there is no result yet", code="K129", hint="run a %%kernel cell first"
+            )
+        return _latest[0]
+    if hasattr(what, "kernel_source"):
+        return _of_kernel(what)
+    name, _, spec = str(what).partition("@")
+    bound = (namespace or {}).get(name)
+    if isinstance(bound, KernelResult):
+        return _with_spec(bound, [bound], spec)
+    known = _results.get(name)
+    if known:
+        return _with_spec(known[-1], known, spec)
+    if bound is not None and hasattr(bound, "kernel_source"):
+        return _of_kernel(bound)
+    raise OptionError(
+        f"no kernel or result named '{name}'",
+        code="K129",
+        hint=f"known: {', '.join(names()) or 'none'}",
+    )
+
+
+def _with_spec(newest: KernelResult, known: list[KernelResult], spec: str) -> KernelResult:
+    if not spec:
+        return newest
+    for result in reversed(known):
+        for record in result.records:
+            kernel = record.trace.kernel
+            if kernel.target == spec or spec in kernel.spec:
+                others = [other for other in result.records if other is not record]
+                return KernelResult(result.kernel, result.name, [record, *others])
+    found = ", ".join(
+        dict.fromkeys(
+            f"{record.trace.kernel.target} {record.trace.kernel.spec}".strip()
+            for result in known
+            for record in result.records
+        )
+    )
+    raise OptionError(
+        f"{newest.name} has no specialisation '{spec}'; there are: {found}", code="K129"
+    )
+
+
+def _of_kernel(kernel: Any) -> KernelResult:
+    """Return what direct launches of a kernel object compiled, the latest in front."""
+    compiled = list(getattr(kernel, "results", ()))
+    known = latest(kernel.kernel_source.name)
+    if known is not None and known.kernel is kernel and not compiled:
+        return known
+    if not compiled:
+        raise OptionError(
+            f"{kernel.kernel_source.name} has not been compiled yet", code="K129",
+            hint="launch it, or give %%kernel --args or --sig",
+        )  # fmt: skip
+    records = [Record(lambda one=one: one.trace, one) for one in reversed(compiled)]
+    return KernelResult(kernel, kernel.kernel_source.name, records)

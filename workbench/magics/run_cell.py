@@ -1,0 +1,190 @@
+"""What `%%kernel` does, without IPython: run the body, find its kernel, do what the line asks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from workbench.bench import device
+from workbench.bench.results import KernelResult, Record
+from workbench.bench.running import run_plan
+from workbench.bench.subject import Subject
+from workbench.compiler import made
+from workbench.magics import registry
+from workbench.magics.cell import Body, device_functions, execute, last_language_user
+from workbench.magics.grammar import Origin, parse, split_cell
+from workbench.magics.options import Request
+from workbench.magics.planning import make_plan
+from workbench.passes.listing import ast_stage, shown_source, source_stage
+from workbench.source import KernelError, OptionError
+from workbench.trace import Kernel, Skipped, TraceBuilder
+
+MAGIC = "%%kernel"
+_cells = itertools.count(1)
+
+
+def run_cell(
+    text: str,
+    line: str = "",
+    namespace: MutableMapping[str, Any] | None = None,
+    *,
+    file: str | None = None,
+) -> KernelResult:
+    """Run a cell's body and do with its kernel what the option line asks for.
+
+    Args:
+        text: the body, ordinary Python with one kernel or more.
+        line: the options, as after `%%kernel`.
+        namespace: where the body is executed; the names it binds stay there.
+        file: what the cell is called in errors; a running number by default.
+
+    Raises:
+        KernelError: a wrong option, a kernel that does not compile, a failed check. What exists
+            by then is in its `result` (a KernelResult, or None).
+    """
+    namespace = {} if namespace is None else namespace
+    file = file or f"cell[{next(_cells)}]"
+    offer_names(namespace)
+    options, body_text, taken = split_cell(line, text)
+    whole = f"{MAGIC} {options}\n{body_text}"
+    request = _parse(options, whole, namespace, file)
+    with device.following(request.target):
+        body = execute(whole, body_text, taken + 1, file, namespace)
+    kernels = _kernels(body, namespace)
+    entry = _entry(request, kernels, body, file)
+    try:
+        result = _run(entry, request, namespace)
+    except KernelError as error:
+        if error.kind != "CheckError":
+            body.restore(namespace, list(kernels))
+        _remember(getattr(error, "result", None), request, namespace)
+        raise
+    _remember(result, request, namespace)
+    return result
+
+
+def _parse(options: str, whole: str, namespace: MutableMapping[str, Any], file: str) -> Request:
+    from workbench.source import register_text
+
+    register_text(file, whole)
+    return parse("kernel", options, namespace, Origin(file, 1, len(MAGIC) + 2))
+
+
+def _remember(
+    result: KernelResult | None, request: Request, namespace: MutableMapping[str, Any]
+) -> None:
+    if result is None:
+        return
+    registry.add(result)
+    namespace["_kernel"] = result
+    if request.bind is not None:
+        namespace[request.bind] = result
+
+
+def offer_names(namespace: MutableMapping[str, Any]) -> None:
+    """Bind the names that cells may use without importing them, where they are unbound."""
+    for name, value in default_names().items():
+        namespace.setdefault(name, value)
+
+
+def default_names() -> dict[str, Any]:
+    """Return kernel, jit, autotune, tl, triton and cdiv."""
+    import workbench.triton as triton
+    from workbench.runtime.jit import kernel
+
+    return {
+        "kernel": kernel, "jit": triton.jit, "autotune": triton.autotune, "tl": triton.language,
+        "triton": triton, "cdiv": triton.cdiv,
+    }  # fmt: skip
+
+
+def is_kernel(value: Any) -> bool:
+    """Whether a value is a kernel object, whatever decorator made it."""
+    return hasattr(value, "kernel_source") and not isinstance(value, type)
+
+
+def _kernels(body: Body, namespace: MutableMapping[str, Any]) -> dict[str, Any]:
+    """Return the kernel objects that the body bound; make them of functions that use `tl.`."""
+    found = {name: value for name, value in body.bound.items() if is_kernel(value)}
+    if found:
+        return found
+    from workbench.triton import jit
+
+    for name in device_functions(body.tree):
+        namespace[name] = jit(namespace[name])
+        found[name] = namespace[name]
+    return found
+
+
+def _entry(request: Request, kernels: dict[str, Any], body: Body, file: str) -> Any:
+    """Return the kernel that the options apply to: the named one, or the last of the cell."""
+    if request.name is not None:
+        if request.name in kernels:
+            return kernels[request.name]
+        known = ", ".join(kernels) or "none"
+        raise OptionError(
+            f"the cell defines no kernel '{request.name}'; it defines: {known}", code="K131"
+        )
+    if not kernels:
+        raise OptionError(
+            "the cell defines no kernel", code="K131",
+            hint="define a function that uses tl., e.g. def add(x_ptr, n): ... tl.load(x_ptr)",
+        )  # fmt: skip
+    last = last_language_user(body.tree)
+    return kernels[last] if last in kernels else list(kernels.values())[-1]
+
+
+def _run(entry: Any, request: Request, namespace: MutableMapping[str, Any]) -> KernelResult:
+    source = entry.kernel_source
+    asked = request.args is not None or request.make is not None or request.sig is not None
+    if not asked:
+        return _launched(entry, request) or _untyped(entry, request)
+    plan = make_plan(request, source, namespace)
+    return run_plan(entry, plan, previous_call(source.name))
+
+
+def previous_call(name: str) -> Callable[[Subject], Callable[[], object] | None]:
+    """Return what `--baseline self` calls: the kernel of the result before this one."""
+
+    def call_for(subject: Subject) -> Callable[[], object] | None:
+        earlier = registry.latest(name)
+        if earlier is None:
+            return None
+        launcher = earlier.kernel[subject.grid]
+        known = {parameter.name for parameter in earlier.kernel.kernel_source.parameters}
+        constants = {key: value for key, value in subject.constants.items() if key in known}
+        return lambda: launcher(**subject.arguments, **constants, **subject.options)
+
+    return call_for
+
+
+def _launched(entry: Any, request: Request) -> KernelResult | None:
+    """Return what the body's own launches left behind, None if it launched nothing."""
+    compiled = list(getattr(entry, "results", ()))
+    if not compiled:
+        return None
+    records = [Record(lambda one=one: one.trace, one) for one in reversed(compiled)]
+    name = entry.kernel_source.name
+    return KernelResult(
+        entry, name, records, launch=None, show=request.show or (), embed=request.embed
+    )
+
+
+def _untyped(entry: Any, request: Request) -> KernelResult:
+    """Return Python and AST of a kernel whose types nobody told."""
+    source = entry.kernel_source
+    file, text, line0 = shown_source(source)
+    kernel = Kernel(
+        name=source.name, entry=source.name, file=file, line0=source.first_line, target="python"
+    )
+    builder = TraceBuilder(kernel=kernel, made=made())
+    builder.add_source(file, text, line0)
+    builder.add_stage("source", source_stage(file, text, line0, []), "python")
+    builder.add_stage("ast", lambda: ast_stage(source, []), "ast")
+    lazy = builder.finish()
+    record = Record(lambda: lazy.trace)
+    why = f"types unknown: add --args or --sig, or call {source.name}[grid](…)"
+    record.runs.append(Skipped(what="compile", why=why))
+    show = request.show or ("source", "ast")
+    return KernelResult(entry, source.name, [record], show=show, embed=request.embed)
