@@ -69,9 +69,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "device":
-        from workbench.runtime.host import default_device
+        from workbench.bench.device import current
 
-        return default_device()
+        return current()
     if name not in _NAMES:
         raise AttributeError(f"module 'workbench' has no attribute {name!r}")
     module, attribute = _NAMES[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import threading
 from collections.abc import Iterator, Mapping
@@ -250,10 +251,14 @@ class CompiledKernel:
         return sha256("\n".join(places).encode()).hexdigest()[:16]
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
-        """Write what the suffix of `path` names (see `workbench.save`); returns the path."""
-        from workbench.runtime.saving import save
+        """Write what the suffix names: .html .wbt .json .ptx .ll .sass .s .cubin; returns the path.
 
-        return save(self, Path(path), force=force)
+        The viewer writes all of them from the trace. It stands above the runtime, which meets it
+        only here and by name.
+        """
+        write = importlib.import_module("workbench.viewer").save
+        cubin = self.asm["cubin"] if Path(path).suffix.lower() == ".cubin" else None
+        return write([self.trace], path, force=force, cubin=cubin)
 
     def __getitem__(self, grid: Any) -> Any:
         """Return a callable that launches this very compilation with run-time arguments."""
@@ -315,6 +320,9 @@ class _Artefacts(Mapping[str, Any]):
         yield from (stage for stage in STAGES if stage in names)
         if kernel.target.startswith("sm_") and kernel.launch.kind == "cubin":
             yield "cubin"
+
+    def __contains__(self, name: object) -> bool:
+        return ALIASES.get(str(name), name) in set(self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

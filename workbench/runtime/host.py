@@ -1,12 +1,6 @@
-"""Small helpers of host code: division rounding up, powers of two, where arrays should lie."""
+"""Small helpers of host code: division rounding up, powers of two."""
 
 from __future__ import annotations
-
-import sys
-from contextvars import ContextVar
-
-#: What `workbench.device` says while a target was chosen for a cell or command.
-chosen_device: ContextVar[str | None] = ContextVar("chosen_device", default=None)
 
 
 def cdiv(x: int, y: int) -> int:
@@ -25,14 +19,3 @@ def next_power_of_2(n: int) -> int:
     (1024, 1024)
     """
     return 1 << max(0, n - 1).bit_length()
-
-
-def default_device() -> str:
-    """Return "cuda" or "cpu": the chosen target's, else cuda where torch finds a device."""
-    chosen = chosen_device.get()
-    if chosen is not None:
-        return chosen
-    torch = sys.modules.get("torch")
-    if torch is None:
-        import torch
-    return "cuda" if torch.cuda.is_available() else "cpu"

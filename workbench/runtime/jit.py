@@ -244,7 +244,7 @@ class JITFunction(KernelInterface):
                 stream), `target=` ("cpu", "interpreter", a chip), `device="cpu"`.
         """
         if warmup:
-            return self._compile_only(args, given)
+            return self._compile_only(args, given, grid)
         return self._call(grid, *args, **given)
 
     @property
@@ -256,9 +256,12 @@ class JITFunction(KernelInterface):
         """Have `hook` called with the arguments of every launch before it runs."""
         self.pre_run_hooks.append(hook)
 
-    def _compile_only(self, args: Sequence[Any], given: dict[str, Any]) -> CompiledKernel:
+    def _compile_only(
+        self, args: Sequence[Any], given: dict[str, Any], grid: Any
+    ) -> CompiledKernel:
         call, target, _ = self._bind(args, given)
-        return self._obtain(call, target, None)
+        sizes = None if grid is None else resolve_grid(grid, lambda: call.values)
+        return self._obtain(call, target, sizes)
 
     def _bind(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[Call, str, int]:
         call = bind_names(self.kernel_source, args, given)

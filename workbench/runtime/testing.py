@@ -1,0 +1,269 @@
+"""`triton.testing` on our clocks: do_bench, Benchmark, perf_report, assert_close."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from workbench.runtime.timing import Effort, Timing, measure
+
+
+def do_bench(
+    fn: Callable[[], object],
+    warmup: float = 25,
+    rep: float = 100,
+    grad_to_none: Sequence[Any] | None = None,
+    quantiles: Sequence[float] | None = None,
+    return_mode: Literal["min", "max", "mean", "median", "all"] = "mean",
+) -> Any:
+    """Return how many milliseconds a call takes, measured with a cold L2 cache.
+
+    On a machine with a GPU by events of the device, else by the host's clock.
+
+    Args:
+        fn: what to time.
+        warmup: milliseconds of calls before measuring.
+        rep: milliseconds to measure.
+        grad_to_none: tensors whose `.grad` is dropped before each call.
+        quantiles: return these quantiles as a list instead.
+        return_mode: which number to return, or "all" for the list of all times.
+    """
+
+    def call() -> None:
+        for tensor in grad_to_none or ():
+            tensor.grad = None
+        fn()
+
+    timing = measure(
+        {"": call}, gpu=_has_gpu(), effort=Effort(warm_up=warmup, milliseconds=rep, runs=5)
+    )[""]
+    return _summarise(timing, quantiles, return_mode)
+
+
+def do_bench_cudagraph(
+    fn: Callable[[], object],
+    rep: float = 20,
+    grad_to_none: Sequence[Any] | None = None,
+    quantiles: Sequence[float] | None = None,
+    return_mode: Literal["min", "max", "mean", "median", "all"] = "mean",
+) -> Any:
+    """Return the milliseconds of a call inside a CUDA graph: without the cost of launching."""
+    import torch
+
+    if not _has_gpu():
+        return do_bench(fn, 25, rep, grad_to_none, quantiles, return_mode)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for tensor in grad_to_none or ():
+            tensor.grad = None
+        fn()
+        torch.cuda.synchronize()
+        graph, nodes = torch.cuda.CUDAGraph(), 40
+        with torch.cuda.graph(graph):
+            for _ in range(nodes):
+                fn()
+        effort = Effort(warm_up=0, milliseconds=rep, runs=5)
+        whole = measure({"": graph.replay}, gpu=True, warm=True, effort=effort)[""]
+    timing = Timing([sample / nodes for sample in whole.samples])
+    return _summarise(timing, quantiles, return_mode)
+
+
+def _summarise(timing: Timing, quantiles: Sequence[float] | None, mode: str) -> Any:
+    samples = sorted(timing.samples)
+    if quantiles is not None:
+        found = [_quantile(samples, q) for q in quantiles]
+        return found[0] if len(found) == 1 else found
+    summaries: dict[str, Callable[[Sequence[float]], Any]] = {
+        "min": min, "max": max, "mean": statistics.fmean, "median": statistics.median, "all": list,
+    }  # fmt: skip
+    return summaries[mode](samples)
+
+
+def _quantile(samples: Sequence[float], q: float) -> float:
+    place = q * (len(samples) - 1)
+    low = int(place)
+    high = min(low + 1, len(samples) - 1)
+    return samples[low] + (samples[high] - samples[low]) * (place - low)
+
+
+def _has_gpu() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_available()
+
+
+def assert_close(
+    x: Any, y: Any, atol: float | None = None, rtol: float | None = None, err_msg: str = ""
+) -> None:
+    """Raise AssertionError where two arrays differ by more than the tolerances."""
+    import numpy as np
+
+    def host(value: Any) -> Any:
+        if hasattr(value, "detach"):
+            value = value.detach()
+            return (value.double() if value.is_floating_point() else value).cpu().numpy()
+        return np.asarray(value)
+
+    atol = 1e-2 if atol is None else atol
+    rtol = 0.0 if rtol is None else rtol
+    np.testing.assert_allclose(host(x), host(y), rtol, atol, equal_nan=True, err_msg=err_msg)
+
+
+@dataclass
+class Benchmark:
+    """One plot: what is on its axis, which lines it has, which arguments are fixed.
+
+    Attributes:
+        x_names: parameters that take each value of `x_vals`.
+        x_vals: numbers, or tuples with a value for each name.
+        line_arg: the parameter that says which line.
+        line_vals: its values.
+        line_names: the lines' labels.
+        plot_name: the plot's title and file name.
+        args: the other arguments.
+    """
+
+    x_names: Sequence[str]
+    x_vals: Sequence[Any]
+    line_arg: str
+    line_vals: Sequence[Any]
+    line_names: Sequence[str]
+    plot_name: str
+    args: dict[str, Any]
+    xlabel: str = ""
+    ylabel: str = ""
+    x_log: bool = False
+    y_log: bool = False
+    styles: Sequence[tuple[str, str]] | None = None
+
+
+@dataclass
+class Table:
+    """The numbers of one benchmark: a header, and one row per point."""
+
+    columns: list[str]
+    rows: list[list[Any]] = field(default_factory=list[list[Any]])
+
+    def __str__(self) -> str:
+        cells = [self.columns, *([_shown(value) for value in row] for row in self.rows)]
+        widths = [max(len(row[n]) for row in cells) for n in range(len(self.columns))]
+        return "\n".join(
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            for row in cells
+        )
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+class Mark:
+    """A benchmark function with its plots."""
+
+    def __init__(self, fn: Callable[..., Any], benchmarks: Benchmark | Sequence[Benchmark]) -> None:
+        self.fn = fn
+        self.benchmarks = benchmarks
+
+    def run(
+        self,
+        show_plots: bool = False,
+        print_data: bool = False,
+        save_path: str | Path = "",
+        return_df: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Measure every point; plot, print, save or return the numbers as asked.
+
+        With `return_df` the numbers come as pandas DataFrames (as tables where pandas is not
+        installed), one per benchmark, or a list of them.
+        """
+        several = not isinstance(self.benchmarks, Benchmark)
+        found = []
+        for bench in self.benchmarks if several else [self.benchmarks]:
+            table = self._measure(bench, kwargs)
+            if print_data:
+                sys.stdout.write(f"{bench.plot_name}:\n{table}\n")
+            if show_plots or save_path:
+                _plot(bench, table, save_path, show_plots)
+            if save_path:
+                _write_csv(Path(save_path) / f"{bench.plot_name}.csv", table)
+            found.append(_frame(table))
+        if not return_df:
+            return None
+        return found if several else found[0]
+
+    def _measure(self, bench: Benchmark, kwargs: dict[str, Any]) -> Table:
+        labels = list(bench.line_names)
+        columns = [*bench.x_names, *labels]
+        columns += [f"{label} {side}" for label in labels for side in ("min", "max")]
+        table = Table(columns)
+        for x in bench.x_vals:
+            values = list(x) if isinstance(x, (tuple, list)) else [x] * len(bench.x_names)
+            axes = dict(zip(bench.x_names, values, strict=True))
+            middles, bounds = [], []
+            for line in bench.line_vals:
+                result = self.fn(**axes, **{bench.line_arg: line}, **bench.args, **kwargs)
+                middle, low, high = result if isinstance(result, tuple) else (result, None, None)
+                middles.append(middle)
+                bounds += [low, high]
+            table.rows.append([*values, *middles, *bounds])
+        return table
+
+
+def perf_report(benchmarks: Benchmark | Sequence[Benchmark]) -> Callable[[Any], Mark]:
+    """Make a benchmark of a function that returns a number, or (number, lowest, highest)."""
+    return lambda fn: Mark(fn, benchmarks)
+
+
+def _frame(table: Table) -> Any:
+    try:
+        import pandas  # type: ignore[import-not-found]
+    except ImportError:
+        return table
+    return pandas.DataFrame(table.rows, columns=table.columns)
+
+
+def _write_csv(path: Path, table: Table) -> None:
+    import csv
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(table.columns)
+        writer.writerows(table.rows)
+
+
+def _plot(bench: Benchmark, table: Table, save_path: str | Path, show: bool) -> None:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots()
+    first = len(bench.x_names)
+    x = [row[0] for row in table.rows]
+    for number, label in enumerate(bench.line_names):
+        color, style = bench.styles[number] if bench.styles else (None, "-")
+        axes.plot(
+            x, [row[first + number] for row in table.rows], color=color, ls=style, label=label
+        )
+        low, high = (first + len(bench.line_names) + 2 * number + side for side in (0, 1))
+        if all(row[low] is not None and row[high] is not None for row in table.rows):
+            axes.fill_between(
+                x,
+                [row[low] for row in table.rows],
+                [row[high] for row in table.rows],
+                alpha=0.15,
+                color=color,
+            )
+    axes.legend()
+    axes.set_xlabel(bench.xlabel or bench.x_names[0])
+    axes.set_ylabel(bench.ylabel)
+    axes.set_xscale("log" if bench.x_log else "linear")
+    axes.set_yscale("log" if bench.y_log else "linear")
+    axes.set_title(bench.plot_name)
+    if save_path:
+        Path(save_path).mkdir(parents=True, exist_ok=True)
+        figure.savefig(Path(save_path) / f"{bench.plot_name}.png")
+    if show:
+        plt.show()
+    plt.close(figure)
