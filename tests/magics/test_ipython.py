@@ -1,0 +1,115 @@
+"""The magics in a real IPython shell: registration, display, values, errors."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("IPython")
+from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
+from IPython.utils.capture import capture_output  # noqa: E402
+
+from workbench.magics import registry  # noqa: E402
+from workbench.viewer import MIME  # noqa: E402
+
+CELL = """%%kernel add --set BLOCK=3 --args x,y,out,7 --grid GRID --check "x + y" --target cpu
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, x + y, mask=mask)
+"""
+
+
+@pytest.fixture
+def shell():
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    registry.clear()
+    shell.run_line_magic("load_ext", "workbench")
+    run(shell, "import torch\nx, y, out = torch.arange(7.), torch.ones(7), torch.zeros(7)")
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+def run(shell, text):
+    with capture_output() as captured:
+        outcome = shell.run_cell(text, store_history=True)
+    return outcome, captured
+
+
+def test_extension_offers_names_only_where_they_are_unbound():
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    shell.user_ns["kernel"] = "mine"
+    shell.run_line_magic("load_ext", "workbench")
+    assert shell.user_ns["kernel"] == "mine"
+    assert callable(shell.user_ns["jit"])
+    InteractiveShell.clear_instance()
+
+
+def test_a_cell_is_shown_once_and_is_the_cells_value(shell):
+    outcome, captured = run(shell, CELL.replace("GRID", "3"))
+    assert outcome.success
+    shown = [output.data for output in captured.outputs if MIME in output.data]
+    assert len(shown) == 1
+    assert {"text/html", "text/plain"} <= set(shown[0])
+    assert outcome.result is shell.user_ns["_kernel"]
+    assert shell.user_ns["_"] is outcome.result
+
+
+def test_a_failed_check_is_shown_and_raised(shell):
+    outcome, captured = run(shell, CELL.replace("GRID", "1"))
+    assert not outcome.success
+    assert type(outcome.error_in_exec).__name__ == "CheckError"
+    assert any(MIME in output.data for output in captured.outputs)
+
+
+def test_errors_are_printed_without_our_frames(shell):
+    _, captured = run(shell, CELL.replace("--grid GRID", "--gird 3"))
+    assert "unknown option '--gird'; did you mean --grid?" in captured.stdout
+    assert "grammar.py" not in captured.stdout
+
+
+def test_line_magics_return_text(shell):
+    run(shell, CELL.replace("GRID", "3"))
+    run(shell, "text = %tile add")
+    assert "tile.load" in shell.user_ns["text"]
+    assert isinstance(shell.user_ns["text"], str)
+    run(shell, "rows = %tile add --line 5 --raw")
+    assert "tile.store" not in shell.user_ns["rows"]
+    run(shell, "table = %kernels")
+    assert "add" in shell.user_ns["table"]
+    run(shell, "listed = %passes add --all")
+    assert "ms" in shell.user_ns["listed"]
+    run(shell, "story = %explain add:5")
+    assert "tile IR" in shell.user_ns["story"]
+
+
+def test_existing_kernels_can_be_checked_and_timed(shell):
+    run(shell, CELL.replace("GRID", "3"))
+    outcome, _ = run(shell, "%check add --args x,y,out,7 --set BLOCK=4 --grid 2 --target cpu")
+    assert outcome.success
+    assert outcome.result.check.ok
+    outcome, _ = run(
+        shell, '%bench add --args x,y,out,7 --set BLOCK=4 --grid 2 --target cpu --baseline "x + y"'
+    )
+    assert outcome.success
+    assert len(outcome.result.bench) == 2
+
+
+def test_save_writes_by_suffix(shell, tmp_path):
+    run(shell, CELL.replace("GRID", "3"))
+    outcome, _ = run(shell, f"%save add {tmp_path}/add.html")
+    assert outcome.success
+    assert (tmp_path / "add.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("magic", ["layouts", "access", "diff", "override", "tune"])
+def test_later_magics_are_unknown(shell, magic):
+    assert magic not in shell.magics_manager.magics["line"]
+
+
+def test_quiet_cells_show_nothing(shell):
+    _, captured = run(shell, CELL.replace("GRID", "3 -q"))
+    assert not captured.outputs

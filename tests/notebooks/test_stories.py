@@ -1,0 +1,98 @@
+"""The notebooks run from top to bottom, in a kernel of their own, and say what they promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+nbclient = pytest.importorskip("nbclient")
+nbformat = pytest.importorskip("nbformat")
+
+from workbench.trace import Trace  # noqa: E402
+from workbench.viewer import MIME  # noqa: E402
+from workbench.viewer.reading import open_envelope  # noqa: E402
+
+STORIES = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("notebooks")]
+
+
+@pytest.fixture(scope="module", params=STORIES, ids=lambda path: path.stem)
+def story(request, tmp_path_factory) -> tuple[str, Any, Path]:
+    folder = tmp_path_factory.mktemp("story")
+    notebook = nbformat.read(request.param, as_version=4)
+    nbclient.NotebookClient(
+        notebook, timeout=900, kernel_name="python3", store_widget_state=False,
+        resources={"metadata": {"path": str(folder)}},
+    ).execute()  # fmt: skip
+    return request.param.stem, notebook, folder
+
+
+def traces_of(notebook: Any, folder: Path) -> list[tuple[Trace, ...]]:
+    return [
+        open_envelope(output["data"][MIME], folder)
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if MIME in output.get("data", {})
+    ]
+
+
+def test_stories_are_stored_without_outputs():
+    assert [path.stem for path in STORIES] == ["01-vector-add", "02-fused-softmax", "03-matmul"]
+    for path in STORIES:
+        cells = nbformat.read(path, as_version=4).cells
+        assert not any(cell.get("outputs") for cell in cells if cell.cell_type == "code")
+
+
+def test_checks_pass_where_they_should(story):
+    name, notebook, folder = story
+    checks = [
+        check for traces in traces_of(notebook, folder) for trace in traces
+        for check in trace.runs.checks
+    ]  # fmt: skip
+    wrong = [check for check in checks if not check.ok]
+    assert len(checks) >= 3
+    # The first story breaks a launch on purpose, to show what a failed check says.
+    assert len(wrong) == (1 if name == "01-vector-add" else 0)
+
+
+def test_every_stage_up_to_ptx_is_there(story):
+    _, notebook, folder = story
+    found = {
+        stage.id for traces in traces_of(notebook, folder) for trace in traces
+        for stage in trace.stages if trace.text(stage.id)
+    }  # fmt: skip
+    assert {"source", "ast", "tile", "gpu", "llvm", "ptx"} <= found
+
+
+def test_outputs_stay_small_and_readable_without_a_kernel(story):
+    _, notebook, _ = story
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if MIME not in data:
+                continue
+            assert len(data["text/html"]) <= 100_000
+            assert len(data["text/plain"]) <= 4_000
+            assert len(data[MIME].get("data", "")) <= 280_000
+            assert "script" not in data["text/html"]
+
+
+def test_throughput_is_measured_against_torch(story):
+    _, notebook, folder = story
+    benches = [
+        bench for traces in traces_of(notebook, folder) for trace in traces
+        for bench in trace.runs.benches
+    ]  # fmt: skip
+    assert {bench.kind for bench in benches} == {"self", "baseline"}
+    assert all(bench.x and all(times[3] >= 1 for times in bench.milliseconds) for bench in benches)
+
+
+def test_the_matmul_kernel_has_at_most_25_lines():
+    path = next(path for path in STORIES if "matmul" in path.stem)
+    cells = nbformat.read(path, as_version=4).cells
+    text = next(cell.source for cell in cells if cell.source.startswith("%%kernel"))
+    lines = text[text.index("def matmul(") :].splitlines()
+    assert 10 < len(lines) <= 25
