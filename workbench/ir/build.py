@@ -45,9 +45,9 @@ class Builder:
         return value
 
     @contextmanager
-    def block(self) -> Iterator[list[Op]]:
-        """Write into a fresh block; the list holds its ops afterwards."""
-        ops: list[Op] = []
+    def block(self, ops: list[Op] | None = None) -> Iterator[list[Op]]:
+        """Write into a fresh block, or go on with one; the list holds its ops afterwards."""
+        ops = [] if ops is None else ops
         self._lists.append(ops)
         try:
             yield ops

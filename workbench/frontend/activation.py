@@ -1,0 +1,244 @@
+"""One device function being lowered: its names, its place, and the kernel it is part of."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.frontend.syntax import last_reads
+from workbench.ir import Builder
+from workbench.language.dtypes import dtype
+from workbench.language.state import State
+from workbench.language.values import constexpr, tensor, unwrap
+from workbench.passes.manager import Remark, Remarks
+from workbench.source import (
+    KernelError,
+    KernelSource,
+    Source,
+    Span,
+    UnknownNameError,
+    UnsupportedSyntaxError,
+)
+
+MAX_ERRORS = 20
+#: Names of the hidden variables that carry how a block was left, and a function's value.
+BREAK, CONTINUE, RETURN, RESULT = "<break>", "<continue>", "<return>", "<value>"
+
+
+class Poisoned(Exception):
+    """A value is needed that an earlier error, already reported, left undefined."""
+
+
+class TooManyErrors(Exception):
+    """There are as many errors as are worth reading."""
+
+
+class _Poison:
+    """What a name holds after the statement that should have assigned it failed."""
+
+
+POISON = _Poison()
+
+
+@dataclass(frozen=True)
+class Unbound:
+    """A name that has no value here, and why."""
+
+    reason: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A value computed only where it is read: the loop variable after its loop."""
+
+    make: Callable[[], tensor]
+
+
+@dataclass
+class Session:
+    """One kernel being lowered, over all functions inlined into it."""
+
+    builder: Builder
+    remarks: Remarks
+    state: State
+    errors: list[KernelError] = field(default_factory=list)
+    depth: int = 0
+
+    def remark(self, text: str, severity: Any = "note") -> None:
+        """Leave a remark at the current place."""
+        span = self.builder.span
+        self.remarks.items.append(Remark(severity, text, self.remarks.pass_name, 0, span))
+
+    def report(self, error: KernelError) -> None:
+        """Remember an error, once; raises TooManyErrors when there are enough."""
+        error.at(self.builder.span)
+        key = _place(error)
+        if all(_place(known) != key for known in self.errors):
+            self.errors.append(error)
+        if len(self.errors) >= MAX_ERRORS:
+            raise TooManyErrors
+
+
+def _place(error: KernelError) -> tuple[Any, ...]:
+    span = error.span
+    where = (span.file, span.line, span.column) if span is not None else None
+    return where, error.message
+
+
+class Activation:
+    """One call of a device function: source, scope and call chain."""
+
+    def __init__(
+        self, session: Session, source: KernelSource, calls: tuple[Span, ...] = (), is_kernel: bool = False
+    ) -> None:
+        self.session = session
+        self.builder = session.builder
+        self.source = source
+        self.calls = calls
+        self.is_kernel = is_kernel
+        self.scope: dict[str, Any] = {}
+        self.constexprs: set[str] = set()
+        self.places: dict[str, Span] = {}
+        self.loops = 0
+        self._globals: dict[str, Any] = {}
+        self._ascii = source.text.isascii()
+        self._lines: list[str] | None = None
+
+    # -- places ---------------------------------------------------------------------------
+    def span(self, node: ast.AST) -> Span:
+        """Return the place of a syntax node in its file, with the calls that led here."""
+        line, end_line = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
+        column, end = node.col_offset, node.end_col_offset or 0  # type: ignore[attr-defined]
+        if not self._ascii:
+            column, end = self._characters(line, column), self._characters(end_line, end)
+        offset, shift = self.source.first_line - 1, self.source.indent + 1
+        return Span(
+            self.source.file, line + offset, column + shift, end_line + offset, end + shift, self.calls
+        )
+
+    def _characters(self, line: int, column: int) -> int:
+        """Return a column in characters; the parser counts bytes of UTF-8."""
+        if self._lines is None:
+            self._lines = self.source.text.splitlines()
+        return len(self._lines[line - 1].encode()[:column].decode(errors="replace"))
+
+    def at(self, node: ast.AST) -> None:
+        """Let what is built from here on stand for `node`."""
+        self.builder.span = self.span(node)
+
+    def error(self, kind: type[KernelError], message: str, node: ast.AST, **rest: Any) -> KernelError:
+        """Return an error at a node."""
+        return kind(message, self.span(node), **rest)
+
+    def is_read_after(self, name: str, node: ast.AST) -> bool:
+        """Say whether a name may still be read after a statement."""
+        if self.loops:
+            return True
+        end = node.end_lineno or 0, node.end_col_offset or 0  # type: ignore[attr-defined]
+        return last_reads(self.source).get(name, (0, 0)) >= end
+
+    # -- names ----------------------------------------------------------------------------
+    def read(self, name: str, node: ast.AST) -> Any:
+        """Return what a name holds here."""
+        value = self.scope.get(name, self)
+        if value is self:
+            return self._global(name, node)
+        if isinstance(value, tensor):
+            return value
+        if value is POISON:
+            raise Poisoned
+        if isinstance(value, Unbound):
+            raise self.error(
+                UnknownNameError, f"'{name}' {value.reason}", node, hint=value.hint or None
+            )
+        if isinstance(value, Deferred):
+            self.at(node)
+            value = value.make()
+            value.name = name
+            self.scope[name] = value
+        return value
+
+    def _global(self, name: str, node: ast.AST) -> Any:
+        if name in self._globals:
+            return self._globals[name]
+        try:
+            value = self.source.lookup(name)
+        except KeyError:
+            raise self._unknown(name, node) from None
+        value = self._checked_global(name, value, node)
+        self._globals[name] = value
+        return value
+
+    def _unknown(self, name: str, node: ast.AST) -> KernelError:
+        import workbench.language as tl
+
+        known = [n for n in self.scope if n.isidentifier()]
+        close = difflib.get_close_matches(name, known, 1) or difflib.get_close_matches(
+            name, list(self.source.names), 1
+        )
+        hint = f"did you mean {close[0]}?" if close else None
+        if hint is None and name in tl.__all__:
+            hint = f"did you mean tl.{name}?"
+        return self.error(UnknownNameError, f"name '{name}' is not defined", node, hint=hint)
+
+    def _checked_global(self, name: str, value: Any, node: ast.AST) -> Any:
+        """Return a global as a kernel may use it (LANGUAGE.md, rule 16)."""
+        if isinstance(value, constexpr):
+            return value.value
+        notes = self.source.names.get("__annotations__", {})
+        if "constexpr" in str(notes.get(name, "")):
+            return unwrap(value)
+        allowed = (
+            callable(value)
+            or isinstance(value, types.ModuleType | dtype)
+            or hasattr(value, "kernel_source")
+            or (isinstance(value, tuple) and hasattr(value, "_fields"))
+            or _is_foreign(value)
+        )
+        if allowed:
+            return value
+        raise self.error(
+            UnknownNameError,
+            f"'{name}' is an ordinary global ({type(value).__name__}); "
+            "a kernel sees only constexpr globals",
+            node,
+            hint=f"write {name} = tl.constexpr({value!r:.40}), or pass it as an argument"
+            if isinstance(value, int | float | str)
+            else "pass it as an argument",
+        )
+
+
+def _is_foreign(value: Any) -> bool:
+    """Say whether a value belongs to an installed Triton, whose names are read as ours."""
+    return (getattr(type(value), "__module__", None) or "").partition(".")[0] == "triton"
+
+
+def suggestion(name: str, known: Sequence[str], prefix: str = "") -> str | None:
+    """Return a did-you-mean for a misspelt name, None if nothing is near."""
+    close = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {prefix}{close[0]}?" if close else None
+
+
+def unsupported(act: Activation, word: str, node: ast.AST, hint: str | None = None) -> KernelError:
+    """Return the error for Python syntax that has no meaning on a device."""
+    return act.error(
+        UnsupportedSyntaxError,
+        f"'{word}' cannot run on a device",
+        node,
+        notes=[
+            "device code supports if/for/while, assert, return, calls to device functions, "
+            "and static Python values"
+        ],
+        hint=hint,
+    )
+
+
+__all__ = [
+    "BREAK", "CONTINUE", "MAX_ERRORS", "POISON", "RESULT", "RETURN", "Activation", "Deferred",
+    "Poisoned", "Session", "Source", "TooManyErrors", "Unbound", "suggestion", "unsupported",
+]  # fmt: skip

@@ -1,0 +1,403 @@
+"""Calls: tl functions, device functions (inlined), and the Python built-ins a kernel may use."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import workbench.language as tl
+from workbench.frontend.activation import (
+    POISON,
+    RESULT,
+    RETURN,
+    Activation,
+    Poisoned,
+    Session,
+    suggestion,
+    unsupported,
+)
+from workbench.frontend.expressions import evaluate
+from workbench.language.control import LoopRange
+from workbench.language.table import BUILTINS
+from workbench.language.values import (
+    constexpr,
+    describe,
+    is_number,
+    kind_of,
+    static,
+    tensor,
+    unwrap,
+)
+from workbench.source import (
+    ArgumentError,
+    CompileError,
+    ConstexprError,
+    KernelSource,
+    KernelTypeError,
+    UnsupportedSyntaxError,
+    kernel_source,
+)
+
+MAX_DEPTH = 64
+_SOURCES: WeakKeyDictionary[Any, KernelSource] = WeakKeyDictionary()
+
+
+def lower_call(act: Activation, node: ast.Call) -> Any:
+    """Return the value of a call."""
+    function = evaluate(act, node.func)
+    args: list[Any] = []
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            inner = evaluate(act, argument.value)
+            if not isinstance(inner, tuple):
+                raise act.error(KernelTypeError, f"'*' needs a tuple, got {describe(inner)}", argument)
+            args.extend(inner)
+        else:
+            args.append(evaluate(act, argument))
+    kwargs: dict[str, Any] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None:
+            raise unsupported(act, "**kwargs in a call", keyword.value)
+        kwargs[keyword.arg] = evaluate(act, keyword.value)
+    act.at(node)
+    return _call(act, function, args, kwargs, node)
+
+
+def _call(act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+    function = _ours(unwrap(function))
+    inner = getattr(function, "__func__", function)
+    row = getattr(inner, "__signature_row__", None)
+    if row is not None:
+        _check_call(act, row, function is not inner, args, kwargs, node)
+        return function(*args, **kwargs)
+    source = source_of(function)
+    if source is not None:
+        return inline(act, source, args, kwargs, node)
+    known = _PYTHON.get(function) if isinstance(function, types.BuiltinFunctionType | type) else None
+    if known is not None:
+        return known(act, args, kwargs, node)
+    if _is_compile_time(function):
+        return _in_python(act, function, args, kwargs, node)
+    raise act.error(
+        UnsupportedSyntaxError,
+        f"'{ast.unparse(node.func)}' cannot be called in a kernel: it is a {kind_of(function)}",
+        node,
+        hint="a kernel calls tl functions, device functions and a few Python built-ins",
+    )
+
+
+def _ours(function: Any) -> Any:
+    """Return our function for one of an installed Triton, by its name."""
+    module = getattr(function, "__module__", None) or ""
+    name = getattr(function, "__name__", "")
+    if module.partition(".")[0] == "triton":
+        return BUILTINS.get(name, getattr(function, "fn", function))
+    return function
+
+
+def _check_call(
+    act: Activation, row: Any, bound: bool, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+) -> None:
+    """Raise ArgumentError for a call that a tl function's signature does not fit."""
+    names = row.parameters
+    given = len(args) + bound
+    skip = 1 if bound else 0
+    if given > len(names) and not row.variadic:
+        raise act.error(
+            ArgumentError,
+            f"{row.name} takes at most {len(names) - skip} arguments, got {len(args)}",
+            node,
+            hint=f"its signature is {row.text()}",
+        )
+    for name in kwargs:
+        if name not in names:
+            raise act.error(
+                ArgumentError,
+                f"{row.name} has no parameter '{name}'",
+                node,
+                hint=suggestion(name, names) or f"its signature is {row.text()}",
+            )
+        if name in names[: min(given, len(names))] and not row.variadic:
+            raise act.error(ArgumentError, f"{row.name} got '{name}' twice", node)
+    missing = [n for n in names[given : row.required] if n not in kwargs]
+    if missing:
+        raise act.error(
+            ArgumentError,
+            f"{row.name} is missing {', '.join(repr(m) for m in missing)}",
+            node,
+            hint=f"its signature is {row.text()}",
+        )
+
+
+# -- device functions -----------------------------------------------------------------------
+def source_of(function: Any) -> KernelSource | None:
+    """Return the source of a device function: a jit object, or a plain Python function."""
+    source = getattr(function, "kernel_source", None)
+    if isinstance(source, KernelSource):
+        return source
+    if not isinstance(function, types.FunctionType) or _is_compile_time(function):
+        return None
+    known = _SOURCES.get(function)
+    if known is None:
+        known = _SOURCES[function] = kernel_source(function)
+    return known
+
+
+def inline(
+    act: Activation, source: KernelSource, args: Sequence[Any], kwargs: dict[str, Any], node: ast.AST
+) -> Any:
+    """Return what a device function returns, its ops inserted here."""
+    from workbench.frontend.statements import flag, lower_block
+
+    session = act.session
+    place = act.span(node)
+    calls = (*act.calls, type(place)(place.file, place.line, place.column, place.end_line, place.end_column))
+    inner = Activation(session, source, calls)
+    _bind(act, inner, source, args, kwargs, node)
+    if session.depth >= MAX_DEPTH:
+        raise act.error(
+            CompileError,
+            f"'{source.name}' is called {MAX_DEPTH} levels deep",
+            node,
+            hint="recursion must end by a constexpr condition; use a loop instead",
+            code="K218",
+        )
+    errors = len(session.errors)
+    session.depth += 1
+    try:
+        inner.scope[RETURN] = flag(False)
+        lower_block(inner, source.tree.body)
+    finally:
+        session.depth -= 1
+        session.builder.span = place
+    if len(session.errors) > errors:
+        raise Poisoned
+    value = inner.scope.get(RESULT)
+    if value is POISON:
+        raise Poisoned
+    return value
+
+
+def _bind(
+    act: Activation,
+    inner: Activation,
+    source: KernelSource,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    node: ast.AST,
+) -> None:
+    """Give a device function's parameters their values."""
+    spec = source.tree.args
+    rest = spec.vararg.arg if spec.vararg is not None else None
+    if spec.kwarg is not None:
+        raise unsupported(act, f"**{spec.kwarg.arg} of {source.name}", node)
+    parameters = [p for p in source.parameters if p.name != rest]
+    positional = len(spec.posonlyargs) + len(spec.args)
+    words = ", ".join(p.name for p in parameters)
+    if len(args) > positional and rest is None:
+        raise act.error(
+            ArgumentError,
+            f"{source.name} takes {positional} arguments ({words}), got {len(args)}",
+            node,
+        )
+    values = dict(zip([p.name for p in parameters], args[:positional], strict=False))
+    if rest is not None:
+        inner.scope[rest] = tuple(args[positional:])
+    for name, value in kwargs.items():
+        if name in values or all(p.name != name for p in parameters):
+            twice = "got '{}' twice" if name in values else "has no parameter '{}'"
+            raise act.error(
+                ArgumentError,
+                f"{source.name} {twice.format(name)}",
+                node,
+                hint=suggestion(name, [p.name for p in parameters]),
+            )
+        values[name] = value
+    for parameter in parameters:
+        if parameter.name not in values:
+            if parameter.required:
+                raise act.error(
+                    ArgumentError,
+                    f"{source.name} is missing '{parameter.name}'",
+                    node,
+                    hint=f"its parameters are ({words})",
+                )
+            values[parameter.name] = unwrap(parameter.default)
+        value = values[parameter.name]
+        if parameter.is_constexpr:
+            value = static(value, f"'{parameter.name}' of {source.name}")
+            inner.constexprs.add(parameter.name)
+        inner.scope[parameter.name] = value
+
+
+def call_function(session: Session) -> Callable[[Any, Sequence[Any]], Any]:
+    """Return what tl functions call a user's combine function with."""
+
+    def call(function: Any, args: Sequence[Any]) -> Any:
+        function = _ours(unwrap(function))
+        if getattr(function, "__signature_row__", None) is not None:
+            return function(*args)
+        source = source_of(function)
+        if source is None:
+            raise KernelTypeError(
+                f"a combine function must be a device function, got {kind_of(function)}",
+                hint="write it as a function of scalars, e.g. def add(a, b): return a + b",
+            )
+        span = session.builder.span
+        outer = Activation(session, source, span.calls if span is not None else ())
+        node = _Site(span)
+        outer.span = lambda _: node.place  # type: ignore[method-assign]
+        return inline(outer, source, args, {}, node)
+
+    return call
+
+
+class _Site(ast.AST):
+    """A call site that is known by its place alone."""
+
+    def __init__(self, place: Any) -> None:
+        super().__init__()
+        self.place = place
+
+
+# -- Python's own functions -----------------------------------------------------------------
+def _is_compile_time(function: Any) -> bool:
+    module = getattr(function, "__module__", None)
+    return bool(getattr(function, "__compile_time__", False)) or module == "math" or (
+        isinstance(function, types.BuiltinMethodType) and isinstance(function.__self__, str)
+    ) or (isinstance(function, type) and issubclass(function, tuple) and hasattr(function, "_fields"))
+
+
+def _in_python(
+    act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.AST
+) -> Any:
+    """Call a Python function now; all its arguments must be known."""
+    name = getattr(function, "__name__", "function")
+    if isinstance(function, type):
+        return function(*args, **kwargs)
+    known = [static(a, f"an argument of {name}") for a in args]
+    named = {k: static(v, f"'{k}' of {name}") for k, v in kwargs.items()}
+    try:
+        return unwrap(function(*known, **named))
+    except Exception as error:
+        raise act.error(ConstexprError, f"{name} failed at compile time: {error}", node) from error
+
+
+def _folded(function: Callable[..., Any]) -> Callable[..., Any]:
+    def lower(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
+        return _in_python(act, function, args, kwargs, node)
+
+    return lower
+
+
+def _length(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
+    if len(args) == 1 and isinstance(args[0], tuple | str):
+        return len(args[0])
+    if len(args) == 1 and isinstance(args[0], tensor) and args[0].shape:
+        return args[0].shape[0]
+    raise act.error(KernelTypeError, f"len needs a tuple or a block, got {describe(args[0])}", node)
+
+
+def _number(kind: type) -> Callable[..., Any]:
+    def lower(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
+        if len(args) == 1 and isinstance(args[0], tensor) and args[0].constant is None:
+            raise act.error(
+                ConstexprError,
+                f"{kind.__name__}() needs a compile-time value, got {describe(args[0])}",
+                node,
+                hint="convert a run-time value with .to(tl.int32), .to(tl.float32), ...",
+            )
+        return _in_python(act, kind, args, kwargs, node)
+
+    return lambda act, args, kwargs, node: lower(act, args, kwargs, node) if kind is not bool else (
+        lower(act, args, kwargs, node)
+    )
+
+
+def _range(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> LoopRange:
+    if not 1 <= len(args) <= 3 or kwargs:
+        raise act.error(ArgumentError, f"range takes 1 to 3 arguments, got {len(args)}", node)
+    return tl.range(*args)
+
+
+def _extreme(name: str) -> Callable[..., Any]:
+    def lower(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
+        values = list(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args
+        if len(values) < 1 or kwargs:
+            raise act.error(ArgumentError, f"{name} needs values to compare", node)
+        result = values[0]
+        for value in values[1:]:
+            if is_number(result) and is_number(value):
+                result = getattr(builtins, name)(result, value)
+            else:
+                result = (tl.maximum if name == "max" else tl.minimum)(result, value)
+        return result
+
+    return lower
+
+
+def _isinstance(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> bool:
+    if len(args) != 2:
+        raise act.error(ArgumentError, f"isinstance takes 2 arguments, got {len(args)}", node)
+    value, kinds = args
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    weak = not isinstance(value, tensor | tuple)
+    return any(isinstance(value, k) or (k is constexpr and weak) for k in kinds if isinstance(k, type))
+
+
+def _getattr(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
+    if len(args) not in (2, 3):
+        raise act.error(ArgumentError, f"getattr takes 2 or 3 arguments, got {len(args)}", node)
+    name = static(args[1], "the name of getattr")
+    try:
+        return unwrap(getattr(args[0], name, *args[2:]))
+    except AttributeError as error:
+        raise act.error(KernelTypeError, f"getattr: {describe(args[0])} has no '{name}'", node) from error
+
+
+def _hasattr(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> bool:
+    return hasattr(args[0], static(args[1], "the name of hasattr"))
+
+
+def _print(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> None:
+    prefix = args[0] if args and isinstance(args[0], str) else ""
+    tl.device_print(prefix, *(args[1:] if prefix or (args and args[0] == "") else args))
+
+
+def _abs(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
+    return tl.abs(*args)
+
+
+def _tuple(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> tuple[Any, ...]:
+    return tuple(args[0]) if args else ()
+
+
+def _constexpr(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
+    return static(args[0] if args else kwargs["value"], "the value of tl.constexpr")
+
+
+_PYTHON: dict[Any, Callable[[Activation, list[Any], dict[str, Any], ast.AST], Any]] = {
+    builtins.len: _length,
+    builtins.int: _number(int),
+    builtins.float: _number(float),
+    builtins.bool: _number(bool),
+    builtins.str: _folded(str),
+    builtins.round: _folded(round),
+    builtins.range: _range,
+    builtins.max: _extreme("max"),
+    builtins.min: _extreme("min"),
+    builtins.isinstance: _isinstance,
+    builtins.getattr: _getattr,
+    builtins.hasattr: _hasattr,
+    builtins.print: _print,
+    builtins.abs: _abs,
+    builtins.tuple: _tuple,
+    constexpr: _constexpr,
+}
+
+__all__ = ["call_function", "inline", "inspect", "lower_call", "source_of"]

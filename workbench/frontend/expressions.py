@@ -1,0 +1,410 @@
+"""Python expressions: each becomes a value known now, or ops that compute it."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable
+from typing import Any
+
+import workbench.language as tl
+from workbench.frontend.activation import Activation, Poisoned, suggestion, unsupported
+from workbench.frontend.branches import choose
+from workbench.language import arithmetic as maths
+from workbench.language.dtypes import dtype, int1
+from workbench.language.methods import MEMBERS
+from workbench.language.shapes import insert_axis
+from workbench.language.table import NAMES
+from workbench.language.values import (
+    constexpr,
+    describe,
+    is_number,
+    kind_of,
+    static,
+    tensor,
+    to_tensor,
+    unwrap,
+)
+from workbench.ops import Reshape
+from workbench.source import (
+    ConstexprError,
+    KernelTypeError,
+    ShapeError,
+    UnknownNameError,
+    UnsupportedSyntaxError,
+)
+
+_SYMBOLS: dict[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
+    ast.Pow: "**", ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+    ast.LShift: "<<", ast.RShift: ">>", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+    ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+_UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
+    ast.USub: maths.negative, ast.UAdd: maths.positive, ast.Invert: maths.inverted,
+    ast.Not: maths.logical_not,
+}  # fmt: skip
+_WORDS = {
+    ast.Lambda: "lambda", ast.Dict: "a dict", ast.Set: "a set", ast.DictComp: "a dict comprehension",
+    ast.SetComp: "a set comprehension", ast.GeneratorExp: "a generator", ast.Await: "await",
+    ast.Yield: "yield", ast.YieldFrom: "yield from",
+}  # fmt: skip
+
+
+def evaluate(act: Activation, node: ast.expr) -> Any:
+    """Return the value of an expression."""
+    handler = _HANDLERS.get(type(node))
+    if handler is None:
+        raise unsupported(act, _WORDS.get(type(node), type(node).__name__), node)
+    return handler(act, node)
+
+
+def binary_at(act: Activation, symbol: str, a: Any, b: Any, node: ast.AST) -> Any:
+    """Return `a symbol b`, built at a node."""
+    act.at(node)
+    return maths.binary(symbol, a, b)
+
+
+def truth(act: Activation, value: Any, node: ast.AST, what: str) -> Any:
+    """Return a condition: a Python bool if it is known now, else a scalar int1 tensor."""
+    if isinstance(value, tensor):
+        return _run_time_truth(act, value, node, what)
+    if value is None or isinstance(value, bool | int):
+        return bool(value)
+    raise act.error(
+        KernelTypeError,
+        f"the condition of '{what}' is a {kind_of(value)}, it must be a bool, an int or None",
+        node,
+    )
+
+
+def _run_time_truth(act: Activation, value: tensor, node: ast.AST, what: str) -> Any:
+    if value.constant is not None and not value.shape:
+        return bool(value.constant)
+    act.at(node)
+    if value.dtype.is_ptr():
+        raise act.error(KernelTypeError, f"the condition of '{what}' is a pointer", node)
+    if value.shape:
+        if value.numel != 1:
+            raise act.error(
+                ShapeError,
+                f"the condition of '{what}' is a block: {describe(value)}",
+                node,
+                hint="use tl.where(condition, x, y) to choose element by element",
+            )
+        act.session.remark(f"the condition of '{what}' is a block of one element", "warning")
+        value = tensor(act.builder.add(Reshape(value.value, ())), value.dtype)
+    return value if value.dtype == int1 else maths.compare("!=", value, 0)
+
+
+# -- leaves ---------------------------------------------------------------------------------
+def _constant(act: Activation, node: ast.Constant) -> Any:
+    if isinstance(node.value, bytes | complex):
+        raise unsupported(act, f"a {type(node.value).__name__} literal", node)
+    return node.value
+
+
+def _name(act: Activation, node: ast.Name) -> Any:
+    return act.read(node.id, node)
+
+
+def _sequence(act: Activation, node: ast.Tuple | ast.List) -> Any:
+    return tuple(_items(act, node.elts))
+
+
+def _items(act: Activation, nodes: list[ast.expr]) -> list[Any]:
+    """Evaluate expressions, all of them even if one fails, so that all errors are reported."""
+    values: list[Any] = []
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            inner = evaluate(act, node.value)
+            if not isinstance(inner, tuple):
+                raise act.error(KernelTypeError, f"'*' needs a tuple, got {describe(inner)}", node)
+            values.extend(inner)
+        else:
+            values.append(evaluate(act, node))
+    return values
+
+
+def _attribute(act: Activation, node: ast.Attribute) -> Any:
+    value = evaluate(act, node.value)
+    if isinstance(value, tensor):
+        return _tensor_attribute(act, value, node)
+    if isinstance(value, types.ModuleType):
+        return _module_attribute(act, value, node)
+    if node.attr == "value" and not hasattr(value, "value"):
+        return value
+    if is_number(value) and node.attr in MEMBERS:
+        act.at(node)
+        act.session.state.superset(f".{node.attr} of a number known at compile time")
+        return getattr(to_tensor(value), node.attr)
+    try:
+        return unwrap(getattr(value, node.attr))
+    except AttributeError:
+        names = [n for n in dir(value) if not n.startswith("_")]
+        raise act.error(
+            UnknownNameError,
+            f"a {kind_of(value)} has no attribute '{node.attr}'",
+            node,
+            hint=suggestion(node.attr, names, "."),
+        ) from None
+
+
+def _tensor_attribute(act: Activation, value: tensor, node: ast.Attribute) -> Any:
+    if node.attr not in MEMBERS:
+        raise act.error(
+            UnknownNameError,
+            f"a tensor has no attribute '{node.attr}'",
+            node,
+            hint=suggestion(node.attr, MEMBERS, "."),
+        )
+    act.at(node)
+    return getattr(value, node.attr)
+
+
+def _module_attribute(act: Activation, module: types.ModuleType, node: ast.Attribute) -> Any:
+    name, root = node.attr, module.__name__.partition(".")[0]
+    if root == "triton":
+        module = _our_module(module)
+    try:
+        value = unwrap(getattr(module, name))
+    except AttributeError:
+        raise _no_member(act, module, node) from None
+    return value
+
+
+def _our_module(module: types.ModuleType) -> types.ModuleType:
+    """Return our module for one of an installed Triton: names are resolved, never run."""
+    if module.__name__.startswith("triton.language") or module.__name__ == "triton":
+        return tl
+    return module
+
+
+def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -> UnknownNameError:
+    shown = ast.unparse(node.value)
+    if module is tl:
+        if node.attr in NAMES:
+            return act.error(
+                UnknownNameError, f"{shown}.{node.attr} is not supported yet", node
+            )  # type: ignore[return-value]
+        known = tl.__all__
+    else:
+        known = [n for n in vars(module) if not n.startswith("_")]
+    return act.error(
+        UnknownNameError,
+        f"'{shown}' has no function '{node.attr}'",
+        node,
+        hint=suggestion(node.attr, known, f"{shown}."),
+    )  # type: ignore[return-value]
+
+
+# -- operators ------------------------------------------------------------------------------
+def _binary(act: Activation, node: ast.BinOp) -> Any:
+    a, b = evaluate(act, node.left), evaluate(act, node.right)
+    act.at(node)
+    return maths.binary(_SYMBOLS[type(node.op)], a, b)
+
+
+def operator_symbol(op: ast.operator) -> str:
+    """Return an operator as written."""
+    return _SYMBOLS[type(op)]
+
+
+def _unary(act: Activation, node: ast.UnaryOp) -> Any:
+    value = evaluate(act, node.operand)
+    act.at(node)
+    if not isinstance(value, tensor) and not isinstance(node.op, ast.Not) and not is_number(value):
+        raise KernelTypeError(f"this operator does not take {describe(value)}")
+    return _UNARY[type(node.op)](value)
+
+
+def _bool(act: Activation, node: ast.BoolOp) -> Any:
+    """`and`, `or`: values known now short-circuit, run-time ones do not (rule 9)."""
+    word = "and" if isinstance(node.op, ast.And) else "or"
+    result = evaluate(act, node.values[0])
+    for operand in node.values[1:]:
+        if not isinstance(result, tensor):
+            if bool(result) == (word == "or"):
+                return result
+            result = evaluate(act, operand)
+            continue
+        other = evaluate(act, operand)
+        act.at(node)
+        result = maths.logical(word, result, other)
+    return result
+
+
+def _compare(act: Activation, node: ast.Compare) -> Any:
+    left = evaluate(act, node.left)
+    result: Any = None
+    for op, right_node in zip(node.ops, node.comparators, strict=True):
+        right = evaluate(act, right_node)
+        act.at(node)
+        one = _compare_once(act, op, left, right, node)
+        if result is None:
+            result = one
+        elif isinstance(result, tensor) or isinstance(one, tensor):
+            result = maths.logical("and", result, one)
+        else:
+            result = result and one
+        if not isinstance(result, tensor) and not result:
+            return result
+        left = right
+    if len(node.ops) > 1 and isinstance(result, tensor):
+        act.session.state.superset("a chained comparison; write (a < b) & (b < c)")
+    return result
+
+
+def _compare_once(act: Activation, op: ast.cmpop, a: Any, b: Any, node: ast.Compare) -> Any:
+    if isinstance(op, ast.Is | ast.IsNot):
+        same = a is b or (not isinstance(a, tensor) and type(a) is type(b) and a == b)
+        return same == isinstance(op, ast.Is)
+    if isinstance(op, ast.In | ast.NotIn):
+        known = [static(v, "an operand of 'in'") for v in (a, b)]
+        try:
+            return (known[0] in known[1]) == isinstance(op, ast.In)
+        except TypeError as error:
+            raise act.error(KernelTypeError, f"'in' does not take {describe(b)}", node) from error
+    return maths.binary(_SYMBOLS[type(op)], a, b)
+
+
+def _conditional(act: Activation, node: ast.IfExp) -> Any:
+    test = truth(act, evaluate(act, node.test), node.test, "if")
+    if isinstance(test, bool):
+        return evaluate(act, node.body if test else node.orelse)
+    return choose(
+        act,
+        test,
+        lambda: evaluate(act, node.body),
+        lambda: evaluate(act, node.orelse),
+        node,
+    )
+
+
+def _named(act: Activation, node: ast.NamedExpr) -> Any:
+    from workbench.frontend.statements import assign
+
+    value = evaluate(act, node.value)
+    act.at(node)
+    act.session.state.superset("an assignment inside an expression")
+    assign(act, node.target, value, node)
+    return act.read(node.target.id, node)
+
+
+# -- subscripts -----------------------------------------------------------------------------
+def _subscript(act: Activation, node: ast.Subscript) -> Any:
+    value = evaluate(act, node.value)
+    key = _key(act, node.slice)
+    act.at(node)
+    if isinstance(value, tensor):
+        return _new_axes(act, value, key, node)
+    if isinstance(value, tuple | str):
+        try:
+            found = value[static(key, "an index")]
+        except (IndexError, TypeError) as error:
+            raise act.error(KernelTypeError, f"{describe(value)}[{key!r}]: {error}", node) from error
+        return found
+    raise act.error(UnsupportedSyntaxError, f"{describe(value)} cannot be indexed", node)
+
+
+def _key(act: Activation, node: ast.expr) -> Any:
+    if isinstance(node, ast.Slice):
+        parts = (node.lower, node.upper, node.step)
+        return slice(*(None if p is None else static(evaluate(act, p), "a slice") for p in parts))
+    if isinstance(node, ast.Tuple):
+        return tuple(_key(act, item) for item in node.elts)
+    return evaluate(act, node)
+
+
+def _new_axes(act: Activation, value: tensor, key: Any, node: ast.Subscript) -> tensor:
+    """Return `x[:, None]`: the block with axes of extent 1 inserted."""
+    result, axis = value, 0
+    for item in key if isinstance(key, tuple) else (key,):
+        if item is None:
+            result = insert_axis(result, axis)
+        elif item != slice(None):
+            raise act.error(
+                UnsupportedSyntaxError,
+                f"a block cannot be indexed with [{ast.unparse(node.slice)}]",
+                node,
+                hint="only ':' and None are allowed, e.g. x[:, None]; "
+                "pick elements with tl.where and tl.sum, or load them by pointer",
+            )
+        axis += 1
+    if axis > len(result.shape):
+        raise act.error(
+            ShapeError,
+            f"[{ast.unparse(node.slice)}] has more axes than {describe(value)}",
+            node,
+        )
+    return result
+
+
+# -- text and comprehensions ----------------------------------------------------------------
+def _joined(act: Activation, node: ast.JoinedStr) -> str:
+    parts: list[str] = []
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            parts.append(str(part.value))
+        elif isinstance(part, ast.FormattedValue):
+            value = evaluate(act, part.value)
+            act.at(part.value)
+            if isinstance(value, tensor) and value.constant is None:
+                raise act.error(
+                    ConstexprError, "an f-string can show only values known at compile time", part.value
+                )
+            value = static(value, "a value in an f-string")
+            form = _joined(act, part.format_spec) if isinstance(part.format_spec, ast.JoinedStr) else ""
+            shown = repr(value) if part.conversion == ord("r") else value
+            parts.append(format(shown, form))
+    return "".join(parts)
+
+
+def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
+    if len(node.generators) != 1 or node.generators[0].is_async:
+        raise unsupported(act, "a comprehension with several loops", node)
+    generator = node.generators[0]
+    items = evaluate(act, generator.iter)
+    if not isinstance(items, tuple):
+        raise act.error(
+            UnsupportedSyntaxError, f"a comprehension needs a tuple, got {describe(items)}", generator.iter
+        )
+    from workbench.frontend.statements import assign
+
+    before, results = dict(act.scope), []
+    for item in items:
+        assign(act, generator.target, item, node, weak=True)
+        tests = [truth(act, evaluate(act, test), test, "if") for test in generator.ifs]
+        if any(not isinstance(test, bool) for test in tests):
+            raise act.error(ConstexprError, "a comprehension's condition must be constexpr", node)
+        if all(tests):
+            results.append(evaluate(act, node.elt))
+    act.scope = before
+    return tuple(results)
+
+
+def _call(act: Activation, node: ast.Call) -> Any:
+    from workbench.frontend.calls import lower_call
+
+    return lower_call(act, node)
+
+
+_HANDLERS: dict[type[ast.expr], Callable[[Activation, Any], Any]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Tuple: _sequence,
+    ast.List: _sequence,
+    ast.Attribute: _attribute,
+    ast.BinOp: _binary,
+    ast.UnaryOp: _unary,
+    ast.BoolOp: _bool,
+    ast.Compare: _compare,
+    ast.IfExp: _conditional,
+    ast.NamedExpr: _named,
+    ast.Subscript: _subscript,
+    ast.JoinedStr: _joined,
+    ast.ListComp: _list_comprehension,
+    ast.Call: _call,
+}
+
+__all__ = ["Poisoned", "constexpr", "dtype", "evaluate", "operator_symbol", "truth"]

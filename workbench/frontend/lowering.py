@@ -1,0 +1,174 @@
+"""From a kernel's source and specialisation to verified tile IR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.frontend.activation import RETURN, Activation, Session, TooManyErrors
+from workbench.frontend.calls import call_function
+from workbench.frontend.specialization import Argument, Options, Specialization
+from workbench.frontend.statements import flag, lower_block
+from workbench.ir import (
+    I32,
+    INDEX,
+    Block,
+    Builder,
+    KernelParameter,
+    Module,
+    Pointer,
+    Type,
+    Value,
+    verify_module,
+)
+from workbench.language.dtypes import const
+from workbench.language.state import State, lowering
+from workbench.language.values import tensor, unwrap, wrap
+from workbench.ops import Return
+from workbench.passes.manager import Remarks
+from workbench.source import ArgumentError, KernelSource, Parameter, Span, UnsupportedSyntaxError
+
+
+def lower_kernel(source: KernelSource, specialization: Specialization, remarks: Remarks) -> Module:
+    """Return the kernel's tile IR, verified.
+
+    An int32 argument becomes an `index` parameter (passed as 32 bits, used exactly); with
+    `wrap_index` it stays `i32`. Raises a CompileError whose `others` are the further errors found.
+    """
+    options = specialization.options
+    builder = Builder()
+    state = State(
+        builder,
+        call=lambda function, args: None,
+        remark=lambda text: None,
+        exact_index=not options.wrap_index,
+        exact=options.exact,
+        debug=options.debug,
+    )
+    session = Session(builder, remarks, state)
+    state.remark = session.remark
+    state.call = call_function(session)
+    act = Activation(session, source, is_kernel=True)
+    with lowering(state):
+        parameters = _parameters(act, specialization)
+        act.scope[RETURN] = flag(False)
+        try:
+            lower_block(act, source.tree.body)
+        except TooManyErrors:
+            pass
+        if session.errors:
+            first, *others = session.errors
+            first.others = tuple(others)
+            raise first
+        act.at(source.tree.body[-1])
+        builder.insert(Return())
+    body = Block((), tuple(builder.ops))
+    module = Module(source.name, parameters, body, _attributes(options), builder.next_id)
+    verify_module(module)
+    return module
+
+
+def _attributes(options: Options) -> dict[str, Any]:
+    """Return the options as module attributes; what is unset or at its default stays out."""
+    always = {"num_warps": options.num_warps, "num_stages": options.num_stages}
+    found = {name: value for name, value in always.items() if value is not None}
+    found |= {"num_ctas": options.num_ctas, "enable_fp_fusion": options.enable_fp_fusion}
+    if options.maxnreg is not None:
+        found["maxnreg"] = options.maxnreg
+    for name in ("exact", "wrap_index", "debug", "narrow_index"):
+        found[name] = getattr(options, name)
+    return found
+
+
+# -- parameters -----------------------------------------------------------------------------
+def _parameters(act: Activation, specialization: Specialization) -> tuple[KernelParameter, ...]:
+    source = act.source
+    spec = source.tree.args
+    if spec.vararg is not None or spec.kwarg is not None:
+        raise UnsupportedSyntaxError(
+            f"kernel '{source.name}' has * or ** parameters", _head(act), hint="name each parameter"
+        )
+    given = dict(specialization.arguments)
+    known = {p.name for p in source.parameters}
+    for name in given:
+        if name not in known:
+            raise ArgumentError(
+                f"{source.name} has no parameter '{name}'",
+                _head(act),
+                hint=f"its parameters are {', '.join(p.name for p in source.parameters)}",
+            )
+    parameters: list[KernelParameter] = []
+    for parameter in source.parameters:
+        argument = given.get(parameter.name)
+        if argument is None:
+            argument = _default(act, parameter)
+        if parameter.is_constexpr:
+            act.constexprs.add(parameter.name)
+        act.scope[parameter.name] = _argument(act, parameter, parameter.name, argument, parameters)
+    return tuple(parameters)
+
+
+def _head(act: Activation) -> Span:
+    """Return the place of the kernel's signature: its first line."""
+    tree = act.source.tree
+    span = act.span(tree)
+    text = act.source.text.splitlines()[tree.lineno - 1] if tree.lineno else ""
+    return Span(span.file, span.line, span.column, span.line, act.source.indent + len(text.rstrip()) + 1)
+
+
+def _default(act: Activation, parameter: Parameter) -> Argument:
+    if not parameter.required:
+        return Argument(None, unwrap(parameter.default))
+    name = parameter.name
+    if parameter.is_constexpr:
+        raise ArgumentError(
+            f"{act.source.name} is missing the constexpr '{name}'",
+            _head(act),
+            hint=f"give it a value: {name}=... in the launch, or --set {name}=...",
+        )
+    raise ArgumentError(f"{act.source.name} is missing the argument '{name}'", _head(act))
+
+
+def _argument(
+    act: Activation,
+    parameter: Parameter,
+    name: str,
+    argument: Argument,
+    parameters: list[KernelParameter],
+) -> Any:
+    """Return what a parameter holds; run-time values become module parameters."""
+    if argument.items is not None:
+        items = [
+            _argument(act, parameter, f"{name}.{i}", item, parameters)
+            for i, item in enumerate(argument.items)
+        ]
+        made = argument.value
+        return made(*items) if isinstance(made, type) else tuple(items)
+    if argument.type is None:
+        return unwrap(argument.value)
+    if parameter.is_constexpr:
+        raise ArgumentError(
+            f"'{name}' of {act.source.name} is a constexpr, it got a run-time {argument.type}",
+            _head(act),
+            hint=f"give its value: {name}=...",
+            code="K210",
+        )
+    type = _parameter_type(act, parameter, argument)
+    value = Value(type, name)
+    facts = argument.divisible, argument.low, argument.high, argument.noalias
+    parameters.append(KernelParameter(name, value, *facts))
+    made_tensor: tensor = wrap(value)
+    made_tensor.name = name
+    return made_tensor
+
+
+def _parameter_type(act: Activation, parameter: Parameter, argument: Argument) -> Type:
+    type = argument.type
+    assert type is not None
+    if type == I32 and act.session.state.exact_index:
+        return INDEX
+    if isinstance(type, Pointer):
+        note = parameter.annotation
+        marked = note is const or (isinstance(note, str) and ("const" in note or note.startswith("*k")))
+        if argument.constant_memory or marked:
+            return Pointer(type.pointee, True)
+    return type

@@ -1,0 +1,196 @@
+"""What can be read off a function's syntax before its values are known.
+
+Which names a statement assigns, whether it can leave its loop or function, where a name is read
+last, and which loop-carried integers advance by the same amount each time.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from workbench.source import KernelSource
+
+Place = tuple[int, int]
+#: Says which branch of an `if` is the only one compiled; None: both, or not known.
+Prune = Callable[[ast.If], "Sequence[ast.stmt] | None"]
+
+
+def _keep_all(node: ast.If) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a list of statements may do: names assigned (in order), and ways out of it."""
+
+    names: tuple[str, ...]
+    breaks: bool
+    continues: bool
+    returns: bool
+
+
+def effects(body: Sequence[ast.stmt], prune: Prune = _keep_all) -> Effects:
+    """Return the effects of statements; `prune` leaves out branches known to be dead."""
+    names: dict[str, None] = {}
+    ways = {"break": False, "continue": False, "return": False}
+    _collect(body, prune, names, ways, True)
+    return Effects(tuple(names), ways["break"], ways["continue"], ways["return"])
+
+
+def _collect(
+    body: Iterable[ast.stmt],
+    prune: Prune,
+    names: dict[str, None],
+    ways: dict[str, bool],
+    same_loop: bool,
+) -> None:
+    for node in body:
+        if isinstance(node, ast.If):
+            _collect_named(node.test, names)
+            taken = prune(node)
+            _collect([*node.body, *node.orelse] if taken is None else taken, prune, names, ways, same_loop)
+        elif isinstance(node, ast.For | ast.While):
+            if isinstance(node, ast.For):
+                names.update(dict.fromkeys(target_names(node.target)))
+            _collect(node.body, prune, names, ways, False)
+        elif isinstance(node, ast.Break | ast.Continue):
+            if same_loop:
+                ways["break" if isinstance(node, ast.Break) else "continue"] = True
+        elif isinstance(node, ast.Return):
+            ways["return"] = True
+        else:
+            for target in assigned_targets(node):
+                names.update(dict.fromkeys(target_names(target)))
+            _collect_named(node, names)
+
+
+def _collect_named(node: ast.AST, names: dict[str, None]) -> None:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.NamedExpr) and isinstance(inner.target, ast.Name):
+            names[inner.target.id] = None
+
+
+def assigned_targets(node: ast.stmt) -> list[ast.expr]:
+    """Return what an assignment statement assigns to."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    if isinstance(node, ast.AugAssign | ast.AnnAssign):
+        return [node.target]
+    return []
+
+
+def target_names(target: ast.expr) -> Iterator[str]:
+    """Yield the names of an assignment's target."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, ast.Tuple | ast.List):
+        for item in target.elts:
+            yield from target_names(item)
+    elif isinstance(target, ast.Starred):
+        yield from target_names(target.value)
+
+
+def leaves(body: Sequence[ast.stmt]) -> bool:
+    """Say whether a list of statements always ends in break, continue or return."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.If):
+        return leaves(last.body) and leaves(last.orelse)
+    return isinstance(last, ast.Break | ast.Continue | ast.Return)
+
+
+def last_assignment(body: Sequence[ast.stmt], name: str) -> ast.stmt | None:
+    """Return the last statement in a list, nested ones included, that assigns a name."""
+    found: ast.stmt | None = None
+    for top in body:
+        for node in ast.walk(top):
+            if not isinstance(node, ast.stmt):
+                continue
+            assigned = any(name in target_names(t) for t in assigned_targets(node))
+            if assigned and (found is None or node.lineno >= found.lineno):
+                found = node
+    return found
+
+
+# -- reads ----------------------------------------------------------------------------------
+_READS: WeakKeyDictionary[KernelSource, dict[str, Place]] = WeakKeyDictionary()
+
+
+def last_reads(source: KernelSource) -> dict[str, Place]:
+    """Return where each name is read for the last time in a function."""
+    known = _READS.get(source)
+    if known is None:
+        known = {}
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
+                known[node.id] = max(known.get(node.id, (0, 0)), (node.lineno, node.col_offset))
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                place = node.target.lineno, node.target.col_offset
+                known[node.target.id] = max(known.get(node.target.id, (0, 0)), place)
+        _READS[source] = known
+    return known
+
+
+# -- closed forms ---------------------------------------------------------------------------
+_INVARIANT_CALLS = {"program_id", "num_programs", "cdiv", "arange", "min", "max", "minimum", "maximum"}
+
+
+def advances_evenly(body: Sequence[ast.stmt], name: str, changing: frozenset[str]) -> bool:
+    """Say whether a carried name only ever becomes itself plus or minus something invariant.
+
+    `changing` are the names that vary from round to round. Then its value after k rounds has a
+    closed form, so that exact index arithmetic may carry it on.
+    """
+    steps = 0
+    for node in body:
+        if not _touches(node, name):
+            continue
+        if not _is_even_step(node, name, changing):
+            return False
+        steps += 1
+    return steps > 0
+
+
+def _touches(node: ast.stmt, name: str) -> bool:
+    return name in effects([node]).names
+
+
+def _is_even_step(node: ast.stmt, name: str, changing: frozenset[str]) -> bool:
+    if isinstance(node, ast.AugAssign):
+        return (
+            isinstance(node.target, ast.Name)
+            and isinstance(node.op, ast.Add | ast.Sub)
+            and _invariant(node.value, changing)
+        )
+    if not (
+        isinstance(node, ast.Assign)
+        and len(node.targets) == 1
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.BinOp)
+        and isinstance(node.value.op, ast.Add | ast.Sub)
+    ):
+        return False
+    left, right = node.value.left, node.value.right
+    if isinstance(left, ast.Name) and left.id == name:
+        return _invariant(right, changing)
+    plus = isinstance(node.value.op, ast.Add)
+    return plus and isinstance(right, ast.Name) and right.id == name and _invariant(left, changing)
+
+
+def _invariant(node: ast.expr, changing: frozenset[str]) -> bool:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            if inner.id in changing:
+                return False
+        elif isinstance(inner, ast.Call):
+            called = inner.func
+            word = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if word not in _INVARIANT_CALLS:
+                return False
+        elif isinstance(inner, ast.NamedExpr | ast.Lambda):
+            return False
+    return True

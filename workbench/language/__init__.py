@@ -1,0 +1,142 @@
+"""The kernel language: what an author writes as `tl.*`, with Triton's names and meanings.
+
+Functions here build ops into the kernel being lowered (state.py); what the ops mean belongs to
+ops/, how Python syntax becomes calls of these functions belongs to frontend/. A name that is not
+supported yet is not here, so `hasattr(tl, name)` tells the truth.
+"""
+
+from workbench.language.arithmetic import (
+    PropagateNan,
+    abs,
+    add,
+    cdiv,
+    ceil,
+    clamp,
+    cos,
+    div_rn,
+    erf,
+    exp,
+    exp2,
+    fdiv,
+    floor,
+    fma,
+    log,
+    log2,
+    maximum,
+    minimum,
+    mul,
+    rsqrt,
+    sigmoid,
+    sin,
+    sqrt,
+    sqrt_rn,
+    sub,
+    swizzle2d,
+    umulhi,
+    where,
+)
+from workbench.language.atomics import (
+    atomic_add,
+    atomic_and,
+    atomic_cas,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_xchg,
+    atomic_xor,
+)
+from workbench.language.casts import cast
+from workbench.language.control import range, static_assert, static_print, static_range
+from workbench.language.debug import device_assert, device_print
+from workbench.language.dots import dot
+from workbench.language.dtypes import (
+    bfloat16,
+    const,
+    dtype,
+    float8e4nv,
+    float8e5,
+    float16,
+    float32,
+    float64,
+    int1,
+    int8,
+    int16,
+    int32,
+    int64,
+    pointer_type,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from workbench.language.memory import load, store
+from workbench.language.methods import MEMBERS
+from workbench.language.program import (
+    assume,
+    debug_barrier,
+    max_constancy,
+    max_contiguous,
+    multiple_of,
+    num_programs,
+    program_id,
+)
+from workbench.language.random import (
+    pair_uniform_to_normal,
+    philox,
+    philox_impl,
+    rand,
+    rand4x,
+    randint,
+    randint4x,
+    randn,
+    randn4x,
+    uint_to_uniform_float,
+)
+from workbench.language.reductions import (
+    argmax,
+    argmin,
+    max,
+    min,
+    reduce,
+    reduce_or,
+    softmax,
+    sum,
+    xor_sum,
+)
+from workbench.language.scans import associative_scan, cumprod, cumsum
+from workbench.language.shapes import (
+    arange,
+    broadcast,
+    broadcast_to,
+    cat,
+    expand_dims,
+    full,
+    interleave,
+    join,
+    permute,
+    ravel,
+    reshape,
+    split,
+    trans,
+    view,
+    zeros,
+    zeros_like,
+)
+from workbench.language.values import constexpr, tensor
+
+__all__ = [
+    "MEMBERS", "PropagateNan", "abs", "add", "arange", "argmax", "argmin", "associative_scan",
+    "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
+    "atomic_xchg", "atomic_xor", "bfloat16", "broadcast", "broadcast_to", "cast", "cat", "cdiv",
+    "ceil", "clamp", "const", "constexpr", "cos", "cumprod", "cumsum", "debug_barrier",
+    "device_assert", "device_print", "div_rn", "dot", "dtype", "erf", "exp", "exp2",
+    "expand_dims", "fdiv", "float8e4nv", "float8e5", "float16", "float32", "float64", "floor",
+    "fma", "full", "int1", "int8", "int16", "int32", "int64", "interleave", "join", "load", "log",
+    "log2", "max", "max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul",
+    "multiple_of", "num_programs", "pair_uniform_to_normal", "permute", "philox", "philox_impl",
+    "pointer_type", "program_id", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x",
+    "range", "ravel", "reduce", "reduce_or", "reshape", "rsqrt", "sigmoid", "sin", "softmax",
+    "split", "sqrt", "sqrt_rn", "static_assert", "static_print", "static_range", "store", "sub",
+    "sum", "swizzle2d", "tensor", "trans", "uint8", "uint16", "uint32", "uint64",
+    "uint_to_uniform_float", "umulhi", "view", "where", "xor_sum", "zeros", "zeros_like",
+]  # fmt: skip

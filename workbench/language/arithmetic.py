@@ -1,0 +1,571 @@
+"""Operators, comparisons and mathematical functions (LANGUAGE.md, rules 3 to 9, 18, 24)."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from workbench.ir import INDEX, element_of
+from workbench.language.casts import cast_tensor, widen_bfloat16
+from workbench.language.dtypes import dtype, float16, float32, float64, int1, int32
+from workbench.language.promotion import common_dtype, promote
+from workbench.language.shapes import broadcast_value, common_shape, operand
+from workbench.language.state import active, current
+from workbench.language.table import builtin
+from workbench.language.values import (
+    describe,
+    emit,
+    is_number,
+    kind_of,
+    made,
+    static,
+    tensor,
+    to_tensor,
+    wrap,
+)
+from workbench.ops import AddPointer, Elementwise, Select
+from workbench.source import KernelTypeError
+
+_PYTHON: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    "//": operator.floordiv, "%": operator.mod, "&": operator.and_, "|": operator.or_,
+    "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift, "**": operator.pow,
+    "@": operator.matmul,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+_RING = {"+": "add", "-": "sub", "*": "mul"}
+_BITWISE = {"&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "shr"}
+_COMPARES = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+
+
+class PropagateNan(enum.Enum):
+    """What maximum and minimum do with a NaN: NONE lets it lose, ALL lets it win."""
+
+    NONE = 0
+    ALL = 0xFFFF
+
+
+# -- operators ------------------------------------------------------------------------------
+def binary(symbol: str, a: Any, b: Any) -> Any:
+    """Return `a symbol b`; two Python values are computed in Python."""
+    if not isinstance(a, tensor) and not isinstance(b, tensor):
+        return _in_python(symbol, a, b)
+    if symbol == "@":
+        from workbench.language.dots import dot
+
+        current().superset("the operator '@'; write tl.dot")
+        return dot(a, b)
+    for side in (a, b):
+        if not isinstance(side, tensor) and not is_number(side):
+            return _with_object(symbol, a, b, side)
+    if symbol in _COMPARES:
+        return compare(symbol, a, b)
+    if symbol == "**":
+        return _power(a, b)
+    if (isinstance(a, tensor) and a.dtype.is_ptr()) or (isinstance(b, tensor) and b.dtype.is_ptr()):
+        return _move_pointer(symbol, a, b)
+    return arithmetic(symbol, a, b)
+
+
+def _in_python(symbol: str, a: Any, b: Any) -> Any:
+    try:
+        return _PYTHON[symbol](a, b)
+    except ZeroDivisionError as error:
+        raise KernelTypeError(f"{a!r} {symbol} {b!r} divides by zero at compile time") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise KernelTypeError(
+            f"'{symbol}' does not take {kind_of(a)} and {kind_of(b)}: {a!r} {symbol} {b!r}"
+        ) from error
+
+
+def _with_object(symbol: str, a: Any, b: Any, side: Any) -> Any:
+    """A tensor met None, a dtype, a string or a tuple."""
+    if symbol in ("==", "!="):
+        return symbol == "!="
+    raise KernelTypeError(
+        f"'{symbol}' does not take {describe(a)} and {describe(b)}",
+        hint="compare with 'is None' first" if side is None else None,
+    )
+
+
+def arithmetic(symbol: str, a: Any, b: Any) -> tensor:
+    """Return `a symbol b` for numbers, at least one of them a tensor."""
+    division = symbol in ("/", "//", "%")
+    to = common_dtype(a, b, symbol, division=division)
+    if symbol == "/":
+        to = to if to.is_floating() else float32
+    elif symbol == "//" and to.is_floating():
+        raise KernelTypeError(
+            f"'//' takes integers, got {describe(a)} and {describe(b)}",
+            hint="use '/' and tl.floor for floats",
+        )
+    elif symbol in _BITWISE:
+        return _bitwise(symbol, a, b, to)
+    folded = _folded(symbol, a, b, to)
+    if folded is not None:
+        return folded
+    shape = common_shape(a, b, what=f"'{symbol}'")
+    exact = to == int32 and (symbol in _RING or _any_exact(a, b)) and current().exact_index
+    x, y = operand(a, to, shape, exact=exact), operand(b, to, shape, exact=exact)
+    name = _RING.get(symbol) or ("rem" if symbol == "%" else "div")
+    return made(Elementwise(name, (x, y)), to)
+
+
+def _any_exact(*operands: Any) -> bool:
+    return any(isinstance(x, tensor) and x.is_exact for x in operands)
+
+
+def _bitwise(symbol: str, a: Any, b: Any, to: dtype) -> tensor:
+    if to.is_floating():
+        raise KernelTypeError(
+            f"'{symbol}' takes integers, got {describe(a)} and {describe(b)}",
+            hint="bitcast with .to(tl.int32, bitcast=True) to work on the bits of a float",
+        )
+    if symbol in ("<<", ">>"):
+        _check_shift(symbol, b, to)
+    folded = _folded(symbol, a, b, to)
+    if folded is not None:
+        return folded
+    shape = common_shape(a, b, what=f"'{symbol}'")
+    return made(Elementwise(_BITWISE[symbol], (operand(a, to, shape), operand(b, to, shape))), to)
+
+
+def _check_shift(symbol: str, amount: Any, to: dtype) -> None:
+    number = amount.constant if isinstance(amount, tensor) else amount
+    if number is not None and number >= to.int_bitwidth:
+        current().remark(f"'{symbol}' by {number} of {to} is undefined in Triton (here: all bits go)")
+
+
+def _folded(symbol: str, a: Any, b: Any, to: dtype) -> tensor | None:
+    """Return the strong constant that two known integers give, None if that is not known."""
+    numbers = []
+    for x in (a, b):
+        number = x.constant if isinstance(x, tensor) else x
+        if number is None or not isinstance(number, int) or (isinstance(x, tensor) and x.shape):
+            return None
+        numbers.append(number)
+    if not to.is_int() or symbol == "/":
+        return None
+    left, right = numbers
+    if symbol in ("//", "%"):
+        if right == 0:
+            return None
+        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        number = quotient if symbol == "//" else left - quotient * right
+    elif symbol in ("<<", ">>") and not 0 <= right < to.int_bitwidth:
+        return None
+    else:
+        number = _PYTHON[symbol](left, right)
+    exact = to == int32 and current().exact_index and symbol in ("+", "-", "*", "//", "%")
+    from workbench.language.values import fit_number
+
+    return tensor(None, to, (), fit_number(number, INDEX if exact else to.element))
+
+
+def _move_pointer(symbol: str, a: Any, b: Any) -> tensor:
+    """Return a pointer moved by whole elements (rule 18)."""
+    left = isinstance(a, tensor) and a.dtype.is_ptr()
+    pointer, offset = (a, b) if left else (b, a)
+    both = isinstance(offset, tensor) and offset.dtype.is_ptr()
+    if both or symbol not in ("+", "-") or (symbol == "-" and not left):
+        raise KernelTypeError(
+            f"'{symbol}' does not take {describe(a)} and {describe(b)}",
+            hint="a pointer takes + and - with integers; cast pointers to tl.int64 to subtract them",
+        )
+    offset = to_tensor(offset)
+    if not offset.dtype.is_int() or offset.dtype == int1:
+        raise KernelTypeError(
+            f"a pointer moves by integers, got {describe(offset)}", hint="cast it, e.g. .to(tl.int64)"
+        )
+    if symbol == "-":
+        offset = negative(offset)
+    shape = common_shape(pointer, offset, what=f"'{symbol}'")
+    base = broadcast_value(pointer.value, shape)
+    return made(AddPointer(base, operand(offset, offset.dtype, shape, exact=True)), pointer.dtype)
+
+
+def compare(symbol: str, a: Any, b: Any) -> tensor:
+    """Return `a symbol b` as int1; a number becomes a tensor of its own first (rule 4)."""
+    x, y = to_tensor(a), to_tensor(b)
+    if x.dtype.is_ptr() or y.dtype.is_ptr():
+        raise KernelTypeError(
+            f"'{symbol}' does not compare pointers: {describe(x)} and {describe(y)}",
+            hint="cast both to tl.int64",
+        )
+    to = promote(x.dtype, y.dtype, symbol)
+    if x.constant is not None and y.constant is not None and not x.shape and not y.shape:
+        return tensor(None, int1, (), bool(_PYTHON[symbol](x.constant, y.constant)))
+    shape = common_shape(x, y, what=f"'{symbol}'")
+    exact = to == int32 and _any_exact(x, y)
+    left, right = operand(x, to, shape, exact=exact), operand(y, to, shape, exact=exact)
+    return made(Elementwise(_COMPARES[symbol], (left, right)), int1)
+
+
+def negative(x: Any) -> Any:
+    """Return 0 - x (so that -0.0 comes out as +0.0)."""
+    if not isinstance(x, tensor):
+        return -x
+    if x.dtype.is_ptr():
+        raise KernelTypeError(f"'-' does not take {describe(x)}")
+    if x.constant is not None and not x.shape and x.dtype.is_int():
+        return _folded("-", 0, x, x.dtype)
+    exact = x.dtype == int32 and current().exact_index
+    zero = operand(0, x.dtype, x.shape, exact=exact)
+    return made(Elementwise("sub", (zero, operand(x, x.dtype, x.shape, exact=exact))), x.dtype)
+
+
+def positive(x: Any) -> Any:
+    """Return x itself."""
+    return x if isinstance(x, tensor) else +x
+
+
+def inverted(x: Any) -> Any:
+    """Return x with all bits flipped; floats have none."""
+    if not isinstance(x, tensor):
+        return ~x
+    if not x.dtype.is_int():
+        raise KernelTypeError(f"'~' takes integers, got {describe(x)}")
+    ones = 1 if x.dtype == int1 else -1 if x.dtype.is_int_signed() else x.dtype.int_limits()[1]
+    return made(Elementwise("xor", (x.stored(), operand(ones, x.dtype, x.shape))), x.dtype)
+
+
+def logical_not(x: Any) -> Any:
+    """Return `not x`: of a tensor only where it is int1 (rule 8)."""
+    if not isinstance(x, tensor):
+        return not x
+    _need_bool(x, "not")
+    if x.constant is not None and not x.shape:
+        return tensor(None, int1, (), not x.constant)
+    return inverted(x)
+
+
+def logical(word: str, a: Any, b: Any) -> tensor:
+    """Return `a and b` or `a or b` where one is a tensor: both were evaluated (rule 9)."""
+    for x in (a, b):
+        if not isinstance(x, tensor) and not is_number(x):
+            raise KernelTypeError(f"'{word}' does not take {describe(a)} and {describe(b)}")
+    x, y = to_tensor(a), to_tensor(b)
+    _need_bool(x, word)
+    _need_bool(y, word)
+    if (x.shape or y.shape) and not (x.constant is not None or y.constant is not None):
+        symbol = "&" if word == "and" else "|"
+        current().remark(f"'{word}' on blocks works element by element; write '{symbol}'")
+    return arithmetic("&" if word == "and" else "|", x, y)
+
+
+def _need_bool(x: tensor, word: str) -> None:
+    if x.dtype != int1:
+        raise KernelTypeError(
+            f"'{word}' needs a condition (int1), got {describe(x)}",
+            hint="compare it first, e.g. x != 0",
+        )
+
+
+def _power(a: Any, b: Any) -> tensor:
+    """Return a ** b: whole powers by multiplication, others by exp2 and log2."""
+    current().superset("the operator '**' on tensors")
+    power = b.constant if isinstance(b, tensor) and not b.shape else b
+    if isinstance(power, int) and abs(power) <= 64:
+        base = to_tensor(a)
+        if power < 0:
+            return arithmetic("/", 1.0, _whole_power(base, -power))
+        return _whole_power(base, power)
+    x, y = _real(to_tensor(a), "**"), _real(to_tensor(b), "**")
+    if power == 0.5:
+        return _apply("sqrt", x)
+    return _apply("exp2", arithmetic("*", y, _apply("log2", x)))
+
+
+def _whole_power(base: tensor, power: int) -> tensor:
+    result: tensor | None = None
+    while power:
+        if power & 1:
+            result = base if result is None else arithmetic("*", result, base)
+        power >>= 1
+        if power:
+            base = arithmetic("*", base, base)
+    if result is None:
+        return wrap(operand(1, base.dtype, base.shape), base.dtype)
+    return result
+
+
+def _real(x: tensor, name: str) -> tensor:
+    if x.dtype.is_ptr():
+        raise KernelTypeError(f"'{name}' does not take {describe(x)}")
+    return x if x.dtype in (float32, float64) else cast_tensor(x, float32)
+
+
+# -- named arithmetic -----------------------------------------------------------------------
+@builtin
+def add(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:  # noqa: ARG001
+    """Return x + y."""
+    return binary("+", x, y)
+
+
+@builtin
+def sub(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:  # noqa: ARG001
+    """Return x - y."""
+    return binary("-", x, y)
+
+
+@builtin
+def mul(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:  # noqa: ARG001
+    """Return x * y."""
+    return binary("*", x, y)
+
+
+@builtin
+def where(condition: Any, x: Any, y: Any) -> tensor:
+    """Return x where the condition holds and y elsewhere; both are evaluated."""
+    test = to_tensor(condition)
+    if test.dtype != int1:
+        current().remark("the condition of where is not int1; it is compared with 0")
+        test = cast_tensor(test, int1)
+    for side in (x, y):
+        if not isinstance(side, tensor):
+            to_tensor(side)
+    to = _where_dtype(x, y)
+    shape = common_shape(test, x, y, what="where")
+    exact = to == int32 and _any_exact(x, y) and current().exact_index
+    chosen = broadcast_value(test.value, shape if test.shape else ())
+    then, otherwise = operand(x, to, shape, exact=exact), operand(y, to, shape, exact=exact)
+    return made(Select(chosen, then, otherwise), to)
+
+
+def _where_dtype(x: Any, y: Any) -> dtype:
+    pointers = [v.dtype for v in (x, y) if isinstance(v, tensor) and v.dtype.is_ptr()]
+    if len(pointers) == 2 and pointers[0] == pointers[1]:
+        return pointers[0]
+    return common_dtype(x, y, "where")
+
+
+def _pair(x: Any, y: Any, name: str) -> tuple[tensor, tensor, dtype]:
+    """Return two operands as tensors (rule 4), bf16 widened, with their common dtype."""
+    a, b = widen_bfloat16(to_tensor(x)), widen_bfloat16(to_tensor(y))
+    return a, b, promote(a.dtype, b.dtype, name)
+
+
+def _extreme(x: Any, y: Any, propagate_nan: Any, name: str) -> Any:
+    if is_number(x) and is_number(y):
+        return max(x, y) if name == "maximum" else min(x, y)
+    a, b, to = _pair(x, y, name)
+    if a.constant is not None and b.constant is not None and not a.shape and not b.shape:
+        pick = max if name == "maximum" else min
+        return tensor(None, to, (), pick(a.constant, b.constant))
+    shape = common_shape(a, b, what=name)
+    exact = to == int32 and _any_exact(a, b)
+    wins = static(propagate_nan, "propagate_nan")
+    if not isinstance(wins, PropagateNan):
+        raise KernelTypeError(
+            f"propagate_nan is tl.PropagateNan.NONE or .ALL, got {wins!r}"
+        )
+    function = name if wins is PropagateNan.ALL and to.is_floating() else name[:3]
+    inputs = operand(a, to, shape, exact=exact), operand(b, to, shape, exact=exact)
+    return made(Elementwise(function, inputs), to)
+
+
+@builtin
+def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
+    """Return the larger of two, element by element; a NaN loses unless it is propagated."""
+    return _extreme(x, y, propagate_nan, "maximum")
+
+
+@builtin
+def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
+    """Return the smaller of two, element by element; a NaN loses unless it is propagated."""
+    return _extreme(x, y, propagate_nan, "minimum")
+
+
+@builtin
+def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:  # noqa: A002
+    """Return x held between two bounds (floats only)."""
+    value = widen_bfloat16(to_tensor(x))
+    if not value.dtype.is_floating():
+        raise KernelTypeError(
+            f"clamp takes floats, got {describe(value)}", hint="use tl.maximum and tl.minimum"
+        )
+    return minimum(maximum(value, min, propagate_nan), max, propagate_nan)
+
+
+@builtin
+def cdiv(x: Any, div: Any) -> Any:
+    """Return (x + div - 1) // div: how many pieces of size `div` cover `x`."""
+    x, div = getattr(x, "value", x) if not active() else x, getattr(div, "value", div) if not active() else div
+    return binary("//", binary("+", x, binary("-", div, 1)), div)
+
+
+@builtin
+def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[Any, Any]:
+    """Return the grouped order of tiles: columns of groups of `size_g` rows."""
+    ij = binary("+", binary("*", i, size_j), j)
+    size_gj = binary("*", size_g, size_j)
+    group = binary("//", ij, size_gj)
+    off_i = binary("*", group, size_g)
+    rows = minimum(binary("-", size_i, off_i), size_g)
+    ij = binary("%", ij, size_gj)
+    return binary("+", off_i, binary("%", ij, rows)), binary("//", ij, rows)
+
+
+# -- mathematical functions -----------------------------------------------------------------
+def _apply(function: str, *inputs: tensor) -> tensor:
+    """Return a function of operands of one dtype."""
+    shape = common_shape(*inputs, what=function)
+    values = tuple(operand(x, x.dtype, shape) for x in inputs)
+    return made(Elementwise(function, values), inputs[0].dtype)
+
+
+def _float_function(function: str, x: Any) -> tensor:
+    value = to_tensor(x)
+    if value.dtype not in (float32, float64):
+        if not value.dtype.is_floating():
+            raise KernelTypeError(
+                f"{function} takes floats, got {describe(value)}",
+                hint="cast it first, e.g. .to(tl.float32)",
+            )
+        current().superset(f"{function} of {value.dtype}; it is computed in fp32")
+        value = cast_tensor(value, float32)
+    return _apply(function, value)
+
+
+@builtin
+def exp(x: Any) -> tensor:
+    """Return e to the power of x."""
+    return _float_function("exp", x)
+
+
+@builtin
+def exp2(x: Any) -> tensor:
+    """Return 2 to the power of x."""
+    return _float_function("exp2", x)
+
+
+@builtin
+def log(x: Any) -> tensor:
+    """Return the natural logarithm."""
+    return _float_function("log", x)
+
+
+@builtin
+def log2(x: Any) -> tensor:
+    """Return the logarithm to base 2."""
+    return _float_function("log2", x)
+
+
+@builtin
+def sqrt(x: Any) -> tensor:
+    """Return the square root, by an approximate form where the target has one."""
+    return _float_function("sqrt", x)
+
+
+@builtin
+def sqrt_rn(x: Any) -> tensor:
+    """Return the correctly rounded square root."""
+    return _float_function("sqrt_rn", x)
+
+
+@builtin
+def rsqrt(x: Any) -> tensor:
+    """Return 1 / square root."""
+    return _float_function("rsqrt", x)
+
+
+@builtin
+def sin(x: Any) -> tensor:
+    """Return the sine."""
+    return _float_function("sin", x)
+
+
+@builtin
+def cos(x: Any) -> tensor:
+    """Return the cosine."""
+    return _float_function("cos", x)
+
+
+@builtin
+def erf(x: Any) -> tensor:
+    """Return the error function."""
+    return _float_function("erf", x)
+
+
+@builtin
+def floor(x: Any) -> tensor:
+    """Return the largest integer not above x, as a float."""
+    return _float_function("floor", x)
+
+
+@builtin
+def ceil(x: Any) -> tensor:
+    """Return the smallest integer not below x, as a float."""
+    return _float_function("ceil", x)
+
+
+@builtin
+def abs(x: Any) -> Any:
+    """Return the absolute value, in the dtype of x."""
+    if is_number(x):
+        return -x if x < 0 else x
+    value = to_tensor(x)
+    if value.dtype.is_ptr():
+        raise KernelTypeError(f"abs does not take {describe(value)}")
+    if value.dtype.is_int_unsigned():
+        return value
+    return made(Elementwise("abs", (value.value,)), value.dtype)
+
+
+@builtin
+def sigmoid(x: Any) -> tensor:
+    """Return 1 / (1 + exp(-x))."""
+    return arithmetic("/", 1, arithmetic("+", 1, exp(negative(to_tensor(x)))))
+
+
+@builtin
+def fma(x: Any, y: Any, z: Any) -> tensor:
+    """Return x * y + z, rounded once."""
+    operands = [to_tensor(v) for v in (x, y, z)]
+    to = promote(promote(operands[0].dtype, operands[1].dtype, "fma"), operands[2].dtype, "fma")
+    if not to.is_floating():
+        raise KernelTypeError(f"fma takes floats, got {', '.join(map(describe, operands))}")
+    shape = common_shape(*operands, what="fma")
+    inputs = tuple(operand(v, to, shape) for v in operands)
+    return made(Elementwise("fma", inputs), to)
+
+
+@builtin
+def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> tensor:
+    """Return x / y for floats, correctly rounded if `ieee_rounding`."""
+    a, b = to_tensor(x), to_tensor(y)
+    to = promote(a.dtype, b.dtype, "fdiv")
+    if not to.is_floating():
+        raise KernelTypeError(f"fdiv takes floats, got {describe(a)} and {describe(b)}")
+    shape = common_shape(a, b, what="fdiv")
+    function = "div_rn" if static(ieee_rounding, "ieee_rounding") else "div"
+    return made(Elementwise(function, (operand(a, to, shape), operand(b, to, shape))), to)
+
+
+@builtin
+def div_rn(x: Any, y: Any) -> tensor:
+    """Return x / y, correctly rounded."""
+    return fdiv(x, y, True)
+
+
+@builtin
+def umulhi(x: Any, y: Any) -> tensor:
+    """Return the high half of the unsigned product of two integers."""
+    to = common_dtype(x, y, "umulhi")
+    if to.int_bitwidth not in (32, 64):
+        raise KernelTypeError(f"umulhi takes 32- and 64-bit integers, got {describe(x)}")
+    from workbench.language.casts import bitcast_tensor
+    from workbench.language.dtypes import uint32, uint64
+
+    unsigned = uint32 if to.int_bitwidth == 32 else uint64
+    shape = common_shape(x, y, what="umulhi")
+    sides = [
+        bitcast_tensor(wrap(operand(v, to, shape), to), unsigned).value for v in (x, y)
+    ]
+    return bitcast_tensor(made(Elementwise("mulhi", tuple(sides)), unsigned), to)
+
+
+__all__ = ["PropagateNan", "arithmetic", "binary", "compare", "element_of", "emit", "float16"]

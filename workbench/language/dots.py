@@ -1,0 +1,168 @@
+"""Matrix products (LANGUAGE.md, rule 27)."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from workbench.language.dtypes import (
+    bfloat16,
+    dtype,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    uint8,
+)
+from workbench.language.shapes import as_dtype, reshape_tensor, splat_constant
+from workbench.language.state import current
+from workbench.language.table import builtin
+from workbench.language.values import describe, made, static, tensor, to_tensor
+from workbench.ops import Dot
+from workbench.source import ConstexprError, KernelTypeError, ShapeError
+
+_PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+#: In exact mode the tensor core's short accumulator is added up every so many of K.
+_EXACT_LIMIT = 128
+
+
+@builtin
+def dot(
+    input: Any,  # noqa: A002
+    other: Any,
+    acc: Any = None,
+    input_precision: Any = None,
+    allow_tf32: Any = None,
+    max_num_imprecise_acc: Any = None,
+    out_dtype: Any = float32,
+) -> tensor:
+    """Return input @ other (+ acc) for blocks [.., M, K] and [.., K, N].
+
+    `input_precision` says how fp32 operands reach the tensor core: "tf32" (default), "tf32x3",
+    "bf16x3", "bf16x6" or "ieee". `allow_tf32` is its old spelling.
+    """
+    a, b = to_tensor(input), to_tensor(other)
+    precision = _precision(input_precision, allow_tf32)
+    _check_shapes(a, b)
+    wanted = as_dtype(out_dtype)
+    result = _result_dtype(a, b, wanted)
+    limit = _limit(max_num_imprecise_acc, a, result)
+    shape = (*a.shape[:-1], b.shape[-1])
+    start = splat_constant(0, result, shape) if acc is None else _accumulator(acc, result, shape, wanted)
+    a, b, start = _three_axes(a), _three_axes(b), _three_axes(start)
+    product = made(
+        Dot(
+            a.stored(),
+            b.stored(),
+            start.stored(),
+            precision=precision if a.dtype == float32 else "tf32",  # type: ignore[arg-type]
+            imprecise_limit=limit,
+        ),
+        result,
+    )
+    return reshape_tensor(product, shape)
+
+
+def _three_axes(x: tensor) -> tensor:
+    """Fold the leading axes of a block with more than 3 into one."""
+    if len(x.shape) <= 3:
+        return x
+    return reshape_tensor(x, (prod(x.shape[:-2]), *x.shape[-2:]))
+
+
+def _precision(input_precision: Any, allow_tf32: Any) -> str:
+    name, old = static(input_precision, "input_precision"), static(allow_tf32, "allow_tf32")
+    if name is not None and old is not None:
+        raise ConstexprError(
+            "dot got both input_precision and allow_tf32", hint="keep input_precision alone"
+        )
+    if name is None:
+        return "ieee" if old is not None and not old else "tf32"
+    if name not in _PRECISIONS:
+        raise ConstexprError(
+            f"dot knows no input_precision {name!r}", hint=f"use one of {', '.join(_PRECISIONS)}"
+        )
+    return name
+
+
+def _check_shapes(a: tensor, b: tensor) -> None:
+    ranks = len(a.shape), len(b.shape)
+    if ranks[0] != ranks[1] or ranks[0] < 2:
+        raise ShapeError(
+            f"dot needs two blocks of 2 or 3 axes, got {describe(a)} and {describe(b)}",
+            hint="add an axis where one is missing, e.g. x[:, None]",
+        )
+    if a.shape[-1] != b.shape[-2]:
+        names = a.name or "a", b.name or "b"
+        raise ShapeError(
+            f"dot needs matching inner sizes: {names[0]} is {a.shape}, {names[1]} is {b.shape}",
+            hint="use the same extent for the last axis of the one and the first axis of the other",
+        )
+    if a.shape[:-2] != b.shape[:-2]:
+        raise ShapeError(f"dot needs equal leading axes: {a.shape} and {b.shape}")
+
+
+def _result_dtype(a: tensor, b: tensor, wanted: dtype) -> dtype:
+    one, two = a.dtype, b.dtype
+    if one != two and not (one.is_fp8() and two.is_fp8()):
+        raise KernelTypeError(
+            f"dot needs operands of one dtype, got {describe(a)} and {describe(b)}",
+            hint=f"cast one of them, e.g. .to(tl.{one if one.is_floating() else two})",
+        )
+    if one == int8:
+        return int32
+    if one == uint8 or not one.is_floating():
+        raise KernelTypeError(
+            f"dot takes floats and int8, got {describe(a)}", hint="cast both to tl.int8"
+        )
+    if wanted == bfloat16:
+        raise KernelTypeError(
+            "dot cannot give bf16", hint="take out_dtype=tl.float32 and cast the result"
+        )
+    if one == float64:
+        return float64
+    if one in (float32, bfloat16):
+        return float32
+    return float16 if wanted == float16 else float32
+
+
+def _accumulator(acc: Any, result: dtype, shape: tuple[int, ...], wanted: dtype) -> tensor:
+    value = to_tensor(acc)
+    if value.shape != shape:
+        raise ShapeError(f"dot gives a block of shape {shape}, acc is {describe(value)}")
+    if value.dtype != result:
+        raise KernelTypeError(
+            f"dot accumulates in {result}, acc is {describe(value)}",
+            hint=f"make acc with dtype=tl.{_spelling(result)}, or pass out_dtype",
+        )
+    if wanted != result and result != float64:
+        raise KernelTypeError(
+            f"dot gives {result} and acc is {result}, but out_dtype is {wanted}",
+            hint=f"pass out_dtype=tl.{_spelling(result)}",
+        )
+    return value
+
+
+def _spelling(d: dtype) -> str:
+    return {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}.get(
+        d.name, d.name
+    )
+
+
+def _limit(given: Any, a: tensor, result: dtype) -> int:
+    """Return the largest K that 8-bit floats may be summed over in the short accumulator."""
+    limit = static(given, "max_num_imprecise_acc")
+    if not (a.dtype.is_fp8() and result == float32):
+        return 0
+    if limit is not None:
+        if limit > a.shape[-1]:
+            raise ConstexprError(f"max_num_imprecise_acc ({limit}) is above K ({a.shape[-1]})")
+        return int(limit)
+    if current().exact:
+        return _EXACT_LIMIT
+    current().remark(
+        "products of 8-bit floats stay in the tensor core's short accumulator for all of K; "
+        "max_num_imprecise_acc or exact=True bounds that"
+    )
+    return 0

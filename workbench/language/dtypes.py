@@ -1,0 +1,248 @@
+"""The data types an author names: `tl.float32`, pointers, and what can be asked of them.
+
+A dtype stands for one `ir.Scalar`; `int32` alone has two faces in the IR, `i32` where it is
+stored and `index` while it is counted with (see values.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.ir import (
+    BF16,
+    F8E4M3,
+    F8E5M2,
+    F16,
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    INDEX,
+    U8,
+    U16,
+    U32,
+    U64,
+    Element,
+    Pointer,
+    Scalar,
+)
+
+# Explicit mantissa bits and exponent bias, of the floats alone.
+_FLOATS = {"fp8e4nv": (3, 7), "fp8e5": (2, 15), "fp16": (10, 15), "bf16": (7, 127),
+           "fp32": (23, 127), "fp64": (52, 1023)}  # fmt: skip
+_SCALARS: dict[str, Scalar] = {
+    "int1": I1, "int8": I8, "int16": I16, "int32": I32, "int64": I64, "uint8": U8, "uint16": U16,
+    "uint32": U32, "uint64": U64, "fp8e4nv": F8E4M3, "fp8e5": F8E5M2, "fp16": F16, "bf16": BF16,
+    "fp32": F32, "fp64": F64,
+}  # fmt: skip
+
+
+class dtype:
+    """A number type, compared by name: `dtype("fp32") == tl.float32`."""
+
+    SINT_TYPES = ("int8", "int16", "int32", "int64")
+    UINT_TYPES = ("int1", "uint8", "uint16", "uint32", "uint64")
+    FP_TYPES = tuple(_FLOATS)
+
+    def __init__(self, name: Any) -> None:
+        name = getattr(name, "value", name)
+        if name not in _SCALARS:
+            raise ValueError(f"unknown dtype {name!r}; known: {', '.join(_SCALARS)}")
+        self.name: str = name
+        self.element: Scalar = _SCALARS[name]
+        self.primitive_bitwidth: int = self.element.bits
+        self.int_bitwidth: int = 0 if self.element.is_float else self.element.bits
+        self.itemsize: int = self.element.itemsize
+        self.fp_mantissa_width, self.exponent_bias = _FLOATS.get(name, (0, 0))
+        self._hash = hash(("dtype", name))
+
+    # -- what the whole family answers ------------------------------------------------------
+    @property
+    def scalar(self) -> dtype:
+        return self
+
+    def is_floating(self) -> bool:
+        return self.element.is_float
+
+    is_standard_floating = lambda self: self.name in ("fp16", "bf16", "fp32", "fp64")  # noqa: E731
+    is_fp8 = lambda self: self.name.startswith("fp8")  # noqa: E731
+    is_fp8e4nv = lambda self: self.name == "fp8e4nv"  # noqa: E731
+    is_fp8e5 = lambda self: self.name == "fp8e5"  # noqa: E731
+    is_fp8e4b8 = is_fp8e5b16 = is_fp8e4b15 = lambda self: False  # noqa: ARG005, E731
+    is_fp16 = lambda self: self.name == "fp16"  # noqa: E731
+    is_bf16 = lambda self: self.name == "bf16"  # noqa: E731
+    is_fp32 = lambda self: self.name == "fp32"  # noqa: E731
+    is_fp64 = lambda self: self.name == "fp64"  # noqa: E731
+    is_int1 = is_bool = lambda self: self.name == "int1"  # noqa: E731
+    is_int8 = lambda self: self.name == "int8"  # noqa: E731
+    is_int16 = lambda self: self.name == "int16"  # noqa: E731
+    is_int32 = lambda self: self.name == "int32"  # noqa: E731
+    is_int64 = lambda self: self.name == "int64"  # noqa: E731
+    is_uint8 = lambda self: self.name == "uint8"  # noqa: E731
+    is_uint16 = lambda self: self.name == "uint16"  # noqa: E731
+    is_uint32 = lambda self: self.name == "uint32"  # noqa: E731
+    is_uint64 = lambda self: self.name == "uint64"  # noqa: E731
+
+    def is_int(self) -> bool:
+        return not self.element.is_float
+
+    def is_int_signed(self) -> bool:
+        return self.name in self.SINT_TYPES
+
+    def is_int_unsigned(self) -> bool:
+        return self.name in self.UINT_TYPES
+
+    def is_ptr(self) -> bool:
+        return False
+
+    def is_block(self) -> bool:
+        return False
+
+    def is_void(self) -> bool:
+        return False
+
+    def is_const(self) -> bool:
+        return False
+
+    def is_tuple(self) -> bool:
+        return False
+
+    @staticmethod
+    def is_dtype(type_str: str) -> bool:
+        return type_str in _SCALARS
+
+    def kind_rank(self) -> int:
+        """Return 0, 1 or 2 for bool, integers, floats: the order weak numbers are held against."""
+        return 2 if self.element.is_float else int(self.element.bits > 1)
+
+    def get_int_max_value(self) -> int:
+        return self.int_limits()[1]
+
+    def get_int_min_value(self) -> int:
+        return self.int_limits()[0]
+
+    def int_limits(self) -> tuple[int, int]:
+        """Return the smallest and the largest value of an integer type."""
+        bits = self.element.bits
+        if self.is_int_signed():
+            return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        return 0, (1 << bits) - 1
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is dtype and other.name == self.name)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"triton.language.{self.name}"
+
+
+class pointer_type(dtype):
+    """The type of an address of `element_ty`; `const` memory may not be written."""
+
+    def __init__(self, element_ty: Any, address_space: int = 1, const: bool = False) -> None:
+        element_ty = getattr(element_ty, "value", element_ty)
+        if not isinstance(element_ty, dtype):
+            raise TypeError(f"pointer_type needs a dtype, got {element_ty!r}")
+        self.element_ty = element_ty
+        self.address_space = address_space
+        self.const = const
+        self.element = Pointer(element_ty.element, const)  # type: ignore[assignment]
+        self.name = f"pointer<{element_ty}>" if not const else f"const_pointer<{element_ty}>"
+        self.primitive_bitwidth = 64
+        self.int_bitwidth = 0
+        self.itemsize = 8
+        self.fp_mantissa_width = self.exponent_bias = 0
+        self._hash = hash(("pointer", element_ty, const))
+
+    def is_ptr(self) -> bool:
+        return True
+
+    def is_int(self) -> bool:
+        return False
+
+    def is_const(self) -> bool:
+        return self.const
+
+    def kind_rank(self) -> int:
+        return 3
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, pointer_type)
+            and other.element_ty == self.element_ty
+            and other.const == self.const
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class block_type(dtype):
+    """The type of a whole block, as `x.type` gives it: `.shape`, `.element_ty`, `.scalar`."""
+
+    def __init__(self, element_ty: dtype, shape: tuple[int, ...]) -> None:
+        self.__dict__.update(element_ty.__dict__)
+        self.element_ty = element_ty
+        self.shape = shape
+        self.name = f"<{list(shape)}, {element_ty.name}>"
+        self._hash = hash(("block", element_ty, shape))
+
+    @property
+    def scalar(self) -> dtype:
+        return self.element_ty
+
+    def is_block(self) -> bool:
+        return True
+
+    def is_ptr(self) -> bool:
+        return self.element_ty.is_ptr()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, block_type)
+            and other.element_ty == self.element_ty
+            and other.shape == self.shape
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class const:
+    """Annotation `x: tl.const`: the kernel only reads through this pointer."""
+
+
+int1, int8, int16, int32, int64 = (dtype(f"int{bits}") for bits in (1, 8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (dtype(f"uint{bits}") for bits in (8, 16, 32, 64))
+float8e4nv, float8e5 = dtype("fp8e4nv"), dtype("fp8e5")
+float16, bfloat16, float32, float64 = dtype("fp16"), dtype("bf16"), dtype("fp32"), dtype("fp64")
+
+DTYPES: dict[str, dtype] = {
+    d.name: d
+    for d in (
+        int1, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
+        float8e4nv, float8e5, float16, bfloat16, float32, float64,
+    )
+}  # fmt: skip
+_BY_ELEMENT: dict[Scalar, dtype] = {d.element: d for d in DTYPES.values()} | {INDEX: int32}
+
+
+def dtype_of(element: Element) -> dtype:
+    """Return the dtype that an IR element type stands for."""
+    if isinstance(element, Pointer):
+        return pointer_type(dtype_of(element.pointee), const=element.constant)
+    return _BY_ELEMENT[element]

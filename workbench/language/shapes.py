@@ -1,0 +1,342 @@
+"""Shapes: constant blocks, broadcasting, and everything that moves elements without computing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.ir import INDEX, Element, Value, element_of, shape_of, tile
+from workbench.language.dtypes import dtype, int32
+from workbench.language.state import current
+from workbench.language.table import builtin
+from workbench.language.values import (
+    Shape,
+    check_shape,
+    constant_value,
+    describe,
+    emit,
+    is_number,
+    kind_of,
+    made,
+    splat_constant,
+    static,
+    static_int,
+    static_shape,
+    tensor,
+    to_tensor,
+    wrap,
+)
+from workbench.ops import (
+    Broadcast,
+    Cast,
+    Concatenate,
+    ExpandDims,
+    Iota,
+    Join,
+    Reshape,
+    Splat,
+    Split,
+    Transpose,
+)
+from workbench.source import ConstexprError, KernelTypeError, ShapeError
+
+
+# -- broadcasting ---------------------------------------------------------------------------
+def common_shape(*operands: Any, what: str = "operands") -> Shape:
+    """Return the shape that all operands broadcast to, aligned at the last axis."""
+    shape: Shape = ()
+    for operand in operands:
+        other = operand.shape if isinstance(operand, tensor) else ()
+        if other == shape or not other:
+            continue
+        if not shape:
+            shape = other
+            continue
+        merged = merge_shapes(shape, other)
+        if merged is None:
+            raise _mismatch(operands, what)
+        shape = merged
+    return shape
+
+
+def merge_shapes(a: Shape, b: Shape) -> Shape | None:
+    """Return the common shape of two, None if there is none."""
+    rank = max(len(a), len(b))
+    a, b = (1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b
+    if any(x != y and 1 not in (x, y) for x, y in zip(a, b, strict=True)):
+        return None
+    return tuple(max(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _mismatch(operands: tuple[Any, ...], what: str) -> ShapeError:
+    blocks = [x for x in operands if isinstance(x, tensor) and x.shape]
+    words = " and ".join(f"'{x.name}' {x.shape}" if x.name else str(x.shape) for x in blocks)
+    ranks = {len(x.shape) for x in blocks}
+    hint = (
+        "give both the same extent, or 1 where one is to be repeated"
+        if len(ranks) == 1
+        else "add axes of extent 1 where they are missing, e.g. x[:, None]"
+    )
+    return ShapeError(f"the shapes of {what} do not broadcast: {words}", hint=hint)
+
+
+def broadcast_value(value: Value, shape: Shape) -> Value:
+    """Return an IR value widened to `shape` (which it is known to fit)."""
+    have = shape_of(value.type)
+    if have == shape:
+        return value
+    check_shape(shape)
+    if not have:
+        return emit(Splat(value, shape))
+    for _ in range(len(shape) - len(have)):
+        value = emit(ExpandDims(value, 0))
+    return value if shape_of(value.type) == shape else emit(Broadcast(value, shape))
+
+
+def operand(value: Any, dtype: dtype, shape: Shape, *, exact: bool = False) -> Value:
+    """Return a number or tensor as an IR value of a dtype and shape; `exact`: int32 as index."""
+    element: Element = INDEX if exact and dtype == int32 else dtype.element
+    if is_number(value):
+        return constant_value(value, element, shape)
+    if value.constant is not None and not value.shape:
+        return constant_value(value.constant, element, shape)
+    return broadcast_value(as_element(value, dtype, element), shape)
+
+
+def as_element(value: tensor, dtype: dtype, element: Element) -> Value:
+    """Return a tensor's IR value in an element type of `dtype`."""
+    if value.dtype == dtype:
+        return value.exact() if element is INDEX else value.stored()
+    source = value.stored()
+    if element_of(source.type) == element:
+        return source
+    return emit(Cast(source, element))  # type: ignore[arg-type]
+
+
+def broadcast_tensor(value: tensor, shape: Shape) -> tensor:
+    """Return a tensor widened to `shape` (which it is known to fit)."""
+    if value.shape == shape:
+        return value
+    if value.constant is not None and not value.shape:
+        return splat_constant(value.constant, value.dtype, shape)
+    return wrap(broadcast_value(value.value, shape), value.dtype)
+
+
+# -- making blocks --------------------------------------------------------------------------
+@builtin
+def arange(start: Any, end: Any) -> tensor:
+    """Return the int32 block start, start + 1, ..., end - 1."""
+    first, last = static_int(start, "the start of arange"), static_int(end, "the end of arange")
+    if last <= first:
+        raise ShapeError(
+            f"arange({first}, {last}) is empty", hint="the end must be greater than the start"
+        )
+    low, high = int32.int_limits()
+    if first < low or last > high + 1:
+        raise ConstexprError(f"arange({first}, {last}) does not fit int32")
+    shape = (last - first,)
+    check_shape(shape, "arange's shape")
+    element = INDEX if current().exact_index else int32.element
+    return made(Iota(first, tile(shape, element)), int32)  # type: ignore[arg-type]
+
+
+@builtin
+def full(shape: Any, value: Any, dtype: Any) -> tensor:
+    """Return a block of one value; the shape () gives a scalar."""
+    extents, to = static_shape(shape), as_dtype(dtype)
+    number = to_tensor(value)
+    if number.shape:
+        raise ShapeError(f"full needs a scalar value, got {describe(number)}")
+    if number.constant is not None:
+        return splat_constant(number.constant, to, extents)
+    from workbench.language.casts import cast_tensor
+
+    return broadcast_tensor(cast_tensor(number, to), extents)
+
+
+@builtin
+def zeros(shape: Any, dtype: Any) -> tensor:
+    """Return a block of zeros."""
+    return full(shape, 0, dtype)
+
+
+@builtin
+def zeros_like(input: Any) -> tensor:  # noqa: A002
+    """Return a block of zeros with the shape and dtype of another."""
+    like = to_tensor(input)
+    return splat_constant(0, like.dtype, like.shape)
+
+
+def as_dtype(value: Any) -> dtype:
+    """Return a dtype; raises for anything else."""
+    found = static(value, "the dtype")
+    if not isinstance(found, dtype):
+        raise KernelTypeError(
+            f"a dtype is needed, got {kind_of(found)} {found!r}", hint="use e.g. tl.float32"
+        )
+    return found.scalar
+
+
+# -- axes -----------------------------------------------------------------------------------
+def axis_number(axis: Any, rank: int, what: str = "axis") -> int:
+    """Return a compile-time axis, counted from 0; raises ShapeError outside the rank."""
+    number = static_int(axis, what)
+    if not -rank <= number < rank:
+        raise ShapeError(f"{what} {number} is outside a block with {rank} axes")
+    return number % rank
+
+
+def sizes(words: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return extents or axes given one by one or as one sequence."""
+    if len(words) == 1 and isinstance(words[0], tuple):
+        return words[0]
+    return words
+
+
+@builtin
+def broadcast_to(input: Any, *shape: Any) -> tensor:  # noqa: A002
+    """Return a block repeated along its axes of extent 1; a scalar takes any shape."""
+    value, extents = to_tensor(input), static_shape(sizes(shape))
+    if not value.shape:
+        return broadcast_tensor(value, extents)
+    fits = len(value.shape) == len(extents) and merge_shapes(value.shape, extents) == extents
+    if not fits:
+        raise ShapeError(
+            f"{describe(value)} does not broadcast to {extents}",
+            hint="the ranks must be equal, and extents differ only where the block has 1",
+        )
+    return broadcast_tensor(value, extents)
+
+
+@builtin
+def broadcast(input: Any, other: Any) -> tuple[tensor, tensor]:  # noqa: A002
+    """Return both blocks with their common shape."""
+    a, b = to_tensor(input), to_tensor(other)
+    shape = common_shape(a, b)
+    return broadcast_tensor(a, shape), broadcast_tensor(b, shape)
+
+
+@builtin
+def expand_dims(input: Any, axis: Any) -> tensor:  # noqa: A002
+    """Return a block with axes of extent 1 inserted; `axis` counts in the result."""
+    value = to_tensor(input)
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    rank = len(value.shape) + len(axes)
+    numbers = sorted(axis_number(a, rank) for a in axes)
+    if len(set(numbers)) != len(numbers):
+        raise ShapeError(f"expand_dims names an axis twice: {tuple(numbers)}")
+    for number in numbers:
+        value = insert_axis(value, number)
+    return value
+
+
+def insert_axis(value: tensor, axis: int) -> tensor:
+    """Return a block with one more axis of extent 1; a scalar becomes a block of one element."""
+    if not value.shape:
+        return broadcast_tensor(value, (1,))
+    return wrap(emit(ExpandDims(value.value, axis)), value.dtype)
+
+
+def reshape_tensor(value: tensor, shape: Shape) -> tensor:
+    """Return the elements in row-major order under another shape."""
+    if value.shape == shape:
+        return value
+    if not value.shape:
+        return broadcast_tensor(value, shape)
+    return wrap(emit(Reshape(value.value, shape)), value.dtype)
+
+
+@builtin
+def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> tensor:  # noqa: A002, ARG001
+    """Return the elements in row-major order under another shape; `()` gives a scalar."""
+    value, extents = to_tensor(input), static_shape(sizes(shape))
+    count = 1
+    for extent in extents:
+        count *= extent
+    if count != value.numel:
+        raise ShapeError(
+            f"reshape of {describe(value)} ({value.numel} elements) to {extents} ({count} elements)",
+            hint="both shapes need the same number of elements",
+        )
+    return reshape_tensor(value, extents)
+
+
+@builtin
+def view(input: Any, *shape: Any) -> tensor:  # noqa: A002
+    """Return the elements under another shape (here in row-major order, as reshape)."""
+    return reshape(input, *shape)
+
+
+@builtin
+def ravel(x: Any, can_reorder: Any = False) -> tensor:  # noqa: ARG001
+    """Return the elements as a block with one axis."""
+    value = to_tensor(x)
+    return reshape_tensor(value, (value.numel,))
+
+
+@builtin
+def trans(input: Any, *dims: Any) -> tensor:  # noqa: A002
+    """Return a block with its axes in another order; without `dims` the last two swap."""
+    value = to_tensor(input)
+    order = sizes(dims)
+    if not order:
+        rank = len(value.shape)
+        if rank < 2:
+            raise ShapeError(f"trans needs at least 2 axes, got {describe(value)}")
+        order = (*range(rank - 2), rank - 1, rank - 2)
+    return permute(value, *order)
+
+
+@builtin
+def permute(input: Any, *dims: Any) -> tensor:  # noqa: A002
+    """Return a block whose axis i is axis dims[i] of the input."""
+    value = to_tensor(input)
+    rank = len(value.shape)
+    order = tuple(axis_number(d, rank, "dimension") for d in sizes(dims))
+    if sorted(order) != list(range(rank)):
+        raise ShapeError(f"{order} is not an order of the {rank} axes of {describe(value)}")
+    return wrap(emit(Transpose(value.value, order)), value.dtype)
+
+
+@builtin
+def join(a: Any, b: Any) -> tensor:
+    """Return both blocks stacked on a new last axis of extent 2."""
+    first, second = broadcast(a, b)
+    if first.dtype != second.dtype:
+        raise KernelTypeError(f"join of {describe(first)} and {describe(second)}: the dtypes differ")
+    if not first.shape:
+        first, second = insert_axis(first, 0), insert_axis(second, 0)
+        joined = emit(Join(first.stored(), second.stored()))
+        return wrap(emit(Reshape(joined, (2,))), first.dtype)
+    return wrap(emit(Join(first.stored(), second.stored())), first.dtype)
+
+
+@builtin
+def split(a: Any) -> tuple[tensor, tensor]:
+    """Return the two halves of a block whose last axis has extent 2."""
+    value = to_tensor(a)
+    if value.shape[-1:] != (2,):
+        raise ShapeError(f"split needs a last axis of extent 2, got {describe(value)}")
+    op = current().builder.insert(Split(value.stored()))
+    return wrap(op.results[0], value.dtype), wrap(op.results[1], value.dtype)
+
+
+@builtin
+def interleave(a: Any, b: Any) -> tensor:
+    """Return the elements of both blocks in turn, along the last axis."""
+    joined = join(a, b)
+    if len(joined.shape) == 1:
+        return joined
+    return reshape_tensor(joined, (*joined.shape[:-2], 2 * joined.shape[-2]))
+
+
+@builtin
+def cat(input: Any, other: Any, can_reorder: Any = False) -> tensor:  # noqa: A002
+    """Return two one-dimensional blocks one after the other (never reordered here)."""
+    a, b = to_tensor(input), to_tensor(other)
+    if not static(can_reorder, "can_reorder"):
+        current().superset("tl.cat without can_reorder=True")
+    if len(a.shape) != 1 or len(b.shape) != 1 or a.dtype != b.dtype:
+        raise ShapeError(
+            f"cat needs two one-dimensional blocks of one dtype, got {describe(a)} and {describe(b)}"
+        )
+    return wrap(emit(Concatenate(a.stored(), b.stored())), a.dtype)

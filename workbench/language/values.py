@@ -1,0 +1,358 @@
+"""What names hold while a kernel is lowered: tensors, and Python objects known at compile time.
+
+Three kinds of value meet in every operator:
+
+- *weak*: a Python number, as a literal or a constexpr has it. It takes the tensor's dtype.
+- *strong constant*: a scalar tensor whose number is known (`n = 4` makes one). It has a dtype
+  like any tensor, yet may stand where a compile-time value is needed.
+- *tensor*: a scalar (shape ()) or a block, known at run time only.
+
+`int32` has two faces. Counting (`+ - *`, program ids, ranges, integer arguments) happens in the
+IR type `index`, which is exact; memory, bit operations, reductions and conversions happen in `i32`.
+`tensor.stored()` and `tensor.exact()` give the one or the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.ir import INDEX, Element, Type, Value, element_of, shape_of, tile
+from workbench.language.dtypes import (
+    block_type,
+    dtype,
+    dtype_of,
+    float32,
+    float64,
+    int1,
+    int32,
+    int64,
+    uint32,
+    uint64,
+)
+from workbench.language.state import current
+from workbench.ops import Cast, Constant
+from workbench.source import ConstexprError, KernelTypeError, ShapeError
+
+Number = int | float | bool
+MAX_ELEMENTS = 1 << 20
+Shape = tuple[int, ...]
+
+
+class constexpr:
+    """A value known at compile time; arithmetic on it happens in Python.
+
+    >>> N = constexpr(4)
+    >>> (N * 2 + 1).value
+    9
+    """
+
+    def __init__(self, value: Any) -> None:
+        while isinstance(value, constexpr):
+            value = value.value
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"constexpr[{self.value}]"
+
+    def __hash__(self) -> int:
+        return hash((constexpr, self.value))
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __index__(self) -> int:
+        return int(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.value(*args, **kwargs)
+
+    def __getitem__(self, key: Any) -> constexpr:
+        return constexpr(self.value[unwrap(key)])
+
+    def logical_and(self, other: Any) -> constexpr:
+        return constexpr(self.value and unwrap(other))
+
+    def logical_or(self, other: Any) -> constexpr:
+        return constexpr(self.value or unwrap(other))
+
+
+def _binary(name: str) -> Any:
+    import operator
+
+    function = getattr(operator, name)
+
+    def forward(self: constexpr, other: Any) -> constexpr:
+        return constexpr(function(self.value, unwrap(other)))
+
+    def reflected(self: constexpr, other: Any) -> constexpr:
+        return constexpr(function(unwrap(other), self.value))
+
+    return forward, reflected
+
+
+for _name in ("add sub mul truediv floordiv mod pow lshift rshift and_ or_ xor").split():
+    _forward, _reflected = _binary(_name)
+    setattr(constexpr, f"__{_name.rstrip('_')}__", _forward)
+    setattr(constexpr, f"__r{_name.rstrip('_')}__", _reflected)
+for _name in "lt le gt ge eq ne".split():
+    setattr(constexpr, f"__{_name}__", _binary(_name)[0])
+for _name in "neg pos invert".split():
+    setattr(
+        constexpr,
+        f"__{_name}__",
+        lambda self, _name=_name: constexpr(getattr(self.value, f"__{_name}__")()),
+    )
+
+
+def unwrap(value: Any) -> Any:
+    """Return a constexpr's value, through tuples; anything else as it is."""
+    if isinstance(value, constexpr):
+        return value.value
+    if type(value) is tuple or type(value) is list:
+        return tuple(unwrap(item) for item in value)
+    if isinstance(value, tuple):
+        return type(value)(*(unwrap(item) for item in value))
+    return value
+
+
+class tensor:
+    """A scalar or block: an IR value with its language dtype.
+
+    `constant` is the number a strong constant holds; it has no op of its own: each use inserts
+    one, of the element type that is needed there. `name` is the variable it was assigned to.
+    """
+
+    __slots__ = ("_value", "constant", "dtype", "name", "shape")
+
+    def __init__(
+        self,
+        value: Value | None,
+        dtype: dtype,
+        shape: Shape = (),
+        constant: Number | None = None,
+        name: str = "",
+    ) -> None:
+        self._value = value
+        self.dtype = dtype
+        self.shape = shape
+        self.constant = constant
+        self.name = name
+
+    @property
+    def value(self) -> Value:
+        """The IR value, of either face."""
+        if self._value is None:
+            return constant_value(self.constant, self.exact_element(), self.shape)
+        return self._value
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the IR value is an `index`."""
+        return self._value is not None and element_of(self._value.type) is INDEX
+
+    def exact_element(self) -> Element:
+        return INDEX if self.dtype == int32 and current().exact_index else self.dtype.element
+
+    def stored(self) -> Value:
+        """Return the value in the type it has in memory: an `index` is truncated to `i32`."""
+        if self._value is None:
+            return constant_value(self.constant, self.dtype.element, self.shape)
+        if element_of(self._value.type) is INDEX:
+            return emit(Cast(self._value, self.dtype.element))
+        return self._value
+
+    def exact(self) -> Value:
+        """Return an int32's value as `index`; any other dtype's as it is."""
+        if self._value is None or self.dtype != int32 or not current().exact_index:
+            return self.value
+        if element_of(self._value.type) is INDEX:
+            return self._value
+        return emit(Cast(self._value, INDEX))
+
+    # -- what kernels ask of a tensor -------------------------------------------------------
+    @property
+    def type(self) -> dtype:
+        return block_type(self.dtype, self.shape) if self.shape else self.dtype
+
+    @property
+    def numel(self) -> int:
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+
+def emit(op: Any) -> Value:
+    """Insert an op with one result into the kernel being lowered."""
+    return current().builder.add(op)
+
+
+def made(op: Any, dtype: dtype | None = None) -> tensor:
+    """Insert an op with one result and return its tensor."""
+    value = current().builder.add(op)
+    return wrap(value, dtype)
+
+
+def wrap(value: Value, dtype: dtype | None = None) -> tensor:
+    """Return the tensor of an IR value."""
+    return tensor(value, dtype or dtype_of(element_of(value.type)), shape_of(value.type))
+
+
+def constant_value(number: Number | None, element: Element, shape: Shape) -> Value:
+    """Insert a constant of an element type."""
+    return emit(Constant(fit_number(number or 0, element), tile(shape, element)))
+
+
+def fit_number(number: Number, element: Element) -> Number:
+    """Return a number as a constant of an element type: integers wrap, floats truncate."""
+    kind = element.kind
+    if kind == "float":
+        return float(number)
+    if kind == "bool":
+        return bool(number)
+    whole = int(number) if number == number and abs(number) != float("inf") else 0
+    if kind == "index" or kind == "pointer":
+        return whole
+    bits = element.bits
+    whole &= (1 << bits) - 1
+    return whole - (1 << bits) if kind == "int" and whole >> (bits - 1) else whole
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a value is weak: a Python number."""
+    return isinstance(value, bool | int | float)
+
+
+def strong_dtype(number: Number) -> dtype:
+    """Return the dtype that a Python number has once it is a tensor of its own."""
+    if isinstance(number, bool):
+        return int1
+    if isinstance(number, int):
+        for candidate in (int32, uint32, int64, uint64):
+            low, high = candidate.int_limits()
+            if low <= number <= high:
+                return candidate
+        raise KernelTypeError(
+            f"the integer {number} does not fit 64 bits", hint="use a float, or split the number"
+        )
+    magnitude = abs(number)
+    # The range of normal fp32; zero, infinities and NaN are fp32 too.
+    inside = magnitude == 0 or magnitude != magnitude or magnitude == float("inf")
+    if inside or 2.0**-126 <= magnitude <= (2 - 2**-23) * 2.0**127:
+        return float32
+    return float64
+
+
+def to_tensor(value: Any) -> tensor:
+    """Return a number as a strong constant, a tensor as it is."""
+    if isinstance(value, tensor):
+        return value
+    if is_number(value):
+        return tensor(None, strong_dtype(value), (), value)
+    raise KernelTypeError(
+        f"a {kind_of(value)} cannot be used as a number: {value!r}",
+        hint="pass a number or a tensor",
+    )
+
+
+def splat_constant(number: Number, dtype: dtype, shape: Shape) -> tensor:
+    """Return a constant block, or a strong constant for the empty shape."""
+    if not shape:
+        return tensor(None, dtype, (), fit_number(number, dtype.element))
+    return wrap(constant_value(number, dtype.element, shape), dtype)
+
+
+def static(value: Any, what: str) -> Any:
+    """Return the compile-time value of something; raises ConstexprError for a run-time tensor.
+
+    A strong constant serves, which Triton refuses: it leaves a remark.
+    """
+    if isinstance(value, tensor):
+        if value.constant is not None and not value.shape:
+            current().superset(
+                f"{what} is an ordinary variable, there it would have to be a tl.constexpr"
+            )
+            return value.constant
+        name = f"'{value.name}'" if value.name else "a value"
+        raise ConstexprError(
+            f"{what} must be known at compile time, {name} is a run-time {describe_type(value)}",
+            hint="make it a tl.constexpr parameter, or compute it from constexprs only",
+        )
+    if isinstance(value, tuple):
+        return tuple(static(item, what) for item in value)
+    return value
+
+
+def static_int(value: Any, what: str) -> int:
+    """Return a compile-time integer."""
+    number = static(value, what)
+    if not isinstance(number, int):
+        raise ConstexprError(f"{what} must be an integer, got {kind_of(number)} {number!r}")
+    return int(number)
+
+
+def static_shape(shape: Any, what: str = "the shape") -> Shape:
+    """Return a shape given as one integer or a sequence of them, checked."""
+    if is_number(shape) or isinstance(shape, tensor):
+        shape = (shape,)
+    if not isinstance(shape, tuple):
+        raise ConstexprError(f"{what} must be integers, got {kind_of(shape)} {shape!r}")
+    extents = tuple(static_int(extent, what) for extent in shape)
+    check_shape(extents, what)
+    return extents
+
+
+def check_shape(shape: Shape, what: str = "the shape") -> None:
+    """Raise ShapeError for extents no tile may have; remark on those Triton would refuse."""
+    count = 1
+    for extent in shape:
+        if extent < 1:
+            raise ShapeError(f"{what} {shape} has an extent below 1")
+        count *= extent
+        if extent & (extent - 1):
+            current().superset(f"extent {extent} is not a power of two")
+    if count > MAX_ELEMENTS:
+        raise ShapeError(
+            f"a block of shape {shape} has {count:,} elements, the limit is {MAX_ELEMENTS:,}",
+            hint="use smaller blocks and a loop, or more programs",
+        )
+
+
+# -- words for messages -----------------------------------------------------------------------
+def kind_of(value: Any) -> str:
+    """Return one word for what a value is."""
+    if isinstance(value, tensor):
+        return "block" if value.shape else "scalar"
+    if value is None:
+        return "None"
+    return type(value).__name__
+
+
+def describe_type(value: Any) -> str:
+    """Return dtype and shape in words, e.g. `fp32 block of shape (64,)`."""
+    if isinstance(value, tensor):
+        return f"{value.dtype} block of shape {value.shape}" if value.shape else f"{value.dtype} scalar"
+    if is_number(value):
+        return f"{type(value).__name__} {value}"
+    return kind_of(value)
+
+
+def describe(value: Any) -> str:
+    """Return a value in words for a message, with its variable's name if it has one."""
+    if isinstance(value, tensor) and value.name:
+        return f"'{value.name}' ({describe_type(value)})"
+    return describe_type(value)
+
+
+def typed(value: Value, dtype: dtype) -> Type:
+    """Return the stored type of a value of a dtype."""
+    return tile(shape_of(value.type), dtype.element)
