@@ -1,21 +1,24 @@
 // The viewer: header, tabs and status of one or several traces. mount() is what every host calls.
-import { button, make, uniqueId } from "./dom";
+import { describeChoice, describeOps } from "./describe";
+import { make } from "./dom";
 import type { Bundle } from "./envelope";
 import { makeHeader } from "./header";
+import { makeKeyList } from "./keylist";
 import { isTyping, keepKeys } from "./keys";
-import { invertLinks, type Links } from "./links";
+import { invertLinks } from "./links";
 import { type Choice, createSelection } from "./selection";
-import { type OpTable, placeName, type StageView, viewOps, viewStages } from "./stages";
+import { viewOps, viewStages } from "./stages";
 import css from "./style.css";
+import { makeTabs, type TabEntry } from "./tabs/bar";
 import { mountPasses } from "./tabs/passes";
 import { mountPerformance } from "./tabs/performance";
 import { mountProblems, problemsOf } from "./tabs/problems";
 import { mountPrograms, recordedAccesses } from "./tabs/programs";
 import { mountStages } from "./tabs/stages";
 import type { MountTab, Tab, TabServices, ViewerState } from "./tabs/tab";
-import { count, KEYS, NOTHING_PINNED, STAGE_TITLES, TAB_TITLES } from "./texts";
+import { count, NOTHING_PINNED, TAB_TITLES } from "./texts";
 import { followTheme } from "./theme";
-import type { StageId, Trace } from "./trace";
+import type { Trace } from "./trace";
 
 type TabId = keyof typeof TAB_TITLES;
 
@@ -89,29 +92,26 @@ function addStyle(): void {
   document.head.append(make("style", { id: "wb-style" }, css));
 }
 
-const TABS: Record<TabId, MountTab> = {
-  stages: mountStages,
-  passes: mountPasses,
-  programs: mountPrograms,
-  performance: mountPerformance,
-  problems: mountProblems,
-};
-const FILTERED: ReadonlySet<string> = new Set(["stages", "passes", "problems"]);
-
 /** The tabs of a trace: Programs only where the interpreter recorded accesses. */
-function tabsOf(trace: Trace): { id: TabId; label: string }[] {
+function tabsOf(trace: Trace): TabEntry[] {
   const changing = trace.passes.filter(({ changed }) => changed).length;
   const urgent = problemsOf(trace).filter(({ severity }) => severity !== "applied").length;
-  const labels: Record<TabId, string> = {
-    stages: "",
-    passes: trace.passes.length > 0 ? `${changing}/${trace.passes.length}` : "",
-    programs: "",
-    performance: "",
-    problems: urgent > 0 ? String(urgent) : "",
-  };
-  return (Object.keys(TABS) as TabId[])
-    .filter((id) => id !== "programs" || recordedAccesses(trace).length > 0)
-    .map((id) => ({ id, label: labels[id] }));
+  const tab = (id: TabId, mount: MountTab, filtered: boolean, label = ""): TabEntry => ({
+    id,
+    title: TAB_TITLES[id],
+    label,
+    filtered,
+    mount,
+  });
+  const passes = trace.passes.length > 0 ? `${changing}/${trace.passes.length}` : "";
+  const tabs = [
+    tab("stages", mountStages, true),
+    tab("passes", mountPasses, true, passes),
+    tab("programs", mountPrograms, false),
+    tab("performance", mountPerformance, false),
+    tab("problems", mountProblems, true, urgent > 0 ? String(urgent) : ""),
+  ];
+  return tabs.filter(({ id }) => id !== "programs" || recordedAccesses(trace).length > 0);
 }
 
 function fill(
@@ -170,7 +170,8 @@ function fill(
       if (isTyping(event)) return;
       const tab = tabs.get(state.tab);
       if (event.key === "?") keys.toggle();
-      else if (event.key === "/" && FILTERED.has(state.tab)) bar.focusFilter();
+      else if (event.key === "/" && known.some(({ id, filtered }) => id === state.tab && filtered))
+        bar.focusFilter();
       else if (event.key === "c" && tab?.copy) void copyText(tab.copy(), selection, status);
       else if (!tab?.key?.(event)) return;
       event.preventDefault();
@@ -195,236 +196,6 @@ function openProblems(trace: Trace): boolean {
     (trace.errors ?? []).length > 0 &&
     trace.stages.every(({ id }) => id === "source" || id === "ast")
   );
-}
-
-interface TabBar {
-  element: HTMLElement;
-  panels: HTMLElement[];
-  select(id: string): void;
-  focusFilter(): void;
-}
-
-/** ARIA tabs with automatic activation; a tab's content is made when first shown, then only hidden. */
-function makeTabs(
-  known: { id: TabId; label: string }[],
-  services: TabServices,
-  tabs: Map<string, Tab>,
-): TabBar {
-  const { state, signal } = services;
-  const entries = known.map(({ id, label }) => {
-    const panelId = uniqueId("panel");
-    const tab = make(
-      "button",
-      {
-        type: "button",
-        role: "tab",
-        id: `${panelId}-tab`,
-        "aria-controls": panelId,
-        "data-tab": id,
-      },
-      TAB_TITLES[id],
-      label !== "" && make("span", { class: "wb-count" }, label),
-    );
-    const panel = make("div", {
-      role: "tabpanel",
-      id: panelId,
-      class: "wb-panel",
-      tabindex: "-1",
-      "aria-labelledby": tab.id,
-    });
-    return { id, tab, panel };
-  });
-  const list = make(
-    "div",
-    { role: "tablist", "aria-label": "Kernel views" },
-    ...entries.map(({ tab }) => tab),
-  );
-  const box = make("input", {
-    type: "search",
-    class: "wb-filter",
-    "aria-label": "Find in this tab",
-    placeholder: "find  /",
-    spellcheck: "false",
-  });
-  const found = make("span", { class: "wb-muted wb-found-count", "aria-live": "polite" });
-  const select = (id: string): void => {
-    for (const entry of entries) {
-      const chosen = entry.id === id;
-      entry.tab.setAttribute("aria-selected", String(chosen));
-      entry.tab.tabIndex = chosen ? 0 : -1;
-      entry.panel.hidden = !chosen;
-      if (chosen && !tabs.has(id)) tabs.set(id, mountSafely(TABS[entry.id], entry.panel, services));
-    }
-    state.tab = id;
-    box.hidden = found.hidden = !FILTERED.has(id);
-    box.value = state.filter.get(id) ?? "";
-    found.textContent = box.value === "" ? "" : (tabs.get(id)?.filter?.(box.value) ?? "");
-  };
-  for (const { id, tab } of entries) tab.addEventListener("click", () => select(id), { signal });
-  list.addEventListener(
-    "keydown",
-    (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (!step || event.altKey) return;
-      event.preventDefault();
-      const at = entries.findIndex(({ id }) => id === state.tab);
-      const next = entries[(at + step + entries.length) % entries.length];
-      if (!next) return;
-      select(next.id);
-      next.tab.focus();
-    },
-    { signal },
-  );
-  box.addEventListener(
-    "input",
-    () => {
-      state.filter.set(state.tab, box.value);
-      found.textContent = tabs.get(state.tab)?.filter?.(box.value) ?? "";
-    },
-    { signal },
-  );
-  box.addEventListener(
-    "keydown",
-    (event) => {
-      if (event.key === "Enter") tabs.get(state.tab)?.next?.(event.shiftKey ? -1 : 1);
-      else if (event.key === "Escape" && box.value !== "") {
-        box.value = "";
-        box.dispatchEvent(new Event("input"));
-      } else return;
-      event.preventDefault();
-      event.stopPropagation(); // also from the notebook: Shift+Enter would run the cell
-    },
-    { signal },
-  );
-  return {
-    element: make(
-      "div",
-      { class: "wb-tabs" },
-      list,
-      make("span", { class: "wb-grow" }),
-      found,
-      box,
-    ),
-    panels: entries.map(({ panel }) => panel),
-    select,
-    focusFilter: () => box.focus(),
-  };
-}
-
-/** Mount a tab; a fault in it leaves the other tabs usable and can be reported. */
-function mountSafely(mountTab: MountTab, panel: HTMLElement, services: TabServices): Tab {
-  try {
-    return mountTab(panel, services);
-  } catch (error) {
-    const report =
-      error instanceof Error ? `${error.message}\n${error.stack ?? ""}` : String(error);
-    console.error(error);
-    panel.replaceChildren(
-      make(
-        "div",
-        { class: "wb-fault", role: "alert" },
-        make(
-          "p",
-          {},
-          "This tab could not be shown. That is a fault of the viewer; the other tabs work.",
-        ),
-        make("pre", {}, report),
-        button(
-          "copy report",
-          { class: "wb-toggle" },
-          () => void navigator.clipboard?.writeText(report),
-          services.signal,
-        ),
-      ),
-    );
-    return {};
-  }
-}
-
-const MOST_NAMED = 6;
-
-function describeOps(chosen: ReadonlySet<number>, ops: OpTable, trace: Trace): string {
-  const lines = [...chosen].slice(0, MOST_NAMED).map((op) => {
-    const place = placeName(trace, ops.place(op));
-    return `${ops.name(op) || "op"} (op ${op})${place ? ` from ${place}` : ""}`;
-  });
-  if (chosen.size > MOST_NAMED) lines.push(`and ${chosen.size - MOST_NAMED} more`);
-  return lines.join("\n");
-}
-
-/** "Pinned line 19: 3 ops → 14 PTX rows, 22 SASS rows", or what the last action said. */
-export function describeChoice(
-  choice: Choice,
-  stages: readonly StageView[],
-  links: Links,
-  trace: Trace,
-  ops: OpTable,
-): string {
-  if (choice.note !== "") return choice.note;
-  const pin = choice.pins.at(-1);
-  if (!pin) return NOTHING_PINNED;
-  const stage = stages.find(({ id }) => id === pin.stage);
-  const first = stage?.firstLine ?? 1;
-  const rows =
-    pin.from === pin.to ? `${pin.from + first}` : `${pin.from + first}–${pin.to + first}`;
-  const where = stage ? `${stage.title} ${pin.from === pin.to ? "line" : "lines"} ${rows}` : "op";
-  const lines = [
-    ...new Set(
-      [...pin.ops].map((op) => placeName(trace, ops.place(op))).filter((place) => place !== ""),
-    ),
-  ];
-  const origin =
-    stage?.id !== "source" && lines.length > 0 ? ` from ${lines.slice(0, 3).join(", ")}` : "";
-  const family = links.family(pin.ops);
-  const counts = stages
-    .filter(({ id }) => id !== pin.stage)
-    .map(({ id }) => ({ id, rows: links.rowsOf(id, family).size }))
-    .filter(({ rows: hits }) => hits > 0)
-    .map(({ id, rows: hits }) => count(hits, `${STAGE_TITLES[id as StageId] ?? id} row`));
-  const more = choice.pins.length > 1 ? ` · ${choice.pins.length} pins` : "";
-  const linked = counts.length > 0 ? ` → ${counts.join(", ")}` : "";
-  return `Pinned ${where}${origin}: ${count(pin.ops.size, "op")}${linked}${more}`;
-}
-
-interface KeyList {
-  element: HTMLElement;
-  toggle(): void;
-  /** True if the list was open. */
-  hide(): boolean;
-}
-
-function makeKeyList(signal: AbortSignal): KeyList {
-  const id = uniqueId("keys");
-  let opener: Element | null = null;
-  const hide = (): boolean => {
-    if (element.hidden) return false;
-    element.hidden = true;
-    if (opener instanceof HTMLElement) opener.focus();
-    return true;
-  };
-  const close = button("close", { class: "wb-toggle" }, hide, signal);
-  const element = make(
-    "section",
-    { class: "wb-keys", role: "dialog", "aria-labelledby": id },
-    make("h3", { id }, "Keys"),
-    make(
-      "dl",
-      {},
-      ...KEYS.flatMap(([keys, action]) => [make("dt", {}, keys), make("dd", {}, action)]),
-    ),
-    close,
-  );
-  element.hidden = true;
-  return {
-    element,
-    hide,
-    toggle() {
-      if (hide()) return;
-      opener = document.activeElement;
-      element.hidden = false;
-      close.focus();
-    },
-  };
 }
 
 async function copyText(

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { arrangePlot, drawPlot, hasConstantRatio, shortNumber, ticksUpTo } from "../src/plot";
+import { drawPlot, hasConstantRatio, shortNumber, ticksUpTo } from "../src/plot";
+import { arrangePlot, latestBenches } from "../src/series";
 import type { Bench } from "../src/trace";
 
 const bench = (changes: Partial<Bench>): Bench => ({
@@ -26,7 +27,7 @@ test("GB/s from bytes, its quantiles turned round: the shortest time is the high
 
 test("small rates get the smaller unit, and ceilings follow", () => {
   const ceilings = [{ name: "peak", unit: "tflops", value: 0.5, source: "measured" }] as const;
-  const plot = arrangePlot([bench({ flops: [1e8, 4e8] })], [...ceilings]);
+  const plot = arrangePlot([bench({ flops: [1e8, 4e8] })], [...ceilings], true);
   expect(plot.unit).toBe("GFLOP/s");
   expect(plot.series[0]!.points[0]!.median).toBeCloseTo(100);
   expect(plot.ceilings[0]!.value).toBeCloseTo(500);
@@ -36,6 +37,25 @@ test("a baseline without its own count of work does ours", () => {
   const torch = bench({ name: "torch", kind: "baseline" });
   const plot = arrangePlot([bench({ bytes: [1e9, 4e9] }), torch], []);
   expect(plot.series[1]!.points[0]!.median).toBeCloseTo(1000);
+});
+
+test("without a matrix product the rate is of memory, as asked it is anything", () => {
+  const both = bench({ flops: [1e8, 4e8], bytes: [1e9, 4e9] });
+  expect(arrangePlot([both], []).unit).toBe("GB/s");
+  expect(arrangePlot([both], [], true).unit).toBe("GFLOP/s");
+  expect(arrangePlot([bench({ metric: "ms" })], []).unit).toBe("ms");
+  const ceilings = [{ name: "copy", unit: "gbps", value: 2000, source: "measured" }] as const;
+  const plot = arrangePlot([bench({ metric: "percent", bytes: [1e9, 4e9] })], [...ceilings]);
+  expect(plot.series[0]!.points.map(({ median }) => median)).toEqual([50, 100]);
+});
+
+test("only the latest run is drawn, with the baselines over the same sizes", () => {
+  const torch = bench({ name: "torch", kind: "baseline" });
+  const elsewhere = bench({ name: "self", kind: "baseline", x: [1] });
+  const missing = bench({ name: "triton", kind: "baseline", x: [], error: "not installed" });
+  const found = latestBenches([bench({ x: [1] }), torch, elsewhere, missing, bench({}), torch]);
+  expect(found.map(({ name }) => name)).toEqual(["ours", "torch", "triton"]);
+  expect(found[0]!.x).toEqual([1024, 2048]);
 });
 
 test("a wrong result is drawn in its place and is never the best", () => {

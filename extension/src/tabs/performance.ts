@@ -1,6 +1,7 @@
 // The Performance tab: throughput against the baselines, checks, launches.
 import { type Cell, make, table } from "../dom";
-import { arrangePlot, drawPlot, type Plot } from "../plot";
+import { drawPlot } from "../plot";
+import { arrangePlot, latestBenches, type Plot } from "../series";
 import { placeName } from "../stages";
 import { count, figure, milliseconds } from "../texts";
 import type { Bench, Check, Trace } from "../trace";
@@ -30,23 +31,15 @@ export function mountPerformance(panel: HTMLElement, services: TabServices): Tab
     );
     return {};
   }
-  const axes = [...new Set(benches.map(({ axis }) => axis ?? ""))];
-  for (const axis of axes) {
-    const group = benches.filter((bench) => (bench.axis ?? "") === axis);
-    const plot = arrangePlot(group, ceilings);
-    if (plot.series.some(({ points }) => points.length > 0)) {
-      content.append(
-        section(
-          "Throughput",
-          drawPlot(plot, trace.kernel.name),
-          benchTable(plot),
-          environment(group),
-        ),
-      );
-    }
-    for (const { name, error } of group) {
-      if (error) content.append(make("p", { class: "wb-muted" }, `${name}: ${error}`));
-    }
+  const latest = latestBenches(benches);
+  const dots = (trace.ops.name ?? []).some((name) => trace.strings[name]?.includes("dot"));
+  const plot = arrangePlot(latest, ceilings, dots);
+  if (plot.series.some(({ points }) => points.length > 0)) {
+    const figure = drawPlot(plot, trace.kernel.name);
+    content.append(section("Throughput", figure, benchTable(plot), environment(latest)));
+  }
+  for (const { name, error } of latest) {
+    if (error) content.append(make("p", { class: "wb-muted" }, `${name}: ${error}`));
   }
   if (checks.length > 0)
     content.append(section("Checks", ...checks.map((check) => showCheck(check, trace))));
@@ -65,7 +58,7 @@ function benchTable(plot: Plot): HTMLElement {
   for (const { name, ours: own } of plot.series) {
     head.push({ text: `${name} time`, number: true });
     if (throughput) head.push({ text: `${name} ${plot.unit}`, number: true });
-    if (!own && ours) head.push({ text: `${name} / ours`, number: true });
+    if (!own && ours) head.push({ text: `${name} / ${ours.name}`, number: true });
   }
   const rows = plot.xs.map((x, at): Cell[] => {
     const own = ours?.points.find((point) => point.at === at);
@@ -92,7 +85,8 @@ function benchTable(plot: Plot): HTMLElement {
     }
     return cells;
   });
-  const note = "time = median; name / ours = its time over ours, above 1 means ours is faster";
+  const name = ours?.name ?? "ours";
+  const note = `Medians. A ratio above 1 means that ${name} is faster; ± marks unsteady times, ✗ wrong results.`;
   return scrollable("Measured times", table(note, head, rows));
 }
 
