@@ -9,7 +9,7 @@ from tests.bench_room.test_check import subject
 from workbench.bench.baselines import Competitor, expression_call, is_product, known_call
 from workbench.bench.checking import check_launch
 from workbench.bench.sweep import Point, counted_work, points_of, time_points
-from workbench.bench.timing import Effort
+from workbench.runtime.timing import Effort
 from workbench.source import OptionError
 
 QUICK = Effort(warm_up=0.0, milliseconds=0.0, runs=3)

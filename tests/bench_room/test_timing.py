@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.bench.timing import BURST, MOST_RUNS, Effort, Timing, measure
+from workbench.runtime.timing import BURST, MOST_RUNS, Effort, Timing, measure
 
 QUICK = Effort(warm_up=0.0, milliseconds=0.0, runs=12)
 

@@ -59,8 +59,9 @@ def test_functions_that_use_the_language_and_their_helpers_are_device_functions(
     ],
 )
 def test_triton_imports_bind_our_modules(statement):
-    import workbench.triton
     import workbench.triton.language
+
+    import workbench.triton
 
     body, namespace = run(statement)
     assert body.imports_triton

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("IPython")
-from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
-from IPython.utils.capture import capture_output  # noqa: E402
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 
-from workbench.magics import registry  # noqa: E402
-from workbench.viewer import MIME  # noqa: E402
+from workbench.magics import registry
+from workbench.viewer import MIME
 
 CELL = """%%kernel add --set BLOCK=3 --args x,y,out,7 --grid GRID --check "x + y" --target cpu
 def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):

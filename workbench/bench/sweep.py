@@ -11,8 +11,8 @@ from typing import Any, Literal
 from workbench.bench.baselines import Competitor
 from workbench.bench.checking import Verdict
 from workbench.bench.subject import Subject
-from workbench.bench.timing import Effort, Timing, measure
 from workbench.bench.work import bytes_moved, dot_work
+from workbench.runtime.timing import Effort, Timing, measure
 from workbench.source import OptionError
 from workbench.trace import Bench, Environment
 
