@@ -13,7 +13,14 @@ def softmax(out_ptr, in_ptr, in_stride, out_stride, n_cols, BLOCK: tl.constexpr)
 
 
 def softmax_persistent(
-    out_ptr, in_ptr, in_stride, out_stride, n_rows, n_cols, BLOCK: tl.constexpr, STAGES: tl.constexpr
+    out_ptr,
+    in_ptr,
+    in_stride,
+    out_stride,
+    n_rows,
+    n_cols,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     first = tl.program_id(0)
     for row in tl.range(first, n_rows, tl.num_programs(0), num_stages=STAGES):

@@ -29,11 +29,11 @@ MAX_ERRORS = 20
 BREAK, CONTINUE, RETURN, RESULT = "<break>", "<continue>", "<return>", "<value>"
 
 
-class Poisoned(Exception):
+class PoisonError(Exception):
     """A value is needed that an earlier error, already reported, left undefined."""
 
 
-class TooManyErrors(Exception):
+class ErrorLimitError(Exception):
     """There are as many errors as are worth reading."""
 
 
@@ -75,13 +75,13 @@ class Session:
         self.remarks.items.append(Remark(severity, text, self.remarks.pass_name, 0, span))
 
     def report(self, error: KernelError) -> None:
-        """Remember an error, once; raises TooManyErrors when there are enough."""
+        """Remember an error, once; raises ErrorLimitError when there are enough."""
         error.at(self.builder.span)
         key = _place(error)
         if all(_place(known) != key for known in self.errors):
             self.errors.append(error)
         if len(self.errors) >= MAX_ERRORS:
-            raise TooManyErrors
+            raise ErrorLimitError
 
 
 def _place(error: KernelError) -> tuple[Any, ...]:
@@ -94,7 +94,11 @@ class Activation:
     """One call of a device function: source, scope and call chain."""
 
     def __init__(
-        self, session: Session, source: KernelSource, calls: tuple[Span, ...] = (), is_kernel: bool = False
+        self,
+        session: Session,
+        source: KernelSource,
+        calls: tuple[Span, ...] = (),
+        is_kernel: bool = False,
     ) -> None:
         self.session = session
         self.builder = session.builder
@@ -118,7 +122,12 @@ class Activation:
             column, end = self._characters(line, column), self._characters(end_line, end)
         offset, shift = self.source.first_line - 1, self.source.indent + 1
         return Span(
-            self.source.file, line + offset, column + shift, end_line + offset, end + shift, self.calls
+            self.source.file,
+            line + offset,
+            column + shift,
+            end_line + offset,
+            end + shift,
+            self.calls,
         )
 
     def _characters(self, line: int, column: int) -> int:
@@ -131,7 +140,9 @@ class Activation:
         """Let what is built from here on stand for `node`."""
         self.builder.span = self.span(node)
 
-    def error(self, kind: type[KernelError], message: str, node: ast.AST, **rest: Any) -> KernelError:
+    def error(
+        self, kind: type[KernelError], message: str, node: ast.AST, **rest: Any
+    ) -> KernelError:
         """Return an error at a node."""
         return kind(message, self.span(node), **rest)
 
@@ -151,7 +162,7 @@ class Activation:
         if isinstance(value, tensor):
             return value
         if value is POISON:
-            raise Poisoned
+            raise PoisonError
         if isinstance(value, Unbound):
             raise self.error(
                 UnknownNameError, f"'{name}' {value.reason}", node, hint=value.hint or None
@@ -239,6 +250,19 @@ def unsupported(act: Activation, word: str, node: ast.AST, hint: str | None = No
 
 
 __all__ = [
-    "BREAK", "CONTINUE", "MAX_ERRORS", "POISON", "RESULT", "RETURN", "Activation", "Deferred",
-    "Poisoned", "Session", "Source", "TooManyErrors", "Unbound", "suggestion", "unsupported",
+    "BREAK",
+    "CONTINUE",
+    "MAX_ERRORS",
+    "POISON",
+    "RESULT",
+    "RETURN",
+    "Activation",
+    "Deferred",
+    "ErrorLimitError",
+    "PoisonError",
+    "Session",
+    "Source",
+    "Unbound",
+    "suggestion",
+    "unsupported",
 ]  # fmt: skip

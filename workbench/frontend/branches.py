@@ -24,7 +24,7 @@ from workbench.frontend.activation import (
     Deferred,
     Unbound,
 )
-from workbench.ir import Block, Op, Type, Value, tile
+from workbench.ir import Block, Op, Value, tile
 from workbench.language.dtypes import int1, int32, int64
 from workbench.language.shapes import operand
 from workbench.language.values import describe_type, is_number, kind_of, tensor, to_tensor
@@ -92,12 +92,15 @@ class Merge:
         given = b if isinstance(a, Unbound) else a
         if name == RESULT and not isinstance(given, Unbound):
             # The side without a value goes on; what it gives here is never looked at.
-            return self.unify(name, *((zero_of(given), b) if given is b else (a, zero_of(given))), node)
+            return self.unify(
+                name, *((zero_of(given), b) if given is b else (a, zero_of(given))), node
+            )
         if isinstance(given, Unbound):
             return given
         line = self.act.places[name].line if name in self.act.places else self.act.span(node).line
         return Unbound(
-            f"is assigned in only one branch (line {line})", "assign it before the 'if', or in both branches"
+            f"is assigned in only one branch (line {line})",
+            "assign it before the 'if', or in both branches",
         )
 
     def _slot(self, name: str, a: tensor, b: tensor, node: ast.AST) -> tensor:
@@ -107,7 +110,9 @@ class Merge:
         if a.dtype != b.dtype or a.shape != b.shape:
             raise self._differs(name, a, b, node)
         exact = a.dtype == int32 and self.act.session.state.exact_index
-        exact = exact and (a.is_exact or b.is_exact or (a.constant is not None and b.constant is not None))
+        exact = exact and (
+            a.is_exact or b.is_exact or (a.constant is not None and b.constant is not None)
+        )
         result = tensor(None, a.dtype, a.shape, None, name if name.isidentifier() else "")
         self.slots.append(Slot(a, b, result, exact))
         return result
@@ -177,8 +182,8 @@ class _Zero(tensor):
         builder = current().builder
         if not self.dtype.is_ptr():
             return super().stored()
-        type: Type = tile(self.shape, int64.element)
-        return builder.add(Bitcast(builder.add(Constant(0, type)), self.dtype.element))
+        zero = builder.add(Constant(0, tile(self.shape, int64.element)))
+        return builder.add(Bitcast(zero, self.dtype.element))
 
 
 # -- statements -----------------------------------------------------------------------------

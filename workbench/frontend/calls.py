@@ -16,7 +16,7 @@ from workbench.frontend.activation import (
     RESULT,
     RETURN,
     Activation,
-    Poisoned,
+    PoisonError,
     Session,
     suggestion,
     unsupported,
@@ -55,7 +55,9 @@ def lower_call(act: Activation, node: ast.Call) -> Any:
         if isinstance(argument, ast.Starred):
             inner = evaluate(act, argument.value)
             if not isinstance(inner, tuple):
-                raise act.error(KernelTypeError, f"'*' needs a tuple, got {describe(inner)}", argument)
+                raise act.error(
+                    KernelTypeError, f"'*' needs a tuple, got {describe(inner)}", argument
+                )
             args.extend(inner)
         else:
             args.append(evaluate(act, argument))
@@ -68,7 +70,9 @@ def lower_call(act: Activation, node: ast.Call) -> Any:
     return _call(act, function, args, kwargs, node)
 
 
-def _call(act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+def _call(
+    act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+) -> Any:
     function = _ours(unwrap(function))
     inner = getattr(function, "__func__", function)
     row = getattr(inner, "__signature_row__", None)
@@ -78,7 +82,9 @@ def _call(act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any
     source = source_of(function)
     if source is not None:
         return inline(act, source, args, kwargs, node)
-    known = _PYTHON.get(function) if isinstance(function, types.BuiltinFunctionType | type) else None
+    known = (
+        _PYTHON.get(function) if isinstance(function, types.BuiltinFunctionType | type) else None
+    )
     if known is not None:
         return known(act, args, kwargs, node)
     if _is_compile_time(function):
@@ -149,14 +155,21 @@ def source_of(function: Any) -> KernelSource | None:
 
 
 def inline(
-    act: Activation, source: KernelSource, args: Sequence[Any], kwargs: dict[str, Any], node: ast.AST
+    act: Activation,
+    source: KernelSource,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    node: ast.AST,
 ) -> Any:
     """Return what a device function returns, its ops inserted here."""
     from workbench.frontend.statements import flag, lower_block
 
     session = act.session
     place = act.span(node)
-    calls = (*act.calls, type(place)(place.file, place.line, place.column, place.end_line, place.end_column))
+    calls = (
+        *act.calls,
+        type(place)(place.file, place.line, place.column, place.end_line, place.end_column),
+    )
     inner = Activation(session, source, calls)
     _bind(act, inner, source, args, kwargs, node)
     if session.depth >= MAX_DEPTH:
@@ -176,10 +189,10 @@ def inline(
         session.depth -= 1
         session.builder.span = place
     if len(session.errors) > errors:
-        raise Poisoned
+        raise PoisonError
     value = inner.scope.get(RESULT)
     if value is POISON:
-        raise Poisoned
+        raise PoisonError
     return value
 
 
@@ -268,9 +281,16 @@ class _Site(ast.AST):
 # -- Python's own functions -----------------------------------------------------------------
 def _is_compile_time(function: Any) -> bool:
     module = getattr(function, "__module__", None)
-    return bool(getattr(function, "__compile_time__", False)) or module == "math" or (
-        isinstance(function, types.BuiltinMethodType) and isinstance(function.__self__, str)
-    ) or (isinstance(function, type) and issubclass(function, tuple) and hasattr(function, "_fields"))
+    return (
+        bool(getattr(function, "__compile_time__", False))
+        or module == "math"
+        or (isinstance(function, types.BuiltinMethodType) and isinstance(function.__self__, str))
+        or (
+            isinstance(function, type)
+            and issubclass(function, tuple)
+            and hasattr(function, "_fields")
+        )
+    )
 
 
 def _in_python(
@@ -314,9 +334,7 @@ def _number(kind: type) -> Callable[..., Any]:
             )
         return _in_python(act, kind, args, kwargs, node)
 
-    return lambda act, args, kwargs, node: lower(act, args, kwargs, node) if kind is not bool else (
-        lower(act, args, kwargs, node)
-    )
+    return lower
 
 
 def _range(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> LoopRange:
@@ -347,7 +365,9 @@ def _isinstance(act: Activation, args: list[Any], kwargs: dict[str, Any], node: 
     value, kinds = args
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
     weak = not isinstance(value, tensor | tuple)
-    return any(isinstance(value, k) or (k is constexpr and weak) for k in kinds if isinstance(k, type))
+    return any(
+        isinstance(value, k) or (k is constexpr and weak) for k in kinds if isinstance(k, type)
+    )
 
 
 def _getattr(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
@@ -357,7 +377,9 @@ def _getattr(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast
     try:
         return unwrap(getattr(args[0], name, *args[2:]))
     except AttributeError as error:
-        raise act.error(KernelTypeError, f"getattr: {describe(args[0])} has no '{name}'", node) from error
+        raise act.error(
+            KernelTypeError, f"getattr: {describe(args[0])} has no '{name}'", node
+        ) from error
 
 
 def _hasattr(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> bool:
@@ -373,7 +395,9 @@ def _abs(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST
     return tl.abs(*args)
 
 
-def _tuple(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> tuple[Any, ...]:
+def _tuple(
+    act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST
+) -> tuple[Any, ...]:
     return tuple(args[0]) if args else ()
 
 

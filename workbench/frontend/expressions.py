@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import workbench.language as tl
-from workbench.frontend.activation import Activation, Poisoned, suggestion, unsupported
+from workbench.frontend.activation import Activation, PoisonError, suggestion, unsupported
 from workbench.frontend.branches import choose
 from workbench.language import arithmetic as maths
 from workbench.language.dtypes import dtype, int1
@@ -45,8 +45,8 @@ _UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
     ast.Not: maths.logical_not,
 }  # fmt: skip
 _WORDS = {
-    ast.Lambda: "lambda", ast.Dict: "a dict", ast.Set: "a set", ast.DictComp: "a dict comprehension",
-    ast.SetComp: "a set comprehension", ast.GeneratorExp: "a generator", ast.Await: "await",
+    ast.Lambda: "lambda", ast.Dict: "a dict", ast.Set: "a set",
+    ast.DictComp: "a dict comprehension", ast.SetComp: "a set comprehension", ast.GeneratorExp: "a generator", ast.Await: "await",
     ast.Yield: "yield", ast.YieldFrom: "yield from",
 }  # fmt: skip
 
@@ -184,9 +184,7 @@ def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -
     shown = ast.unparse(node.value)
     if module is tl:
         if node.attr in NAMES:
-            return act.error(
-                UnknownNameError, f"{shown}.{node.attr} is not supported yet", node
-            )  # type: ignore[return-value]
+            return act.error(UnknownNameError, f"{shown}.{node.attr} is not supported yet", node)  # type: ignore[return-value]
         known = tl.__all__
     else:
         known = [n for n in vars(module) if not n.startswith("_")]
@@ -302,7 +300,9 @@ def _subscript(act: Activation, node: ast.Subscript) -> Any:
         try:
             found = value[static(key, "an index")]
         except (IndexError, TypeError) as error:
-            raise act.error(KernelTypeError, f"{describe(value)}[{key!r}]: {error}", node) from error
+            raise act.error(
+                KernelTypeError, f"{describe(value)}[{key!r}]: {error}", node
+            ) from error
         return found
     raise act.error(UnsupportedSyntaxError, f"{describe(value)} cannot be indexed", node)
 
@@ -351,10 +351,16 @@ def _joined(act: Activation, node: ast.JoinedStr) -> str:
             act.at(part.value)
             if isinstance(value, tensor) and value.constant is None:
                 raise act.error(
-                    ConstexprError, "an f-string can show only values known at compile time", part.value
+                    ConstexprError,
+                    "an f-string can show only values known at compile time",
+                    part.value,
                 )
             value = static(value, "a value in an f-string")
-            form = _joined(act, part.format_spec) if isinstance(part.format_spec, ast.JoinedStr) else ""
+            form = (
+                _joined(act, part.format_spec)
+                if isinstance(part.format_spec, ast.JoinedStr)
+                else ""
+            )
             shown = repr(value) if part.conversion == ord("r") else value
             parts.append(format(shown, form))
     return "".join(parts)
@@ -367,7 +373,9 @@ def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
     items = evaluate(act, generator.iter)
     if not isinstance(items, tuple):
         raise act.error(
-            UnsupportedSyntaxError, f"a comprehension needs a tuple, got {describe(items)}", generator.iter
+            UnsupportedSyntaxError,
+            f"a comprehension needs a tuple, got {describe(items)}",
+            generator.iter,
         )
     from workbench.frontend.statements import assign
 
@@ -407,4 +415,4 @@ _HANDLERS: dict[type[ast.expr], Callable[[Activation, Any], Any]] = {
     ast.Call: _call,
 }
 
-__all__ = ["Poisoned", "constexpr", "dtype", "evaluate", "operator_symbol", "truth"]
+__all__ = ["PoisonError", "constexpr", "dtype", "evaluate", "operator_symbol", "truth"]

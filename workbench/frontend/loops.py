@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from workbench.frontend.activation import (
@@ -152,7 +153,9 @@ class Carried:
         place = self.act.places.get(name)
         node = last_assignment(self.body, name) or self.node
         if isinstance(value, Unbound):
-            return self.act.error(KernelTypeError, f"'{name}' {value.reason}", node, hint=value.hint)
+            return self.act.error(
+                KernelTypeError, f"'{name}' {value.reason}", node, hint=value.hint
+            )
         after = describe_type(value)
         shape_only = isinstance(value, tensor) and before.split(" ")[0] == str(value.dtype)
         what = "shape" if shape_only else "type"
@@ -166,8 +169,11 @@ class Carried:
             node,
             notes=notes,
             hint=f"start it as {after}"
-            + (", e.g. with tl.zeros(shape, dtype)" if isinstance(value, tensor) and value.shape else
-               ", e.g. with .to(...) or 0.0 instead of 0"),
+            + (
+                ", e.g. with tl.zeros(shape, dtype)"
+                if isinstance(value, tensor) and value.shape
+                else ", e.g. with .to(...) or 0.0 instead of 0"
+            ),
         )
 
 
@@ -215,8 +221,7 @@ def _unrolled(act: Activation, node: ast.For, items: Sequence[Any]) -> None:
             if isinstance(gone, tensor) and number + 1 < len(items):
                 act.at(node)
                 stays = maths.logical_not(gone)
-                following = number + 1
-                lower_if(act, stays, lambda: rounds(following), lambda: None, node, node)
+                lower_if(act, stays, partial(rounds, number + 1), lambda: None, node, node)
                 return
 
     act.scope[BREAK] = flag(False)
@@ -284,7 +289,7 @@ def _prune(act: Activation) -> Callable[[ast.If], Sequence[ast.stmt] | None]:
                 return None
         try:
             test = evaluate(act, node.test)
-        except Exception:  # noqa: BLE001 - the error is reported when the statement is lowered
+        except Exception:
             return None
         if isinstance(test, tensor):
             return None
@@ -294,7 +299,11 @@ def _prune(act: Activation) -> Callable[[ast.If], Sequence[ast.stmt] | None]:
 
 
 def _carry(
-    act: Activation, node: ast.For | ast.While, does: Effects, target: str | None, skip: frozenset[str]
+    act: Activation,
+    node: ast.For | ast.While,
+    does: Effects,
+    target: str | None,
+    skip: frozenset[str],
 ) -> Carried:
     """Return the names that go round, with their values on entry."""
     carried = Carried(act, node.body, node)
@@ -313,7 +322,9 @@ def _run_time_for(act: Activation, node: ast.For, over: LoopRange) -> None:
     does = effects(node.body, _prune(act))
     act.at(node.iter)
     counting = _counting(act, node, over)
-    lower, upper, step = (counting.value(b) for b in (counting.lower, counting.upper, counting.step))
+    lower, upper, step = (
+        counting.value(b) for b in (counting.lower, counting.upper, counting.step)
+    )
     reassigned = target in does.names
     old = act.scope.get(target, Unbound("has no value"))
     if does.breaks or does.returns:
@@ -392,7 +403,12 @@ def _round(
 
 
 def _finish(
-    act: Activation, node: ast.For | ast.While, does: Effects, carried: Carried, op: Op, target: str | None
+    act: Activation,
+    node: ast.For | ast.While,
+    does: Effects,
+    carried: Carried,
+    op: Op,
+    target: str | None,
 ) -> None:
     """Bind what the loop gives back; names born in it have no value afterwards."""
     act.scope = dict(act.scope)
@@ -416,8 +432,12 @@ def _last_value(act: Activation, counting: Counting, old: Any) -> tensor:
     lower, upper, step = counting.lower, counting.upper, counting.step
     span = maths.arithmetic("-", upper, lower)
     one = maths.negative(to_tensor(1)) if counting.downwards else 1
-    rounds = maths.arithmetic("//", maths.arithmetic("-", maths.arithmetic("+", span, step), one), step)
-    last = maths.arithmetic("+", lower, maths.arithmetic("*", maths.arithmetic("-", rounds, 1), step))
+    rounds = maths.arithmetic(
+        "//", maths.arithmetic("-", maths.arithmetic("+", span, step), one), step
+    )
+    last = maths.arithmetic(
+        "+", lower, maths.arithmetic("*", maths.arithmetic("-", rounds, 1), step)
+    )
     if isinstance(old, Deferred):
         old = old.make()
     if isinstance(old, tensor) and old.dtype == last.dtype and not old.shape:
@@ -462,7 +482,9 @@ def _counter_slot(counting: Counting) -> Slot:
 def lower_while(act: Activation, node: ast.While) -> None:
     """Lower a `while`; its condition sees the carried values."""
     if node.orelse:
-        raise unsupported(act, "while ... else", node.orelse[0], "put the 'else' part after the loop")
+        raise unsupported(
+            act, "while ... else", node.orelse[0], "put the 'else' part after the loop"
+        )
     does = effects(node.body, _prune(act))
     carried = _carry(act, node, does, None, frozenset())
 
@@ -532,7 +554,9 @@ def _with_end(carried: Carried, end: Callable[[], None]) -> Carried:
 
 def _go_on(act: Activation, node: ast.stmt, more: Callable[[], Any]) -> tensor:
     """Return whether there is another round; the condition is not evaluated after a break."""
-    flags = [act.scope[n] for n in (BREAK, RETURN) if n in act.scope and act.scope[n].constant is None]
+    flags = [
+        act.scope[n] for n in (BREAK, RETURN) if n in act.scope and act.scope[n].constant is None
+    ]
     act.at(node)
     if not flags:
         return to_tensor(more())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from workbench.frontend.activation import RETURN, Activation, Session, TooManyErrors
+from workbench.frontend.activation import RETURN, Activation, ErrorLimitError, Session
 from workbench.frontend.calls import call_function
 from workbench.frontend.specialization import Argument, Options, Specialization
 from workbench.frontend.statements import flag, lower_block
@@ -51,10 +52,8 @@ def lower_kernel(source: KernelSource, specialization: Specialization, remarks: 
     with lowering(state):
         parameters = _parameters(act, specialization)
         act.scope[RETURN] = flag(False)
-        try:
+        with suppress(ErrorLimitError):
             lower_block(act, source.tree.body)
-        except TooManyErrors:
-            pass
         if session.errors:
             first, *others = session.errors
             first.others = tuple(others)
@@ -112,7 +111,9 @@ def _head(act: Activation) -> Span:
     tree = act.source.tree
     span = act.span(tree)
     text = act.source.text.splitlines()[tree.lineno - 1] if tree.lineno else ""
-    return Span(span.file, span.line, span.column, span.line, act.source.indent + len(text.rstrip()) + 1)
+    return Span(
+        span.file, span.line, span.column, span.line, act.source.indent + len(text.rstrip()) + 1
+    )
 
 
 def _default(act: Activation, parameter: Parameter) -> Argument:
@@ -152,8 +153,7 @@ def _argument(
             hint=f"give its value: {name}=...",
             code="K210",
         )
-    type = _parameter_type(act, parameter, argument)
-    value = Value(type, name)
+    value = Value(_parameter_type(act, parameter, argument), name)
     facts = argument.divisible, argument.low, argument.high, argument.noalias
     parameters.append(KernelParameter(name, value, *facts))
     made_tensor: tensor = wrap(value)
@@ -162,13 +162,15 @@ def _argument(
 
 
 def _parameter_type(act: Activation, parameter: Parameter, argument: Argument) -> Type:
-    type = argument.type
-    assert type is not None
-    if type == I32 and act.session.state.exact_index:
+    given = argument.type
+    assert given is not None
+    if given == I32 and act.session.state.exact_index:
         return INDEX
-    if isinstance(type, Pointer):
+    if isinstance(given, Pointer):
         note = parameter.annotation
-        marked = note is const or (isinstance(note, str) and ("const" in note or note.startswith("*k")))
+        marked = note is const or (
+            isinstance(note, str) and ("const" in note or note.startswith("*k"))
+        )
         if argument.constant_memory or marked:
-            return Pointer(type.pointee, True)
-    return type
+            return Pointer(given.pointee, True)
+    return given

@@ -31,6 +31,7 @@ class Argument:
 
     @property
     def is_constant(self) -> bool:
+        """Whether the parameter's value is known now."""
         return self.type is None and self.items is None
 
 

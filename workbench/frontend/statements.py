@@ -19,7 +19,7 @@ from workbench.frontend.activation import (
     RESULT,
     RETURN,
     Activation,
-    Poisoned,
+    PoisonError,
     unsupported,
 )
 from workbench.frontend.branches import FLAGS, lower_if
@@ -70,12 +70,14 @@ def lower_block(act: Activation, statements: Sequence[ast.stmt]) -> None:
                 rest = _lower_if(act, node, rest)
             else:
                 _HANDLERS.get(type(node), _refuse)(act, node)
-            if isinstance(node, ast.If | ast.For | ast.While | ast.Return | ast.Break | ast.Continue):
+            if isinstance(
+                node, ast.If | ast.For | ast.While | ast.Return | ast.Break | ast.Continue
+            ):
                 rest = _after(act, rest)
         except KernelError as error:
             act.session.report(error)
             poison(act, node)
-        except Poisoned:
+        except PoisonError:
             poison(act, node)
 
 
@@ -131,7 +133,9 @@ def _lower_if(act: Activation, node: ast.If, rest: list[ast.stmt]) -> list[ast.s
     elif rest and leaves(then) and leaves(otherwise):
         stays = []
     end = rest[-1] if rest and not stays else node
-    lower_if(act, test, lambda: lower_block(act, then), lambda: lower_block(act, otherwise), node, end)
+    lower_if(
+        act, test, lambda: lower_block(act, then), lambda: lower_block(act, otherwise), node, end
+    )
     return stays
 
 
@@ -146,14 +150,18 @@ def decay(value: Any) -> Any:
     return value
 
 
-def assign(act: Activation, target: ast.expr, value: Any, node: ast.AST, *, weak: bool = False) -> None:
+def assign(
+    act: Activation, target: ast.expr, value: Any, node: ast.AST, *, weak: bool = False
+) -> None:
     """Give a target its value; `weak` keeps numbers as they are."""
     if isinstance(target, ast.Name):
         _assign_name(act, target.id, value if weak else decay(value), node)
     elif isinstance(target, ast.Tuple | ast.List):
         if not isinstance(value, tuple):
             raise act.error(
-                KernelTypeError, f"{len(target.elts)} names cannot be assigned from {describe(value)}", node
+                KernelTypeError,
+                f"{len(target.elts)} names cannot be assigned from {describe(value)}",
+                node,
             )
         if len(value) != len(target.elts):
             raise act.error(
@@ -173,7 +181,9 @@ def assign(act: Activation, target: ast.expr, value: Any, node: ast.AST, *, weak
         )
     else:
         raise act.error(
-            UnsupportedSyntaxError, f"'{ast.unparse(target)}' cannot be assigned in a kernel", target
+            UnsupportedSyntaxError,
+            f"'{ast.unparse(target)}' cannot be assigned in a kernel",
+            target,
         )
 
 
@@ -207,7 +217,9 @@ def _assign(act: Activation, node: ast.Assign) -> None:
 def _augmented(act: Activation, node: ast.AugAssign) -> None:
     if not isinstance(node.target, ast.Name):
         raise act.error(
-            UnsupportedSyntaxError, f"'{ast.unparse(node.target)}' cannot be assigned in a kernel", node.target
+            UnsupportedSyntaxError,
+            f"'{ast.unparse(node.target)}' cannot be assigned in a kernel",
+            node.target,
         )
     old = act.read(node.target.id, node.target)
     value = evaluate(act, node.value)
@@ -218,7 +230,10 @@ def _augmented(act: Activation, node: ast.AugAssign) -> None:
 def _annotated(act: Activation, node: ast.AnnAssign) -> None:
     if not isinstance(node.target, ast.Name) or node.value is None:
         raise act.error(
-            UnsupportedSyntaxError, "an annotation needs one name and a value", node, hint="write x: T = value"
+            UnsupportedSyntaxError,
+            "an annotation needs one name and a value",
+            node,
+            hint="write x: T = value",
         )
     value = evaluate(act, node.value)
     if "constexpr" not in ast.unparse(node.annotation):
@@ -229,7 +244,9 @@ def _annotated(act: Activation, node: ast.AnnAssign) -> None:
     known = static(value, f"'{name}', annotated as constexpr,")
     place = act.span(node)
     if name in act.constexprs and act.places.get(name) != place:
-        raise act.error(ConstexprError, f"'{name}' is a constexpr and cannot be assigned again", node)
+        raise act.error(
+            ConstexprError, f"'{name}' is a constexpr and cannot be assigned again", node
+        )
     act.scope[name] = known
     act.places[name] = place
     act.constexprs.add(name)

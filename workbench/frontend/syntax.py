@@ -51,7 +51,13 @@ def _collect(
         if isinstance(node, ast.If):
             _collect_named(node.test, names)
             taken = prune(node)
-            _collect([*node.body, *node.orelse] if taken is None else taken, prune, names, ways, same_loop)
+            _collect(
+                [*node.body, *node.orelse] if taken is None else taken,
+                prune,
+                names,
+                ways,
+                same_loop,
+            )
         elif isinstance(node, ast.For | ast.While):
             if isinstance(node, ast.For):
                 names.update(dict.fromkeys(target_names(node.target)))
@@ -136,7 +142,16 @@ def last_reads(source: KernelSource) -> dict[str, Place]:
 
 
 # -- closed forms ---------------------------------------------------------------------------
-_INVARIANT_CALLS = {"program_id", "num_programs", "cdiv", "arange", "min", "max", "minimum", "maximum"}
+_INVARIANT_CALLS = {
+    "program_id",
+    "num_programs",
+    "cdiv",
+    "arange",
+    "min",
+    "max",
+    "minimum",
+    "maximum",
+}
 
 
 def advances_evenly(body: Sequence[ast.stmt], name: str, changing: frozenset[str]) -> bool:

@@ -136,7 +136,9 @@ def _bitwise(symbol: str, a: Any, b: Any, to: dtype) -> tensor:
 def _check_shift(symbol: str, amount: Any, to: dtype) -> None:
     number = amount.constant if isinstance(amount, tensor) else amount
     if number is not None and number >= to.int_bitwidth:
-        current().remark(f"'{symbol}' by {number} of {to} is undefined in Triton (here: all bits go)")
+        current().remark(
+            f"'{symbol}' by {number} of {to} is undefined in Triton (here: all bits go)"
+        )
 
 
 def _folded(symbol: str, a: Any, b: Any, to: dtype) -> tensor | None:
@@ -173,12 +175,13 @@ def _move_pointer(symbol: str, a: Any, b: Any) -> tensor:
     if both or symbol not in ("+", "-") or (symbol == "-" and not left):
         raise KernelTypeError(
             f"'{symbol}' does not take {describe(a)} and {describe(b)}",
-            hint="a pointer takes + and - with integers; cast pointers to tl.int64 to subtract them",
+            hint="a pointer takes + and - with integers; subtract addresses as tl.int64",
         )
     offset = to_tensor(offset)
     if not offset.dtype.is_int() or offset.dtype == int1:
         raise KernelTypeError(
-            f"a pointer moves by integers, got {describe(offset)}", hint="cast it, e.g. .to(tl.int64)"
+            f"a pointer moves by integers, got {describe(offset)}",
+            hint="cast it, e.g. .to(tl.int64)",
         )
     if symbol == "-":
         offset = negative(offset)
@@ -300,19 +303,19 @@ def _real(x: tensor, name: str) -> tensor:
 
 # -- named arithmetic -----------------------------------------------------------------------
 @builtin
-def add(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:  # noqa: ARG001
+def add(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
     """Return x + y."""
     return binary("+", x, y)
 
 
 @builtin
-def sub(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:  # noqa: ARG001
+def sub(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
     """Return x - y."""
     return binary("-", x, y)
 
 
 @builtin
-def mul(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:  # noqa: ARG001
+def mul(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
     """Return x * y."""
     return binary("*", x, y)
 
@@ -359,9 +362,7 @@ def _extreme(x: Any, y: Any, propagate_nan: Any, name: str) -> Any:
     exact = to == int32 and _any_exact(a, b)
     wins = static(propagate_nan, "propagate_nan")
     if not isinstance(wins, PropagateNan):
-        raise KernelTypeError(
-            f"propagate_nan is tl.PropagateNan.NONE or .ALL, got {wins!r}"
-        )
+        raise KernelTypeError(f"propagate_nan is tl.PropagateNan.NONE or .ALL, got {wins!r}")
     function = name if wins is PropagateNan.ALL and to.is_floating() else name[:3]
     inputs = operand(a, to, shape, exact=exact), operand(b, to, shape, exact=exact)
     return made(Elementwise(function, inputs), to)
@@ -380,7 +381,7 @@ def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
 
 
 @builtin
-def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:  # noqa: A002
+def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
     """Return x held between two bounds (floats only)."""
     value = widen_bfloat16(to_tensor(x))
     if not value.dtype.is_floating():
@@ -393,7 +394,10 @@ def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) ->
 @builtin
 def cdiv(x: Any, div: Any) -> Any:
     """Return (x + div - 1) // div: how many pieces of size `div` cover `x`."""
-    x, div = getattr(x, "value", x) if not active() else x, getattr(div, "value", div) if not active() else div
+    x, div = (
+        getattr(x, "value", x) if not active() else x,
+        getattr(div, "value", div) if not active() else div,
+    )
     return binary("//", binary("+", x, binary("-", div, 1)), div)
 
 
@@ -562,9 +566,7 @@ def umulhi(x: Any, y: Any) -> tensor:
 
     unsigned = uint32 if to.int_bitwidth == 32 else uint64
     shape = common_shape(x, y, what="umulhi")
-    sides = [
-        bitcast_tensor(wrap(operand(v, to, shape), to), unsigned).value for v in (x, y)
-    ]
+    sides = [bitcast_tensor(wrap(operand(v, to, shape), to), unsigned).value for v in (x, y)]
     return bitcast_tensor(made(Elementwise("mulhi", tuple(sides)), unsigned), to)
 
 

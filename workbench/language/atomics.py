@@ -24,14 +24,18 @@ def _word(value: Any, known: tuple[str, ...], default: str, what: str) -> Any:
     if word is None:
         return default
     if word not in known:
-        raise KernelTypeError(f"an atomic knows no {what} {word!r}", hint=f"use one of {', '.join(known)}")
+        raise KernelTypeError(
+            f"an atomic knows no {what} {word!r}", hint=f"use one of {', '.join(known)}"
+        )
     return word
 
 
 def _check_element(address: tensor, function: str, name: str) -> None:
     element = address.dtype.element_ty  # type: ignore[attr-defined]
     if address.dtype.is_const():
-        raise KernelTypeError(f"{name} through {describe(address)}, which points to constant memory")
+        raise KernelTypeError(
+            f"{name} through {describe(address)}, which points to constant memory"
+        )
     if element in (float16, bfloat16):
         if function != "add":
             raise KernelTypeError(
@@ -66,43 +70,57 @@ def _update(
 
 
 @builtin
-def atomic_add(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_add(
+    pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
+) -> tensor:
     """Add to memory at once; returns what was there (0 where masked off)."""
     return _update("add", pointer, val, mask, sem, scope, "atomic_add")
 
 
 @builtin
-def atomic_max(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_max(
+    pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
+) -> tensor:
     """Keep the larger value in memory; returns what was there."""
     return _update("max", pointer, val, mask, sem, scope, "atomic_max")
 
 
 @builtin
-def atomic_min(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_min(
+    pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
+) -> tensor:
     """Keep the smaller value in memory; returns what was there."""
     return _update("min", pointer, val, mask, sem, scope, "atomic_min")
 
 
 @builtin
-def atomic_and(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_and(
+    pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
+) -> tensor:
     """Bitwise and into memory; returns what was there."""
     return _update("and", pointer, val, mask, sem, scope, "atomic_and")
 
 
 @builtin
-def atomic_or(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_or(
+    pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
+) -> tensor:
     """Bitwise or into memory; returns what was there."""
     return _update("or", pointer, val, mask, sem, scope, "atomic_or")
 
 
 @builtin
-def atomic_xor(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_xor(
+    pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
+) -> tensor:
     """Bitwise exclusive or into memory; returns what was there."""
     return _update("xor", pointer, val, mask, sem, scope, "atomic_xor")
 
 
 @builtin
-def atomic_xchg(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_xchg(
+    pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
+) -> tensor:
     """Put a value into memory; returns what was there."""
     return _update("exchange", pointer, val, mask, sem, scope, "atomic_xchg")
 

@@ -14,7 +14,7 @@ from workbench.source import KernelTypeError
 
 @builtin
 def cast(
-    input: Any,  # noqa: A002
+    input: Any,
     dtype: Any,
     fp_downcast_rounding: Any = None,
     bitcast: Any = False,

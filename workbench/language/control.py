@@ -34,7 +34,7 @@ def _bounds(arg1: Any, arg2: Any, step: Any) -> tuple[Any, Any, Any]:
 
 
 @builtin
-def range(  # noqa: A001
+def range(
     arg1: Any,
     arg2: Any = None,
     step: Any = None,
@@ -82,9 +82,14 @@ def static_assert(cond: Any, msg: Any = "") -> None:
 
 
 @builtin
-def static_print(*values: Any, sep: Any = " ", end: Any = "\n", file: Any = None, flush: Any = False) -> None:  # noqa: ARG001
+def static_print(
+    *values: Any, sep: Any = " ", end: Any = "\n", file: Any = None, flush: Any = False
+) -> None:
     """Print values while compiling; of a run-time value, its type."""
-    words = [describe_type(v) if isinstance(v, tensor) and v.constant is None else _text(v) for v in values]
+    words = [
+        describe_type(v) if isinstance(v, tensor) and v.constant is None else _text(v)
+        for v in values
+    ]
     text = str(sep).join(words)
     sys.stdout.write(text + str(end))
     current().remark(f"static_print: {text}")

@@ -14,7 +14,7 @@ from workbench.source import ConstexprError, KernelTypeError
 
 
 @builtin
-def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:  # noqa: A002
+def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
     """Print values on the device, one line per element with program and index."""
     text = static(prefix, "the prefix of device_print")
     if not isinstance(text, str) or not text.isascii():

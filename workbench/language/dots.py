@@ -29,7 +29,7 @@ _EXACT_LIMIT = 128
 
 @builtin
 def dot(
-    input: Any,  # noqa: A002
+    input: Any,
     other: Any,
     acc: Any = None,
     input_precision: Any = None,
@@ -49,7 +49,11 @@ def dot(
     result = _result_dtype(a, b, wanted)
     limit = _limit(max_num_imprecise_acc, a, result)
     shape = (*a.shape[:-1], b.shape[-1])
-    start = splat_constant(0, result, shape) if acc is None else _accumulator(acc, result, shape, wanted)
+    start = (
+        splat_constant(0, result, shape)
+        if acc is None
+        else _accumulator(acc, result, shape, wanted)
+    )
     a, b, start = _three_axes(a), _three_axes(b), _three_axes(start)
     product = made(
         Dot(

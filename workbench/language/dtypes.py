@@ -62,21 +62,23 @@ class dtype:
     # -- what the whole family answers ------------------------------------------------------
     @property
     def scalar(self) -> dtype:
+        """Return the element type: the dtype itself, or that of a block."""
         return self
 
     def is_floating(self) -> bool:
+        """Say whether this is a float type."""
         return self.element.is_float
 
     is_standard_floating = lambda self: self.name in ("fp16", "bf16", "fp32", "fp64")  # noqa: E731
     is_fp8 = lambda self: self.name.startswith("fp8")  # noqa: E731
     is_fp8e4nv = lambda self: self.name == "fp8e4nv"  # noqa: E731
     is_fp8e5 = lambda self: self.name == "fp8e5"  # noqa: E731
-    is_fp8e4b8 = is_fp8e5b16 = is_fp8e4b15 = lambda self: False  # noqa: ARG005, E731
+    is_fp8e4b8 = is_fp8e5b16 = is_fp8e4b15 = lambda self: False
     is_fp16 = lambda self: self.name == "fp16"  # noqa: E731
     is_bf16 = lambda self: self.name == "bf16"  # noqa: E731
     is_fp32 = lambda self: self.name == "fp32"  # noqa: E731
     is_fp64 = lambda self: self.name == "fp64"  # noqa: E731
-    is_int1 = is_bool = lambda self: self.name == "int1"  # noqa: E731
+    is_int1 = is_bool = lambda self: self.name == "int1"
     is_int8 = lambda self: self.name == "int8"  # noqa: E731
     is_int16 = lambda self: self.name == "int16"  # noqa: E731
     is_int32 = lambda self: self.name == "int32"  # noqa: E731
@@ -87,31 +89,40 @@ class dtype:
     is_uint64 = lambda self: self.name == "uint64"  # noqa: E731
 
     def is_int(self) -> bool:
+        """Say whether this is an integer type, int1 included."""
         return not self.element.is_float
 
     def is_int_signed(self) -> bool:
+        """Say whether this is a signed integer type."""
         return self.name in self.SINT_TYPES
 
     def is_int_unsigned(self) -> bool:
+        """Say whether this is an unsigned integer type; int1 counts as one."""
         return self.name in self.UINT_TYPES
 
     def is_ptr(self) -> bool:
+        """Say whether this is a pointer type."""
         return False
 
     def is_block(self) -> bool:
+        """Say whether this is the type of a block."""
         return False
 
     def is_void(self) -> bool:
+        """Say whether this is the type of no value; none here is."""
         return False
 
     def is_const(self) -> bool:
+        """Say whether what is pointed at may only be read."""
         return False
 
     def is_tuple(self) -> bool:
+        """Say whether this is the type of a tuple; none here is."""
         return False
 
     @staticmethod
     def is_dtype(type_str: str) -> bool:
+        """Say whether a text names a dtype."""
         return type_str in _SCALARS
 
     def kind_rank(self) -> int:
@@ -119,9 +130,11 @@ class dtype:
         return 2 if self.element.is_float else int(self.element.bits > 1)
 
     def get_int_max_value(self) -> int:
+        """Return the largest value of an integer type."""
         return self.int_limits()[1]
 
     def get_int_min_value(self) -> int:
+        """Return the smallest value of an integer type."""
         return self.int_limits()[0]
 
     def int_limits(self) -> tuple[int, int]:
@@ -163,15 +176,19 @@ class pointer_type(dtype):
         self._hash = hash(("pointer", element_ty, const))
 
     def is_ptr(self) -> bool:
+        """Say whether this is a pointer type."""
         return True
 
     def is_int(self) -> bool:
+        """Say whether this is an integer type, int1 included."""
         return False
 
     def is_const(self) -> bool:
+        """Say whether what is pointed at may only be read."""
         return self.const
 
     def kind_rank(self) -> int:
+        """Return the rank of a pointer, above all numbers."""
         return 3
 
     def __eq__(self, other: object) -> bool:
@@ -200,12 +217,15 @@ class block_type(dtype):
 
     @property
     def scalar(self) -> dtype:
+        """Return the element type: the dtype itself, or that of a block."""
         return self.element_ty
 
     def is_block(self) -> bool:
+        """Say whether this is the type of a block."""
         return True
 
     def is_ptr(self) -> bool:
+        """Say whether this is a pointer type."""
         return self.element_ty.is_ptr()
 
     def __eq__(self, other: object) -> bool:

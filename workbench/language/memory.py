@@ -47,7 +47,9 @@ def load(
         shape = common_shape(address, test, what="pointer and mask of load")
     if isinstance(other, tensor) and other.shape:
         _scalar_takes_scalars(address, other, "other", "load")
-        shape = common_shape(broadcast_tensor(address, shape), other, what="pointer and other of load")
+        shape = common_shape(
+            broadcast_tensor(address, shape), other, what="pointer and other of load"
+        )
     element = address.dtype.element_ty  # type: ignore[attr-defined]
     fill = None if other is None else _converted(other, element, shape)
     op = Load(

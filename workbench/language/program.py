@@ -61,21 +61,21 @@ def _per_axis(values: Any, x: tensor, name: str) -> tuple[int, ...]:
 
 
 @builtin
-def multiple_of(input: Any, values: Any) -> tensor:  # noqa: A002
+def multiple_of(input: Any, values: Any) -> tensor:
     """Return x, promising that the first of each run along an axis is a multiple."""
     x = to_tensor(input)
     return made(Promise(x.value, divisible=_per_axis(values, x, "multiple_of")), x.dtype)
 
 
 @builtin
-def max_contiguous(input: Any, values: Any) -> tensor:  # noqa: A002
+def max_contiguous(input: Any, values: Any) -> tensor:
     """Return x, promising runs of consecutive numbers along each axis."""
     x = to_tensor(input)
     return made(Promise(x.value, contiguous=_per_axis(values, x, "max_contiguous")), x.dtype)
 
 
 @builtin
-def max_constancy(input: Any, values: Any) -> tensor:  # noqa: A002
+def max_constancy(input: Any, values: Any) -> tensor:
     """Return x, promising runs of equal numbers along each axis."""
     x = to_tensor(input)
     return made(Promise(x.value, constant=_per_axis(values, x, "max_constancy")), x.dtype)

@@ -9,7 +9,13 @@ from workbench.ir import Block, Element, Value, element_of, tile
 from workbench.language import arithmetic as maths
 from workbench.language.casts import cast_tensor, widen_bfloat16
 from workbench.language.dtypes import dtype, float32, int32, uint32
-from workbench.language.shapes import as_dtype, axis_number, broadcast_value, insert_axis, reshape_tensor
+from workbench.language.shapes import (
+    as_dtype,
+    axis_number,
+    broadcast_value,
+    insert_axis,
+    reshape_tensor,
+)
 from workbench.language.state import current, wrapping_index
 from workbench.language.table import builtin
 from workbench.language.values import (
@@ -21,7 +27,7 @@ from workbench.language.values import (
     to_tensor,
     wrap,
 )
-from workbench.ops import ExpandDims, Elementwise, Iota, Reduce, Select, Yield
+from workbench.ops import Elementwise, ExpandDims, Iota, Reduce, Select, Yield
 from workbench.source import KernelTypeError, ShapeError
 
 Combine = Callable[[Sequence[Value]], Sequence[Value]]
@@ -29,7 +35,11 @@ Combine = Callable[[Sequence[Value]], Sequence[Value]]
 
 def combine_block(elements: Sequence[Element], combine: Combine) -> Block:
     """Return the region that combines left values with right ones, all scalars."""
-    names = ["a", "b"] if len(elements) == 1 else [f"{s}{i}" for s in "ab" for i in range(len(elements))]
+    names = (
+        ["a", "b"]
+        if len(elements) == 1
+        else [f"{s}{i}" for s in "ab" for i in range(len(elements))]
+    )
     arguments = tuple(
         Value(element, name) for element, name in zip([*elements, *elements], names, strict=True)
     )
@@ -110,7 +120,7 @@ def _all_ones(value: tensor, rank: int) -> tensor:
 
 
 @builtin
-def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False) -> Any:  # noqa: A002
+def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False) -> Any:
     """Combine all elements along an axis (None: all of them) with a device function.
 
     `input` is a block or a tuple of blocks of one shape; the function takes all left scalars,
@@ -140,7 +150,7 @@ def sum_dtype(have: dtype, wanted: Any) -> dtype:
 
 
 @builtin
-def sum(input: Any, axis: Any = None, keep_dims: Any = False, dtype: Any = None) -> tensor:  # noqa: A002
+def sum(input: Any, axis: Any = None, keep_dims: Any = False, dtype: Any = None) -> tensor:
     """Return the sum along an axis (None: of all elements)."""
     x = block_of(input, "sum")
     x = cast_tensor(x, sum_dtype(x.dtype, static(dtype, "dtype")))
@@ -148,14 +158,14 @@ def sum(input: Any, axis: Any = None, keep_dims: Any = False, dtype: Any = None)
 
 
 @builtin
-def xor_sum(input: Any, axis: Any = None, keep_dims: Any = False) -> tensor:  # noqa: A002
+def xor_sum(input: Any, axis: Any = None, keep_dims: Any = False) -> tensor:
     """Return the bitwise exclusive or along an axis."""
     x = _integers(input, "xor_sum")
     return _reduce([x], axis, single("xor"), keep_dims, "xor_sum")[0]
 
 
 @builtin
-def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> tensor:  # noqa: A002
+def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> tensor:
     """Return the bitwise or along an axis."""
     x = _integers(input, "reduce_or")
     return _reduce([x], axis, single("or"), keep_dims, "reduce_or")[0]
@@ -169,7 +179,7 @@ def _integers(x: Any, name: str) -> tensor:
 
 
 def _extreme(
-    input: Any,  # noqa: A002
+    input: Any,
     axis: Any,
     return_indices: Any,
     tie_break_left: Any,
@@ -224,7 +234,7 @@ def _positions(shape: tuple[int, ...], axis: int) -> tensor:
 
 @builtin
 def max(
-    input: Any,  # noqa: A002
+    input: Any,
     axis: Any = None,
     return_indices: Any = False,
     return_indices_tie_break_left: Any = True,
@@ -236,7 +246,7 @@ def max(
 
 @builtin
 def min(
-    input: Any,  # noqa: A002
+    input: Any,
     axis: Any = None,
     return_indices: Any = False,
     return_indices_tie_break_left: Any = True,
@@ -247,21 +257,19 @@ def min(
 
 
 @builtin
-def argmax(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> tensor:  # noqa: A002
+def argmax(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> tensor:
     """Return the index of the largest element along an axis, the smallest one on a tie."""
     return _extreme(input, axis, True, tie_break_left, keep_dims, "max")[1]
 
 
 @builtin
-def argmin(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> tensor:  # noqa: A002
+def argmin(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> tensor:
     """Return the index of the smallest element along an axis, the smallest one on a tie."""
     return _extreme(input, axis, True, tie_break_left, keep_dims, "min")[1]
 
 
 @builtin
-def softmax(
-    x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any = False
-) -> tensor:
+def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any = False) -> tensor:
     """Return exp(x - max) / sum of it along `dim`, which defaults to 0."""
     value = block_of(x, "softmax")
     along = 0 if dim is None else dim

@@ -35,7 +35,7 @@ def _scan(
 
 
 @builtin
-def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False) -> Any:  # noqa: A002
+def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False) -> Any:
     """Return running results of a device function along an axis, each element included.
 
     The function takes all left scalars, then all right ones; it must be associative.
@@ -49,7 +49,7 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
 
 
 @builtin
-def cumsum(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> tensor:  # noqa: A002
+def cumsum(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> tensor:
     """Return running sums along an axis."""
     x = widen_bfloat16(block_of(input, "cumsum"))
     x = cast_tensor(x, sum_dtype(x.dtype, static(dtype, "dtype")))
@@ -57,7 +57,7 @@ def cumsum(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -
 
 
 @builtin
-def cumprod(input: Any, axis: Any = 0, reverse: Any = False) -> tensor:  # noqa: A002
+def cumprod(input: Any, axis: Any = 0, reverse: Any = False) -> tensor:
     """Return running products along an axis."""
     x = widen_bfloat16(block_of(input, "cumprod"))
     return _scan([x], axis, single("mul"), reverse, "cumprod")[0]

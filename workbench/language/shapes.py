@@ -160,7 +160,7 @@ def zeros(shape: Any, dtype: Any) -> tensor:
 
 
 @builtin
-def zeros_like(input: Any) -> tensor:  # noqa: A002
+def zeros_like(input: Any) -> tensor:
     """Return a block of zeros with the shape and dtype of another."""
     like = to_tensor(input)
     return splat_constant(0, like.dtype, like.shape)
@@ -193,7 +193,7 @@ def sizes(words: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @builtin
-def broadcast_to(input: Any, *shape: Any) -> tensor:  # noqa: A002
+def broadcast_to(input: Any, *shape: Any) -> tensor:
     """Return a block repeated along its axes of extent 1; a scalar takes any shape."""
     value, extents = to_tensor(input), static_shape(sizes(shape))
     if not value.shape:
@@ -208,7 +208,7 @@ def broadcast_to(input: Any, *shape: Any) -> tensor:  # noqa: A002
 
 
 @builtin
-def broadcast(input: Any, other: Any) -> tuple[tensor, tensor]:  # noqa: A002
+def broadcast(input: Any, other: Any) -> tuple[tensor, tensor]:
     """Return both blocks with their common shape."""
     a, b = to_tensor(input), to_tensor(other)
     shape = common_shape(a, b)
@@ -216,7 +216,7 @@ def broadcast(input: Any, other: Any) -> tuple[tensor, tensor]:  # noqa: A002
 
 
 @builtin
-def expand_dims(input: Any, axis: Any) -> tensor:  # noqa: A002
+def expand_dims(input: Any, axis: Any) -> tensor:
     """Return a block with axes of extent 1 inserted; `axis` counts in the result."""
     value = to_tensor(input)
     axes = axis if isinstance(axis, tuple) else (axis,)
@@ -246,7 +246,7 @@ def reshape_tensor(value: tensor, shape: Shape) -> tensor:
 
 
 @builtin
-def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> tensor:  # noqa: A002, ARG001
+def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> tensor:
     """Return the elements in row-major order under another shape; `()` gives a scalar."""
     value, extents = to_tensor(input), static_shape(sizes(shape))
     count = 1
@@ -254,27 +254,27 @@ def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> tensor:  # noq
         count *= extent
     if count != value.numel:
         raise ShapeError(
-            f"reshape of {describe(value)} ({value.numel} elements) to {extents} ({count} elements)",
+            f"reshape of {describe(value)}, {value.numel} elements, to {extents}, {count} elements",
             hint="both shapes need the same number of elements",
         )
     return reshape_tensor(value, extents)
 
 
 @builtin
-def view(input: Any, *shape: Any) -> tensor:  # noqa: A002
+def view(input: Any, *shape: Any) -> tensor:
     """Return the elements under another shape (here in row-major order, as reshape)."""
     return reshape(input, *shape)
 
 
 @builtin
-def ravel(x: Any, can_reorder: Any = False) -> tensor:  # noqa: ARG001
+def ravel(x: Any, can_reorder: Any = False) -> tensor:
     """Return the elements as a block with one axis."""
     value = to_tensor(x)
     return reshape_tensor(value, (value.numel,))
 
 
 @builtin
-def trans(input: Any, *dims: Any) -> tensor:  # noqa: A002
+def trans(input: Any, *dims: Any) -> tensor:
     """Return a block with its axes in another order; without `dims` the last two swap."""
     value = to_tensor(input)
     order = sizes(dims)
@@ -287,7 +287,7 @@ def trans(input: Any, *dims: Any) -> tensor:  # noqa: A002
 
 
 @builtin
-def permute(input: Any, *dims: Any) -> tensor:  # noqa: A002
+def permute(input: Any, *dims: Any) -> tensor:
     """Return a block whose axis i is axis dims[i] of the input."""
     value = to_tensor(input)
     rank = len(value.shape)
@@ -302,7 +302,9 @@ def join(a: Any, b: Any) -> tensor:
     """Return both blocks stacked on a new last axis of extent 2."""
     first, second = broadcast(a, b)
     if first.dtype != second.dtype:
-        raise KernelTypeError(f"join of {describe(first)} and {describe(second)}: the dtypes differ")
+        raise KernelTypeError(
+            f"join of {describe(first)} and {describe(second)}: the dtypes differ"
+        )
     if not first.shape:
         first, second = insert_axis(first, 0), insert_axis(second, 0)
         joined = emit(Join(first.stored(), second.stored()))
@@ -330,13 +332,13 @@ def interleave(a: Any, b: Any) -> tensor:
 
 
 @builtin
-def cat(input: Any, other: Any, can_reorder: Any = False) -> tensor:  # noqa: A002
+def cat(input: Any, other: Any, can_reorder: Any = False) -> tensor:
     """Return two one-dimensional blocks one after the other (never reordered here)."""
     a, b = to_tensor(input), to_tensor(other)
     if not static(can_reorder, "can_reorder"):
         current().superset("tl.cat without can_reorder=True")
     if len(a.shape) != 1 or len(b.shape) != 1 or a.dtype != b.dtype:
         raise ShapeError(
-            f"cat needs two one-dimensional blocks of one dtype, got {describe(a)} and {describe(b)}"
+            f"cat needs two 1-dimensional blocks of one dtype, got {describe(a)}, {describe(b)}"
         )
     return wrap(emit(Concatenate(a.stored(), b.stored())), a.dtype)

@@ -97,6 +97,7 @@ class Signature:
     variadic: bool
 
     def text(self) -> str:
+        """Return the signature as an author would write it."""
         return f"{self.name}({', '.join(self.parameters)}{', ...' if self.variadic else ''})"
 
 

@@ -70,15 +70,18 @@ class constexpr:
         return float(self.value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function that is held."""
         return self.value(*args, **kwargs)
 
     def __getitem__(self, key: Any) -> constexpr:
         return constexpr(self.value[unwrap(key)])
 
     def logical_and(self, other: Any) -> constexpr:
+        """Return `self and other`."""
         return constexpr(self.value and unwrap(other))
 
     def logical_or(self, other: Any) -> constexpr:
+        """Return `self or other`."""
         return constexpr(self.value or unwrap(other))
 
 
@@ -96,13 +99,26 @@ def _binary(name: str) -> Any:
     return forward, reflected
 
 
-for _name in ("add sub mul truediv floordiv mod pow lshift rshift and_ or_ xor").split():
+for _name in [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "lshift",
+    "rshift",
+    "and_",
+    "or_",
+    "xor",
+]:
     _forward, _reflected = _binary(_name)
     setattr(constexpr, f"__{_name.rstrip('_')}__", _forward)
     setattr(constexpr, f"__r{_name.rstrip('_')}__", _reflected)
-for _name in "lt le gt ge eq ne".split():
+for _name in ["lt", "le", "gt", "ge", "eq", "ne"]:
     setattr(constexpr, f"__{_name}__", _binary(_name)[0])
-for _name in "neg pos invert".split():
+for _name in ["neg", "pos", "invert"]:
     setattr(
         constexpr,
         f"__{_name}__",
@@ -157,6 +173,7 @@ class tensor:
         return self._value is not None and element_of(self._value.type) is INDEX
 
     def exact_element(self) -> Element:
+        """Return the element type that a new constant of this dtype takes."""
         return INDEX if self.dtype == int32 and current().exact_index else self.dtype.element
 
     def stored(self) -> Value:
@@ -178,10 +195,12 @@ class tensor:
     # -- what kernels ask of a tensor -------------------------------------------------------
     @property
     def type(self) -> dtype:
+        """Return the block type, or the dtype of a scalar."""
         return block_type(self.dtype, self.shape) if self.shape else self.dtype
 
     @property
     def numel(self) -> int:
+        """Return the number of elements."""
         count = 1
         for extent in self.shape:
             count *= extent
@@ -340,7 +359,11 @@ def kind_of(value: Any) -> str:
 def describe_type(value: Any) -> str:
     """Return dtype and shape in words, e.g. `fp32 block of shape (64,)`."""
     if isinstance(value, tensor):
-        return f"{value.dtype} block of shape {value.shape}" if value.shape else f"{value.dtype} scalar"
+        return (
+            f"{value.dtype} block of shape {value.shape}"
+            if value.shape
+            else f"{value.dtype} scalar"
+        )
     if is_number(value):
         return f"{type(value).__name__} {value}"
     return kind_of(value)
