@@ -75,6 +75,7 @@ class _Run:
                 return self._result(None)
             points = [Point(x, lambda x=x: self._bind(x)) for x in plan.points]
             subject = points[-1].build()
+            points[-1] = replace(points[-1], build=lambda: subject)
             compiled = self._compile(subject)
             if not plan.run:
                 self._skip("launch", "--no-run was given")
@@ -102,11 +103,14 @@ class _Run:
 
     def _relaunch(self, *args: Any, **settings: Any) -> Any:
         assert self.last is not None
-        values = list(self.last.arguments.values())
-        constants = {**self.last.constants, **self.last.options, **settings}
-        names = list(self.last.arguments)
-        given = dict(zip(names, args or values, strict=False))
+        given = dict(zip(self.last.arguments, args, strict=False))
+        constants = {**self._settings(self.last.constants), **settings}
         return self.kernel[self.last.grid](**{**self.last.arguments, **given}, **constants)
+
+    def _settings(self, constants: Mapping[str, Any]) -> dict[str, Any]:
+        """Return constexprs, options and target as a launch takes them."""
+        target = {} if self.plan.target == "auto" else {"target": self.plan.target}
+        return {**constants, **self.options, **target}
 
     # -- compiling ------------------------------------------------------------------------
     def _compile_without_data(self) -> None:
@@ -158,9 +162,7 @@ class _Run:
         words = {word: name for word, name in self.plan.words.items() if name in arguments}
         names |= {word: arguments[name] for word, name in words.items()}
         grid = self._grid(names)
-        settings: dict[str, Any] = {**constants, **self.options}
-        if self.plan.target != "auto":
-            settings["target"] = self.plan.target
+        settings = self._settings(constants)
         launcher = self.kernel[grid]
         compiled = self.kernel.warmup(**arguments, grid=grid, **settings)
         subject = Subject(

@@ -152,6 +152,146 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%%kernel add\ndef sub(x_ptr): tl.store(x_ptr, 1)",
         "name one of the cell's kernels, or leave the name out for the last one.",
     ),
+    "K200": _entry(
+        "the kernel's text cannot be compiled; the message says what is wrong with it.",
+        "def add(x_ptr, n):\n    tl.store(x_ptr)",
+        "follow the message: it names what was found and what was expected.",
+    ),
+    "K203": _entry(
+        "a name is not defined, or tl has nothing of that name.",
+        "x = tl.lod(x_ptr + offsets)",
+        "correct the spelling; names of the notebook must exist when the kernel is compiled.",
+    ),
+    "K210": _entry(
+        "a value must be known at compile time, and is known at run time only.",
+        "def add(x_ptr, n):\n    offsets = tl.arange(0, n)",
+        "make the parameter a constexpr (n: tl.constexpr) and give it by --set or by name.",
+    ),
+    "K211": _entry(
+        "a static_assert in the kernel does not hold for these constexprs.",
+        'tl.static_assert(BLOCK % 16 == 0, "BLOCK must be a multiple of 16")',
+        "launch with values for which it holds.",
+    ),
+    "K212": _entry(
+        "a return statement is where, or gives what, a device function cannot have.",
+        "def add(x_ptr, n):\n    return tl.load(x_ptr)      # add is launched",
+        "a kernel stores its result; a helper returns values of one type on every way out.",
+    ),
+    "K215": _entry(
+        "device code cannot have this Python syntax.",
+        "try:\n    x = tl.load(x_ptr)\nexcept ValueError: ...",
+        "use if, for, while, return, calls of device functions and compile-time Python values.",
+    ),
+    "K216": _entry(
+        "the text of a function cannot be read, so it cannot be compiled.",
+        "k = jit(eval('lambda x_ptr: x_ptr'))",
+        "define the kernel in a file or a cell, or register its text in linecache.",
+    ),
+    "K217": _entry(
+        "a tl function was called by ordinary Python code.",
+        "tl.zeros((4,), tl.float32)                # at the top level of a cell",
+        "call it inside a kernel, and launch that with kernel[grid](...).",
+    ),
+    "K218": _entry(
+        "device functions call each other without an end at compile time.",
+        "def f(n):\n    return f(n)",
+        "end the recursion by a constexpr condition, or write a loop.",
+    ),
+    "K220": _entry(
+        "a call or a launch has the wrong number of arguments, or a constexpr has no value.",
+        "add[(4,)](x, y, out, n)                   # BLOCK is missing",
+        "give every parameter without a default; constexprs by name or --set.",
+    ),
+    "K290": _entry(
+        "a text that should be IR does not parse.",
+        "%1 = tile.lod %0",
+        "compare with what %tile or %gpu print.",
+    ),
+    "K301": _entry(
+        "a value has a type that the operation does not take, or a name changes its type.",
+        "total = 0\nfor i in range(4):\n    total += 1.5      # int before the loop, float after",
+        "convert with .to(...), or start with a value of the type that the loop gives.",
+    ),
+    "K302": _entry(
+        "shapes do not fit together.",
+        "a: (128, 64), b: (32, 128)\ntl.dot(a, b)                              # 64 against 32",
+        "use the same constexpr for extents that must agree; add axes with x[:, None].",
+    ),
+    "K401": _entry(
+        "the kernel needs more shared memory than a program may have.",
+        "tl.dot of 512×512 and 512×512 tiles",
+        "use smaller tiles or fewer stages; the message says which buffers take what.",
+    ),
+    "K402": _entry(
+        "the kernel needs more registers or threads than a program may have.",
+        "%%kernel matmul --set num_warps=32 --set BM=512",
+        "use smaller tiles, fewer warps, or maxnreg.",
+    ),
+    "K403": _entry(
+        "nvdisasm is too old for this code: its listing lacks what newer ones tell.",
+        "%sass add                                  # live registers are missing",
+        "pip install -U nvidia-cuda-nvdisasm",
+    ),
+    "K405": _entry(
+        "the kernel has more operations than debug lines can name; links of the rest are absent.",
+        "a loop unrolled a hundred thousand times",
+        "unroll less.",
+    ),
+    "K410": _entry(
+        "a tool of the CUDA toolchain is missing, or refused its input.",
+        "%sass add                                  # without ptxas",
+        "pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm; workbench doctor says what is there.",
+    ),
+    "K420": _entry(
+        "this target cannot do what the kernel asks for.",
+        "an operation that only a GPU has, with --target cpu",
+        "use another target, or another way to write it.",
+    ),
+    "K501": _entry(
+        "an argument is of a kind that the kernel cannot take there.",
+        "add[(4,)](x, y, out, [1, 2], BLOCK=4)",
+        "pass arrays for pointers, numbers for scalars.",
+    ),
+    "K502": _entry(
+        "a load or store went outside every argument.",
+        "tl.load(x_ptr + offsets)                   # the last block is only half full",
+        "mask it: tl.load(x_ptr + offsets, mask=offsets < n). --target interpreter finds the place.",
+    ),
+    "K503": _entry(
+        "an earlier launch left the CUDA context unusable.",
+        "any launch after an illegal memory access",
+        "restart the kernel; compiling, the CPU target and viewing go on working.",
+    ),
+    "K504": _entry(
+        "the arrays of a launch lie on different devices, or not where the target runs.",
+        "add[(4,)](x.cuda(), y, out.cuda(), n, BLOCK=4)",
+        "move them to one device: y.cuda(), or all of them .cpu().",
+    ),
+    "K505": _entry(
+        "an array has a dtype that kernels do not have, or cannot be written to.",
+        "add[(4,)](x.to(torch.complex64), y, out, n, BLOCK=4)",
+        "convert it before the launch; pass a copy of a read-only array.",
+    ),
+    "K506": _entry(
+        "the grid has more programs along an axis than a device can run.",
+        "add[(1, 100_000)](...)",
+        "put the largest count on axis 0, or let a program do more work.",
+    ),
+    "K507": _entry(
+        "a kernel was called like a function.",
+        "add(x, y, out, n)",
+        "launch it with a grid: add[(4,)](x, y, out, n, BLOCK=4).",
+    ),
+    "K508": _entry(
+        "there is no CUDA device that can be used.",
+        "add[(4,)](x.cuda(), ...)                   # without a driver",
+        "launch on the CPU; --target sm_90a with --sig compiles without a device.",
+    ),
+    "K509": _entry(
+        "the device has no memory left.",
+        "large arrays, or many loaded kernels",
+        "free arrays that are not used, or use smaller ones.",
+    ),
     "K601": _entry(
         "the kernel's result differs from the reference by more than the tolerance.",
         '%%kernel add --args x,y,out,7 --grid 1 --set BLOCK=3 --check "x + y"',
