@@ -255,7 +255,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     "K502": _entry(
         "a load or store went outside every argument.",
         "tl.load(x_ptr + offsets)                   # the last block is only half full",
-        "mask it: tl.load(x_ptr + offsets, mask=offsets < n). --target interpreter finds the place.",
+        "mask it: tl.load(x_ptr + offsets, mask=offsets < n); the interpreter finds the place.",
     ),
     "K503": _entry(
         "an earlier launch left the CUDA context unusable.",
