@@ -214,6 +214,28 @@ async function checkSaved(browser) {
   await page.close();
 }
 
+/** Notebook 7, where it is installed, shows the same outputs through the same extension. */
+async function checkNotebook7(browser) {
+  const url = `${base}/notebooks/saved.ipynb`;
+  const reply = await fetch(url);
+  if (!reply.ok) {
+    console.log(`Notebook 7 is not installed here (${reply.status})`);
+    return;
+  }
+  const page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
+  page.errors = collectErrors(page);
+  await page.goto(url, { waitUntil: "domcontentloaded" });
+  await painted(page, 2);
+  await page.locator('.wb-scroller [data-row="17"]').first().click();
+  const rows = await marked(page.locator(".wb").first());
+  assert.ok(rows.length >= 2 && rows.every((count) => count > 0), `every pane links: ${rows}`);
+  await page.screenshot({ path: path.join(out, "notebook7.png") });
+  // Served beside JupyterLab, Notebook 7 reports faults of its own plugins: only ours count.
+  const errors = page.errors.filter((error) => /workbench|\bwb\b/i.test(error));
+  assert.deepEqual(errors, []);
+  await page.close();
+}
+
 /** The widget paints while the kernel is busy, leaves no payload in its state, survives a reload. */
 async function checkWidget(browser) {
   const name = "widget.ipynb";
@@ -301,6 +323,7 @@ try {
   }
   browser = await launch();
   await checkSaved(browser);
+  await checkNotebook7(browser);
   await checkWidget(browser);
   if (notebook) await checkNotebook(browser, notebook);
 } catch (error) {

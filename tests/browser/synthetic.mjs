@@ -70,7 +70,7 @@ export function makeTrace() {
     ops.born.push(parents.length > 0 ? 0 : -1);
     ops.calls.push([]);
   };
-  for (let line = 6; line <= 26; line++) addOp(line, "tile.load", line, []);
+  for (let line = 6; line <= 26; line++) addOp(line, line === 20 ? "tile.dot" : "tile.load", line, []);
   for (let line = 6; line <= 26; line++) addOp(100 + line, "gpu.async_copy", line, [line]);
   const stages = [
     {
