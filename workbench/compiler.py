@@ -19,7 +19,7 @@ from typing import Any
 from workbench.analysis.roles import parameter_roles
 from workbench.frontend import lower_kernel
 from workbench.frontend.specialization import Argument, Specialization
-from workbench.ir import Module, Pointer, walk
+from workbench.ir import Module, Pointer
 from workbench.passes.listing import ast_stage, shown_source, source_stage
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
@@ -242,9 +242,16 @@ class _Compilation:
         return replace(known, shared_bytes=self.built.shared_bytes if shared is None else shared)
 
     def _spans(self) -> list[tuple[int, Span]]:
-        if self.first is None:
-            return []
-        return [(op.id, op.span) for op in walk(self.first.body) if op.span is not None]
+        """Return the place of every op that ever existed, by id."""
+        modules = [record.after for record in self.recorder.passes if record.changed]
+        if self.first is not None:
+            modules.insert(0, self.first)
+        found: dict[int, Span] = {}
+        for module in modules:
+            for op in module.walk():
+                if op.span is not None:
+                    found.setdefault(op.id, op.span)
+        return sorted(found.items())
 
     def _kernel(self, file: str) -> Kernel:
         return Kernel(

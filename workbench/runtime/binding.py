@@ -15,7 +15,7 @@ from workbench.runtime import arrays
 from workbench.runtime.facts import ITEM_BITS, Known, Signature, constant, parse_type
 from workbench.runtime.options import PLACES, check_options, unknown_option
 from workbench.runtime.signature import parameter_span
-from workbench.source import ArgumentError, KernelSource, LaunchError, Parameter
+from workbench.source import ArgumentError, KernelSource, LaunchError, OptionError, Parameter
 
 DIVISOR = 16
 
@@ -397,6 +397,10 @@ def _target_for(
             )
         return wanted or "cpu", arrays.HOST
     if wanted not in (None, "auto"):
+        if not wanted.startswith("sm_"):
+            raise OptionError(
+                f"unknown target {wanted}; known: cpu, interpreter, sm_80 … sm_121a", code="K114"
+            )
         if device == arrays.HOST:
             raise LaunchError(
                 f"{first} is a CPU array, target {wanted} needs arrays on a CUDA device",

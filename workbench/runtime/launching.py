@@ -9,14 +9,14 @@ reads addresses, dtypes and devices, tests the facts, looks up one table and cal
 finds. Whatever it does not know goes to `slow`, which binds with care, compiles, words the errors
 and adds an entry to the table. For a kernel `add(x_ptr, n, BLOCK)` it reads
 
-    def launch(grid, x_ptr=_, n=_, BLOCK=1024, *extra, num_warps=None, num_stages=None, **options):
+    def launch(_grid, x_ptr=_d0, n=_d1, BLOCK=1024, *_extra, num_warps=None, ..., **_options):
         try:
-            p0 = x_ptr.data_ptr()
-            run = table[x_ptr.dtype, x_ptr.get_device(), p0 & 15, n.__class__, ..., BLOCK, ...]
+            _p0 = x_ptr.data_ptr()
+            _run = _table[x_ptr.dtype, x_ptr.get_device(), n.__class__, ..., BLOCK, _p0 & 15, ...]
         except Exception:
-            return slow(grid, ...)
+            return _slow(_grid, ...)
         ...
-        return run(grid[0], 1, 1, stream(...), p0, n)
+        return _run(_grid[0], 1, 1, _stream(...), _p0, n)
 """
 
 from __future__ import annotations
@@ -167,85 +167,84 @@ def make_launcher(
 ) -> Callable[..., Any]:
     """Return the launcher for one kind of arguments; see the top of this file."""
     text, names = launcher_text(source, kinds, on_gpu, guards)
-    names |= {"table": table, "slow": slow, "_": _MISSING, "stream": raw_stream()}
-    names |= {"resolve_grid": resolve_grid, "run_grid": run_grid}
+    names |= {"_table": table, "_slow": slow, "_stream": raw_stream(), "_resolve": resolve_grid}
     exec(compile(text, f"<launcher of {source.name}>", "exec"), names)
     return names["launch"]
 
 
 def supports(source: KernelSource, kinds: str) -> bool:
-    """Say whether calls of these kinds can be launched by generated code."""
-    taken = {"grid", "table", "slow", "run", "stream", "extra", "options"}
-    names = {p.name for p in source.parameters}
-    return "o" not in kinds and not names & taken and "num_warps" not in names
+    """Say whether calls of these kinds can be launched by generated code.
+
+    Its own names begin with an underscore, so no parameter may.
+    """
+    names = [p.name for p in source.parameters]
+    taken = "num_warps" in names or "num_stages" in names
+    return "o" not in kinds and not taken and not any(name.startswith("_") for name in names)
 
 
 def launcher_text(
     source: KernelSource, kinds: str, on_gpu: bool, guards: Sequence[tuple[Any, str, Any]]
 ) -> tuple[str, dict[str, Any]]:
     """Return the launcher's text and the objects that it names."""
-    scope: dict[str, Any] = {}
-    head = ["grid"]
-    for number, parameter in enumerate(source.parameters):
-        scope[f"d{number}"] = _MISSING if parameter.required else parameter.default
-        head.append(f"{parameter.name}=d{number}")
     names = [p.name for p in source.parameters]
+    scope: dict[str, Any] = {}
+    for number, parameter in enumerate(source.parameters):
+        scope[f"_d{number}"] = _MISSING if parameter.required else parameter.default
+    head = ", ".join(["_grid", *(f"{name}=_d{n}" for n, name in enumerate(names)), "*_extra"])
     tensors = [n for n, kind in enumerate(kinds) if kind == "t"]
-    key: list[str] = []
-    lines = [f"p{n} = {names[n]}.data_ptr()" for n in tensors]
-    for number, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        key += _key_words(number, name, kind)
-    if tensors:
-        together = " | ".join(f"p{n}" for n in tensors)
-        each = ", ".join(f"not p{n} & 15" for n in tensors)
-        key.append(f"({together}) & 15 and ({each},)")
-    key += ["num_warps", "num_stages"]
-    values = [f"p{n}" if k == "t" else names[n] for n, k in enumerate(kinds) if k != "c"]
+    values = [f"_p{n}" if k == "t" else names[n] for n, k in enumerate(kinds) if k != "c"]
     call = ", ".join(values)
     given = ", ".join(f"'{n}': {n}" for n in names)
-    checks = ["extra", "options"]
+    checks = ["_extra", "_options"]
     for number, (space, name, value) in enumerate(guards):
-        scope[f"s{number}"], scope[f"g{number}"] = space, value
-        checks.append(f"s{number}.get({name!r}) is not g{number}")
-    where = f"stream({names[tensors[0]]}.get_device())" if on_gpu else "0"
-    slow = f"slow(grid, dict({given}), extra, num_warps, num_stages, options)"
+        scope[f"_s{number}"], scope[f"_g{number}"] = space, value
+        checks.append(f"_s{number}.get({name!r}) is not _g{number}")
+    where = f"_stream({names[tensors[0]]}.get_device())" if on_gpu else "0"
+    slow = f"return _slow(_grid, {{{given}}}, _extra, num_warps, num_stages, _options)"
     body = [
-        f"def launch({', '.join(head)}, *extra, num_warps=None, num_stages=None, **options):",
+        f"def launch({head}, num_warps=None, num_stages=None, **_options):",
         "    try:",
-        *(f"        {line}" for line in lines),
-        f"        run = table[{', '.join(key)}]",
+        *(f"        _p{n} = {names[n]}.data_ptr()" for n in tensors),
+        f"        _run = _table[{', '.join(_key_words(names, kinds, tensors))}]",
         "    except Exception:",
-        f"        return {slow}",
+        f"        {slow}",
         f"    if {' or '.join(checks)}:",
-        f"        return {slow}",
-        "    if grid.__class__ is not tuple:",
-        f"        grid = resolve_grid(grid, lambda: {{{given}}})",
-        "    if len(grid) == 1 and grid[0].__class__ is int and grid[0] > 0:",
-        f"        return run(grid[0], 1, 1, {where}, {call})",
-        f"    x, y, z = resolve_grid(grid, lambda: {{{given}}})",
-        "    if x > 0 and y > 0 and z > 0:",
-        f"        return run(x, y, z, {where}, {call})",
+        f"        {slow}",
+        "    if _grid.__class__ is not tuple:",
+        f"        _grid = _resolve(_grid, lambda: {{{given}}})",
+        "    if len(_grid) == 1 and _grid[0].__class__ is int and _grid[0] > 0:",
+        f"        return _run(_grid[0], 1, 1, {where}, {call})",
+        f"    _x, _y, _z = _resolve(_grid, lambda: {{{given}}})",
+        "    if _x and _y and _z:",
+        f"        return _run(_x, _y, _z, {where}, {call})",
         "    return None",
     ]
     return "\n".join(body) + "\n", scope
 
 
-def _key_words(number: int, name: str, kind: str) -> list[str]:
-    """Return what identifies an argument's type and facts: must agree with `table_key`."""
-    match kind:
-        case "t":
-            return [f"{name}.dtype", f"{name}.get_device()"]
-        case "i":
-            # 2: equal to 1; else whether 16 divides it, 4 more if it needs more than 32 bits
-            return [
-                f"{name}.__class__",
-                f"2 if {name} == 1 else not {name} & 15 "
-                f"if -0x80000000 <= {name} <= 0x7fffffff else 4 + (not {name} & 15)",
-            ]
-        case "c":
-            return [name, f"{name}.__class__"]
-        case _:
-            return [f"{name}.__class__"]
+def _key_words(names: Sequence[str], kinds: str, tensors: Sequence[int]) -> list[str]:
+    """Return what identifies the arguments' types and facts: must agree with `table_key`."""
+    key: list[str] = []
+    for name, kind in zip(names, kinds, strict=True):
+        match kind:
+            case "t":
+                key += [f"{name}.dtype", f"{name}.get_device()"]
+            case "i":
+                # 2: equal to 1; else whether 16 divides it, 4 more if it needs more than 32 bits
+                key += [
+                    f"{name}.__class__",
+                    f"2 if {name} == 1 else not {name} & 15 "
+                    f"if -0x80000000 <= {name} <= 0x7fffffff else 4 + (not {name} & 15)",
+                ]
+            case "c":
+                key += [name, f"{name}.__class__"]
+            case _:
+                key.append(f"{name}.__class__")
+    if tensors:
+        together = " | ".join(f"_p{n}" for n in tensors)
+        each = ", ".join(f"not _p{n} & 15" for n in tensors)
+        key.append(f"({together}) & 15 and ({each},)")
+    return [*key, "num_warps", "num_stages"]
 
 
 def table_key(source: KernelSource, kinds: str, call: Call, num_warps: Any, num_stages: Any) -> Any:

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.runtime.kernels import add, fill, scaled
+from workbench import tl
+from workbench.runtime.binding import Call, classify, policies_of
+from workbench.runtime.facts import Known, constant
+from workbench.runtime.jit import observing
+from workbench.source import kernel_source
+
+
+def test_a_launch_in_the_interpreter(seven):
+    x, y, out = seven
+    kernel = add.interpret[(3,)](x, y, out, 7, BLOCK=3)
+    assert np.array_equal(out, x + y)
+    assert kernel.target == "interpreter"
+    assert add.results[-1] is kernel
+
+
+def test_grid_as_a_function_of_all_arguments(seven):
+    x, y, out = seven
+    add.interpret[lambda meta: (wb.cdiv(meta["n"], meta["BLOCK"]),)](x, y, out, 7, BLOCK=3)
+    assert np.array_equal(out, x + y)
+
+
+def test_an_empty_grid_runs_nothing(seven):
+    x, y, out = seven
+    add.interpret[(0,)](x, y, out, 7, BLOCK=3)
+    assert not out.any()
+
+
+def test_defaults_and_keywords():
+    out = np.zeros(4, np.float32)
+    fill.interpret[(1,)](out_ptr=out, value=2.5, n=3)
+    assert out.tolist() == [2.5, 2.5, 2.5, 0]
+
+
+def test_a_kernel_with_its_own_grid(seven):
+    x, y, out = seven
+    own = wb.kernel(add.fn, grid=lambda n, BLOCK: (wb.cdiv(n, BLOCK),))
+    own.run(x, y, out, 7, BLOCK=3, grid=own._own_grid, target="interpreter")
+    assert np.array_equal(out, x + y)
+
+
+def test_warmup_compiles_only(seven):
+    x, y, out = seven
+    kernel = add.warmup(x, y, out, 7, BLOCK=3, grid=(3,), target="interpreter")
+    assert not out.any()
+    assert "tile.load" in kernel.asm["tile"]
+
+
+def test_torch_dtypes_stand_for_tensors_in_warmup():
+    torch = pytest.importorskip("torch")
+    kernel = add.warmup(*[torch.float16] * 3, 7, BLOCK=4, grid=(1,), target="interpreter")
+    assert "tile<4xf16>" in kernel.asm["tile"]
+
+
+def test_torch_tensors():
+    torch = pytest.importorskip("torch")
+    x, y, out = torch.arange(7.0), torch.ones(7), torch.zeros(7)
+    add.interpret[(3,)](x, y, out, 7, BLOCK=3)
+    assert torch.equal(out, x + y)
+
+
+def specialised(fn, *values, **lists):
+    source = kernel_source(fn)
+    call = Call(dict(zip((p.name for p in source.parameters), values, strict=True)), {}, {})
+    classify(source, policies_of(source, **lists), call)
+    return dict(call.known), call
+
+
+def some(a, b, c, d): ...
+
+
+def test_integers_are_specialised_by_value():
+    known, call = specialised(some, 1, 16, 17, 2**40)
+    assert known == {
+        "a": constant(1),
+        "b": Known("i32", divisible=16),
+        "c": Known("i32"),
+        "d": Known("i64", divisible=16),
+    }
+    assert call.runtime == [16, 17, 2**40]
+
+
+def test_numbers_by_type():
+    known, _ = specialised(some, True, 0.5, None, np.int64(2**63 - 1))
+    assert known == {
+        "a": Known("i1"),
+        "b": Known("f32"),
+        "c": constant(None),
+        "d": Known("i64"),
+    }
+
+
+def test_do_not_specialize():
+    known, _ = specialised(some, 1, 16, 1, 16, fixed=["a", 1])
+    assert known["a"] == Known("i32")
+    assert known["b"] == Known("i32")
+    assert known["c"] == constant(1)
+    assert known["d"] == Known("i32", divisible=16)
+
+
+def test_pointers_are_specialised_by_alignment():
+    whole = np.zeros(64, np.float32)
+    start = -whole.ctypes.data % 16 // 4
+    known, _ = specialised(some, whole[start:], whole[start + 1 :], 0, 0)
+    assert known["a"] == Known("*f32", divisible=16)
+    assert known["b"] == Known("*f32")
+
+
+def test_tuples_are_specialised_by_item():
+    known, call = specialised(some, (2, (3.0, None)), 5, 5, 5)
+    assert known["a"].items[0] == Known("i32")
+    assert known["a"].items[1].items == (Known("f32"), constant(None))
+    assert call.runtime == [2, 3.0, 5, 5, 5]
+
+
+def annotated(a: "*fp16", b: "i64", c: tl.int64, d: "fp16"): ...  # noqa: F722, F821, UP037
+
+
+def test_annotations_fix_types():
+    known, _ = specialised(annotated, np.zeros(8, np.float16), 16, 1, 2)
+    assert known["a"].type == "*f16"
+    assert known["b"] == Known("i64", divisible=16)
+    assert known["c"] == constant(1)
+    assert known["d"] == Known("f16")
+
+
+def test_a_changed_global_recompiles(monkeypatch):
+    x, out = np.ones(4, np.float32), np.zeros(4, np.float32)
+    scaled.interpret[(1,)](x, out, BLOCK=4)
+    assert out.tolist() == [3] * 4
+    monkeypatch.setitem(scaled.fn.__globals__, "SCALE", tl.constexpr(5))
+    scaled.interpret[(1,)](x, out, BLOCK=4)
+    assert out.tolist() == [5] * 4
+
+
+def test_launches_are_observed(seven):
+    records = []
+    with observing(records.append):
+        add.interpret[(3,)](*seven, 7, BLOCK=3)
+    add.interpret[(3,)](*seven, 7, BLOCK=3)
+    (record,) = records
+    assert record.grid == (3, 1, 1)
+    assert record.values["n"] == 7
+    assert record.kernel.name == "add"
+
+
+def test_a_function_without_source_fails_at_its_launch_only():
+    space = {"tl": tl}
+    exec("def nowhere(x_ptr):\n    tl.store(x_ptr, 1)\n", space)
+    kernel = wb.jit(space["nowhere"])
+    with pytest.raises(wb.KernelError, match="cannot be read"):
+        kernel.interpret[(1,)](np.zeros(1, np.float32))
+
+
+def test_jit_attributes():
+    assert add.arg_names == ["x_ptr", "y_ptr", "out_ptr", "n", "BLOCK"]
+    assert add.src.startswith("def add(")
+    assert add.constexprs == [4]
+    assert add.fn.__name__ == add.__name__ == "add"
+    assert wb.jit(add) is add
+    assert len(add.cache_key) == 64
+    assert wb.jit(debug=True)(add.fn).debug is True
