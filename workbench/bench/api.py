@@ -132,4 +132,7 @@ def _grid(grid: Any) -> Callable[[Mapping[str, Any]], Any] | None:
 def _number(value: Any) -> Callable[[Mapping[str, Any]], float] | None:
     if value is None:
         return None
-    return value if callable(value) else lambda names: value
+    if not callable(value):
+        return lambda names: float(value)
+    count: Callable[..., Any] = value
+    return lambda names: float(count(names))

@@ -102,7 +102,7 @@ def triton_call(subject: Subject) -> Competitor:
     if not subject.gpu:
         return Competitor("triton", error="runs on a GPU only")
     function = subject.function
-    if function is None:
+    if not isinstance(function, types.FunctionType):
         return Competitor("triton", error="the kernel's function is not at hand")
     try:
         peer = _under_triton(function, triton, {})
@@ -123,14 +123,14 @@ def _under_triton(function: types.FunctionType, triton: Any, done: dict[int, Any
         return done[id(function)]
     scope = dict(function.__globals__)
     for name in function.__code__.co_names:
-        value = scope.get(name)
+        value: Any = scope.get(name)
         module = getattr(value, "__name__", "")
         if name == "triton" or module == "workbench.triton":
             scope[name] = triton
         elif module in ("workbench.language", "workbench.triton.language"):
             scope[name] = triton.language
-        elif isinstance(getattr(value, "fn", None), types.FunctionType):
-            scope[name] = _under_triton(value.fn, triton, done)
+        elif isinstance(inner := getattr(value, "fn", None), types.FunctionType):
+            scope[name] = _under_triton(inner, triton, done)
     scope.setdefault("tl", triton.language)
     copy = types.FunctionType(
         function.__code__, scope, function.__name__, function.__defaults__, function.__closure__

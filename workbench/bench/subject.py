@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import FunctionType
 from typing import Any
 
 from workbench.bench.arrays import is_array, on_gpu
@@ -32,7 +31,7 @@ class Subject:
     target: str
     words: Mapping[str, str] = field(default_factory=dict[str, str])
     options: dict[str, Any] = field(default_factory=dict[str, Any])
-    function: FunctionType | None = None
+    function: Callable[..., Any] | None = None
     compiled: Any = None
 
     @property

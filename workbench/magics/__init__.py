@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workbench.magics.run_cell import run_cell
+    from workbench.magics.cells import run_cell
 
 __all__ = ["load_ipython_extension", "run_cell"]
 
@@ -18,7 +18,7 @@ def __getattr__(name: str) -> Any:
     if name == "run_cell":
         import importlib
 
-        return importlib.import_module("workbench.magics.run_cell").run_cell
+        return importlib.import_module("workbench.magics.cells").run_cell
     raise AttributeError(f"module 'workbench.magics' has no attribute {name!r}")
 
 

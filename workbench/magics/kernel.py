@@ -11,14 +11,14 @@ from IPython.display import publish_display_data
 
 from workbench.bench.results import KernelResult
 from workbench.magics import doctor, lines, registry
+from workbench.magics.cells import offer_names, run_cell
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, complete
-from workbench.magics.run_cell import offer_names, run_cell
-from workbench.source import KernelError, register_text
+from workbench.source import KernelError, OptionError, register_text
 from workbench.viewer.display import cell_output
 
 
-def _stage_magic(name: str) -> Callable[[Any, str], Any]:
+def _stage_magic(name: str) -> Any:
     def show(self: Any, line: str) -> Any:
         return self._stage(name, line)
 
@@ -36,15 +36,22 @@ class KernelMagics(Magics):
     def kernel(self, line: str, cell: str) -> KernelResult | None:
         """Compile the kernel in this cell, run what the line asks for, show every stage."""
         try:
-            result = run_cell(cell, line, self.shell.user_ns, file=self._file())
+            result = run_cell(cell, line, self._names, file=self._file())
         except KernelError as error:
             self._show(getattr(error, "result", None), line)
             raise self._shortened(error) from None
         self._show(result, line)
         return result
 
+    @property
+    def _names(self) -> dict[str, Any]:
+        """The user's namespace."""
+        shell: Any = self.shell
+        return shell.user_ns
+
     def _file(self) -> str:
-        return f"In[{self.shell.execution_count}]"
+        shell: Any = self.shell
+        return f"In[{shell.execution_count}]"
 
     def _shortened(self, error: KernelError) -> KernelError:
         """Leave out our own frames' chain, unless full tracebacks are wanted."""
@@ -58,20 +65,20 @@ class KernelMagics(Magics):
             if result is not None:
                 result.shown = True
             return
-        show_result(result, self.shell.user_ns)
+        show_result(result, self._names)
         result.shown = True
 
     def _request(self, command: str, line: str) -> Request:
         file = self._file()
         register_text(file, f"%{command} {line}")
-        return parse(command, line, self.shell.user_ns, Origin(file, 1, len(command) + 3))
+        return parse(command, line, self._names, Origin(file, 1, len(command) + 3))
 
     def _stage(self, name: str, line: str) -> Any:
         request = self._request(name, line)
         show = getattr(lines, name)
         return show(
             request.name, lines=request.lines, line=request.line, raw=request.raw,
-            loc=request.loc, namespace=self.shell.user_ns,
+            loc=request.loc, namespace=self._names,
         )  # fmt: skip
 
     ast = _stage_magic("ast")
@@ -90,14 +97,14 @@ class KernelMagics(Magics):
         which = request.names[1] if len(request.names) > 1 else None
         return lines.passes(
             request.name, which, everything=request.everything, grep=request.grep,
-            namespace=self.shell.user_ns,
+            namespace=self._names,
         )  # fmt: skip
 
     @no_var_expand
     @line_magic
     def explain(self, line: str) -> Any:
         """Explain an error code, or what a source line became."""
-        return lines.explain(self._request("explain", line).name, namespace=self.shell.user_ns)
+        return lines.explain(self._request("explain", line).name, namespace=self._names)
 
     @no_var_expand
     @line_magic
@@ -114,11 +121,11 @@ class KernelMagics(Magics):
     def _run(self, command: str, run: Callable[..., KernelResult], line: str) -> KernelResult:
         request = self._request(command, line)
         try:
-            result = run(request.name, request, self.shell.user_ns)
+            result = run(request.name, request, self._names)
         except KernelError as error:
             self._show(getattr(error, "result", None), line)
             raise
-        self.shell.user_ns["_kernel"] = result
+        self._names["_kernel"] = result
         return result
 
     @no_var_expand
@@ -132,11 +139,11 @@ class KernelMagics(Magics):
     def save(self, line: str) -> Any:
         """Save a kernel's result to a file; the suffix decides what is written."""
         request = self._request("save", line)
-        if not request.names:
-            raise KernelError("save needs a path", code="K103", hint="%save add add.html")
-        kernel = request.names[0] if len(request.names) > 1 else None
+        *kernel, path = request.names or ("",)
+        if not path:
+            raise OptionError("save needs a path", code="K103", hint="%save add add.html")
         return lines.save(
-            kernel, request.names[-1], force=request.force, namespace=self.shell.user_ns
+            kernel[0] if kernel else None, path, force=request.force, namespace=self._names
         )
 
     @no_var_expand
@@ -163,9 +170,9 @@ def _display_result(result: KernelResult) -> None:
     if result.shown:
         result.shown = False
         return
-    from IPython import get_ipython
+    from IPython.core.getipython import get_ipython
 
-    shell = get_ipython()
+    shell: Any = get_ipython()
     show_result(result, shell.user_ns if shell is not None else {})
 
 

@@ -15,10 +15,10 @@ from workbench.bench.results import KernelResult
 from workbench.bench.running import run_plan
 from workbench.magics import doctor as doctoring
 from workbench.magics import registry
+from workbench.magics.cells import previous_call
 from workbench.magics.explanations import EXPLANATIONS
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
-from workbench.magics.run_cell import previous_call
 from workbench.magics.texts import Shown, line_story, passes_text, stage_text
 from workbench.magics.values import closest
 from workbench.source import OptionError
@@ -134,9 +134,9 @@ def replace_request(request: Request, **changes: Any) -> Request:
 
 
 def _run_existing(what: Any, request: Request, namespace: Mapping[str, Any]) -> KernelResult:
-    kernel = namespace.get(what) if isinstance(what, str) else what
+    kernel: Any = namespace.get(what) if isinstance(what, str) else what
     if not hasattr(kernel, "kernel_source"):
-        kernel = registry.find(what, dict(namespace)).kernel
+        kernel = registry.find(what, namespace).kernel
     source = kernel.kernel_source
     if request.args is None and request.make is None:
         raise OptionError(

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from workbench.magics.cell import device_functions, execute, last_language_user
+from workbench.magics.body import device_functions, execute, last_language_user
+from workbench.magics.cells import MAGIC, is_kernel, offer_names
 from workbench.magics.grammar import split_cell
-from workbench.magics.run_cell import MAGIC, is_kernel, offer_names
 from workbench.source import OptionError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workbench.bench.results import KernelResult, Record
@@ -45,7 +45,7 @@ def latest(name: str) -> KernelResult | None:
     return known[-1] if known else None
 
 
-def find(what: Any = None, namespace: dict[str, Any] | None = None) -> KernelResult:
+def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> KernelResult:
     """Return the result that a name, `K@SPEC`, a result or a kernel object stands for.
 
     None stands for the latest result. SPEC is a target, or a part of what the specialisation is

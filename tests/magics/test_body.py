@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 
-from workbench.magics.cell import bound_names, device_functions, execute, last_language_user
+from workbench.magics.body import bound_names, device_functions, execute, last_language_user
 from workbench.source import UnknownNameError
 
 
@@ -59,9 +59,8 @@ def test_functions_that_use_the_language_and_their_helpers_are_device_functions(
     ],
 )
 def test_triton_imports_bind_our_modules(statement):
-    import workbench.triton.language
-
     import workbench.triton
+    import workbench.triton.language
 
     body, namespace = run(statement)
     assert body.imports_triton

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ class Body:
     before: dict[str, Any]
     imports_triton: bool
 
-    def restore(self, namespace: MutableMapping[str, Any], names: list[str]) -> None:
+    def restore(self, namespace: dict[str, Any], names: list[str]) -> None:
         """Give names their earlier meaning back."""
         for name in names:
             if name in self.before:
@@ -41,9 +41,7 @@ class Body:
                 namespace.pop(name, None)
 
 
-def execute(
-    text: str, body: str, first_line: int, file: str, namespace: MutableMapping[str, Any]
-) -> Body:
+def execute(text: str, body: str, first_line: int, file: str, namespace: dict[str, Any]) -> Body:
     """Execute a body that starts at line `first_line` of a cell with the given whole text."""
     register_text(file, text)
     tree = ast.parse("\n" * (first_line - 1) + body, file)

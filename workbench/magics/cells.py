@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any
 
 from workbench.bench import device
@@ -12,7 +12,7 @@ from workbench.bench.running import run_plan
 from workbench.bench.subject import Subject
 from workbench.compiler import made
 from workbench.magics import registry
-from workbench.magics.cell import Body, device_functions, execute, last_language_user
+from workbench.magics.body import Body, device_functions, execute, last_language_user
 from workbench.magics.grammar import Origin, parse, split_cell
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
@@ -27,7 +27,7 @@ _cells = itertools.count(1)
 def run_cell(
     text: str,
     line: str = "",
-    namespace: MutableMapping[str, Any] | None = None,
+    namespace: dict[str, Any] | None = None,
     *,
     file: str | None = None,
 ) -> KernelResult:
@@ -64,16 +64,14 @@ def run_cell(
     return result
 
 
-def _parse(options: str, whole: str, namespace: MutableMapping[str, Any], file: str) -> Request:
+def _parse(options: str, whole: str, namespace: dict[str, Any], file: str) -> Request:
     from workbench.source import register_text
 
     register_text(file, whole)
     return parse("kernel", options, namespace, Origin(file, 1, len(MAGIC) + 2))
 
 
-def _remember(
-    result: KernelResult | None, request: Request, namespace: MutableMapping[str, Any]
-) -> None:
+def _remember(result: KernelResult | None, request: Request, namespace: dict[str, Any]) -> None:
     if result is None:
         return
     registry.add(result)
@@ -82,7 +80,7 @@ def _remember(
         namespace[request.bind] = result
 
 
-def offer_names(namespace: MutableMapping[str, Any]) -> None:
+def offer_names(namespace: dict[str, Any]) -> None:
     """Bind the names that cells may use without importing them, where they are unbound."""
     for name, value in default_names().items():
         namespace.setdefault(name, value)
@@ -104,7 +102,7 @@ def is_kernel(value: Any) -> bool:
     return hasattr(value, "kernel_source") and not isinstance(value, type)
 
 
-def _kernels(body: Body, namespace: MutableMapping[str, Any]) -> dict[str, Any]:
+def _kernels(body: Body, namespace: dict[str, Any]) -> dict[str, Any]:
     """Return the kernel objects that the body bound; make them of functions that use `tl.`."""
     found = {name: value for name, value in body.bound.items() if is_kernel(value)}
     if found:
@@ -135,7 +133,7 @@ def _entry(request: Request, kernels: dict[str, Any], body: Body, file: str) -> 
     return kernels[last] if last in kernels else list(kernels.values())[-1]
 
 
-def _run(entry: Any, request: Request, namespace: MutableMapping[str, Any]) -> KernelResult:
+def _run(entry: Any, request: Request, namespace: dict[str, Any]) -> KernelResult:
     source = entry.kernel_source
     asked = request.args is not None or request.make is not None or request.sig is not None
     if not asked:
