@@ -32,7 +32,7 @@ bench: $(STAMP)
 gpu:
 	PYTHONPATH=$(CURDIR) $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) tests/bench/gpu.py
 
-$(STAMP): pyproject.toml constraints.txt hatch_build.py .ci/environment.py $(wildcard extension/package.json extension/src/*.ts extension/src/*/*.ts extension/src/*.css)
+$(STAMP): pyproject.toml constraints.txt hatch_build.py .ci/environment.py $(wildcard extension/*.json extension/scripts/* extension/src/*.ts extension/src/*/*.ts extension/src/*.css)
 	$(PYTHON) .ci/environment.py $(VENV)
 	@touch $@
 
