@@ -64,8 +64,8 @@ def test_a_failed_check_names_the_element_and_keeps_the_result(names):
     with pytest.raises(CheckError) as caught:
         run_cell(ADD, f'{SEVEN} --grid 1 --check "x + y" --target cpu', names, file="In[41]")
     text = str(caught.value)
-    assert "out_ptr differs from x + y: 4 of 7 elements" in text
-    assert "no program stored it. Grid (1,) with BLOCK=3 covers out_ptr[0:3]" in text
+    assert "out differs from x + y: 4 of 7 elements" in text
+    assert "no program stored it. Grid (1,) with BLOCK=3 covers out[0:3]" in text
     assert "--> In[41]:8:5" in text
     assert "tl.store(out_ptr + offsets, x + y, mask=mask)" in text
     assert caught.value.result.check.wrong == 4

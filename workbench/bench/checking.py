@@ -163,7 +163,8 @@ def _error(subject: Subject, failed: Comparison, said: str, search: Search) -> C
     element = offset_of(subject.arguments[failed.name], first.index)
     storing = search.found.get(element)
     index = f"[{', '.join(map(str, first.index))}]" if first.index else ""
-    note = f"{failed.name}{index} = {first.got:.6g}, expected {first.want:.6g}"
+    shown = subject.spelled(failed.name)
+    note = f"{shown}{index} = {first.got:.6g}, expected {first.want:.6g}"
     hint = None
     if storing is not None and storing.program is not None:
         note += f"; stored by program {storing.program}"
@@ -174,7 +175,7 @@ def _error(subject: Subject, failed: Comparison, said: str, search: Search) -> C
     if failed.nans:
         notes.append(f"{failed.nans} elements are NaN where the reference is not")
     return CheckError(
-        f"{failed.name} differs from {said}: {failed.wrong:,} of {failed.total:,} elements, "
+        f"{shown} differs from {said}: {failed.wrong:,} of {failed.total:,} elements, "
         f"max abs error {failed.largest_absolute:.3g} (allowed {failed.allowed:.2g})",
         storing.span if storing is not None else _store_span(subject, failed.name),
         notes=notes,
@@ -187,9 +188,9 @@ def _covered(subject: Subject, failed: Comparison, search: Search) -> str:
     settings = f" with {constants}" if constants else ""
     covered = sorted(search.covered)
     if not covered:
-        return f"Grid {subject.grid}{settings} stores nothing to {failed.name}"
+        return f"Grid {subject.grid}{settings} stores nothing to {subject.spelled(failed.name)}"
     if covered[-1] - covered[0] + 1 == len(covered):
-        place = f"{failed.name}[{covered[0]}:{covered[-1] + 1}]"
+        place = f"{subject.spelled(failed.name)}[{covered[0]}:{covered[-1] + 1}]"
         return f"Grid {subject.grid}{settings} covers {place}"
     return f"Grid {subject.grid}{settings} covers {len(covered)} elements"
 

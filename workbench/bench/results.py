@@ -80,6 +80,10 @@ class Picture:
 
         return png(self.figure)
 
+    def __repr__(self) -> str:
+        titles = ", ".join(axes.get_title() for axes in self.figure.axes if axes.get_title())
+        return f"<picture{': ' + titles if titles else ''}>"
+
     def save(self, path: str | Path) -> None:
         """Write the figure as PNG or SVG, by suffix."""
         self.figure.savefig(path)

@@ -53,6 +53,10 @@ class Subject:
         """The scalar arguments by parameter name."""
         return {name: value for name, value in self.arguments.items() if not is_array(value)}
 
+    def spelled(self, name: str) -> str:
+        """Return what the user calls an argument: the name given for it, or the parameter's."""
+        return next((word for word, parameter in self.words.items() if parameter == name), name)
+
     def names(self) -> dict[str, Any]:
         """What expressions of the user may call the arguments: by parameter, by `--args` word."""
         values = {**self.constants, **self.arguments}
