@@ -3,9 +3,9 @@ import { bundleOf } from "../src/envelope";
 import { compileTimes, factsOf, traceLabels } from "../src/header";
 import { viewOps, viewStages } from "../src/stages";
 import { problemsOf } from "../src/tabs/problems";
-import { arrangePrograms } from "../src/tabs/programs";
+import { arrangePrograms, arraysOf } from "../src/tabs/programs";
 import { copyRows, defaultOpen } from "../src/tabs/stages";
-import type { Trace } from "../src/trace";
+import type { Access, Trace } from "../src/trace";
 import { mount, type Viewer } from "../src/viewer";
 import { ADD_ACCESS, addTrace } from "./fixture";
 
@@ -58,9 +58,21 @@ test("7 elements in blocks of 3: who stores what, and what is masked", () => {
   expect(grid.size).toBe(7);
   expect(grid.columns).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
   expect(grid.programs).toEqual([0, 1, 2]);
-  expect(grid.at(2, 6)).toEqual([2, 0, "out_ptr", 6, true]);
-  expect(grid.at(2, 7)?.[4]).toBe(false);
-  expect(grid.at(0, 3)).toBeUndefined();
+  expect(grid.at(2, 6)).toEqual([[2, 0, "out_ptr", 6, true]]);
+  expect(grid.at(2, 7)).toEqual([[2, 1, "out_ptr", 7, false]]);
+  expect(grid.at(0, 3)).toEqual([]);
+});
+
+test("masked lanes that point outside the array stand beside it, wherever they point", () => {
+  const accesses: Access[] = [
+    [2, 0, "out_ptr", 6, true],
+    [2, 1, "", -1, false], // outside every array
+    [2, 2, "x_ptr", 0, false], // into the next array in memory
+  ];
+  const grid = arrangePrograms(accesses, "out_ptr", addTrace());
+  expect(arraysOf(accesses)).toEqual(["out_ptr"]);
+  expect(grid.columns).toEqual([0, 1, 2, 3, 4, 5, 6]);
+  expect(grid.off(2)).toEqual([1, 2]);
 });
 
 test("choosing the other target keeps the tab and shows its stages", () => {
@@ -162,6 +174,16 @@ test("problems come worst first, and a click goes to the source line", () => {
   );
   places[0]!.click();
   expect(host.querySelector(".wb-status")!.textContent).toContain("Pinned Python line 5");
+});
+
+test("one remark at several places is one problem with several links", () => {
+  const note = { code: "", severity: "note", text: "not portable" } as const;
+  const trace = addTrace({ remarks: [3, 4, 4].map((op) => ({ ...note, op })) });
+  expect(problemsOf(trace).length).toBe(1);
+  show(trace);
+  openTab("problems");
+  const places = [...host.querySelectorAll<HTMLElement>(".wb-problems .wb-place")];
+  expect(places.map(({ textContent }) => textContent)).toEqual(["In[3]:5", "In[3]:6"]);
 });
 
 test("a failed compile without stages opens on its problems", () => {

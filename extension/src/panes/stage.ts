@@ -74,10 +74,7 @@ export function mountStage(
     const classes = ["wb-row"];
     if (!stage.opsOfRow[row]) classes.push("wb-unattributed");
     const hover = hovered.get(row);
-    // A pin's colour stays clear under the pointer.
-    if (hover && !pinned.some((hits) => hits.get(row) === "same")) {
-      classes.push(hover === "same" ? "wb-hover" : "wb-hover-kin");
-    }
+    if (hover) classes.push(hover === "same" ? "wb-hover" : "wb-hover-kin");
     pinned.forEach((hits, slot) => {
       const relation = hits.get(row);
       if (relation) classes.push(relation === "same" ? `wb-pin${slot}` : `wb-pin${slot}-kin`);
@@ -281,7 +278,9 @@ export function mountStage(
   selection.subscribe((choice: Choice) => {
     const rowsOf = (family: Family): ReadonlyMap<number, Relation> =>
       links.rowsOf(stage.id, family);
-    hovered = choice.hover.size > 0 ? rowsOf(links.family(choice.hover)) : rowsOf(NOBODY);
+    // A pin's colour stays clear while the pointer rests on what was pinned.
+    const alreadyPinned = choice.pins.some(({ ops }) => sameOps(ops, choice.hover));
+    hovered = rowsOf(alreadyPinned ? NOBODY : links.family(choice.hover));
     pinned = choice.pins.map(({ ops }) => rowsOf(links.family(ops)));
     if (choice.reveal && choice.origin !== stage.id) {
       revealFirst(choice.hover.size > 0 ? hovered : (pinned.at(-1) ?? hovered));
@@ -315,6 +314,10 @@ export function mountStage(
       return same.length > 0 ? [...new Set(same)].sort((a, b) => a - b) : [current];
     },
   };
+}
+
+function sameOps(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
+  return a.size === b.size && [...a].every((op) => b.has(op));
 }
 
 function titleFacts(stage: StageView): string {

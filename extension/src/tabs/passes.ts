@@ -285,7 +285,7 @@ function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: 
         ]
           .filter(Boolean)
           .join(" · ");
-  const stats = Object.entries(pass.stats ?? {}).map(([name, value]) => `${name} ${value}`);
+  const stats = Object.entries(pass.stats ?? {}).map(([name, value]) => `${value} ${name}`);
   root.append(
     make(
       "div",

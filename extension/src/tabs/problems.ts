@@ -14,8 +14,7 @@ export interface Problem {
   help: string;
   notes: string[];
   pass: string;
-  place: Place | undefined;
-  op: number | undefined;
+  places: { place: Place | undefined; op: number | undefined }[];
 }
 
 const ORDER: readonly Kind[] = ["error", "warning", "skipped", "missed", "note", "applied"];
@@ -28,7 +27,7 @@ const GLYPHS: Record<Kind, string> = {
   applied: "✓",
 };
 
-/** Return all problems, the worst first. */
+/** Return all problems, the worst first; what is said at several places is one of them. */
 export function problemsOf(trace: Trace): Problem[] {
   const of = (found: Remark | Diagnostic): Problem => ({
     severity: found.severity,
@@ -37,8 +36,7 @@ export function problemsOf(trace: Trace): Problem[] {
     help: "help" in found ? (found.help ?? "") : "",
     notes: "notes" in found ? (found.notes ?? []).map(({ text }) => text) : [],
     pass: typeof found.pass === "number" ? (trace.passes[found.pass]?.name ?? "") : "",
-    place: found.span ?? placeOfOp(trace, found.op),
-    op: found.op ?? undefined,
+    places: [{ place: found.span ?? placeOfOp(trace, found.op), op: found.op ?? undefined }],
   });
   const skipped = (trace.runs.skipped ?? []).map(
     ({ what, why }): Problem => ({
@@ -48,16 +46,23 @@ export function problemsOf(trace: Trace): Problem[] {
       help: "",
       notes: [],
       pass: "",
-      place: undefined,
-      op: undefined,
+      places: [],
     }),
   );
   const all = [...(trace.errors ?? []).map(of), ...skipped, ...(trace.remarks ?? []).map(of)];
-  return all.sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
+  const merged = new Map<string, Problem>();
+  for (const problem of all) {
+    const { places, ...said } = problem;
+    const known = merged.get(JSON.stringify(said));
+    if (known) known.places.push(...places);
+    else merged.set(JSON.stringify(said), problem);
+  }
+  return [...merged.values()].sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
 }
 
 /** The source line of an error with a caret from start to end, as the terminal shows it. */
-function excerpt(trace: Trace, { severity, place }: Problem): HTMLElement | null {
+function excerpt(trace: Trace, { severity, places }: Problem): HTMLElement | null {
+  const place = places[0]?.place;
   if ((severity !== "error" && severity !== "warning") || !place) return null;
   const [index, line, column, endLine, endColumn] = place;
   const source = trace.sources[index];
@@ -85,14 +90,16 @@ export function mountProblems(panel: HTMLElement, services: TabServices): Tab {
   const empty = make("p", { class: "wb-empty" }, "No errors, no remarks.");
   panel.append(bar, list, empty);
 
-  const goTo = ({ place, op }: Problem): void => {
+  const link = ({ place, op }: Problem["places"][number]): HTMLElement => {
+    const name = placeName(trace, place);
     const inEntry = place !== undefined && place[0] === entry.source;
-    if (inEntry) services.go({ tab: "stages", stage: "source", line: place[1] });
-    else if (op !== undefined) services.go({ tab: "stages", op });
+    if (!inEntry && op === undefined) return make("span", { class: "wb-muted" }, name);
+    const to = inEntry ? { stage: "source", line: place[1] } : { op };
+    const go = (): void => services.go({ tab: "stages", ...to });
+    return button(name || "show", { class: "wb-place" }, go, signal);
   };
   const makeRow = (problem: Problem): HTMLElement => {
-    const where = placeName(trace, problem.place);
-    const reachable = problem.place?.[0] === entry.source || problem.op !== undefined;
+    const shown = new Map(problem.places.map((at) => [placeName(trace, at.place), at]));
     return make(
       "li",
       { "data-severity": problem.severity },
@@ -108,9 +115,7 @@ export function mountProblems(panel: HTMLElement, services: TabServices): Tab {
         problem.help !== "" && make("p", { class: "wb-help" }, `help: ${problem.help}`),
       ),
       make("span", { class: "wb-muted" }, problem.pass),
-      reachable
-        ? button(where || "show", { class: "wb-place" }, () => goTo(problem), signal)
-        : make("span", { class: "wb-muted" }, where),
+      make("span", { class: "wb-places" }, ...[...shown.values()].map(link)),
     );
   };
   const show = (): number => {
