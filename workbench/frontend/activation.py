@@ -109,6 +109,8 @@ class Activation:
         self.constexprs: set[str] = set()
         self.places: dict[str, Span] = {}
         self.loops = 0
+        #: Flags that nobody reads after the block being lowered, as nothing follows it.
+        self.unread: frozenset[str] = frozenset((BREAK, CONTINUE, RETURN))
         self._globals: dict[str, Any] = {}
         self._ascii = source.text.isascii()
         self._lines: list[str] | None = None

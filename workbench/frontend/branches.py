@@ -238,6 +238,8 @@ def _reconcile(
         if a is old and b is old:
             continue
         hidden = name in FLAGS or name == RESULT
+        if name in act.unread and not _same_flag(a, b):
+            continue
         if not hidden:
             if then_left and else_left:
                 continue
@@ -246,6 +248,11 @@ def _reconcile(
         before[name] = value = merge.unify(name, a, b, node)
         if not hidden and not act.is_read_after(name, end):
             _drop(merge, value)
+
+
+def _same_flag(a: Any, b: Any) -> bool:
+    known = isinstance(a, tensor) and isinstance(b, tensor) and a.constant is not None
+    return known and a.constant == b.constant
 
 
 def _has_left(scope: dict[str, Any]) -> bool:

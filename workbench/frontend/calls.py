@@ -298,7 +298,7 @@ def _in_python(
 ) -> Any:
     """Call a Python function now; all its arguments must be known."""
     name = getattr(function, "__name__", "function")
-    if isinstance(function, type):
+    if isinstance(function, type) and issubclass(function, tuple):
         return function(*args, **kwargs)
     known = [static(a, f"an argument of {name}") for a in args]
     named = {k: static(v, f"'{k}' of {name}") for k, v in kwargs.items()}
@@ -422,6 +422,8 @@ _PYTHON: dict[Any, Callable[[Activation, list[Any], dict[str, Any], ast.AST], An
     builtins.abs: _abs,
     builtins.tuple: _tuple,
     constexpr: _constexpr,
+    tl.dtype: _folded(tl.dtype),
+    tl.pointer_type: _folded(tl.pointer_type),
 }
 
 __all__ = ["call_function", "inline", "inspect", "lower_call", "source_of"]

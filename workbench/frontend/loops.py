@@ -45,7 +45,6 @@ from workbench.source import (
     UnsupportedSyntaxError,
 )
 
-COUNTER = "<counter>"
 
 
 @dataclass
@@ -207,6 +206,7 @@ def _unrolled(act: Activation, node: ast.For, items: Sequence[Any]) -> None:
     from workbench.frontend.statements import assign, flag, left, lower_block
 
     outer = act.scope.get(BREAK), act.scope.get(CONTINUE)
+    unread, act.unread = act.unread, frozenset((CONTINUE,))
     act.loops += 1
 
     def rounds(start: int) -> None:
@@ -229,6 +229,7 @@ def _unrolled(act: Activation, node: ast.For, items: Sequence[Any]) -> None:
         rounds(0)
     finally:
         act.loops -= 1
+        act.unread = unread
         _restore(act, outer)
 
 
@@ -395,10 +396,12 @@ def _round(
     if BREAK not in carried.entries:
         act.scope[BREAK] = flag(False)
     act.loops += 1
+    unread, act.unread = act.unread, frozenset((CONTINUE,))
     try:
         lower_block(act, node.body)
     finally:
         act.loops -= 1
+        act.unread = unread
     return carried.yields()
 
 
@@ -451,32 +454,34 @@ def _left_early(
 ) -> None:
     """Lower a `for` with break or return as a `while` over its counter and flags."""
     target: str = node.target.id  # type: ignore[attr-defined]
+    counter = f"<counter {act.loops}>"
     carried = _carry(act, node, does, target, frozenset({target}))
     keeps = act.is_read_after(target, node)
     if keeps:
         _carry_target(act, carried, target, counting, old)
-    carried.add(COUNTER, counting.lower, even=True)
+    carried.add(counter, counting.lower, even=True)
     if counting.dtype != counting.lower.dtype:
-        carried.slots[-1] = _counter_slot(counting)
-        carried.entries[COUNTER] = carried.slots[-1]
+        carried.slots[-1] = _counter_slot(counter, counting)
+        carried.entries[counter] = carried.slots[-1]
 
     def more() -> tensor:
-        return maths.compare(">" if counting.downwards else "<", act.scope[COUNTER], counting.upper)
+        return maths.compare(">" if counting.downwards else "<", act.scope[counter], counting.upper)
 
     def begin() -> None:
-        act.scope[target] = _counter(act.scope[COUNTER].value, counting.dtype, target)
+        act.scope[target] = _counter(act.scope[counter].value, counting.dtype, target)
 
     def end() -> None:
-        act.scope[COUNTER] = maths.arithmetic("+", act.scope[COUNTER], counting.step)
+        act.scope[counter] = maths.arithmetic("+", act.scope[counter], counting.step)
 
     _while(act, node, does, carried, more, begin, end)
+    del act.scope[counter]
     if not keeps:
         act.scope[target] = Unbound("has no value after this loop")
 
 
-def _counter_slot(counting: Counting) -> Slot:
+def _counter_slot(name: str, counting: Counting) -> Slot:
     init = counting.value(counting.lower)
-    return Slot(COUNTER, counting.dtype, (), init.type, init)  # type: ignore[arg-type]
+    return Slot(name, counting.dtype, (), init.type, init)  # type: ignore[arg-type]
 
 
 def lower_while(act: Activation, node: ast.While) -> None:
@@ -535,7 +540,6 @@ def _while(
     flags = act.scope.get(BREAK), act.scope.get(CONTINUE)
     target = node.target.id if isinstance(node, ast.For) else None  # type: ignore[attr-defined]
     _finish(act, node, does, carried, op, target)
-    act.scope.pop(COUNTER, None)
     _restore(act, flags)
 
 

@@ -63,22 +63,26 @@ def flag(value: bool) -> tensor:
 def lower_block(act: Activation, statements: Sequence[ast.stmt]) -> None:
     """Lower statements; errors are reported and the names they should assign are poisoned."""
     rest = list(statements)
+    unread = act.unread
     while rest:
         node = rest.pop(0)
+        act.unread = frozenset() if rest else unread
         try:
             if isinstance(node, ast.If):
-                rest = _lower_if(act, node, rest)
+                rest = _lower_if(act, node, rest, unread)
             else:
                 _HANDLERS.get(type(node), _refuse)(act, node)
             if isinstance(
                 node, ast.If | ast.For | ast.While | ast.Return | ast.Break | ast.Continue
             ):
+                act.unread = unread
                 rest = _after(act, rest)
         except KernelError as error:
             act.session.report(error)
             poison(act, node)
         except PoisonError:
             poison(act, node)
+    act.unread = unread
 
 
 def poison(act: Activation, node: ast.stmt) -> None:
@@ -119,7 +123,9 @@ def _nothing() -> None:
 
 
 # -- branches -------------------------------------------------------------------------------
-def _lower_if(act: Activation, node: ast.If, rest: list[ast.stmt]) -> list[ast.stmt]:
+def _lower_if(
+    act: Activation, node: ast.If, rest: list[ast.stmt], unread: frozenset[str]
+) -> list[ast.stmt]:
     """Lower an `if`; returns the statements that still follow."""
     test = truth(act, evaluate(act, node.test), node.test, "if")
     if isinstance(test, bool):
@@ -133,6 +139,8 @@ def _lower_if(act: Activation, node: ast.If, rest: list[ast.stmt]) -> list[ast.s
     elif rest and leaves(then) and leaves(otherwise):
         stays = []
     end = rest[-1] if rest and not stays else node
+    if not stays:
+        act.unread = unread
     lower_if(
         act, test, lambda: lower_block(act, then), lambda: lower_block(act, otherwise), node, end
     )

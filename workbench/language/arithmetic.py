@@ -52,6 +52,8 @@ class PropagateNan(enum.Enum):
 def binary(symbol: str, a: Any, b: Any) -> Any:
     """Return `a symbol b`; two Python values are computed in Python."""
     if not isinstance(a, tensor) and not isinstance(b, tensor):
+        if isinstance(a, tuple) and isinstance(b, tuple) and symbol in ("==", "!="):
+            return _compare_tuples(symbol, a, b)
         return _in_python(symbol, a, b)
     if symbol == "@":
         from workbench.language.dots import dot
@@ -79,6 +81,21 @@ def _in_python(symbol: str, a: Any, b: Any) -> Any:
         raise KernelTypeError(
             f"'{symbol}' does not take {kind_of(a)} and {kind_of(b)}: {a!r} {symbol} {b!r}"
         ) from error
+
+
+def _compare_tuples(symbol: str, a: tuple[Any, ...], b: tuple[Any, ...]) -> Any:
+    """Compare element by element: known now if every element is."""
+    equal: Any = len(a) == len(b)
+    if equal:
+        for x, y in zip(a, b, strict=True):
+            one = binary("==", x, y)
+            if isinstance(one, tensor) and one.constant is not None:
+                one = one.constant
+            if not isinstance(one, tensor) and not one:
+                equal = False
+                break
+            equal = logical("and", equal, one) if isinstance(one, tensor) else equal
+    return equal if symbol == "==" else logical_not(equal)
 
 
 def _with_object(symbol: str, a: Any, b: Any, side: Any) -> Any:

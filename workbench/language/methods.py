@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from workbench.language import arithmetic, atomics, memory, reductions, scans
 from workbench.language.casts import to
 from workbench.language.shapes import trans
 from workbench.language.table import BUILTINS, NAMES, Signature
 from workbench.language.values import tensor
+
+#: The families whose functions must be known before the tensor gets its methods.
+_FAMILIES = (arithmetic, atomics, memory, reductions, scans)
 
 for _name, _row in NAMES.items():
     if _row.method and _name in BUILTINS:

@@ -33,9 +33,9 @@ class State:
     #: Superset uses already remarked upon: one remark per place and text.
     remarked: set[tuple[Any, str]] = field(default_factory=set)
 
-    def superset(self, text: str) -> None:
-        """Say that Triton would not accept what was just written."""
-        key = (self.builder.span, text)
+    def superset(self, text: str, *, once: bool = False) -> None:
+        """Say that Triton would not accept what was just written (`once`: in the whole kernel)."""
+        key = (None if once else self.builder.span, text)
         if key not in self.remarked:
             self.remarked.add(key)
             self.remark(f"not portable to Triton: {text}")

@@ -338,7 +338,7 @@ def check_shape(shape: Shape, what: str = "the shape") -> None:
             raise ShapeError(f"{what} {shape} has an extent below 1")
         count *= extent
         if extent & (extent - 1):
-            current().superset(f"extent {extent} is not a power of two")
+            current().superset(f"extent {extent} is not a power of two", once=True)
     if count > MAX_ELEMENTS:
         raise ShapeError(
             f"a block of shape {shape} has {count:,} elements, the limit is {MAX_ELEMENTS:,}",

@@ -1,0 +1,119 @@
+"""Runs a device function in the interpreter on NumPy arrays and torch tensors."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from workbench.frontend import Argument, Options, Specialization, lower_kernel
+from workbench.interpreter import run_module
+from workbench.ir import (
+    BF16,
+    F8E4M3,
+    F8E5M2,
+    F16,
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Module,
+    Pointer,
+    Type,
+    parse_module,
+    print_module,
+)
+from workbench.passes.manager import Remarks
+from workbench.source import CompileError, kernel_source, register_text
+
+ELEMENTS = {
+    "float16": F16, "float32": F32, "float64": F64, "bool": I1, "int8": I8, "int16": I16,
+    "int32": I32, "int64": I64, "uint8": U8, "uint16": U16, "uint32": U32, "uint64": U64,
+    "bfloat16": BF16, "float8_e4m3fn": F8E4M3, "float8_e5m2": F8E5M2,
+}  # fmt: skip
+
+
+class Typed:
+    """A scalar argument with a type of its own."""
+
+    def __init__(self, value: Any, type: Type) -> None:
+        self.value, self.type = value, type
+
+
+def argument(value: Any, constant: bool) -> Argument:
+    """Return what the launcher would say of an argument."""
+    if isinstance(value, Argument):
+        return value
+    if constant or value is None or isinstance(value, str | tuple):
+        return Argument(None, value)
+    if isinstance(value, Typed):
+        return Argument(value.type)
+    if hasattr(value, "dtype"):
+        return Argument(Pointer(ELEMENTS[str(value.dtype).removeprefix("torch.")]))
+    if isinstance(value, bool):
+        return Argument(I1)
+    if isinstance(value, int):
+        return Argument(I32 if -(2**31) <= value < 2**31 else I64)
+    return Argument(F32)
+
+
+def lowered(function: Any, *, options: Options | None = None, **values: Any) -> tuple[Module, Remarks]:
+    """Return a function's tile IR for these arguments, and the remarks made."""
+    source = kernel_source(function)
+    constants = {p.name for p in source.parameters if p.is_constexpr}
+    known = tuple((n, argument(v, n in constants)) for n, v in values.items())
+    remarks = Remarks()
+    return lower_kernel(source, Specialization(known, options or Options()), remarks), remarks
+
+
+def run(
+    function: Any, *, grid: tuple[int, ...] = (1,), options: Options | None = None, **values: Any
+) -> list[str]:
+    """Lower, print, parse and interpret a function; returns what it printed."""
+    module, _ = lowered(function, options=options, **values)
+    module = parse_module(print_module(module))
+    names = {p.name for p in module.parameters}
+    given = [v.value if isinstance(v, Typed) else v for n, v in values.items() if n in names]
+    return run_module(module, grid, given).output
+
+
+def result(function: Any, dtype: Any = np.float32, shape: Any = (1,), **values: Any) -> np.ndarray:
+    """Return what a function stores into `out`, its first parameter."""
+    out = np.zeros(shape, dtype)
+    run(function, out=out, **values)
+    return out
+
+
+_COUNT = [0]
+
+
+def from_text(text: str, **names: Any) -> Any:
+    """Return the last function that a text defines, its source known to linecache."""
+    import workbench.language as tl
+
+    _COUNT[0] += 1
+    file = f"<kernel {_COUNT[0]}>"
+    text = textwrap.dedent(text).lstrip("\n")
+    register_text(file, text)
+    scope: dict[str, Any] = {"tl": tl, **names}
+    exec(compile(text, file, "exec"), scope)
+    return [v for k, v in scope.items() if callable(v) and hasattr(v, "__code__") and k not in names][-1]
+
+
+def error_of(function: Any, **values: Any) -> CompileError:
+    """Return the error that lowering a function (or a text of one) raises."""
+    if isinstance(function, str):
+        function = from_text(function)
+    try:
+        lowered(function, **values)
+    except CompileError as error:
+        return error
+    raise AssertionError("the kernel compiled")
