@@ -120,7 +120,9 @@ class _Writer:
         for parameter in module.parameters:
             element = element_of(parameter.value.type)
             if isinstance(element, Scalar) and element.is_integer:
-                full = FULL32 if element.bits <= 32 and element.kind == "int" else FULL64
+                # An exact integer argument arrives as an i32.
+                signed = element == INDEX or (element.bits <= 32 and element.kind == "int")
+                full = FULL32 if signed else FULL64
                 low = full[0] if parameter.low is None else parameter.low
                 high = full[1] if parameter.high is None else parameter.high
                 self.define(

@@ -10,6 +10,7 @@ from workbench.ir import (
     F32,
     F64,
     Array,
+    Element,
     Frame,
     Op,
     Scalar,
@@ -58,15 +59,25 @@ class Dot(Op, mnemonic="tile.dot"):
             )
 
     def interpret(self, frame: Frame) -> Array:
-        a, b = frame[self.a], frame[self.b]
-        element = element_of(self.accumulator.type)
-        assert isinstance(element, Scalar)
-        if not element.is_float:
-            product = a.astype(np.int64) @ b.astype(np.int64)
-            return (product + frame[self.accumulator]).astype(np.int32)
-        if element_of(self.a.type) == F32 and self.precision == "tf32":
-            a, b = round_tf32(a), round_tf32(b)
-        with np.errstate(all="ignore"):
-            product = a.astype(np.float64) @ b.astype(np.float64)
-            total = product + frame[self.accumulator].astype(np.float64)
-        return total if element == F64 else round_to(total, element)
+        return product(
+            frame[self.a],
+            frame[self.b],
+            frame[self.accumulator],
+            element_of(self.a.type),
+            element_of(self.accumulator.type),
+            self.precision,
+        )
+
+
+def product(
+    a: Array, b: Array, c: Array, operand: Element, element: Element, precision: Precision
+) -> Array:
+    """Return c + a @ b in float64, rounded once to `element`; integers wrap."""
+    assert isinstance(element, Scalar)
+    if not element.is_float:
+        return (a.astype(np.int64) @ b.astype(np.int64) + c).astype(np.int32)
+    if operand == F32 and precision == "tf32":
+        a, b = round_tf32(a), round_tf32(b)
+    with np.errstate(all="ignore"):
+        total = a.astype(np.float64) @ b.astype(np.float64) + c.astype(np.float64)
+    return total if element == F64 else round_to(total, element)

@@ -10,6 +10,7 @@ from workbench.ir import (
     I32,
     I64,
     INDEX,
+    KernelParameter,
     Module,
     Op,
     Scalar,
@@ -51,6 +52,7 @@ def narrow_index(module: Module, remarks: Remarks) -> Module:
     depends on nothing loaded), or where only its low 32 bits are used. Keeps: every exact value.
     """
     worker = _Narrower(module)
+    parameters = tuple(map(worker.parameter, module.parameters))
     body = worker.block(module.body)
     wide = sum(1 for op in module.walk() if any(worker.is_wide(r) for r in op.results))
     if wide:
@@ -61,7 +63,7 @@ def narrow_index(module: Module, remarks: Remarks) -> Module:
         )
     if body is module.body:
         return module
-    return replace(module, body=body, next_id=worker.builder.next_id)
+    return replace(module, parameters=parameters, body=body, next_id=worker.builder.next_id)
 
 
 class _Narrower(Rebuilder):
@@ -74,6 +76,14 @@ class _Narrower(Rebuilder):
         for op in module.walk():
             if isinstance(op, For | While | If):
                 self._unify(op)
+
+    def parameter(self, parameter: KernelParameter) -> KernelParameter:
+        """An exact integer argument is passed as an i32."""
+        if parameter.value.type != INDEX:
+            return parameter
+        value = Value(I32, parameter.value.hint)
+        self.values[parameter.value] = value
+        return replace(parameter, value=value)
 
     def is_wide(self, value: Value) -> bool:
         return _is_index(value.type) and self.width(value) == I64

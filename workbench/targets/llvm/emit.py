@@ -112,15 +112,24 @@ class Emitter:
         return self.effect(f"phi {type} " + ", ".join(f"[ {v}, %{b} ]" for v, b in incoming))
 
     def patch(self, name: str, text: str) -> None:
-        """Replace the right-hand side of the instruction `name` (a phi whose back edge is known now)."""
-        start = f"  {name} = "
-        for row in range(len(self.lines) - 1, -1, -1):
-            if self.lines[row].startswith(start):
-                tail = self.lines[row].rfind(", !dbg")
-                suffix = self.lines[row][tail:] if tail >= 0 else ""
-                self.lines[row] = f"{start}{text}{suffix}"
+        """Replace the right-hand side of the instruction `name` (see `patch_all`)."""
+        self.patch_all({name: text})
+
+    def patch_all(self, rows: dict[str, str]) -> None:
+        """Replace right-hand sides by name: phis of this block whose back edges are known now."""
+        left = len(rows)
+        for number, line in enumerate(self.lines):
+            if not left:
                 return
-        raise KeyError(name)
+            if line[:3] != "  %":
+                continue
+            name = line[2 : line.index(" ", 2)]
+            if name in rows:
+                tail = line.rfind(", !dbg")
+                self.lines[number] = f"  {name} = {rows[name]}{line[tail:] if tail >= 0 else ''}"
+                left -= 1
+        if left:
+            raise KeyError(next(iter(rows)))
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -259,6 +268,14 @@ class Emitter:
             self._suffix = "" if self._root is None else self._location(0, None)
             return
         self._suffix = self._location(self._number(op.id), op.span)
+
+    @property
+    def current(self) -> str:
+        """What `at` set; give it to `restore` to go back."""
+        return self._suffix
+
+    def restore(self, current: str) -> None:
+        self._suffix = current
 
     def _number(self, op_id: int) -> int:
         number = self._dense.get(op_id)

@@ -42,6 +42,4 @@ def chip(name: str) -> Chip:
         return Chip(name, _SHARED[number], _PTX[number])
     except (KeyError, ValueError):
         known = ", ".join(f"sm_{n}" for n in _PTX)
-        raise TargetError(
-            f"unknown chip {name}", code="K114", hint=f"use one of {known}"
-        ) from None
+        raise TargetError(f"unknown chip {name}", code="K114", hint=f"use one of {known}") from None

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.ir import Array, Frame, Op, Shared, Tile, Type, Value, attribute, shape_of
+from workbench.ir import (
+    Array,
+    Frame,
+    Op,
+    Shared,
+    Tile,
+    Type,
+    Value,
+    attribute,
+    element_of,
+    shape_of,
+)
 from workbench.ir.types import Scalar
 from workbench.layouts import LinearLayout
+from workbench.ops.dots import Precision, product
 from workbench.ops.memory import pointee_of
 from workbench.ops.numbers import round_to, value_dtype
 from workbench.source import ShapeError
@@ -15,7 +27,7 @@ from workbench.source import ShapeError
 class SharedAllocate(Op, mnemonic="gpu.shared_allocate", pure=False):
     """A buffer in shared memory; a leading axis counts the slots of a ring.
 
-        %0 = gpu.shared_allocate {type = shared<2x16x16xf16>} : shared<2x16x16xf16>
+    %0 = gpu.shared_allocate {type = shared<2x16x16xf16>} : shared<2x16x16xf16>
     """
 
     type: Shared
@@ -34,7 +46,7 @@ class SharedAllocate(Op, mnemonic="gpu.shared_allocate", pure=False):
 class SharedStore(Op, mnemonic="gpu.shared_store", pure=False):
     """Write a tile into slot `slot` of a buffer (the whole buffer if it has no slots).
 
-        gpu.shared_store %0, %1 slot %2
+    gpu.shared_store %0, %1 slot %2
     """
 
     source: Value
@@ -51,12 +63,12 @@ class SharedStore(Op, mnemonic="gpu.shared_store", pure=False):
 class SharedLoad(Op, mnemonic="gpu.shared_load", pure=False):
     """Read a tile out of slot `slot` of a buffer.
 
-        %2 = gpu.shared_load %0 slot %1 {type = tile<16x16xf16>} : tile<16x16xf16>
+    %2 = gpu.shared_load %0 slot %1 {type = tile<16x16xf16>} : tile<16x16xf16>
     """
 
     buffer: Value
     slot: Value | None = None
-    type: Tile
+    type: Tile = attribute()
 
     def infer(self) -> Type:
         return self.type
@@ -99,10 +111,36 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", pure=False):
         frame.memory.setdefault("started", []).append((where, values))
 
 
+class SharedDot(Op, mnemonic="gpu.shared_dot", pure=False):
+    """accumulator + a @ b for operands that lie in shared memory; see tile.dot.
+
+    %3 = gpu.shared_dot %0, %1, %2 {precision = "ieee"} : tile<16x16xf32>
+    """
+
+    a: Value
+    b: Value
+    accumulator: Value
+    precision: Precision = attribute("ieee")
+
+    def infer(self) -> Type:
+        return self.accumulator.type
+
+    def interpret(self, frame: Frame) -> Array:
+        a, b = (frame.memory[int(frame[v])] for v in (self.a, self.b))
+        return product(
+            a,
+            b,
+            frame[self.accumulator],
+            element_of(self.a.type),
+            element_of(self.accumulator.type),
+            self.precision,
+        )
+
+
 class CommitCopies(Op, mnemonic="gpu.commit_copies", pure=False):
     """Close a group of asynchronous copies.
 
-        gpu.commit_copies
+    gpu.commit_copies
     """
 
     def interpret(self, frame: Frame) -> None:
@@ -112,7 +150,7 @@ class CommitCopies(Op, mnemonic="gpu.commit_copies", pure=False):
 class WaitCopies(Op, mnemonic="gpu.wait_copies", pure=False):
     """Wait until at most `pending` of the latest groups are still under way.
 
-        gpu.wait_copies {pending = 1}
+    gpu.wait_copies {pending = 1}
     """
 
     pending: int
@@ -127,7 +165,7 @@ class WaitCopies(Op, mnemonic="gpu.wait_copies", pure=False):
 class BlockBarrier(Op, mnemonic="gpu.barrier", pure=False):
     """All threads of the block wait for each other; shared memory written before is seen after.
 
-        gpu.barrier
+    gpu.barrier
     """
 
     def interpret(self, frame: Frame) -> None:
@@ -151,5 +189,3 @@ def allocate_type(
 ) -> Shared:
     """Return the type of a buffer of tiles with an offset layout, with a ring of slots or without."""
     return Shared((slots, *shape) if slots else shape, element, layout)
-
-

@@ -1,0 +1,5 @@
+"""NVIDIA chips from sm_80 on: GPU IR, its lowering to LLVM IR, PTX and SASS.
+
+One file per family of ops holds the lowering rules; ops/ what only these chips have; passes/ what
+only they need. pipeline.py is the list of what runs.
+"""

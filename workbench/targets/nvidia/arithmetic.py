@@ -1,0 +1,220 @@
+"""Constants, counting, elementwise functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workbench.ir import Scalar, element_of, shape_of
+from workbench.ops import Constant, Elementwise, Iota, Select
+from workbench.source import TargetError
+from workbench.targets.llvm.emit import Emitter, float_literal, is_integer, wrap
+from workbench.targets.nvidia.functions import float_function
+from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type, split_limit
+from workbench.targets.nvidia.table import NVIDIA
+
+_COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
+
+
+@NVIDIA.lower(Constant)
+def lower_constant(low: Lowering, op: Constant) -> None:
+    text = literal(op.value, element_of(op.type))
+    low.set_lazy(op.result, lambda r: text)
+
+
+def literal(value: float | int | bool, element: object) -> str:
+    """Return the LLVM literal of a number of a type."""
+    assert isinstance(element, Scalar)
+    if element.bits == 8 and element.is_float:
+        from workbench.ops.numbers import encode, round_to
+        import numpy as np
+
+        return str(int(encode(round_to(np.asarray([value]), element), element)[0]))
+    if element.is_float:
+        return float_literal(float(value), llvm_type(element))
+    return wrap(int(value), llvm_type(element))
+
+
+@NVIDIA.lower(Iota)
+def lower_iota(low: Lowering, op: Iota) -> None:
+    layout, type = low.layout(op.result), llvm_type(op.type.element)
+
+    def register(r: int) -> tuple[str, int]:
+        root, constant = low.coordinate(layout, 0, r)
+        return low.emit.zext(root, "i32", type) if type != "i32" else root, constant + op.start
+
+    low.set_lazy(op.result, register)
+
+
+@NVIDIA.lower(Select)
+def lower_select(low: Lowering, op: Select) -> None:
+    type = llvm_type(element_of(op.result.type))
+
+    def register(r: int) -> str:
+        condition = low.register(op.condition, r)
+        then, otherwise = low.register(op.then, r), low.register(op.otherwise, r)
+        if condition in ("true", "1"):
+            return then
+        if condition in ("false", "0"):
+            return otherwise
+        if then == otherwise:
+            return then
+        return low.emit.pure(f"select i1 {condition}, {type} {then}, {type} {otherwise}")
+
+    _define(low, op, register)
+
+
+@NVIDIA.lower(Elementwise)
+def lower_elementwise(low: Lowering, op: Elementwise) -> None:
+    element = element_scalar(op.inputs[0])
+    if element.is_float:
+        if element.bits == 8 and op.function not in ("eq", "ne"):
+            raise TargetError(
+                f"{op.name} on {element} values",
+                op.span,
+                hint="cast to tl.float16 or tl.float32 first",
+            )
+        if op.row.compares:
+            _define(low, op, lambda r: _compare_floats(low, op, element, r))
+            return
+        rule = float_function(op.function, element, low)
+        if rule is None:
+            raise TargetError(
+                f"{op.name} on {element} values is not available on {low.chip.name}", op.span
+            )
+        _define(low, op, lambda r: rule([low.register(v, r) for v in op.inputs]))
+        return
+    if op.row.compares:
+        _define(low, op, lambda r: _compare_integers(low, op, element, r))
+    elif op.function in ("add", "sub", "mul", "shl", "neg") and element.bits >= 32:
+        low.set_lazy(op.result, lambda r: _linear(low, op, element, r))
+    else:
+        _define(low, op, lambda r: integer_function(low.emit, op.function, element,
+                                                    [low.register(v, r) for v in op.inputs]))  # fmt: skip
+
+
+def _define(low: Lowering, op: Elementwise | Select, register: Callable[[int], str]) -> None:
+    """Write floats now, integers and masks when they are needed."""
+    if element_scalar(op.result).is_float and shape_of(op.result.type):
+        live = set(low.live(op.result))
+        count = low.layout(op.result).registers()
+        low.set_registers(op.result, [register(r) if r in live else None for r in range(count)])
+    else:
+        low.set_lazy(op.result, register)
+
+
+def _linear(low: Lowering, op: Elementwise, element: Scalar, r: int) -> tuple[str, int] | str:
+    """Add, subtract or multiply pairs: the constants stay apart as long as nothing may wrap."""
+    emit, type = low.emit, llvm_type(element)
+    if not op.no_wrap or op.function in ("neg", "shl"):
+        return integer_function(emit, op.function, element, [low.register(v, r) for v in op.inputs])
+    (a, x), (b, y) = (low.pair(v, r) for v in op.inputs)
+    if op.function == "add":
+        root, constant = emit.add(type, a, b, "nsw "), x + y
+    elif op.function == "sub":
+        root, constant = emit.sub(type, a, b, "nsw "), x - y
+    elif b == "0":
+        root, constant = emit.mul(type, a, str(y), "nsw "), x * y
+    elif a == "0":
+        root, constant = emit.mul(type, b, str(x), "nsw "), x * y
+    else:
+        # (a + x)(b + y): products with the constants are shared between registers.
+        root = emit.mul(type, a, b, "nsw ")
+        root = emit.add(type, root, emit.mul(type, a, str(y), "nsw "), "nsw ")
+        root = emit.add(type, root, emit.mul(type, b, str(x), "nsw "), "nsw ")
+        constant = x * y
+    if is_integer(root):
+        return "0", int(root) + constant
+    if not split_limit(constant):
+        return emit.add(type, root, str(constant), "nsw ")
+    return root, constant
+
+
+def integer_function(emit: Emitter, function: str, element: Scalar, inputs: list[str]) -> str:
+    """Return an integer (or i1) function of operands."""
+    type = llvm_type(element)
+    signed = element.kind == "int"
+    a, b = inputs[0], inputs[-1]
+    match function:
+        case "add" | "sub" | "mul" if element.kind == "bool":
+            return emit.bitwise("and" if function == "mul" else "xor", type, a, b)
+        case "add":
+            return emit.add(type, a, b)
+        case "sub":
+            return emit.sub(type, a, b)
+        case "neg":
+            return emit.sub(type, "0", a)
+        case "mul":
+            return emit.mul(type, a, b)
+        case "and" | "or" | "xor":
+            return emit.bitwise(function, type, a, b)
+        case "div" | "rem":
+            return _divide(emit, function, type, signed, a, b)
+        case "shl" | "shr":
+            name = "shl" if function == "shl" else "ashr" if signed else "lshr"
+            if is_integer(b) and 0 <= int(b) < element.bits:
+                return emit.shift(name, type, a, int(b))
+            return emit.pure(f"{name} {type} {a}, {b}")
+        case "min" | "max" | "minimum" | "maximum":
+            name = f"llvm.{'s' if signed else 'u'}{function[:3]}.{type}"
+            return emit.call(type, name, f"{type} {a}, {type} {b}", f"{type}, {type}")
+        case "abs":
+            if not signed:
+                return a
+            return emit.call(type, f"llvm.abs.{type}", f"{type} {a}, i1 false", f"{type}, i1")
+        case "mulhi":
+            wide = f"i{element.bits * 2}"
+            extend = "sext" if signed else "zext"
+            x, y = (emit.pure(f"{extend} {type} {v} to {wide}") for v in (a, b))
+            high = emit.pure(f"lshr {wide} {emit.pure(f'mul {wide} {x}, {y}')}, {element.bits}")
+            return emit.pure(f"trunc {wide} {high} to {type}")
+        case _:
+            raise TargetError(f"{function} does not take {element} values")
+
+
+def _divide(emit: Emitter, function: str, type: str, signed: bool, a: str, b: str) -> str:
+    if is_integer(b) and int(b) > 0 and int(b) & (int(b) - 1) == 0 and not signed:
+        shift = int(b).bit_length() - 1
+        if function == "div":
+            return emit.shift("lshr", type, a, shift)
+        return emit.bitwise("and", type, a, str(int(b) - 1))
+    if is_integer(a) and is_integer(b) and int(b):
+        x, y = int(a), int(b)
+        quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+        return wrap(quotient if function == "div" else x - quotient * y, type)
+    return emit.pure(f"{'s' if signed else 'u'}{function} {type} {a}, {b}")
+
+
+def _compare_integers(low: Lowering, op: Elementwise, element: Scalar, r: int) -> str:
+    a, b = (low.register(v, r) for v in op.inputs)
+    return compare_integers(low.emit, op.function, element, a, b)
+
+
+def compare_integers(emit: Emitter, function: str, element: Scalar, a: str, b: str) -> str:
+    """Return an i1: the comparison of two integers by the signedness of their type."""
+    name = _COMPARE[function]
+    if name not in ("eq", "ne"):
+        name = ("s" if element.kind == "int" else "u") + name
+    if is_integer(a) and is_integer(b):
+        x, y = int(a), int(b)
+        if name.startswith("u"):
+            x, y = x % (1 << element.bits), y % (1 << element.bits)
+        result = {"lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y, "eq": x == y, "ne": x != y}
+        return "true" if result[function] else "false"
+    return emit.pure(f"icmp {name} {llvm_type(element)} {a}, {b}")
+
+
+def _compare_floats(low: Lowering, op: Elementwise, element: Scalar, r: int) -> str:
+    a, b = (low.register(v, r) for v in op.inputs)
+    return compare_floats(low.emit, op.function, element, a, b)
+
+
+def compare_floats(emit: Emitter, function: str, element: Scalar, a: str, b: str) -> str:
+    """Return an i1: an ordered comparison, unordered (true on NaN) for `ne`."""
+    type = llvm_type(element)
+    if type == "bfloat":
+        a, b = (emit.pure(f"fpext bfloat {v} to float") for v in (a, b))
+        type = "float"
+    if type == "i8":
+        raise TargetError(f"comparison of {element} values", hint="cast to tl.float16 first")
+    name = f"u{function}" if function == "ne" else f"o{function}"
+    return emit.pure(f"fcmp {name} {type} {a}, {b}")

@@ -1,0 +1,274 @@
+"""Changes of element type."""
+
+from __future__ import annotations
+
+from workbench.ir import I1, Pointer, Scalar, element_of, shape_of
+from workbench.ops import Bitcast, Cast
+from workbench.source import TargetError
+from workbench.targets.llvm.emit import is_integer
+from workbench.targets.nvidia.lowering import Lowering, llvm_type
+from workbench.targets.nvidia.table import NVIDIA
+
+
+@NVIDIA.lower(Cast)
+def lower_cast(low: Lowering, op: Cast) -> None:
+    source, to = element_of(op.source.type), op.to
+    assert isinstance(source, Scalar)
+    integers = source.kind == "int" and to.kind == "int"
+    if integers and to.bits > source.bits >= 32 and _is_exact(op):
+        # A value known not to wrap may be widened in two parts.
+        def widened(r: int) -> tuple[str, int]:
+            root, constant = low.pair(op.source, r)
+            return low.emit.sext(root, llvm_type(source), llvm_type(to)), constant
+
+        low.set_lazy(op.result, widened)
+        return
+    if to.bits == 8 and to.is_float and shape_of(op.result.type):
+        _to_small_floats(low, op, source)
+        return
+
+    def register(r: int) -> str:
+        return cast(low, low.register(op.source, r), source, to, op)
+
+    if to.is_float and shape_of(op.result.type):
+        live = set(low.live(op.result))
+        count = low.layout(op.result).registers()
+        low.set_registers(op.result, [register(r) if r in live else None for r in range(count)])
+    else:
+        low.set_lazy(op.result, register)
+
+
+def _is_exact(op: Cast) -> bool:
+    from workbench.ops import Constant, Elementwise, Iota, NumPrograms, ProgramId
+
+    made = op.source.op
+    return isinstance(made, Iota | ProgramId | NumPrograms | Constant) or (
+        isinstance(made, Elementwise) and made.no_wrap
+    )
+
+
+def cast(low: Lowering, value: str, source: Scalar, to: Scalar, op: Cast) -> str:
+    """Return a number in another type; see ops.Cast for the rules."""
+    emit = low.emit
+    if source == to:
+        return value
+    from_type, to_type = llvm_type(source), llvm_type(to)
+    if source.is_float and source.bits == 8:
+        wide = _from_small_float(low, value, source)
+        return _float_to_float(low, wide, "half", to, op)
+    if to == I1:
+        if source.is_float:
+            zero = "0.0"
+            return emit.pure(f"fcmp une {from_type} {value}, {zero}")
+        return emit.pure(f"icmp ne {from_type} {value}, 0")
+    if source.is_float and to.is_float:
+        return _float_to_float(low, value, from_type, to, op)
+    if source.is_float:
+        return _float_to_integer(low, value, from_type, to)
+    if to.is_float:
+        return _integer_to_float(low, value, source, to, op)
+    if to.bits < source.bits:
+        return emit.trunc(value, from_type, to_type)
+    if to.bits == source.bits:
+        return value
+    if source.kind == "int":
+        return emit.sext(value, from_type, to_type)
+    if value in ("true", "false"):
+        return "1" if value == "true" else "0"
+    return emit.zext(value, from_type, to_type)
+
+
+def _float_to_float(low: Lowering, value: str, from_type: str, to: Scalar, op: Cast) -> str:
+    emit, to_type = low.emit, llvm_type(to)
+    width = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
+    if to.bits == 8:
+        single = value
+        if from_type in ("half", "bfloat"):
+            single = emit.pure(f"fpext {from_type} {value} to float")
+        elif from_type == "double":
+            single = emit.pure(f"fptrunc double {value} to float")
+        pair = _small_float_pair(low, [single, "0.0"], to)
+        return emit.pure(f"trunc i16 {pair} to i8")
+    if from_type == to_type:
+        return value
+    if width[from_type] == 16 and width[to_type] == 16:
+        value, from_type = emit.pure(f"fpext {from_type} {value} to float"), "float"
+    if width[to_type] > width[from_type]:
+        return emit.pure(f"fpext {from_type} {value} to {to_type}")
+    if from_type == "double" and to_type != "float":
+        value, from_type = emit.pure(f"fptrunc double {value} to float"), "float"
+    if op.rounding == "rtz":
+        return _toward_zero(low, value, from_type, to_type)
+    return emit.pure(f"fptrunc {from_type} {value} to {to_type}")
+
+
+def _toward_zero(low: Lowering, value: str, from_type: str, to_type: str) -> str:
+    """PTX ISA 9.0, cvt.rz."""
+    words = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
+    text = f"cvt.rz.{words[to_type]}.{words[from_type]} $0, $1;"
+    letter = {"float": "f", "double": "d"}[from_type]
+    if to_type == "float":
+        return low.emit.pure(f'call float asm "{text}", "=f,{letter}"({from_type} {value})')
+    bits = low.emit.pure(f'call i16 asm "{text}", "=h,{letter}"({from_type} {value})')
+    return low.emit.pure(f"bitcast i16 {bits} to {to_type}")
+
+
+def _float_to_integer(low: Lowering, value: str, from_type: str, to: Scalar) -> str:
+    """Truncate, saturating; NaN gives 0 (LLVM's fpto*i.sat)."""
+    emit, to_type = low.emit, llvm_type(to)
+    if from_type in ("half", "bfloat"):
+        value, from_type = emit.pure(f"fpext {from_type} {value} to float"), "float"
+    letter = "s" if to.kind == "int" else "u"
+    suffix = {"float": "f32", "double": "f64"}[from_type]
+    name = f"llvm.fpto{letter}i.sat.{to_type}.{suffix}"
+    return emit.call(to_type, name, f"{from_type} {value}", from_type)
+
+
+def _integer_to_float(low: Lowering, value: str, source: Scalar, to: Scalar, op: Cast) -> str:
+    emit, to_type = low.emit, llvm_type(to)
+    word = "sitofp" if source.kind == "int" else "uitofp"
+    if value in ("true", "false"):
+        value = "1" if value == "true" else "0"
+        return emit.pure(f"uitofp i1 {'true' if value == '1' else 'false'} to {to_type}")
+    if to.bits == 8 or to_type == "bfloat":
+        single = emit.pure(f"{word} {llvm_type(source)} {value} to float")
+        return _float_to_float(low, single, "float", to, op)
+    return emit.pure(f"{word} {llvm_type(source)} {value} to {to_type}")
+
+
+_SMALL = {"f8e4m3": "e4m3", "f8e5m2": "e5m2"}
+
+
+def _small_float_pair(low: Lowering, pair: list[str], to: Scalar) -> str:
+    """Return two f32 as two 8-bit floats in an i16, the first in the low byte; saturating.
+
+    PTX ISA 9.0, cvt.rn.satfinite.e4m3x2.f32 (sm_89); the second operand is the low half.
+    """
+    if low.chip.capability < 89:
+        return _small_float_bits(low, pair, to)
+    text = f"cvt.rn.satfinite.{_SMALL[to.name]}x2.f32 $0, $2, $1;"
+    return low.emit.pure(f'call i16 asm "{text}", "=h,f,f"(float {pair[0]}, float {pair[1]})')
+
+
+def _to_small_floats(low: Lowering, op: Cast, source: Scalar) -> None:
+    """Cast registers two at a time."""
+    emit = low.emit
+    live = low.live(op.result)
+    count = low.layout(op.result).registers()
+    single = []
+    for r in live:
+        value = low.register(op.source, r)
+        type = llvm_type(source)
+        if source.is_integer:
+            value = _integer_to_float(low, value, source, _F32, op)
+        elif source.bits == 8:
+            value = emit.pure(f"fpext half {_from_small_float(low, value, source)} to float")
+        elif type == "double":
+            value = emit.pure(f"fptrunc double {value} to float")
+        elif type != "float":
+            value = emit.pure(f"fpext {type} {value} to float")
+        single.append(value)
+    registers: list[str | None] = [None] * count
+    for i in range(0, len(live), 2):
+        pair = [*single[i : i + 2], "0.0"][:2]
+        both = _small_float_pair(low, pair, op.to)
+        registers[live[i]] = emit.pure(f"trunc i16 {both} to i8")
+        if i + 1 < len(live):
+            high = emit.pure(f"lshr i16 {both}, 8")
+            registers[live[i + 1]] = emit.pure(f"trunc i16 {high} to i8")
+    low.set_registers(op.result, registers)
+
+
+def _from_small_float(low: Lowering, value: str, source: Scalar) -> str:
+    """Return an 8-bit float as half, which holds all its values. PTX cvt.rn.f16x2.e4m3x2."""
+    emit = low.emit
+    wide = emit.pure(f"zext i8 {value} to i16")
+    if source.name == "f8e5m2":
+        # The same exponent as half: the byte is its upper half.
+        return emit.pure(f"bitcast i16 {emit.pure(f'shl i16 {wide}, 8')} to half")
+    if low.chip.capability < 89:
+        return _widen_e4m3(low, wide)
+    text = "cvt.rn.f16x2.e4m3x2 $0, $1;"
+    both = emit.pure(f'call i32 asm "{text}", "=r,h"(i16 {wide})')
+    return emit.pure(f"bitcast i16 {emit.pure(f'trunc i32 {both} to i16')} to half")
+
+
+def _widen_e4m3(low: Lowering, wide: str) -> str:
+    """e4m3 to half by moving the bits and scaling by 2^8 (the difference of the biases)."""
+    emit = low.emit
+    sign = emit.pure(f"shl i16 {emit.pure(f'and i16 {wide}, 128')}, 8")
+    magnitude = emit.pure(f"and i16 {wide}, 127")
+    moved = emit.pure(f"shl i16 {magnitude}, 7")
+    number = emit.pure(f"bitcast i16 {emit.pure(f'or i16 {moved}, {sign}')} to half")
+    scaled = emit.pure(f"fmul half {number}, 0xH5C00")
+    bad = emit.pure(f"icmp eq i16 {magnitude}, 127")
+    return emit.pure(f"select i1 {bad}, half 0xH7E00, half {scaled}")
+
+
+def _small_float_bits(low: Lowering, pair: list[str], to: Scalar) -> str:
+    """The same as the instruction on chips that do not have it: round the f32's bits.
+
+    Normal numbers: rebias, add half of the dropped ulp (ties to even), clip to the largest finite.
+    Subnormals: adding 2^(lowest exponent) lets the f32 adder round at the right place.
+    """
+    emit = low.emit
+    mantissa, bias = (3, 7) if to.name == "f8e4m3" else (2, 15)
+    largest = 0x7E if mantissa == 3 else 0x7B
+    drop = 23 - mantissa
+    bytes_: list[str] = []
+    for value in pair:
+        bits = emit.pure(f"bitcast float {value} to i32")
+        sign = emit.bitwise("and", "i32", emit.shift("lshr", "i32", bits, 24), "128")
+        magnitude = emit.bitwise("and", "i32", bits, str(0x7FFFFFFF))
+        odd = emit.bitwise("and", "i32", emit.shift("lshr", "i32", magnitude, drop), "1")
+        rounded = emit.add("i32", magnitude, str((1 << (drop - 1)) - 1 - ((127 - bias) << 23)))
+        rounded = emit.shift("lshr", "i32", emit.add("i32", rounded, odd), drop)
+        # The smallest normal's exponent; below it one ulp is fixed.
+        magic = (127 - bias + 1 + drop) << 23
+        single = emit.pure(f"bitcast i32 {magnitude} to float")
+        from workbench.targets.llvm.emit import float_literal
+        import struct
+
+        pushed = struct.unpack(">f", struct.pack(">I", magic))[0]
+        total = emit.pure(f"fadd float {single}, {float_literal(pushed, 'float')}")
+        small = emit.add("i32", emit.pure(f"bitcast float {total} to i32"), str(-magic))
+        is_small = emit.pure(f"icmp ult i32 {magnitude}, {(127 - bias + 1) << 23}")
+        code = emit.pure(f"select i1 {is_small}, i32 {small}, i32 {rounded}")
+        code = emit.call("i32", "llvm.umin.i32", f"i32 {code}, i32 {largest}", "i32, i32")
+        is_nan = emit.pure(f"icmp ugt i32 {magnitude}, {0x7F800000}")
+        code = emit.pure(f"select i1 {is_nan}, i32 127, i32 {code}")
+        bytes_.append(emit.bitwise("or", "i32", code, sign))
+    high = emit.shift("shl", "i32", bytes_[1], 8)
+    return emit.pure(f"trunc i32 {emit.bitwise('or', 'i32', bytes_[0], high)} to i16")
+
+
+_F32 = Scalar("f32", "float", 32)
+
+
+@NVIDIA.lower(Bitcast)
+def lower_bitcast(low: Lowering, op: Bitcast) -> None:
+    source, to = element_of(op.source.type), op.to
+    from_type, to_type = llvm_type(source), llvm_type(to)
+    if from_type == to_type:
+        low.set_lazy(op.result, lambda r: low.held(op.source, r))
+        return
+    if op.source in low._packed:
+        low.set_words(op.result, low.words(op.source))
+        return
+
+    def register(r: int) -> str:
+        value = low.register(op.source, r)
+        if isinstance(to, Pointer):
+            return low.emit.pure(f"inttoptr i64 {value} to ptr addrspace(1)")
+        if isinstance(source, Pointer):
+            return low.emit.pure(f"ptrtoint ptr addrspace(1) {value} to i64")
+        if to.kind == "bool" or source.kind == "bool":
+            raise TargetError(f"bitcast from {source} to {to}", op.span)
+        if is_integer(value) and to_type.startswith("i"):
+            return value
+        return low.emit.pure(f"bitcast {from_type} {value} to {to_type}")
+
+    if isinstance(to, Pointer):
+        low.set_lazy(op.result, lambda r: (register(r), "0", 0))
+    else:
+        low.set_lazy(op.result, register)

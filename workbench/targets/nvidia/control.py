@@ -1,0 +1,184 @@
+"""Loops and branches: structured ops become blocks with phis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.ir import Block, Pointer, Shared, Token, Value, element_of, shape_of
+from workbench.ops import For, If, Return, While, Yield
+from workbench.targets.nvidia.arithmetic import compare_integers
+from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type
+from workbench.targets.nvidia.table import NVIDIA
+
+
+def _operands(low: Lowering, values: Sequence[Value]) -> list[list[str | None]]:
+    """Return each value's registers, fully written out."""
+    return [_written(low, value) for value in values]
+
+
+def _written(low: Lowering, value: Value) -> list[str | None]:
+    if isinstance(value.type, Shared | Token) or not shape_of(value.type):
+        return [low.scalar(value)]
+    return low.registers(value)
+
+
+def _type(value: Value) -> str:
+    if isinstance(value.type, Shared):
+        return "ptr addrspace(3)"
+    return llvm_type(element_of(value.type))
+
+
+def _bind(low: Lowering, value: Value, registers: list[str | None]) -> None:
+    if isinstance(value.type, Shared | Token) or not shape_of(value.type):
+        operand = registers[0]
+        assert operand is not None
+        low.set_scalar(value, operand)
+    elif isinstance(element_of(value.type), Pointer):
+        low.set_lazy(value, lambda r: (registers[r], "0", 0))
+    else:
+        low.set_registers(value, registers)
+
+
+def _phis(
+    low: Lowering, values: Sequence[Value], incoming: list[tuple[list[list[str | None]], str]]
+) -> list[list[str | None]]:
+    """Write a phi per live register; registers that agree on all edges need none."""
+    found: list[list[str | None]] = []
+    for i, value in enumerate(values):
+        type, registers = _type(value), []
+        for r in range(len(incoming[0][0][i])):
+            operands = [(edge[i][r], block) for edge, block in incoming]
+            if operands[0][0] is None:
+                registers.append(None)
+            else:
+                registers.append(low.emit.phi(type, operands))  # type: ignore[arg-type]
+        found.append(registers)
+    return found
+
+
+@NVIDIA.lower(For)
+def lower_for(low: Lowering, op: For) -> None:
+    """Test once before the loop, then at the end of every round."""
+    emit, counter = low.emit, op.body.arguments[0]
+    element = element_scalar(counter)
+    type = llvm_type(element)
+    lower, upper, step = (low.scalar(v) for v in (op.lower, op.upper, op.step))
+    start = _operands(low, op.inits)
+    body, end = emit.fresh("loop"), emit.fresh("after")
+    runs = _more(low, op, lower, upper, step)
+    entry = emit.block
+    with emit.loop():
+        emit.branch(runs, body, end)
+        emit.label(body)
+        current = emit.effect(f"phi {type} [ {lower}, %{entry} ], [ ?, ? ]")
+        low.set_scalar(counter, current)
+        carried: list[list[str | None]] = []
+        for value, registers in zip(op.inits, start, strict=True):
+            carried.append([
+                None if held is None
+                else emit.effect(f"phi {_type(value)} [ {held}, %{entry} ], [ ?, ? ]")
+                for held in registers
+            ])  # fmt: skip
+        for value, registers in zip(op.body.arguments[1:], carried, strict=True):
+            _bind(low, value, registers)
+        low.block(op.body)
+        after = _operands(low, op.body.yields)
+        following = emit.add(type, current, step, "nsw " if element.bits >= 32 else "")
+        again = _more(low, op, following, upper, step)
+        latch = emit.block
+        emit.patch(current, f"phi {type} [ {lower}, %{entry} ], [ {following}, %{latch} ]")
+        rows = {}
+        for value, first, phis, last in zip(op.inits, start, carried, after, strict=True):
+            for held, name, new in zip(first, phis, last, strict=True):
+                if name is not None:
+                    rows[name] = f"phi {_type(value)} [ {held}, %{entry} ], [ {new}, %{latch} ]"
+        emit.patch_all(rows)
+        emit.branch(again, body, end)
+    emit.label(end)
+    results = _phis(low, op.results, [(start, entry), (after, latch)])
+    for value, registers in zip(op.results, results, strict=True):
+        _bind(low, value, registers)
+
+
+def _more(low: Lowering, op: For, counter: str, upper: str, step: str) -> str:
+    """Return whether a round with this counter still runs."""
+    emit, element = low.emit, element_scalar(op.body.arguments[0])
+    up = compare_integers(emit, "lt", element, counter, upper)
+    if step.lstrip("-").isdigit():
+        return up if int(step) > 0 else compare_integers(emit, "gt", element, counter, upper)
+    down = compare_integers(emit, "gt", element, counter, upper)
+    rises = compare_integers(emit, "gt", element, step, "0")
+    return emit.pure(f"select i1 {rises}, i1 {up}, i1 {down}")
+
+
+@NVIDIA.lower(While)
+def lower_while(low: Lowering, op: While) -> None:
+    emit = low.emit
+    start = _operands(low, op.inits)
+    entry = emit.block
+    head, body, end = emit.fresh("while"), emit.fresh("do"), emit.fresh("after")
+    with emit.loop():
+        emit.jump(head)
+        emit.label(head)
+        carried: list[list[str | None]] = []
+        for value, registers in zip(op.inits, start, strict=True):
+            carried.append([
+                None if held is None
+                else emit.effect(f"phi {_type(value)} [ {held}, %{entry} ], [ ?, ? ]")
+                for held in registers
+            ])  # fmt: skip
+        for value, registers in zip(op.condition.arguments, carried, strict=True):
+            _bind(low, value, registers)
+        low.block(op.condition)
+        go = low.scalar(op.condition.yields[0])
+        emit.branch(go, body, end)
+        emit.label(body)
+        with emit.scope():
+            for value, registers in zip(op.body.arguments, carried, strict=True):
+                _bind(low, value, registers)
+            low.block(op.body)
+            after = _operands(low, op.body.yields)
+        latch = emit.block
+        rows = {}
+        for value, first, phis, last in zip(op.inits, start, carried, after, strict=True):
+            for held, name, new in zip(first, phis, last, strict=True):
+                if name is not None:
+                    rows[name] = f"phi {_type(value)} [ {held}, %{entry} ], [ {new}, %{latch} ]"
+        emit.patch_all(rows)
+        emit.jump(head)
+    emit.label(end)
+    for value, registers in zip(op.results, carried, strict=True):
+        _bind(low, value, registers)
+
+
+@NVIDIA.lower(If)
+def lower_if(low: Lowering, op: If) -> None:
+    emit = low.emit
+    then, otherwise, end = emit.fresh("then"), emit.fresh("else"), emit.fresh("end")
+    emit.branch(low.scalar(op.condition), then, otherwise)
+    edges = []
+    for name, region in ((then, op.then), (otherwise, op.otherwise)):
+        emit.label(name)
+        edges.append(_branch(low, region))
+        emit.jump(end)
+    emit.label(end)
+    results = _phis(low, op.results, edges)
+    for value, registers in zip(op.results, results, strict=True):
+        _bind(low, value, registers)
+
+
+def _branch(low: Lowering, region: Block) -> tuple[list[list[str | None]], str]:
+    with low.emit.scope():
+        low.block(region)
+        values = _operands(low, region.yields)
+    return values, low.emit.block
+
+
+@NVIDIA.lower(Yield)
+def lower_yield(low: Lowering, op: Yield) -> None:
+    """The op that owns the region reads the yielded values itself."""
+
+
+@NVIDIA.lower(Return)
+def lower_return(low: Lowering, op: Return) -> None:
+    low.emit.do("ret void")

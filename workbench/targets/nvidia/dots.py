@@ -1,0 +1,248 @@
+"""Matrix products: mma.sync on fragments, or multiply-adds over operands in shared memory.
+
+PTX ISA 9.0, mma.sync.aligned (sm_80; 8-bit floats sm_89). The fragments are layouts.mma_a, mma_b,
+mma_c; the register order inside a fragment is the instruction's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workbench.ir import (
+    BF16,
+    F8E4M3,
+    F8E5M2,
+    F16,
+    F32,
+    F64,
+    I8,
+    I32,
+    Scalar,
+    element_of,
+    shape_of,
+)
+from workbench.layouts import LinearLayout
+from workbench.ops import Dot
+from workbench.targets.nvidia.chip import Chip
+from workbench.targets.nvidia.lowering import Lowering, llvm_type
+from workbench.targets.nvidia.ops import SharedDot
+from workbench.targets.nvidia.table import NVIDIA
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixUnit:
+    """One shape of mma.sync: words of A, B per lane and what the instruction is called.
+
+    `kw`: elements of k in a 32-bit register; `k`: extent of k of one instruction.
+    """
+
+    k: int
+    kw: int
+    a_words: int
+    b_words: int
+    types: str
+    accumulator: Scalar
+
+
+def matrix_unit(op: Dot, chip: Chip) -> MatrixUnit | None:
+    """Return the mma.sync shape for a dot's types; None if it has to be multiply-adds."""
+    a, b = element_of(op.a.type), element_of(op.b.type)
+    c = element_of(op.accumulator.type)
+    if len(shape_of(op.accumulator.type)) != 2:
+        return None
+    half = {F16: "f16", BF16: "bf16"}
+    if a == b and a in half:
+        if c == F32:
+            return MatrixUnit(16, 2, 4, 2, f"f32.{half[a]}.{half[a]}.f32", F32)
+        if c == F16 and a == F16:
+            return MatrixUnit(16, 2, 4, 2, "f16.f16.f16.f16", F16)
+    if a == b == F32 and c == F32 and op.precision == "tf32":
+        return MatrixUnit(8, 1, 4, 2, "f32.tf32.tf32.f32", F32)
+    if a == b == I8 and c == I32:
+        return MatrixUnit(32, 4, 4, 2, "s32.s8.s8.s32", I32)
+    small = {F8E4M3: "e4m3", F8E5M2: "e5m2"}
+    if a in small and b in small and c == F32 and chip.capability >= 89:
+        return MatrixUnit(32, 4, 4, 2, f"f32.{small[a]}.{small[b]}.f32", F32)  # type: ignore[index]
+    return None
+
+
+@NVIDIA.lower(Dot)
+def lower_dot(low: Lowering, op: Dot) -> None:
+    unit = matrix_unit(op, low.chip)
+    assert unit is not None, "assign_layouts gives every other dot to shared memory"
+    _matrix_product(low, op, unit)
+
+
+def _coordinates(layout: LinearLayout) -> dict[tuple[int, ...], int]:
+    """Return register by coordinate (of lane 0, warp 0)."""
+    found: dict[tuple[int, ...], int] = {}
+    for r, flat in enumerate(layout.table("register")):
+        found.setdefault(layout.unflatten(flat), r)
+    return found
+
+
+def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
+    emit = low.emit
+    a, b = low.words(op.a), low.words(op.b)
+    if unit.types.startswith("f32.tf32"):
+        a, b = (_to_tf32(low, words) for words in (a, b))
+    a_at, b_at = (_coordinates(low.layout(v)) for v in (op.a, op.b))
+    c_layout = low.layout(op.accumulator)
+    extent_k = low.layout(op.a).padded[1]
+    rows_at = _coordinates(c_layout)
+    live = set(c_layout.live_registers())
+    packed = unit.accumulator == F16
+    accumulators: list[str | None]
+    accumulators = list(low.words(op.accumulator)) if packed else low.registers(op.accumulator)
+    # Fragments start where the first registers (columns 0, 1; rows 0, 8) are zero.
+    starts = sorted(
+        ((m, n) for (m, n), r in rows_at.items() if r % 4 == 0),
+        key=lambda place: rows_at[place],
+    )
+    k_words, a_half = unit.kw, 4 * unit.kw
+    letter = {F32: "f", I32: "r", F16: "r"}[unit.accumulator]
+    held = {F32: "float", I32: "i32", F16: "i32"}[unit.accumulator]
+    count = 2 if packed else 4
+    returned = "{" + ", ".join([held] * count) + "}"
+    a_count, b_count = unit.a_words, unit.b_words
+
+    def names(first: int, number: int) -> str:
+        return "{" + ", ".join(f"${first + i}" for i in range(number)) + "}"
+
+    text = (
+        f"mma.sync.aligned.m16n8k{unit.k}.row.col.{unit.types} {names(0, count)}, "
+        f"{names(count, a_count)}, {names(count + a_count, b_count)}, "
+        f"{names(count + a_count + b_count, count)};"
+    )
+    constraints = ",".join([f"={letter}"] * count + ["r"] * (a_count + b_count) + [letter] * count)
+    for k0 in range(0, max(extent_k, unit.k), unit.k):
+        for m0, n0 in starts:
+            register = rows_at[m0, n0]
+            if register not in live:
+                continue
+            # Registers of A: (m, k), (m+8, k), (m, k+half), (m+8, k+half); of B: (k), (k+half).
+            # Coordinates wrap in fragments larger than the tile: those words are copies.
+            a_words = [a[_wrapped(a_at, low.layout(op.a), (m0 + dm, k0 + dk)) // k_words]
+                       for dk in (0, a_half) for dm in (0, 8)]  # fmt: skip
+            b_words = [b[_wrapped(b_at, low.layout(op.b), (k0 + dk, n0)) // k_words]
+                       for dk in (0, a_half)]  # fmt: skip
+            first = register // 2 if packed else register
+            sums = [accumulators[first + i] for i in range(count)]
+            arguments = [f"i32 {w}" for w in (*a_words, *b_words)] + [f"{held} {s}" for s in sums]
+            call = emit.pure(
+                f'call {returned} asm "{text}", "{constraints}"({", ".join(arguments)})'
+            )
+            for i in range(count):
+                accumulators[first + i] = emit.pure(f"extractvalue {returned} {call}, {i}")
+    if packed:
+        low.set_words(op.result, accumulators)  # type: ignore[arg-type]
+    else:
+        low.set_registers(op.result, accumulators)
+
+
+def _wrapped(at: dict[tuple[int, ...], int], layout: LinearLayout, place: tuple[int, int]) -> int:
+    rows, columns = layout.padded
+    return at[place[0] % rows, place[1] % columns]
+
+
+def _to_tf32(low: Lowering, words: list[str]) -> list[str]:
+    """Round f32 words to tf32, ties away from zero. PTX ISA 9.0, cvt.rna.tf32.f32 (sm_80)."""
+    text = "cvt.rna.tf32.f32 $0, $1;"
+    return [low.emit.pure(f'call i32 asm "{text}", "=r,r"(i32 {w})') for w in words]
+
+
+@NVIDIA.lower(SharedDot)
+def lower_shared_dot(low: Lowering, op: SharedDot) -> None:
+    """Each thread computes its elements of the result from rows of A and columns of B.
+
+    A and B lie in shared memory; lanes that share a row read the same word.
+    """
+    from workbench.targets.nvidia.casts import cast
+
+    layout = low.layout(op.accumulator)
+    element = element_of(op.accumulator.type)
+    assert isinstance(element, Scalar)
+    accumulators = low.registers(op.accumulator)
+    inner = shape_of(op.a.type)[-1]
+    rank = layout.rank
+    places = [layout.unflatten(flat) for flat in layout.table("register")]
+    live = low.live(op.accumulator)
+    wide = F32 if element in (F16, BF16) else element
+    readers = [
+        _OperandReader(low, v, layout, k_axis) for v, k_axis in ((op.a, rank - 1), (op.b, rank - 2))
+    ]
+    for k in range(inner):
+        fetched: tuple[dict[tuple[int, ...], str], ...] = ({}, {})
+        for r in live:
+            batch, (m, n) = places[r][:-2], places[r][-2:]
+            values = []
+            for which, place in ((0, (*batch, m, k)), (1, (*batch, k, n))):
+                if place not in fetched[which]:
+                    loaded = readers[which].load(place)
+                    source = readers[which].element
+                    fetched[which][place] = cast(low, loaded, source, wide, op)  # type: ignore[arg-type]
+                values.append(fetched[which][place])
+            accumulators[r] = _multiply_add(low, values, accumulators[r], wide, element)
+    low.set_registers(op.result, accumulators)
+
+
+def _multiply_add(
+    low: Lowering, values: list[str], total: str | None, wide: Scalar, element: Scalar
+) -> str:
+    emit = low.emit
+    assert total is not None
+    a, b = values
+    if not element.is_float:
+        type = llvm_type(element)
+        return emit.add(type, emit.mul(type, a, b), total)
+    if wide != element:
+        single = emit.pure(f"fpext {llvm_type(element)} {total} to float")
+        new = emit.call(
+            "float", "llvm.fma.f32", f"float {a}, float {b}, float {single}", "float, float, float"
+        )
+        return emit.pure(f"fptrunc float {new} to {llvm_type(element)}")
+    type = llvm_type(element)
+    suffix = "f64" if element == F64 else "f32"
+    return emit.call(type, f"llvm.fma.{suffix}", f"{type} {a}, {type} {b}, {type} {total}",
+                     f"{type}, {type}, {type}")  # fmt: skip
+
+
+class _OperandReader:
+    """Reads single elements of an operand that lies in a shared buffer."""
+
+    def __init__(self, low: Lowering, value, result: LinearLayout, k_axis: int) -> None:  # type: ignore[no-untyped-def]
+        from workbench.targets.nvidia.shared import Addresses, buffer_layout
+
+        self.low = low
+        self.element = element_of(value.type)
+        self.shared = buffer_layout(value)
+        self.inverse = self.shared.invert()
+        size = self.element.itemsize
+        # A thread's own part of the coordinates, k left out, as offsets in the buffer.
+        columns = []
+        for dimension in ("lane", "warp"):
+            columns.append([self._offset(self._without(result.unflatten(c), k_axis)) * size
+                            for c in result.flat(dimension)])  # fmt: skip
+        self.addresses = Addresses(low, low.scalar(value), *columns)
+        self.size = size
+
+    @staticmethod
+    def _without(place: tuple[int, ...], axis: int) -> tuple[int, ...]:
+        return tuple(0 if d == axis else c for d, c in enumerate(place))
+
+    def _offset(self, place: tuple[int, ...]) -> int:
+        flat, total, bit = self.shared.flatten(place), 0, 0
+        while flat:
+            if flat & 1:
+                total ^= self.inverse[bit]
+            flat >>= 1
+            bit += 1
+        return total
+
+    def load(self, place: tuple[int, ...]) -> str:
+        address = self.addresses(self._offset(place) * self.size)
+        type = llvm_type(self.element)
+        return self.low.emit.effect(f"load {type}, ptr addrspace(3) {address}, align {self.size}")
+
+
+__all__ = ["MatrixUnit", "lower_dot", "matrix_unit"]

@@ -1,0 +1,360 @@
+"""Global memory: addresses, vector width, predicates, cache hints; asynchronous copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.ir import Op, Pointer, Scalar, Value, element_of, shape_of
+from workbench.ops import AddPointer, Load, Store, pointee_of
+from workbench.targets.nvidia.arithmetic import literal
+from workbench.targets.nvidia.lowering import Lowering, llvm_type, split_limit
+from workbench.targets.nvidia.table import NVIDIA
+
+#: sm_80 to sm_90: one access moves at most 128 bits; PTX ISA 9.0, instructions ld and st, .v4.
+WIDEST_BYTES = 16
+
+
+@NVIDIA.lower(AddPointer)
+def lower_add_pointer(low: Lowering, op: AddPointer) -> None:
+    pointee = pointee_of(op.pointer.type)
+    offset = element_of(op.offset.type)
+    assert isinstance(offset, Scalar)
+    emit, size = low.emit, pointee.itemsize
+    exact = _is_exact(op.offset)
+
+    def register(r: int) -> tuple[str, str, int]:
+        held = low.held(op.pointer, r)
+        base, moved, constant = held if isinstance(held, tuple) else (held, "0", 0)
+        if exact:
+            root, extra = low.pair(op.offset, r)
+        else:
+            root, extra = low.register(op.offset, r), 0
+            if root.lstrip("-").isdigit():
+                root, extra = "0", int(root)
+        if offset.kind == "int":
+            wide = emit.sext(root, llvm_type(offset), "i64")
+        else:
+            wide = emit.zext(root, llvm_type(offset), "i64")
+        moved = emit.add("i64", moved, emit.mul("i64", wide, str(size), "nsw "), "nsw ")
+        constant += extra * size
+        if not split_limit(constant):
+            moved, constant = emit.add("i64", moved, str(constant), "nsw "), 0
+        return base, moved, constant
+
+    if shape_of(op.pointer.type):
+        low.set_lazy(op.result, register)
+    else:
+        base, moved, constant = register(0)
+        low.set_scalar(op.result, low.resolve(op.result, (base, moved, constant)))
+
+
+def _is_exact(offset: Value) -> bool:
+    """Say whether the offset's pairs may be widened part by part (nothing in it wrapped)."""
+    element = element_of(offset.type)
+    return isinstance(element, Scalar) and element.bits >= 32
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a tile of pointers is accessed: groups of registers, each one instruction.
+
+    `groups` are tuples of neighbouring registers, `width` how many; `axis` is the axis along
+    which they lie side by side (None for single elements).
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    width: int
+    axis: int | None
+
+
+def plan_access(low: Lowering, pointers: Value, mask: Value | None, itemsize: int) -> Access:
+    """Return the widest vectors that layout, addresses and mask allow."""
+    if not shape_of(pointers.type):
+        return Access(((0,),), 1, None)
+    layout = low.layout(pointers)
+    unique = _first_of_copies(low, pointers)
+    best, best_axis = 1, None
+    for axis, extent in enumerate(layout.shape):
+        width = min(
+            layout.consecutive("register", axis),
+            low.affine.vector(pointers, axis),
+            low.affine.mask_run(mask, axis, extent),
+            extent & -extent if extent != layout.padded[axis] else layout.padded[axis],
+            max(1, WIDEST_BYTES // itemsize),
+        )
+        if width > best:
+            best, best_axis = width, axis
+    if best_axis is None:
+        return Access(tuple((r,) for r in unique), 1, None)
+    return Access(_vectors(layout, unique, best, best_axis), best, best_axis)
+
+
+def _first_of_copies(low: Lowering, value: Value) -> list[int]:
+    """Return live registers, each element of a thread once."""
+    table = low.layout(value).table("register")
+    seen: set[int] = set()
+    unique = []
+    for r in low.live(value):
+        if table[r] not in seen:
+            seen.add(table[r])
+            unique.append(r)
+    return unique
+
+
+def _vectors(layout, unique: Sequence[int], width: int, axis: int) -> tuple[tuple[int, ...], ...]:  # type: ignore[no-untyped-def]
+    """Group registers whose coordinates along the axis are one aligned run."""
+    table = layout.table("register")
+    below = sum(layout.bits[axis + 1 :])
+    runs: dict[int, list[tuple[int, int]]] = {}
+    for r in unique:
+        inside = (table[r] >> below) & (width - 1)
+        runs.setdefault(table[r] & ~((width - 1) << below), []).append((inside, r))
+    return tuple(tuple(r for _, r in sorted(run)) for run in runs.values())
+
+
+_EVICTION = {"evict_first": "L1::evict_first", "evict_last": "L1::evict_last",
+             "evict_normal": "L1::evict_normal", "": ""}  # fmt: skip
+
+
+def _pieces(bytes_: int) -> tuple[int, int]:
+    """Return (number of registers, bits of each) in which an instruction moves some bytes."""
+    return (bytes_ // 4, 32) if bytes_ >= 4 else (1, bytes_ * 8)
+
+
+_LETTER = {8: "c", 16: "h", 32: "r", 64: "l"}
+
+
+@NVIDIA.lower(Load)
+def lower_load(low: Lowering, op: Load) -> None:
+    element = pointee_of(op.pointers.type)
+    access = plan_access(low, op.pointers, op.mask, element.itemsize)
+    count = low.layout(op.result).registers() if shape_of(op.result.type) else 1
+    registers: list[str | None] = [None] * count
+    for group in access.groups:
+        loaded = _load_group(low, op, element, group)
+        for register, operand in zip(group, loaded, strict=True):
+            registers[register] = operand
+    if shape_of(op.result.type):
+        _copy_duplicates(low, op.result, registers)
+    low.set_registers(op.result, registers)
+
+
+def _copy_duplicates(low: Lowering, value: Value, registers: list[str | None]) -> None:
+    table = low.layout(value).table("register")
+    first = {table[r]: operand for r, operand in enumerate(registers) if operand is not None}
+    for r in low.live(value):
+        if registers[r] is None:
+            registers[r] = first[table[r]]
+
+
+def _condition(
+    low: Lowering, op: Op, pointers: Value, mask: Value | None, register: int
+) -> str | None:
+    """Return the i1 under which a register is accessed; None for always."""
+    conditions = []
+    if mask is not None:
+        conditions.append(low.register(mask, register))
+    if shape_of(pointers.type):
+        conditions.append(low.inside(low.layout(pointers), register))
+    return low.and_all(conditions)
+
+
+def _load_group(
+    low: Lowering, op: Load, element: Scalar | Pointer, group: tuple[int, ...]
+) -> list[str]:
+    emit = low.emit
+    type = _memory_type(element)
+    address = low.register(op.pointers, group[0])
+    condition = _condition(low, op, op.pointers, op.mask, group[0])
+    if condition == "false":
+        return [_other(low, op, element, r) for r in group]
+    others = None
+    if condition is not None:
+        others = [_other(low, op, element, r) for r in group]
+    bytes_ = element.itemsize * len(group)
+    pieces, bits = _pieces(bytes_)
+    if element.itemsize == 8:
+        pieces, bits = len(group), 64
+    plain = condition is None and not op.cache and not op.eviction
+    if plain:
+        vector = f"<{pieces} x i{bits}>" if pieces > 1 else f"i{bits}"
+        word = "load volatile" if op.volatile else "load"
+        whole = emit.effect(f"{word} {vector}, ptr addrspace(1) {address}, align {bytes_}")
+        words = [whole] if pieces == 1 else [
+            emit.effect(f"extractelement {vector} {whole}, i32 {i}") for i in range(pieces)]  # fmt: skip
+    else:
+        words = _load_under(low, op, address, condition, others, type, pieces, bits, element)
+    return _unpack_words(low, words, bits, element, type, len(group))
+
+
+def _other(low: Lowering, op: Load, element: Scalar | Pointer, register: int) -> str:
+    if op.other is None:
+        return "null" if isinstance(element, Pointer) else literal(0, element)
+    return low.register(op.other, register)
+
+
+def _memory_type(element: Scalar | Pointer) -> str:
+    """Return the LLVM type of an element in memory; i1 is a byte."""
+    if isinstance(element, Pointer):
+        return "i64"
+    return "i8" if element.kind == "bool" else llvm_type(element)
+
+
+def _load_under(
+    low: Lowering,
+    op: Load,
+    address: str,
+    condition: str | None,
+    others: list[str] | None,
+    type: str,
+    pieces: int,
+    bits: int,
+    element: Scalar | Pointer,
+) -> list[str]:
+    """Write a load in PTX: predicate, cache and eviction hints have no LLVM form."""
+    emit = low.emit
+    held = 32 if bits == 8 else bits  # PTX has no 8-bit registers
+    word = f"ld{'.volatile' if op.volatile else ''}.global"
+    if op.cache and not op.volatile:
+        word += f".{op.cache}"
+    if _EVICTION[op.eviction] and not op.cache:
+        word += f".{_EVICTION[op.eviction]}"
+    word += f".v{pieces}" if pieces > 1 else ""
+    word += f".{'u' if bits == 8 else 'b'}{bits}"
+    targets = ", ".join(f"${i}" for i in range(pieces))
+    targets = f"{{{targets}}}" if pieces > 1 else targets
+    letter = "r" if held == 32 else _LETTER[held]
+    result = f"i{held}"
+    returned = f"{{{', '.join([result] * pieces)}}}" if pieces > 1 else result
+    arguments = [f"ptr addrspace(1) {address}"]
+    constraints = [f"={letter}"] * pieces + ["l"]
+    text = f"{word} {targets}, [${pieces}];"
+    if condition is not None:
+        assert others is not None
+        start = _pack_words(low, others, bits, element, type)
+        if bits == 8:
+            start = [emit.zext(w, "i8", "i32") for w in start]
+        constraints += ["b", *map(str, range(pieces))]
+        arguments += [f"i1 {condition}", *(f"{result} {w}" for w in start)]
+        text = f"@${pieces + 1} {text}"
+    call = emit.effect(
+        f'call {returned} asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(arguments)})'
+    )
+    words = [call] if pieces == 1 else [
+        emit.effect(f"extractvalue {returned} {call}, {i}") for i in range(pieces)]  # fmt: skip
+    return [emit.pure(f"trunc i32 {w} to i8") for w in words] if bits == 8 else words
+
+
+def _unpack_words(
+    low: Lowering, words: list[str], bits: int, element: Scalar | Pointer, type: str, count: int
+) -> list[str]:
+    """Return the elements that lie in loaded words, in registers' types."""
+    emit = low.emit
+    size = element.itemsize * 8
+    if size == bits:
+        raw = words
+        if type != f"i{bits}":
+            raw = [emit.pure(f"bitcast i{bits} {w} to {type}") for w in words]
+    else:
+        each = bits // size
+        raw = []
+        for word in words:
+            vector = emit.pure(f"bitcast i{bits} {word} to <{each} x {type}>")
+            raw += [
+                emit.pure(f"extractelement <{each} x {type}> {vector}, i32 {i}")
+                for i in range(each)
+            ]
+    if isinstance(element, Pointer):
+        return [emit.pure(f"inttoptr i64 {w} to ptr addrspace(1)") for w in raw]
+    if element.kind == "bool":
+        return [emit.pure(f"icmp ne i8 {w}, 0") for w in raw]
+    return raw[:count]
+
+
+def _pack_words(
+    low: Lowering, elements: list[str], bits: int, element: Scalar | Pointer, type: str
+) -> list[str]:
+    """Return register operands packed into integers of `bits` bits."""
+    emit = low.emit
+    if isinstance(element, Pointer):
+        return [
+            emit.pure(f"ptrtoint ptr addrspace(1) {v} to i64") if v != "null" else "0"
+            for v in elements
+        ]
+    if element.kind == "bool":
+        elements = [emit.zext({"true": "1", "false": "0"}.get(v, v), "i1", "i8") for v in elements]
+    size = element.itemsize * 8
+    if size == bits:
+        if type == f"i{bits}":
+            return elements
+        return [emit.pure(f"bitcast {type} {v} to i{bits}") for v in elements]
+    each = bits // size
+    words = []
+    for i in range(0, len(elements), each):
+        held = "poison"
+        for j, v in enumerate(elements[i : i + each]):
+            held = emit.pure(f"insertelement <{each} x {type}> {held}, {type} {v}, i32 {j}")
+        words.append(emit.pure(f"bitcast <{each} x {type}> {held} to i{bits}"))
+    return words
+
+
+@NVIDIA.lower(Store)
+def lower_store(low: Lowering, op: Store) -> None:
+    element = pointee_of(op.pointers.type)
+    access = plan_access(low, op.pointers, op.mask, element.itemsize)
+    owner = None
+    if shape_of(op.pointers.type):
+        owner = low.owner(low.layout(op.pointers))
+    else:
+        owner = low.emit.pure(f"icmp eq i32 {low.thread}, 0")
+    for group in access.groups:
+        condition = _condition(low, op, op.pointers, op.mask, group[0])
+        _store_group(low, op, element, group, low.and_all([condition, owner]))
+
+
+def _store_group(
+    low: Lowering,
+    op: Store,
+    element: Scalar | Pointer,
+    group: tuple[int, ...],
+    condition: str | None,
+) -> None:
+    emit, type = low.emit, _memory_type(element)
+    if condition == "false":
+        return
+    address = low.register(op.pointers, group[0])
+    bytes_ = element.itemsize * len(group)
+    pieces, bits = _pieces(bytes_)
+    if element.itemsize == 8:
+        pieces, bits = len(group), 64
+    words = _pack_words(low, [low.register(op.value, r) for r in group], bits, element, type)
+    if condition is None and not op.cache and not op.eviction:
+        value, vector = words[0], f"i{bits}"
+        if pieces > 1:
+            vector, value = f"<{pieces} x i{bits}>", "poison"
+            for i, w in enumerate(words):
+                value = emit.pure(f"insertelement {vector} {value}, i{bits} {w}, i32 {i}")
+        emit.do(f"store {vector} {value}, ptr addrspace(1) {address}, align {bytes_}")
+        return
+    if bits == 8:
+        words = [emit.zext(w, "i8", "i32") for w in words]
+    word = "st.global"
+    if op.cache:
+        word += f".{op.cache}"
+    if _EVICTION[op.eviction] and not op.cache:
+        word += f".{_EVICTION[op.eviction]}"
+    word += f".v{pieces}" if pieces > 1 else ""
+    word += f".{'u' if bits == 8 else 'b'}{bits}"
+    sources = ", ".join(f"${i + 1}" for i in range(pieces))
+    sources = f"{{{sources}}}" if pieces > 1 else sources
+    letter = "r" if bits == 8 else _LETTER[bits]
+    constraints = ["l", *[letter] * pieces]
+    held = "i32" if bits == 8 else f"i{bits}"
+    arguments = [f"ptr addrspace(1) {address}", *(f"{held} {w}" for w in words)]
+    text = f"{word} [$0], {sources};"
+    if condition is not None:
+        text = f"@${pieces + 1} {text}"
+        constraints.append("b")
+        arguments.append(f"i1 {condition}")
+    emit.do(f'call void asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(arguments)})')

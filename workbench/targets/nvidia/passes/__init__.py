@@ -1,0 +1,1 @@
+"""Passes that only NVIDIA targets need: layouts, shared memory, pipelining."""

@@ -1,0 +1,430 @@
+"""Chooses a layout for every tile: tile IR in, GPU IR out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from workbench.analysis.affine import Affine
+from workbench.ir import Block, Builder, Module, Op, Scalar, Tile, Value, element_of, shape_of
+from workbench.layouts import LinearLayout, mma_a, mma_b, swizzled
+from workbench.ops import (
+    Broadcast,
+    ConvertLayout,
+    Dot,
+    ExpandDims,
+    For,
+    If,
+    Join,
+    Reduce,
+    Reshape,
+    Split,
+    Transpose,
+    While,
+    Yield,
+)
+from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.chip import Chip
+from workbench.targets.nvidia.dots import matrix_unit
+from workbench.targets.nvidia.ops import SharedAllocate, SharedDot, SharedStore
+from workbench.targets.nvidia.ops.shared import allocate_type
+from workbench.targets.nvidia.passes.costs import default_layout
+from workbench.targets.nvidia.passes.layout_graph import LayoutGraph
+from workbench.targets.nvidia.reductions import result_layout
+from workbench.targets.nvidia.shapes import repeated_axes
+
+
+def assign_layouts(module: Module, remarks: Remarks, chip: Chip) -> Module:
+    """Give every tile the layout that makes accesses, reductions and conversions cheapest in sum.
+
+    Before:
+        %1 = tile.load %p : tile<512xf32>
+    After:
+        %1 = tile.load %p : tile<512xf32, #L0>
+
+    Needs: no `index` types. Keeps: every value; adds gpu.convert_layout where layouts differ.
+    """
+    graph = LayoutGraph(module, Affine(module), chip)
+    chosen = solve(graph)
+    _explain(graph, chosen, remarks)
+    return _Applier(module, graph, chosen, chip).run()
+
+
+def solve(graph: LayoutGraph) -> list[LinearLayout]:
+    """Return a layout per node: the best of several starts, improved by strict descent.
+
+    Starts: every node its own best, and each anchor's layout spread over all it reaches. Moves:
+    one node, or a node with everything its new layout carries along. The objective is exact and
+    only strict decreases are taken, in a fixed order, so this ends and is deterministic.
+    """
+    around: list[list[int]] = [[] for _ in graph.nodes]
+    for number, edge in enumerate(graph.edges):
+        around[edge.source].append(number)
+        around[edge.target].append(number)
+    own = [
+        [node.weight * sum(cost(c) for cost in node.costs) for c in node.candidates]
+        for node in graph.nodes
+    ]
+    best: list[int] = []
+    best_cost = float("inf")
+    for start in _starts(graph, own, around):
+        choice, cost = _descend(graph, own, around, start)
+        if cost < best_cost - 1e-9:
+            best, best_cost = choice, cost
+    return [node.candidates[i] for node, i in zip(graph.nodes, best, strict=True)]
+
+
+def _starts(graph: LayoutGraph, own: list[list[float]], around: list[list[int]]) -> list[list[int]]:
+    lowest = [min(range(len(costs)), key=costs.__getitem__) for costs in own]
+    starts = [lowest]
+    for number, node in enumerate(graph.nodes):
+        if node.costs or node.fixed:
+            spread = list(lowest)
+            for i, move in _carried_along(graph, around, number, lowest[number]).items():
+                spread[i] = move
+            if spread not in starts:
+                starts.append(spread)
+    return starts[:6]
+
+
+def _carried_along(
+    graph: LayoutGraph, around: list[list[int]], number: int, candidate: int
+) -> dict[int, int]:
+    """Return the choices that follow from one node's layout through edges that then cost nothing."""
+    moves = {number: candidate}
+    work = [number]
+    while work:
+        here = work.pop()
+        layout = graph.nodes[here].candidates[moves[here]]
+        for edge_number in around[here]:
+            edge = graph.edges[edge_number]
+            other = edge.target if edge.source == here else edge.source
+            maps = edge.give if edge.source == here else edge.need
+            if other in moves or maps is None:
+                continue
+            wanted = maps(layout)
+            candidates = graph.nodes[other].candidates
+            if wanted is not None and wanted in candidates:
+                moves[other] = candidates.index(wanted)
+                work.append(other)
+    return moves
+
+
+def _descend(
+    graph: LayoutGraph, own: list[list[float]], around: list[list[int]], start: list[int]
+) -> tuple[list[int], float]:
+    choice = list(start)
+
+    def edge_cost(number: int) -> float:
+        edge = graph.edges[number]
+        return edge.cost(
+            graph.nodes[edge.source].candidates[choice[edge.source]],
+            graph.nodes[edge.target].candidates[choice[edge.target]],
+        )
+
+    def local(numbers: set[int]) -> float:
+        edges = {e for n in numbers for e in around[n]}
+        return sum(own[n][choice[n]] for n in sorted(numbers)) + sum(map(edge_cost, sorted(edges)))
+
+    improved = True
+    while improved:
+        improved = False
+        for number, node in enumerate(graph.nodes):
+            for candidate in range(len(node.candidates)):
+                if candidate == choice[number]:
+                    continue
+                for moves in (
+                    {number: candidate},
+                    _carried_along(graph, around, number, candidate),
+                ):
+                    before = {n: choice[n] for n in moves}
+                    old = local(set(moves))
+                    for n, c in moves.items():
+                        choice[n] = c
+                    if local(set(moves)) < old - 1e-9:
+                        improved = True
+                        break
+                    for n, c in before.items():
+                        choice[n] = c
+    return choice, local(set(range(len(choice))))
+
+
+def _explain(graph: LayoutGraph, chosen: list[LinearLayout], remarks: Remarks) -> None:
+    for node, layout in zip(graph.nodes, chosen, strict=True):
+        if node.op is None or not node.costs or len(node.candidates) < 2:
+            continue
+        costs = {c: sum(cost(c) for cost in node.costs) for c in node.candidates}
+        others = sorted(cost for c, cost in costs.items() if c != layout)
+        remarks.note(
+            node.op,
+            f"layout {layout.kind or 'chosen'}: {costs[layout]:.0f} cycles here, "
+            f"the next best of {len(costs)} {others[0]:.0f}",
+        )
+
+
+class _Applier:
+    """Writes the module again with layouts on every tile and conversions where they differ."""
+
+    def __init__(
+        self, module: Module, graph: LayoutGraph, chosen: list[LinearLayout], chip: Chip
+    ) -> None:
+        self.module = module
+        self.graph = graph
+        self.chosen = chosen
+        self.chip = chip
+        self.builder = Builder(module.next_id)
+        self.num_warps = graph.num_warps
+        self.values: dict[Value, Value] = {}
+        self.used: set[int] = set()
+        # Copies of a value in other layouts, by open block: only those that dominate are reused.
+        self.copies: list[dict[tuple[Value, LinearLayout], Value]] = [{}]
+
+    def run(self) -> Module:
+        body = self.block(self.module.body)
+        return replace(self.module, body=body, next_id=self.builder.next_id)
+
+    def home(self, value: Value) -> LinearLayout:
+        node = self.graph.node(value)
+        if node is None:
+            return default_layout(shape_of(value.type), self.num_warps)
+        return self.chosen[node]
+
+    def block(self, block: Block, arguments: tuple[Value, ...] | None = None) -> Block:
+        self.copies.append({})
+        with self.builder.block() as ops:
+            for op in block.ops:
+                before = self.builder.span, self.builder.origins
+                self.builder.span, self.builder.origins = op.span, (op.id,)
+                self.op(op)
+                self.builder.span, self.builder.origins = before
+        self.copies.pop()
+        return Block(block.arguments if arguments is None else arguments, tuple(ops))
+
+    # -- values ---------------------------------------------------------------------------
+    def get(self, value: Value, layout: LinearLayout | None = None) -> Value:
+        """Return a value in a layout (a scalar: itself)."""
+        if not shape_of(value.type) or not isinstance(value.type, Tile):
+            return self.values.get(value, value)
+        if layout is None:
+            layout = self.home(value)
+        if value in self.graph.floating:
+            return self.written(value, layout)
+        here = self.values[value]
+        assert isinstance(here.type, Tile)
+        if here.type.layout == layout:
+            return here
+        key = (value, layout)
+        for copies in reversed(self.copies):
+            if key in copies:
+                return copies[key]
+        new = self.builder.add(ConvertLayout(here, layout), value.hint)
+        self.copies[-1][key] = new
+        return new
+
+    def written(self, value: Value, layout: LinearLayout) -> Value:
+        """Return a floating value, computed in a layout."""
+        key = (value, layout)
+        for copies in reversed(self.copies):
+            if key in copies:
+                return copies[key]
+        op = value.op
+        assert op is not None
+        fields: dict[str, Any] = {}
+        for spec in op._specs:
+            held = op.__dict__[spec.name]
+            if spec.role in ("operand", "optional") and held is not None:
+                fields[spec.name] = self.get(held, _operand_layout(op, held, layout))
+            elif spec.role == "operands":
+                fields[spec.name] = tuple(self.get(v, layout) for v in held)
+            elif isinstance(held, Tile):
+                fields[spec.name] = held.with_layout(layout)
+        new = self.place(op, fields, (layout,))
+        self.copies[-1][key] = new.results[0]
+        return new.results[0]
+
+    def place(
+        self, op: Op, fields: dict[str, Any], layouts: tuple[LinearLayout | None, ...] | None
+    ) -> Op:
+        """Insert a copy of an op; the first copy keeps the id."""
+        new = op.changed(**fields, layouts=layouts)
+        if op.id in self.used:
+            new.__dict__["id"] = 0
+            new.__dict__["origins"] = (op.id,)
+        self.used.add(op.id)
+        return self.builder.insert(new)
+
+    # -- ops ------------------------------------------------------------------------------
+    def op(self, op: Op) -> None:
+        if op.results and op.results[0] in self.graph.floating:
+            return
+        if isinstance(op, For | While | If):
+            self.region(op)
+        elif isinstance(op, Yield):
+            return
+        elif isinstance(op, Reduce):
+            self.reduce(op)
+        elif isinstance(op, Dot):
+            self.dot(op)
+        elif isinstance(op, Join | Split) and op.id in self.graph.execution:
+            self.pairs(op)
+        else:
+            self.plain(op)
+
+    def plain(self, op: Op) -> None:
+        """An op that works in one layout: its result's, or the one chosen for its execution."""
+        if op.id in self.graph.execution:
+            layout: LinearLayout | None = self.chosen[self.graph.execution[op.id]]
+        elif op.results and shape_of(op.results[0].type):
+            layout = self.home(op.results[0])
+        else:
+            layout = None
+        fields: dict[str, Any] = {}
+        for spec in op._specs:
+            held = op.__dict__[spec.name]
+            if spec.role in ("operand", "optional") and held is not None:
+                fields[spec.name] = self.get(
+                    held, _operand_layout(op, held, layout) if layout else None
+                )
+            elif spec.role == "operands":
+                fields[spec.name] = tuple(self.get(v, layout) for v in held)
+        new = self.place(op, fields, tuple(self._result_layout(r) for r in op.results) or None)
+        for old, now in zip(op.results, new.results, strict=True):
+            self.values[old] = now
+
+    def _result_layout(self, value: Value) -> LinearLayout | None:
+        return self.home(value) if shape_of(value.type) else None
+
+    def settle(self, op: Op, new: Op) -> None:
+        """Convert results to the layouts chosen for them."""
+        for old, now in zip(op.results, new.results, strict=True):
+            if shape_of(old.type):
+                wanted = self.home(old)
+                assert isinstance(now.type, Tile)
+                if now.type.layout != wanted:
+                    now = self.builder.add(ConvertLayout(now, wanted), old.hint)
+            self.values[old] = now
+
+    def reduce(self, op: Reduce) -> None:
+        layout = self.chosen[self.graph.execution[op.id]]
+        inputs = tuple(self.get(v, layout) for v in op.inputs)
+        result = result_layout(layout, op.axis)
+        layouts = tuple(result if shape_of(r.type) else None for r in op.results)
+        self.settle(op, self.place(op, {"inputs": inputs}, layouts))
+
+    def pairs(self, op: Join | Split) -> None:
+        layout = self.chosen[self.graph.execution[op.id]]
+        if isinstance(op, Join):
+            fields = {"first": self.get(op.first, layout), "second": self.get(op.second, layout)}
+            layouts: tuple[LinearLayout | None, ...] = (layout.join(),)
+        else:
+            halves = layout.split()
+            assert halves is not None
+            fields = {"source": self.get(op.source, layout)}
+            layouts = tuple(halves[0] if shape_of(r.type) else None for r in op.results)
+        self.settle(op, self.place(op, fields, layouts))
+
+    def dot(self, op: Dot) -> None:
+        layout = self.home(op.result)
+        accumulator = self.get(op.accumulator, layout)
+        unit = matrix_unit(op, self.chip)
+        if unit is None:
+            self.values[op.result] = self.shared_dot(op, accumulator)
+            return
+        warps = self.graph.units[op.id][layout]
+        fields = {
+            "a": self.get(op.a, mma_a(shape_of(op.a.type), unit.kw, warps)),
+            "b": self.get(op.b, mma_b(shape_of(op.b.type), unit.kw, warps)),
+            "accumulator": accumulator,
+        }
+        self.values[op.result] = self.place(op, fields, (layout,)).results[0]
+
+    def shared_dot(self, op: Dot, accumulator: Value) -> Value:
+        """Multiply-adds read their operands from shared memory."""
+        buffers = []
+        for value in (op.a, op.b):
+            element = element_of(value.type)
+            assert isinstance(element, Scalar)
+            type = allocate_type(
+                shape_of(value.type), element, swizzled(shape_of(value.type), element.itemsize)
+            )
+            held = self.get(value)
+            buffer = self.builder.add(SharedAllocate(type=type), value.hint)
+            self.builder.insert(SharedStore(held, buffer))
+            buffers.append(buffer)
+        precision = op.precision if op.precision in ("tf32", "ieee") else "ieee"
+        new = SharedDot(
+            buffers[0],
+            buffers[1],
+            accumulator,
+            precision="ieee" if precision == "tf32" else precision,
+        )
+        return self.builder.add(new, op.result.hint)
+
+    def region(self, op: Op) -> None:
+        fields: dict[str, Any] = {}
+        if isinstance(op, For | While):
+            fields["inits"] = tuple(
+                self.get(v, self._result_layout(r))
+                for v, r in zip(op.inits, op.results, strict=True)
+            )
+        if isinstance(op, For):
+            for name in ("lower", "upper", "step"):
+                fields[name] = self.get(op.__dict__[name])
+        elif isinstance(op, If):
+            fields["condition"] = self.get(op.condition)
+        for spec in op._specs:
+            if spec.role != "region":
+                continue
+            block: Block = op.__dict__[spec.name]
+            arguments = tuple(self.argument(a) for a in block.arguments)
+            wanted = (
+                None if spec.name == "condition" else [self._result_layout(r) for r in op.results]
+            )
+            fields[spec.name] = self.yielding(block, arguments, wanted)
+        new = self.place(op, fields, None)
+        for old, now in zip(op.results, new.results, strict=True):
+            self.values[old] = now
+
+    def argument(self, value: Value) -> Value:
+        new = value
+        if shape_of(value.type):
+            assert isinstance(value.type, Tile)
+            new = Value(value.type.with_layout(self.home(value)), value.hint)
+        self.values[value] = new
+        return new
+
+    def yielding(
+        self, block: Block, arguments: tuple[Value, ...], wanted: list[LinearLayout | None] | None
+    ) -> Block:
+        """Rebuild a region whose last op yields values in the wanted layouts."""
+        self.copies.append({})
+        with self.builder.block() as ops:
+            for op in block.ops[:-1]:
+                before = self.builder.span, self.builder.origins
+                self.builder.span, self.builder.origins = op.span, (op.id,)
+                self.op(op)
+                self.builder.span, self.builder.origins = before
+            end = block.terminator
+            layouts = wanted or [None] * len(end.operands)
+            values = tuple(self.get(v, w) for v, w in zip(end.operands, layouts, strict=True))
+            self.builder.insert(end.changed(values=values))
+        self.copies.pop()
+        return Block(arguments, tuple(ops))
+
+
+def _operand_layout(op: Op, operand: Value, layout: LinearLayout) -> LinearLayout | None:
+    """Return the layout an operand needs so that the op's result is in `layout`."""
+    if not shape_of(operand.type):
+        return None
+    if isinstance(op, ExpandDims):
+        return layout.squeeze(op.axis)
+    if isinstance(op, Broadcast):
+        return layout.broadcast_source(repeated_axes(op))
+    if isinstance(op, Transpose):
+        return layout.transpose(tuple(op.order.index(i) for i in range(len(op.order))))
+    if isinstance(op, Reshape):
+        return layout.reshape(shape_of(op.source.type))
+    return layout
+
+
+__all__ = ["assign_layouts", "solve"]

@@ -1,0 +1,374 @@
+"""The choice of layouts as a graph: what has to agree, and what disagreement costs.
+
+A *node* is something that has one layout: a value that is computed (with all the values a loop
+carries it through), or the execution of an op such as a store or a reduction. Pure cheap values
+(counting, splats, index and pointer arithmetic on them) are *floating*: they are written again in
+whatever layout a user wants, so they have no node. An *edge* says which layout one node would have
+to be in so that another needs no conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from workbench.analysis.affine import Affine
+from workbench.ir import Block, Module, Op, Value, element_of, shape_of
+from workbench.layouts import LinearLayout, mma_a, mma_b, mma_c, split_warps
+from workbench.layouts.coordinates import reshape_is_linear
+from workbench.ops import (
+    AddPointer,
+    AtomicCompareExchange,
+    AtomicUpdate,
+    Bitcast,
+    Broadcast,
+    Cast,
+    Constant,
+    DevicePrint,
+    Dot,
+    Elementwise,
+    ExpandDims,
+    For,
+    If,
+    Iota,
+    Join,
+    Load,
+    Promise,
+    Reduce,
+    Reshape,
+    Select,
+    Splat,
+    Split,
+    Store,
+    Transpose,
+    While,
+    Yield,
+    pointee_of,
+)
+from workbench.targets.nvidia.chip import Chip
+from workbench.targets.nvidia.dots import matrix_unit
+from workbench.targets.nvidia.passes.costs import (
+    access_cost,
+    coalesced,
+    conversion_cost,
+    default_layout,
+    reduction_cost,
+)
+from workbench.targets.nvidia.reductions import result_layout
+from workbench.targets.nvidia.shapes import repeated_axes
+
+Maps = Callable[[LinearLayout], LinearLayout | None]
+_SAME = (Elementwise, Select, Cast, Bitcast, AddPointer, Promise)
+_FLOATING = (*_SAME, Constant, Iota, Splat, Broadcast, ExpandDims, Transpose, Reshape)
+_MOST_CANDIDATES = 8
+_LOOP_WEIGHT = 32.0
+
+
+@dataclass
+class Node:
+    """Something with one layout: `shape`, what it costs in a layout, and the layouts to try."""
+
+    shape: tuple[int, ...]
+    op: Op | None
+    weight: float
+    candidates: list[LinearLayout] = field(default_factory=list)
+    costs: list[Callable[[LinearLayout], float]] = field(default_factory=list)
+    fixed: bool = False
+
+    def offer(self, layout: LinearLayout | None) -> bool:
+        """Add a candidate; says whether it is new."""
+        if layout is None or self.fixed or layout in self.candidates:
+            return False
+        if len(self.candidates) >= _MOST_CANDIDATES or layout.shape != self.shape:
+            return False
+        self.candidates.append(layout)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Node `source` feeds node `target`; bits is the width of the value that may be converted.
+
+    `need` gives the layout the source must have for a layout of the target (None: none will do);
+    `give` gives what the source's layout turns into. With `after`, the op works in the source's
+    layout and its result is converted; otherwise its operand is.
+    """
+
+    source: int
+    target: int
+    bits: int
+    weight: float
+    need: Maps | None
+    give: Maps | None
+    after: bool = False
+
+    def cost(self, source: LinearLayout, target: LinearLayout) -> float:
+        if self.after:
+            assert self.give is not None
+            given = self.give(source)
+            if given is None:
+                return 1e12
+            return self.weight * conversion_cost(given, target, self.bits)
+        assert self.need is not None
+        needed = self.need(target)
+        if needed is None:
+            return 1e12
+        return self.weight * conversion_cost(source, needed, self.bits)
+
+
+def _same(layout: LinearLayout) -> LinearLayout:
+    return layout
+
+
+class LayoutGraph:
+    """Nodes and edges of a module; `node(value)` is None for floating values and scalars."""
+
+    def __init__(self, module: Module, facts: Affine, chip: Chip) -> None:
+        self.module = module
+        self.facts = facts
+        self.chip = chip
+        self.num_warps: int = module.attributes["num_warps"]
+        self.nodes: list[Node] = []
+        self.edges: list[Edge] = []
+        self.floating: set[Value] = set()
+        self._of: dict[Value, int] = {}
+        self.execution: dict[int, int] = {}  # op id -> node in which the op works
+        self.units: dict[int, dict[LinearLayout, tuple[int, int]]] = {}  # dot id -> layout -> warps
+        self._block(module.body, 1.0)
+        self._offer()
+
+    def node(self, value: Value) -> int | None:
+        return self._of.get(value)
+
+    # -- nodes ----------------------------------------------------------------------------
+    def _new(self, shape: tuple[int, ...], op: Op | None, weight: float) -> int:
+        self.nodes.append(Node(shape, op, weight))
+        return len(self.nodes) - 1
+
+    def _home(self, value: Value, weight: float) -> int | None:
+        """Return the node of a value that is no floating one, making it if need be."""
+        shape = shape_of(value.type)
+        if not shape or value in self.floating or not hasattr(value.type, "layout"):
+            return None
+        known = self._of.get(value)
+        if known is None:
+            known = self._of[value] = self._new(shape, value.op, weight)
+        return known
+
+    def _edge(
+        self,
+        source: Value,
+        target: int | None,
+        weight: float,
+        need: Maps = _same,
+        give: Maps | None = _same,
+    ) -> None:
+        origin = self._home(source, weight)
+        if origin is None or target is None or origin == target:
+            return
+        bits = element_of(source.type).bits
+        self.edges.append(Edge(origin, target, bits, weight, need, give))
+
+    def _after(self, source: int, result: Value, weight: float, give: Maps) -> None:
+        target = self._home(result, weight)
+        if target is not None:
+            bits = element_of(result.type).bits
+            self.edges.append(Edge(source, target, bits, weight, None, give, after=True))
+
+    # -- ops ------------------------------------------------------------------------------
+    def _block(self, block: Block, weight: float) -> None:
+        for op in block.ops:
+            self._op(op, weight)
+
+    def _op(self, op: Op, weight: float) -> None:
+        if isinstance(op, For | While | If):
+            self._region(op, weight)
+        elif isinstance(op, _FLOATING) and self._floats(op):
+            if shape_of(op.results[0].type):
+                self.floating.add(op.results[0])
+        elif isinstance(op, _SAME):
+            target = self._home(op.results[0], weight)
+            for operand in op.operands:
+                self._edge(operand, target, weight)
+        elif isinstance(op, Load | Store | AtomicUpdate | AtomicCompareExchange):
+            self._memory(op, weight)
+        elif isinstance(op, Reduce):
+            self._reduce(op, weight)
+        elif isinstance(op, Dot):
+            self._dot(op, weight)
+        elif isinstance(op, ExpandDims | Broadcast | Transpose | Reshape | Splat):
+            self._shape(op, weight)
+        elif isinstance(op, Join | Split):
+            self._pairs(op, weight)
+        elif not isinstance(op, Yield):
+            for value in (*op.operands, *op.results):
+                if isinstance(op, DevicePrint) or value.type:
+                    self._home(value, weight)
+
+    def _floats(self, op: Op) -> bool:
+        if isinstance(op, Reshape) and not (
+            shape_of(op.source.type) and reshape_is_linear(op.shape, shape_of(op.source.type))
+        ):
+            return False
+        return all(not shape_of(v.type) or v in self.floating for v in op.operands)
+
+    def _region(self, op: Op, weight: float) -> None:
+        groups: list[tuple[Value, ...]] = []
+        inner = weight
+        if isinstance(op, For):
+            inner = weight * _trips(op)
+            groups += zip(op.results, op.body.arguments[1:], strict=True)
+        elif isinstance(op, While):
+            inner = weight * _LOOP_WEIGHT
+            groups += zip(op.results, op.body.arguments, op.condition.arguments, strict=True)
+        else:
+            groups += [(r,) for r in op.results]
+        for group in groups:
+            shape = shape_of(group[0].type)
+            if shape:
+                number = self._new(shape, op, weight)
+                for value in group:
+                    self._of[value] = number
+        for region in op.regions:
+            self._block(region, inner)
+        if isinstance(op, For | While):
+            for init, after, result in zip(op.inits, op.body.yields, op.results, strict=True):
+                self._edge(init, self._of.get(result), weight)
+                self._edge(after, self._of.get(result), inner)
+        elif isinstance(op, If):
+            for region in op.regions:
+                for value, result in zip(region.yields, op.results, strict=True):
+                    self._edge(value, self._of.get(result), weight)
+
+    def _memory(self, op: Op, weight: float) -> None:
+        pointers: Value = op.operands[0]
+        shape = shape_of(pointers.type)
+        if not shape:
+            return
+        if op.results:
+            target = self._home(op.results[0], weight)
+            assert target is not None
+        else:
+            target = self.execution[op.id] = self._new(shape, op, weight)
+        for operand in op.operands:
+            self._edge(operand, target, weight)
+        mask = getattr(op, "mask", None)
+        itemsize = pointee_of(pointers.type).itemsize
+        facts = self.facts
+        node = self.nodes[target]
+        node.costs.append(lambda layout: access_cost(facts, pointers, mask, layout, itemsize))
+        node.offer(coalesced(facts, pointers, mask, itemsize, self.num_warps))
+
+    def _reduce(self, op: Reduce, weight: float) -> None:
+        shape = shape_of(op.inputs[0].type)
+        work = self.execution[op.id] = self._new(shape, op, weight)
+        axis, count = op.axis, len(op.inputs)
+        self.nodes[work].costs.append(lambda layout: reduction_cost(layout, axis, count))
+        for value in op.inputs:
+            self._edge(value, work, weight)
+        for result in op.results:
+            self._after(work, result, weight, lambda layout: result_layout(layout, axis))
+
+    def _dot(self, op: Dot, weight: float) -> None:
+        target = self._home(op.result, weight)
+        assert target is not None
+        self._edge(op.accumulator, target, weight)
+        unit = matrix_unit(op, self.chip)
+        shape = shape_of(op.result.type)
+        node = self.nodes[target]
+        if unit is None:
+            for value in (op.a, op.b):
+                self._home(value, weight)
+            node.offer(default_layout(shape, self.num_warps))
+            return
+        a_shape, b_shape = shape_of(op.a.type), shape_of(op.b.type)
+        warps: dict[LinearLayout, tuple[int, int]] = {}
+        for split in {split_warps(shape, self.num_warps)}:
+            layout = mma_c(shape, split)
+            warps[layout] = split
+            node.offer(layout)
+        self.units[op.id] = warps
+        node.fixed = True
+        kw = unit.kw
+        self._edge(op.a, target, weight,
+                   lambda c: mma_a(a_shape, kw, warps[c]) if c in warps else None, None)  # fmt: skip
+        self._edge(op.b, target, weight,
+                   lambda c: mma_b(b_shape, kw, warps[c]) if c in warps else None, None)  # fmt: skip
+
+    def _shape(self, op: Op, weight: float) -> None:
+        target = self._home(op.results[0], weight)
+        if isinstance(op, ExpandDims):
+            axis = op.axis
+            self._edge(op.source, target, weight, lambda c: c.squeeze(axis),
+                       lambda c: c.expand_dims(axis))  # fmt: skip
+        elif isinstance(op, Broadcast):
+            axes = repeated_axes(op)
+            self._edge(op.source, target, weight, lambda c: c.broadcast_source(axes), None)
+        elif isinstance(op, Transpose):
+            order = op.order
+            back = tuple(order.index(i) for i in range(len(order)))
+            self._edge(op.source, target, weight, lambda c: c.transpose(back),
+                       lambda c: c.transpose(order))  # fmt: skip
+        elif isinstance(op, Reshape) and shape_of(op.source.type) and op.shape:
+            before, after = shape_of(op.source.type), op.shape
+            self._edge(op.source, target, weight, lambda c: c.reshape(before),
+                       lambda c: c.reshape(after))  # fmt: skip
+        else:
+            for operand in op.operands:
+                self._home(operand, weight)
+
+    def _pairs(self, op: Join | Split, weight: float) -> None:
+        first: Value = op.operands[0]
+        shape = shape_of(first.type)
+        if not shape:
+            return
+        work = self.execution[op.id] = self._new(shape, op, weight)
+        for operand in op.operands:
+            self._edge(operand, work, weight)
+        if isinstance(op, Join):
+            self._after(work, op.result, weight, lambda c: c.join())
+            return
+        for result in op.results:
+            if shape_of(result.type):
+                self._after(
+                    work, result, weight, lambda c: half[0] if (half := c.split()) else None
+                )
+        node = self.nodes[work]
+        node.costs.append(lambda c: 0.0 if c.split() else 1e12)
+        inner = default_layout(shape[:-1], self.num_warps) if shape[:-1] else None
+        if inner is not None:
+            node.offer(inner.join())
+
+    # -- candidates -----------------------------------------------------------------------
+    def _offer(self) -> None:
+        """Carry candidates along edges both ways until nothing new comes; then fill gaps."""
+        for last in (False, True):
+            for _ in range(4):
+                if not self._spread():
+                    break
+            if not last:
+                for node in self.nodes:
+                    if not node.candidates:
+                        node.offer(default_layout(node.shape, self.num_warps))
+
+    def _spread(self) -> bool:
+        changed = False
+        for edge in self.edges:
+            source, target = self.nodes[edge.source], self.nodes[edge.target]
+            if edge.give is not None:
+                for layout in list(source.candidates):
+                    changed |= target.offer(edge.give(layout))
+            if edge.need is not None and not edge.after:
+                for layout in list(target.candidates):
+                    changed |= source.offer(edge.need(layout))
+        return changed
+
+
+def _trips(op: For) -> float:
+    bounds = [v.op.value for v in (op.lower, op.upper, op.step) if isinstance(v.op, Constant)]
+    if len(bounds) == 3 and bounds[2]:
+        return float(max(1, len(range(*bounds))))
+    return _LOOP_WEIGHT
+
+
+__all__ = ["Edge", "LayoutGraph", "Node"]

@@ -1,0 +1,395 @@
+"""Software pipelining: loads that feed dots start several rounds ahead, into a ring of buffers.
+
+For a loop of T rounds and S stages the ring has S slots. Before the loop the copies of rounds
+0 … S-2 are started; round i waits for its own copy, meets all threads at one barrier (so slot
+i-1 is free as well), starts the copy of round i+S-1 into the slot that round i-1 used, and works
+on slot i. Addresses of a later round come from running the loop's address arithmetic ahead: the
+carried values it needs are carried a second time, S-1 rounds further on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workbench.analysis.affine import Affine
+from workbench.ir import (
+    I1,
+    Block,
+    Builder,
+    Module,
+    Op,
+    Scalar,
+    Tile,
+    Value,
+    copy_op,
+    element_of,
+    rebuild,
+    shape_of,
+)
+from workbench.layouts import LinearLayout, swizzled
+from workbench.ops import (
+    Constant,
+    ConvertLayout,
+    Dot,
+    Elementwise,
+    For,
+    Load,
+    Select,
+    Splat,
+    Store,
+    Transpose,
+    pointee_of,
+)
+from workbench.passes.canonicalize import constant_of
+from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.ops import (
+    AsyncCopy,
+    BlockBarrier,
+    CommitCopies,
+    SharedAllocate,
+    SharedLoad,
+    WaitCopies,
+)
+from workbench.targets.nvidia.ops.shared import allocate_type
+from workbench.targets.nvidia.passes.costs import vector_width
+
+
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """A load and the conversions to operand layouts that read it."""
+
+    load: Load
+    users: tuple[Op, ...]
+
+
+def pipeline_loads(module: Module, remarks: Remarks, shared_limit: int) -> Module:
+    """Turn loads that feed dots in a loop into asynchronous copies, started rounds ahead.
+
+    Needs: layouts. Keeps: every value (memory that the loop stores to is not loaded ahead).
+    """
+    stages = module.attributes["num_stages"]
+    facts = Affine(module)
+    uses = _uses(module)
+    stored = any(isinstance(op, Store) or "atomic" in op.name for op in module.walk())
+
+    def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
+        if not isinstance(op, For):
+            return None
+        depth = op.stages if op.stages is not None else stages
+        if depth < 2 or not any(isinstance(inner, Dot) for inner in op.body.ops):
+            return None
+        found = [s for load in op.body.ops if (s := _staged(op, load, uses, facts, remarks))]
+        if not found:
+            return None
+        if stored and any(isinstance(i, Store) or "atomic" in i.name for i in op.body.ops):
+            remarks.note(op, "not pipelined: the loop stores to memory it might load", "missed")
+            return None
+        return _pipelined(op, found, depth, builder, remarks)
+
+    return rebuild(module, rewrite)
+
+
+def _uses(module: Module) -> dict[Value, list[Op]]:
+    uses: dict[Value, list[Op]] = {}
+    for op in module.walk():
+        for operand in op.operands:
+            uses.setdefault(operand, []).append(op)
+    return uses
+
+
+def _staged(
+    loop: For, op: Op, uses: dict[Value, list[Op]], facts: Affine, remarks: Remarks
+) -> _Staged | None:
+    """Return how a load of the loop can be staged in shared memory; None if it cannot."""
+    if not isinstance(op, Load) or not isinstance(op.result.type, Tile):
+        return None
+    users = []
+    for user in uses.get(op.result, []):
+        end = user
+        if isinstance(user, Transpose):
+            (end,) = uses[user.result] if len(uses[user.result]) == 1 else (user,)
+        if isinstance(user, ConvertLayout) or isinstance(end, ConvertLayout):
+            users.append(user)
+        else:
+            return None
+    if not users or not _feeds_dot(users, uses):
+        return None
+    reason = _obstacle(loop, op, facts)
+    if reason:
+        remarks.note(op, f"not copied ahead: {reason}", "missed")
+        return None
+    return _Staged(op, tuple(users))
+
+
+def _feeds_dot(users: list[Op], uses: dict[Value, list[Op]]) -> bool:
+    work = list(users)
+    while work:
+        op = work.pop()
+        if isinstance(op, Dot):
+            return True
+        if isinstance(op, ConvertLayout | Transpose):
+            work += uses.get(op.results[0], [])
+    return False
+
+
+def _obstacle(loop: For, op: Load, facts: Affine) -> str:
+    element = pointee_of(op.pointers.type)
+    if op.volatile:
+        return "the load is volatile"
+    if op.other is not None and constant_of(op.other) != 0:
+        return "masked-off elements are not zero"
+    if not isinstance(element, Scalar) or element == I1:
+        return "pointers and i1 are not staged"
+    assert isinstance(op.result.type, Tile)
+    assert op.result.type.layout is not None
+    width, _ = vector_width(facts, op.pointers, op.mask, op.result.type.layout, element.itemsize)
+    if width * element.itemsize < 4:
+        return (
+            f"only {width * element.itemsize} bytes lie side by side and aligned, cp.async moves 4, "
+            "8 or 16; alignment of the strides and bounds is not known"
+        )
+    slice_ = _slice(loop, op)
+    if slice_ is None:
+        return "its address depends on what the loop loads"
+    return ""
+
+
+def _slice(loop: For, load: Load) -> list[Op] | None:
+    """Return the loop's ops that compute a load's address and mask, and the values they carry.
+
+    None if one of them has effects (another load): then the address is not known rounds ahead.
+    """
+    by_result = {r: op for op in loop.body.ops for r in op.results}
+    carried = dict(zip(loop.body.arguments[1:], loop.body.yields, strict=True))
+    needed: set[int] = set()
+    work = [v for v in (load.pointers, load.mask) if v is not None]
+    seen: set[Value] = set()
+    while work:
+        value = work.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value in carried:
+            work.append(carried[value])
+        op = by_result.get(value)
+        if op is None:
+            continue
+        if not op.pure or op.regions:
+            return None
+        needed.add(id(op))
+        work += op.operands
+    return [op for op in loop.body.ops if id(op) in needed]
+
+
+def _needed_carries(loop: For, ops: list[Op], loads: list[Load]) -> list[int]:
+    """Return which carried values the address arithmetic reads."""
+    arguments = loop.body.arguments[1:]
+    reads = {v for op in ops for v in op.operands}
+    reads |= {v for load in loads for v in (load.pointers, load.mask) if v is not None}
+    needed = {i for i, a in enumerate(arguments) if a in reads}
+    # A carried value that only another needed one is computed from.
+    changed = True
+    while changed:
+        changed = False
+        for i in list(needed):
+            after = loop.body.yields[i]
+            if after in arguments and arguments.index(after) not in needed:
+                needed.add(arguments.index(after))
+                changed = True
+    return sorted(needed)
+
+
+def _pipelined(
+    loop: For, found: list[_Staged], stages: int, builder: Builder, remarks: Remarks
+) -> tuple[Value, ...]:
+    loads = [staged.load for staged in found]
+    ops: list[Op] = []
+    for op in loop.body.ops:
+        if any(op is inner for load in loads for inner in _slice(loop, load) or ()):
+            ops.append(op)
+    carries = _needed_carries(loop, ops, loads)
+    counter = element_of(loop.lower.type)
+    assert isinstance(counter, Scalar)
+    buffers = [_ring(load, stages, builder) for load in loads]
+    ahead = _Ahead(loop, loads, buffers, ops, carries, builder)
+
+    state = {a: loop.inits[i] for i, a in enumerate(loop.body.arguments[1:]) if i in carries}
+    index = loop.lower
+    for stage in range(stages - 1):
+        slot = builder.add(Constant(stage, _I32))
+        state = ahead.start(index, state, slot, always=False)
+        index = builder.add(Elementwise("add", (index, loop.step), no_wrap=True))
+
+    zero = builder.add(Constant(0, _I32))
+    last = builder.add(Constant(stages - 1, _I32))
+    arguments = loop.body.arguments
+    next_index = Value(counter, "ahead")
+    read_slot, write_slot = Value(_I32, "slot"), Value(_I32, "fill")
+    shadows = {
+        arguments[1 + i]: Value(arguments[1 + i].type, arguments[1 + i].hint) for i in carries
+    }
+    with builder.block() as body:
+        builder.insert(WaitCopies(stages - 2))
+        builder.insert(BlockBarrier())
+        moved = ahead.start(next_index, dict(shadows), write_slot, always=False)
+        replaced = _with_buffers(loop, found, buffers, read_slot, builder)
+        yields = [replaced.get(v, v) for v in loop.body.yields]
+        following = builder.add(Elementwise("add", (next_index, loop.step), no_wrap=True))
+        slots = [_next_slot(v, stages, builder) for v in (read_slot, write_slot)]
+        ends = [*yields, following, *slots, *(moved[a] for a in shadows)]
+        builder.insert(loop.body.terminator.changed(values=tuple(ends)))
+    inits = (*loop.inits, index, zero, last, *(state[a] for a in shadows))
+    block = Block((*arguments, next_index, read_slot, write_slot, *shadows.values()), tuple(body))
+    new = builder.insert(loop.changed(inits=inits, body=block))
+    builder.insert(WaitCopies(0))
+    total = sum(b.type.bytes for b in buffers)  # type: ignore[attr-defined]
+    remarks.note(
+        loop,
+        f"{len(loads)} loads copied {stages - 1} rounds ahead through {total:,} bytes of shared memory",
+        "applied",
+    )
+    return new.results[: len(loop.results)]
+
+
+_I32 = Scalar("i32", "int", 32)
+
+
+def _ring(load: Load, stages: int, builder: Builder) -> Value:
+    """Allocate the ring for a load, in the order in which memory holds the tile."""
+    shape = shape_of(load.result.type)
+    element = element_of(load.result.type)
+    assert isinstance(element, Scalar)
+    layout = load.result.type.layout  # type: ignore[attr-defined]
+    order = sorted(range(len(shape)), key=lambda d: -layout.consecutive("register", d))
+    type = allocate_type(shape, element, swizzled(shape, element.itemsize, tuple(order)), stages)
+    return builder.add(SharedAllocate(type=type), load.result.hint)
+
+
+class _Ahead:
+    """Starts the copies of one round, given the counter and the carried values of that round."""
+
+    def __init__(
+        self, loop: For, loads: list[Load], buffers: list[Value], ops: list[Op], carries: list[int],
+        builder: Builder,
+    ) -> None:  # fmt: skip
+        self.loop = loop
+        self.loads = loads
+        self.buffers = buffers
+        self.ops = ops
+        self.carries = carries
+        self.builder = builder
+
+    def start(
+        self, index: Value, state: dict[Value, Value], slot: Value, always: bool
+    ) -> dict[Value, Value]:
+        """Start all copies of the round and return the carried values of the next."""
+        builder, loop = self.builder, self.loop
+        values = {loop.body.arguments[0]: index, **state}
+        for op in self.ops:
+            builder.insert(copy_op(op, values, builder))
+        runs = None if always else self._runs(index)
+        for load, buffer in zip(self.loads, self.buffers, strict=True):
+            before = builder.span, builder.origins
+            builder.span, builder.origins = load.span, (load.id,)
+            mask = values.get(load.mask, load.mask) if load.mask is not None else None
+            if runs is not None:
+                mask = self._under(runs, mask, load)
+            pointers = values.get(load.pointers, load.pointers)
+            builder.insert(
+                AsyncCopy(pointers, buffer, slot, mask, cache=load.cache, eviction=load.eviction)
+            )
+            builder.span, builder.origins = before
+        builder.insert(CommitCopies())
+        arguments = loop.body.arguments[1:]
+        return {
+            arguments[i]: values.get(loop.body.yields[i], loop.body.yields[i]) for i in self.carries
+        }
+
+    def _runs(self, index: Value) -> Value:
+        """Return whether the loop reaches a round with this counter."""
+        builder, loop = self.builder, self.loop
+        step = constant_of(loop.step)
+        up = builder.add(Elementwise("lt", (index, loop.upper)))
+        if step is not None and step > 0:
+            return up
+        down = builder.add(Elementwise("gt", (index, loop.upper)))
+        if step is not None:
+            return down
+        zero = builder.add(Constant(0, element_of(loop.step.type)))
+        rises = builder.add(Elementwise("gt", (loop.step, zero)))
+        return builder.add(Select(rises, up, down))
+
+    def _under(self, runs: Value, mask: Value | None, load: Load) -> Value:
+        shape = shape_of(load.pointers.type)
+        layout: LinearLayout = load.pointers.type.layout  # type: ignore[attr-defined]
+        everywhere = self.builder.add(Splat(runs, shape, layouts=(layout,)))
+        if mask is None:
+            return everywhere
+        return self.builder.add(Elementwise("and", (everywhere, mask)))
+
+
+def _with_buffers(
+    loop: For, found: list[_Staged], buffers: list[Value], slot: Value, builder: Builder
+) -> dict[Value, Value]:
+    """Insert the loop's ops with staged loads read from the ring; return replaced values."""
+    replaced: dict[Value, Value] = {}
+    by_user = {id(user): (staged, buffer)
+               for staged, buffer in zip(found, buffers, strict=True) for user in staged.users}  # fmt: skip
+    staged_loads = {id(staged.load) for staged in found}
+    # A transposed operand is read untransposed, in the layout that transposing turns into it.
+    targets = {op.source: op.layout for op in loop.body.ops if isinstance(op, ConvertLayout)}
+    for op in loop.body.ops[:-1]:
+        if id(op) in staged_loads:
+            continue
+        if id(op) in by_user:
+            staged, buffer = by_user[id(op)]
+            type = staged.load.result.type
+            assert isinstance(type, Tile)
+            if isinstance(op, ConvertLayout):
+                held = type.with_layout(op.layout)
+                loaded = SharedLoad(buffer, slot, type=held)
+                loaded.__dict__["origins"] = (staged.load.id, op.id)
+                loaded.__dict__["span"] = staged.load.span
+                replaced[op.result] = builder.add(loaded, op.result.hint)
+                continue
+            assert isinstance(op, Transpose)
+            back = tuple(op.order.index(i) for i in range(len(op.order)))
+            layout = targets[op.result]
+            loaded = SharedLoad(buffer, slot, type=type.with_layout(layout.transpose(back)))
+            loaded.__dict__["origins"] = (staged.load.id, op.id)
+            loaded.__dict__["span"] = staged.load.span
+            value = builder.add(loaded, op.result.hint)
+            turned = op.changed(source=value, layouts=(layout,))
+            replaced[op.result] = builder.insert(turned).results[0]
+            continue
+        new = _reading(op, replaced)
+        if isinstance(new, ConvertLayout) and new.source.type == new.result.type:
+            replaced[op.results[0]] = new.source
+            continue
+        builder.insert(new)
+        if new is not op:
+            replaced.update(zip(op.results, new.results, strict=True))
+    return replaced
+
+
+def _reading(op: Op, replaced: dict[Value, Value]) -> Op:
+    if not any(v in replaced for v in op.operands):
+        return op
+    fields = {}
+    for spec in op._specs:
+        held = op.__dict__[spec.name]
+        if spec.role in ("operand", "optional"):
+            fields[spec.name] = replaced.get(held, held)
+        elif spec.role == "operands":
+            fields[spec.name] = tuple(replaced.get(v, v) for v in held)
+    return op.changed(**fields)
+
+
+def _next_slot(slot: Value, stages: int, builder: Builder) -> Value:
+    """Return slot + 1, or 0 after the last."""
+    one = builder.add(Constant(1, _I32))
+    following = builder.add(Elementwise("add", (slot, one), no_wrap=True))
+    count = builder.add(Constant(stages, _I32))
+    past = builder.add(Elementwise("ge", (following, count)))
+    zero = builder.add(Constant(0, _I32))
+    return builder.add(Select(past, zero, following))

@@ -1,0 +1,281 @@
+"""Shared memory of a kernel: who needs how much and when, where it lies, and which waits it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from workbench.ir import Block, Builder, Module, Op, Value, shape_of
+from workbench.layouts import SharedPlan
+from workbench.ops import AtomicCompareExchange, AtomicUpdate, ConvertLayout, Reduce
+from workbench.ops.program import Barrier
+from workbench.source import Note, ResourceError
+from workbench.targets.nvidia.chip import Chip
+from workbench.targets.nvidia.layout import convert_plan
+from workbench.targets.nvidia.ops import (
+    AsyncCopy,
+    BlockBarrier,
+    SharedAllocate,
+    SharedDot,
+    SharedLoad,
+    SharedStore,
+)
+from workbench.targets.nvidia.reductions import warp_scratch
+
+#: Swizzled buffers start at multiples of their pattern (8 rows of 128 bytes).
+_ALIGNMENT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One piece of shared memory: its op, bytes, and the first and last op that needs it."""
+
+    name: str
+    op: int
+    offset: int
+    bytes: int
+    first: int
+    last: int
+
+
+def allocate(module: Module, chip: Chip) -> tuple[dict[int, int], tuple[Interval, ...], int]:
+    """Return (byte offset by op id, the intervals, bytes in all).
+
+    Liveness is counted in program order; what is live in a loop is live in all of it. Pieces are
+    placed first fit, largest first. Raises ResourceError (K401) if they do not fit the chip.
+    """
+    wants = _wants(module)
+    placed: list[tuple[int, int, int, int, _Want]] = []
+    for want in sorted(wants, key=lambda w: (-w.bytes, w.first)):
+        taken = sorted(
+            (offset, offset + size)
+            for offset, size, first, last, _ in placed
+            if first <= want.last and want.first <= last
+        )
+        start = 0
+        for low, high in taken:
+            if start + want.bytes <= low:
+                break
+            start = max(start, -(-high // want.align) * want.align)
+        placed.append((start, want.bytes, want.first, want.last, want))
+    total = max((offset + size for offset, size, *_ in placed), default=0)
+    if total > chip.shared_bytes:
+        raise _too_much(module, chip, [want for *_, want in placed], total)
+    offsets = {want.op.id: offset for offset, *_, want in placed}
+    intervals = tuple(
+        Interval(want.name, want.op.id, offset, want.bytes, want.first_op, want.last_op)
+        for offset, _, _, _, want in sorted(placed, key=lambda p: p[0])
+    )
+    return offsets, intervals, total
+
+
+@dataclass
+class _Want:
+    op: Op
+    name: str
+    bytes: int
+    align: int
+    first: int
+    last: int
+    first_op: int
+    last_op: int
+
+
+def _wants(module: Module) -> list[_Want]:
+    found: list[_Want] = []
+    buffers: dict[Value, _Want] = {}
+    warps = module.attributes["num_warps"]
+    clock = 0
+
+    def visit(block: Block) -> None:
+        nonlocal clock
+        for op in block.ops:
+            clock += 1
+            here = clock
+            if isinstance(op, SharedAllocate):
+                want = _Want(op, op.result.hint or "buffer", op.type.bytes, _ALIGNMENT, here, here,
+                             op.id, op.id)  # fmt: skip
+                buffers[op.result] = want
+                found.append(want)
+            else:
+                bytes_ = _scratch(op, warps)
+                if bytes_:
+                    found.append(_Want(op, op.name, bytes_, 16, here, here, op.id, op.id))
+            for region in op.regions:
+                if not isinstance(op, Reduce):
+                    visit(region)
+            for operand in op.operands:
+                if operand in buffers:
+                    buffers[operand].last = clock
+                    buffers[operand].last_op = op.id
+            if op.regions and not isinstance(op, Reduce):
+                # A buffer from outside that is used in a loop lives through all of it.
+                for want in buffers.values():
+                    if want.first < here <= want.last:
+                        want.last = clock
+
+    visit(module.body)
+    return found
+
+
+def _scratch(op: Op, num_warps: int) -> int:
+    """Return the bytes an op needs for itself while it runs."""
+    if isinstance(op, ConvertLayout):
+        plan = convert_plan(op)
+        return plan.scratch_bytes if isinstance(plan, SharedPlan) else 0
+    if isinstance(op, Reduce):
+        return warp_scratch(op, num_warps)
+    if isinstance(op, AtomicUpdate | AtomicCompareExchange) and not shape_of(op.pointers.type):
+        return 8
+    return 0
+
+
+def _too_much(module: Module, chip: Chip, wants: list[_Want], total: int) -> ResourceError:
+    largest = sorted(wants, key=lambda w: -w.bytes)
+    notes = []
+    for want in largest[:3]:
+        line = f" at line {want.op.span.line}" if want.op.span else ""
+        slots = ""
+        if isinstance(want.op, SharedAllocate) and len(want.op.type.shape) > 2:
+            count = want.op.type.shape[0]
+            slots = f" ({count} stages × {want.bytes // count:,} B)"
+        notes.append(Note(f"{want.name} takes {want.bytes:,} bytes{slots}{line}"))
+    hint = "use smaller tiles"
+    rings = [w for w in wants if isinstance(w.op, SharedAllocate) and len(w.op.type.shape) > 2]
+    per_stage = sum(w.bytes // w.op.type.shape[0] for w in rings)  # type: ignore[attr-defined]
+    rest = total - sum(w.bytes for w in rings)
+    if per_stage and (chip.shared_bytes - rest) // per_stage >= 1:
+        fits = (chip.shared_bytes - rest) // per_stage
+        hint = f"--set stages={fits} fits ({fits * per_stage + rest:,} bytes)"
+    return ResourceError(
+        f"needs {total:,} bytes of shared memory, {chip.name} allows {chip.shared_bytes:,}",
+        largest[0].op.span,
+        notes=notes,
+        hint=hint,
+    )
+
+
+# -- barriers ------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """Bytes that an op reads or writes in shared memory."""
+
+    low: int
+    high: int
+    writes: bool
+    #: The ring this is a slot of: slots filled and read between two of its barriers differ.
+    ring: Value | None = None
+
+    def conflicts(self, other: _Touch) -> bool:
+        if self.ring is not None and self.ring is other.ring:
+            return False
+        return (self.writes or other.writes) and self.low < other.high and other.low < self.high
+
+
+class _Barriers:
+    """Inserts a barrier before an op that touches bytes which another thread may still be using."""
+
+    def __init__(self, module: Module, offsets: dict[int, int]) -> None:
+        self.builder = Builder(module.next_id)
+        self.offsets = offsets
+        self.warps = module.attributes["num_warps"]
+        self.buffers: dict[Value, tuple[int, int]] = {}
+        #: Buffers with slots: pipeline_loads has placed their barriers.
+        self.rings: set[Value] = set()
+
+    def block(self, block: Block, pending: list[_Touch], write: bool) -> tuple[Block, list[_Touch]]:
+        with self.builder.block() as ops:
+            for op in block.ops:
+                pending = self.op(op, pending, write)
+        return (Block(block.arguments, tuple(ops)) if write else block), pending
+
+    def op(self, op: Op, pending: list[_Touch], write: bool) -> list[_Touch]:
+        if isinstance(op, BlockBarrier | Barrier):
+            self._insert(op, write)
+            return []
+        if isinstance(op, SharedAllocate):
+            start = self.offsets[op.id]
+            self.buffers[op.result] = (start, start + op.type.bytes)
+            if len(op.type.shape) > 2:
+                self.rings.add(op.result)
+        if op.regions and not isinstance(op, Reduce):
+            return self._regions(op, pending, write)
+        before, keep, clears = self._touches(op)
+        if any(a.conflicts(b) for a in before for b in pending):
+            if write:
+                barrier = BlockBarrier()
+                barrier.__dict__["span"] = op.span
+                barrier.__dict__["origins"] = (op.id,)
+                self.builder.insert(barrier)
+            pending = []
+        self._insert(op, write)
+        return keep if clears else [*pending, *(t for t in keep if t not in pending)]
+
+    def _insert(self, op: Op, write: bool) -> None:
+        if write:
+            self.builder.insert(op)
+
+    def _regions(self, op: Op, pending: list[_Touch], write: bool) -> list[_Touch]:
+        fields = {}
+        ends: list[_Touch] = []
+        for spec in op._specs:
+            if spec.role != "region":
+                continue
+            block = op.__dict__[spec.name]
+            start = pending
+            if op.name in ("tile.for", "tile.while"):
+                # What the end of a round leaves pending is pending when the next one starts.
+                for _ in range(2):
+                    _, after = self.block(block, start, write=False)
+                    start = [*start, *(t for t in after if t not in start)]
+            new, after = self.block(block, start, write)
+            fields[spec.name] = new
+            ends += [t for t in after if t not in ends]
+        changed = any(fields[k].ops != op.__dict__[k].ops for k in fields)
+        self._insert(_with_regions(op, fields) if write and changed else op, write)
+        return [*pending, *(t for t in ends if t not in pending)]
+
+    def _touches(self, op: Op) -> tuple[list[_Touch], list[_Touch], bool]:
+        """Return what an op touches first, what it leaves behind, and whether it waits between."""
+        touched: list[_Touch] = []
+        if isinstance(op, SharedAllocate):
+            # The bytes get a new owner: whoever used them before must be done.
+            return [_Touch(*self.buffers[op.result], writes=True)], [], False
+        if isinstance(op, SharedStore | AsyncCopy | SharedLoad):
+            ring = op.buffer if op.buffer in self.rings else None
+            writes = not isinstance(op, SharedLoad)
+            touched = [_Touch(*self.buffers[op.buffer], writes=writes, ring=ring)]
+        elif isinstance(op, SharedDot):
+            touched = [_Touch(*self.buffers[v], writes=False) for v in (op.a, op.b)]
+        if touched:
+            return touched, touched, False
+        bytes_ = _scratch(op, self.warps)
+        if not bytes_:
+            return [], [], False
+        low = self.offsets[op.id]
+        write = [_Touch(low, low + bytes_, writes=True)]
+        read = [_Touch(low, low + bytes_, writes=False)]
+        if isinstance(op, ConvertLayout) and getattr(convert_plan(op), "barrier", "") == "warp":
+            return write, write, False
+        return write, read, True
+
+
+def _with_regions(op: Op, fields: dict[str, Block]) -> Op:
+    """Return the op with other regions but its own results, so that users need no change."""
+    new = op.changed(**fields)
+    new.__dict__["results"] = op.results
+    return new
+
+
+def insert_barriers(module: Module, offsets: dict[int, int]) -> Module:
+    """Insert the barriers that shared memory needs, and no others.
+
+    Two accesses of which one writes need a barrier between them if their bytes overlap. Rings of
+    asynchronous copies bring their own barrier (pipeline_loads); a slot that is filled is never
+    the slot that is read in the same round, so they are taken as one buffer and left alone.
+    """
+    worker = _Barriers(module, offsets)
+    body, _ = worker.block(module.body, [], write=True)
+    return replace(module, body=body, next_id=worker.builder.next_id)
+
+
+__all__ = ["Interval", "allocate", "insert_barriers"]

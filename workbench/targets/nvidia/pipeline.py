@@ -1,0 +1,233 @@
+"""What runs for an NVIDIA target, in order: tile IR to GPU IR to LLVM IR to PTX to cubin."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+from workbench.analysis.affine import Affine
+from workbench.ir import Module, Pointer, Tile, Value, element_of, shape_of
+from workbench.ops import Dot, Reduce, Scan
+from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
+from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.pipeline import narrow
+from workbench.source import ResourceError
+from workbench.targets.built import Binary, Built
+from workbench.targets.llvm.toolchain import Machine, assembly
+from workbench.targets.nvidia import (  # noqa: F401 - importing a family registers its rules
+    arithmetic,
+    atomics,
+    casts,
+    control,
+    debug,
+    dots,
+    layout,
+    memory,
+    program,
+    reductions,
+    shapes,
+    shared,
+)
+from workbench.targets.nvidia.chip import Chip, chip
+from workbench.targets.nvidia.listing import llvm_rows, ptx_rows, sass_rows
+from workbench.targets.nvidia.lowering import Lowering, llvm_type
+from workbench.targets.nvidia.passes.assign_layouts import assign_layouts
+from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
+from workbench.targets.nvidia.passes.shared_memory import Interval, allocate, insert_barriers
+from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.nvidia.toolchain import assemble, disassemble, find, missing
+from workbench.trace import Rendered, Resources, SharedBuffer
+
+_DEFAULT_WARPS = 4
+_DEFAULT_STAGES = 3
+
+
+def build(module: Module, target: str, recorder: Recorder) -> Built:
+    """Compile tile IR for a chip; see targets/built.py."""
+    unit = chip(target)
+    module = _with_options(module, recorder.remarks)
+    module = narrow(module, recorder)
+    module = _gpu_passes(module, unit, recorder)
+    offsets, intervals, shared_bytes = allocate(module, unit)
+    module = recorder.run(
+        "insert-barriers", lambda m, remarks: insert_barriers(m, offsets), module, "gpu"
+    )
+    start = time.perf_counter()
+    low = lower(module, unit, offsets, shared_bytes)
+    text = llvm_module(low, module, unit)
+    recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
+    start = time.perf_counter()
+    ptx = assembly(text, machine(unit))
+    recorder.times["ptx"] = (time.perf_counter() - start) * 1e3
+    return _built(module, unit, low, text, ptx, intervals, shared_bytes)
+
+
+def _built(
+    module: Module, unit: Chip, low: Lowering, text: str, ptx: str,
+    intervals: tuple[Interval, ...], shared_bytes: int,
+) -> Built:  # fmt: skip
+    ops = low.emit.op_numbers
+    maxnreg = module.attributes.get("maxnreg")
+    made: dict[str, Binary] = {}
+
+    def binary() -> Binary:
+        if "cubin" not in made:
+            if find("ptxas") is None:
+                made["cubin"] = Binary(
+                    "ptx",
+                    ptx.encode(),
+                    Resources(shared_bytes=0, dynamic_shared_bytes=shared_bytes),
+                )
+            else:
+                result = assemble(ptx, unit.name, maxnreg)
+                made["cubin"] = Binary("cubin", result.cubin, Resources(
+                    registers=result.registers,
+                    shared_bytes=0,
+                    dynamic_shared_bytes=shared_bytes,
+                    spill_store_bytes=result.spill_store_bytes,
+                    spill_load_bytes=result.spill_load_bytes,
+                    stack_bytes=result.stack_bytes,
+                    barriers=result.barriers,
+                    code_bytes=len(result.cubin),
+                ))  # fmt: skip
+        return made["cubin"]
+
+    def sass() -> Rendered:
+        for tool in ("ptxas", "nvdisasm"):
+            if find(tool) is None:
+                return Rendered("", (), "missing", f"SASS {missing(tool)}")
+        return sass_rows(disassemble(binary().data), ptx_rows(ptx, ops))
+
+    return Built(
+        symbol=module.name,
+        assemble=binary,
+        num_warps=module.attributes["num_warps"],
+        num_stages=module.attributes["num_stages"],
+        threads=32 * module.attributes["num_warps"],
+        shared_bytes=shared_bytes,
+        dynamic_shared_bytes=shared_bytes,
+        gpu=module,
+        texts={
+            "llvm": lambda: llvm_rows(text, ops),
+            "ptx": lambda: ptx_rows(ptx, ops),
+            "sass": sass,
+        },
+        fields={"shared": tuple(_interval(i) for i in intervals)},
+    )
+
+
+def _interval(found: Interval) -> SharedBuffer:
+    return SharedBuffer(
+        name=found.name,
+        op=found.op,
+        offset=found.offset,
+        bytes=found.bytes,
+        from_=found.first,
+        to=found.last,
+    )
+
+
+def _with_options(module: Module, remarks: Remarks) -> Module:
+    """Choose warps and stages where the author did not."""
+    options = dict(module.attributes)
+    if not options.get("num_warps"):
+        options["num_warps"] = _warps(module, remarks)
+    warps = options["num_warps"]
+    if warps & (warps - 1) or not 1 <= warps <= 32:
+        raise ResourceError(
+            f"num_warps is {warps}, expected a power of two from 1 to 32",
+            hint="--set warps=4",
+            code="K402",
+        )
+    if options.get("num_stages") is None:
+        options["num_stages"] = _DEFAULT_STAGES
+    return replace(module, attributes=options)
+
+
+def _warps(module: Module, remarks: Remarks) -> int:
+    """Return warps for a kernel whose author named none.
+
+    Four, but where no dot fixes the work of a warp and a tile is reduced, as many as leave about
+    16 bytes times 4 of the widest tile to a thread: rows are then in registers without spilling.
+    """
+    reduces = widest = 0
+    for op in module.walk():
+        if isinstance(op, Dot):
+            return _DEFAULT_WARPS
+        if isinstance(op, Reduce | Scan):
+            reduces += 1
+        for value in op.results:
+            if isinstance(value.type, Tile) and element_of(value.type).bits > 1:
+                widest = max(widest, prod(1 << (e - 1).bit_length() for e in shape_of(value.type)))
+    if not reduces:
+        return _DEFAULT_WARPS
+    warps = max(1, min(32, widest // (32 * 16)))
+    remarks.note(None, f"num_warps = {warps}: about {widest // (32 * warps)} elements a thread")
+    return warps
+
+
+def _gpu_passes(module: Module, unit: Chip, recorder: Recorder) -> Module:
+    steps = [
+        ("assign-layouts", partial(_assign, unit=unit)),
+        ("hoist-invariants", hoist_invariants),
+        ("pipeline-loads", partial(_pipeline, unit=unit)),
+        ("merge-equal", merge_equal),
+        ("drop-dead", drop_dead),
+    ]
+    return recorder.pipeline(steps, module, "gpu")
+
+
+def _assign(module: Module, remarks: Remarks, unit: Chip) -> Module:
+    return assign_layouts(module, remarks, unit)
+
+
+def _pipeline(module: Module, remarks: Remarks, unit: Chip) -> Module:
+    return pipeline_loads(module, remarks, unit.shared_bytes)
+
+
+def machine(unit: Chip) -> Machine:
+    """Return what LLVM generates code for."""
+    return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{unit.ptx}")
+
+
+def lower(module: Module, unit: Chip, offsets: dict[int, int], shared_bytes: int) -> Lowering:
+    """Return a finished lowering of GPU IR."""
+    low = Lowering(module, unit, NVIDIA, offsets, Affine(module))
+    first = next((op.span for op in module.walk() if op.span is not None), None)
+    file, line = (first.file, first.line) if first is not None else ("kernel", 1)
+    low.debug = low.emit.start_debug(module.name, file, line)
+    low.emit.at(None)
+    for i, parameter in enumerate(module.parameters):
+        value: Value = parameter.value
+        low.set_scalar(value, f"%a{i}")
+    low.block(module.body)
+    return low
+
+
+def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
+    """Return the text of the LLVM module."""
+    parameters = []
+    for i, parameter in enumerate(module.parameters):
+        element = element_of(parameter.value.type)
+        words = [llvm_type(element)]
+        if isinstance(element, Pointer):
+            if parameter.noalias:
+                words.append("noalias")
+            if parameter.divisible > 1:
+                words.append(f"align {min(128, parameter.divisible & -parameter.divisible)}")
+        parameters.append(f"{' '.join(words)} %a{i}")
+    threads = 32 * module.attributes["num_warps"]
+    body = "\n".join(low.emit.lines)
+    declared = "\n".join(low.emit.declared.values())
+    return (
+        f'source_filename = "{module.name}"\n'
+        f'target triple = "nvptx64-nvidia-cuda"\n'
+        f"@shared_memory = external addrspace(3) global [0 x i8], align 1024\n"
+        f"{declared}\n"
+        f"define ptx_kernel void @{module.name}({', '.join(parameters)}) #0{low.debug} {{\n"
+        f"entry:\n{body}\n}}\n"
+        f'attributes #0 = {{ nounwind "nvvm.reqntid"="{threads}" }}\n'
+        f"{low.emit.metadata()}"
+    )

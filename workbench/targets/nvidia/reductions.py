@@ -1,0 +1,282 @@
+"""Reductions and scans: in the thread, then across lanes by shuffles, then across warps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.ir import Block, Scalar, Tile, element_of, shape_of
+from workbench.layouts import LinearLayout, ReducePlan, reduce_plan
+from workbench.ops import Reduce, Scan, combine_function
+from workbench.targets.llvm.emit import Emitter
+from workbench.targets.nvidia.arithmetic import literal
+from workbench.targets.nvidia.layout import shuffle
+from workbench.targets.nvidia.lowering import Lowering, llvm_type
+from workbench.targets.nvidia.program import barrier
+from workbench.targets.nvidia.shared import at
+from workbench.targets.nvidia.table import NVIDIA
+
+#: One value per reduced input: what a thread holds of one row.
+State = list[str]
+
+
+@NVIDIA.lower(Reduce)
+def lower_reduce(low: Lowering, op: Reduce) -> None:
+    layout = low.layout(op.inputs[0])
+    plan = reduce_plan(layout, op.axis)
+    states = [_in_thread(low, op, layout, group) for group in plan.groups]
+    for mask in plan.lane_masks:
+        moved = [
+            _from_lane(low, op, states[r ^ mask.register], mask.lane) for r in range(len(states))
+        ]
+        states = [_combine_present(low, op, a, b) for a, b in zip(states, moved, strict=True)]
+    if plan.warp_masks:
+        states = _across_warps(low, op, plan, states)
+    _finish(low, op, plan, states)
+
+
+class _Row(list):  # type: ignore[type-arg]
+    """A state with the condition under which it holds anything (None: always)."""
+
+    def __init__(self, values: State, present: str | None) -> None:
+        super().__init__(values)
+        self.present = present
+
+
+def _elements(op: Reduce | Scan) -> list[Scalar]:
+    return [element_of(v.type) for v in op.inputs]  # type: ignore[misc]
+
+
+def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[int]) -> _Row:
+    """Combine a thread's registers of one row, neighbours first (a tree keeps latency low).
+
+    Where the row has holes, a combine with a neutral element replaces them by it; any other
+    carries along whether there is a value at all.
+    """
+    function = combine_function(op.combine)
+    rows = []
+    for r in group:
+        inside = low.inside(layout, r, [op.axis])
+        if inside == "false":
+            continue
+        values = [low.register(v, r) for v in op.inputs]
+        if inside is not None and function is not None and function.identity is not None:
+            element = _elements(op)[0]
+            neutral = literal(function.identity(element), element)
+            type = llvm_type(element)
+            values = [low.emit.pure(f"select i1 {inside}, {type} {values[0]}, {type} {neutral}")]
+            inside = None
+        rows.append(_Row(values, inside))
+    while len(rows) > 1:
+        paired = [
+            _combine_present(low, op, rows[i], rows[i + 1]) for i in range(0, len(rows) - 1, 2)
+        ]
+        rows = paired + rows[len(paired) * 2 :]
+    return rows[0]
+
+
+def _combine_present(low: Lowering, op: Reduce | Scan, a: _Row, b: _Row) -> _Row:
+    both = combine(low, op.combine, [*a, *b])
+    if a.present is None and b.present is None:
+        return _Row(both, None)
+    emit = low.emit
+    held = []
+    for x, y, new, element in zip(a, b, both, _elements(op), strict=True):
+        type = llvm_type(element)
+        if b.present is not None:
+            new = emit.pure(f"select i1 {b.present}, {type} {new}, {type} {x}")
+        if a.present is not None:
+            new = emit.pure(f"select i1 {a.present}, {type} {new}, {type} {y}")
+        held.append(new)
+    if a.present is None or b.present is None:
+        return _Row(held, None)
+    return _Row(held, emit.bitwise("or", "i1", a.present, b.present))
+
+
+def combine(low: Lowering, region: Block, operands: Sequence[str]) -> State:
+    """Return what a combine region gives for operands (left ones first)."""
+    for argument, operand in zip(region.arguments, operands, strict=True):
+        low.set_scalar(argument, operand)
+    with low.emit.scope():
+        low.block(region)
+        return [low.scalar(v) for v in region.yields]
+
+
+def _words(low: Lowering, value: str, element: Scalar) -> list[str]:
+    """Return a value as i32 words for a shuffle."""
+    emit, type = low.emit, llvm_type(element)
+    bits = {"half": "i16", "bfloat": "i16", "float": "i32", "double": "i64"}.get(type, type)
+    if bits != type:
+        value = emit.pure(f"bitcast {type} {value} to {bits}")
+    if bits == "i64":
+        high = emit.trunc(emit.shift("lshr", "i64", value, 32), "i64", "i32")
+        return [emit.trunc(value, "i64", "i32"), high]
+    return [emit.zext({"true": "1", "false": "0"}.get(value, value), bits, "i32")]
+
+
+def _from_words(emit: Emitter, words: Sequence[str], element: Scalar) -> str:
+    type = llvm_type(element)
+    bits = {"half": "i16", "bfloat": "i16", "float": "i32", "double": "i64"}.get(type, type)
+    if bits == "i64":
+        high = emit.shift("shl", "i64", emit.zext(words[1], "i32", "i64"), 32)
+        value = emit.bitwise("or", "i64", emit.zext(words[0], "i32", "i64"), high)
+    else:
+        value = emit.trunc(words[0], "i32", bits)
+    return emit.pure(f"bitcast {bits} {value} to {type}") if bits != type else value
+
+
+def _from_lane(low: Lowering, op: Reduce | Scan, state: _Row, lane: int) -> _Row:
+    """Return the state of the lane that differs in the bits of `lane`."""
+    moved = []
+    for value, element in zip(state, _elements(op), strict=True):
+        words = [shuffle(low, "bfly", w, str(lane)) for w in _words(low, value, element)]
+        moved.append(_from_words(low.emit, words, element))
+    present = None
+    if state.present is not None:
+        word = shuffle(low, "bfly", low.emit.zext(state.present, "i1", "i32"), str(lane))
+        present = low.emit.pure(f"icmp ne i32 {word}, 0")
+    return _Row(moved, present)
+
+
+def warp_scratch(op: Reduce, num_warps: int) -> int:
+    """Return the bytes of shared memory a reduction needs to cross warps; 0 if it does not."""
+    type = op.inputs[0].type
+    assert isinstance(type, Tile)
+    assert type.layout is not None
+    plan = reduce_plan(type.layout, op.axis)
+    if not plan.warp_masks:
+        return 0
+    per_lane = sum(max(4, e.itemsize) for e in _elements(op)) + 4
+    return per_lane * len(plan.groups) * 32 * num_warps
+
+
+def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[_Row]) -> list[_Row]:
+    """Write each warp's part, wait, and let every thread combine the parts of its row.
+
+    Scratch is [value][register][lane class][warp]; lanes that hold the same row write the same
+    word. Parts of one row in different warps lie side by side.
+    """
+    emit = low.emit
+    offset = low.offsets[op.id]
+    warps = low.num_warps
+    masks = [mask.warp for mask in plan.warp_masks]
+    register_of_mask = [mask.register for mask in plan.warp_masks]
+    lane_of_mask = [mask.lane for mask in plan.warp_masks]
+    lane_bits = _row_lanes(plan)
+    lanes = 1 << len(lane_bits)
+    lane_index = low.thread_part(_gathered(lane_bits), ())
+    place = 0
+    plans: list[tuple[int, int, list[str]]] = []
+    elements: list[Scalar] = list(_elements(op))
+    guarded = any(s.present is not None for s in states)
+    for number, element in enumerate([*elements, _PRESENT] if guarded else elements):
+        size = max(4, element.itemsize)
+        values = []
+        for state in states:
+            if number < len(elements):
+                values.append(state[number])
+            else:
+                values.append(state.present or "true")
+        row = emit.add("i32", emit.mul("i32", lane_index, str(warps)), low.warp)
+        base = at(low, low.shared(offset + place), emit.mul("i32", row, str(size)))
+        plans.append((place, size, values))
+        for register, value in enumerate(values):
+            words = _words(low, value, element)
+            whole = words[0] if len(words) == 1 else _join64(low, words)
+            type = "i32" if size == 4 else "i64"
+            address = at(low, base, str(register * lanes * warps * size))
+            emit.do(f"store {type} {whole}, ptr addrspace(3) {address}, align {size}")
+        place += size * len(states) * lanes * warps
+    barrier(low)
+    found = []
+    for register in range(len(states)):
+        parts: list[_Row] = []
+        for flip in range(1 << len(masks)):
+            warp_flip = register_flip = lane_flip = 0
+            for bit, (w, r, lane) in enumerate(
+                zip(masks, register_of_mask, lane_of_mask, strict=True)
+            ):
+                if flip >> bit & 1:
+                    warp_flip, register_flip, lane_flip = (
+                        warp_flip ^ w,
+                        register_flip ^ r,
+                        lane_flip ^ lane,
+                    )
+            parts.append(_read_part(low, op, plans, elements, register ^ register_flip,
+                                    lane_index, _packed_lane(lane_flip, lane_bits), warp_flip, lanes, guarded))  # fmt: skip
+        while len(parts) > 1:
+            paired = [
+                _combine_present(low, op, parts[i], parts[i + 1])
+                for i in range(0, len(parts) - 1, 2)
+            ]
+            parts = paired + parts[len(paired) * 2 :]
+        found.append(parts[0])
+    return found
+
+
+_PRESENT = Scalar("i1", "bool", 1)
+
+
+def _join64(low: Lowering, words: Sequence[str]) -> str:
+    emit = low.emit
+    high = emit.shift("shl", "i64", emit.zext(words[1], "i32", "i64"), 32)
+    return emit.bitwise("or", "i64", emit.zext(words[0], "i32", "i64"), high)
+
+
+def _row_lanes(plan: ReducePlan) -> list[int]:
+    """Return the lane bits that tell rows apart after the lane masks."""
+    return [bit for bit, flat in enumerate(plan.result.flat("lane")) if flat]
+
+
+def _gathered(bits: Sequence[int]) -> list[int]:
+    columns = [0] * 5
+    for target, bit in enumerate(bits):
+        columns[bit] = 1 << target
+    return columns
+
+
+def _packed_lane(lane: int, bits: Sequence[int]) -> int:
+    return sum((lane >> bit & 1) << i for i, bit in enumerate(bits))
+
+
+def _read_part(
+    low: Lowering, op: Reduce, plans: list[tuple[int, int, list[str]]], elements: list[Scalar],
+    register: int, lane_index: str, lane_flip: int, warp_flip: int, lanes: int, guarded: bool,
+) -> _Row:  # fmt: skip
+    emit, warps = low.emit, low.num_warps
+    lane = emit.bitwise("xor", "i32", lane_index, str(lane_flip))
+    warp = emit.bitwise("xor", "i32", low.warp, str(warp_flip))
+    row = emit.add("i32", emit.mul("i32", lane, str(warps)), warp)
+    values, present = [], None
+    for number, (place, size, _) in enumerate(plans):
+        base = at(low, low.shared(low.offsets[op.id] + place), emit.mul("i32", row, str(size)))
+        address = at(low, base, str(register * lanes * warps * size))
+        type = "i32" if size == 4 else "i64"
+        word = emit.effect(f"load {type}, ptr addrspace(3) {address}, align {size}")
+        if number < len(elements):
+            words = [word]
+            if type == "i64":
+                high = emit.trunc(emit.shift("lshr", "i64", word, 32), "i64", "i32")
+                words = [emit.trunc(word, "i64", "i32"), high]
+            values.append(_from_words(emit, words, elements[number]))
+        else:
+            present = emit.pure(f"icmp ne i32 {word}, 0")
+    return _Row(values, present if guarded else None)
+
+
+def _finish(low: Lowering, op: Reduce, plan: ReducePlan, states: list[_Row]) -> None:
+    for number, result in enumerate(op.results):
+        if not shape_of(result.type):
+            low.set_scalar(result, states[0][number])
+            continue
+        held = {flat: states[r][number] for r, flat in enumerate(plan.result.table("register"))}
+        layout = low.layout(result)
+        registers = [held.get(flat) for flat in layout.table("register")]
+        low.set_registers(result, registers)
+
+
+def result_layout(layout: LinearLayout, axis: int) -> LinearLayout:
+    """Return the layout in which a reduction leaves its result."""
+    return reduce_plan(layout, axis).result
+
+
+__all__ = ["combine", "result_layout", "warp_scratch"]

@@ -1,0 +1,303 @@
+"""Shared memory: stores and loads of whole tiles, matrix loads, asynchronous copies.
+
+A thread's byte address in a buffer is base + (T XOR c): T depends on lane and warp alone and is
+written once, c on the register. Bits of c that T never has are an immediate offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.ir import Shared, Value, element_of, shape_of
+from workbench.layouts import LinearLayout, ldmatrix_fits
+from workbench.ops import pointee_of
+from workbench.targets.nvidia.lowering import Lowering, llvm_type
+from workbench.targets.nvidia.memory import _condition, _first_of_copies, plan_access
+from workbench.targets.nvidia.ops import (
+    AsyncCopy,
+    CommitCopies,
+    SharedAllocate,
+    SharedLoad,
+    SharedStore,
+    WaitCopies,
+)
+from workbench.targets.nvidia.table import NVIDIA
+
+
+@NVIDIA.lower(SharedAllocate)
+def lower_allocate(low: Lowering, op: SharedAllocate) -> None:
+    low.set_scalar(op.result, low.shared(low.offsets[op.id]))
+
+
+def slot_base(low: Lowering, buffer: Value, slot: Value | None) -> str:
+    """Return the address of a slot of a buffer."""
+    base = low.scalar(buffer)
+    if slot is None:
+        return base
+    type = buffer.type
+    assert isinstance(type, Shared)
+    bytes_ = type.bytes // type.shape[0]
+    held = low.scalar(slot)
+    kind = llvm_type(element_of(slot.type))
+    if kind == "i64":
+        held = low.emit.trunc(held, "i64", "i32")
+    offset = low.emit.mul("i32", held, str(bytes_))
+    return at(low, base, offset)
+
+
+def at(low: Lowering, base: str, offset: str) -> str:
+    """Return base + offset bytes in shared memory."""
+    if offset == "0":
+        return base
+    return low.emit.pure(f"getelementptr i8, ptr addrspace(3) {base}, i32 {offset}")
+
+
+class Addresses:
+    """Addresses of one access pattern: base + (T XOR c) for constants c."""
+
+    def __init__(self, low: Lowering, base: str, lane: Sequence[int], warp: Sequence[int]) -> None:
+        self.low = low
+        self.base = base
+        self.thread = low.thread_part(lane, warp)
+        self.image = 0
+        for column in (*lane, *warp):
+            self.image |= column
+
+    def __call__(self, constant: int) -> str:
+        low = self.low
+        fixed, mixed = constant & ~self.image, constant & self.image
+        place = low.emit.bitwise("xor", "i32", self.thread, str(mixed))
+        address = at(low, self.base, place)
+        return at(low, address, str(fixed))
+
+
+def buffer_layout(buffer: Value) -> LinearLayout:
+    """Return the offset layout of (one slot of) a buffer."""
+    assert isinstance(buffer.type, Shared)
+    assert buffer.type.layout is not None
+    return buffer.type.layout
+
+
+@NVIDIA.lower(SharedStore)
+def lower_store(low: Lowering, op: SharedStore) -> None:
+    """Write each element once, in vectors as wide as both layouts allow."""
+    layout, shared = low.layout(op.source), buffer_layout(op.buffer)
+    itemsize = element_of(op.source.type).itemsize
+    places = shared.offsets(layout)
+    addresses = Addresses(
+        low,
+        slot_base(low, op.buffer, op.slot),
+        [c * itemsize for c in places.flat("lane")],
+        [c * itemsize for c in places.flat("warp")],
+    )
+    table = places.table("register")
+    unique = _first_of_copies(low, op.source)
+    owner = layout.owners().get("warp", 0)
+    guard = None
+    if owner:
+        bits = low.emit.bitwise("and", "i32", low.warp, str(owner))
+        guard = low.emit.pure(f"icmp eq i32 {bits}, 0")
+    groups = vector_groups(unique, table, 16 // itemsize, places, itemsize)
+    if guard is None:
+        _store_groups(low, op, groups, addresses, table)
+        return
+    emit = low.emit
+    then, end = emit.fresh("store"), emit.fresh("stored")
+    emit.branch(guard, then, end)
+    emit.label(then)
+    with emit.scope():
+        _store_groups(low, op, groups, addresses, table)
+    emit.jump(end)
+    emit.label(end)
+
+
+def _store_groups(
+    low: Lowering,
+    op: SharedStore,
+    groups: list[tuple[int, ...]],
+    addresses: Addresses,
+    table: Sequence[int],
+) -> None:
+    emit, element = low.emit, element_of(op.source.type)
+    type, itemsize = llvm_type(element), element.itemsize
+    held_type = "i8" if type == "i1" else type
+    for group in groups:
+        values = [low.register(op.source, r) for r in group]
+        if type == "i1":
+            values = [emit.zext({"true": "1", "false": "0"}.get(v, v), "i1", "i8") for v in values]
+        address = addresses(table[group[0]] * itemsize)
+        if len(group) == 1:
+            emit.do(f"store {held_type} {values[0]}, ptr addrspace(3) {address}, align {itemsize}")
+            continue
+        vector = f"<{len(group)} x {held_type}>"
+        held = "poison"
+        for i, v in enumerate(values):
+            held = emit.pure(f"insertelement {vector} {held}, {held_type} {v}, i32 {i}")
+        emit.do(f"store {vector} {held}, ptr addrspace(3) {address}, align {itemsize * len(group)}")
+
+
+def vector_groups(
+    registers: Sequence[int],
+    table: Sequence[int],
+    widest: int,
+    places: LinearLayout,
+    itemsize: int,
+) -> list[tuple[int, ...]]:
+    """Group registers whose offsets are aligned runs that no other place bit disturbs."""
+    width = 1
+    low_bits = 0
+    for column in (*places.flat("lane"), *places.flat("warp")):
+        low_bits |= column
+    registers_image = 0
+    for column in places.flat("register"):
+        registers_image |= column
+    while width * 2 <= widest and registers_image & width and not low_bits & (width * 2 - 1):
+        width *= 2
+    by_start: dict[int, dict[int, int]] = {}
+    for r in registers:
+        by_start.setdefault(table[r] & ~(width - 1), {})[table[r] & (width - 1)] = r
+    groups: list[tuple[int, ...]] = []
+    for run in by_start.values():
+        if len(run) == width:
+            groups.append(tuple(run[i] for i in range(width)))
+        else:
+            groups += [(r,) for r in run.values()]
+    return groups
+
+
+@NVIDIA.lower(SharedLoad)
+def lower_load(low: Lowering, op: SharedLoad) -> None:
+    layout, shared = low.layout(op.result), buffer_layout(op.buffer)
+    element = op.type.element
+    itemsize = element.itemsize
+    base = slot_base(low, op.buffer, op.slot)
+    if itemsize <= 4:
+        for transposed in (False, True):
+            plan = ldmatrix_fits(shared, layout, itemsize, transposed)
+            if plan is not None:
+                _load_matrices(low, op, plan, base)
+                return
+    _load_vectors(low, op, shared, base)
+
+
+def _load_matrices(low: Lowering, op: SharedLoad, plan, base: str) -> None:  # type: ignore[no-untyped-def]
+    """PTX ISA 9.0, ldmatrix (sm_75): 8x8 matrices of 16-bit elements, one, two or four at a time."""
+    emit = low.emit
+    addresses = Addresses(low, base, plan.lane, plan.warp)
+    layout = low.layout(op.result)
+    _, each = low.pack_of(op.result)
+    words: list[str] = ["0"] * (layout.registers() // each)
+    transposed = ".trans" if plan.trans else ""
+    for step in plan.instructions:
+        address = addresses(step.offset)
+        count = plan.count
+        result = f"{{{', '.join(['i32'] * count)}}}" if count > 1 else "i32"
+        targets = ", ".join(f"${i}" for i in range(count))
+        text = (
+            f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{targets}}}, [${count}];"
+        )
+        constraints = ",".join(["=r"] * count + ["r"])
+        place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
+        call = emit.effect(f'call {result} asm sideeffect "{text}", "{constraints}"(i32 {place})')
+        for i, first in enumerate(step.registers):
+            words[first // each] = (
+                call if count == 1 else emit.effect(f"extractvalue {result} {call}, {i}")
+            )
+    low.set_words(op.result, words)
+
+
+def _load_vectors(low: Lowering, op: SharedLoad, shared: LinearLayout, base: str) -> None:
+    emit, layout = low.emit, low.layout(op.result)
+    element = op.type.element
+    itemsize, type = element.itemsize, llvm_type(element)
+    held_type = "i8" if type == "i1" else type
+    places = shared.offsets(layout)
+    addresses = Addresses(
+        low, base, [c * itemsize for c in places.flat("lane")],
+        [c * itemsize for c in places.flat("warp")],
+    )  # fmt: skip
+    table = places.table("register")
+    unique = _first_of_copies(low, op.result)
+    loaded: dict[int, str] = {}
+    for group in vector_groups(unique, table, 16 // itemsize, places, itemsize):
+        address = addresses(table[group[0]] * itemsize)
+        if len(group) == 1:
+            values = [
+                emit.effect(f"load {held_type}, ptr addrspace(3) {address}, align {itemsize}")
+            ]
+        else:
+            vector = f"<{len(group)} x {held_type}>"
+            whole = emit.effect(
+                f"load {vector}, ptr addrspace(3) {address}, align {itemsize * len(group)}"
+            )
+            values = [
+                emit.effect(f"extractelement {vector} {whole}, i32 {i}") for i in range(len(group))
+            ]
+        if type == "i1":
+            values = [emit.effect(f"icmp ne i8 {v}, 0") for v in values]
+        loaded.update(zip(group, values, strict=True))
+    first = {table[r]: v for r, v in loaded.items()}
+    registers: list[str | None] = [None] * layout.registers()
+    for r in low.live(op.result):
+        registers[r] = first[table[r]]
+    low.set_registers(op.result, registers)
+
+
+@NVIDIA.lower(AsyncCopy)
+def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
+    """PTX ISA 9.0, cp.async (sm_80): 4, 8 or 16 bytes; a source size of 0 writes zeros."""
+    emit = low.emit
+    element = pointee_of(op.pointers.type)
+    itemsize = element.itemsize
+    shared, layout = buffer_layout(op.buffer), low.layout(op.pointers)
+    places = shared.offsets(layout)
+    addresses = Addresses(
+        low,
+        slot_base(low, op.buffer, op.slot),
+        [c * itemsize for c in places.flat("lane")],
+        [c * itemsize for c in places.flat("warp")],
+    )
+    table = places.table("register")
+    access = plan_access(low, op.pointers, op.mask, itemsize)
+    for group in access.groups:
+        source = low.register(op.pointers, group[0])
+        condition = _condition(low, op, op.pointers, op.mask, group[0])
+        address = addresses(table[group[0]] * itemsize)
+        place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
+        bytes_ = itemsize * len(group)
+        cache = "cg" if bytes_ == 16 and op.cache != "ca" else "ca"
+        text = f"cp.async.{cache}.shared.global [$0], [$1], {bytes_}"
+        arguments, constraints = [f"i32 {place}", f"ptr addrspace(1) {source}"], ["r", "l"]
+        if condition is not None:
+            size = emit.pure(f"select i1 {condition}, i32 {bytes_}, i32 0")
+            text += ", $2"
+            arguments.append(f"i32 {size}")
+            constraints.append("r")
+        emit.do(
+            f'call void asm sideeffect "{text};", "{",".join(constraints)}"({", ".join(arguments)})'
+        )
+
+
+def can_copy_async(low_affine, pointers: Value, mask: Value | None, layout: LinearLayout) -> bool:  # type: ignore[no-untyped-def]
+    """Say whether cp.async can move a tile of pointers: vectors of 4 bytes or more."""
+    itemsize = pointee_of(pointers.type).itemsize
+    for axis, extent in enumerate(shape_of(pointers.type)):
+        width = min(
+            layout.consecutive("register", axis),
+            low_affine.vector(pointers, axis),
+            low_affine.mask_run(mask, axis, extent),
+            extent & -extent if extent != layout.padded[axis] else layout.padded[axis],
+        )
+        if width * itemsize >= 4:
+            return True
+    return itemsize >= 4
+
+
+@NVIDIA.lower(CommitCopies)
+def lower_commit(low: Lowering, op: CommitCopies) -> None:
+    low.emit.do('call void asm sideeffect "cp.async.commit_group;", ""()')
+
+
+@NVIDIA.lower(WaitCopies)
+def lower_wait(low: Lowering, op: WaitCopies) -> None:
+    low.emit.do(f'call void asm sideeffect "cp.async.wait_group {op.pending};", ""()')

@@ -1,0 +1,122 @@
+"""ptxas and nvdisasm: where they are, and what they say about a kernel.
+
+Looked for in the wheels `nvidia-cuda-nvcc` and `nvidia-cuda-nvdisasm`, then CUDA_HOME, then PATH.
+A missing tool costs what it would have told; the text says which wheel brings it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from workbench.source import ToolError
+
+WHEELS = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
+
+
+@cache
+def find(tool: str) -> str | None:
+    """Return the path of ptxas or nvdisasm, None if there is none."""
+    places = [
+        Path(p) / "nvidia" / cu / "bin" for p in sys.path for cu in ("cu13", "cuda_nvcc", "cu14")
+    ]
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    if home:
+        places.append(Path(home) / "bin")
+    for place in places:
+        candidate = place / tool
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return str(candidate)
+    return shutil.which(tool)
+
+
+def missing(tool: str) -> str:
+    """Return the sentence that says how to get a missing tool."""
+    return f"needs {tool}: pip install {WHEELS[tool]}"
+
+
+@cache
+def version(tool: str) -> str | None:
+    """Return the version of a tool, e.g. "13.0.88"; None if it is missing."""
+    path = find(tool)
+    if path is None:
+        return None
+    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"V(\d+\.\d+\.\d+)", text)
+    return match.group(1) if match else "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """What ptxas makes of PTX: the cubin and the resources it reports."""
+
+    cubin: bytes
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    shared_bytes: int
+    barriers: int
+    notes: tuple[str, ...]
+
+
+def assemble(ptx: str, chip: str, maxnreg: int | None = None) -> Assembled:
+    """Run ptxas; raises ToolError (K410) with its message if it refuses the text."""
+    path = find("ptxas")
+    if path is None:
+        raise ToolError(missing("ptxas"), code="K411")
+    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        source, target = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source.write_text(ptx)
+        command = [path, "-v", "-lineinfo", f"-arch={chip}", str(source), "-o", str(target)]
+        if maxnreg:
+            command.insert(1, f"-maxrregcount={maxnreg}")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = "; ".join(done.stderr.strip().splitlines()[:3])
+            raise ToolError(f"ptxas refused the generated code: {said}", code="K410")
+        return _assembled(target.read_bytes(), done.stderr)
+
+
+def _assembled(cubin: bytes, said: str) -> Assembled:
+    def number(pattern: str) -> int:
+        match = re.search(pattern, said)
+        return int(match.group(1)) if match else 0
+
+    notes = tuple(
+        line.strip() for line in said.splitlines() if "C75" in line or line.startswith("warning")
+    )
+    return Assembled(
+        cubin,
+        registers=number(r"Used (\d+) registers"),
+        spill_store_bytes=number(r"(\d+) bytes spill stores"),
+        spill_load_bytes=number(r"(\d+) bytes spill loads"),
+        stack_bytes=number(r"(\d+) bytes stack frame"),
+        shared_bytes=number(r"(\d+) bytes smem"),
+        barriers=number(r"used (\d+) barriers"),
+        notes=notes,
+    )
+
+
+def disassemble(cubin: bytes) -> str:
+    """Return nvdisasm's text of a cubin with the PTX row of every instruction (-gp)."""
+    path = find("nvdisasm")
+    if path is None:
+        raise ToolError(missing("nvdisasm"), code="K412")
+    with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
+        source = Path(folder) / "kernel.cubin"
+        source.write_bytes(cubin)
+        for options in (["-c", "-gp", "-plr"], ["-c", "-gp"], ["-c"]):
+            done = subprocess.run(
+                [path, *options, str(source)], capture_output=True, text=True, check=False
+            )
+            if not done.returncode:
+                return done.stdout
+        raise ToolError(f"nvdisasm failed: {done.stderr.strip()[:200]}", code="K412")
