@@ -101,12 +101,13 @@ def triton_call(subject: Subject) -> Competitor:
         return Competitor("triton", error="not installed")
     if not subject.gpu:
         return Competitor("triton", error="runs on a GPU only")
-    function = subject.function
+    source = getattr(subject.compiled, "source", None)
+    function = getattr(source, "function", None)
     if not isinstance(function, types.FunctionType):
         return Competitor("triton", error="the kernel's function is not at hand")
     try:
         peer = _under_triton(function, triton, {})
-        arguments = {**subject.arguments, **subject.constants, **subject.options}
+        arguments = {**subject.arguments, **subject.constants, **subject.settings}
 
         def call() -> None:
             peer[subject.grid](**arguments)

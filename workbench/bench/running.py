@@ -12,10 +12,10 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from workbench.analysis.roles import parameter_roles
 from workbench.bench import device
 from workbench.bench.arrays import bytes_of, dtype_of, is_array, on_gpu, shape_of
 from workbench.bench.baselines import Competitor, expression_call, known_call
+from workbench.bench.binding import Binder, chip
 from workbench.bench.checking import Verdict, check_launch
 from workbench.bench.plan import Peer, Plan
 from workbench.bench.recorded import recorded_accesses
@@ -25,8 +25,7 @@ from workbench.bench.sweep import Point, counted_work, time_points
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import obtain, source_of
-from workbench.runtime.options import DEFAULTS, SHORT_FORMS, check_options
-from workbench.source import KernelError, KernelSource, OptionError, Span
+from workbench.source import KernelError, KernelSource, OptionError
 from workbench.trace import Launch, LaunchArgument, Runs, Skipped
 
 SHOWN_CHIP = "sm_90a"
@@ -64,8 +63,7 @@ class _Run:
         self.previous = previous
         self.source: KernelSource = source_of(kernel)
         self.records: list[Record] = []
-        self.constants, self.options = split_settings(self.source, plan)
-        self.last: Subject | None = None
+        self.binder = Binder(kernel, self.source, plan)
 
     def finish(self) -> KernelResult:
         plan = self.plan
@@ -73,7 +71,7 @@ class _Run:
             if plan.arguments is None and plan.make is None:
                 self._compile_without_data()
                 return self._result(None)
-            points = [Point(x, lambda x=x: self._bind(x)) for x in plan.points]
+            points = [Point(x, lambda x=x: self.binder.bind(x)) for x in plan.points]
             subject = points[-1].build()
             points[-1] = replace(points[-1], build=lambda: subject)
             compiled = self._compile(subject)
@@ -95,22 +93,11 @@ class _Run:
             self.kernel,
             self.source.name,
             self.records,
-            launch=self._relaunch if self.last is not None else None,
+            launch=self.binder.relaunch,
             show=self.plan.show,
             embed=self.plan.embed,
             error=error,
         )
-
-    def _relaunch(self, *args: Any, **settings: Any) -> Any:
-        assert self.last is not None
-        given = dict(zip(self.last.arguments, args, strict=False))
-        constants = {**self._settings(self.last.constants), **settings}
-        return self.kernel[self.last.grid](**{**self.last.arguments, **given}, **constants)
-
-    def _settings(self, constants: Mapping[str, Any]) -> dict[str, Any]:
-        """Return constexprs, options and target as a launch takes them."""
-        target = {} if self.plan.target == "auto" else {"target": self.plan.target}
-        return {**constants, **self.options, **target}
 
     # -- compiling ------------------------------------------------------------------------
     def _compile_without_data(self) -> None:
@@ -120,8 +107,8 @@ class _Run:
             targets = [chip()] if device.has_gpu() else [SHOWN_CHIP, "cpu"]
         for target in targets:
             compiled = compile_kernel(
-                self.source, plan.signature, self.constants, target,
-                assume=plan.assume, cached=plan.cached, **self.options,
+                self.source, plan.signature, self.binder.constants, target,
+                assume=plan.assume, cached=plan.cached, **self.binder.options,
             )  # fmt: skip
             self._add(compiled)
         self._skip("launch", "no arguments were given")
@@ -152,101 +139,6 @@ class _Run:
     def _skip(self, what: str, why: str) -> None:
         for record in self.records:
             record.runs.append(Skipped(what=what, why=why))
-
-    # -- binding --------------------------------------------------------------------------
-    def _bind(self, x: Mapping[str, Any]) -> Subject:
-        """Return the launch for one point of the sweep."""
-        arguments, constants = self._arguments(x)
-        constants = {**defaults(self.source), **constants}
-        names = {**constants, **arguments}
-        words = {word: name for word, name in self.plan.words.items() if name in arguments}
-        names |= {word: arguments[name] for word, name in words.items()}
-        grid = self._grid(names)
-        settings = self._settings(constants)
-        launcher = self.kernel[grid]
-        compiled = self.kernel.warmup(**arguments, grid=grid, **settings)
-        subject = Subject(
-            name=self.source.name,
-            arguments=arguments,
-            constants=constants,
-            grid=grid,
-            launch=lambda: launcher(**arguments, **settings),
-            module=compiled.module,
-            roles=parameter_roles(compiled.module),
-            target=compiled.target,
-            words=words,
-            options=dict(self.options),
-            function=getattr(self.source, "function", None),
-            compiled=compiled,
-        )
-        self.last = subject
-        return subject
-
-    def _arguments(self, x: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return (run-time arguments, constexprs) of one point."""
-        plan = self.plan
-        values = dict(plan.arguments or {}) if plan.make is None else self._made(x)
-        parameters = {parameter.name: parameter for parameter in self.source.parameters}
-        constants = dict(self.constants)
-        arguments: dict[str, Any] = {}
-        for name, value in values.items():
-            if parameters[name].is_constexpr:
-                constants.setdefault(name, value)
-            else:
-                arguments[name] = value
-        missing = [
-            name for name, parameter in parameters.items()
-            if parameter.required and name not in arguments and name not in constants
-        ]  # fmt: skip
-        if missing and plan.make is not None and not parameters[missing[0]].is_constexpr:
-            raise OptionError(
-                f"--make returned no value for '{missing[0]}'",
-                plan.place("make"),
-                code="K115",
-                hint=f"return a dict with {', '.join(n for n in parameters if n in missing)}",
-            )
-        order = [name for name in parameters if name in arguments]
-        return {name: arguments[name] for name in order}, constants
-
-    def _made(self, x: Mapping[str, Any]) -> dict[str, Any]:
-        make, place = self.plan.make, self.plan.place("make")
-        assert make is not None
-        seed_torch()
-        try:
-            made = make(**x)
-        except TypeError as error:
-            if "unexpected keyword argument" in str(error):
-                raise OptionError(
-                    f"--make cannot take the axes {', '.join(x)}: {error}", place, code="K126",
-                    hint="give the function one parameter per axis of --x",
-                ) from error  # fmt: skip
-            raise
-        names = [parameter.name for parameter in self.source.parameters]
-        if isinstance(made, (tuple, list)):
-            made = dict(zip(names, made, strict=False))
-        if not isinstance(made, Mapping):
-            raise OptionError(
-                f"--make returned a {type(made).__name__}", place, code="K115",
-                hint="return a dict by parameter name, or a tuple in parameter order",
-            )  # fmt: skip
-        unknown = [str(name) for name in made if name not in names]
-        if unknown:
-            raise OptionError(
-                f"--make returned '{unknown[0]}', which is no parameter of {self.source.name}",
-                place, code="K115", hint=f"its parameters are {', '.join(names)}",
-            )  # fmt: skip
-        return dict(made)
-
-    def _grid(self, names: Mapping[str, Any]) -> tuple[int, ...]:
-        plan = self.plan
-        value = plan.grid(names) if plan.grid is not None else getattr(self.kernel, "grid", None)
-        if value is None:
-            raise OptionError(
-                f"no grid: how many programs of {self.source.name} are to run?",
-                plan.place("args") or plan.place("make"), code="K111",
-                hint='add --grid, e.g. --grid "cdiv(n, BLOCK)"',
-            )  # fmt: skip
-        return read_grid(value, names, plan.place("grid"))
 
     # -- running --------------------------------------------------------------------------
     def _execute(
@@ -322,64 +214,12 @@ def without_runs(compiled: CompiledKernel) -> Any:
     return replace(compiled.trace, runs=Runs())
 
 
-def split_settings(source: KernelSource, plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (constexprs, options) of `--set`; raises OptionError K112 for unknown names."""
-    names = {parameter.name for parameter in source.parameters}
-    constants = {name: value for name, value in plan.settings.items() if name in names}
-    options = {
-        SHORT_FORMS.get(name, name): value
-        for name, value in plan.settings.items()
-        if name not in names
-    }
-    try:
-        check_options(options, source)
-    except KernelError as error:
-        raise error.at(plan.place("settings")) from None
-    return constants, {name: options[name] for name in options if name in DEFAULTS}
-
-
-def defaults(source: KernelSource) -> dict[str, Any]:
-    """Return the constexpr parameters that have a default."""
-    return {p.name: p.default for p in source.parameters if p.is_constexpr and not p.required}
-
-
-def read_grid(value: Any, names: Mapping[str, Any], place: Span | None) -> tuple[int, ...]:
-    """Return a grid as 1 to 3 integers from 0 up; raises OptionError K111."""
-    if callable(value):
-        value = call_by_name(value, names)
-    given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    try:
-        grid = tuple(extent.__index__() for extent in given)
-    except AttributeError:
-        grid = ()
-    if not 1 <= len(grid) <= 3 or len(grid) != len(given) or min(grid) < 0:
-        raise OptionError(
-            f"--grid needs 1 to 3 integers ≥ 0 (0: nothing runs), got {value!r}", place, code="K111"
-        )
-    return grid
-
-
 def synchronize(subject: Subject) -> None:
     """Wait until the device has done everything, so that its errors come up here."""
     if subject.gpu:
         import torch
 
         torch.cuda.synchronize()
-
-
-def seed_torch() -> None:
-    """Make what --make draws the same in every run; it may seed itself afterwards."""
-    import torch
-
-    torch.manual_seed(0)
-
-
-def chip() -> str:
-    """Return the chip of device 0 with its `a` suffix where there is one."""
-    import torch
-
-    major, minor = torch.cuda.get_device_capability(0)
-    return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
 
 
 def launch_record(subject: Subject, milliseconds: float | None) -> Launch:

@@ -18,7 +18,8 @@ class Subject:
     `arguments` are the run-time arguments and `constants` the constexprs, by parameter name;
     `roles` says of each array whether the kernel reads it ("in"), writes it ("out") or both
     ("inout"); `module` is the tile IR as the front end made it; `words` maps plain names that the
-    user gave as arguments to parameter names.
+    user gave as arguments to parameter names; `settings` are the constexprs and options that the
+    launch is given.
     """
 
     name: str
@@ -30,8 +31,7 @@ class Subject:
     roles: Mapping[str, str]
     target: str
     words: Mapping[str, str] = field(default_factory=dict[str, str])
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
-    function: Callable[..., Any] | None = None
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
     compiled: Any = None
 
     @property

@@ -149,10 +149,8 @@ def previous_call(name: str) -> Callable[[Subject], Callable[[], object] | None]
         earlier = registry.latest(name)
         if earlier is None:
             return None
-        launcher = earlier.kernel[subject.grid]
-        known = {parameter.name for parameter in earlier.kernel.kernel_source.parameters}
-        constants = {key: value for key, value in subject.constants.items() if key in known}
-        return lambda: launcher(**subject.arguments, **constants, **subject.options)
+        kernel, grid = earlier.kernel, subject.grid
+        return lambda: kernel[grid](**subject.arguments, **subject.settings)
 
     return call_for
 
