@@ -9,6 +9,7 @@ the slow way through a buffer of its own.
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from workbench.runtime.fastpath import NativeCode
 from workbench.runtime.grids import check_limits
 from workbench.runtime.launching import Runner, slots
 from workbench.source import KernelError, LaunchError, ResourceError, ToolError
@@ -395,7 +397,23 @@ def _runner(loaded: Loaded) -> Runner:
     exec(compile(text, f"<runner of {kernel.name}>", "exec"), names)
     run = names["run"]
     run.loaded = loaded
+    address = _launch_address()
+    if address:
+        run.native = NativeCode(
+            address, int(loaded.function), launch.threads, launch.dynamic_shared_bytes
+        )
     return run
+
+
+@lru_cache(1)
+def _launch_address() -> int:
+    """Return where `cuLaunchKernel` lies in memory, 0 if the library cannot be opened by name."""
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        function = ctypes.CDLL(name).cuLaunchKernel
+    except (OSError, AttributeError):
+        return 0
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _careful(loaded: Loaded, pack: Callable[..., None]) -> Callable[..., CompiledKernel]:

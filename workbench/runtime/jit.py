@@ -19,7 +19,7 @@ from functools import cached_property, partial, update_wrapper
 from hashlib import sha256
 from typing import Any
 
-from workbench.runtime import arrays
+from workbench.runtime import fastpath
 from workbench.runtime.binding import (
     Call,
     Policy,
@@ -31,17 +31,7 @@ from workbench.runtime.binding import (
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import obtain
 from workbench.runtime.grids import Grid, resolve_grid
-from workbench.runtime.launching import (
-    Runner,
-    Twins,
-    current_stream,
-    dropping,
-    load,
-    make_launcher,
-    run_grid,
-    supports,
-    table_key,
-)
+from workbench.runtime.launching import NOT_GIVEN, Runner, current_stream, load, run_grid
 from workbench.source import KernelError, KernelSource, LaunchError, OptionError, kernel_source
 from workbench.source.captures import Captures, captures
 
@@ -119,9 +109,8 @@ class JITFunction(KernelInterface):
         self.pre_run_hooks: list[Callable[..., object]] = []
         self._source: KernelSource | KernelError = _read(fn)
         self._captures: Captures | None = None
-        self._table: dict[Any, Runner] = {}
         self._launch: Callable[..., Any] = self._first_launch
-        self._launch_kinds = ""
+        self._fast: fastpath.FastPath | None = None
         self._lock = threading.RLock()
         update_wrapper(self, fn)
 
@@ -199,9 +188,8 @@ class JITFunction(KernelInterface):
         return found
 
     def _forget(self, *, keep_captures: bool = False) -> None:
-        self._table.clear()
         self._launch = self._first_launch
-        self._launch_kinds = ""
+        self._fast = None
         if not keep_captures:
             self._captures = None
 
@@ -339,11 +327,9 @@ class JITFunction(KernelInterface):
         options: dict[str, Any],
     ) -> Any:
         """Take over from a launcher that does not know a call."""
-        from workbench.runtime.launching import _MISSING
-
         if extra:
             return self._call(grid, *values.values(), *extra, **options)
-        given = {name: value for name, value in values.items() if value is not _MISSING}
+        given = {name: value for name, value in values.items() if value is not NOT_GIVEN}
         given |= options
         if num_warps is not None:
             given["num_warps"] = num_warps
@@ -354,60 +340,39 @@ class JITFunction(KernelInterface):
     def _install(
         self, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner, device: int
     ) -> None:
-        """Enter a call into the table and make a launcher for its kinds if there is none."""
-        source, kinds = self.kernel_source, call.kinds
-        options = dict(call.options)
-        num_warps, num_stages = options.pop("num_warps", None), options.pop("num_stages", None)
-        if options or call.places or not supports(source, kinds):
+        """Put generated code in front of launches like this one."""
+        if not fastpath.accepts(self.kernel_source, call):
             return
-        given = zip(call.values.values(), kinds, strict=True)
-        if not all(hasattr(value, "get_device") for value, kind in given if kind == "t"):
-            return
+        gpu = fastpath.on_gpu(device)
         with self._lock:
-            on_gpu = device != arrays.HOST
-            signature = f"{kinds} {on_gpu}"
-            if signature != self._launch_kinds:
-                self._table = {}
-                self._launch = make_launcher(
-                    source, kinds, on_gpu, self._table, self._slow, self.captures.guards
+            if self._fast is None or self._fast.identity != (call.kinds, gpu):
+                self._fast = fastpath.FastPath(
+                    self.kernel_source, call, gpu, self.captures, self._slow, self._set_launch
                 )
-                self._launch_kinds = signature
-            key = table_key(source, kinds, call, num_warps, num_stages)
-            self._table[key] = self._entry(kernel, call, grid, runner, device)
+            choose = self._chooser(kernel, call, device)
+            self._fast.add(kernel, call, grid, runner, choose)
 
-    def _entry(
-        self, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner, device: int
-    ) -> Runner:
-        """Return what the launcher's table holds for a call."""
-        taken = [
-            known.type is not None
-            for (_, known), kind in zip(call.known, call.kinds, strict=True)
-            if kind != "c"
-        ]
-        if kernel.index_program is not None:
-            runner = self._twins(kernel, call, grid, runner, device)
-        return dropping(runner, [n for n, use in enumerate(taken) if use], len(taken))
+    def _set_launch(self, launch: Callable[..., Any]) -> None:
+        self._launch = launch
 
-    def _twins(
-        self, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner, device: int
-    ) -> Twins:
+    def _chooser(self, kernel: CompiledKernel, call: Call, device: int) -> fastpath.Choose:
+        """Return what finds the right twin of a kernel for other integers and another grid."""
         names = [name for name, known in call.known if known.type is not None]
-        integers = [n for n, name in enumerate(names) if isinstance(call.values[name], int)]
-        fixed, target = call.integers, kernel.target
         signature = call.signature(self.kernel_source)
         captured = self.captures
 
-        def choose(sizes: Grid, values: Sequence[Any]) -> Runner:
-            known = {**fixed, **{names[place]: values[place] for place in integers}}
-            fits = partial(_fits, integers=known, grid=sizes)
-            twin = obtain(self.kernel_source, signature, target, captured=captured, fits=fits)
+        def choose(grid: Grid, values: Sequence[Any]) -> tuple[CompiledKernel, Runner]:
+            given = zip(names, values, strict=True)
+            integers = call.integers | {n: v for n, v in given if isinstance(call.values[n], int)}
+            fits = partial(_fits, integers=integers, grid=grid)
+            twin = obtain(
+                self.kernel_source, signature, kernel.target, captured=captured, fits=fits
+            )
             if twin not in self.results:
                 self.results.append(twin)
-            return load(twin, device)
+            return twin, load(twin, device)
 
-        twins = Twins(integers, choose)
-        twins.remember(grid, call.runtime, runner)
-        return twins
+        return choose
 
     def preload(self, data: str) -> None:
         """Accepted as in Triton; kernels are found on disk by themselves."""

@@ -154,7 +154,8 @@ def raw_stream() -> Callable[[int], int] | None:
 
 
 # -- generated launchers ----------------------------------------------------------------------
-_MISSING: Any = type("Missing", (), {"__repr__": lambda _: "<not given>"})()
+#: What a launcher passes on for a parameter that a call leaves out.
+NOT_GIVEN: Any = type("NotGiven", (), {"__repr__": lambda _: "<not given>"})()
 
 
 def make_launcher(
@@ -189,7 +190,7 @@ def launcher_text(
     names = [p.name for p in source.parameters]
     scope: dict[str, Any] = {}
     for number, parameter in enumerate(source.parameters):
-        scope[f"_d{number}"] = _MISSING if parameter.required else parameter.default
+        scope[f"_d{number}"] = NOT_GIVEN if parameter.required else parameter.default
     head = ", ".join(["_grid", *(f"{name}=_d{n}" for n, name in enumerate(names)), "*_extra"])
     tensors = [n for n, kind in enumerate(kinds) if kind == "t"]
     values = [f"_p{n}" if k == "t" else names[n] for n, k in enumerate(kinds) if k != "c"]
@@ -211,10 +212,12 @@ def launcher_text(
         f"    if {' or '.join(checks)}:",
         f"        {slow}",
         "    if _grid.__class__ is not tuple:",
-        f"        _grid = _resolve(_grid, lambda: {{{given}}})",
-        "    if len(_grid) == 1 and _grid[0].__class__ is int and _grid[0] > 0:",
-        f"        return _run(_grid[0], 1, 1, {where}, {call})",
-        f"    _x, _y, _z = _resolve(_grid, lambda: {{{given}}})",
+        f"        _grid = _grid({{{given}}}) if callable(_grid) else _resolve(_grid, None)",
+        "    if _grid.__class__ is tuple and len(_grid) == 1:",
+        "        _x = _grid[0]",
+        "        if _x.__class__ is int and _x > 0:",
+        f"            return _run(_x, 1, 1, {where}, {call})",
+        "    _x, _y, _z = _resolve(_grid, None)",
         "    if _x and _y and _z:",
         f"        return _run(_x, _y, _z, {where}, {call})",
         "    return None",

@@ -1,0 +1,294 @@
+"""What stands in front of a kernel's careful launch, and how it gets faster with use.
+
+The first launch goes through `JITFunction`: bind, compile, load, run. Then calls of the same kinds
+of arguments go through a launcher generated in Python over a table of runners; and after some
+launches, once it is clear how the calls are written, through one in native code. Each passes what
+it does not know to the one before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from workbench.runtime import arrays, native
+from workbench.runtime.binding import Call
+from workbench.runtime.compiled import CompiledKernel
+from workbench.runtime.grids import Grid
+from workbench.runtime.launching import (
+    Runner,
+    Twins,
+    dropping,
+    make_launcher,
+    raw_stream,
+    supports,
+    table_key,
+)
+from workbench.source import KernelSource
+from workbench.source.captures import Captures
+
+#: Launches after which native code pays (it takes about 20 ms to make).
+NATIVE_AFTER = 32
+
+#: Chooses and loads the kernel for a grid and the run-time values of a call.
+Choose = Callable[[Grid, Sequence[Any]], tuple[CompiledKernel, Runner]]
+
+
+class FastPath:
+    """The launchers of one kernel for one kind of arguments.
+
+    `publish` is told which launcher calls should go to from now on.
+    """
+
+    def __init__(
+        self,
+        source: KernelSource,
+        call: Call,
+        on_gpu: bool,
+        captured: Captures,
+        slow: Callable[..., Any],
+        publish: Callable[[Callable[..., Any]], None],
+    ) -> None:
+        self.identity = (call.kinds, on_gpu)
+        self._source = source
+        self._kinds = call.kinds
+        self._on_gpu = on_gpu
+        self._guards = captured.guards
+        self._publish = publish
+        self._table: dict[Any, Runner] = {}
+        self._python = make_launcher(source, call.kinds, on_gpu, self._table, slow, captured.guards)
+        self._known: list[_Known] = []
+        self._native: native.Launcher | None = None
+        self._runs = 0
+        self._lock = threading.RLock()
+        publish(self._python)
+
+    def add(
+        self, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner, choose: Choose
+    ) -> None:
+        """Make launches like this one fast; `choose` picks twins where the kernel has some."""
+        known = _Known(self._source, kernel, call, grid, runner)
+        with self._lock:
+            if kernel.index_program is not None:
+                runner = self._twins(known, runner, choose)
+            counted = self._counted(dropping(runner, known.kept, known.count))
+            self._table[known.key] = counted
+            self._remember(known)
+
+    def _twins(self, known: _Known, runner: Runner, choose: Choose) -> Twins:
+        places = known.integer_places
+
+        def pick(grid: Grid, values: Sequence[Any]) -> Runner:
+            kernel, chosen = choose(grid, values)
+            with self._lock:
+                self._remember(known.changed(kernel, grid, values, chosen))
+            return chosen
+
+        twins = Twins(places, pick)
+        twins.remember(known.grid, known.runtime, runner)
+        return twins
+
+    def _counted(self, runner: Runner) -> Runner:
+        """Return the runner, with a count of its launches until native code takes over."""
+        if self._native is not None or not native.supported():
+            return runner
+
+        def run(*values: Any) -> CompiledKernel:
+            self._runs += 1
+            if self._runs == NATIVE_AFTER:
+                self._publish(self._observe)
+            return runner(*values)
+
+        run.counted = runner  # type: ignore[attr-defined]
+        return run
+
+    def _uncount(self) -> None:
+        for key, runner in self._table.items():
+            self._table[key] = getattr(runner, "counted", runner)
+
+    def _observe(self, grid: Any, *args: Any, **given: Any) -> Any:
+        """Look at how a call is written, make native code for it, and launch."""
+        with self._lock:
+            self._publish(self._python)
+            self._uncount()
+            if self._native is None:
+                self._make_native(native.Shape(1 + len(args), tuple(given)))
+        return self._python(grid, *args, **given)
+
+    def _make_native(self, shape: native.Shape) -> None:
+        plan = self._plan(shape)
+        if plan is None:
+            return
+        self._native = native.Launcher(plan, self._python)
+        for known in self._known:
+            self._enter(known)
+        self._publish(self._native.function())
+
+    def _plan(self, shape: native.Shape) -> native.Plan | None:
+        """Return what native code is made for, None where it cannot be."""
+        code = next((known.native for known in self._known), None)
+        if code is None or any(type(space) is not dict for space, _, _ in self._guards):
+            return None
+        latest = self._known[-1]
+        names = [p.name for p in self._source.parameters]
+        places = {name: 1 + n for n, name in enumerate(names[: shape.positional - 1])}
+        places |= {name: shape.positional + n for n, name in enumerate(shape.keywords)}
+        slots: list[native.Slot] = []
+        defaults: list[tuple[str, Any]] = []
+        for name, kind in zip(names, latest.slot_kinds(), strict=True):
+            if name in places:
+                slots.append(native.Slot(name, kind, places[name]))
+            elif kind in "no":
+                defaults.append((name, latest.call.values[name]))
+            else:
+                return None
+        options = [
+            native.Slot(name, "n", places[name])
+            for name in ("num_warps", "num_stages")
+            if name in places
+        ]
+        if any(slot.kind == "x" for slot in slots) or len(places) != len(slots) + len(options):
+            return None
+        return native.Plan(
+            shape,
+            tuple(slots),
+            latest.kernel.index_program is not None,
+            code.launch,
+            raw_stream() if self._on_gpu else None,
+            tuple(self._guards),  # type: ignore[arg-type]
+            tuple(options),
+            tuple(defaults),
+        )
+
+    def _remember(self, known: _Known) -> None:
+        self._known = [*self._known[-(native.ENTRIES - 1) :], known]
+        if self._native is not None:
+            self._enter(known)
+
+    def _enter(self, known: _Known) -> None:
+        """Add an entry to the native table, if its calls look like those it was made for."""
+        launcher, code = self._native, known.native
+        assert launcher is not None
+        plan = launcher.plan
+        given = [slot.name for slot in plan.options]
+        same = known.slot_kinds() == self._known[0].slot_kinds() if self._known else True
+        defaults = all(known.call.values[name] is value for name, value in plan.defaults)
+        exact = (known.kernel.index_program is not None) == plan.exact
+        options = sorted(known.call.options) == sorted(given)
+        if code is None or not (same and defaults and exact and options):
+            return
+        values = [known.value_of(slot.name) for slot in plan.slots]
+        numbers = [known.call.options[name] for name in given]
+        words = native.words_of(plan, [*values, *numbers], known.grid)
+        launcher.add(
+            words,
+            code.handle,
+            code.threads,
+            code.shared_bytes,
+            known.kept,
+            known.kernel,
+            (known, values),
+        )
+
+
+class _Known:
+    """One launch that was made with care, as the launchers' tables need it."""
+
+    def __init__(
+        self, source: KernelSource, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner
+    ) -> None:
+        self.source = source
+        self.kernel = kernel
+        self.call = call
+        self.grid = grid
+        self.runner = runner
+        self.runtime: Sequence[Any] = call.runtime
+        facts = [
+            known for (_, known), kind in zip(call.known, call.kinds, strict=True) if kind != "c"
+        ]
+        self.count = len(facts)
+        #: Places of the arguments that the code receives, among those the launchers pass on.
+        self.kept = [place for place, known in enumerate(facts) if known.type is not None]
+        self._changed: dict[str, Any] = {}
+
+    @property
+    def key(self) -> Any:
+        """The key in the Python launcher's table."""
+        options = self.call.options
+        return table_key(
+            self.source,
+            self.call.kinds,
+            self.call,
+            options.get("num_warps"),
+            options.get("num_stages"),
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arguments that the code receives, in order."""
+        return [name for name, known in self.call.known if known.type is not None]
+
+    @property
+    def integer_places(self) -> list[int]:
+        """Which of them are integers."""
+        return [n for n, name in enumerate(self.names) if isinstance(self.call.values[name], int)]
+
+    @property
+    def native(self) -> NativeCode | None:
+        """What native code needs to launch it."""
+        return getattr(self.runner, "native", None)
+
+    def slot_kinds(self) -> list[str]:
+        """Return each parameter's kind for native code, "x" where it cannot be passed there."""
+        found: list[str] = []
+        for (name, known), kind in zip(self.call.known, self.call.kinds, strict=True):
+            value = self.call.values[name]
+            word = known.type or ""
+            if kind == "c":
+                found.append("n" if type(value) is int and abs(value) < 2**62 else "o")
+            elif kind == "f":
+                found.append({"f32": "f", "f64": "d"}.get(word, "x"))
+            elif kind == "i":
+                found.append("x" if word.startswith(("f", "bf")) or type(value) is not int else "i")
+            else:
+                found.append(kind)
+        return found
+
+    def value_of(self, name: str) -> Any:
+        """Return an argument as it was given."""
+        return self._changed.get(name, self.call.values[name])
+
+    def changed(
+        self, kernel: CompiledKernel, grid: Grid, values: Sequence[Any], runner: Runner
+    ) -> _Known:
+        """Return the launch of the same call with other integers and another grid."""
+        other = _Known(self.source, kernel, self.call, grid, runner)
+        other._changed = {self.names[place]: values[place] for place in self.integer_places}
+        return other
+
+
+class NativeCode:
+    """What native code passes to the launch function at address `launch`."""
+
+    __slots__ = ("handle", "launch", "shared_bytes", "threads")
+
+    def __init__(self, launch: int, handle: int, threads: int, shared_bytes: int) -> None:
+        self.launch = launch
+        self.handle = handle
+        self.threads = threads
+        self.shared_bytes = shared_bytes
+
+
+def accepts(source: KernelSource, call: Call) -> bool:
+    """Say whether launches like this one can be made by generated code."""
+    options = set(call.options) - {"num_warps", "num_stages"}
+    if options or call.places or not supports(source, call.kinds):
+        return False
+    given = zip(call.values.values(), call.kinds, strict=True)
+    return all(hasattr(value, "get_device") for value, kind in given if kind == "t")
+
+
+def on_gpu(device: int) -> bool:
+    """Say whether a device's number means a GPU."""
+    return device != arrays.HOST
