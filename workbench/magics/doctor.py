@@ -71,10 +71,10 @@ def _gpu() -> tuple[str, str, str]:
 def _tool(name: str, package: str) -> tuple[str, str, str]:
     from workbench.targets.nvidia import toolchain
 
-    path = toolchain.find_tool(name)
+    path = toolchain.find(name)
     if path is None:
         return (name, "missing: its pane stays empty", f"pip install {package}")
-    return (name, str(path), "")
+    return (name, f"{toolchain.version(name) or 'unknown version'} at {path}", "")
 
 
 def _front_end() -> tuple[str, str, str]:

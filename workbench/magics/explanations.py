@@ -242,6 +242,16 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%sass add                                  # without ptxas",
         "pip install nvidia-cuda-nvcc nvidia-cuda-nvdisasm; workbench doctor says what is there.",
     ),
+    "K411": _entry(
+        "ptxas, which assembles PTX, is not there; without it there is no machine code to show.",
+        "%sass add                                  # on a machine without CUDA",
+        "pip install nvidia-cuda-nvcc",
+    ),
+    "K412": _entry(
+        "nvdisasm, which lists machine code, is not there or failed.",
+        "%sass add                                  # on a machine without CUDA",
+        "pip install nvidia-cuda-nvdisasm",
+    ),
     "K420": _entry(
         "this target cannot do what the kernel asks for.",
         "an operation that only a GPU has, with --target cpu",
