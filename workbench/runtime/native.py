@@ -26,6 +26,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import sysconfig
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -122,8 +123,19 @@ class _MethodDef(ctypes.Structure):
     )
 
 
+#: Never freed, 32 bytes each: a function that dies in a cycle is asked for its flags after the
+#: cycle's members have dropped what they own.
+_definitions: list[_MethodDef] = []
+
+
+def _release(engine: Any, context: Any) -> None:
+    """Free a launcher's code, then the context that it was made in."""
+    engine.close()
+    context.close()
+
+
 class Launcher:
-    """Owns everything that the native function reads; CPython keeps it as the function's `self`."""
+    """Owns everything that a call reads; CPython keeps it as the function's `self`."""
 
     def __init__(self, plan: Plan, slow: Callable[..., Any]) -> None:
         import llvmlite.binding as llvm
@@ -136,14 +148,17 @@ class Launcher:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         text = _Writer(plan, ctypes.addressof(self.table), slow).module()
-        module = llvm.parse_assembly(text, llvm.create_context())
+        context = llvm.create_context()
         machine = llvm.Target.from_default_triple().create_target_machine(opt=1, jit=True)
-        self._engine = llvm.create_mcjit_compiler(module, machine)
-        self._engine.finalize_object()
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text, context), machine)
+        engine.finalize_object()
+        # Held outside: where launcher and kernel die as a cycle, the context must still go last.
+        weakref.finalize(self, _release, engine, context).atexit = False
         fastcall, keywords = 0x80, 0x02
         self._definition = _MethodDef(
-            b"launch", self._engine.get_function_address("call"), fastcall | keywords, None
+            b"launch", engine.get_function_address("call"), fastcall | keywords, None
         )
+        _definitions.append(self._definition)
 
     def function(self) -> Callable[..., Any]:
         """Return the native function as a Python callable, which takes the grid first."""
