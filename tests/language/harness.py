@@ -44,8 +44,8 @@ ELEMENTS = {
 class Typed:
     """A scalar argument with a type of its own."""
 
-    def __init__(self, value: Any, type: Type) -> None:
-        self.value, self.type = value, type
+    def __init__(self, value: Any, element: Type) -> None:
+        self.value, self.type = value, element
 
 
 def argument(value: Any, constant: bool) -> Argument:
@@ -65,7 +65,9 @@ def argument(value: Any, constant: bool) -> Argument:
     return Argument(F32)
 
 
-def lowered(function: Any, *, options: Options | None = None, **values: Any) -> tuple[Module, Remarks]:
+def lowered(
+    function: Any, *, options: Options | None = None, **values: Any
+) -> tuple[Module, Remarks]:
     """Return a function's tile IR for these arguments, and the remarks made."""
     source = kernel_source(function)
     constants = {p.name for p in source.parameters if p.is_constexpr}
@@ -105,7 +107,8 @@ def from_text(text: str, **names: Any) -> Any:
     register_text(file, text)
     scope: dict[str, Any] = {"tl": tl, **names}
     exec(compile(text, file, "exec"), scope)
-    return [v for k, v in scope.items() if callable(v) and hasattr(v, "__code__") and k not in names][-1]
+    given = {"tl", "__builtins__", *names}
+    return [v for k, v in scope.items() if k not in given and hasattr(v, "__code__")][-1]
 
 
 def error_of(function: Any, **values: Any) -> CompileError:

@@ -78,7 +78,7 @@ def test_02_a_plain_assignment_makes_a_scalar_that_may_still_serve_as_constexpr(
         tl.store(out + tl.arange(0, half), tl.arange(0, half))
 
     out = np.zeros(4, np.int32)
-    module, remarks = lowered(kernel, out=out, B=8)
+    _, remarks = lowered(kernel, out=out, B=8)
     assert any("would have to be a tl.constexpr" in r.text for r in remarks.items)
     run(kernel, out=out, B=8)
     assert out.tolist() == [0, 1, 2, 3]
@@ -183,14 +183,15 @@ def test_06_mixed_signs_are_an_error():
     arrays = {"x": np.zeros(4, np.int32), "y": np.zeros(4, np.uint32)}
     assert "one is signed" in error_of(store("a // b"), out=arrays["x"], **arrays, n=4, B=4).message
     floats = {"x": np.zeros(4, np.float32), "y": np.zeros(4, np.float32)}
-    assert "'//' takes integers" in error_of(store("a // b"), out=np.zeros(4), **floats, n=4, B=4).message
+    assert (
+        "'//' takes integers"
+        in error_of(store("a // b"), out=np.zeros(4), **floats, n=4, B=4).message
+    )
 
 
 def test_06_float_remainder_is_fmod():
     x, y = np.array([-7.5, 7.5, 5, -1], np.float32), np.array([2, -2, 3, 4], np.float32)
-    assert np.array_equal(
-        result(store("a % b"), np.float32, 4, x=x, y=y, n=4, B=4), np.fmod(x, y)
-    )
+    assert np.array_equal(result(store("a % b"), np.float32, 4, x=x, y=y, n=4, B=4), np.fmod(x, y))
 
 
 def test_07_signedness_of_comparisons_and_shifts():
@@ -206,7 +207,11 @@ def test_07_signedness_of_comparisons_and_shifts():
 def test_07_nan_compares_unequal_only():
     x = np.array([np.nan, 1, np.nan, 2], np.float32)
     given = {"x": x, "y": x, "n": 4, "B": 4}
-    for text, want in (("a == b", [0, 1, 0, 1]), ("a != b", [1, 0, 1, 0]), ("a >= b", [0, 1, 0, 1])):
+    for text, want in (
+        ("a == b", [0, 1, 0, 1]),
+        ("a != b", [1, 0, 1, 0]),
+        ("a >= b", [0, 1, 0, 1]),
+    ):
         assert result(store(text), np.int32, 4, **given).tolist() == want
 
 
@@ -259,7 +264,7 @@ def test_10_only_the_taken_branch_of_a_constexpr_is_compiled():
         if MODE == "a":
             value = 1
         elif MODE is None:
-            other = tl.no_such_function()
+            value = tl.no_such_function()
         else:
             value = 2.5
         tl.store(out, value)
@@ -285,7 +290,7 @@ def test_10_run_time_branches_merge_changed_and_new_names():
 def test_10_conditional_expressions():
     def kernel(out, x, n):
         first = tl.load(x) if n > 0 else -1.0
-        second = n if n < 3 else 3
+        second = n if n < 3 else 3  # noqa: FURB136
         tl.store(out, first + second)
 
     x = np.full(1, 7, np.float32)
@@ -313,7 +318,7 @@ def test_11_early_returns_of_a_kernel_and_of_a_function():
 
 
 @pytest.mark.parametrize("limit", [0, 3, 100])
-def test_11_break_continue_and_return_in_loops(limit):
+def test_11_break_continue_and_return_in_loops(limit):  # noqa: C901
     def first_above(x, n, limit):
         for i in range(n):
             if tl.load(x + i) > limit:
@@ -350,7 +355,7 @@ def test_11_break_continue_and_return_in_loops(limit):
     assert result(kernel, np.int32, 3, x=x, n=6, limit=limit).tolist() == [odd, where, limit + 1]
 
 
-def test_11_leaving_nested_loops():
+def test_11_leaving_nested_loops():  # noqa: C901
     def kernel(out, n):
         total = 0
         for i in range(n):
@@ -530,7 +535,7 @@ def test_17_recursion_ends_by_constexprs():
 
 def test_17_tuples_and_comprehensions():
     def kernel(out, n):
-        shape = (2, 3) + (4,)
+        shape = (2, 3) + (4,)  # noqa: RUF005
         tl.static_assert(shape[1:] == (3, 4))
         items = [n * k for k in shape if k > 2]
         a, (b, c) = items[0], (items[1], len(shape))
@@ -635,10 +640,14 @@ def test_19_a_store_never_widens_its_pointer():
 
 def test_20_cache_hints_are_checked():
     def kernel(out, x):
-        tl.store(out, tl.load(x, cache_modifier=".cg", eviction_policy="evict_last"), cache_modifier=".cs")
+        tl.store(
+            out,
+            tl.load(x, cache_modifier=".cg", eviction_policy="evict_last"),
+            cache_modifier=".cs",
+        )
 
     module, _ = lowered(kernel, out=np.zeros(1), x=np.zeros(1))
-    load, = [op for op in module.walk() if op.name == "tile.load"]
+    (load,) = [op for op in module.walk() if op.name == "tile.load"]
     assert (load.cache, load.eviction) == ("cg", "evict_last")
 
     def wrong(out, x):
@@ -692,7 +701,9 @@ def test_25_ties_take_the_smallest_index():
     given = {"x": x, "y": -x, "n": 4, "B": 4}
     assert result(store("tl.argmax(a, 0)"), np.int32, 4, **given).tolist() == [1] * 4
     assert result(store("tl.argmin(b, 0)"), np.int32, 4, **given).tolist() == [1] * 4
-    assert result(store("a.max(0, return_indices=True)[1]"), np.int32, 4, **given).tolist() == [1] * 4
+    assert (
+        result(store("a.max(0, return_indices=True)[1]"), np.int32, 4, **given).tolist() == [1] * 4
+    )
 
 
 def test_26_user_reductions_and_scans():
@@ -707,7 +718,9 @@ def test_26_user_reductions_and_scans():
     def kernel(out, x):
         i = tl.arange(0, 4)
         a = tl.load(x + i)
-        mean, m, count = tl.reduce((a, tl.zeros_like(a), tl.full((4,), 1.0, tl.float32)), 0, welford)
+        mean, m, count = tl.reduce(
+            (a, tl.zeros_like(a), tl.full((4,), 1.0, tl.float32)), 0, welford
+        )
         tl.store(out, mean)
         tl.store(out + 1, m / count)
         tl.store(out + 2 + i, tl.cumsum(a, 0, reverse=True))
@@ -739,7 +752,7 @@ def test_26_combine_regions_of_plain_functions_are_one_op():
         tl.store(out, tl.reduce(tl.load(x + i), 0, add))
 
     module, _ = lowered(kernel, out=np.zeros(1, np.int32), x=np.zeros(4, np.int32))
-    reduce, = [op for op in module.walk() if isinstance(op, Reduce)]
+    (reduce,) = [op for op in module.walk() if isinstance(op, Reduce)]
     row = combine_function(reduce.combine)
     assert row is not None
     assert row.name == "add"
@@ -794,7 +807,7 @@ def test_27_precision_and_leading_axes():
 
     x = np.eye(16, dtype=np.float32)
     module, _ = lowered(kernel, out=x, x=x, P="tf32x3")
-    dot, = [op for op in module.walk() if isinstance(op, Dot)]
+    (dot,) = [op for op in module.walk() if isinstance(op, Dot)]
     assert dot.precision == "tf32x3"
     assert result(kernel, x=x, P=None) == [96]
 
@@ -885,7 +898,7 @@ def test_30_philox_streams(seed):
     def kernel(out, bits, normal, seed):
         i = tl.arange(0, 16)
         tl.store(out + i, tl.rand(seed, i + 5))
-        a, b, c, d = tl.randint4x(seed, i + 5)
+        _, _, _, d = tl.randint4x(seed, i + 5)
         tl.store(bits + i, d)
         tl.store(normal + i, tl.randn(seed, i + 5))
 
@@ -903,7 +916,9 @@ def test_30_philox_streams(seed):
     assert np.array_equal(out, u1)
     radius = np.sqrt(-2 * np.log(np.maximum(u1, 1e-7).astype(np.float64)))
     # fp32 all through: a few ulp of the angle and of the logarithm.
-    assert np.allclose(normal, radius * np.cos(6.283185307179586 * u2.astype(np.float64)), atol=2e-5)
+    assert np.allclose(
+        normal, radius * np.cos(6.283185307179586 * u2.astype(np.float64)), atol=2e-5
+    )
 
 
 # -- places ---------------------------------------------------------------------------------
@@ -917,10 +932,10 @@ def test_every_op_has_a_place_and_helpers_have_their_call_chain():
 
     module, _ = lowered(kernel, out=np.zeros(1, np.float32), n=3)
     assert all(op.span is not None for op in module.walk())
-    product, = [op for op in module.walk() if op.name == "tile.mul"]
+    (product,) = [op for op in module.walk() if op.name == "tile.mul"]
     line = half.__code__.co_firstlineno
     assert (product.span.line, product.span.column, product.span.end_column) == (line + 1, 16, 23)
-    call, = product.span.calls
+    (call,) = product.span.calls
     assert call.line == kernel.__code__.co_firstlineno + 1
     assert (call.column, call.end_column) == (17, 24)
 
@@ -931,7 +946,7 @@ def test_columns_count_characters_not_bytes():
             tl.static_print("größe", end=""); tl.store(out, 1.0)
     """)
     module, _ = lowered(kernel, out=np.zeros(1, np.float32))
-    store, = [op for op in module.walk() if op.name == "tile.store"]
+    (store,) = [op for op in module.walk() if op.name == "tile.store"]
     assert store.span.column == 5 + len('tl.static_print("größe", end=""); ')
 
 
@@ -942,7 +957,7 @@ def test_unused_merges_and_flags_leave_no_trace():
         tl.store(out, n)
 
     module, _ = lowered(kernel, out=np.zeros(1, np.float32), n=3)
-    branch, = [op for op in module.walk() if isinstance(op, If)]
+    (branch,) = [op for op in module.walk() if isinstance(op, If)]
     assert branch.results == ()
     assert not any(isinstance(op, While) for op in module.walk())
 

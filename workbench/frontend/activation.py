@@ -191,10 +191,7 @@ class Activation:
         import workbench.language as tl
 
         known = [n for n in self.scope if n.isidentifier()]
-        close = difflib.get_close_matches(name, known, 1) or difflib.get_close_matches(
-            name, list(self.source.names), 1
-        )
-        hint = f"did you mean {close[0]}?" if close else None
+        hint = suggestion(name, known) or suggestion(name, list(self.source.names))
         if hint is None and name in tl.__all__:
             hint = f"did you mean tl.{name}?"
         return self.error(UnknownNameError, f"name '{name}' is not defined", node, hint=hint)
@@ -233,7 +230,10 @@ def _is_foreign(value: Any) -> bool:
 
 def suggestion(name: str, known: Sequence[str], prefix: str = "") -> str | None:
     """Return a did-you-mean for a misspelt name, None if nothing is near."""
-    close = difflib.get_close_matches(name, known, 1)
+    folded = {word.lower(): word for word in known}
+    close = difflib.get_close_matches(name, known, 1) or [
+        folded[word] for word in difflib.get_close_matches(name.lower(), list(folded), 1)
+    ]
     return f"did you mean {prefix}{close[0]}?" if close else None
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-import builtins
-import inspect
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import workbench.language as tl
 from workbench.frontend.activation import (
     POISON,
     RESULT,
@@ -22,21 +19,17 @@ from workbench.frontend.activation import (
     unsupported,
 )
 from workbench.frontend.expressions import evaluate
-from workbench.language.control import LoopRange
+from workbench.frontend.python_functions import PYTHON, call_now, call_python, is_compile_time
 from workbench.language.table import BUILTINS
 from workbench.language.values import (
-    constexpr,
     describe,
-    is_number,
     kind_of,
     static,
-    tensor,
     unwrap,
 )
 from workbench.source import (
     ArgumentError,
     CompileError,
-    ConstexprError,
     KernelSource,
     KernelTypeError,
     UnsupportedSyntaxError,
@@ -82,13 +75,10 @@ def _call(
     source = source_of(function)
     if source is not None:
         return inline(act, source, args, kwargs, node)
-    known = (
-        _PYTHON.get(function) if isinstance(function, types.BuiltinFunctionType | type) else None
-    )
-    if known is not None:
-        return known(act, args, kwargs, node)
-    if _is_compile_time(function):
-        return _in_python(act, function, args, kwargs, node)
+    if isinstance(function, types.BuiltinFunctionType | type) and function in PYTHON:
+        return call_python(act, function, args, kwargs, node)
+    if is_compile_time(function):
+        return call_now(act, function, args, kwargs, node)
     raise act.error(
         UnsupportedSyntaxError,
         f"'{ast.unparse(node.func)}' cannot be called in a kernel: it is a {kind_of(function)}",
@@ -101,6 +91,9 @@ def _ours(function: Any) -> Any:
     """Return our function for one of an installed Triton, by its name."""
     module = getattr(function, "__module__", None) or ""
     name = getattr(function, "__name__", "")
+    alias = getattr(function, "__device_name__", None)
+    if alias is not None:
+        return BUILTINS[alias]
     if module.partition(".")[0] == "triton":
         return BUILTINS.get(name, getattr(function, "fn", function))
     return function
@@ -146,7 +139,7 @@ def source_of(function: Any) -> KernelSource | None:
     source = getattr(function, "kernel_source", None)
     if isinstance(source, KernelSource):
         return source
-    if not isinstance(function, types.FunctionType) or _is_compile_time(function):
+    if not isinstance(function, types.FunctionType) or is_compile_time(function):
         return None
     known = _SOURCES.get(function)
     if known is None:
@@ -276,154 +269,3 @@ class _Site(ast.AST):
     def __init__(self, place: Any) -> None:
         super().__init__()
         self.place = place
-
-
-# -- Python's own functions -----------------------------------------------------------------
-def _is_compile_time(function: Any) -> bool:
-    module = getattr(function, "__module__", None)
-    return (
-        bool(getattr(function, "__compile_time__", False))
-        or module == "math"
-        or (isinstance(function, types.BuiltinMethodType) and isinstance(function.__self__, str))
-        or (
-            isinstance(function, type)
-            and issubclass(function, tuple)
-            and hasattr(function, "_fields")
-        )
-    )
-
-
-def _in_python(
-    act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.AST
-) -> Any:
-    """Call a Python function now; all its arguments must be known."""
-    name = getattr(function, "__name__", "function")
-    if isinstance(function, type) and issubclass(function, tuple):
-        return function(*args, **kwargs)
-    known = [static(a, f"an argument of {name}") for a in args]
-    named = {k: static(v, f"'{k}' of {name}") for k, v in kwargs.items()}
-    try:
-        return unwrap(function(*known, **named))
-    except Exception as error:
-        raise act.error(ConstexprError, f"{name} failed at compile time: {error}", node) from error
-
-
-def _folded(function: Callable[..., Any]) -> Callable[..., Any]:
-    def lower(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
-        return _in_python(act, function, args, kwargs, node)
-
-    return lower
-
-
-def _length(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
-    if len(args) == 1 and isinstance(args[0], tuple | str):
-        return len(args[0])
-    if len(args) == 1 and isinstance(args[0], tensor) and args[0].shape:
-        return args[0].shape[0]
-    raise act.error(KernelTypeError, f"len needs a tuple or a block, got {describe(args[0])}", node)
-
-
-def _number(kind: type) -> Callable[..., Any]:
-    def lower(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
-        if len(args) == 1 and isinstance(args[0], tensor) and args[0].constant is None:
-            raise act.error(
-                ConstexprError,
-                f"{kind.__name__}() needs a compile-time value, got {describe(args[0])}",
-                node,
-                hint="convert a run-time value with .to(tl.int32), .to(tl.float32), ...",
-            )
-        return _in_python(act, kind, args, kwargs, node)
-
-    return lower
-
-
-def _range(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> LoopRange:
-    if not 1 <= len(args) <= 3 or kwargs:
-        raise act.error(ArgumentError, f"range takes 1 to 3 arguments, got {len(args)}", node)
-    return tl.range(*args)
-
-
-def _extreme(name: str) -> Callable[..., Any]:
-    def lower(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
-        values = list(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args
-        if len(values) < 1 or kwargs:
-            raise act.error(ArgumentError, f"{name} needs values to compare", node)
-        result = values[0]
-        for value in values[1:]:
-            if is_number(result) and is_number(value):
-                result = getattr(builtins, name)(result, value)
-            else:
-                result = (tl.maximum if name == "max" else tl.minimum)(result, value)
-        return result
-
-    return lower
-
-
-def _isinstance(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> bool:
-    if len(args) != 2:
-        raise act.error(ArgumentError, f"isinstance takes 2 arguments, got {len(args)}", node)
-    value, kinds = args
-    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-    weak = not isinstance(value, tensor | tuple)
-    return any(
-        isinstance(value, k) or (k is constexpr and weak) for k in kinds if isinstance(k, type)
-    )
-
-
-def _getattr(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
-    if len(args) not in (2, 3):
-        raise act.error(ArgumentError, f"getattr takes 2 or 3 arguments, got {len(args)}", node)
-    name = static(args[1], "the name of getattr")
-    try:
-        return unwrap(getattr(args[0], name, *args[2:]))
-    except AttributeError as error:
-        raise act.error(
-            KernelTypeError, f"getattr: {describe(args[0])} has no '{name}'", node
-        ) from error
-
-
-def _hasattr(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> bool:
-    return hasattr(args[0], static(args[1], "the name of hasattr"))
-
-
-def _print(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> None:
-    prefix = args[0] if args and isinstance(args[0], str) else ""
-    tl.device_print(prefix, *(args[1:] if prefix or (args and args[0] == "") else args))
-
-
-def _abs(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
-    return tl.abs(*args)
-
-
-def _tuple(
-    act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST
-) -> tuple[Any, ...]:
-    return tuple(args[0]) if args else ()
-
-
-def _constexpr(act: Activation, args: list[Any], kwargs: dict[str, Any], node: ast.AST) -> Any:
-    return static(args[0] if args else kwargs["value"], "the value of tl.constexpr")
-
-
-_PYTHON: dict[Any, Callable[[Activation, list[Any], dict[str, Any], ast.AST], Any]] = {
-    builtins.len: _length,
-    builtins.int: _number(int),
-    builtins.float: _number(float),
-    builtins.bool: _number(bool),
-    builtins.str: _folded(str),
-    builtins.round: _folded(round),
-    builtins.range: _range,
-    builtins.max: _extreme("max"),
-    builtins.min: _extreme("min"),
-    builtins.isinstance: _isinstance,
-    builtins.getattr: _getattr,
-    builtins.hasattr: _hasattr,
-    builtins.print: _print,
-    builtins.abs: _abs,
-    builtins.tuple: _tuple,
-    constexpr: _constexpr,
-    tl.dtype: _folded(tl.dtype),
-    tl.pointer_type: _folded(tl.pointer_type),
-}
-
-__all__ = ["call_function", "inline", "inspect", "lower_call", "source_of"]

@@ -46,7 +46,8 @@ _UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
 }  # fmt: skip
 _WORDS = {
     ast.Lambda: "lambda", ast.Dict: "a dict", ast.Set: "a set",
-    ast.DictComp: "a dict comprehension", ast.SetComp: "a set comprehension", ast.GeneratorExp: "a generator", ast.Await: "await",
+    ast.DictComp: "a dict comprehension", ast.SetComp: "a set comprehension",
+    ast.GeneratorExp: "a generator", ast.Await: "await",
     ast.Yield: "yield", ast.YieldFrom: "yield from",
 }  # fmt: skip
 

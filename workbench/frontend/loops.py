@@ -31,7 +31,7 @@ from workbench.frontend.syntax import Effects, advances_evenly, effects, last_as
 from workbench.ir import INDEX, Block, Element, Op, Value, tile
 from workbench.language import arithmetic as maths
 from workbench.language.control import LoopRange
-from workbench.language.dtypes import dtype, int1, int32
+from workbench.language.dtypes import dtype, float32, int1, int32
 from workbench.language.promotion import promote
 from workbench.language.shapes import operand
 from workbench.language.values import describe, describe_type, is_number, tensor, to_tensor, wrap
@@ -42,9 +42,9 @@ from workbench.source import (
     KernelTypeError,
     Note,
     ShapeError,
+    Span,
     UnsupportedSyntaxError,
 )
-
 
 
 @dataclass
@@ -70,9 +70,11 @@ class Carried:
         self.node = node
         self.slots: list[Slot] = []
         self.entries: dict[str, Any] = {}
+        self.places: dict[str, Span | None] = {}
 
     def add(self, name: str, value: Any, *, even: bool) -> None:
         """Carry a name that holds `value` on entry."""
+        self.places[name] = self.act.places.get(name)
         self.entries[name] = self._leaves(name, value, even)
 
     def _leaves(self, name: str, value: Any, even: bool) -> Any:
@@ -149,7 +151,7 @@ class Carried:
         return operand(value, slot.dtype, slot.shape, exact=slot.element is INDEX)
 
     def _changed(self, name: str, before: str, value: Any) -> KernelError:
-        place = self.act.places.get(name)
+        place = self.places.get(name)
         node = last_assignment(self.body, name) or self.node
         if isinstance(value, Unbound):
             return self.act.error(
@@ -158,22 +160,24 @@ class Carried:
         after = describe_type(value)
         shape_only = isinstance(value, tensor) and before.split(" ")[0] == str(value.dtype)
         what = "shape" if shape_only else "type"
-        notes = []
-        if place is not None:
-            first = f"'{name}' is {before} before the loop"
-            notes.append(Note(first))
         return self.act.error(
             ShapeError if shape_only else KernelTypeError,
             f"'{name}' changes its {what} in the loop: {before} on entry, {after} after one round",
             node,
-            notes=notes,
-            hint=f"start it as {after}"
-            + (
-                ", e.g. with tl.zeros(shape, dtype)"
-                if isinstance(value, tensor) and value.shape
-                else ", e.g. with .to(...) or 0.0 instead of 0"
-            ),
+            notes=[] if place is None else [Note(f"{name} is {before} before the loop", place)],
+            hint=_other_start(value),
         )
+
+
+def _other_start(value: Any) -> str:
+    """Return how to start a carried name so that its type stays."""
+    if not isinstance(value, tensor):
+        return "give the name one type, before and in the loop"
+    spelling = value.dtype.spelling
+    if value.shape:
+        return f"start it as tl.zeros({value.shape}, {spelling}), or keep its type in the loop"
+    start = "0.0" if value.dtype == float32 else f"tl.full((), 0, {spelling})"
+    return f"start it as {start}, or keep its type in the loop with .to(...)"
 
 
 # -- for ------------------------------------------------------------------------------------
@@ -553,6 +557,7 @@ def _with_end(carried: Carried, end: Callable[[], None]) -> Carried:
 
     ending = Ending(carried.act, carried.body, carried.node)
     ending.slots, ending.entries = carried.slots, carried.entries
+    ending.places = carried.places
     return ending
 
 

@@ -205,7 +205,7 @@ def _assign_name(act: Activation, name: str, value: Any, node: ast.AST) -> None:
         )
     if isinstance(value, tensor):
         if not value.name:
-            value.name = name
+            value.name, value.place = name, act.span(node)
         known = value._value
         if known is not None and not known.hint:
             known.hint = name

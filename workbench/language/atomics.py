@@ -149,7 +149,7 @@ def _uncast(value: Any, element: Any, shape: tuple[int, ...]) -> Value:
     if strong.constant is None and strong.dtype != element:
         raise KernelTypeError(
             f"atomic_cas on {element} memory got {describe(strong)}",
-            hint=f"cast it first, e.g. .to(tl.{element})",
+            hint=f"cast it first, e.g. .to({element.spelling})",
         )
     number = strong.constant if strong.constant is not None and not strong.shape else strong
     return operand(number, element, shape)

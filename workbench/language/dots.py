@@ -18,7 +18,7 @@ from workbench.language.dtypes import (
 from workbench.language.shapes import as_dtype, reshape_tensor, splat_constant
 from workbench.language.state import current
 from workbench.language.table import builtin
-from workbench.language.values import describe, made, static, tensor, to_tensor
+from workbench.language.values import describe, made, origins, static, tensor, to_tensor
 from workbench.ops import Dot
 from workbench.source import ConstexprError, KernelTypeError, ShapeError
 
@@ -102,6 +102,7 @@ def _check_shapes(a: tensor, b: tensor) -> None:
         raise ShapeError(
             f"dot needs matching inner sizes: {names[0]} is {a.shape}, {names[1]} is {b.shape}",
             hint="use the same extent for the last axis of the one and the first axis of the other",
+            notes=origins(a, b),
         )
     if a.shape[:-2] != b.shape[:-2]:
         raise ShapeError(f"dot needs equal leading axes: {a.shape} and {b.shape}")
@@ -112,7 +113,8 @@ def _result_dtype(a: tensor, b: tensor, wanted: dtype) -> dtype:
     if one != two and not (one.is_fp8() and two.is_fp8()):
         raise KernelTypeError(
             f"dot needs operands of one dtype, got {describe(a)} and {describe(b)}",
-            hint=f"cast one of them, e.g. .to(tl.{one if one.is_floating() else two})",
+            hint=f"cast one of them, e.g. .to({(one if one.is_floating() else two).spelling})",
+            notes=origins(a, b),
         )
     if one == int8:
         return int32
@@ -138,20 +140,14 @@ def _accumulator(acc: Any, result: dtype, shape: tuple[int, ...], wanted: dtype)
     if value.dtype != result:
         raise KernelTypeError(
             f"dot accumulates in {result}, acc is {describe(value)}",
-            hint=f"make acc with dtype=tl.{_spelling(result)}, or pass out_dtype",
+            hint=f"make acc with dtype={result.spelling}, or pass out_dtype",
         )
     if wanted != result and result != float64:
         raise KernelTypeError(
             f"dot gives {result} and acc is {result}, but out_dtype is {wanted}",
-            hint=f"pass out_dtype=tl.{_spelling(result)}",
+            hint=f"pass out_dtype={result.spelling}",
         )
     return value
-
-
-def _spelling(d: dtype) -> str:
-    return {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}.get(
-        d.name, d.name
-    )
 
 
 def _limit(given: Any, a: tensor, result: dtype) -> int:

@@ -59,6 +59,12 @@ class dtype:
         self.fp_mantissa_width, self.exponent_bias = _FLOATS.get(name, (0, 0))
         self._hash = hash(("dtype", name))
 
+    @property
+    def spelling(self) -> str:
+        """Return the dtype as an author writes it, e.g. `tl.float32`."""
+        words = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+        return "tl." + words.get(self.name, self.name.replace("fp8", "float8"))
+
     # -- what the whole family answers ------------------------------------------------------
     @property
     def scalar(self) -> dtype:

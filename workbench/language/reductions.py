@@ -78,7 +78,7 @@ def _same(result: Any, want: dtype, name: str) -> Value:
     if value.shape or value.dtype != want:
         raise KernelTypeError(
             f"the combine function of {name} returns {describe(value)}, its input is {want}",
-            hint=f"return a scalar of type {want}, e.g. with .to(tl.{want})",
+            hint=f"return a scalar of type {want}, e.g. with .to({want.spelling})",
         )
     return value.stored()
 

@@ -17,6 +17,7 @@ from workbench.language.values import (
     is_number,
     kind_of,
     made,
+    origins,
     splat_constant,
     static,
     static_int,
@@ -76,7 +77,8 @@ def _mismatch(operands: tuple[Any, ...], what: str) -> ShapeError:
         if len(ranks) == 1
         else "add axes of extent 1 where they are missing, e.g. x[:, None]"
     )
-    return ShapeError(f"the shapes of {what} do not broadcast: {words}", hint=hint)
+    message = f"the shapes of {what} do not broadcast: {words}"
+    return ShapeError(message, hint=hint, notes=origins(*blocks))
 
 
 def broadcast_value(value: Value, shape: Shape) -> Value:

@@ -31,7 +31,7 @@ from workbench.language.dtypes import (
 )
 from workbench.language.state import current
 from workbench.ops import Cast, Constant
-from workbench.source import ConstexprError, KernelTypeError, ShapeError
+from workbench.source import ConstexprError, KernelTypeError, Note, ShapeError, Span
 
 Number = int | float | bool
 MAX_ELEMENTS = 1 << 20
@@ -141,10 +141,11 @@ class tensor:
     """A scalar or block: an IR value with its language dtype.
 
     `constant` is the number a strong constant holds; it has no op of its own: each use inserts
-    one, of the element type that is needed there. `name` is the variable it was assigned to.
+    one, of the element type that is needed there. `name` is the variable it was assigned to, at
+    `place`.
     """
 
-    __slots__ = ("_value", "constant", "dtype", "name", "shape")
+    __slots__ = ("_value", "constant", "dtype", "name", "place", "shape")
 
     def __init__(
         self,
@@ -159,6 +160,7 @@ class tensor:
         self.shape = shape
         self.constant = constant
         self.name = name
+        self.place: Span | None = None
 
     @property
     def value(self) -> Value:
@@ -374,6 +376,15 @@ def describe(value: Any) -> str:
     if isinstance(value, tensor) and value.name:
         return f"'{value.name}' ({describe_type(value)})"
     return describe_type(value)
+
+
+def origins(*operands: Any) -> list[Note]:
+    """Return a note for each operand that has a name: its type, and where it was assigned."""
+    return [
+        Note(f"{x.name} is {describe_type(x)}", x.place)
+        for x in operands
+        if isinstance(x, tensor) and x.name and x.place is not None
+    ]
 
 
 def typed(value: Value, dtype: dtype) -> Type:

@@ -1,0 +1,192 @@
+"""The Python built-ins a kernel may call, and functions that run at compile time."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import workbench.language as tl
+from workbench.frontend.activation import Activation
+from workbench.language.control import LoopRange
+from workbench.language.values import (
+    constexpr,
+    describe,
+    is_number,
+    static,
+    tensor,
+    unwrap,
+)
+from workbench.source import ArgumentError, ConstexprError, KernelTypeError
+
+Lower = Callable[[Activation, list[Any], ast.AST], Any]
+MANY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFunction:
+    """How a call of a Python built-in is lowered, and how many arguments it takes."""
+
+    lower: Lower
+    fewest: int = 1
+    most: int = 1
+
+
+def is_compile_time(function: Any) -> bool:
+    """Say whether a function is run while compiling, on values known then."""
+    if getattr(function, "__compile_time__", False):
+        return True
+    if getattr(function, "__module__", None) == "math":
+        return True
+    if isinstance(function, types.BuiltinMethodType):
+        return isinstance(function.__self__, str)
+    named = isinstance(function, type) and issubclass(function, tuple)
+    return named and hasattr(function, "_fields")
+
+
+def call_now(
+    act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.AST
+) -> Any:
+    """Call a Python function now; its arguments must be known, a namedtuple's need not be."""
+    name = getattr(function, "__name__", "function")
+    if not (isinstance(function, type) and issubclass(function, tuple)):
+        args = [static(a, f"an argument of {name}") for a in args]
+        kwargs = {k: static(v, f"'{k}' of {name}") for k, v in kwargs.items()}
+    try:
+        return unwrap(function(*args, **kwargs))
+    except Exception as error:
+        raise act.error(ConstexprError, f"{name} failed at compile time: {error}", node) from error
+
+
+def call_python(
+    act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.AST
+) -> Any:
+    """Lower a call of a built-in in the table."""
+    row = PYTHON[function]
+    if kwargs and function is constexpr:
+        args, kwargs = [*args, *kwargs.values()], {}
+    if kwargs or not row.fewest <= len(args) <= row.most:
+        name = function.__name__
+        wanted = str(row.fewest) if row.fewest == row.most else f"{row.fewest} to {row.most}"
+        raise act.error(
+            ArgumentError, f"{name} takes {wanted} arguments by position, got {len(args)}", node
+        )
+    return row.lower(act, args, node)
+
+
+def _folded(function: Callable[..., Any]) -> Lower:
+    return lambda act, args, node: call_now(act, function, args, {}, node)
+
+
+def _length(act: Activation, args: list[Any], node: ast.AST) -> Any:
+    value = args[0]
+    if isinstance(value, tuple | str):
+        return len(value)
+    if isinstance(value, tensor) and value.shape:
+        return value.shape[0]
+    raise act.error(KernelTypeError, f"len needs a tuple or a block, got {describe(value)}", node)
+
+
+def _number(kind: type) -> Lower:
+    def lower(act: Activation, args: list[Any], node: ast.AST) -> Any:
+        value = args[0]
+        if isinstance(value, tensor) and value.constant is None:
+            raise act.error(
+                ConstexprError,
+                f"{kind.__name__}() needs a compile-time value, got {describe(value)}",
+                node,
+                hint="convert a run-time value with .to(tl.int32), .to(tl.float32), ...",
+            )
+        return call_now(act, kind, args, {}, node)
+
+    return lower
+
+
+def _range(act: Activation, args: list[Any], node: ast.AST) -> LoopRange:
+    return tl.range(*args)
+
+
+def _extreme(name: str) -> Lower:
+    python = getattr(builtins, name)
+    device = tl.maximum if name == "max" else tl.minimum
+
+    def lower(act: Activation, args: list[Any], node: ast.AST) -> Any:
+        values = list(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args
+        if not values:
+            raise act.error(ArgumentError, f"{name} of nothing", node)
+        result = values[0]
+        for value in values[1:]:
+            numbers = is_number(result) and is_number(value)
+            result = python(result, value) if numbers else device(result, value)
+        return result
+
+    return lower
+
+
+def _isinstance(act: Activation, args: list[Any], node: ast.AST) -> bool:
+    value, kinds = args
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    weak = not isinstance(value, tensor | tuple)
+    return any(
+        isinstance(value, k) or (k is constexpr and weak) for k in kinds if isinstance(k, type)
+    )
+
+
+def _getattr(act: Activation, args: list[Any], node: ast.AST) -> Any:
+    name = _attribute_name(act, args[1], node)
+    try:
+        return unwrap(getattr(args[0], name, *args[2:]))
+    except AttributeError as error:
+        message = f"getattr: {describe(args[0])} has no '{name}'"
+        raise act.error(KernelTypeError, message, node) from error
+
+
+def _hasattr(act: Activation, args: list[Any], node: ast.AST) -> bool:
+    return hasattr(args[0], _attribute_name(act, args[1], node))
+
+
+def _attribute_name(act: Activation, value: Any, node: ast.AST) -> str:
+    name = static(value, "an attribute's name")
+    if not isinstance(name, str):
+        raise act.error(KernelTypeError, f"an attribute's name is a string, not {name!r}", node)
+    return name
+
+
+def _print(act: Activation, args: list[Any], node: ast.AST) -> None:
+    named = bool(args) and isinstance(args[0], str)
+    tl.device_print(args[0] if named else "", *(args[1:] if named else args))
+
+
+def _tuple(act: Activation, args: list[Any], node: ast.AST) -> tuple[Any, ...]:
+    if args and not isinstance(args[0], tuple):
+        raise act.error(KernelTypeError, f"tuple needs a tuple, got {describe(args[0])}", node)
+    return args[0] if args else ()
+
+
+def _constexpr(act: Activation, args: list[Any], node: ast.AST) -> Any:
+    return static(args[0], "the value of tl.constexpr")
+
+
+PYTHON: dict[Any, PythonFunction] = {
+    builtins.len: PythonFunction(_length),
+    builtins.int: PythonFunction(_number(int)),
+    builtins.float: PythonFunction(_number(float)),
+    builtins.bool: PythonFunction(_number(bool)),
+    builtins.str: PythonFunction(_folded(str)),
+    builtins.round: PythonFunction(_folded(round), 1, 2),
+    builtins.range: PythonFunction(_range, 1, 3),
+    builtins.max: PythonFunction(_extreme("max"), 1, MANY),
+    builtins.min: PythonFunction(_extreme("min"), 1, MANY),
+    builtins.abs: PythonFunction(lambda act, args, node: tl.abs(args[0])),
+    builtins.isinstance: PythonFunction(_isinstance, 2, 2),
+    builtins.getattr: PythonFunction(_getattr, 2, 3),
+    builtins.hasattr: PythonFunction(_hasattr, 2, 2),
+    builtins.print: PythonFunction(_print, 0, MANY),
+    builtins.tuple: PythonFunction(_tuple, 0, 1),
+    constexpr: PythonFunction(_constexpr),
+    tl.dtype: PythonFunction(_folded(tl.dtype)),
+    tl.pointer_type: PythonFunction(_folded(tl.pointer_type), 1, 3),
+}
