@@ -117,21 +117,8 @@ class _Run:
         compiled: CompiledKernel = subject.compiled
         self._add(compiled)
         if self.plan.target == "auto" and compiled.target == "cpu" and not device.has_gpu():
-            self._add_shown_chip(compiled)
+            self.records.insert(0, shown_chip_record(compiled, cached=self.plan.cached))
         return compiled
-
-    def _add_shown_chip(self, compiled: CompiledKernel) -> None:
-        """Compile what a GPU would run, from the same facts; its failure is shown, not raised."""
-        try:
-            peer = obtain(self.source, compiled.signature, SHOWN_CHIP, cached=self.plan.cached)
-            record = Record(lambda: without_runs(peer), peer)
-            record.runs.append(Skipped(what="launch", why="no CUDA device"))
-            self.records.insert(0, record)
-        except KernelError as error:
-            trace = error.trace
-            if trace is not None:
-                record = Record(lambda: trace.trace)  # type: ignore[attr-defined]
-                self.records.append(record)
 
     def _add(self, compiled: CompiledKernel) -> None:
         self.records.append(Record(lambda: without_runs(compiled), compiled))
@@ -214,6 +201,20 @@ def without_runs(compiled: CompiledKernel) -> Any:
     return replace(compiled.trace, runs=Runs())
 
 
+def shown_chip_record(compiled: CompiledKernel, *, cached: bool = True) -> Record:
+    """Return what a GPU would run, from the same facts; a failure is shown, not raised."""
+    try:
+        peer = obtain(compiled.source, compiled.signature, SHOWN_CHIP, cached=cached)
+    except KernelError as error:
+        lazy: Any = error.trace
+        if lazy is None:
+            raise
+        return Record(lambda: lazy.trace)
+    record = Record(lambda: without_runs(peer), peer)
+    record.runs.append(Skipped(what="launch", why="no CUDA device"))
+    return record
+
+
 def synchronize(subject: Subject) -> None:
     """Wait until the device has done everything, so that its errors come up here."""
     if subject.gpu:
@@ -235,11 +236,12 @@ def launch_record(subject: Subject, milliseconds: float | None) -> Launch:
         grid=subject.grid,
         device=where,
         milliseconds=milliseconds,
-        args=tuple(_argument(name, value) for name, value in subject.arguments.items()),
+        args=tuple(launch_argument(name, value) for name, value in subject.arguments.items()),
     )
 
 
-def _argument(name: str, value: Any) -> LaunchArgument:
+def launch_argument(name: str, value: Any) -> LaunchArgument:
+    """Return one argument of a launch: shape and strides of an array, else its value."""
     if not is_array(value):
         plain = value if isinstance(value, (bool, int, float, str)) else str(value)
         return LaunchArgument(name=name, type=type(value).__name__, value=plain)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from workbench.bench import device
 from workbench.bench.results import KernelResult, Record
-from workbench.bench.running import run_plan
+from workbench.bench.running import launch_argument, run_plan, shown_chip_record, without_runs
 from workbench.bench.subject import Subject
 from workbench.compiler import made
 from workbench.magics import registry
@@ -17,10 +20,12 @@ from workbench.magics.grammar import Origin, parse, split_cell
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
 from workbench.passes.listing import ast_stage, shown_source, source_stage
+from workbench.runtime.jit import LaunchRecord, observing
 from workbench.source import KernelError, OptionError
-from workbench.trace import Kernel, Skipped, TraceBuilder
+from workbench.trace import Kernel, Launch, Skipped, TraceBuilder
 
 MAGIC = "%%kernel"
+MOST_LAUNCHES = 64  # of a cell's own code that are recorded
 _cells = itertools.count(1)
 
 
@@ -49,12 +54,12 @@ def run_cell(
     options, body_text, taken = split_cell(line, text)
     whole = f"{MAGIC} {options}\n{body_text}"
     request = _parse(options, whole, namespace, file)
-    with device.following(request.target):
+    with device.following(request.target), watched_launches() as launches:
         body = execute(whole, body_text, taken + 1, file, namespace)
     kernels = _kernels(body, namespace)
     entry = _entry(request, kernels, body, file)
     try:
-        result = _run(entry, request, namespace)
+        result = _run(entry, request, namespace, launches)
     except KernelError as error:
         if error.kind != "CheckError":
             body.restore(namespace, list(kernels))
@@ -133,11 +138,13 @@ def _entry(request: Request, kernels: dict[str, Any], body: Body, file: str) -> 
     return kernels[last] if last in kernels else list(kernels.values())[-1]
 
 
-def _run(entry: Any, request: Request, namespace: dict[str, Any]) -> KernelResult:
+def _run(
+    entry: Any, request: Request, namespace: dict[str, Any], launches: list[LaunchRecord]
+) -> KernelResult:
     source = entry.kernel_source
     asked = request.args is not None or request.make is not None or request.sig is not None
     if not asked:
-        return _launched(entry, request) or _untyped(entry, request)
+        return _launched(entry, request, launches) or _untyped(entry, request)
     plan = make_plan(request, source, namespace)
     return run_plan(entry, plan, previous_call(source.name))
 
@@ -155,15 +162,61 @@ def previous_call(name: str) -> Callable[[Subject], Callable[[], object] | None]
     return call_for
 
 
-def _launched(entry: Any, request: Request) -> KernelResult | None:
+@contextmanager
+def watched_launches() -> Iterator[list[LaunchRecord]]:
+    """Collect the launches that a cell's own code makes.
+
+    Watched launches are slower, so after some of them nobody watches any more: a cell that times
+    its kernel itself then times what it would without us.
+    """
+    seen: list[LaunchRecord] = []
+    with ExitStack() as stack:
+
+        def note(launch: LaunchRecord) -> None:
+            seen.append(launch)
+            if len(seen) >= MOST_LAUNCHES:
+                stack.close()
+
+        stack.enter_context(observing(note))
+        yield seen
+
+
+def _launched(entry: Any, request: Request, launches: list[LaunchRecord]) -> KernelResult | None:
     """Return what the body's own launches left behind, None if it launched nothing."""
-    compiled = list(getattr(entry, "results", ()))
-    if not compiled:
+    source = entry.kernel_source
+    records: dict[str, Record] = {}
+    for launch in launches:
+        compiled = launch.kernel
+        if compiled.source.name != source.name:
+            continue
+        if compiled.hash not in records:
+            base = functools.partial(without_runs, compiled)
+            records[compiled.hash] = Record(base, compiled)
+        records[compiled.hash].runs.append(_launch_run(launch))
+    if not records:
         return None
-    records = [Record(lambda one=one: one.trace, one) for one in reversed(compiled)]
-    name = entry.kernel_source.name
+    found = list(reversed(records.values()))
+    newest = found[0].compiled
+    if newest is not None and newest.target == "cpu" and not device.has_gpu():
+        found.insert(0, shown_chip_record(newest))
     return KernelResult(
-        entry, name, records, launch=None, show=request.show or (), embed=request.embed
+        entry,
+        source.name,
+        found,
+        show=request.show or (),
+        embed=request.embed,
+    )
+
+
+def _launch_run(launch: LaunchRecord) -> Launch:
+    runtime = {p.name for p in launch.kernel.source.parameters if not p.is_constexpr}
+    return Launch(
+        t=time.time(),
+        grid=launch.grid,
+        device="cpu" if launch.device < 0 else f"cuda:{launch.device}",
+        args=tuple(
+            launch_argument(name, value) for name, value in launch.values.items() if name in runtime
+        ),
     )
 
 

@@ -6,6 +6,7 @@ import importlib.util
 import platform
 from typing import Any
 
+from workbench import __version__
 from workbench.compiler import package_version
 from workbench.source import OptionError
 
@@ -40,7 +41,7 @@ def doctor(value: str | None = None) -> str:
 def diagnose() -> list[tuple[str, str, str]]:
     """Return (part, state, what to do about it) for every part; nothing to do is empty."""
     return [
-        ("workbench", f"{package_version('workbench')} on Python {platform.python_version()}", ""),
+        ("workbench", f"{__version__} on Python {platform.python_version()}", ""),
         ("llvmlite", package_version("llvmlite"), ""),
         _torch(),
         _gpu(),

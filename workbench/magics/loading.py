@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
 from workbench.magics.body import device_functions, execute, last_language_user
 from workbench.magics.cells import MAGIC, is_kernel, offer_names
 from workbench.magics.grammar import split_cell
-from workbench.source import OptionError
+from workbench.source import KernelError, OptionError, Span
 
 
 def load_kernel(place: str) -> tuple[Any, dict[str, Any]]:
     """Return the kernel at a place, and the namespace of the file or notebook it stands in.
 
     The file is executed as a module that is not `__main__`, with imports of triton resolved to
-    ours; of a notebook, all cells are, without their magics. Raises OptionError K103 or K131.
+    ours; of a notebook, the cells up to the kernel's are, without their magics. Raises OptionError
+    K103 or K131.
     """
     name, _, wanted = place.partition("::")
     path = Path(name).expanduser()
@@ -30,16 +32,34 @@ def load_kernel(place: str) -> tuple[Any, dict[str, Any]]:
     sys.path.insert(0, str(path.parent.resolve()))
     found: dict[str, Any] = {}
     try:
-        for number, text in enumerate(_texts(path, content), 1):
+        for number, text in enumerate(_texts(path, content, wanted), 1):
             file = str(path) if path.suffix != ".ipynb" else f"{path}[{number}]"
             found |= _kernels(text, file, namespace)
+            if wanted in found:
+                break
+    except KernelError:
+        raise
+    except Exception as error:
+        raise _failed(path, error) from error
     finally:
         sys.path.pop(0)
     return _choose(found, wanted, path), namespace
 
 
-def _texts(path: Path, content: str) -> list[str]:
-    """Return the file's text, or the bodies of a notebook's code cells."""
+def _failed(path: Path, error: Exception) -> OptionError:
+    """Return the error for a file that raises when it is executed, with the line that did."""
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(path))
+    ]
+    span = None
+    if frames and frames[-1].lineno is not None:
+        line, text = frames[-1].lineno, frames[-1].line or ""
+        span = Span(frames[-1].filename, line, 1, line, len(text) + 1)
+    return OptionError(f"{path} raised {type(error).__name__}: {error}", span, code="K103")
+
+
+def _texts(path: Path, content: str, wanted: str) -> list[str]:
+    """Return the file's text, or the bodies of a notebook's code cells, up to the last kernel's."""
     if path.suffix != ".ipynb":
         return [content]
     try:
@@ -47,7 +67,8 @@ def _texts(path: Path, content: str) -> list[str]:
     except (ValueError, KeyError, TypeError) as error:
         raise OptionError(f"{path} is not a notebook: {error}", code="K103") from error
     texts = ["".join(cell.get("source", "")) for cell in cells if cell.get("cell_type") == "code"]
-    return [_without_magics(text) for text in texts]
+    last = max((n for n, text in enumerate(texts, 1) if text.startswith(MAGIC)), default=len(texts))
+    return [_without_magics(text) for text in texts[: None if wanted else last]]
 
 
 def _without_magics(text: str) -> str:
