@@ -3,7 +3,8 @@
 Only names that work are here, so that `hasattr` and `try: import` probes tell the truth.
 """
 
-from workbench import __version__ as __workbench__
+import sys
+
 from workbench.language import constexpr
 from workbench.runtime.autotune import Config, autotune, heuristics
 from workbench.runtime.host import cdiv, next_power_of_2
@@ -15,6 +16,8 @@ from workbench.triton import language, testing
 
 #: The version whose language this is; libraries compare it.
 __version__ = "3.6.0"
+# Read, not imported: the package's root knows the rooms above this one.
+__workbench__ = sys.modules["workbench"].__version__
 
 __all__ = [
     "CompilationError", "Config", "JITFunction", "KernelInterface", "OutOfResources",
