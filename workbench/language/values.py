@@ -359,13 +359,9 @@ def kind_of(value: Any) -> str:
 
 
 def describe_type(value: Any) -> str:
-    """Return dtype and shape in words, e.g. `fp32 block of shape (64,)`."""
+    """Return dtype and shape in words, e.g. `fp32 of shape (64,)`."""
     if isinstance(value, tensor):
-        return (
-            f"{value.dtype} block of shape {value.shape}"
-            if value.shape
-            else f"{value.dtype} scalar"
-        )
+        return f"{value.dtype} of shape {value.shape}" if value.shape else str(value.dtype)
     if is_number(value):
         return f"{type(value).__name__} {value}"
     return kind_of(value)
