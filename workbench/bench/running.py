@@ -111,7 +111,9 @@ class _Run:
                 assume=plan.assume, cached=plan.cached, **self.binder.options,
             )  # fmt: skip
             self._add(compiled)
-        self._skip("launch", "no arguments were given")
+        wanted = {"launch": True, "check": plan.checked, "bench": plan.timed}
+        for what in (name for name, asked in wanted.items() if asked):
+            self._skip(what, "no arguments were given")
 
     def _compile(self, subject: Subject) -> CompiledKernel:
         compiled: CompiledKernel = subject.compiled
