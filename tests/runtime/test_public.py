@@ -1,0 +1,43 @@
+"""The names of the package, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import workbench as wb
+
+
+def test_every_public_name_is_there():
+    for name in wb.__all__:
+        assert getattr(wb, name) is not None
+
+
+def test_unknown_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = wb.nothing
+
+
+def test_cdiv_and_next_power_of_2():
+    assert [wb.cdiv(n, 4) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]
+    assert [wb.next_power_of_2(n) for n in (0, 1, 2, 3, 4, 5, 1025)] == [1, 1, 2, 4, 4, 8, 2048]
+
+
+HEAVY = ("torch", "IPython", "ipywidgets", "matplotlib", "cuda", "llvmlite", "numpy")
+
+
+@pytest.mark.parametrize(
+    ("statement", "heavy"),
+    [
+        ("import workbench", HEAVY),
+        ("import workbench; workbench.jit; workbench.cdiv; workbench.compile", HEAVY),
+        ("import workbench; workbench.tl; workbench.autotune", HEAVY[:5]),
+        ("import workbench.compiler", ("torch", "IPython", "ipywidgets", "matplotlib", "cuda")),
+    ],
+)
+def test_nothing_heavy_is_imported(statement, heavy):
+    code = f"{statement}\nimport sys\nprint([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
