@@ -110,6 +110,12 @@ def test_later_magics_are_unknown(shell, magic):
     assert magic not in shell.magics_manager.magics["line"]
 
 
+def test_help_lists_the_options(shell):
+    text = shell.find_cell_magic("kernel").__doc__
+    assert "--baseline [NAME=]EXPR +" in text
+    assert "--line N" in shell.find_line_magic("ptx").__doc__
+
+
 def test_quiet_cells_show_nothing(shell):
     _, captured = run(shell, CELL.replace("GRID", "3 -q"))
     assert not captured.outputs

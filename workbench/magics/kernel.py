@@ -13,9 +13,11 @@ from workbench.bench.results import KernelResult
 from workbench.magics import doctor, lines, registry
 from workbench.magics.cells import offer_names, run_cell
 from workbench.magics.grammar import Origin, parse
-from workbench.magics.options import Request, complete
+from workbench.magics.options import Request, complete, usage
 from workbench.source import KernelError, OptionError, register_text
 from workbench.viewer.display import cell_output
+
+STAGE_MAGICS = ("ast", "tile", "gpu", "llvm", "ptx", "sass", "asm")
 
 
 def _stage_magic(name: str) -> Any:
@@ -151,6 +153,12 @@ class KernelMagics(Magics):
     def workbench(self, line: str) -> Any:
         """Say what is installed, or show and change settings."""
         return lines.workbench(*self._request("workbench", line).names)
+
+
+for _name in ("kernel", "passes", "check", "bench", "kernels", "save", *STAGE_MAGICS):
+    # `%%kernel?` shows the docstring, so the option table is part of it.
+    _method = getattr(KernelMagics, _name)
+    _method.__doc__ = f"{_method.__doc__}\n\nOptions:\n{usage(_name)}"
 
 
 def _is_quiet(line: str) -> bool:
