@@ -19,7 +19,8 @@ export interface StageView {
 export function viewStages(trace: Trace): StageView[] {
   return trace.stages.map((stage) => {
     const text = trace.strings[stage.text] ?? "";
-    const lines = text === "" ? [] : dedent(text.split("\n"));
+    const rows = text === "" ? [] : text.split("\n");
+    const lines = stage.lang === "sass" ? rows.map(narrow) : rows;
     return {
       id: stage.id,
       title: STAGE_TITLES[stage.id] ?? stage.id,
@@ -38,11 +39,12 @@ export function viewStages(trace: Trace): StageView[] {
   });
 }
 
-/** Without the indent that all lines share: disassemblies begin far to the right. */
-function dedent(lines: string[]): string[] {
-  const indents = lines.filter((line) => line.trim() !== "").map((line) => line.search(/\S/));
-  const shared = indents.reduce((least, indent) => Math.min(least, indent), 80);
-  return shared === 0 ? lines : lines.map((line) => line.slice(shared));
+const INSTRUCTION = /^\s*(\/\*[\da-f]+\*\/)\s+(@!?U?P\w+)?\s*(.*)$/;
+
+/** nvdisasm indents for wide terminals: address, predicate and instruction go into narrow columns. */
+function narrow(line: string): string {
+  const [, address, predicate = "", instruction] = INSTRUCTION.exec(line) ?? [];
+  return address === undefined ? line : `${address} ${predicate.padEnd(5)} ${instruction}`;
 }
 
 /** Runs of rows -> ops of each row. */

@@ -88,11 +88,19 @@ test("several rows ask for the union of their ops", () => {
   expect([...links.opsAt("source", 4, 3)].sort()).toEqual([3, 4]);
 });
 
-test("a source row has the cell's line number, and disassembly loses its common indent", () => {
+test("a source row has the cell's line number, and SASS stands in narrow columns", () => {
   const trace = addTrace();
-  trace.strings[2] = "        /*0000*/ MOV ;\n          /*0010*/ EXIT ;\n";
+  trace.strings[2] = [
+    ".text.add:",
+    "        /*0000*/                   LDC R1, c[0x0][0x28] ;",
+    "        /*0010*/              @!P0 EXIT ;",
+  ].join("\n");
   trace.stages[2] = { id: "sass", text: 2, lang: "sass" };
   const [source, , sass] = viewStages(trace);
   expect(source?.firstLine).toBe(2);
-  expect(sass?.lines.slice(0, 2)).toEqual(["/*0000*/ MOV ;", "  /*0010*/ EXIT ;"]);
+  expect(sass?.lines).toEqual([
+    ".text.add:",
+    "/*0000*/       LDC R1, c[0x0][0x28] ;",
+    "/*0010*/ @!P0  EXIT ;",
+  ]);
 });
