@@ -159,13 +159,14 @@ class _Compilation:
             pipeline = importlib.import_module(f"workbench.targets.{family}.pipeline")
             module = lowered.first if family == "interpreter" else lowered.module
             began = time.perf_counter()
-            self.built = pipeline.build(module, self.target, self.recorder)
+            built: Built = pipeline.build(module, self.target, self.recorder)
+            self.built = built
             self.recorder.times["build"] = (time.perf_counter() - began) * 1e3
         except KernelError as error:
             error.trace = self.trace(error)
             raise
         took = (time.perf_counter() - start) * 1e3
-        self.result = Compiled(self.target, lowered, self.built, self.trace(None), took)
+        self.result = Compiled(self.target, lowered, built, self.trace(None), took)
         return self.result
 
     def _lower(self, fits: Fits | None) -> Lowered:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from workbench.source import KernelSource, Span
 from workbench.source.captures import captures
@@ -108,10 +109,11 @@ def _dump(
         elif isinstance(value, ast.AST):
             children.append((name, value))
         elif isinstance(value, list):
-            if all(isinstance(item, ast.cmpop) for item in value):
-                plain.append(f"{name}={' '.join(type(item).__name__ for item in value)}")
+            items = cast("list[object]", value)
+            if all(isinstance(item, ast.cmpop) for item in items):
+                plain.append(f"{name}={' '.join(type(item).__name__ for item in items)}")
             else:
-                children += [(name, item) for item in value if isinstance(item, ast.AST)]
+                children += [(name, item) for item in items if isinstance(item, ast.AST)]
         else:
             plain.append(f"{name}={value!r}")
     label = f"{field}: " if field else ""

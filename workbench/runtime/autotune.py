@@ -7,7 +7,7 @@ forgotten when the process ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, update_wrapper
+from functools import partial
 from typing import Any
 
 from workbench.runtime import arrays
@@ -79,7 +79,8 @@ class _Wrapper(KernelInterface):
     def __init__(self, fn: Any) -> None:
         self.fn = fn
         self.base_fn = getattr(fn, "base_fn", getattr(fn, "fn", fn))
-        update_wrapper(self, fn, updated=())
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(self, name, getattr(fn, name, None))
 
     @property
     def kernel_source(self) -> KernelSource:

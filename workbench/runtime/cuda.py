@@ -9,6 +9,7 @@ the slow way through a buffer of its own.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -51,7 +52,7 @@ _lost: dict[int, str] = {}
 def driver() -> Any:
     """Return the initialised driver API; raises LaunchError K508 where there is none."""
     try:
-        from cuda.bindings import driver as bindings
+        bindings = importlib.import_module("cuda.bindings.driver")  # typed nowhere
     except ImportError as error:
         raise ToolError(
             "the CUDA bindings for Python are not installed",

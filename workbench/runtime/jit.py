@@ -83,6 +83,9 @@ class JITFunction(KernelInterface):
         results: the compiled kernels of this object, the latest last.
     """
 
+    __name__: str
+    __qualname__: str
+
     def __init__(
         self,
         fn: Callable[..., Any],

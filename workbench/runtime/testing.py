@@ -179,9 +179,11 @@ class Mark:
         With `return_df` the numbers come as pandas DataFrames (as tables where pandas is not
         installed), one per benchmark, or a list of them.
         """
-        several = not isinstance(self.benchmarks, Benchmark)
+        one = isinstance(self.benchmarks, Benchmark)
         found = []
-        for bench in self.benchmarks if several else [self.benchmarks]:
+        for bench in (
+            [self.benchmarks] if isinstance(self.benchmarks, Benchmark) else self.benchmarks
+        ):
             table = self._measure(bench, kwargs)
             if print_data:
                 sys.stdout.write(f"{bench.plot_name}:\n{table}\n")
@@ -192,7 +194,7 @@ class Mark:
             found.append(_frame(table))
         if not return_df:
             return None
-        return found if several else found[0]
+        return found[0] if one else found
 
     def _measure(self, bench: Benchmark, kwargs: dict[str, Any]) -> Table:
         labels = list(bench.line_names)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from workbench.source.errors import KernelError
 from workbench.source.kernels import KernelSource, kernel_source
@@ -106,7 +106,8 @@ def describe_value(value: Any) -> str:
         case None | bool() | int() | float() | complex() | str() | bytes():
             return repr(value)
         case tuple():
-            return f"{type(value).__qualname__}({', '.join(map(describe_value, value))})"
+            items = cast("tuple[Any, ...]", value)
+            return f"{type(items).__qualname__}({', '.join(map(describe_value, items))})"
         case type() | types.BuiltinFunctionType():
             return f"{value.__module__}.{value.__qualname__}"
         case _ if hasattr(value, "kernel_source"):
@@ -114,7 +115,7 @@ def describe_value(value: Any) -> str:
         case _ if hasattr(value, "value") and type(value).__name__ == "constexpr":
             return f"constexpr({describe_value(value.value)})"
         case _:
-            kind = type(value)
+            kind = cast("type[Any]", type(value))
             if kind.__repr__ is object.__repr__:
                 return f"{kind.__module__}.{kind.__qualname__}"
             return f"{kind.__module__}.{kind.__qualname__}:{value!r}"

@@ -61,6 +61,8 @@ class Built:
     shared_bytes: int = 0
     dynamic_shared_bytes: int = 0
     gpu: Module | None = None
-    texts: Mapping[StageId, Callable[[], Rendered]] = field(default_factory=dict)
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    texts: Mapping[StageId, Callable[[], Rendered]] = field(
+        default_factory=dict[StageId, Callable[[], Rendered]]
+    )
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
