@@ -150,70 +150,100 @@ def warp_scratch(op: Reduce, num_warps: int) -> int:
 
 
 def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[_Row]) -> list[_Row]:
-    """Write each warp's part, wait, and let every thread combine the parts of its row.
+    """Write each warp's part, wait, and combine the parts of each row.
 
     Scratch is [value][register][lane class][warp]; lanes that hold the same row write the same
-    word. Parts of one row in different warps lie side by side.
+    word. Lanes that are copies of each other then share the work: each reads the part of another
+    warp, and shuffles combine what they read; only what is left is read one after the other.
     """
-    emit = low.emit
-    offset = low.offsets[op.id]
-    warps = low.num_warps
-    masks = [mask.warp for mask in plan.warp_masks]
-    register_of_mask = [mask.register for mask in plan.warp_masks]
-    lane_of_mask = [mask.lane for mask in plan.warp_masks]
+    emit, warps = low.emit, low.num_warps
     lane_bits = _row_lanes(plan)
     lanes = 1 << len(lane_bits)
     lane_index = low.thread_part(_gathered(lane_bits), ())
-    place = 0
-    plans: list[tuple[int, int, list[str]]] = []
-    elements: list[Scalar] = list(_elements(op))
-    guarded = any(s.present is not None for s in states)
-    for number, element in enumerate([*elements, _PRESENT] if guarded else elements):
-        size = max(4, element.itemsize)
-        values = []
-        for state in states:
-            if number < len(elements):
-                values.append(state[number])
-            else:
-                values.append(state.present or "true")
-        row = emit.add("i32", emit.mul("i32", lane_index, str(warps)), low.warp)
-        base = at(low, low.shared(offset + place), emit.mul("i32", row, str(size)))
-        plans.append((place, size, values))
-        for register, value in enumerate(values):
-            words = _words(low, value, element)
-            whole = words[0] if len(words) == 1 else _join64(low, words)
-            type = "i32" if size == 4 else "i64"
-            address = at(low, base, str(register * lanes * warps * size))
-            emit.do(f"store {type} {whole}, ptr addrspace(3) {address}, align {size}")
-        place += size * len(states) * lanes * warps
+    kinds = [*_elements(op)]
+    if any(s.present is not None for s in states):
+        kinds.append(_PRESENT)
+    parts = _Parts(low, low.offsets[op.id], kinds, len(states), lanes)
+    own = emit.add("i32", emit.mul("i32", lane_index, str(warps)), low.warp)
+    for register, state in enumerate(states):
+        parts.write(register, own, [*state, state.present or "true"])
     barrier(low)
+    helpers = [bit for bit in range(5) if bit not in lane_bits][: len(plan.warp_masks)]
+    shared_out, alone = plan.warp_masks[: len(helpers)], plan.warp_masks[len(helpers) :]
+    columns = [0] * 5
+    for bit, mask in zip(helpers, shared_out, strict=True):
+        columns[bit] = _packed_lane(mask.lane, lane_bits) * warps ^ mask.warp
+    flips = [0]
+    for mask in alone:
+        flip = _packed_lane(mask.lane, lane_bits) * warps ^ mask.warp
+        flips += [f ^ flip for f in flips]
+    row = emit.bitwise("xor", "i32", own, low.thread_part(columns, ()))
     found = []
     for register in range(len(states)):
-        parts: list[_Row] = []
-        for flip in range(1 << len(masks)):
-            warp_flip = register_flip = lane_flip = 0
-            for bit, (w, r, lane) in enumerate(
-                zip(masks, register_of_mask, lane_of_mask, strict=True)
-            ):
-                if flip >> bit & 1:
-                    warp_flip, register_flip, lane_flip = (
-                        warp_flip ^ w,
-                        register_flip ^ r,
-                        lane_flip ^ lane,
-                    )
-            parts.append(_read_part(low, op, plans, elements, register ^ register_flip,
-                                    lane_index, _packed_lane(lane_flip, lane_bits), warp_flip, lanes, guarded))  # fmt: skip
-        while len(parts) > 1:
+        held = [parts.read(register, emit.bitwise("xor", "i32", row, str(f))) for f in flips]
+        while len(held) > 1:
             paired = [
-                _combine_present(low, op, parts[i], parts[i + 1])
-                for i in range(0, len(parts) - 1, 2)
+                _combine_present(low, op, held[i], held[i + 1]) for i in range(0, len(held) - 1, 2)
             ]
-            parts = paired + parts[len(paired) * 2 :]
-        found.append(parts[0])
+            held = paired + held[len(paired) * 2 :]
+        total = held[0]
+        for bit in helpers:
+            total = _combine_present(low, op, total, _from_lane(low, op, total, 1 << bit))
+        found.append(total)
     return found
 
 
 _PRESENT = Scalar("i1", "bool", 1)
+
+
+class _Parts:
+    """The scratch of a reduction: one word per value, register, row of a warp, and warp."""
+
+    def __init__(
+        self, low: Lowering, offset: int, kinds: list[Scalar], registers: int, lanes: int
+    ) -> None:
+        self.low = low
+        self.kinds = kinds
+        self.each = lanes * low.num_warps
+        self.places: list[tuple[int, int]] = []
+        for kind in kinds:
+            size = max(4, kind.itemsize)
+            self.places.append((offset, size))
+            offset += size * registers * self.each
+
+    def _address(self, number: int, register: int, row: str) -> str:
+        low = self.low
+        offset, size = self.places[number]
+        base = at(low, low.shared(offset), low.emit.mul("i32", row, str(size)))
+        return at(low, base, str(register * self.each * size))
+
+    def write(self, register: int, row: str, values: Sequence[str]) -> None:
+        emit = self.low.emit
+        for number, (kind, value) in enumerate(zip(self.kinds, values, strict=False)):
+            words = _words(self.low, value, kind)
+            whole = words[0] if len(words) == 1 else _join64(self.low, words)
+            size = self.places[number][1]
+            type = "i32" if size == 4 else "i64"
+            address = self._address(number, register, row)
+            emit.do(f"store {type} {whole}, ptr addrspace(3) {address}, align {size}")
+
+    def read(self, register: int, row: str) -> _Row:
+        emit = self.low.emit
+        values, present = [], None
+        for number, kind in enumerate(self.kinds):
+            size = self.places[number][1]
+            type = "i32" if size == 4 else "i64"
+            address = self._address(number, register, row)
+            word = emit.effect(f"load {type}, ptr addrspace(3) {address}, align {size}")
+            if kind is _PRESENT:
+                present = emit.effect(f"icmp ne i32 {word}, 0")
+                continue
+            words = [word]
+            if type == "i64":
+                high = emit.trunc(emit.shift("lshr", "i64", word, 32), "i64", "i32")
+                words = [emit.trunc(word, "i64", "i32"), high]
+            values.append(_from_words(emit, words, kind))
+        return _Row(values, present)
 
 
 def _join64(low: Lowering, words: Sequence[str]) -> str:
@@ -236,31 +266,6 @@ def _gathered(bits: Sequence[int]) -> list[int]:
 
 def _packed_lane(lane: int, bits: Sequence[int]) -> int:
     return sum((lane >> bit & 1) << i for i, bit in enumerate(bits))
-
-
-def _read_part(
-    low: Lowering, op: Reduce, plans: list[tuple[int, int, list[str]]], elements: list[Scalar],
-    register: int, lane_index: str, lane_flip: int, warp_flip: int, lanes: int, guarded: bool,
-) -> _Row:  # fmt: skip
-    emit, warps = low.emit, low.num_warps
-    lane = emit.bitwise("xor", "i32", lane_index, str(lane_flip))
-    warp = emit.bitwise("xor", "i32", low.warp, str(warp_flip))
-    row = emit.add("i32", emit.mul("i32", lane, str(warps)), warp)
-    values, present = [], None
-    for number, (place, size, _) in enumerate(plans):
-        base = at(low, low.shared(low.offsets[op.id] + place), emit.mul("i32", row, str(size)))
-        address = at(low, base, str(register * lanes * warps * size))
-        type = "i32" if size == 4 else "i64"
-        word = emit.effect(f"load {type}, ptr addrspace(3) {address}, align {size}")
-        if number < len(elements):
-            words = [word]
-            if type == "i64":
-                high = emit.trunc(emit.shift("lshr", "i64", word, 32), "i64", "i32")
-                words = [emit.trunc(word, "i64", "i32"), high]
-            values.append(_from_words(emit, words, elements[number]))
-        else:
-            present = emit.pure(f"icmp ne i32 {word}, 0")
-    return _Row(values, present if guarded else None)
 
 
 def _finish(low: Lowering, op: Reduce, plan: ReducePlan, states: list[_Row]) -> None:

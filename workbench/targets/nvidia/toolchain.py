@@ -107,16 +107,30 @@ def _assembled(cubin: bytes, said: str) -> Assembled:
 
 def disassemble(cubin: bytes) -> str:
     """Return nvdisasm's text of a cubin with the PTX row of every instruction (-gp)."""
+    return _nvdisasm(cubin, "-c", "-gp")
+
+
+def live_registers(cubin: bytes) -> str:
+    """Return nvdisasm's text of a cubin with the live registers of every instruction (-plr).
+
+    Empty where this nvdisasm does not know the cubin's layout.
+    """
+    try:
+        return _nvdisasm(cubin, "-c", "-plr")
+    except ToolError:
+        return ""
+
+
+def _nvdisasm(cubin: bytes, *options: str) -> str:
     path = find("nvdisasm")
     if path is None:
         raise ToolError(missing("nvdisasm"), code="K412")
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         source = Path(folder) / "kernel.cubin"
         source.write_bytes(cubin)
-        for options in (["-c", "-gp", "-plr"], ["-c", "-gp"], ["-c"]):
-            done = subprocess.run(
-                [path, *options, str(source)], capture_output=True, text=True, check=False
-            )
-            if not done.returncode:
-                return done.stdout
+        done = subprocess.run(
+            [path, *options, str(source)], capture_output=True, text=True, check=False
+        )
+    if done.returncode:
         raise ToolError(f"nvdisasm failed: {done.stderr.strip()[:200]}", code="K412")
+    return done.stdout

@@ -1,0 +1,233 @@
+"""Everything that needs a GPU, in one script: correctness first, then the benchmark table.
+
+Runs without IPython. `python -m tests.bench.gpu [check] [vector_add] [softmax] [matmul_mma_sync]
+[launch]` runs parts; without arguments, all. Results go to results/<machine>.json.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import torch
+
+import workbench
+from tests.bench import peers
+from tests.bench.rows import RESULTS, Row, row, save, table
+from tests.gpu import cases
+from tests.kernels import matmul as matmul_kernels
+from tests.kernels import softmax, vector_add
+from workbench.runtime.timing import Effort, measure
+
+add = workbench.jit(vector_add.add)
+row_softmax = workbench.jit(softmax.softmax)
+matmul = workbench.jit(matmul_kernels.matmul)
+
+#: Configurations tried for the matmul rows: BLOCK_M, BLOCK_N, BLOCK_K, warps, stages.
+MATMUL_CONFIGS = (
+    (128, 128, 32, 4, 4),
+    (128, 128, 32, 4, 5),
+    (128, 128, 64, 4, 3),
+    (128, 256, 32, 8, 4),
+    (128, 256, 64, 8, 3),
+    (256, 128, 32, 8, 4),
+)
+
+
+def interleaved(
+    calls: dict[str, object], milliseconds: float = 60.0, warm: bool = False
+) -> dict[str, float]:
+    """Return the median of each call in microseconds, measured in turns with a cold L2."""
+    timings = measure(calls, gpu=True, warm=warm, effort=Effort(milliseconds=milliseconds))  # type: ignore[arg-type]
+    return {name: timing.median * 1e3 for name, timing in timings.items()}
+
+
+def check() -> int:
+    """Run all correctness cases; print the failures and how many there were."""
+    failed = total = 0
+    start = time.perf_counter()
+    for family in cases.ALL:
+        for name, run in family():
+            total += 1
+            try:
+                outcome = run()
+                if outcome.ok:
+                    continue
+                message = f"{outcome.name}: error {outcome.error} allowed {outcome.allowed}"
+            except Exception as error:
+                last = traceback.format_exc().strip().splitlines()[-3:]
+                message = (
+                    f"{name}: {type(error).__name__}: {str(error)[:300]} | {' / '.join(last)[:300]}"
+                )
+            failed += 1
+            if failed <= 25:
+                print("FAILED", message)
+    torch.cuda.synchronize()
+    print(
+        f"correctness: {total - failed} passed, {failed} failed in {time.perf_counter() - start:.0f} s"
+    )
+    return failed
+
+
+def bench_vector_add() -> list[Row]:
+    rows = []
+    for power in range(12, 29, 2):
+        n = 1 << power
+        x, y = (torch.randn(n, device="cuda") for _ in "xy")
+        out, copied = torch.empty_like(x), torch.empty(n * 3 // 2, device="cuda")
+        source = torch.empty_like(copied)
+        grid = (workbench.cdiv(n, 1024),)
+        times = interleaved({
+            "ours": lambda: add[grid](x, y, out, n, BLOCK=1024),
+            "torch": lambda: torch.add(x, y, out=out),
+            "copy": lambda: copied.copy_(source),
+        })  # fmt: skip
+        rows += [
+            row("vector_add", "add", "fp32", n, times["ours"], b, times[b])
+            for b in ("torch", "copy")
+        ]
+    return rows
+
+
+def bench_softmax() -> list[Row]:
+    rows = []
+    peer = peers.under_triton(softmax) if peers.triton_installed() else None
+    for dtype, word in ((torch.float32, "fp32"), (torch.bfloat16, "bf16")):
+        for power in range(8, 16):
+            columns = 1 << power
+            x = torch.randn(4096, columns, device="cuda").to(dtype)
+            out = torch.empty_like(x)
+            calls = {
+                "ours": lambda: row_softmax[(4096,)](
+                    out, x, columns, columns, columns, BLOCK=columns
+                ),
+                "torch": lambda: torch.softmax(x, -1),
+                "copy": lambda: out.copy_(x),
+            }
+            if peer is not None:
+                warps = max(1, min(32, columns // 512))
+                calls["triton"] = lambda: peer.softmax[(4096,)](
+                    out, x, columns, columns, columns, BLOCK=columns, num_warps=warps
+                )
+            times = interleaved(calls)
+            rows += [
+                row("softmax", "4096 rows", word, columns, times["ours"], b, times[b])
+                for b in calls
+                if b != "ours"
+            ]
+    return rows
+
+
+def bench_matmul() -> list[Row]:
+    rows = []
+    for size in (2048, 4096, 8192):
+        a, b = (torch.randn(size, size, device="cuda").half() for _ in "ab")
+        c, reference = torch.empty_like(a), torch.empty_like(a)
+        calls = {"cublas": lambda: torch.mm(a, b, out=reference)}
+        for bm, bn, bk, warps, stages in MATMUL_CONFIGS:
+            grid = (workbench.cdiv(size, bm) * workbench.cdiv(size, bn),)
+
+            def run(bm=bm, bn=bn, bk=bk, warps=warps, stages=stages, grid=grid) -> None:
+                matmul[grid](
+                    a, b, c, size, size, size, size, 1, size, 1, size, 1, BLOCK_M=bm, BLOCK_N=bn,
+                    BLOCK_K=bk, GROUP_M=8, num_warps=warps, num_stages=stages,
+                )  # fmt: skip
+
+            try:
+                run()
+                torch.cuda.synchronize()
+                want = torch.mm(a, b, out=reference)
+                worst = (c.float() - want.float()).abs().max().item()
+                if not worst <= 0.5:
+                    print("WRONG matmul", size, (bm, bn, bk, warps, stages), worst)
+                    continue
+            except Exception as error:
+                print("config", (bm, bn, bk, warps, stages), type(error).__name__, str(error)[:200])
+                continue
+            calls[f"{bm}x{bn}x{bk} w{warps} s{stages}"] = run
+        times = interleaved(calls, 150.0)
+        theirs = times.pop("cublas")
+        print(
+            size,
+            {k: f"{2 * size**3 / v / 1e6:.0f}" for k, v in times.items()},
+            f"cublas {2 * size**3 / theirs / 1e6:.0f} TFLOP/s",
+        )
+        best = min(times, key=times.__getitem__)
+        rows.append(
+            row("matmul_mma_sync", f"A@B {best}", "fp16", size, times[best], "cublas", theirs)
+        )
+    return rows
+
+
+def _host_time(call: object, rounds: int = 3000) -> float:
+    """Return the CPU time of one warm launch in microseconds (best of several batches)."""
+    best = float("inf")
+    for _ in range(7):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(rounds // 10):
+            call()  # type: ignore[operator]
+        best = min(best, (time.perf_counter() - start) / (rounds // 10))
+    torch.cuda.synchronize()
+    return best * 1e6
+
+
+def bench_launch() -> list[Row]:
+    x, y = (torch.randn(1024, device="cuda") for _ in "xy")
+    out = torch.empty_like(x)
+    calls = {"ours": lambda: add[(1,)](x, y, out, 1024, BLOCK=1024),
+             "torch": lambda: torch.add(x, y, out=out)}  # fmt: skip
+    if peers.triton_installed():
+        peer = peers.under_triton(vector_add)
+        calls["triton"] = lambda: peer.add[(1,)](x, y, out, 1024, BLOCK=1024)
+    for call in calls.values():
+        for _ in range(200):
+            call()
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(5):
+        for name, call in calls.items():
+            samples[name].append(_host_time(call))
+    times = {name: sorted(found)[len(found) // 2] for name, found in samples.items()}
+    return [
+        row("launch", "3 tensors and an int", "fp32", 1024, times["ours"], b, times[b])
+        for b in times
+        if b != "ours"
+    ]
+
+
+SUITES = {
+    "vector_add": bench_vector_add,
+    "softmax": bench_softmax,
+    "matmul_mma_sync": bench_matmul,
+    "launch": bench_launch,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the named parts; the exit status is 1 if a correctness case failed."""
+    if not torch.cuda.is_available():
+        print("no CUDA device: nothing to run")
+        return 0
+    names = arguments or ["check", *SUITES]
+    failed = check() if "check" in names else 0
+    rows: list[Row] = []
+    for name, suite in SUITES.items():
+        if name in names:
+            start = time.perf_counter()
+            rows += suite()
+            print(f"{name}: {time.perf_counter() - start:.0f} s")
+    if rows:
+        machine = torch.cuda.get_device_name().lower().replace("nvidia ", "").replace(" ", "-")
+        save(RESULTS / f"{machine}.json", torch.cuda.get_device_name(), rows)
+        print(table(rows))
+        import os
+
+        if os.environ.get("OUT"):
+            save(Path(os.environ["OUT"]) / f"{machine}.json", torch.cuda.get_device_name(), rows)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,184 @@
+"""Kernels on a CUDA device against torch in float64: the cases that `make gpu` runs.
+
+Each case is a function that returns (name, largest error, allowed error).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+import workbench
+from tests.kernels import matmul as matmul_kernels
+from tests.kernels import reductions, softmax, vector_add
+
+add = workbench.jit(vector_add.add)
+row_softmax = workbench.jit(softmax.softmax)
+matmul = workbench.jit(matmul_kernels.matmul)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one case gave: the largest error and what is allowed."""
+
+    name: str
+    error: float
+    allowed: float
+
+    @property
+    def ok(self) -> bool:
+        return self.error <= self.allowed  # False for NaN
+
+
+Case = tuple[str, Callable[[], Outcome]]
+
+
+def _worst(name: str, got: torch.Tensor, want: torch.Tensor, allowed: float) -> Outcome:
+    error = (got.double() - want.double()).abs().max().item() if got.numel() else 0.0
+    return Outcome(name, error, allowed)
+
+
+def vector_add_cases() -> Iterator[Case]:
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int8):
+        for n, block in ((7, 3), (1, 128), (1023, 1024), (1025, 256), (98432, 1024)):
+            for shift in (0, 1):
+
+                def run(dtype=dtype, n=n, block=block, shift=shift) -> Outcome:
+                    floating = dtype.is_floating_point
+                    make = (
+                        torch.randn
+                        if floating
+                        else lambda k, device: torch.randint(-50, 50, (k,), device=device)
+                    )
+                    x, y = (make(n + shift, device="cuda").to(dtype)[shift:] for _ in "xy")
+                    guard = torch.full((n + shift + 64,), 77, dtype=dtype, device="cuda")
+                    out = guard[shift : n + shift]
+                    add[(workbench.cdiv(n, block),)](x, y, out, n, BLOCK=block)
+                    name = f"add {dtype} n={n} BLOCK={block} shift={shift}"
+                    if (guard[n + shift :] != 77).any() or (guard[:shift] != 77).any():
+                        return Outcome(name + " wrote outside", 1.0, 0.0)
+                    return _worst(name, out, x + y, 0.0)
+
+                yield f"add {dtype} {n} {block} {shift}", run
+
+
+def softmax_cases() -> Iterator[Case]:
+    for dtype, allowed in ((torch.float32, 1e-6), (torch.bfloat16, 4e-3), (torch.float16, 1e-3)):
+        for rows, columns in ((5, 1), (3, 127), (4, 781), (16, 4096), (2, 20000)):
+            for warps in (None, 1, 8):
+                if warps == 1 and columns > 8192:
+                    continue
+
+                def run(
+                    dtype=dtype, allowed=allowed, rows=rows, columns=columns, warps=warps
+                ) -> Outcome:
+                    x = torch.randn(rows, columns, device="cuda").to(dtype)
+                    out = torch.full_like(x, float("nan"))
+                    options = {} if warps is None else {"num_warps": warps}
+                    block = workbench.next_power_of_2(columns)
+                    row_softmax[(rows,)](
+                        out, x, x.stride(0), out.stride(0), columns, BLOCK=block, **options
+                    )
+                    return _worst(f"softmax {dtype} {rows}x{columns} warps={warps}", out,
+                                  torch.softmax(x.double(), -1), allowed)  # fmt: skip
+
+                yield f"softmax {dtype} {rows} {columns} {warps}", run
+
+
+def reduction_cases() -> Iterator[Case]:
+    wanted = {
+        "row_sum": lambda x: x.double().sum(1),
+        "row_max": lambda x: x.max(1).values,
+        "row_min": lambda x: x.min(1).values,
+        "row_argmax": lambda x: x.argmax(1),
+        "row_argmin": lambda x: x.argmin(1),
+    }
+    for name, reference in wanted.items():
+        kernel = workbench.jit(getattr(reductions, name))
+        for columns in (1, 3, 100, 1000, 3000):
+            for warps in (1, 4, 16):
+
+                def run(
+                    kernel=kernel, name=name, reference=reference, columns=columns, warps=warps
+                ) -> Outcome:
+                    x = torch.randint(-8, 9, (6, columns), device="cuda").float()
+                    want = reference(x)
+                    if "arg" in name:
+                        # Ties: the smallest index wins; torch does not promise it, so ask NumPy.
+                        import numpy as np
+
+                        found = getattr(np, name[4:])(x.cpu().numpy(), axis=1)
+                        want = torch.from_numpy(found).to("cuda")
+                    out = torch.full(
+                        (6,),
+                        -1,
+                        device="cuda",
+                        dtype=torch.int32 if "arg" in name else torch.float32,
+                    )
+                    kernel[(6,)](x, out, x.stride(0), columns, BLOCK=columns if columns == 3 else
+                                 workbench.next_power_of_2(columns), num_warps=warps)  # fmt: skip
+                    return _worst(f"{name} {columns} warps={warps}", out, want, 1e-3)
+
+                yield f"{name} {columns} {warps}", run
+
+
+def matmul_cases() -> Iterator[Case]:
+    shapes = [(128, 128, 128), (257, 511, 129), (64, 96, 40), (1, 17, 31), (512, 256, 1024)]
+    blocks = [
+        (128, 128, 32, 4, 4),
+        (64, 64, 64, 4, 3),
+        (32, 64, 32, 2, 2),
+        (128, 64, 32, 8, 3),
+        (16, 16, 16, 1, 1),
+    ]
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        for m, n, k in shapes:
+            for bm, bn, bk, warps, stages in blocks:
+                for kind in ("nn", "nt", "tn"):
+                    if dtype == torch.float32 and (bm, bn, bk) == (128, 128, 32) and kind != "nn":
+                        continue
+                    if kind != "nn" and (m, n, k) not in ((128, 128, 128), (257, 511, 129)):
+                        continue
+
+                    def run(
+                        dtype=dtype,
+                        m=m,
+                        n=n,
+                        k=k,
+                        bm=bm,
+                        bn=bn,
+                        bk=bk,
+                        warps=warps,
+                        stages=stages,
+                        kind=kind,
+                    ) -> Outcome:
+                        # Small integers: every product and sum is exact, so any misplaced
+                        # element shows and any order of summation gives the same.
+                        a = torch.randint(
+                            -4, 5, (m, k) if kind[0] == "n" else (k, m), device="cuda"
+                        ).to(dtype)
+                        b = torch.randint(
+                            -4, 5, (k, n) if kind[1] == "n" else (n, k), device="cuda"
+                        ).to(dtype)
+                        a = a if kind[0] == "n" else a.T
+                        b = b if kind[1] == "n" else b.T
+                        c = torch.full((m, n), float("nan"), device="cuda", dtype=torch.float32)
+                        grid = (workbench.cdiv(m, bm) * workbench.cdiv(n, bn),)
+                        matmul[grid](
+                            a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride(), BLOCK_M=bm,
+                            BLOCK_N=bn, BLOCK_K=bk, GROUP_M=4, num_warps=warps, num_stages=stages,
+                        )  # fmt: skip
+                        want = a.double() @ b.double()
+                        return _worst(
+                            f"matmul {dtype} {m}x{n}x{k} {bm}x{bn}x{bk} w{warps} s{stages} {kind}",
+                            c,
+                            want,
+                            0.0,
+                        )
+
+                    yield f"matmul {dtype} {(m, n, k)} {(bm, bn, bk, warps, stages)} {kind}", run
+
+
+ALL = (vector_add_cases, softmax_cases, reduction_cases, matmul_cases)
