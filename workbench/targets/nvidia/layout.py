@@ -204,7 +204,6 @@ def _staged(
     low: Lowering, plan: SharedPlan, registers: Sequence[str | None], type: str, offset: int
 ) -> list[str | None]:
     """Store, wait, load; see layouts/staging.py for the meaning of a plan."""
-    emit = low.emit
     base = low.shared(offset)
     itemsize = {"i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4}.get(type, 8)
     wait = barrier if plan.barrier == "cta" else warp_barrier

@@ -168,19 +168,25 @@ def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[_Row
     for register, state in enumerate(states):
         parts.write(register, own, [*state, state.present or "true"])
     barrier(low)
-    helpers = [bit for bit in range(5) if bit not in lane_bits][: len(plan.warp_masks)]
-    shared_out, alone = plan.warp_masks[: len(helpers)], plan.warp_masks[len(helpers) :]
+    # A mask that also changes the register cannot differ between lanes.
+    masks = sorted(plan.warp_masks, key=lambda mask: mask.register != 0)
+    even = sum(mask.register == 0 for mask in masks)
+    helpers = [bit for bit in range(5) if bit not in lane_bits][:even]
+    shared_out, alone = masks[: len(helpers)], masks[len(helpers) :]
     columns = [0] * 5
     for bit, mask in zip(helpers, shared_out, strict=True):
         columns[bit] = _packed_lane(mask.lane, lane_bits) * warps ^ mask.warp
-    flips = [0]
+    flips = [(0, 0)]
     for mask in alone:
         flip = _packed_lane(mask.lane, lane_bits) * warps ^ mask.warp
-        flips += [f ^ flip for f in flips]
+        flips += [(r ^ mask.register, f ^ flip) for r, f in flips]
     row = emit.bitwise("xor", "i32", own, low.thread_part(columns, ()))
     found = []
     for register in range(len(states)):
-        held = [parts.read(register, emit.bitwise("xor", "i32", row, str(f))) for f in flips]
+        held = [
+            parts.read(register ^ other, emit.bitwise("xor", "i32", row, str(flip)))
+            for other, flip in flips
+        ]
         while len(held) > 1:
             paired = [
                 _combine_present(low, op, held[i], held[i + 1]) for i in range(0, len(held) - 1, 2)
