@@ -5,6 +5,8 @@ ops/, how Python syntax becomes calls of these functions belongs to frontend/. A
 supported yet is not here, so `hasattr(tl, name)` tells the truth.
 """
 
+from workbench.language import math
+from workbench.language import methods as _methods  # gives tensors their methods
 from workbench.language.arithmetic import (
     PropagateNan,
     abs,
@@ -70,7 +72,6 @@ from workbench.language.dtypes import (
     uint64,
 )
 from workbench.language.memory import load, store
-from workbench.language.methods import MEMBERS
 from workbench.language.program import (
     assume,
     debug_barrier,
@@ -125,14 +126,14 @@ from workbench.language.shapes import (
 from workbench.language.values import constexpr, tensor
 
 __all__ = [
-    "MEMBERS", "PropagateNan", "abs", "add", "arange", "argmax", "argmin", "associative_scan",
+    "PropagateNan", "abs", "add", "arange", "argmax", "argmin", "associative_scan",
     "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xchg", "atomic_xor", "bfloat16", "broadcast", "broadcast_to", "cast", "cat", "cdiv",
     "ceil", "clamp", "const", "constexpr", "cos", "cumprod", "cumsum", "debug_barrier",
     "device_assert", "device_print", "div_rn", "dot", "dtype", "erf", "exp", "exp2",
     "expand_dims", "fdiv", "float8e4nv", "float8e5", "float16", "float32", "float64", "floor",
     "fma", "full", "int1", "int8", "int16", "int32", "int64", "interleave", "join", "load", "log",
-    "log2", "max", "max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul",
+    "log2", "math", "max", "max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul",
     "multiple_of", "num_programs", "pair_uniform_to_normal", "permute", "philox", "philox_impl",
     "pointer_type", "program_id", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x",
     "range", "ravel", "reduce", "reduce_or", "reshape", "rsqrt", "sigmoid", "sin", "softmax",

@@ -438,7 +438,8 @@ def _apply(function: str, *inputs: tensor) -> tensor:
     return made(Elementwise(function, values), inputs[0].dtype)
 
 
-def _float_function(function: str, x: Any) -> tensor:
+def float_function(function: str, x: Any) -> tensor:
+    """Return a function of fp32 or fp64; narrower floats are widened, which leaves a remark."""
     value = to_tensor(x)
     if value.dtype not in (float32, float64):
         if not value.dtype.is_floating():
@@ -454,73 +455,73 @@ def _float_function(function: str, x: Any) -> tensor:
 @builtin
 def exp(x: Any) -> tensor:
     """Return e to the power of x."""
-    return _float_function("exp", x)
+    return float_function("exp", x)
 
 
 @builtin
 def exp2(x: Any) -> tensor:
     """Return 2 to the power of x."""
-    return _float_function("exp2", x)
+    return float_function("exp2", x)
 
 
 @builtin
 def log(x: Any) -> tensor:
     """Return the natural logarithm."""
-    return _float_function("log", x)
+    return float_function("log", x)
 
 
 @builtin
 def log2(x: Any) -> tensor:
     """Return the logarithm to base 2."""
-    return _float_function("log2", x)
+    return float_function("log2", x)
 
 
 @builtin
 def sqrt(x: Any) -> tensor:
     """Return the square root, by an approximate form where the target has one."""
-    return _float_function("sqrt", x)
+    return float_function("sqrt", x)
 
 
 @builtin
 def sqrt_rn(x: Any) -> tensor:
     """Return the correctly rounded square root."""
-    return _float_function("sqrt_rn", x)
+    return float_function("sqrt_rn", x)
 
 
 @builtin
 def rsqrt(x: Any) -> tensor:
     """Return 1 / square root."""
-    return _float_function("rsqrt", x)
+    return float_function("rsqrt", x)
 
 
 @builtin
 def sin(x: Any) -> tensor:
     """Return the sine."""
-    return _float_function("sin", x)
+    return float_function("sin", x)
 
 
 @builtin
 def cos(x: Any) -> tensor:
     """Return the cosine."""
-    return _float_function("cos", x)
+    return float_function("cos", x)
 
 
 @builtin
 def erf(x: Any) -> tensor:
     """Return the error function."""
-    return _float_function("erf", x)
+    return float_function("erf", x)
 
 
 @builtin
 def floor(x: Any) -> tensor:
     """Return the largest integer not above x, as a float."""
-    return _float_function("floor", x)
+    return float_function("floor", x)
 
 
 @builtin
 def ceil(x: Any) -> tensor:
     """Return the smallest integer not below x, as a float."""
-    return _float_function("ceil", x)
+    return float_function("ceil", x)
 
 
 @builtin

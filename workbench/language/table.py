@@ -40,6 +40,8 @@ _ROWS: dict[str, dict[int, str]] = {
         1: "zeros_like reshape* trans* permute*",
         2: "broadcast view* ravel* join split* interleave cat flip*",
     },
+    # Under tl.math alone.
+    "math": {2: "tanh pow"},
     "casts": {0: "cast*"},
     "control": {
         1: "static_range range static_assert static_print",
