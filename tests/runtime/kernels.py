@@ -32,3 +32,8 @@ def fill(out_ptr, value, n, BLOCK: tl.constexpr = 4):
 def scaled(x_ptr, out_ptr, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets) * SCALE)
+
+
+@wb.jit
+def named(x, y, z):
+    tl.store(x, y + z)

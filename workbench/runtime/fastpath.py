@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 from workbench.runtime import arrays, native
 from workbench.runtime.binding import Call
 from workbench.runtime.compiled import CompiledKernel
+from workbench.runtime.facts import Known
 from workbench.runtime.grids import Grid
 from workbench.runtime.launching import (
     Runner,
@@ -77,15 +79,13 @@ class FastPath:
             self._remember(known)
 
     def _twins(self, known: _Known, runner: Runner, choose: Choose) -> Twins:
-        places = known.integer_places
-
         def pick(grid: Grid, values: Sequence[Any]) -> Runner:
             kernel, chosen = choose(grid, values)
             with self._lock:
                 self._remember(known.changed(kernel, grid, values, chosen))
             return chosen
 
-        twins = Twins(places, pick)
+        twins = Twins([place for place, _ in known.integers], pick)
         twins.remember(known.grid, known.runtime, runner)
         return twins
 
@@ -136,11 +136,11 @@ class FastPath:
         places |= {name: shape.positional + n for n, name in enumerate(shape.keywords)}
         slots: list[native.Slot] = []
         defaults: list[tuple[str, Any]] = []
-        for name, kind in zip(names, latest.slot_kinds(), strict=True):
+        for name, kind in zip(names, latest.slot_kinds, strict=True):
             if name in places:
                 slots.append(native.Slot(name, kind, places[name]))
             elif kind in "no":
-                defaults.append((name, latest.call.values[name]))
+                defaults.append((name, latest.values[name]))
             else:
                 return None
         options = [
@@ -172,14 +172,14 @@ class FastPath:
         assert launcher is not None
         plan = launcher.plan
         given = [slot.name for slot in plan.options]
-        same = known.slot_kinds() == self._known[0].slot_kinds() if self._known else True
-        defaults = all(known.call.values[name] is value for name, value in plan.defaults)
+        same = known.slot_kinds == self._known[0].slot_kinds if self._known else True
+        defaults = all(known.values[name] is value for name, value in plan.defaults)
         exact = (known.kernel.index_program is not None) == plan.exact
-        options = sorted(known.call.options) == sorted(given)
+        options = sorted(known.options) == sorted(given)
         if code is None or not (same and defaults and exact and options):
             return
-        values = [known.value_of(slot.name) for slot in plan.slots]
-        numbers = [known.call.options[name] for name in given]
+        values = [known.values[slot.name] for slot in plan.slots]
+        numbers = [known.options[name] for name in given]
         words = native.words_of(plan, [*values, *numbers], known.grid)
         launcher.add(
             words,
@@ -193,79 +193,82 @@ class FastPath:
 
 
 class _Known:
-    """One launch that was made with care, as the launchers' tables need it."""
+    """One launch that was made with care, as the launchers' tables need it; it keeps no array."""
 
     def __init__(
         self, source: KernelSource, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner
     ) -> None:
-        self.source = source
         self.kernel = kernel
-        self.call = call
         self.grid = grid
         self.runner = runner
-        self.runtime: Sequence[Any] = call.runtime
+        self.runtime = tuple(call.runtime)
+        self.options = dict(call.options)
+        self.values: dict[str, Any] = {
+            name: _Like(value) if kind == "t" else value
+            for (name, value), kind in zip(call.values.items(), call.kinds, strict=True)
+        }
+        #: The key in the Python launcher's table.
+        self.key = table_key(source, call.kinds, self.values, self.options)
+        self.slot_kinds = tuple(
+            _slot_kind(kind, known, self.values[name])
+            for (name, known), kind in zip(call.known, call.kinds, strict=True)
+        )
         facts = [
             known for (_, known), kind in zip(call.known, call.kinds, strict=True) if kind != "c"
         ]
         self.count = len(facts)
         #: Places of the arguments that the code receives, among those the launchers pass on.
         self.kept = [place for place, known in enumerate(facts) if known.type is not None]
-        self._changed: dict[str, Any] = {}
-
-    @property
-    def key(self) -> Any:
-        """The key in the Python launcher's table."""
-        options = self.call.options
-        return table_key(
-            self.source,
-            self.call.kinds,
-            self.call,
-            options.get("num_warps"),
-            options.get("num_stages"),
-        )
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the arguments that the code receives, in order."""
-        return [name for name, known in self.call.known if known.type is not None]
-
-    @property
-    def integer_places(self) -> list[int]:
-        """Which of them are integers."""
-        return [n for n, name in enumerate(self.names) if isinstance(self.call.values[name], int)]
+        received = [name for name, known in call.known if known.type is not None]
+        #: Integers among the arguments that the code receives: (place, name).
+        self.integers = [
+            (n, name) for n, name in enumerate(received) if isinstance(self.values[name], int)
+        ]
 
     @property
     def native(self) -> NativeCode | None:
         """What native code needs to launch it."""
         return getattr(self.runner, "native", None)
 
-    def slot_kinds(self) -> list[str]:
-        """Return each parameter's kind for native code, "x" where it cannot be passed there."""
-        found: list[str] = []
-        for (name, known), kind in zip(self.call.known, self.call.kinds, strict=True):
-            value = self.call.values[name]
-            word = known.type or ""
-            if kind == "c":
-                found.append("n" if type(value) is int and abs(value) < 2**62 else "o")
-            elif kind == "f":
-                found.append({"f32": "f", "f64": "d"}.get(word, "x"))
-            elif kind == "i":
-                found.append("x" if word.startswith(("f", "bf")) or type(value) is not int else "i")
-            else:
-                found.append(kind)
-        return found
-
-    def value_of(self, name: str) -> Any:
-        """Return an argument as it was given."""
-        return self._changed.get(name, self.call.values[name])
-
     def changed(
         self, kernel: CompiledKernel, grid: Grid, values: Sequence[Any], runner: Runner
     ) -> _Known:
         """Return the launch of the same call with other integers and another grid."""
-        other = _Known(self.source, kernel, self.call, grid, runner)
-        other._changed = {self.names[place]: values[place] for place in self.integer_places}
+        other = copy(self)
+        other.kernel, other.grid, other.runner = kernel, grid, runner
+        other.values = self.values | {name: values[place] for place, name in self.integers}
         return other
+
+
+class _Like:
+    """What the launchers' tables know of an array."""
+
+    __slots__ = ("_address", "_device", "dtype")
+
+    def __init__(self, array: Any) -> None:
+        self.dtype = array.dtype
+        self._device = array.get_device()
+        self._address = array.data_ptr() & 15
+
+    def get_device(self) -> int:
+        return self._device
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+def _slot_kind(kind: str, known: Known, value: Any) -> str:
+    """Return an argument's kind for native code, "x" where it cannot be passed there."""
+    word = known.type or ""
+    match kind:
+        case "c":
+            return "n" if type(value) is int and abs(value) < 2**62 else "o"
+        case "f":
+            return {"f32": "f", "f64": "d"}.get(word, "x")
+        case "i":
+            return "x" if word.startswith(("f", "bf")) or type(value) is not int else "i"
+        case _:
+            return kind
 
 
 class NativeCode:

@@ -360,17 +360,16 @@ class JITFunction(KernelInterface):
 
     def _chooser(self, kernel: CompiledKernel, call: Call, device: int) -> fastpath.Choose:
         """Return what finds the right twin of a kernel for other integers and another grid."""
-        names = [name for name, known in call.known if known.type is not None]
+        received = [name for name, known in call.known if known.type is not None]
+        fixed = call.integers
         signature = call.signature(self.kernel_source)
-        captured = self.captures
+        captured, target = self.captures, kernel.target
 
         def choose(grid: Grid, values: Sequence[Any]) -> tuple[CompiledKernel, Runner]:
-            given = zip(names, values, strict=True)
-            integers = call.integers | {n: v for n, v in given if isinstance(call.values[n], int)}
+            given = zip(received, values, strict=True)
+            integers = fixed | {name: value for name, value in given if name in fixed}
             fits = partial(_fits, integers=integers, grid=grid)
-            twin = obtain(
-                self.kernel_source, signature, kernel.target, captured=captured, fits=fits
-            )
+            twin = obtain(self.kernel_source, signature, target, captured=captured, fits=fits)
             if twin not in self.results:
                 self.results.append(twin)
             return twin, load(twin, device)

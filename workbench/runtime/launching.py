@@ -24,7 +24,7 @@ from __future__ import annotations
 import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from workbench.runtime import arrays
@@ -250,12 +250,14 @@ def _key_words(names: Sequence[str], kinds: str, tensors: Sequence[int]) -> list
     return [*key, "num_warps", "num_stages"]
 
 
-def table_key(source: KernelSource, kinds: str, call: Call, num_warps: Any, num_stages: Any) -> Any:
+def table_key(
+    source: KernelSource, kinds: str, values: Mapping[str, Any], options: Mapping[str, Any]
+) -> Any:
     """Return the key that the launcher computes for a call."""
     key: list[Any] = []
     addresses: list[int] = []
     for parameter, kind in zip(source.parameters, kinds, strict=True):
-        value = call.values[parameter.name]
+        value = values[parameter.name]
         if kind == "t":
             addresses.append(value.data_ptr())
             key += [value.dtype, value.get_device()]
@@ -272,7 +274,7 @@ def table_key(source: KernelSource, kinds: str, call: Call, num_warps: Any, num_
         for address in addresses:
             joined |= address
         key.append(joined & 15 and tuple(not address & 15 for address in addresses))
-    return (*key, num_warps, num_stages)
+    return (*key, options.get("num_warps"), options.get("num_stages"))
 
 
 def dropping(runner: Runner, kept: Sequence[int], count: int) -> Runner:
