@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.trace import (
     STAGE_IDS,
     Bench,
+    Ceiling,
     Check,
     Diagnostic,
     Launch,
@@ -42,7 +43,10 @@ class Record:
         """The trace; its texts are printed at the first use."""
         if self._base is None:
             self._base = self._source()
-        kinds = {Launch: "launches", Check: "checks", Bench: "benches", Skipped: "skipped"}
+        kinds = {
+            Launch: "launches", Check: "checks", Bench: "benches", Skipped: "skipped",
+            Ceiling: "ceilings",
+        }  # fmt: skip
         columns: dict[str, list[Any]] = {}
         for run in self.runs:
             columns.setdefault(kinds[type(run)], []).append(run)

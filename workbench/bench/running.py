@@ -16,12 +16,14 @@ from workbench.bench import device
 from workbench.bench.arrays import bytes_of, dtype_of, is_array, on_gpu, shape_of
 from workbench.bench.baselines import Competitor, expression_call, known_call
 from workbench.bench.binding import Binder, chip
+from workbench.bench.ceilings import ceilings
 from workbench.bench.checking import Verdict, check_launch
 from workbench.bench.plan import Peer, Plan
 from workbench.bench.recorded import recorded_accesses
 from workbench.bench.results import KernelResult, Record
 from workbench.bench.subject import Subject, call_by_name
 from workbench.bench.sweep import Point, counted_work, time_points
+from workbench.bench.work import dot_work
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import obtain, source_of
@@ -154,6 +156,9 @@ class _Run:
                 name=self.source.name, gpu=subject.gpu, metric=plan.metric, warm=plan.warm,
             )  # fmt: skip
             record.runs += [*(verdict.record for verdict in verdicts), *benches]
+            dots = dot_work(subject.module, subject.grid, subject.scalars)
+            operand = dots.operand_types[0] if dots else None
+            record.runs += ceilings(str(benches[0].metric), subject.gpu, operand)
         failed = [verdict for verdict in verdicts if verdict.error is not None]
         return failed[0].error if failed else None
 

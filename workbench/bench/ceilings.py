@@ -1,0 +1,59 @@
+"""What a device can do at most: data-sheet peaks, and the speed of a plain copy measured here."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from workbench.runtime.timing import Effort, measure
+from workbench.trace import Ceiling
+
+#: device name -> GB/s of memory, TFLOP/s by operand type without sparsity; NVIDIA's data sheets
+SHEETS: dict[str, tuple[float, dict[str, float]]] = {
+    "H200": (4800, {"f16": 989, "bf16": 989, "tf32": 495, "f8": 1979, "i8": 1979}),
+    "H100 PCIe": (2000, {"f16": 756, "bf16": 756, "tf32": 378, "f8": 1513, "i8": 1513}),
+    "H100": (3350, {"f16": 989, "bf16": 989, "tf32": 495, "f8": 1979, "i8": 1979}),
+    "A100-SXM4-80GB": (2039, {"f16": 312, "bf16": 312, "tf32": 156, "i8": 624}),
+    "A100": (1555, {"f16": 312, "bf16": 312, "tf32": 156, "i8": 624}),
+}
+GPU_COPY_BYTES = 2**29
+CPU_COPY_BYTES = 2**27  # beyond the last-level cache of the machines at hand
+
+
+def ceilings(metric: str, gpu: bool, operand: str | None) -> tuple[Ceiling, ...]:
+    """Return the limits that a plot in this metric shows; unknown devices have no peaks."""
+    found: list[Ceiling] = []
+    if metric == "gbps":
+        copy = copy_speed(gpu)
+        found.append(Ceiling(name="copy", unit="gbps", value=copy, source="measured"))
+    if not gpu:
+        return tuple(found)
+    import torch
+
+    name = torch.cuda.get_device_name()
+    sheet = next((limits for known, limits in SHEETS.items() if known in name), None)
+    if sheet is None:
+        return tuple(found)
+    memory, tensor = sheet
+    if metric == "gbps":
+        found.append(Ceiling(name="memory", unit="gbps", value=memory, source="data sheet"))
+    elif metric == "tflops" and operand is not None:
+        kind = "f8" if operand.startswith("f8") else operand
+        if kind in tensor:
+            value = tensor[kind]
+            found.append(
+                Ceiling(name=f"{kind} peak", unit="tflops", value=value, source="data sheet")
+            )
+    return tuple(found)
+
+
+@lru_cache(2)
+def copy_speed(gpu: bool) -> float:
+    """Return the GB/s, read and written, of a copy too large for any cache."""
+    import torch
+
+    size = GPU_COPY_BYTES if gpu else CPU_COPY_BYTES
+    source = torch.empty(size // 4, dtype=torch.float32, device="cuda" if gpu else "cpu").zero_()
+    target = torch.empty_like(source)
+    effort = Effort(warm_up=5.0, milliseconds=20.0, runs=5)
+    timing = measure({"copy": lambda: target.copy_(source)}, gpu=gpu, effort=effort)["copy"]
+    return 2 * size / (timing.best * 1e6)
