@@ -1,0 +1,20 @@
+"""The CPU target: one function over a range of program ids, written as explicit vectors.
+
+Rules live in families, as in ops/; how tiles become loops in planning, nests and writer; the
+code runs under the pool of runtime/cpu.py.
+"""
+
+from workbench.targets.cpu import (  # noqa: F401  (each import fills the tables)
+    atomics,
+    control,
+    debug,
+    dots,
+    elementwise,
+    memory,
+    program,
+    reductions,
+    shapes,
+)
+from workbench.targets.cpu.table import CHUNKS, CPU
+
+__all__ = ["CHUNKS", "CPU"]

@@ -1,0 +1,219 @@
+"""Control flow: scalars go round in registers, tiles in scratch memory.
+
+A tile that a loop carries in closed form (pointers that advance by a stride) is not kept at all:
+its affine form gives it. A carried tile whose next value is computed element by element from
+itself is overwritten in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from workbench.ir import Block, Op, Scalar, Value, element_of, shape_of
+from workbench.ops import For, If, While
+from workbench.targets.cpu.chunks import register_type
+from workbench.targets.cpu.functions import apply_function
+from workbench.targets.cpu.reads import identity, tile_reads
+from workbench.targets.cpu.reductions import Copy
+from workbench.targets.cpu.table import CPU
+
+if TYPE_CHECKING:
+    from workbench.targets.cpu.writer import Buffer, Writer
+
+_INDEX = Scalar("index", "index", 64)
+
+
+@dataclass
+class Carried:
+    """What a loop carries: scalars by position, tiles by position with their memory."""
+
+    scalars: list[int] = field(default_factory=list)
+    tiles: dict[int, Buffer] = field(default_factory=dict)
+
+
+def _classify(w: Writer, inits: Sequence[Value], arguments: Sequence[Value], op: Op) -> Carried:
+    """Decide how each carried value goes round, and write the tiles' first values."""
+    carried = Carried()
+    for number, (init, argument) in enumerate(zip(inits, arguments, strict=True)):
+        if not shape_of(argument.type):
+            carried.scalars.append(number)
+        elif w.affine.form(argument) is None:
+            carried.tiles[number] = w.allocate(argument)
+    for number, buffer in carried.tiles.items():
+        w.schedule(Copy(w, inits[number], buffer, op))
+    w.flush()
+    return carried
+
+
+def _pairs(w: Writer, carried: Carried, values: Sequence[Value]) -> list[tuple[str, str]]:
+    return [
+        (register_type(element_of(values[n].type)), w.scalar(values[n])) for n in carried.scalars
+    ]
+
+
+def _bind(w: Writer, carried: Carried, values: Sequence[Value], texts: Sequence[str]) -> None:
+    for number, text in zip(carried.scalars, texts, strict=True):
+        w.scalars[values[number]] = text
+    for number, buffer in carried.tiles.items():
+        w.buffers[values[number]] = buffer
+
+
+def _yield(
+    w: Writer, carried: Carried, arguments: Sequence[Value], yields: Sequence[Value], op: Op
+) -> list[str]:
+    """Write the tiles' next values to their memory; return the scalars' next texts."""
+    moves = {
+        n: (yields[n], buffer)
+        for n, buffer in carried.tiles.items()
+        if w.buffers.get(yields[n]) is not buffer
+    }
+    owners = {arguments[n]: n for n in carried.tiles}
+    readers: dict[int, set[tuple[int, bool]]] = {n: set() for n in moves}
+    for n, (value, _) in moves.items():
+        tile_reads(w, value, identity(value), owners, readers[n])
+    late: list[tuple[Buffer, Value, Buffer]] = []
+    with w.temporary():
+        for n, (value, buffer) in moves.items():
+            own = all(same for reader, same in readers[n] if reader == n)
+            others = any(n == reader for m in moves if m != n for reader, _ in readers[m])
+            if own and not others:
+                w.schedule(Copy(w, value, buffer, op))
+                w.flush()
+            else:
+                aside = w.allocate(value)
+                w.schedule(Copy(w, value, aside, op))
+                w.flush()
+                late.append((aside, value, buffer))
+        for aside, value, buffer in late:
+            before = w.buffers.get(value)
+            w.buffers[value] = aside
+            w.schedule(Copy(w, value, buffer, op))
+            w.flush()
+            if before is None:
+                del w.buffers[value]
+            else:
+                w.buffers[value] = before
+        return [w.scalar(yields[n]) for n in carried.scalars]
+
+
+def _i64(w: Writer, value: Value) -> str:
+    element = element_of(value.type)
+    signed = isinstance(element, Scalar) and element.is_signed
+    type = register_type(element)
+    return (w.emit.sext if signed else w.emit.zext)(w.scalar(value), type, "i64")
+
+
+def _trip_count(w: Writer, lower: str, upper: str, step: str) -> str:
+    """Return how often the body of range(lower, upper, step) runs."""
+    emit, a = w.emit, w.arithmetic(0)
+    if step.lstrip("-").isdigit():
+        by = int(step)
+        if by == 0:
+            return "0"
+        distance = emit.sub("i64", upper, lower) if by > 0 else emit.sub("i64", lower, upper)
+        raised = emit.add("i64", distance, str(abs(by) - 1))
+        if raised.lstrip("-").isdigit():
+            return str(max(0, int(raised) // abs(by)))
+        positive = a.intrinsic("smax", "i64", [raised, "0"])
+        return positive if abs(by) == 1 else emit.pure(f"udiv i64 {positive}, {abs(by)}")
+    down = emit.pure(f"icmp slt i64 {step}, 0")
+    forward, backward = emit.sub("i64", upper, lower), emit.sub("i64", lower, upper)
+    distance = a.select(down, backward, forward, "i64")
+    size = a.intrinsic("abs", "i64", [step], "i1 false")
+    raised = emit.sub("i64", emit.add("i64", distance, size), "1")
+    positive = a.intrinsic("smax", "i64", [raised, "0"])
+    return apply_function(a, "div", _INDEX, [positive, size])
+
+
+@CPU.lower(For)
+def lower_for(w: Writer, op: For) -> None:
+    w.flush()
+    counter, *arguments = op.body.arguments
+    lower, upper, step = (_i64(w, v) for v in (op.lower, op.upper, op.step))
+    count = _trip_count(w, lower, upper, step)
+    carried = _classify(w, op.inits, arguments, op)
+    w.emit.at(op)
+    type = register_type(element_of(counter.type))
+
+    def body(trip: str, texts: list[str]) -> list[str]:
+        w.trips[counter] = trip
+        moved = w.emit.add("i64", lower, w.emit.mul("i64", trip, step))
+        w.scalars[counter] = w.emit.trunc(moved, "i64", type)
+        _bind(w, carried, arguments, texts)
+        new = _region(w, op, op.body, carried, arguments)
+        w.emit.at(op)
+        return new
+
+    names = w.loop("0", count, 1, body, _pairs(w, carried, op.inits))
+    w.counts[counter] = count
+    _bind(w, carried, op.results, names)
+
+
+def _region(
+    w: Writer, op: Op, block: Block, carried: Carried, arguments: Sequence[Value]
+) -> list[str]:
+    with w.temporary(), w.body(0):
+        w.block(block)
+        w.flush()
+        return _yield(w, carried, arguments, block.yields, op)
+
+
+@CPU.lower(While)
+def lower_while(w: Writer, op: While) -> None:
+    w.flush()
+    emit = w.emit
+    carried = _classify(w, op.inits, op.body.arguments, op)
+    pairs = _pairs(w, carried, op.inits)
+    emit.at(op)
+    with emit.loop():
+        before = emit.block
+        head, inside, after = emit.fresh("head"), emit.fresh("body"), emit.fresh("exit")
+        emit.jump(head)
+        emit.label(head)
+        names = [emit.phi(type, [(text, before)]) for type, text in pairs]
+        _bind(w, carried, op.condition.arguments, names)
+        _bind(w, carried, op.body.arguments, names)
+        with w.temporary(), w.body(0):
+            w.block(op.condition)
+            w.flush()
+            go = w.scalar(op.condition.yields[0])
+        emit.at(op)
+        emit.branch(go, inside, after)
+        emit.label(inside)
+        new = _region(w, op, op.body, carried, op.body.arguments)
+        last = emit.block
+        emit.at(op)
+        emit.jump(head)
+        for name, (type, text), following in zip(names, pairs, new, strict=True):
+            emit.patch(name, f"phi {type} [ {text}, %{before} ], [ {following}, %{last} ]")
+        emit.label(after)
+    _bind(w, carried, op.results, names)
+
+
+@CPU.lower(If)
+def lower_if(w: Writer, op: If) -> None:
+    w.flush()
+    condition = w.scalar(op.condition)
+    carried = Carried()
+    for number, result in enumerate(op.results):
+        if shape_of(result.type):
+            carried.tiles[number] = w.allocate(result)
+        else:
+            carried.scalars.append(number)
+
+    def side(block: Block) -> list[tuple[str, str]]:
+        with w.temporary(), w.body(0):
+            w.block(block)
+            w.flush()
+            for number, buffer in carried.tiles.items():
+                w.schedule(Copy(w, block.yields[number], buffer, op))
+                w.flush()
+            found = _pairs(w, carried, block.yields)
+        w.emit.at(op)
+        return found
+
+    w.emit.at(op)
+    names = w.either(condition, lambda: side(op.then), lambda: side(op.otherwise))
+    _bind(w, carried, op.results, names)

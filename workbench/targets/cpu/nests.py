@@ -1,0 +1,558 @@
+"""Loop nests: what runs over the elements of one shape, and for whom.
+
+A *sink* needs every element of some tiles: a store, a reduction, a tile that is kept. Sinks of
+one shape that do not wait for each other share one nest (a *group*), so that a tile which two of
+them need is computed once.
+
+One axis goes to the vector lanes: the one along which most accesses lie side by side. It runs in
+vectors of two registers; where masks are prefixes of it, whole vectors run unmasked (masks.py).
+A reduction along the lanes' axis keeps a vector of partial results; one along another axis runs
+that axis innermost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Protocol
+
+from workbench.ir import Op, Value, element_of, shape_of
+from workbench.ops import AtomicUpdate, Load, Store
+from workbench.targets.cpu.chunks import ZERO, Coordinate, Point, register_bytes, uniform
+from workbench.targets.cpu.masks import Axes, Extents, Mask, extents, masks_below, moved_axes
+from workbench.targets.cpu.table import STATEMENTS
+
+if TYPE_CHECKING:
+    from workbench.targets.cpu.writer import Buffer, Writer
+
+#: Registers in one vector value: two keep both vector units busy (tests/bench/cpu.py).
+REGISTERS = 2
+#: Up to this many vectors along the lanes' axis are written out instead of looped over.
+UNROLLED = 4
+
+
+class Sink(Protocol):
+    """Something that needs all elements of a shape.
+
+    `axis` is the axis that it reduces, None if none. `roots` are the tiles that it reads at each
+    point. `carried` gives the start of its partial results; `visit` takes a point and returns
+    them as they are after it; `finish` ends one run along `axis`.
+    """
+
+    op: Op
+    shape: tuple[int, ...]
+    axis: int | None
+    roots: tuple[Value, ...]
+    results: tuple[Value, ...]
+
+    def carried(self, w: Writer, lanes: int) -> list[tuple[str, str]] | None: ...
+
+    def visit(self, w: Writer, point: Point, carried: list[str] | None) -> list[str]: ...
+
+    def finish(
+        self, w: Writer, point: Point, parts: list[tuple[list[str], int]], lanes_along: bool
+    ) -> None: ...
+
+
+class Fill:
+    """Keeps a tile: writes every element to scratch memory."""
+
+    axis: int | None = None
+
+    def __init__(self, w: Writer, value: Value, buffer: Buffer, op: Op | None = None) -> None:
+        del w
+        found = op or value.op
+        assert found is not None
+        self.op: Op = found
+        self.value = value
+        self.buffer = buffer
+        self.shape = shape_of(value.type)
+        self.roots = (value,)
+        self.results = (value,)
+
+    def carried(self, w: Writer, lanes: int) -> list[tuple[str, str]] | None:
+        return []
+
+    def visit(self, w: Writer, point: Point, carried: list[str] | None) -> list[str]:
+        w.write(self.buffer, point, w.chunk(self.value, point))
+        return []
+
+    def finish(
+        self, w: Writer, point: Point, parts: list[tuple[list[str], int]], lanes_along: bool
+    ) -> None:
+        pass
+
+    def publish(self, w: Writer) -> None:
+        """Let others read the tile."""
+        w.buffers[self.value] = self.buffer
+
+
+class Group:
+    """Sinks of one shape that share a loop nest."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sinks: list[Sink] = [sink]
+        self.shape = sink.shape
+
+    # -- who may share --------------------------------------------------------------------
+    def takes(self, w: Writer, sink: Sink) -> bool:
+        """Say whether a sink may join: same shape and axis, and nothing to wait for."""
+        axes = {s.axis for s in (*self.sinks, sink) if s.axis is not None}
+        if sink.shape != self.shape or len(axes) > 1:
+            return False
+        if isinstance(sink.op, Store | AtomicUpdate) or isinstance(self.sinks[-1].op, Store):
+            return False
+        own: Axes = tuple(range(len(self.shape)))
+        return not any(self._waits(w, value, own, own) for value in sink.roots)
+
+    def _waits(self, w: Writer, value: Value, axes: Axes | None, own: Axes) -> bool:
+        for sink in self.sinks:
+            if value in sink.results:
+                # A kept tile may be used at the very point at which it is computed.
+                return not (isinstance(sink, Fill) and axes == own)
+        op = value.op
+        if op is None or value in w.buffers or value in w.scalars:
+            return False
+        if STATEMENTS.rule(type(op)) is not None:
+            return False
+        inner = None if axes is None else moved_axes(op, axes)
+        return any(
+            self._waits(w, v, inner if shape_of(v.type) else None, own) for v in op.operands
+        )
+
+    def feeds(self, w: Writer, value: Value) -> bool:
+        """Say whether a value needs what this group will have computed."""
+        return self._waits(w, value, None, ())
+
+    # -- writing --------------------------------------------------------------------------
+    def write(self, w: Writer) -> None:
+        """Write the nest and hand out its results."""
+        nest = Nest(w, self)
+        with w.body(0):
+            nest.write()
+        for sink in self.sinks:
+            publish = getattr(sink, "publish", None)
+            if publish is not None:
+                publish(w)
+
+
+class Nest:
+    """One loop nest being written."""
+
+    def __init__(self, w: Writer, group: Group) -> None:
+        self.w = w
+        self.sinks = group.sinks
+        self.shape = group.shape
+        axes = [s.axis for s in self.sinks if s.axis is not None]
+        self.reduced = axes[0] if axes else None
+        self.axis = self._lane_axis()
+        self.extent = self.shape[self.axis] if self.shape else 1
+        self.width = self._width()
+        self.masks = self._masks()
+
+    def write(self, batch: Coordinate | None = None) -> None:
+        """Write the nest; `batch` fixes the first axis."""
+        point = [ZERO] * len(self.shape)
+        skipped = {self.axis, self.reduced}
+        if batch is not None:
+            point[0] = batch
+            skipped.add(0)
+        outer = [d for d, extent in enumerate(self.shape) if extent > 1 and d not in skipped]
+        self._outer(outer, point)
+
+    def _outer(self, axes: list[int], point: list[Coordinate]) -> None:
+        if not axes:
+            if self.reduced is not None and self.reduced != self.axis:
+                self._across(point)
+            else:
+                self._along(point)
+            return
+        axis, *rest = axes
+
+        def body(i: str, _: list[str]) -> None:
+            inner = list(point)
+            inner[axis] = uniform(i)
+            self._outer(rest, inner)
+
+        self.w.loop("0", str(self.shape[axis]), 1, body)
+
+    # -- choices --------------------------------------------------------------------------
+    def _lane_axis(self) -> int:
+        """Return the axis along which most accesses lie side by side; the last one in doubt."""
+        candidates = [d for d, extent in enumerate(self.shape) if extent > 1]
+        if any(hasattr(sink, "panel") for sink in self.sinks):
+            # The operand of a product: a batch axis is never the lanes'.
+            candidates = [d for d in candidates if d >= len(self.shape) - 2]
+        if len(candidates) < 2:
+            return candidates[0] if candidates else max(len(self.shape) - 1, 0)
+        score = dict.fromkeys(candidates, 0)
+        score[candidates[-1]] += 1
+        identity: Axes = tuple(range(len(self.shape)))
+        seen: set[tuple[Value, Axes]] = set()
+        for sink in self.sinks:
+            for root in sink.roots:
+                self._score(root, identity, score, seen)
+            if isinstance(sink.op, Store):
+                self._score_access(sink.op.pointers, identity, score)
+        if self.reduced is not None:
+            # Partial results in registers beat everything but scattered accesses.
+            score[self.reduced] = score.get(self.reduced, 0)
+        return max(candidates, key=lambda d: (score[d], self.shape[d] >= self._full_width(), d))
+
+    def _full_width(self) -> int:
+        return REGISTERS * self.w.register_bytes // 4
+
+    def _score(
+        self, value: Value, axes: Axes, score: dict[int, int], seen: set[tuple[Value, Axes]]
+    ) -> None:
+        op = value.op
+        if op is None or value in self.w.buffers or (value, axes) in seen:
+            return
+        if not shape_of(value.type) or STATEMENTS.rule(type(op)) is not None:
+            return
+        seen.add((value, axes))
+        if isinstance(op, Load):
+            self._score_access(op.pointers, axes, score)
+            return
+        moved = moved_axes(op, axes)
+        for operand in op.operands:
+            if moved is not None and len(shape_of(operand.type)) == len(moved):
+                self._score(operand, moved, score, seen)
+
+    def _score_access(self, pointers: Value, axes: Axes, score: dict[int, int]) -> None:
+        for own, place in enumerate(axes):
+            if place in score and self.w.affine.stride(pointers, own) == 1:
+                score[place] += 4
+
+    def _width(self) -> int:
+        """Return lanes of one vector: REGISTERS registers of the widest element."""
+        widest = 4
+        for value in self._values():
+            element = element_of(value.type)
+            if not _is_address(value):
+                widest = max(widest, register_bytes(element))
+        lanes = REGISTERS * self.w.register_bytes // widest
+        wanted = [getattr(sink, "lanes", 0) for sink in self.sinks]
+        return min(max(wanted) or lanes, self.extent)
+
+    def _values(self) -> set[Value]:
+        found: set[Value] = set()
+        work = [root for sink in self.sinks for root in sink.roots]
+        while work:
+            value = work.pop()
+            if value in found or not shape_of(value.type):
+                continue
+            found.add(value)
+            op = value.op
+            if op is None or value in self.w.buffers or STATEMENTS.rule(type(op)) is not None:
+                continue
+            if isinstance(op, Load):
+                if op.other is not None:
+                    work.append(op.other)
+                continue
+            work.extend(op.operands)
+        return found
+
+    def _masks(self) -> list[Mask]:
+        seen: dict[Value, Axes | None] = {}
+        identity: Axes = tuple(range(len(self.shape)))
+        for sink in self.sinks:
+            for root in sink.roots:
+                masks_below(self.w, root, identity, seen)
+            mask = getattr(sink, "mask", None)
+            if mask is not None:
+                seen[mask] = identity if seen.get(mask, identity) == identity else None
+        return [Mask(value, axes) for value, axes in seen.items() if axes is not None]
+
+    # -- the lanes' axis ------------------------------------------------------------------
+    def _along(self, point: list[Coordinate]) -> None:
+        """Run the lanes' axis; reductions along it keep a vector of partial results."""
+        w, lanes = self.w, self.width
+        starts = [sink.carried(w, lanes if self.extent > 1 else 0) for sink in self.sinks]
+        whole = self.extent // lanes * lanes
+        tail = self.extent - whole
+        parts: list[list[tuple[list[str], int]]] = [[] for _ in self.sinks]
+        first = "0"
+        if any(start is None for start in starts):
+            # No neutral element: the first vector is where the partial results start.
+            starts = self._peel(point, starts)
+            first = str(lanes)
+        counts = [len(start or ()) for start in starts]
+        carried = [pair for start in starts for pair in start or ()]
+
+        def visit(coordinate: str, texts: list[str]) -> list[str]:
+            return self._visit(point, coordinate, lanes, texts, counts)
+
+        names = self._pieces(point, first, whole, visit, carried)
+        for part, texts in zip(parts, _split(names, counts), strict=True):
+            part.append((texts, lanes if self.extent > 1 else 0))
+        if tail:
+            width = tail if tail > 1 else 0
+            found = self._tail(point, whole, width)
+            for part, texts in zip(parts, found, strict=True):
+                part.append((texts, width))
+        for sink, part in zip(self.sinks, parts, strict=True):
+            sink.finish(w, tuple(point), part, lanes_along=True)
+
+    def _peel(
+        self, point: list[Coordinate], starts: Sequence[list[tuple[str, str]] | None]
+    ) -> list[list[tuple[str, str]] | None]:
+        w, lanes = self.w, self.width if self.extent > 1 else 0
+        found: list[list[tuple[str, str]] | None] = []
+        with w.body(lanes):
+            place = self._at(point, "0", lanes)
+            for sink, start in zip(self.sinks, starts, strict=True):
+                w.emit.at(sink.op)
+                if start is None:
+                    texts = sink.visit(w, place, None)
+                    types = getattr(sink, "types")(w, lanes)  # noqa: B009
+                    found.append(list(zip(types, texts, strict=True)))
+                else:
+                    texts = sink.visit(w, place, [text for _, text in start])
+                    found.append([(t, x) for (t, _), x in zip(start, texts, strict=True)])
+        return found
+
+    def _tail(self, point: list[Coordinate], start: int, lanes: int) -> list[list[str]]:
+        w = self.w
+        found: list[list[str]] = []
+        with w.body(lanes):
+            place = self._at(point, str(start), lanes)
+            for sink in self.sinks:
+                w.emit.at(sink.op)
+                carried = sink.carried(w, lanes)
+                texts = None if carried is None else [text for _, text in carried]
+                found.append(sink.visit(w, place, texts))
+        return found
+
+    def _at(self, point: list[Coordinate], coordinate: str, lanes: int) -> Point:
+        if not self.shape:
+            return ()
+        place = list(point)
+        place[self.axis] = Coordinate("lanes" if lanes else "uniform", coordinate)
+        return tuple(place)
+
+    def _visit(
+        self,
+        point: list[Coordinate],
+        coordinate: str,
+        lanes: int,
+        texts: list[str],
+        counts: list[int],
+    ) -> list[str]:
+        w = self.w
+        new: list[str] = []
+        lanes = lanes if self.extent > 1 else 0
+        with w.body(lanes):
+            place = self._at(point, coordinate, lanes)
+            for sink, own in zip(self.sinks, _split(texts, counts), strict=True):
+                w.emit.at(sink.op)
+                new += sink.visit(w, place, own)
+        return new
+
+    def _pieces(
+        self,
+        point: list[Coordinate],
+        first: str,
+        whole: int,
+        visit: Callable[[str, list[str]], list[str]],
+        carried: list[tuple[str, str]],
+    ) -> list[str]:
+        """Run whole vectors from `first` to `whole`, unmasked as far as masks allow."""
+        w, lanes = self.w, self.width
+        w.emit.at(self.sinks[0].op)
+        found = None
+        if self.masks:
+            found = extents(w, self.masks, self.axis, self.extent, tuple(point))
+        if found is None:
+            return self._run(first, str(whole), whole // lanes, visit, carried)
+        if whole // lanes <= UNROLLED:
+            return self._few(found, first, whole, visit, carried)
+        return self._many(found, first, whole, visit, carried)
+
+    def _run(
+        self,
+        first: str,
+        last: str,
+        count: int,
+        visit: Callable[[str, list[str]], list[str]],
+        carried: list[tuple[str, str]],
+    ) -> list[str]:
+        if count <= UNROLLED:
+            texts = [text for _, text in carried]
+            for number in range(int(first) // self.width, count):
+                texts = visit(str(number * self.width), texts)
+            return texts
+        return self.w.loop(first, last, self.width, visit, carried)
+
+    def _few(
+        self,
+        found: Extents,
+        first: str,
+        whole: int,
+        visit: Callable[[str, list[str]], list[str]],
+        carried: list[tuple[str, str]],
+    ) -> list[str]:
+        """Few vectors: all of them unmasked, or all masked."""
+        w = self.w
+        types = [type for type, _ in carried]
+
+        def side(known: bool) -> list[tuple[str, str]]:
+            with self._knowing(found.masks, True if known else None):
+                texts = self._run(first, str(whole), whole // self.width, visit, carried)
+            return list(zip(types, texts, strict=True))
+
+        if found.live == str(self.extent):
+            return [text for _, text in side(True)]
+        full = w.emit.pure(f"icmp sge i64 {found.live}, {whole}")
+        return w.either(full, lambda: side(True), lambda: side(False))
+
+    def _many(
+        self,
+        found: Extents,
+        first: str,
+        whole: int,
+        visit: Callable[[str, list[str]], list[str]],
+        carried: list[tuple[str, str]],
+    ) -> list[str]:
+        """Three loops: all masks on, some lanes on, all masks off."""
+        w, lanes = self.w, self.width
+        emit, a = w.emit, w.arithmetic(0)
+        types = [type for type, _ in carried]
+        down = emit.pure(f"and i64 {found.live}, {-lanes}") if _is_power(lanes) else (
+            emit.mul("i64", emit.pure(f"udiv i64 {found.live}, {lanes}"), str(lanes))
+        )  # fmt: skip
+        live = a.intrinsic("smin", "i64", [down, str(whole)])
+        up = emit.add("i64", found.dead, str(lanes - 1))
+        up = emit.mul("i64", emit.pure(f"udiv i64 {up}, {lanes}"), str(lanes))
+        dead = a.intrinsic("smin", "i64", [up, str(whole)])
+        names = [text for _, text in carried]
+        for start, stop, known in ((first, live, True), (live, dead, None), (dead, whole, False)):
+            if known is False and not self._needs_dead(found):
+                continue
+            if start != "0" and first != "0" and start != first:
+                start = a.intrinsic("smax", "i64", [start, first])  # noqa: PLW2901
+            with self._knowing(found.masks, known):
+                pairs = list(zip(types, names, strict=True))
+                names = w.loop(start, str(stop), lanes, visit, pairs)
+        return names
+
+    def _needs_dead(self, found: Extents) -> bool:
+        """Say whether anything happens where all masks are off."""
+        return any(getattr(sink, "mask", None) not in found.masks for sink in self.sinks)
+
+    def _knowing(self, masks: tuple[Value, ...], known: bool | None) -> _Knowing:
+        return _Knowing(self.w, masks, known)
+
+    # -- reductions along another axis ----------------------------------------------------
+    def _across(self, point: list[Coordinate]) -> None:
+        """Run the lanes' axis outside, the reduced one inside."""
+        w, lanes = self.w, self.width
+        assert self.reduced is not None
+        whole = self.extent // lanes * lanes
+
+        def visit(coordinate: str, _: list[str]) -> list[str]:
+            self._column(point, coordinate, lanes)
+            return []
+
+        self._pieces(point, "0", whole, visit, [])
+        if whole < self.extent:
+            width = self.extent - whole
+            self._column(point, str(whole), width if width > 1 else 0)
+
+    def _column(self, point: list[Coordinate], coordinate: str, lanes: int) -> None:
+        w, reduced = self.w, self.reduced
+        assert reduced is not None
+        lanes = lanes if self.extent > 1 else 0
+        base = list(self._at(point, coordinate, lanes))
+        starts = [sink.carried(w, lanes) for sink in self.sinks]
+        first = 0
+        if any(start is None for start in starts):
+            starts = self._peel_column(base, starts, lanes)
+            first = 1
+        counts = [len(start or ()) for start in starts]
+
+        def body(i: str, texts: list[str]) -> list[str]:
+            new: list[str] = []
+            with w.body(lanes):
+                place = list(base)
+                place[reduced] = uniform(i)
+                for sink, own in zip(self.sinks, _split(texts, counts), strict=True):
+                    w.emit.at(sink.op)
+                    new += sink.visit(w, tuple(place), own)
+            return new
+
+        carried = [pair for start in starts for pair in start or ()]
+        names = w.loop(str(first), str(self.shape[reduced]), 1, body, carried)
+        for sink, texts in zip(self.sinks, _split(names, counts), strict=True):
+            with w.body(lanes):
+                sink.finish(w, tuple(base), [(texts, lanes)], lanes_along=False)
+
+    def _peel_column(
+        self,
+        base: list[Coordinate],
+        starts: Sequence[list[tuple[str, str]] | None],
+        lanes: int,
+    ) -> list[list[tuple[str, str]] | None]:
+        w = self.w
+        assert self.reduced is not None
+        place = list(base)
+        place[self.reduced] = ZERO
+        found: list[list[tuple[str, str]] | None] = []
+        with w.body(lanes):
+            for sink, start in zip(self.sinks, starts, strict=True):
+                texts = sink.visit(
+                    w, tuple(place), None if start is None else [text for _, text in start]
+                )
+                types = (
+                    getattr(sink, "types")(w, lanes)  # noqa: B009
+                    if start is None
+                    else [t for t, _ in start]
+                )
+                found.append(list(zip(types, texts, strict=True)))
+        return found
+
+
+class _Knowing:
+    """While open, masks are known to be on or off."""
+
+    def __init__(self, w: Writer, masks: tuple[Value, ...], known: bool | None) -> None:
+        self.w = w
+        self.masks = masks
+        self.on = known
+        self.before: dict[Value, bool] = {}
+
+    def __enter__(self) -> None:
+        self.before = self.w.known
+        self.w.known = dict(self.before)
+        for mask in self.masks:
+            if self.on is None:
+                self.w.known.pop(mask, None)
+            else:
+                self.w.known[mask] = self.on
+
+    def __exit__(self, *_: object) -> None:
+        self.w.known = self.before
+
+
+def _split(texts: Sequence[str], counts: Sequence[int]) -> list[list[str]]:
+    found: list[list[str]] = []
+    start = 0
+    for count in counts:
+        found.append(list(texts[start : start + count]))
+        start += count
+    return found
+
+
+def _is_power(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+def _is_address(value: Value) -> bool:
+    """Say whether a value is 64 bits wide only to address memory."""
+    element = element_of(value.type)
+    return register_bytes(element) == 8 and not getattr(element, "is_float", False)
+
+
+def size_of(shape: tuple[int, ...]) -> int:
+    """Return the number of elements of a shape."""
+    return prod(shape)

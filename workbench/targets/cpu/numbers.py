@@ -1,0 +1,200 @@
+"""How elements go between memory and registers, and from one type to another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from workbench.ir import BF16, F8E4M3, F8E5M2, F16, F32, F64, I1, Element, Scalar
+from workbench.targets.cpu.chunks import register_type
+
+if TYPE_CHECKING:
+    from workbench.targets.cpu.arithmetic import Arithmetic
+
+NARROW_FLOATS = (BF16, F8E4M3, F8E5M2)
+
+# An 8-bit float: mantissa bits, exponent bias, code of the largest finite value, that value.
+_SMALL = {F8E4M3: (3, 7, 0x7E, 448.0), F8E5M2: (2, 15, 0x7B, 57344.0)}
+
+
+def from_memory(a: Arithmetic, text: str, element: Element) -> str:
+    """Return the register form of what was read from memory."""
+    if element == BF16:
+        wide = a.cast("zext", text, "i16", "i32")
+        return a.cast("bitcast", a.binary("shl", "i32", wide, a.integer(16, "i32")), "i32", "float")
+    if element == I1:
+        return a.compare("icmp ne", "i8", text, a.integer(0, "i8"))
+    if element in _SMALL:
+        return _decode_small(a, text, element)
+    return text
+
+
+def to_memory(a: Arithmetic, text: str, element: Element) -> str:
+    """Return the bits to be written for a register."""
+    if element == BF16:
+        bits = a.cast("bitcast", text, "float", "i32")
+        high = a.binary("lshr", "i32", bits, a.integer(16, "i32"))
+        return a.cast("trunc", high, "i32", "i16")
+    if element == I1:
+        return a.cast("zext", text, "i1", "i8")
+    if element in _SMALL:
+        return _encode_small(a, text, element)
+    return text
+
+
+def _decode_small(a: Arithmetic, text: str, element: Element) -> str:
+    """Shift the bits to where f32 has them and scale by 2^(127 - bias): exact for subnormals too."""
+    mantissa, bias, largest, _ = _SMALL[element]
+    wide = a.cast("zext", text, "i8", "i32")
+    magnitude = a.binary("and", "i32", wide, a.integer(0x7F, "i32"))
+    placed = a.binary("shl", "i32", magnitude, a.integer(23 - mantissa, "i32"))
+    number = a.cast("bitcast", placed, "i32", "float")
+    scaled = a.binary("fmul", "float", number, a.real(2.0 ** (127 - bias), "float"))
+    special = a.compare("icmp ugt", "i32", magnitude, a.integer(largest, "i32"))
+    if element == F8E5M2:
+        infinite = a.compare("icmp eq", "i32", magnitude, a.integer(0x7C, "i32"))
+        odd = a.select(infinite, a.real(float("inf"), "float"), a.real(float("nan"), "float"), "float")
+        value = a.select(special, odd, scaled, "float")
+    else:
+        value = a.select(special, a.real(float("nan"), "float"), scaled, "float")
+    sign = a.binary("shl", "i32", a.binary("and", "i32", wide, a.integer(0x80, "i32")),
+                    a.integer(24, "i32"))  # fmt: skip
+    bits = a.binary("or", "i32", a.cast("bitcast", value, "float", "i32"), sign)
+    return a.cast("bitcast", bits, "i32", "float")
+
+
+def _encode_small(a: Arithmetic, text: str, element: Element) -> str:
+    """Round to nearest even, saturating; NaN becomes 0x7F with the sign."""
+    mantissa, bias, largest, top = _SMALL[element]
+    bits = a.cast("bitcast", text, "float", "i32")
+    sign = a.binary("lshr", "i32", a.binary("and", "i32", bits, a.integer(-(1 << 31), "i32")),
+                    a.integer(24, "i32"))  # fmt: skip
+    magnitude = a.intrinsic("fabs", "float", [text])
+    clipped = a.select(
+        a.compare("fcmp olt", "float", magnitude, a.real(top, "float")), magnitude,
+        a.real(top, "float"), "float",
+    )  # fmt: skip
+    whole = a.cast("bitcast", clipped, "float", "i32")
+    shift = 23 - mantissa
+    odd = a.binary("and", "i32", a.binary("lshr", "i32", whole, a.integer(shift, "i32")),
+                   a.integer(1, "i32"))  # fmt: skip
+    half = a.binary("add", "i32", whole, a.integer((1 << (shift - 1)) - 1, "i32"))
+    rounded = a.binary("lshr", "i32", a.binary("add", "i32", half, odd), a.integer(shift, "i32"))
+    normal = a.binary("sub", "i32", rounded, a.integer((127 - bias) << mantissa, "i32"))
+    # Below the smallest normal number, adding 2^23 steps of the smallest subnormal rounds.
+    magic = 2.0 ** (23 + 1 - bias - mantissa)
+    pushed = a.binary("fadd", "float", clipped, a.real(magic, "float"))
+    tiny = a.binary("sub", "i32", a.cast("bitcast", pushed, "float", "i32"),
+                    a.cast("bitcast", a.real(magic, "float"), "float", "i32"))  # fmt: skip
+    small = a.compare("fcmp olt", "float", clipped, a.real(2.0 ** (1 - bias), "float"))
+    code = a.select(small, tiny, normal, "i32")
+    unordered = a.compare("fcmp uno", "float", text, text)
+    code = a.select(unordered, a.integer(0x7F, "i32"), code, "i32")
+    return a.cast("trunc", a.binary("or", "i32", code, sign), "i32", "i8")
+
+
+def round_register(a: Arithmetic, text: str, element: Element) -> str:
+    """Return an f32 register rounded to a narrower float, still held as f32."""
+    if element == BF16:
+        bits = a.cast("bitcast", text, "float", "i32")
+        odd = a.binary("and", "i32", a.binary("lshr", "i32", bits, a.integer(16, "i32")),
+                       a.integer(1, "i32"))  # fmt: skip
+        biased = a.binary("add", "i32", a.binary("add", "i32", bits, a.integer(0x7FFF, "i32")), odd)
+        quiet = a.binary("or", "i32", bits, a.integer(0x400000, "i32"))
+        unordered = a.compare("fcmp uno", "float", text, text)
+        chosen = a.select(unordered, quiet, biased, "i32")
+        cut = a.binary("and", "i32", chosen, a.integer(-65536, "i32"))
+        return a.cast("bitcast", cut, "i32", "float")
+    if element in _SMALL:
+        return _decode_small(a, _encode_small(a, text, element), element)
+    return text
+
+
+def convert(a: Arithmetic, text: str, source: Scalar, to: Scalar, rounding: str = "rtne") -> str:
+    """Return a register of type `source` as a register of type `to`; rules as ops.Cast."""
+    if source == to:
+        return text
+    have, want = register_type(source), register_type(to)
+    if to == I1:
+        if source.is_float:
+            return a.compare("fcmp une", have, text, a.real(0.0, have))
+        return a.compare("icmp ne", have, text, a.integer(0, have))
+    if source.is_float and to.is_float:
+        return _float_to_float(a, text, source, to, rounding)
+    if source.is_float:
+        word = "fptoui.sat" if to.kind == "uint" else "fptosi.sat"
+        return a.convert_intrinsic(word, text, have, want)
+    if to.is_float:
+        wide = "float" if to in NARROW_FLOATS else want
+        signed = source.kind in ("int", "index")
+        number = a.cast("sitofp" if signed else "uitofp", text, have, wide)
+        return round_register(a, number, to)
+    if to.bits <= source.bits:
+        return text if have == want else a.cast("trunc", text, have, want)
+    signed = source.kind in ("int", "index")
+    return a.cast("sext" if signed else "zext", text, have, want)
+
+
+def _float_to_float(a: Arithmetic, text: str, source: Scalar, to: Scalar, rounding: str) -> str:
+    have, want = register_type(source), register_type(to)
+    if to.bits >= source.bits and source not in (F8E4M3, F8E5M2) and to not in (BF16, F16):
+        return text if have == want else a.cast("fpext", text, have, want)
+    if to in NARROW_FLOATS:
+        single = text
+        if have == "half":
+            single = a.cast("fpext", text, have, "float")
+        elif have == "double":
+            single = a.cast("fptrunc", text, have, "float")
+        near = round_register(a, single, to)
+        return _step_back(a, near, single, to) if _truncates(rounding, source, to) else near
+    if have == want:
+        return text
+    if to in (F32, F64) and have in ("float", "half"):
+        return a.cast("fpext", text, have, want)
+    if to == F16 and source in (BF16, F8E4M3, F8E5M2, F32, F64) or to == F32:
+        near = a.cast("fptrunc", text, have, want)
+        if not _truncates(rounding, source, to):
+            return near
+        return _step_back_bits(a, near, text, have, want)
+    return a.cast("fpext", text, have, want)
+
+
+def _truncates(rounding: str, source: Scalar, to: Scalar) -> bool:
+    return rounding == "rtz" and to.bits < source.bits
+
+
+def _step_back_bits(a: Arithmetic, near: str, text: str, have: str, want: str) -> str:
+    """Undo a rounding away from zero: the next smaller magnitude has the bits minus one."""
+    back = a.intrinsic("fabs", have, [a.cast("fpext", near, want, have)])
+    away = a.compare("fcmp ogt", have, back, a.intrinsic("fabs", have, [text]))
+    integer = "i16" if want == "half" else "i32"
+    bits = a.cast("bitcast", near, want, integer)
+    bits = a.binary("sub", integer, bits, a.cast("zext", away, "i1", integer))
+    return a.cast("bitcast", bits, integer, want)
+
+
+def _step_back(a: Arithmetic, near: str, text: str, to: Scalar) -> str:
+    away = a.compare(
+        "fcmp ogt", "float", a.intrinsic("fabs", "float", [near]),
+        a.intrinsic("fabs", "float", [text]),
+    )  # fmt: skip
+    integer = "i16" if to == BF16 else "i8"
+    bits = a.binary("sub", integer, to_memory(a, near, to), a.cast("zext", away, "i1", integer))
+    return from_memory(a, bits, to)
+
+
+def to_bits(a: Arithmetic, text: str, element: Element) -> str:
+    """Return a register as an integer register of the element's width."""
+    if isinstance(element, Scalar) and element.is_float:
+        if element in NARROW_FLOATS:
+            return to_memory(a, text, element)
+        return a.cast("bitcast", text, register_type(element), f"i{element.bits}")
+    return text
+
+
+def from_bits(a: Arithmetic, text: str, element: Element) -> str:
+    """Return the register of a type that has the given bits."""
+    if isinstance(element, Scalar) and element.is_float:
+        if element in NARROW_FLOATS:
+            return from_memory(a, text, element)
+        return a.cast("bitcast", text, f"i{element.bits}", register_type(element))
+    return text

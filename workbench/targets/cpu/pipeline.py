@@ -1,0 +1,155 @@
+"""What runs for the CPU target, in order: tile IR to LLVM IR to an object file of the host."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Any
+
+from workbench.analysis.affine import Affine
+from workbench.ir import Module, Op, element_of
+from workbench.ir.build import Builder
+from workbench.ir.rebuild import Replacement, rebuild
+from workbench.ops import Promise
+from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.pipeline import narrow
+from workbench.targets.built import Binary, Built
+from workbench.targets.cpu import CPU
+from workbench.targets.cpu.chunks import memory_type
+from workbench.targets.cpu.listing import asm_rows, llvm_rows
+from workbench.targets.cpu.memory import alignment
+from workbench.targets.cpu.numbers import from_memory
+from workbench.targets.cpu.planning import Plan
+from workbench.targets.cpu.writer import Writer
+from workbench.targets.llvm.toolchain import Machine, assembly, host, object_code
+from workbench.trace import Resources
+
+
+def build(module: Module, target: str, recorder: Recorder) -> Built:
+    """Compile tile IR for this machine's processor; see targets/built.py.
+
+    The code is one function `name(arguments, scratch, first, end)` that runs the program
+    instances `first` to `end` (axis 0 fastest). `arguments` are slots of eight bytes: the
+    kernel's, then the grid's three extents. `extra` says how much scratch memory a thread needs.
+    """
+    del target
+    module = narrow(module, recorder)
+    module = recorder.run("drop-promises", drop_promises, module, "tile")
+    start = time.perf_counter()
+    writer = lower(module, _register_bits())
+    text = llvm_module(writer, module)
+    recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
+    ops = writer.emit.op_numbers
+    unit = _machine()
+
+    def assemble() -> Binary:
+        code = object_code(text, unit)
+        return Binary("object", code, Resources(code_bytes=len(code)))
+
+    return Built(
+        symbol=module.name,
+        assemble=assemble,
+        texts={
+            "llvm": lambda: llvm_rows(text, ops),
+            "asm": lambda: asm_rows(assembly(text, unit), ops),
+        },
+        extra={"scratch_bytes": writer.scratch_bytes, "prints": writer.prints},
+    )
+
+
+@cache
+def _machine() -> Machine:
+    triple, processor, features = host()
+    return Machine(triple, processor, features, optimisation=2, jit=True)
+
+
+@cache
+def _register_bits() -> int:
+    """Return the width of the host's vector registers that code is written for."""
+    features = host()[2].split(",")
+    if "+avx512f" in features and "+avx512bw" in features and "+avx512dq" in features:
+        return 512
+    return 256 if "+avx2" in features and "+fma" in features else 128
+
+
+def drop_promises(module: Module, remarks: Remarks) -> Module:
+    """Replace each promise by the value it is about.
+
+    Before:
+        %1 = tile.promise %0 {divisible = (16,)} : tile<4xindex>
+        %2 = tile.neg [%1] : tile<4xindex>
+    After:
+        %2 = tile.neg [%0] : tile<4xindex>
+
+    Needs: nothing. Keeps: every value. A promise may be broken at the edge of an array (wrapped
+    indices are the usual case), and a processor loads unaligned vectors at full speed, so the
+    code looks at the indices themselves.
+    """
+    del remarks
+
+    def rewrite(op: Op, builder: Builder) -> Replacement:
+        return op.source if isinstance(op, Promise) else None
+
+    return rebuild(module, rewrite)
+
+
+def lower(module: Module, register_bits: int = 512) -> Writer:
+    """Write the function of a kernel."""
+    affine = Affine(module)
+    writer = Writer(module, affine, Plan(module, affine), register_bits)
+    emit = writer.emit
+    span = next((op.span for op in module.walk() if op.span is not None), None)
+    root = span.calls[0] if span is not None and span.calls else span
+    file, line = (root.file, root.line) if root is not None else ("<kernel>", 1)
+    writer.debug = emit.start_debug(module.name, file, line)
+    emit.at(None)
+    _parameters(writer, module)
+
+    def program(number: str, _: list[str]) -> None:
+        x, y, _z = writer.grid
+        rest = emit.pure(f"udiv i64 {number}, {x}")
+        first = emit.pure(f"urem i64 {number}, {x}")
+        second, third = emit.pure(f"urem i64 {rest}, {y}"), emit.pure(f"udiv i64 {rest}, {y}")
+        writer.pids = (first, second, third)
+        with writer.body(0):
+            writer.block(module.body)
+            writer.flush()
+        emit.at(None)
+
+    writer.loop("%first", "%end", 1, program)
+    emit.do("ret void")
+    return writer
+
+
+def _parameters(w: Writer, module: Module) -> None:
+    for number, parameter in enumerate(module.parameters):
+        element = element_of(parameter.value.type)
+        stored = memory_type(element)
+        place = w.emit.pure(f"getelementptr i8, ptr %args, i64 {8 * number}")
+        text = w.emit.effect(f"load {stored}, ptr {place}, align {alignment(stored)}")
+        w.scalars[parameter.value] = from_memory(w.arithmetic(0), text, element)
+    start = 8 * len(module.parameters)
+    w.grid = tuple(
+        w.emit.effect(
+            f"load i64, ptr {w.emit.pure(f'getelementptr i8, ptr %args, i64 {start + 8 * axis}')}"
+        )
+        for axis in range(3)
+    )
+
+
+def llvm_module(w: Writer, module: Module) -> str:
+    """Return the text of the whole LLVM module."""
+    emit = w.emit
+    head = (
+        f"define void @{module.name}(ptr noalias %args, ptr noalias %scratch, "
+        f"i64 %first, i64 %end) #0{w.debug} {{\nentry:\n"
+    )
+    parts: list[Any] = [
+        *emit.globals, "", head + "\n".join(emit.lines) + "\n}", "", *emit.declared.values(), "",
+        'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }',
+        "", emit.metadata(),
+    ]  # fmt: skip
+    return "\n".join(parts)
+
+
+__all__ = ["CPU", "build", "lower"]

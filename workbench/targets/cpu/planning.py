@@ -1,0 +1,227 @@
+"""Which tiles are computed once and kept in scratch memory, and which wherever they are needed.
+
+A tile is normally computed element by element inside the loop of whoever needs it. It is kept
+where that would be wrong or slow:
+
+- a load, if memory that it may read is written before its last use (where only the store that
+  needs it is in doubt, the code looks at the addresses and has both ways);
+- a costly tile (an exp, say) that two loops need, that a loop inside needs again and again, or
+  that is broadcast along an axis.
+
+Tiles made by reductions, scans, products and control flow always have memory of their own.
+"""
+
+from __future__ import annotations
+
+from workbench.analysis.affine import Affine, Form
+from workbench.ir import Block, Module, Op, Pointer, Scalar, Value, element_of, shape_of
+from workbench.ops import (
+    AddPointer,
+    AtomicCompareExchange,
+    AtomicUpdate,
+    Bitcast,
+    Broadcast,
+    Cast,
+    Elementwise,
+    Load,
+    Splat,
+    Store,
+)
+from workbench.targets.cpu.table import STATEMENTS
+
+_WRITES = (Store, AtomicUpdate, AtomicCompareExchange)
+#: Vector instructions per element, roughly; everything else is 1.
+_COSTS = {
+    "exp": 12, "exp2": 11, "log": 20, "log2": 20, "sin": 30, "cos": 30, "tanh": 25, "erf": 25,
+    "div": 4, "div_rn": 4, "rem": 12, "sqrt": 4, "sqrt_rn": 4, "rsqrt": 8,
+}  # fmt: skip
+#: A tile that costs less is cheaper to compute again than to write and read.
+_HEAVY = 10
+
+
+class Plan:
+    """The decisions for one module; `kept` holds the tiles to keep where their op stands."""
+
+    def __init__(self, module: Module, affine: Affine) -> None:
+        self.affine = affine
+        self.kept: set[Value] = set()
+        #: Loads that are only safe where their tile does not overlap the one a store writes.
+        self.checked: dict[Store, list[Load]] = {}
+        self.users: dict[Value, list[Op]] = {}
+        self._start: dict[Op, int] = {}
+        self._end: dict[Op, int] = {}
+        self._parents: dict[Op, Op | None] = {}
+        self._writes: list[Op] = []
+        self._sinks: dict[Value, frozenset[Op]] = {}
+        self._costs: dict[Value, int] = {}
+        self._noalias = {p.value: p.noalias for p in module.parameters}
+        self._arguments = {p.name: p for p in module.parameters}
+        self._number(module.body, None, 0)
+        for op in self._start:
+            for result in op.results:
+                if self._is_virtual(op) and shape_of(result.type) and self._is_worth_keeping(result):
+                    self.kept.add(result)
+                    self._costs[result] = 1
+        self._sinks.clear()
+        for op in self._start:
+            if isinstance(op, Load) and shape_of(op.result.type):
+                self._judge(op)
+
+    def _number(self, block: Block, parent: Op | None, number: int) -> int:
+        for op in block.ops:
+            number += 1
+            self._start[op] = number
+            self._parents[op] = parent
+            for operand in op.operands:
+                self.users.setdefault(operand, []).append(op)
+            if isinstance(op, _WRITES):
+                self._writes.append(op)
+            for region in op.regions:
+                number = self._number(region, op, number)
+            self._end[op] = number
+        return number
+
+    def parent(self, op: Op) -> Op | None:
+        """Return the op whose region an op stands in, None for the kernel's body."""
+        return self._parents[op]
+
+    def _is_virtual(self, op: Op) -> bool:
+        return STATEMENTS.rule(type(op)) is None
+
+    # -- memory ---------------------------------------------------------------------------
+    def _judge(self, load: Load) -> None:
+        """Keep a load whose memory may be written before its last use."""
+        doubtful: set[Store] = set()
+        for sink in self.sinks(load.result):
+            last = self._end[self._outermost_without(sink, load)]
+            for write in self._writes:
+                if not self._start[load] < self._start[write] <= last:
+                    continue
+                if self.is_apart(load, write, same_place=write is sink):
+                    continue
+                if write is not sink or not isinstance(write, Store):
+                    self.kept.add(load.result)
+                    return
+                doubtful.add(write)
+        if load.volatile:
+            self.kept.add(load.result)
+        elif doubtful:
+            if all(self._has_bounds(op.operands[0]) for op in (load, *doubtful)):
+                for store in doubtful:
+                    self.checked.setdefault(store, []).append(load)
+            else:
+                self.kept.add(load.result)
+
+    def _has_bounds(self, pointers: Value) -> bool:
+        """Say whether the first and last address of a pointer tile can be computed."""
+        shape = shape_of(pointers.type)
+        return self.affine.form(pointers) is not None and all(
+            extent == 1 or self.affine.stride(pointers, axis) is not None
+            for axis, extent in enumerate(shape)
+        )
+
+    def _outermost_without(self, op: Op, other: Op) -> Op:
+        """Return the outermost op around `op` (or itself) that does not hold `other`."""
+        around = set()
+        parent = self._parents[other]
+        while parent is not None:
+            around.add(parent)
+            parent = self._parents[parent]
+        while (parent := self._parents[op]) is not None and parent not in around:
+            op = parent
+        return op
+
+    def is_apart(self, load: Op, write: Op, *, same_place: bool) -> bool:
+        """Say whether a write cannot change what a load reads.
+
+        `same_place`: the write happens element by element right after the element was read.
+        """
+        source, target = load.operands[0], write.operands[0]
+        element = element_of(source.type)
+        if isinstance(element, Pointer) and element.constant:
+            return True
+        read, written = self._root(source), self._root(target)
+        if read is not None and written is not None and read != written:
+            one, two = self._arguments[read], self._arguments[written]
+            if one.noalias or two.noalias:
+                return True
+        form = self.affine.form(source)
+        return (
+            same_place
+            and isinstance(write, Store)
+            and (source is target or (form is not None and form == self.affine.form(target)))
+        )
+
+    def _root(self, pointer: Value) -> str | None:
+        """Return the name of the pointer parameter that an address was made from."""
+        form = self.affine.form(pointer)
+        if form is not None:
+            return self._root_of_form(form)
+        op = pointer.op
+        if isinstance(op, AddPointer):
+            return self._root(op.pointer)
+        if isinstance(op, Splat | Broadcast):
+            return self._root(op.source)
+        return next((n for n, p in self._arguments.items() if p.value is pointer), None)
+
+    def _root_of_form(self, form: Form) -> str | None:
+        found = [
+            atom.key
+            for atom in form.atoms()
+            if atom.kind == "arg" and isinstance(self._arguments[atom.key].value.type, Pointer)
+        ]
+        return found[0] if len(found) == 1 else None
+
+    # -- cost -----------------------------------------------------------------------------
+    def sinks(self, value: Value) -> frozenset[Op]:
+        """Return the ops in whose loops a tile's elements are computed."""
+        known = self._sinks.get(value)
+        if known is None:
+            found: set[Op] = set()
+            for user in self.users.get(value, ()):
+                shaped = [r for r in user.results if shape_of(r.type)]
+                if self._is_virtual(user) and shaped and user.results[0] not in self.kept:
+                    for result in shaped:
+                        found |= self.sinks(result)
+                else:
+                    found.add(user)
+            known = self._sinks[value] = frozenset(found)
+        return known
+
+    def cost(self, value: Value) -> int:
+        """Return roughly how many instructions an element of a tile takes."""
+        known = self._costs.get(value)
+        if known is None:
+            self._costs[value] = 1
+            op = value.op
+            known = 1
+            if op is not None and self._is_virtual(op) and shape_of(value.type):
+                known = min(1000, self._own_cost(op) + sum(self.cost(v) for v in op.operands))
+            self._costs[value] = known
+        return known
+
+    def _own_cost(self, op: Op) -> int:
+        if isinstance(op, Elementwise):
+            element = element_of(op.inputs[0].type)
+            narrow = isinstance(element, Scalar) and element.is_float and element.bits < 32
+            return _COSTS.get(op.function, 1) + (4 if narrow else 0)
+        if isinstance(op, Cast | Bitcast):
+            return 15 if op.to.bits == 8 and op.to.is_float else 2
+        if isinstance(op, Load):
+            return 1
+        return 0
+
+    def _is_worth_keeping(self, value: Value) -> bool:
+        op = value.op
+        if op is None or self.cost(value) < _HEAVY or value in self.kept:
+            return False
+        users = self.users.get(value, ())
+        if any(isinstance(user, Broadcast) for user in users):
+            return True
+        sinks = self.sinks(value)
+        if len(sinks) > 1 and len(users) > 1:
+            return True
+        return any(self._outermost_without(sink, op) is not sink for sink in sinks)
+
+
+__all__ = ["Plan"]

@@ -1,0 +1,411 @@
+"""The function being written: values known so far, chunks of tiles, scratch memory.
+
+`chunk(value, point)` is the heart: it gives the elements of a tile at a point by asking the rule
+of the op that makes it, which asks for chunks of its operands in turn. A chunk asked for twice
+within one loop body is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from workbench.analysis.affine import Affine
+from workbench.ir import Block, Element, Module, Op, Value, element_of, shape_of
+from workbench.source import TargetError
+from workbench.targets.cpu.arithmetic import Arithmetic
+from workbench.targets.cpu.chunks import (
+    ZERO,
+    Chunk,
+    Coordinate,
+    Point,
+    register_bytes,
+    register_type,
+    suffix,
+    uniform,
+    vector,
+)
+from workbench.targets.cpu.planning import Plan
+from workbench.targets.cpu.table import CHUNKS, STATEMENTS
+from workbench.targets.llvm.emit import Emitter, float_literal
+
+if TYPE_CHECKING:
+    from workbench.targets.cpu.nests import Group
+
+#: Bytes at the start of a thread's scratch memory that masked-off scalar accesses may touch.
+DUMMY_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tile in scratch memory, row-major, in register types (i1 as bytes)."""
+
+    base: str
+    shape: tuple[int, ...]
+    element: Element
+
+    @property
+    def itemsize(self) -> int:
+        return register_bytes(self.element)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distances in elements between neighbours along each axis."""
+        return tuple(prod(self.shape[d + 1 :]) for d in range(len(self.shape)))
+
+
+class Writer:
+    """Writes one kernel; see the top of this file.
+
+    `lanes` is the width of the loop body being written (0: none), `known` holds masks that are
+    all on or all off in it, `bound` the chunks that stand for the arguments of a combine region.
+    """
+
+    def __init__(self, module: Module, affine: Affine, plan: Plan, register_bits: int) -> None:
+        self.module = module
+        self.affine = affine
+        self.plan = plan
+        self.register_bytes = register_bits // 8
+        self.emit = Emitter()
+        self.exact = bool(module.attributes.get("exact"))
+        fusion = module.attributes.get("enable_fp_fusion")
+        self.contract = fusion is not False and not self.exact
+        self.lanes = 0
+        self.scalars: dict[Value, str] = {}
+        self.buffers: dict[Value, Buffer] = {}
+        self.known: dict[Value, bool] = {}
+        self.bound: dict[Value, Chunk] = {}
+        #: By loop counter: the number of the iteration, and how many there were.
+        self.trips: dict[Value, str] = {}
+        self.counts: dict[Value, str] = {}
+        self.pids: tuple[str, ...] = ()
+        self.grid: tuple[str, ...] = ()
+        self.memo: dict[tuple[Value, Point], Chunk] = {}
+        self.pending: Group | None = None
+        self.scratch_bytes = DUMMY_BYTES
+        self._used_bytes = DUMMY_BYTES
+        self.prints = False
+        #: The debug attachment of the function, known once its place is.
+        self.debug = ""
+
+    # -- scalars and chunks ---------------------------------------------------------------
+    def arithmetic(self, lanes: int) -> Arithmetic:
+        """Return the instruction words for a width."""
+        return Arithmetic(self.emit, lanes, self.contract, self.register_bytes == 64)
+
+    def scalar(self, value: Value) -> str:
+        """Return the text of a scalar value."""
+        if value not in self.scalars:
+            self.settle([value])
+        return self.scalars[value]
+
+    def chunk(self, value: Value, point: Point = ()) -> Chunk:
+        """Return the elements of a value at a point."""
+        bound = self.bound.get(value)
+        if bound is not None:
+            return bound
+        if not shape_of(value.type):
+            return Chunk(self.scalar(value), 0)
+        known = self.known.get(value)
+        if known is not None:
+            return Chunk("true" if known else "false", 0)
+        key = (value, point)
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self._compute(value, point)
+        return found
+
+    def _compute(self, value: Value, point: Point) -> Chunk:
+        buffer = self.buffers.get(value)
+        if buffer is not None:
+            return self.read(buffer, point)
+        if value.op is None or STATEMENTS.rule(type(value.op)) is not None:
+            # Carried by a loop as a closed form: nothing keeps it.
+            from workbench.targets.cpu.addresses import form_chunk
+
+            return form_chunk(self, value, point)
+        return self._apply(value.op, point, value.index)
+
+    def _apply(self, op: Op, point: Point, index: int) -> Chunk:
+        rule = CHUNKS.rule(type(op))
+        if rule is None:
+            raise TargetError(f"the CPU target has no rule for {op.name}", op.span)
+        found: Chunk = rule(self, op, point, index)
+        return found
+
+    def widened(self, chunk: Chunk, type: str, lanes: int) -> str:
+        """Return a chunk as text of exactly `lanes` lanes."""
+        return chunk.text if chunk.lanes == lanes else self.arithmetic(lanes).spread(chunk.text, type)
+
+    def together(self, values: Sequence[Value], point: Point) -> tuple[list[str], int]:
+        """Return the chunks of several values, widened to a common width."""
+        chunks = [self.chunk(value, point) for value in values]
+        lanes = max((chunk.lanes for chunk in chunks), default=0)
+        texts = [
+            self.widened(chunk, register_type(element_of(value.type)), lanes)
+            for chunk, value in zip(chunks, values, strict=True)
+        ]
+        return texts, lanes
+
+    def number(self, value: float | int | bool, element: Element) -> str:
+        """Return a literal of an element's register type."""
+        type = register_type(element)
+        if type in ("float", "double", "half"):
+            from workbench.ops.numbers import round_to
+
+            return float_literal(float(round_to(value, element)), type)  # type: ignore[arg-type]
+        if type == "i1":
+            return "true" if value else "false"
+        bits = int(type[1:])
+        wrapped = int(value) & ((1 << bits) - 1)
+        return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
+
+    @contextmanager
+    def body(self, lanes: int) -> Iterator[None]:
+        """Write a loop body of a width: chunks computed inside are not known outside."""
+        memo, width = self.memo, self.lanes
+        self.memo, self.lanes = {}, lanes
+        try:
+            yield
+        finally:
+            self.memo, self.lanes = memo, width
+
+    def combine(self, block: Block, arguments: Sequence[Chunk]) -> list[Chunk]:
+        """Run a combine region on chunks."""
+        outer = self.bound
+        self.bound = {**outer, **dict(zip(block.arguments, arguments, strict=True))}
+        for op in block.ops[:-1]:
+            self.emit.at(op)
+            for result in op.results:
+                self.bound[result] = self._apply(op, (), result.index)
+        found = [self.chunk(value) for value in block.yields]
+        self.bound = outer
+        return found
+
+    # -- statements -----------------------------------------------------------------------
+    def block(self, block: Block) -> None:
+        """Write all ops of a block but its terminator."""
+        for op in block.ops[:-1]:
+            self.statement(op)
+
+    def statement(self, op: Op) -> None:
+        """Write an op where it stands, or leave it to those who need it."""
+        rule = STATEMENTS.rule(type(op))
+        if rule is not None:
+            self.emit.at(op)
+            rule(self, op)
+            return
+        from workbench.targets.cpu.nests import Fill
+
+        for result in op.results:
+            if not shape_of(result.type):
+                self.settle(op.operands)
+                self.emit.at(op)
+                with self.body(0):
+                    self.scalars[result] = self._apply(op, (), result.index).text
+            elif result in self.plan.kept:
+                self.schedule(Fill(self, result, self.allocate(result)))
+
+    def settle(self, values: Sequence[Value]) -> None:
+        """Write the pending loop if one of the values needs its results."""
+        if self.pending is not None and any(self.pending.feeds(self, v) for v in values):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the pending loop."""
+        group, self.pending = self.pending, None
+        if group is not None:
+            group.write(self)
+
+    def schedule(self, sink: Any) -> None:
+        """Let a sink run in the pending loop if it fits there, else in the next one."""
+        from workbench.targets.cpu.nests import Group
+
+        if self.pending is not None and not self.pending.takes(self, sink):
+            self.flush()
+        if self.pending is None:
+            self.pending = Group(sink)
+        else:
+            self.pending.sinks.append(sink)
+
+    # -- scratch memory -------------------------------------------------------------------
+    def reserve(self, size: int) -> str:
+        """Return the address of `size` fresh bytes, aligned to a cache line."""
+        offset = self._used_bytes
+        self._used_bytes += -(-size // 64) * 64
+        self.scratch_bytes = max(self.scratch_bytes, self._used_bytes)
+        return self.emit.pure(f"getelementptr i8, ptr %scratch, i64 {offset}")
+
+    def allocate(self, value: Value) -> Buffer:
+        """Return scratch memory for a tile."""
+        shape, element = shape_of(value.type), element_of(value.type)
+        base = self.reserve(prod(shape) * register_bytes(element))
+        return Buffer(base, shape, element)
+
+    @contextmanager
+    def temporary(self) -> Iterator[None]:
+        """Give back what is reserved inside."""
+        used = self._used_bytes
+        try:
+            yield
+        finally:
+            self._used_bytes = used
+
+    def place(self, buffer: Buffer, point: Point) -> tuple[str, str | None]:
+        """Return the address of a point's first element, and the lanes' offsets if not side by side.
+
+        The offsets are a vector of i32 counted in elements.
+        """
+        a = self.arithmetic(0)
+        flat, moving, single = "0", None, None
+        for coordinate, stride in zip(point, buffer.strides, strict=True):
+            if coordinate.kind != "vector":
+                flat = self.emit.add("i64", flat, self.emit.mul("i64", coordinate.text, str(stride)))
+            if coordinate.kind == "lanes" and stride == 1:
+                single = coordinate
+            elif coordinate.kind != "uniform":
+                w = self.arithmetic(self.lanes)
+                part = coordinate.text if coordinate.kind == "vector" else w.iota("i32")
+                part = w.binary("mul", "i32", part, w.integer(stride, "i32"))
+                moving = part if moving is None else w.binary("add", "i32", moving, part)
+        if moving is not None and single is not None:
+            w = self.arithmetic(self.lanes)
+            moving = w.binary("add", "i32", moving, w.iota("i32"))
+        address = buffer.base
+        if flat != "0":
+            size = a.binary("mul", "i64", flat, str(buffer.itemsize))
+            address = self.emit.pure(f"getelementptr i8, ptr {address}, i64 {size}")
+        return address, moving
+
+    def read(self, buffer: Buffer, point: Point) -> Chunk:
+        """Return a point of a kept tile."""
+        type = register_type(buffer.element)
+        stored = "i8" if type == "i1" else type
+        address, moving = self.place(buffer, point)
+        lanes = self.lanes if any(c.kind != "uniform" for c in point) else 0
+        if moving is None:
+            text = self.emit.effect(
+                f"load {vector(stored, lanes)}, ptr {address}, align {buffer.itemsize}"
+            )
+        else:
+            text = self.gather(stored, lanes, self.spread_addresses(address, stored, moving), None)
+        if type == "i1":
+            w = self.arithmetic(lanes)
+            text = w.compare("icmp ne", "i8", text, w.integer(0, "i8"))
+        return Chunk(text, lanes)
+
+    def write(self, buffer: Buffer, point: Point, chunk: Chunk) -> None:
+        """Store a chunk at a point of a kept tile."""
+        type = register_type(buffer.element)
+        lanes = self.lanes if any(c.kind != "uniform" for c in point) else 0
+        text = self.widened(chunk, type, lanes)
+        stored = "i8" if type == "i1" else type
+        text = self.arithmetic(lanes).cast("zext", text, type, stored) if type == "i1" else text
+        address, moving = self.place(buffer, point)
+        if moving is None:
+            self.emit.do(
+                f"store {vector(stored, lanes)} {text}, ptr {address}, align {buffer.itemsize}"
+            )
+        else:
+            self.scatter(stored, lanes, self.spread_addresses(address, stored, moving), text, None)
+
+    def spread_addresses(self, address: str, type: str, offsets: str) -> str:
+        """Return a vector of addresses: one base, offsets in elements."""
+        return self.emit.pure(
+            f"getelementptr {type}, ptr {address}, <{self.lanes} x i32> {offsets}"
+        )
+
+    def gather(
+        self, type: str, lanes: int, addresses: str, mask: str | None, other: str | None = None,
+        align: int = 1,
+    ) -> str:  # fmt: skip
+        """Return what lies at a vector of addresses."""
+        kind, pointers, bits = vector(type, lanes), f"<{lanes} x ptr>", f"<{lanes} x i1>"
+        name = f"llvm.masked.gather.{suffix(type, lanes)}.v{lanes}p0"
+        self.emit.declare(name, f"declare {kind} @{name}({pointers}, {bits}, {kind})")
+        return self.emit.effect(
+            f"call {kind} @{name}({pointers} align {align} {addresses}, "
+            f"{bits} {mask or 'splat (i1 true)'}, {kind} {other or 'poison'})"
+        )
+
+    def scatter(
+        self, type: str, lanes: int, addresses: str, text: str, mask: str | None, align: int = 1
+    ) -> None:
+        """Store to a vector of addresses."""
+        kind, pointers, bits = vector(type, lanes), f"<{lanes} x ptr>", f"<{lanes} x i1>"
+        name = f"llvm.masked.scatter.{suffix(type, lanes)}.v{lanes}p0"
+        self.emit.declare(name, f"declare void @{name}({kind}, {pointers}, {bits})")
+        self.emit.do(
+            f"call void @{name}({kind} {text}, {pointers} align {align} {addresses}, "
+            f"{bits} {mask or 'splat (i1 true)'})"
+        )
+
+    # -- control flow ---------------------------------------------------------------------
+    def loop(
+        self,
+        start: str,
+        stop: str,
+        step: int,
+        body: Callable[[str, list[str]], Sequence[str] | None],
+        carried: Sequence[tuple[str, str]] = (),
+    ) -> list[str]:
+        """Write `for i in range(start, stop, step)`; carried (type, text) pairs go round.
+
+        `body(i, carried)` writes the body and returns the next carried texts.
+        """
+        emit = self.emit
+        with emit.loop():
+            before = emit.block
+            head, inside, after = emit.fresh("head"), emit.fresh("body"), emit.fresh("exit")
+            emit.jump(head)
+            emit.label(head)
+            counter = emit.phi("i64", [(start, before)])
+            names = [emit.phi(type, [(text, before)]) for type, text in carried]
+            emit.branch(emit.pure(f"icmp slt i64 {counter}, {stop}"), inside, after)
+            emit.label(inside)
+            new = body(counter, names) or ()
+            following = emit.pure(f"add nsw i64 {counter}, {step}")
+            last = emit.block
+            emit.jump(head)
+            emit.patch(counter, f"phi i64 [ {start}, %{before} ], [ {following}, %{last} ]")
+            for name, (type, text), following in zip(names, carried, new, strict=True):
+                emit.patch(
+                    name, f"phi {type} [ {text}, %{before} ], [ {following}, %{last} ]"
+                )
+            emit.label(after)
+        return names
+
+    def either(
+        self, condition: str, then: Callable[[], Sequence[tuple[str, str]]],
+        otherwise: Callable[[], Sequence[tuple[str, str]]],
+    ) -> list[str]:  # fmt: skip
+        """Write an if; both sides return (type, text) pairs, which are joined."""
+        emit = self.emit
+        yes, no, join = emit.fresh("then"), emit.fresh("else"), emit.fresh("join")
+        emit.branch(condition, yes, no)
+        sides: list[tuple[Sequence[tuple[str, str]], str]] = []
+        for label, side in ((yes, then), (no, otherwise)):
+            with emit.scope():
+                emit.label(label)
+                memo = dict(self.memo)
+                found = side()
+                self.memo = memo
+                sides.append((found, emit.block))
+                emit.jump(join)
+        emit.label(join)
+        (first, first_block), (second, second_block) = sides
+        return [
+            emit.phi(type, [(x, first_block), (y, second_block)])
+            for (type, x), (_, y) in zip(first, second, strict=True)
+        ]
+
+
+def origin(shape: tuple[int, ...]) -> Point:
+    """Return the point of the first element."""
+    return (ZERO,) * len(shape)
+
+
+__all__ = ["Buffer", "Coordinate", "Writer", "origin", "uniform"]
