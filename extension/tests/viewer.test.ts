@@ -106,6 +106,8 @@ test("panes asked for are open first; missing stages are not opened by themselve
   const stages = viewStages(trace);
   expect(defaultOpen(stages)).toEqual(["source", "ptx", "tile"]);
   expect(defaultOpen(stages, ["tile", "sass"])).toEqual(["tile", "sass"]);
+  expect(defaultOpen(stages, ["source"])).toEqual(["source"]);
+  expect(defaultOpen(stages, ["source", "asm"])).toEqual(["source", "ptx", "tile"]);
 });
 
 test("what nobody measured is unknown on a GPU and absent on the CPU", () => {

@@ -17,7 +17,8 @@ const [LOWEST, HIGHEST] = [180, 440]; // px; short kernels leave no empty panes
 /** The stages open at first: those asked for, else what the reader compares most. */
 export function defaultOpen(stages: readonly StageView[], asked: readonly string[] = []): string[] {
   const exist = asked.filter((id) => stages.some((stage) => stage.id === id)).slice(0, MOST_PANES);
-  if (exist.length > 0) return exist;
+  // Asked for with the other target in mind, as SASS on a CPU: one pane alone compares nothing.
+  if (exist.length > 0 && exist.length >= Math.min(2, asked.length)) return exist;
   const present = new Set(stages.filter(({ lines }) => lines.length > 0).map(({ id }) => id));
   const wish = present.has("asm") ? ["source", "tile", "asm"] : ["source", "gpu", "sass"];
   const open = wish.filter((id) => present.has(id));
