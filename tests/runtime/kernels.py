@@ -37,3 +37,9 @@ def scaled(x_ptr, out_ptr, BLOCK: tl.constexpr):
 @wb.jit
 def named(x, y, z):
     tl.store(x, y + z)
+
+
+@wb.jit
+def offset_fill(out_ptr, start, n, BLOCK: tl.constexpr):
+    offsets = start * 4 + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, 1.0, mask=offsets < n)

@@ -1,0 +1,220 @@
+"""Launches on the CPU target, through every launcher and the caches."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import workbench as wb
+from tests.runtime.kernels import add, fill, offset_fill
+from workbench.runtime import cache, compiling, fastpath
+from workbench.runtime.cache import CacheWarning
+from workbench.trace import problems
+
+torch = pytest.importorskip("torch")
+
+
+def arguments(n):
+    return torch.randn(n), torch.randn(n), torch.zeros(n)
+
+
+def blocks(meta):
+    return (wb.cdiv(meta["n"], meta["BLOCK"]),)
+
+
+def test_tensors_and_arrays():
+    x, y, out = arguments(100)
+    assert add[(13,)](x, y, out, 100, BLOCK=8).target == "cpu"
+    assert torch.equal(out, x + y)
+    out.zero_()
+    add[(13,)](x.numpy(), y.numpy(), out.numpy(), 100, BLOCK=8)
+    assert torch.equal(out, x + y)
+
+
+def test_every_launcher_gives_the_same():
+    kernel = wb.jit(add.fn)
+    for n in [100, 96, 1, 101] * fastpath.NATIVE_AFTER:
+        x, y, out = arguments(n)
+        for grid in [(wb.cdiv(n, 8),), blocks]:
+            out.zero_()
+            kernel[grid](x, y, out, n, BLOCK=8)
+            assert torch.equal(out, x + y)
+
+
+def test_scalars_of_every_kind():
+    for value, n in [(2.5, 7), (3, 7), (1, 7), (True, 7), (0.5, 1), (2**40, 16)]:
+        out = torch.zeros(32, dtype=torch.float64)
+        for _ in range(2):
+            fill[(8,)](out, value, n)
+            assert out.tolist() == [float(value)] * n + [0] * (32 - n)
+
+
+def test_the_second_launch_compiles_nothing():
+    x, y, out = arguments(100)
+    first = wb.jit(add.fn)[(13,)](x, y, out, 100, BLOCK=8)
+    assert wb.jit(add.fn)[(13,)](x, y, out, 100, BLOCK=8) is first
+
+
+def test_indices_that_need_more_than_32_bits_take_the_exact_twin():
+    """Nothing is accessed: all programs lie beyond n."""
+    kernel = wb.jit(offset_fill.fn)
+    out = torch.zeros(4)
+    narrow = kernel[(1,)](out, 5, 4, BLOCK=4)
+    for _ in range(2):
+        wide = kernel[(1,)](out, 2**30, 4, BLOCK=4)
+    assert narrow.launch.narrow_index
+    assert not wide.launch.narrow_index
+    assert not out.any()
+
+
+def test_observers_see_launches_of_all_launchers():
+    from workbench.runtime.jit import observing
+
+    kernel = wb.jit(add.fn)
+    seen = []
+    x, y, out = arguments(100)
+    for _ in range(3):
+        kernel[(13,)](x, y, out, 100, BLOCK=8)
+    with observing(seen.append):
+        kernel[(13,)](x, y, out, 100, BLOCK=8)
+    assert [record.kernel.target for record in seen] == ["cpu"]
+
+
+def test_pre_run_hooks():
+    kernel, seen = wb.jit(add.fn), []
+    kernel.add_pre_run_hook(lambda *args: seen.append(args[3]))
+    x, y, out = arguments(100)
+    for _ in range(2):
+        kernel[(13,)](x, y, out, 100, BLOCK=8)
+    assert seen == [100, 100]
+
+
+def test_compiled_kernels_are_launched_with_run_time_arguments():
+    x, y, out = arguments(96)
+    signature = "*f32 *f32 *f32 i32:16"
+    kernel = wb.compile(add, signature, {"BLOCK": 8}, target="cpu")
+    kernel[(12,)](x, y, out, 96)
+    assert torch.equal(out, x + y)
+    with pytest.raises(wb.KernelError, match="n = 97 is not a multiple of 16"):
+        kernel[(12,)](x, y, out, 97)
+    with pytest.raises(wb.KernelError, match="was compiled to take 4 arguments, got 2"):
+        kernel[(12,)](x, y)
+
+
+def test_stages_and_numbers():
+    kernel = wb.compile(add, "*f32 *f32 *f32 i32", {"BLOCK": 8}, target="cpu")
+    assert list(kernel.asm) == ["source", "ast", "tile", "llvm", "asm"]
+    assert set(kernel.stages) == set(kernel.asm)
+    assert kernel.asm["ttir"] == kernel.asm["tile"]
+    assert "ptx" not in kernel.asm
+    with pytest.raises(KeyError, match="no stage 'ptx' for cpu; there are source, ast, tile"):
+        _ = kernel.asm["ptx"]
+    assert kernel.outputs == ("out_ptr",)
+    assert problems(kernel.trace) == []
+
+
+# -- the cache ----------------------------------------------------------------------------------
+SCRIPT = textwrap.dedent(
+    """
+    import sys
+    import numpy as np
+    from tests.runtime.kernels import add
+    x, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    kernel = add[(13,)](x, x, out, 100, BLOCK=8)
+    assert np.array_equal(out, x + x)
+    print(kernel.from_cache, "workbench.compiler" in sys.modules)
+    """
+)
+
+
+def in_another_process():
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.split(), done.stderr
+
+
+def test_another_process_finds_the_code_and_loads_no_compiler():
+    assert in_another_process()[0] == ["False", "True"]
+    assert in_another_process()[0] == ["True", "False"]
+
+
+def test_a_damaged_entry_is_compiled_again():
+    in_another_process()
+    for file in cache.directory().glob("v*/*/*/code"):
+        file.write_bytes(b"not an object file")
+    found, warning = in_another_process()
+    assert found == ["False", "True"]
+    assert "is damaged" in warning
+    assert in_another_process() == (["True", "False"], "")
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    x, y, out = arguments(100)
+    with pytest.warns(CacheWarning):
+        wb.jit(add.fn)[(13,)](x, y, out, 100, BLOCK=8)
+    assert torch.equal(out, x + y)
+
+
+def compiled():
+    kernel = wb.compile(add, "*f32 *f32 *f32 i32", {"BLOCK": 8}, target="cpu")
+    assert kernel.code
+    return kernel
+
+
+def test_a_trace_is_restored_from_the_disk():
+    fresh = compiled()
+    assert not fresh.trace.kernel.cached
+    compiling.forget()
+    again = compiled()
+    assert again.from_cache
+    assert again.trace.kernel.cached
+    assert again.trace.id == fresh.trace.id
+    assert dict(again.stages) == dict(fresh.stages)
+
+
+def test_a_trace_that_nobody_looked_at_is_made_when_asked_for():
+    compiled()
+    compiling.forget()
+    again = compiled()
+    assert again.from_cache
+    assert "tile.load" in again.asm["tile"]
+    assert again.module.name == "add"
+
+
+def test_not_cached_compiles_again():
+    first = compiled()
+    second = wb.compile(add, "*f32 *f32 *f32 i32", {"BLOCK": 8}, target="cpu", cached=False)
+    assert second is not first
+    assert not second.from_cache
+    assert second.code == first.code
+
+
+def test_the_same_text_elsewhere_shares_code_but_not_places(tmp_path):
+    text = "def store(x_ptr):\n    tl.store(x_ptr, 2.0)\n"
+    kernels = []
+    for name, above in [("one", ""), ("two", "\n\n\n")]:
+        file = tmp_path / f"{name}.py"
+        file.write_text(above + text)
+        space = {"tl": wb.tl}
+        exec(compile(above + text, str(file), "exec"), space)
+        kernels.append(wb.compile(wb.jit(space["store"]), "*f32", target="cpu"))
+    one, two = kernels
+    assert one.hash == two.hash
+    assert one.code == two.code
+    assert [k.trace.sources[0].line0 for k in kernels] == [1, 4]
+
+
+def test_numbers_that_differ_make_other_kernels():
+    x, y, out = (np.zeros(16, np.float32) for _ in range(3))
+    kinds = {
+        add[(1,)](x, y, out, n, BLOCK=block, **options).hash
+        for n, block, options in [(7, 4, {}), (16, 4, {}), (1, 4, {}), (7, 8, {})]
+    }
+    assert len(kinds) == 4
