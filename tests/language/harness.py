@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.execution import default_target, execute
 from workbench.frontend import Argument, Options, Specialization, lower_kernel
-from workbench.interpreter import run_module
 from workbench.ir import (
     BF16,
     F8E4M3,
@@ -84,7 +84,7 @@ def run(
     module = parse_module(print_module(module))
     names = {p.name for p in module.parameters}
     given = [v.value if isinstance(v, Typed) else v for n, v in values.items() if n in names]
-    return run_module(module, grid, given).output
+    return execute(module, grid, given, default_target())
 
 
 def result(function: Any, dtype: Any = np.float32, shape: Any = (1,), **values: Any) -> np.ndarray:

@@ -11,9 +11,12 @@ from typing import Any
 
 from workbench.frontend.syntax import last_reads
 from workbench.ir import Builder
+from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype
 from workbench.language.state import State
-from workbench.language.values import constexpr, tensor, unwrap
+from workbench.language.values import (
+    tensor,
+)
 from workbench.passes.manager import Remark, Remarks
 from workbench.source import (
     KernelError,
@@ -66,7 +69,7 @@ class Session:
     builder: Builder
     remarks: Remarks
     state: State
-    errors: list[KernelError] = field(default_factory=list)
+    errors: list[KernelError] = field(default_factory=list[KernelError])
     depth: int = 0
 
     def remark(self, text: str, severity: Any = "note") -> None:
@@ -88,6 +91,11 @@ def _place(error: KernelError) -> tuple[Any, ...]:
     span = error.span
     where = (span.file, span.line, span.column) if span is not None else None
     return where, error.message
+
+
+def extent(node: Any) -> tuple[int, int, int, int]:
+    """Return first line, last line, first column and end column of a syntax node."""
+    return node.lineno, node.end_lineno or node.lineno, node.col_offset, node.end_col_offset or 0
 
 
 class Activation:
@@ -118,8 +126,7 @@ class Activation:
     # -- places ---------------------------------------------------------------------------
     def span(self, node: ast.AST) -> Span:
         """Return the place of a syntax node in its file, with the calls that led here."""
-        line, end_line = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
-        column, end = node.col_offset, node.end_col_offset or 0  # type: ignore[attr-defined]
+        line, end_line, column, end = extent(node)
         if not self._ascii:
             column, end = self._characters(line, column), self._characters(end_line, end)
         offset, shift = self.source.first_line - 1, self.source.indent + 1
@@ -152,8 +159,8 @@ class Activation:
         """Say whether a name may still be read after a statement."""
         if self.loops:
             return True
-        end = node.end_lineno or 0, node.end_col_offset or 0  # type: ignore[attr-defined]
-        return last_reads(self.source).get(name, (0, 0)) >= end
+        _, line, _, column = extent(node)
+        return last_reads(self.source).get(name, (0, 0)) >= (line, column)
 
     # -- names ----------------------------------------------------------------------------
     def read(self, name: str, node: ast.AST) -> Any:
@@ -207,7 +214,7 @@ class Activation:
             callable(value)
             or isinstance(value, types.ModuleType | dtype)
             or hasattr(value, "kernel_source")
-            or (isinstance(value, tuple) and hasattr(value, "_fields"))
+            or (is_tuple(value) and hasattr(value, "_fields"))
             or _is_foreign(value)
         )
         if allowed:

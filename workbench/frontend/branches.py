@@ -9,7 +9,7 @@ is a hidden int1 variable like any other, so leaving early needs no rule of its 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +25,16 @@ from workbench.frontend.activation import (
     Unbound,
 )
 from workbench.ir import Block, Op, Value, tile
+from workbench.language.constexprs import is_tuple, like
 from workbench.language.dtypes import int1, int32, int64
 from workbench.language.shapes import operand
-from workbench.language.values import describe_type, is_number, kind_of, tensor, to_tensor
+from workbench.language.values import (
+    describe_type,
+    is_number,
+    kind_of,
+    tensor,
+    to_tensor,
+)
 from workbench.ops import Bitcast, Constant, If, Select, Yield
 from workbench.source import KernelError, KernelTypeError, Note, ShapeError
 
@@ -48,7 +55,7 @@ class Slot:
 
 
 @contextmanager
-def writing(act: Activation, ops: list[Op]) -> Iterator[None]:
+def writing(act: Activation, ops: list[Op]) -> Generator[None]:
     """Append to a block that was written before."""
     with act.builder.block(ops):
         yield
@@ -75,9 +82,9 @@ class Merge:
             b = self._made(b, self.else_ops)
         if isinstance(a, Unbound) or isinstance(b, Unbound):
             return self._one_sided(name, a, b, node)
-        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        if is_tuple(a) and is_tuple(b) and len(a) == len(b):
             items = [self.unify(name, x, y, node) for x, y in zip(a, b, strict=True)]
-            return tuple(items) if type(a) is tuple else type(a)(*items)
+            return like(a, items)
         if _is_run_time(a) and _is_run_time(b):
             return self._slot(name, to_tensor(a), to_tensor(b), node)
         if type(a) is type(b) and a == b:
@@ -141,9 +148,7 @@ class Merge:
     def bind(self, results: tuple[Value, ...]) -> None:
         """Give the merged tensors their values."""
         for slot, value in zip(self.slots, results, strict=True):
-            slot.result._value = value
-            if slot.result.name and not value.hint:
-                value.hint = slot.result.name
+            slot.result.bind(value)
 
 
 def _given(value: tensor, slot: Slot) -> Value:
@@ -156,9 +161,9 @@ def _is_run_time(value: Any) -> bool:
 
 def zero_of(value: Any) -> Any:
     """Return a value of the same type that nobody looks at; run-time parts become zeros."""
-    if isinstance(value, tuple):
+    if is_tuple(value):
         items = [zero_of(item) for item in value]
-        return tuple(items) if type(value) is tuple else type(value)(*items)
+        return like(value, items)
     if isinstance(value, tensor):
         return _Zero(value.dtype, value.shape)
     return value
@@ -276,7 +281,7 @@ def _of_living(a: Any, b: Any, then_left: bool) -> tuple[Any, Any]:
 
 def _drop(merge: Merge, value: Any) -> None:
     """Yield nothing for a name that is never read again (its types were checked)."""
-    items = value if isinstance(value, tuple) else (value,)
+    items = value if is_tuple(value) else (value,)
     for item in items:
         merge.slots = [s for s in merge.slots if s.result is not item]
 
@@ -304,7 +309,7 @@ def choose(
         act.builder.ops.extend([*then_ops, *else_ops])
         for slot in merge.slots:
             sides = _given(slot.then, slot), _given(slot.otherwise, slot)
-            slot.result._value = act.builder.add(Select(test.value, *sides))
+            slot.result.bind(act.builder.add(Select(test.value, *sides)))
         return result
     blocks = merge.finish()
     op = act.builder.insert(If(test.value, *blocks))

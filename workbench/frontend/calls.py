@@ -20,12 +20,12 @@ from workbench.frontend.activation import (
 )
 from workbench.frontend.expressions import evaluate
 from workbench.frontend.python_functions import PYTHON, call_now, call_python, is_compile_time
+from workbench.language.constexprs import is_tuple, unwrap
 from workbench.language.table import BUILTINS
 from workbench.language.values import (
     describe,
     kind_of,
     static,
-    unwrap,
 )
 from workbench.source import (
     ArgumentError,
@@ -47,7 +47,7 @@ def lower_call(act: Activation, node: ast.Call) -> Any:
     for argument in node.args:
         if isinstance(argument, ast.Starred):
             inner = evaluate(act, argument.value)
-            if not isinstance(inner, tuple):
+            if not is_tuple(inner):
                 raise act.error(
                     KernelTypeError, f"'*' needs a tuple, got {describe(inner)}", argument
                 )

@@ -11,19 +11,18 @@ import workbench.language as tl
 from workbench.frontend.activation import Activation, PoisonError, suggestion, unsupported
 from workbench.frontend.branches import choose
 from workbench.language import arithmetic as maths
+from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype, int1
 from workbench.language.methods import MEMBERS
 from workbench.language.shapes import insert_axis
 from workbench.language.table import NAMES
 from workbench.language.values import (
-    constexpr,
     describe,
     is_number,
     kind_of,
     static,
     tensor,
     to_tensor,
-    unwrap,
 )
 from workbench.ops import Reshape
 from workbench.source import (
@@ -44,7 +43,7 @@ _UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
     ast.USub: maths.negative, ast.UAdd: maths.positive, ast.Invert: maths.inverted,
     ast.Not: maths.logical_not,
 }  # fmt: skip
-_WORDS = {
+_WORDS: dict[type[ast.expr], str] = {
     ast.Lambda: "lambda", ast.Dict: "a dict", ast.Set: "a set",
     ast.DictComp: "a dict comprehension", ast.SetComp: "a set comprehension",
     ast.GeneratorExp: "a generator", ast.Await: "await",
@@ -119,7 +118,7 @@ def _items(act: Activation, nodes: list[ast.expr]) -> list[Any]:
     for node in nodes:
         if isinstance(node, ast.Starred):
             inner = evaluate(act, node.value)
-            if not isinstance(inner, tuple):
+            if not is_tuple(inner):
                 raise act.error(KernelTypeError, f"'*' needs a tuple, got {describe(inner)}", node)
             values.extend(inner)
         else:
@@ -299,7 +298,7 @@ def _subscript(act: Activation, node: ast.Subscript) -> Any:
         return _new_axes(act, value, key, node)
     if isinstance(value, tuple | str):
         try:
-            found = value[static(key, "an index")]
+            found: Any = value[static(key, "an index")]
         except (IndexError, TypeError) as error:
             raise act.error(
                 KernelTypeError, f"{describe(value)}[{key!r}]: {error}", node
@@ -320,7 +319,7 @@ def _key(act: Activation, node: ast.expr) -> Any:
 def _new_axes(act: Activation, value: tensor, key: Any, node: ast.Subscript) -> tensor:
     """Return `x[:, None]`: the block with axes of extent 1 inserted."""
     result, axis = value, 0
-    for item in key if isinstance(key, tuple) else (key,):
+    for item in key if is_tuple(key) else (key,):
         if item is None:
             result = insert_axis(result, axis)
         elif item != slice(None):
@@ -372,7 +371,7 @@ def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
         raise unsupported(act, "a comprehension with several loops", node)
     generator = node.generators[0]
     items = evaluate(act, generator.iter)
-    if not isinstance(items, tuple):
+    if not is_tuple(items):
         raise act.error(
             UnsupportedSyntaxError,
             f"a comprehension needs a tuple, got {describe(items)}",
@@ -380,7 +379,8 @@ def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
         )
     from workbench.frontend.statements import assign
 
-    before, results = dict(act.scope), []
+    before = dict(act.scope)
+    results: list[Any] = []
     for item in items:
         assign(act, generator.target, item, node, weak=True)
         tests = [truth(act, evaluate(act, test), test, "if") for test in generator.ifs]

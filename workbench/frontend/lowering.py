@@ -21,9 +21,13 @@ from workbench.ir import (
     Value,
     verify_module,
 )
+from workbench.language.constexprs import unwrap
 from workbench.language.dtypes import const
 from workbench.language.state import State, lowering
-from workbench.language.values import tensor, unwrap, wrap
+from workbench.language.values import (
+    tensor,
+    wrap,
+)
 from workbench.ops import Return
 from workbench.passes.manager import Remarks
 from workbench.source import ArgumentError, KernelSource, Parameter, Span, UnsupportedSyntaxError

@@ -11,14 +11,13 @@ from typing import Any
 
 import workbench.language as tl
 from workbench.frontend.activation import Activation
+from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.control import LoopRange
 from workbench.language.values import (
-    constexpr,
     describe,
     is_number,
     static,
     tensor,
-    unwrap,
 )
 from workbench.source import ArgumentError, ConstexprError, KernelTypeError
 
@@ -114,7 +113,7 @@ def _extreme(name: str) -> Lower:
     device = tl.maximum if name == "max" else tl.minimum
 
     def lower(act: Activation, args: list[Any], node: ast.AST) -> Any:
-        values = list(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args
+        values = list(args[0]) if len(args) == 1 and is_tuple(args[0]) else args
         if not values:
             raise act.error(ArgumentError, f"{name} of nothing", node)
         result = values[0]
@@ -128,7 +127,7 @@ def _extreme(name: str) -> Lower:
 
 def _isinstance(act: Activation, args: list[Any], node: ast.AST) -> bool:
     value, kinds = args
-    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    kinds = kinds if is_tuple(kinds) else (kinds,)
     weak = not isinstance(value, tensor | tuple)
     return any(
         isinstance(value, k) or (k is constexpr and weak) for k in kinds if isinstance(k, type)
@@ -161,7 +160,7 @@ def _print(act: Activation, args: list[Any], node: ast.AST) -> None:
 
 
 def _tuple(act: Activation, args: list[Any], node: ast.AST) -> tuple[Any, ...]:
-    if args and not isinstance(args[0], tuple):
+    if args and not is_tuple(args[0]):
         raise act.error(KernelTypeError, f"tuple needs a tuple, got {describe(args[0])}", node)
     return args[0] if args else ()
 

@@ -11,7 +11,6 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from workbench.frontend import loops
 from workbench.frontend.activation import (
     BREAK,
     CONTINUE,
@@ -24,11 +23,20 @@ from workbench.frontend.activation import (
 )
 from workbench.frontend.branches import FLAGS, lower_if
 from workbench.frontend.expressions import evaluate, operator_symbol, truth
+from workbench.frontend.loops import lower_for
 from workbench.frontend.syntax import effects, leaves
+from workbench.frontend.whiles import lower_while
 from workbench.language import arithmetic as maths
 from workbench.language import debug
+from workbench.language.constexprs import is_tuple, like
 from workbench.language.dtypes import int1
-from workbench.language.values import describe, is_number, static, tensor, to_tensor
+from workbench.language.values import (
+    describe,
+    is_number,
+    static,
+    tensor,
+    to_tensor,
+)
 from workbench.source import (
     CompileError,
     ConstexprError,
@@ -37,13 +45,13 @@ from workbench.source import (
     UnsupportedSyntaxError,
 )
 
-_WORDS = {
+_WORDS: dict[type[ast.stmt], str] = {
     ast.Try: "try", ast.TryStar: "try", ast.With: "with", ast.ClassDef: "class",
     ast.FunctionDef: "def", ast.AsyncFunctionDef: "async def", ast.AsyncFor: "async for",
     ast.AsyncWith: "async with", ast.Global: "global", ast.Nonlocal: "nonlocal", ast.Raise: "raise",
     ast.Import: "import", ast.ImportFrom: "import", ast.Delete: "del", ast.Match: "match",
 }  # fmt: skip
-_HINTS = {
+_HINTS: dict[type[ast.stmt], str] = {
     ast.Try: "move the try block to the host function around the launch",
     ast.With: "write the body without the 'with'",
     ast.FunctionDef: "move the helper function out of the kernel; it is inlined where it is called",
@@ -152,9 +160,9 @@ def decay(value: Any) -> Any:
     """Return what an assignment keeps: numbers become strong constants (rule 2)."""
     if is_number(value):
         return to_tensor(value)
-    if isinstance(value, tuple):
+    if is_tuple(value):
         items = [decay(item) for item in value]
-        return tuple(items) if type(value) is tuple else type(value)(*items)
+        return like(value, items)
     return value
 
 
@@ -165,7 +173,7 @@ def assign(
     if isinstance(target, ast.Name):
         _assign_name(act, target.id, value if weak else decay(value), node)
     elif isinstance(target, ast.Tuple | ast.List):
-        if not isinstance(value, tuple):
+        if not is_tuple(value):
             raise act.error(
                 KernelTypeError,
                 f"{len(target.elts)} names cannot be assigned from {describe(value)}",
@@ -206,7 +214,7 @@ def _assign_name(act: Activation, name: str, value: Any, node: ast.AST) -> None:
     if isinstance(value, tensor):
         if not value.name:
             value.name, value.place = name, act.span(node)
-        known = value._value
+        known = value.known_value
         if known is not None and not known.hint:
             known.hint = name
     act.scope[name] = value
@@ -335,6 +343,6 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Activation, Any], None]] = {
     ast.Continue: _leave_loop(CONTINUE),
     ast.Pass: _pass,
     ast.Assert: _assert,
-    ast.For: loops.lower_for,
-    ast.While: loops.lower_while,
+    ast.For: lower_for,
+    ast.While: lower_while,
 }

@@ -75,7 +75,7 @@ def _collect(
 
 def _collect_named(node: ast.AST, names: dict[str, None]) -> None:
     for inner in ast.walk(node):
-        if isinstance(inner, ast.NamedExpr) and isinstance(inner.target, ast.Name):
+        if isinstance(inner, ast.NamedExpr):
             names[inner.target.id] = None
 
 
@@ -130,15 +130,21 @@ def last_reads(source: KernelSource) -> dict[str, Place]:
     """Return where each name is read for the last time in a function."""
     known = _READS.get(source)
     if known is None:
-        known = {}
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
-                known[node.id] = max(known.get(node.id, (0, 0)), (node.lineno, node.col_offset))
-            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                place = node.target.lineno, node.target.col_offset
-                known[node.target.id] = max(known.get(node.target.id, (0, 0)), place)
-        _READS[source] = known
+        known = _READS[source] = _find_last_reads(source.tree)
     return known
+
+
+def _find_last_reads(tree: ast.AST) -> dict[str, Place]:
+    found: dict[str, Place] = {}
+    for node in ast.walk(tree):
+        name = node.target if isinstance(node, ast.AugAssign) else node
+        reads = isinstance(name, ast.Name) and (
+            name is not node or not isinstance(name.ctx, ast.Store)
+        )
+        if isinstance(name, ast.Name) and reads:
+            place = name.lineno, name.col_offset
+            found[name.id] = max(found.get(name.id, (0, 0)), place)
+    return found
 
 
 # -- closed forms ---------------------------------------------------------------------------

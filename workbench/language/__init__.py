@@ -6,7 +6,7 @@ supported yet is not here, so `hasattr(tl, name)` tells the truth.
 """
 
 from workbench.language import math
-from workbench.language import methods as _methods  # gives tensors their methods
+from workbench.language import methods as _methods  # noqa: F401 - gives tensors their methods
 from workbench.language.arithmetic import (
     PropagateNan,
     abs,
@@ -48,6 +48,7 @@ from workbench.language.atomics import (
     atomic_xor,
 )
 from workbench.language.casts import cast
+from workbench.language.constexprs import constexpr
 from workbench.language.control import range, static_assert, static_print, static_range
 from workbench.language.debug import device_assert, device_print
 from workbench.language.dots import dot
@@ -123,7 +124,9 @@ from workbench.language.shapes import (
     zeros,
     zeros_like,
 )
-from workbench.language.values import constexpr, tensor
+from workbench.language.values import (
+    tensor,
+)
 
 __all__ = [
     "PropagateNan", "abs", "add", "arange", "argmax", "argmin", "associative_scan",

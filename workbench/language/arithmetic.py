@@ -9,6 +9,7 @@ from typing import Any
 
 from workbench.ir import INDEX, element_of
 from workbench.language.casts import cast_tensor, widen_bfloat16
+from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import dtype, float16, float32, float64, int1, int32
 from workbench.language.promotion import common_dtype, promote
 from workbench.language.shapes import broadcast_value, common_shape, operand
@@ -29,12 +30,12 @@ from workbench.ops import AddPointer, Elementwise, Select
 from workbench.source import KernelTypeError
 
 _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "//": operator.floordiv, "%": operator.mod, "&": operator.and_, "|": operator.or_,
-    "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift, "**": operator.pow,
-    "@": operator.matmul,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "==": operator.eq, "!=": operator.ne,
+    symbol: getattr(operator, name)
+    for symbol, name in {
+        "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod",
+        "&": "and_", "|": "or_", "^": "xor", "<<": "lshift", ">>": "rshift", "**": "pow",
+        "@": "matmul", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
+    }.items()
 }  # fmt: skip
 _RING = {"+": "add", "-": "sub", "*": "mul"}
 _BITWISE = {"&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "shr"}
@@ -52,7 +53,7 @@ class PropagateNan(enum.Enum):
 def binary(symbol: str, a: Any, b: Any) -> Any:
     """Return `a symbol b`; two Python values are computed in Python."""
     if not isinstance(a, tensor) and not isinstance(b, tensor):
-        if isinstance(a, tuple) and isinstance(b, tuple) and symbol in ("==", "!="):
+        if is_tuple(a) and is_tuple(b) and symbol in ("==", "!="):
             return _compare_tuples(symbol, a, b)
         return _in_python(symbol, a, b)
     if symbol == "@":
@@ -160,7 +161,7 @@ def _check_shift(symbol: str, amount: Any, to: dtype) -> None:
 
 def _folded(symbol: str, a: Any, b: Any, to: dtype) -> tensor | None:
     """Return the strong constant that two known integers give, None if that is not known."""
-    numbers = []
+    numbers: list[int] = []
     for x in (a, b):
         number = x.constant if isinstance(x, tensor) else x
         if number is None or not isinstance(number, int) or (isinstance(x, tensor) and x.shape):

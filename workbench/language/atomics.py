@@ -7,7 +7,7 @@ from typing import Any
 from workbench.ir import Value
 from workbench.language.casts import cast_tensor
 from workbench.language.dtypes import bfloat16, float16, int1
-from workbench.language.memory import _mask, _pointer
+from workbench.language.memory import element_of, mask_of, pointer_of
 from workbench.language.shapes import broadcast_tensor, common_shape, operand
 from workbench.language.state import current
 from workbench.language.table import builtin
@@ -31,7 +31,7 @@ def _word(value: Any, known: tuple[str, ...], default: str, what: str) -> Any:
 
 
 def _check_element(address: tensor, function: str, name: str) -> None:
-    element = address.dtype.element_ty  # type: ignore[attr-defined]
+    element = element_of(address)
     if address.dtype.is_const():
         raise KernelTypeError(
             f"{name} through {describe(address)}, which points to constant memory"
@@ -52,10 +52,10 @@ def _check_element(address: tensor, function: str, name: str) -> None:
 def _update(
     function: str, pointer: Any, value: Any, mask: Any, sem: Any, scope: Any, name: str
 ) -> tensor:
-    address = _pointer(pointer, name)
+    address = pointer_of(pointer, name)
     _check_element(address, function, name)
-    element = address.dtype.element_ty  # type: ignore[attr-defined]
-    test = None if mask is None else _mask(mask)
+    element = element_of(address)
+    test = None if mask is None else mask_of(mask)
     shape = common_shape(address, value, test, what=f"pointer, value and mask of {name}")
     number = value if is_number(value) else cast_tensor(to_tensor(value), element)
     op = AtomicUpdate(
@@ -128,8 +128,8 @@ def atomic_xchg(
 @builtin
 def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> tensor:
     """Put `val` into memory where it holds `cmp`; returns what was there."""
-    address = _pointer(pointer, "atomic_cas")
-    element = address.dtype.element_ty  # type: ignore[attr-defined]
+    address = pointer_of(pointer, "atomic_cas")
+    element = element_of(address)
     if element.primitive_bitwidth not in (16, 32, 64) or address.dtype.is_const():
         raise KernelTypeError(f"atomic_cas does not take {describe(address)}")
     shape = common_shape(address, cmp, val, what="the operands of atomic_cas")

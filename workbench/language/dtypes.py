@@ -75,24 +75,89 @@ class dtype:
         """Say whether this is a float type."""
         return self.element.is_float
 
-    is_standard_floating = lambda self: self.name in ("fp16", "bf16", "fp32", "fp64")  # noqa: E731
-    is_fp8 = lambda self: self.name.startswith("fp8")  # noqa: E731
-    is_fp8e4nv = lambda self: self.name == "fp8e4nv"  # noqa: E731
-    is_fp8e5 = lambda self: self.name == "fp8e5"  # noqa: E731
-    is_fp8e4b8 = is_fp8e5b16 = is_fp8e4b15 = lambda self: False
-    is_fp16 = lambda self: self.name == "fp16"  # noqa: E731
-    is_bf16 = lambda self: self.name == "bf16"  # noqa: E731
-    is_fp32 = lambda self: self.name == "fp32"  # noqa: E731
-    is_fp64 = lambda self: self.name == "fp64"  # noqa: E731
-    is_int1 = is_bool = lambda self: self.name == "int1"
-    is_int8 = lambda self: self.name == "int8"  # noqa: E731
-    is_int16 = lambda self: self.name == "int16"  # noqa: E731
-    is_int32 = lambda self: self.name == "int32"  # noqa: E731
-    is_int64 = lambda self: self.name == "int64"  # noqa: E731
-    is_uint8 = lambda self: self.name == "uint8"  # noqa: E731
-    is_uint16 = lambda self: self.name == "uint16"  # noqa: E731
-    is_uint32 = lambda self: self.name == "uint32"  # noqa: E731
-    is_uint64 = lambda self: self.name == "uint64"  # noqa: E731
+    def is_standard_floating(self) -> bool:
+        """Say whether this is a float of 16 bits or more."""
+        return self.element.is_float and self.element.bits >= 16
+
+    def is_fp8(self) -> bool:
+        """Say whether this is an 8-bit float."""
+        return self.element.is_float and self.element.bits == 8
+
+    def is_fp8e4nv(self) -> bool:
+        """Say whether this is the 8-bit float e4m3."""
+        return self.name == "fp8e4nv"
+
+    def is_fp8e5(self) -> bool:
+        """Say whether this is the 8-bit float e5m2."""
+        return self.name == "fp8e5"
+
+    def is_fp8e4b8(self) -> bool:
+        """Say whether this is fp8e4b8, which no dtype here is."""
+        return False
+
+    def is_fp8e5b16(self) -> bool:
+        """Say whether this is fp8e5b16, which no dtype here is."""
+        return False
+
+    def is_fp8e4b15(self) -> bool:
+        """Say whether this is fp8e4b15, which no dtype here is."""
+        return False
+
+    def is_fp16(self) -> bool:
+        """Say whether this is fp16."""
+        return self.name == "fp16"
+
+    def is_bf16(self) -> bool:
+        """Say whether this is bf16."""
+        return self.name == "bf16"
+
+    def is_fp32(self) -> bool:
+        """Say whether this is fp32."""
+        return self.name == "fp32"
+
+    def is_fp64(self) -> bool:
+        """Say whether this is fp64."""
+        return self.name == "fp64"
+
+    def is_int1(self) -> bool:
+        """Say whether this is int1."""
+        return self.name == "int1"
+
+    def is_bool(self) -> bool:
+        """Say whether this is int1."""
+        return self.name == "int1"
+
+    def is_int8(self) -> bool:
+        """Say whether this is int8."""
+        return self.name == "int8"
+
+    def is_int16(self) -> bool:
+        """Say whether this is int16."""
+        return self.name == "int16"
+
+    def is_int32(self) -> bool:
+        """Say whether this is int32."""
+        return self.name == "int32"
+
+    def is_int64(self) -> bool:
+        """Say whether this is int64."""
+        return self.name == "int64"
+
+    def is_uint8(self) -> bool:
+        """Say whether this is uint8."""
+        return self.name == "uint8"
+
+    def is_uint16(self) -> bool:
+        """Say whether this is uint16."""
+        return self.name == "uint16"
+
+    def is_uint32(self) -> bool:
+        """Say whether this is uint32."""
+        return self.name == "uint32"
+
+    def is_uint64(self) -> bool:
+        """Say whether this is uint64."""
+        return self.name == "uint64"
 
     def is_int(self) -> bool:
         """Say whether this is an integer type, int1 included."""
@@ -170,7 +235,7 @@ class pointer_type(dtype):
         element_ty = getattr(element_ty, "value", element_ty)
         if not isinstance(element_ty, dtype):
             raise TypeError(f"pointer_type needs a dtype, got {element_ty!r}")
-        self.element_ty = element_ty
+        self.element_ty: dtype = element_ty
         self.address_space = address_space
         self.const = const
         self.element = Pointer(element_ty.element, const)  # type: ignore[assignment]

@@ -6,7 +6,7 @@ from typing import Any
 
 from workbench.ir import Value
 from workbench.language.casts import cast_tensor
-from workbench.language.dtypes import int1
+from workbench.language.dtypes import dtype, int1, pointer_type
 from workbench.language.shapes import broadcast_tensor, common_shape, merge_shapes, operand
 from workbench.language.state import current
 from workbench.language.table import builtin
@@ -34,13 +34,13 @@ def load(
 
     A pointer whose mask is off is never followed.
     """
-    address = _pointer(pointer, "load")
+    address = pointer_of(pointer, "load")
     _no_block_options(boundary_check, padding_option)
     if mask is None and other is not None:
         raise KernelTypeError(
             "load got 'other' without a mask", hint="give mask=..., or leave other out"
         )
-    test = None if mask is None else _mask(mask)
+    test = None if mask is None else mask_of(mask)
     shape = address.shape
     if test is not None and test.shape:
         _scalar_takes_scalars(address, test, "mask", "load")
@@ -50,7 +50,7 @@ def load(
         shape = common_shape(
             broadcast_tensor(address, shape), other, what="pointer and other of load"
         )
-    element = address.dtype.element_ty  # type: ignore[attr-defined]
+    element = element_of(address)
     fill = None if other is None else _converted(other, element, shape)
     op = Load(
         broadcast_tensor(address, shape).value,
@@ -73,15 +73,15 @@ def store(
     eviction_policy: Any = "",
 ) -> None:
     """Write a value, cast to the element type, through each pointer whose mask is on."""
-    address = _pointer(pointer, "store")
+    address = pointer_of(pointer, "store")
     _no_block_options(boundary_check, "")
     if address.dtype.is_const():
         raise KernelTypeError(
             f"store through {describe(address)}, which points to constant memory",
             hint="drop tl.const (or the 'k' of '*k...') from the parameter's annotation",
         )
-    element, shape = address.dtype.element_ty, address.shape  # type: ignore[attr-defined]
-    test = None if mask is None else _mask(mask)
+    element, shape = element_of(address), address.shape
+    test = None if mask is None else mask_of(mask)
     for part, word in ((test, "mask"), (value, "value")):
         if isinstance(part, tensor) and part.shape:
             _scalar_takes_scalars(address, part, word, "store")
@@ -100,14 +100,21 @@ def store(
     current().builder.insert(op)
 
 
-def _converted(value: Any, element: Any, shape: tuple[int, ...]) -> Value:
+def _converted(value: Any, element: dtype, shape: tuple[int, ...]) -> Value:
     """Return a value in the memory's element type and shape."""
     if is_number(value) and not element.is_ptr():
         return operand(value, element, shape)
     return operand(cast_tensor(to_tensor(value), element), element, shape)
 
 
-def _pointer(pointer: Any, name: str) -> tensor:
+def element_of(address: tensor) -> dtype:
+    """Return the dtype that pointers point at."""
+    assert isinstance(address.dtype, pointer_type)
+    return address.dtype.element_ty
+
+
+def pointer_of(pointer: Any, name: str) -> tensor:
+    """Return an operand that must be pointers."""
     if isinstance(pointer, tensor) and pointer.dtype.is_ptr():
         return pointer
     raise KernelTypeError(
@@ -116,7 +123,8 @@ def _pointer(pointer: Any, name: str) -> tensor:
     )
 
 
-def _mask(mask: Any) -> tensor:
+def mask_of(mask: Any) -> tensor:
+    """Return an operand that must be conditions."""
     test = to_tensor(mask)
     if test.dtype != int1:
         raise KernelTypeError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import int1, int32
 from workbench.language.state import current
 from workbench.language.table import builtin
@@ -49,7 +50,7 @@ def num_programs(axis: Any) -> tensor:
 
 def _per_axis(values: Any, x: tensor, name: str) -> tuple[int, ...]:
     given = static(values, f"the values of {name}")
-    numbers = given if isinstance(given, tuple) else (given,)
+    numbers = given if is_tuple(given) else (given,)
     if not all(isinstance(n, int) and n > 0 for n in numbers):
         raise ConstexprError(f"{name} needs positive integers, got {given!r}")
     wanted = max(1, len(x.shape))

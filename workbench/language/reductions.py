@@ -8,6 +8,7 @@ from typing import Any
 from workbench.ir import Block, Element, Value, element_of, tile
 from workbench.language import arithmetic as maths
 from workbench.language.casts import cast_tensor, widen_bfloat16
+from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import dtype, float32, int32, uint32
 from workbench.language.shapes import (
     as_dtype,
@@ -62,7 +63,7 @@ def user_combine(inputs: Sequence[tensor], function: Any, name: str) -> Combine:
         with wrapping_index():
             tensors = [wrap(a, x.dtype) for a, x in zip(arguments, [*inputs, *inputs], strict=True)]
             result = current().call(function, tensors)
-            results = result if isinstance(result, tuple) else (result,)
+            results = result if is_tuple(result) else (result,)
             if len(results) != len(inputs):
                 raise KernelTypeError(
                     f"the combine function of {name} returns {len(results)} values for "
@@ -126,7 +127,7 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False) -> An
     `input` is a block or a tuple of blocks of one shape; the function takes all left scalars,
     then all right ones, and returns one per input. It must be associative and commutative.
     """
-    many = isinstance(input, tuple)
+    many = is_tuple(input)
     inputs = [block_of(x, "reduce") for x in (input if many else (input,))]
     same_shapes(inputs, "reduce")
     results = _reduce(inputs, axis, user_combine(inputs, combine_fn, "reduce"), keep_dims, "reduce")

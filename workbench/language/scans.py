@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.ir import element_of
 from workbench.language.casts import cast_tensor, widen_bfloat16
+from workbench.language.constexprs import is_tuple
 from workbench.language.reductions import (
     Combine,
     block_of,
@@ -19,7 +20,11 @@ from workbench.language.reductions import (
 from workbench.language.shapes import axis_number
 from workbench.language.state import current
 from workbench.language.table import builtin
-from workbench.language.values import static, tensor, wrap
+from workbench.language.values import (
+    static,
+    tensor,
+    wrap,
+)
 from workbench.ops import Scan
 
 
@@ -40,7 +45,7 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
 
     The function takes all left scalars, then all right ones; it must be associative.
     """
-    many = isinstance(input, tuple)
+    many = is_tuple(input)
     inputs = [block_of(x, "associative_scan") for x in (input if many else (input,))]
     same_shapes(inputs, "associative_scan")
     combine = user_combine(inputs, combine_fn, "associative_scan")

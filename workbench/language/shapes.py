@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.ir import INDEX, Element, Value, element_of, shape_of, tile
+from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import dtype, int32
 from workbench.language.state import current
 from workbench.language.table import builtin
@@ -189,7 +190,7 @@ def axis_number(axis: Any, rank: int, what: str = "axis") -> int:
 
 def sizes(words: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return extents or axes given one by one or as one sequence."""
-    if len(words) == 1 and isinstance(words[0], tuple):
+    if len(words) == 1 and is_tuple(words[0]):
         return words[0]
     return words
 
@@ -221,7 +222,7 @@ def broadcast(input: Any, other: Any) -> tuple[tensor, tensor]:
 def expand_dims(input: Any, axis: Any) -> tensor:
     """Return a block with axes of extent 1 inserted; `axis` counts in the result."""
     value = to_tensor(input)
-    axes = axis if isinstance(axis, tuple) else (axis,)
+    axes = axis if is_tuple(axis) else (axis,)
     rank = len(value.shape) + len(axes)
     numbers = sorted(axis_number(a, rank) for a in axes)
     if len(set(numbers)) != len(numbers):

@@ -7,7 +7,7 @@ where a tl function is called as ordinary Python.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +31,7 @@ class State:
     exact: bool = False
     debug: bool = False
     #: Superset uses already remarked upon: one remark per place and text.
-    remarked: set[tuple[Any, str]] = field(default_factory=set)
+    remarked: set[tuple[Any, str]] = field(default_factory=set[tuple[Any, str]])
 
     def superset(self, text: str, *, once: bool = False) -> None:
         """Say that Triton would not accept what was just written (`once`: in the whole kernel)."""
@@ -66,7 +66,7 @@ def active() -> bool:
 
 
 @contextmanager
-def lowering(state: State) -> Iterator[State]:
+def lowering(state: State) -> Generator[State]:
     """Make `state` the current one."""
     before, _LOCAL.state = _LOCAL.state, state
     try:
@@ -76,7 +76,7 @@ def lowering(state: State) -> Iterator[State]:
 
 
 @contextmanager
-def wrapping_index() -> Iterator[None]:
+def wrapping_index() -> Generator[None]:
     """Compute int32 in plain wrapping arithmetic for a while (combine regions)."""
     state = current()
     before, state.exact_index = state.exact_index, False

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.ir import INDEX, Element, Type, Value, element_of, shape_of, tile
+from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import (
     block_type,
     dtype,
@@ -36,105 +37,6 @@ from workbench.source import ConstexprError, KernelTypeError, Note, ShapeError, 
 Number = int | float | bool
 MAX_ELEMENTS = 1 << 20
 Shape = tuple[int, ...]
-
-
-class constexpr:
-    """A value known at compile time; arithmetic on it happens in Python.
-
-    >>> N = constexpr(4)
-    >>> (N * 2 + 1).value
-    9
-    """
-
-    def __init__(self, value: Any) -> None:
-        while isinstance(value, constexpr):
-            value = value.value
-        self.value = value
-
-    def __repr__(self) -> str:
-        return f"constexpr[{self.value}]"
-
-    def __hash__(self) -> int:
-        return hash((constexpr, self.value))
-
-    def __bool__(self) -> bool:
-        return bool(self.value)
-
-    def __index__(self) -> int:
-        return int(self.value)
-
-    def __int__(self) -> int:
-        return int(self.value)
-
-    def __float__(self) -> float:
-        return float(self.value)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function that is held."""
-        return self.value(*args, **kwargs)
-
-    def __getitem__(self, key: Any) -> constexpr:
-        return constexpr(self.value[unwrap(key)])
-
-    def logical_and(self, other: Any) -> constexpr:
-        """Return `self and other`."""
-        return constexpr(self.value and unwrap(other))
-
-    def logical_or(self, other: Any) -> constexpr:
-        """Return `self or other`."""
-        return constexpr(self.value or unwrap(other))
-
-
-def _binary(name: str) -> Any:
-    import operator
-
-    function = getattr(operator, name)
-
-    def forward(self: constexpr, other: Any) -> constexpr:
-        return constexpr(function(self.value, unwrap(other)))
-
-    def reflected(self: constexpr, other: Any) -> constexpr:
-        return constexpr(function(unwrap(other), self.value))
-
-    return forward, reflected
-
-
-for _name in [
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "lshift",
-    "rshift",
-    "and_",
-    "or_",
-    "xor",
-]:
-    _forward, _reflected = _binary(_name)
-    setattr(constexpr, f"__{_name.rstrip('_')}__", _forward)
-    setattr(constexpr, f"__r{_name.rstrip('_')}__", _reflected)
-for _name in ["lt", "le", "gt", "ge", "eq", "ne"]:
-    setattr(constexpr, f"__{_name}__", _binary(_name)[0])
-for _name in ["neg", "pos", "invert"]:
-    setattr(
-        constexpr,
-        f"__{_name}__",
-        lambda self, _name=_name: constexpr(getattr(self.value, f"__{_name}__")()),
-    )
-
-
-def unwrap(value: Any) -> Any:
-    """Return a constexpr's value, through tuples; anything else as it is."""
-    if isinstance(value, constexpr):
-        return value.value
-    if type(value) is tuple or type(value) is list:
-        return tuple(unwrap(item) for item in value)
-    if isinstance(value, tuple):
-        return type(value)(*(unwrap(item) for item in value))
-    return value
 
 
 class tensor:
@@ -168,6 +70,17 @@ class tensor:
         if self._value is None:
             return constant_value(self.constant, self.exact_element(), self.shape)
         return self._value
+
+    @property
+    def known_value(self) -> Value | None:
+        """The IR value if there is one already; None for a strong constant."""
+        return self._value
+
+    def bind(self, value: Value) -> None:
+        """Give a tensor that was made ahead of its op the value it stands for."""
+        self._value = value
+        if self.name and not value.hint:
+            value.hint = self.name
 
     @property
     def is_exact(self) -> bool:
@@ -308,7 +221,7 @@ def static(value: Any, what: str) -> Any:
             f"{what} must be known at compile time, {name} is a run-time {describe_type(value)}",
             hint="make it a tl.constexpr parameter, or compute it from constexprs only",
         )
-    if isinstance(value, tuple):
+    if is_tuple(value):
         return tuple(static(item, what) for item in value)
     return value
 
@@ -325,7 +238,7 @@ def static_shape(shape: Any, what: str = "the shape") -> Shape:
     """Return a shape given as one integer or a sequence of them, checked."""
     if is_number(shape) or isinstance(shape, tensor):
         shape = (shape,)
-    if not isinstance(shape, tuple):
+    if not is_tuple(shape):
         raise ConstexprError(f"{what} must be integers, got {kind_of(shape)} {shape!r}")
     extents = tuple(static_int(extent, what) for extent in shape)
     check_shape(extents, what)
