@@ -7,7 +7,7 @@ from workbench.ops import AtomicCompareExchange, AtomicUpdate
 from workbench.source import TargetError
 from workbench.targets.nvidia.arithmetic import literal
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
-from workbench.targets.nvidia.memory import _condition, _first_of_copies
+from workbench.targets.nvidia.memory import access_condition, first_of_copies
 from workbench.targets.nvidia.program import barrier
 from workbench.targets.nvidia.table import NVIDIA
 
@@ -19,9 +19,12 @@ _LETTER = {16: "h", 32: "r", 64: "l"}
 def lower_update(low: Lowering, op: AtomicUpdate) -> None:
     element = element_of(op.value.type)
     assert isinstance(element, Scalar)
-    word = _instruction(op, element)
+    by_sign = element.is_float and op.function in ("max", "min")
+    word = "" if by_sign else _instruction(op, element)
 
     def one(register: int) -> str:
+        if by_sign:
+            return _by_sign(low, op, register, element)
         return _atom(low, op, op.mask, register, word, [op.value], element)
 
     _for_owners(low, op, one)
@@ -44,6 +47,24 @@ def _instruction(op: AtomicUpdate, element: Scalar) -> str:
     return f"{name}.{kind}{bits}"
 
 
+def _by_sign(low: Lowering, op: AtomicUpdate, register: int, element: Scalar) -> str:
+    """Float max or min on bit patterns: as signed numbers for values >= 0, else as unsigned ones.
+
+    Bit patterns of floats grow with the value where the sign bit is 0 and shrink where it is 1.
+    """
+    emit, bits = low.emit, f"i{element.bits}"
+    raw = emit.pure(f"bitcast {llvm_type(element)} {low.register(op.value, register)} to {bits}")
+    positive = emit.pure(f"icmp sge {bits} {raw}, 0")
+    negative = emit.pure(f"icmp slt {bits} {raw}, 0")
+    other = "min" if op.function == "max" else "max"
+    words = ((f"{op.function}.s{element.bits}", positive), (f"{other}.u{element.bits}", negative))
+    old = [
+        _atom(low, op, op.mask, register, word, [op.value], element, when) for word, when in words
+    ]
+    type = llvm_type(element)
+    return emit.pure(f"select i1 {positive}, {type} {old[0]}, {type} {old[1]}")
+
+
 @NVIDIA.lower(AtomicCompareExchange)
 def lower_compare_exchange(low: Lowering, op: AtomicCompareExchange) -> None:
     element = element_of(op.value.type)
@@ -60,7 +81,7 @@ def _for_owners(low: Lowering, op: AtomicUpdate | AtomicCompareExchange, one) ->
     """Run the atomic in the owning thread of each element; a scalar's result goes to all."""
     if shape_of(op.pointers.type):
         table = low.layout(op.pointers).table("register")
-        found = {table[r]: one(r) for r in _first_of_copies(low, op.pointers)}
+        found = {table[r]: one(r) for r in first_of_copies(low, op.pointers)}
         live = set(low.live(op.result))
         low.set_registers(op.result, [found[f] if r in live else None for r, f in enumerate(table)])
         return
@@ -87,16 +108,16 @@ def _broadcast(low: Lowering, op: Op, value: str) -> str:
 
 def _atom(
     low: Lowering, op: AtomicUpdate | AtomicCompareExchange, mask: Value | None, register: int,
-    word: str, values: list[Value], element: Scalar,
+    word: str, values: list[Value], element: Scalar, when: str | None = None,
 ) -> str:  # fmt: skip
     emit, type = low.emit, llvm_type(element)
     bits = f"i{element.bits}"
-    condition = _condition(low, op, op.pointers, mask, register)
+    condition = access_condition(low, op, op.pointers, mask, register)
     if shape_of(op.pointers.type):
         owner = low.owner(low.layout(op.pointers))
     else:
         owner = emit.pure(f"icmp eq i32 {low.thread}, 0")
-    condition = low.and_all([condition, owner])
+    condition = low.and_all([condition, owner, when])
     operands = []
     for value in values:
         held = low.register(value, register)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from workbench.ir import I1, Pointer, Scalar, element_of, shape_of
+import struct
+
+from workbench.ir import F16, F32, I1, Pointer, Scalar, element_of, shape_of
 from workbench.ops import Bitcast, Cast
 from workbench.source import TargetError
-from workbench.targets.llvm.emit import is_integer
+from workbench.targets.llvm.emit import float_literal, is_integer
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
 from workbench.targets.nvidia.table import NVIDIA
 
@@ -54,8 +56,7 @@ def cast(low: Lowering, value: str, source: Scalar, to: Scalar, op: Cast) -> str
         return value
     from_type, to_type = llvm_type(source), llvm_type(to)
     if source.is_float and source.bits == 8:
-        wide = _from_small_float(low, value, source)
-        return _float_to_float(low, wide, "half", to, op)
+        return cast(low, _from_small_float(low, value, source), F16, to, op)
     if to == I1:
         if source.is_float:
             zero = "0.0"
@@ -78,7 +79,14 @@ def cast(low: Lowering, value: str, source: Scalar, to: Scalar, op: Cast) -> str
     return emit.zext(value, from_type, to_type)
 
 
-def _float_to_float(low: Lowering, value: str, from_type: str, to: Scalar, op: Cast) -> str:
+def cast_float(low: Lowering, value: str, source: Scalar, to: Scalar) -> str:
+    """Return a float in another float type, rounded to nearest even."""
+    if source.bits == 8:
+        value, source = _from_small_float(low, value, source), F16
+    return _float_to_float(low, value, llvm_type(source), to, None)
+
+
+def _float_to_float(low: Lowering, value: str, from_type: str, to: Scalar, op: Cast | None) -> str:
     emit, to_type = low.emit, llvm_type(to)
     width = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
     if to.bits == 8:
@@ -97,7 +105,7 @@ def _float_to_float(low: Lowering, value: str, from_type: str, to: Scalar, op: C
         return emit.pure(f"fpext {from_type} {value} to {to_type}")
     if from_type == "double" and to_type != "float":
         value, from_type = emit.pure(f"fptrunc double {value} to float"), "float"
-    if op.rounding == "rtz":
+    if op is not None and op.rounding == "rtz":
         return _toward_zero(low, value, from_type, to_type)
     return emit.pure(f"fptrunc {from_type} {value} to {to_type}")
 
@@ -160,7 +168,7 @@ def _to_small_floats(low: Lowering, op: Cast, source: Scalar) -> None:
         value = low.register(op.source, r)
         type = llvm_type(source)
         if source.is_integer:
-            value = _integer_to_float(low, value, source, _F32, op)
+            value = _integer_to_float(low, value, source, F32, op)
         elif source.bits == 8:
             value = emit.pure(f"fpext half {_from_small_float(low, value, source)} to float")
         elif type == "double":
@@ -226,9 +234,6 @@ def _small_float_bits(low: Lowering, pair: list[str], to: Scalar) -> str:
         # The smallest normal's exponent; below it one ulp is fixed.
         magic = (127 - bias + 1 + drop) << 23
         single = emit.pure(f"bitcast i32 {magnitude} to float")
-        from workbench.targets.llvm.emit import float_literal
-        import struct
-
         pushed = struct.unpack(">f", struct.pack(">I", magic))[0]
         total = emit.pure(f"fadd float {single}, {float_literal(pushed, 'float')}")
         small = emit.add("i32", emit.pure(f"bitcast float {total} to i32"), str(-magic))
@@ -240,9 +245,6 @@ def _small_float_bits(low: Lowering, pair: list[str], to: Scalar) -> str:
         bytes_.append(emit.bitwise("or", "i32", code, sign))
     high = emit.shift("shl", "i32", bytes_[1], 8)
     return emit.pure(f"trunc i32 {emit.bitwise('or', 'i32', bytes_[0], high)} to i16")
-
-
-_F32 = Scalar("f32", "float", 32)
 
 
 @NVIDIA.lower(Bitcast)

@@ -192,12 +192,12 @@ def _filed(
     return _select_tree(low, held, file)
 
 
-def shuffle(low: Lowering, kind: str, value: str, lane: str) -> str:
+def shuffle(low: Lowering, kind: str, value: str, lane: str, clamp: str = "31") -> str:
     """Return what another lane of the warp offers. PTX ISA 9.0, shfl.sync."""
     name = f"llvm.nvvm.shfl.sync.{kind}.i32"
     types = "i32, i32, i32, i32"
     low.emit.declare(name, f"declare i32 @{name}({types}) convergent nounwind")
-    return low.emit.effect(f"call i32 @{name}(i32 -1, i32 {value}, i32 {lane}, i32 31)")
+    return low.emit.effect(f"call i32 @{name}(i32 -1, i32 {value}, i32 {lane}, i32 {clamp})")
 
 
 def _staged(

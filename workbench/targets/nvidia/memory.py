@@ -73,7 +73,7 @@ def plan_access(low: Lowering, pointers: Value, mask: Value | None, itemsize: in
     if not shape_of(pointers.type):
         return Access(((0,),), 1, None)
     layout = low.layout(pointers)
-    unique = _first_of_copies(low, pointers)
+    unique = first_of_copies(low, pointers)
     best, best_axis = 1, None
     for axis, extent in enumerate(layout.shape):
         width = min(
@@ -90,7 +90,7 @@ def plan_access(low: Lowering, pointers: Value, mask: Value | None, itemsize: in
     return Access(_vectors(layout, unique, best, best_axis), best, best_axis)
 
 
-def _first_of_copies(low: Lowering, value: Value) -> list[int]:
+def first_of_copies(low: Lowering, value: Value) -> list[int]:
     """Return live registers, each element of a thread once."""
     table = low.layout(value).table("register")
     seen: set[int] = set()
@@ -148,7 +148,7 @@ def _copy_duplicates(low: Lowering, value: Value, registers: list[str | None]) -
             registers[r] = first[table[r]]
 
 
-def _condition(
+def access_condition(
     low: Lowering, op: Op, pointers: Value, mask: Value | None, register: int
 ) -> str | None:
     """Return the i1 under which a register is accessed; None for always."""
@@ -166,7 +166,7 @@ def _load_group(
     emit = low.emit
     type = _memory_type(element)
     address = low.register(op.pointers, group[0])
-    condition = _condition(low, op, op.pointers, op.mask, group[0])
+    condition = access_condition(low, op, op.pointers, op.mask, group[0])
     if condition == "false":
         return [_other(low, op, element, r) for r in group]
     others = None
@@ -309,7 +309,7 @@ def lower_store(low: Lowering, op: Store) -> None:
     else:
         owner = low.emit.pure(f"icmp eq i32 {low.thread}, 0")
     for group in access.groups:
-        condition = _condition(low, op, op.pointers, op.mask, group[0])
+        condition = access_condition(low, op, op.pointers, op.mask, group[0])
         _store_group(low, op, element, group, low.and_all([condition, owner]))
 
 

@@ -27,6 +27,7 @@ from workbench.targets.nvidia import (  # noqa: F401 - importing a family regist
     memory,
     program,
     reductions,
+    scans,
     shapes,
     shared,
 )
@@ -220,12 +221,13 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
         parameters.append(f"{' '.join(words)} %a{i}")
     threads = 32 * module.attributes["num_warps"]
     body = "\n".join(low.emit.lines)
+    globals_ = "\n".join(low.emit.globals)
     declared = "\n".join(low.emit.declared.values())
     return (
         f'source_filename = "{module.name}"\n'
         f'target triple = "nvptx64-nvidia-cuda"\n'
         f"@shared_memory = external addrspace(3) global [0 x i8], align 1024\n"
-        f"{declared}\n"
+        f"{globals_}\n{declared}\n"
         f"define ptx_kernel void @{module.name}({', '.join(parameters)}) #0{low.debug} {{\n"
         f"entry:\n{body}\n}}\n"
         f'attributes #0 = {{ nounwind "nvvm.reqntid"="{threads}" }}\n'

@@ -28,13 +28,13 @@ def lower_reduce(low: Lowering, op: Reduce) -> None:
         moved = [
             _from_lane(low, op, states[r ^ mask.register], mask.lane) for r in range(len(states))
         ]
-        states = [_combine_present(low, op, a, b) for a, b in zip(states, moved, strict=True)]
+        states = [combine_present(low, op, a, b) for a, b in zip(states, moved, strict=True)]
     if plan.warp_masks:
         states = _across_warps(low, op, plan, states)
     _finish(low, op, plan, states)
 
 
-class _Row(list):  # type: ignore[type-arg]
+class Row(list):  # type: ignore[type-arg]
     """A state with the condition under which it holds anything (None: always)."""
 
     def __init__(self, values: State, present: str | None) -> None:
@@ -42,11 +42,11 @@ class _Row(list):  # type: ignore[type-arg]
         self.present = present
 
 
-def _elements(op: Reduce | Scan) -> list[Scalar]:
+def elements_of(op: Reduce | Scan) -> list[Scalar]:
     return [element_of(v.type) for v in op.inputs]  # type: ignore[misc]
 
 
-def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[int]) -> _Row:
+def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[int]) -> Row:
     """Combine a thread's registers of one row, neighbours first (a tree keeps latency low).
 
     Where the row has holes, a combine with a neutral element replaces them by it; any other
@@ -60,27 +60,27 @@ def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[
             continue
         values = [low.register(v, r) for v in op.inputs]
         if inside is not None and function is not None and function.identity is not None:
-            element = _elements(op)[0]
+            element = elements_of(op)[0]
             neutral = literal(function.identity(element), element)
             type = llvm_type(element)
             values = [low.emit.pure(f"select i1 {inside}, {type} {values[0]}, {type} {neutral}")]
             inside = None
-        rows.append(_Row(values, inside))
+        rows.append(Row(values, inside))
     while len(rows) > 1:
         paired = [
-            _combine_present(low, op, rows[i], rows[i + 1]) for i in range(0, len(rows) - 1, 2)
+            combine_present(low, op, rows[i], rows[i + 1]) for i in range(0, len(rows) - 1, 2)
         ]
         rows = paired + rows[len(paired) * 2 :]
     return rows[0]
 
 
-def _combine_present(low: Lowering, op: Reduce | Scan, a: _Row, b: _Row) -> _Row:
+def combine_present(low: Lowering, op: Reduce | Scan, a: Row, b: Row) -> Row:
     both = combine(low, op.combine, [*a, *b])
     if a.present is None and b.present is None:
-        return _Row(both, None)
+        return Row(both, None)
     emit = low.emit
     held = []
-    for x, y, new, element in zip(a, b, both, _elements(op), strict=True):
+    for x, y, new, element in zip(a, b, both, elements_of(op), strict=True):
         type = llvm_type(element)
         if b.present is not None:
             new = emit.pure(f"select i1 {b.present}, {type} {new}, {type} {x}")
@@ -88,8 +88,8 @@ def _combine_present(low: Lowering, op: Reduce | Scan, a: _Row, b: _Row) -> _Row
             new = emit.pure(f"select i1 {a.present}, {type} {new}, {type} {y}")
         held.append(new)
     if a.present is None or b.present is None:
-        return _Row(held, None)
-    return _Row(held, emit.bitwise("or", "i1", a.present, b.present))
+        return Row(held, None)
+    return Row(held, emit.bitwise("or", "i1", a.present, b.present))
 
 
 def combine(low: Lowering, region: Block, operands: Sequence[str]) -> State:
@@ -101,7 +101,7 @@ def combine(low: Lowering, region: Block, operands: Sequence[str]) -> State:
         return [low.scalar(v) for v in region.yields]
 
 
-def _words(low: Lowering, value: str, element: Scalar) -> list[str]:
+def to_words(low: Lowering, value: str, element: Scalar) -> list[str]:
     """Return a value as i32 words for a shuffle."""
     emit, type = low.emit, llvm_type(element)
     bits = {"half": "i16", "bfloat": "i16", "float": "i32", "double": "i64"}.get(type, type)
@@ -113,7 +113,7 @@ def _words(low: Lowering, value: str, element: Scalar) -> list[str]:
     return [emit.zext({"true": "1", "false": "0"}.get(value, value), bits, "i32")]
 
 
-def _from_words(emit: Emitter, words: Sequence[str], element: Scalar) -> str:
+def from_words(emit: Emitter, words: Sequence[str], element: Scalar) -> str:
     type = llvm_type(element)
     bits = {"half": "i16", "bfloat": "i16", "float": "i32", "double": "i64"}.get(type, type)
     if bits == "i64":
@@ -124,17 +124,17 @@ def _from_words(emit: Emitter, words: Sequence[str], element: Scalar) -> str:
     return emit.pure(f"bitcast {bits} {value} to {type}") if bits != type else value
 
 
-def _from_lane(low: Lowering, op: Reduce | Scan, state: _Row, lane: int) -> _Row:
+def _from_lane(low: Lowering, op: Reduce | Scan, state: Row, lane: int) -> Row:
     """Return the state of the lane that differs in the bits of `lane`."""
     moved = []
-    for value, element in zip(state, _elements(op), strict=True):
-        words = [shuffle(low, "bfly", w, str(lane)) for w in _words(low, value, element)]
-        moved.append(_from_words(low.emit, words, element))
+    for value, element in zip(state, elements_of(op), strict=True):
+        words = [shuffle(low, "bfly", w, str(lane)) for w in to_words(low, value, element)]
+        moved.append(from_words(low.emit, words, element))
     present = None
     if state.present is not None:
         word = shuffle(low, "bfly", low.emit.zext(state.present, "i1", "i32"), str(lane))
         present = low.emit.pure(f"icmp ne i32 {word}, 0")
-    return _Row(moved, present)
+    return Row(moved, present)
 
 
 def warp_scratch(op: Reduce, num_warps: int) -> int:
@@ -145,11 +145,11 @@ def warp_scratch(op: Reduce, num_warps: int) -> int:
     plan = reduce_plan(type.layout, op.axis)
     if not plan.warp_masks:
         return 0
-    per_lane = sum(max(4, e.itemsize) for e in _elements(op)) + 4
+    per_lane = sum(max(4, e.itemsize) for e in elements_of(op)) + 4
     return per_lane * len(plan.groups) * 32 * num_warps
 
 
-def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[_Row]) -> list[_Row]:
+def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]) -> list[Row]:
     """Write each warp's part, wait, and combine the parts of each row.
 
     Scratch is [value][register][lane class][warp]; lanes that hold the same row write the same
@@ -160,10 +160,10 @@ def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[_Row
     lane_bits = _row_lanes(plan)
     lanes = 1 << len(lane_bits)
     lane_index = low.thread_part(_gathered(lane_bits), ())
-    kinds = [*_elements(op)]
+    kinds = [*elements_of(op)]
     if any(s.present is not None for s in states):
-        kinds.append(_PRESENT)
-    parts = _Parts(low, low.offsets[op.id], kinds, len(states), lanes)
+        kinds.append(Parts.PRESENT)
+    parts = Parts(low, low.offsets[op.id], kinds, len(states), lanes)
     own = emit.add("i32", emit.mul("i32", lane_index, str(warps)), low.warp)
     for register, state in enumerate(states):
         parts.write(register, own, [*state, state.present or "true"])
@@ -189,21 +189,21 @@ def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[_Row
         ]
         while len(held) > 1:
             paired = [
-                _combine_present(low, op, held[i], held[i + 1]) for i in range(0, len(held) - 1, 2)
+                combine_present(low, op, held[i], held[i + 1]) for i in range(0, len(held) - 1, 2)
             ]
             held = paired + held[len(paired) * 2 :]
         total = held[0]
         for bit in helpers:
-            total = _combine_present(low, op, total, _from_lane(low, op, total, 1 << bit))
+            total = combine_present(low, op, total, _from_lane(low, op, total, 1 << bit))
         found.append(total)
     return found
 
 
-_PRESENT = Scalar("i1", "bool", 1)
+class Parts:
+    """Scratch for crossing warps: a word per value, register, row of a warp, and warp."""
 
-
-class _Parts:
-    """The scratch of a reduction: one word per value, register, row of a warp, and warp."""
+    #: Stands for the condition under which a row holds anything.
+    PRESENT = Scalar("i1", "bool", 1)
 
     def __init__(
         self, low: Lowering, offset: int, kinds: list[Scalar], registers: int, lanes: int
@@ -226,14 +226,14 @@ class _Parts:
     def write(self, register: int, row: str, values: Sequence[str]) -> None:
         emit = self.low.emit
         for number, (kind, value) in enumerate(zip(self.kinds, values, strict=False)):
-            words = _words(self.low, value, kind)
+            words = to_words(self.low, value, kind)
             whole = words[0] if len(words) == 1 else _join64(self.low, words)
             size = self.places[number][1]
             type = "i32" if size == 4 else "i64"
             address = self._address(number, register, row)
             emit.do(f"store {type} {whole}, ptr addrspace(3) {address}, align {size}")
 
-    def read(self, register: int, row: str) -> _Row:
+    def read(self, register: int, row: str) -> Row:
         emit = self.low.emit
         values, present = [], None
         for number, kind in enumerate(self.kinds):
@@ -241,15 +241,15 @@ class _Parts:
             type = "i32" if size == 4 else "i64"
             address = self._address(number, register, row)
             word = emit.effect(f"load {type}, ptr addrspace(3) {address}, align {size}")
-            if kind is _PRESENT:
+            if kind is self.PRESENT:
                 present = emit.effect(f"icmp ne i32 {word}, 0")
                 continue
             words = [word]
             if type == "i64":
                 high = emit.trunc(emit.shift("lshr", "i64", word, 32), "i64", "i32")
                 words = [emit.trunc(word, "i64", "i32"), high]
-            values.append(_from_words(emit, words, kind))
-        return _Row(values, present)
+            values.append(from_words(emit, words, kind))
+        return Row(values, present)
 
 
 def _join64(low: Lowering, words: Sequence[str]) -> str:
@@ -274,7 +274,7 @@ def _packed_lane(lane: int, bits: Sequence[int]) -> int:
     return sum((lane >> bit & 1) << i for i, bit in enumerate(bits))
 
 
-def _finish(low: Lowering, op: Reduce, plan: ReducePlan, states: list[_Row]) -> None:
+def _finish(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]) -> None:
     for number, result in enumerate(op.results):
         if not shape_of(result.type):
             low.set_scalar(result, states[0][number])
@@ -290,4 +290,14 @@ def result_layout(layout: LinearLayout, axis: int) -> LinearLayout:
     return reduce_plan(layout, axis).result
 
 
-__all__ = ["combine", "result_layout", "warp_scratch"]
+__all__ = [
+    "Parts",
+    "Row",
+    "combine",
+    "combine_present",
+    "elements_of",
+    "from_words",
+    "result_layout",
+    "to_words",
+    "warp_scratch",
+]

@@ -12,7 +12,7 @@ from workbench.ir import Shared, Value, element_of, shape_of
 from workbench.layouts import LinearLayout, ldmatrix_fits
 from workbench.ops import pointee_of
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
-from workbench.targets.nvidia.memory import _condition, _first_of_copies, plan_access
+from workbench.targets.nvidia.memory import access_condition, first_of_copies, plan_access
 from workbench.targets.nvidia.ops import (
     AsyncCopy,
     CommitCopies,
@@ -91,7 +91,7 @@ def lower_store(low: Lowering, op: SharedStore) -> None:
         [c * itemsize for c in places.flat("warp")],
     )
     table = places.table("register")
-    unique = _first_of_copies(low, op.source)
+    unique = first_of_copies(low, op.source)
     owner = layout.owners().get("warp", 0)
     guard = None
     if owner:
@@ -217,7 +217,7 @@ def _load_vectors(low: Lowering, op: SharedLoad, shared: LinearLayout, base: str
         [c * itemsize for c in places.flat("warp")],
     )  # fmt: skip
     table = places.table("register")
-    unique = _first_of_copies(low, op.result)
+    unique = first_of_copies(low, op.result)
     loaded: dict[int, str] = {}
     for group in vector_groups(unique, table, 16 // itemsize, places, itemsize):
         address = addresses(table[group[0]] * itemsize)
@@ -261,7 +261,7 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
     access = plan_access(low, op.pointers, op.mask, itemsize)
     for group in access.groups:
         source = low.register(op.pointers, group[0])
-        condition = _condition(low, op, op.pointers, op.mask, group[0])
+        condition = access_condition(low, op, op.pointers, op.mask, group[0])
         address = addresses(table[group[0]] * itemsize)
         place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
         bytes_ = itemsize * len(group)

@@ -18,6 +18,7 @@ from workbench.ops import (
     Join,
     Reduce,
     Reshape,
+    Scan,
     Split,
     Transpose,
     While,
@@ -263,6 +264,8 @@ class _Applier:
             return
         elif isinstance(op, Reduce):
             self.reduce(op)
+        elif isinstance(op, Scan):
+            self.scan(op)
         elif isinstance(op, Dot):
             self.dot(op)
         elif isinstance(op, Join | Split) and op.id in self.graph.execution:
@@ -310,6 +313,11 @@ class _Applier:
         result = result_layout(layout, op.axis)
         layouts = tuple(result if shape_of(r.type) else None for r in op.results)
         self.settle(op, self.place(op, {"inputs": inputs}, layouts))
+
+    def scan(self, op: Scan) -> None:
+        layout = self.chosen[self.graph.execution[op.id]]
+        inputs = tuple(self.get(v, layout) for v in op.inputs)
+        self.settle(op, self.place(op, {"inputs": inputs}, (layout,) * len(op.results)))
 
     def pairs(self, op: Join | Split) -> None:
         layout = self.chosen[self.graph.execution[op.id]]

@@ -36,6 +36,7 @@ from workbench.ops import (
     Promise,
     Reduce,
     Reshape,
+    Scan,
     Select,
     Splat,
     Split,
@@ -55,6 +56,7 @@ from workbench.targets.nvidia.passes.costs import (
     reduction_cost,
 )
 from workbench.targets.nvidia.reductions import result_layout
+from workbench.targets.nvidia.scans import scan_layout
 from workbench.targets.nvidia.shapes import repeated_axes
 
 Maps = Callable[[LinearLayout], LinearLayout | None]
@@ -194,6 +196,8 @@ class LayoutGraph:
             self._memory(op, weight)
         elif isinstance(op, Reduce):
             self._reduce(op, weight)
+        elif isinstance(op, Scan):
+            self._scan(op, weight)
         elif isinstance(op, Dot):
             self._dot(op, weight)
         elif isinstance(op, ExpandDims | Broadcast | Transpose | Reshape | Splat):
@@ -268,6 +272,16 @@ class LayoutGraph:
             self._edge(value, work, weight)
         for result in op.results:
             self._after(work, result, weight, lambda layout: result_layout(layout, axis))
+
+    def _scan(self, op: Scan, weight: float) -> None:
+        shape = shape_of(op.inputs[0].type)
+        work = self.execution[op.id] = self._new(shape, op, weight)
+        self.nodes[work].offer(scan_layout(shape, op.axis, self.num_warps))
+        self.nodes[work].fixed = True
+        for value in op.inputs:
+            self._edge(value, work, weight)
+        for result in op.results:
+            self._after(work, result, weight, _same)
 
     def _dot(self, op: Dot, weight: float) -> None:
         target = self._home(op.result, weight)

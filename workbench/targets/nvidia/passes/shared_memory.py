@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Builder, Module, Op, Value, shape_of
 from workbench.layouts import SharedPlan
-from workbench.ops import AtomicCompareExchange, AtomicUpdate, ConvertLayout, Reduce
+from workbench.ops import AtomicCompareExchange, AtomicUpdate, ConvertLayout, Reduce, Scan
 from workbench.ops.program import Barrier
 from workbench.source import Note, ResourceError
 from workbench.targets.nvidia.chip import Chip
@@ -20,6 +20,7 @@ from workbench.targets.nvidia.ops import (
     SharedStore,
 )
 from workbench.targets.nvidia.reductions import warp_scratch
+from workbench.targets.nvidia.scans import scan_scratch
 
 #: Swizzled buffers start at multiples of their pattern (8 rows of 128 bytes).
 _ALIGNMENT = 1024
@@ -101,13 +102,13 @@ def _wants(module: Module) -> list[_Want]:
                 if bytes_:
                     found.append(_Want(op, op.name, bytes_, 16, here, here, op.id, op.id))
             for region in op.regions:
-                if not isinstance(op, Reduce):
+                if not isinstance(op, Reduce | Scan):
                     visit(region)
             for operand in op.operands:
                 if operand in buffers:
                     buffers[operand].last = clock
                     buffers[operand].last_op = op.id
-            if op.regions and not isinstance(op, Reduce):
+            if op.regions and not isinstance(op, Reduce | Scan):
                 # A buffer from outside that is used in a loop lives through all of it.
                 for want in buffers.values():
                     if want.first < here <= want.last:
@@ -124,6 +125,8 @@ def _scratch(op: Op, num_warps: int) -> int:
         return plan.scratch_bytes if isinstance(plan, SharedPlan) else 0
     if isinstance(op, Reduce):
         return warp_scratch(op, num_warps)
+    if isinstance(op, Scan):
+        return scan_scratch(op, num_warps)
     if isinstance(op, AtomicUpdate | AtomicCompareExchange) and not shape_of(op.pointers.type):
         return 8
     return 0
@@ -197,7 +200,7 @@ class _Barriers:
             self.buffers[op.result] = (start, start + op.type.bytes)
             if len(op.type.shape) > 2:
                 self.rings.add(op.result)
-        if op.regions and not isinstance(op, Reduce):
+        if op.regions and not isinstance(op, Reduce | Scan):
             return self._regions(op, pending, write)
         before, keep, clears = self._touches(op)
         if any(a.conflicts(b) for a in before for b in pending):
