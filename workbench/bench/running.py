@@ -27,6 +27,7 @@ from workbench.bench.work import dot_work
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import obtain, source_of
+from workbench.runtime.faults import wait
 from workbench.source import KernelError, KernelSource, OptionError
 from workbench.trace import Launch, LaunchArgument, Runs, Skipped
 
@@ -225,9 +226,7 @@ def shown_chip_record(compiled: CompiledKernel, *, cached: bool = True) -> Recor
 def synchronize(subject: Subject) -> None:
     """Wait until the device has done everything, so that its errors come up here."""
     if subject.gpu:
-        import torch
-
-        torch.cuda.synchronize()
+        wait(subject.compiled, subject.grid, {**subject.constants, **subject.arguments})
 
 
 def launch_record(subject: Subject, milliseconds: float | None) -> Launch:
