@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from workbench.trace import Trace  # noqa: E402
 from workbench.viewer import MIME  # noqa: E402
 from workbench.viewer.reading import open_envelope  # noqa: E402
 
-STORIES = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).parents[2]
+STORIES = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("notebooks")]
 
@@ -26,7 +28,7 @@ def story(request, tmp_path_factory) -> tuple[str, Any, Path]:
     nbclient.NotebookClient(
         notebook, timeout=900, kernel_name="python3", store_widget_state=False,
         resources={"metadata": {"path": str(folder)}},
-    ).execute()  # fmt: skip
+    ).execute(env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
     return request.param.stem, notebook, folder
 
 
