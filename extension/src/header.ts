@@ -1,5 +1,6 @@
 // The header: which kernel, for which target, what it takes, how long it took, whether it is right.
 import { button, make } from "./dom";
+import { ranFor } from "./stages";
 import { bytes, milliseconds, STAGE_TITLES } from "./texts";
 import type { Trace } from "./trace";
 
@@ -38,8 +39,11 @@ export function traceLabels(traces: readonly Trace[]): string[] {
 }
 
 /** Return the facts of a trace; what nobody measured is "unknown", never a guess. */
-export function factsOf(trace: Trace): Fact[] {
-  const { resources, runs } = trace;
+export function factsOf(trace: Trace, all: readonly Trace[] = [trace]): Fact[] {
+  const { resources } = trace;
+  const ran = ranFor(trace, all);
+  const { runs } = ran;
+  const on = ran === trace ? "" : `${ran.kernel.target} `; // whose time and verdict these are
   const gpu = trace.stages.some(({ id }) => id === "ptx");
   const facts: Fact[] = [];
   const sass = { tab: "stages", stage: "sass" };
@@ -75,7 +79,7 @@ export function factsOf(trace: Trace): Fact[] {
   const launched = runs.launches?.findLast(({ milliseconds: time }) => typeof time === "number");
   if (typeof launched?.milliseconds === "number") {
     facts.push({
-      label: "time",
+      label: `${on}time`,
       value: milliseconds(launched.milliseconds),
       title: `one launch on ${launched.device}`,
       to: { tab: "performance" },
@@ -85,7 +89,7 @@ export function factsOf(trace: Trace): Fact[] {
   if (checks.length > 0) {
     const bad = checks.filter(({ ok }) => !ok).length;
     facts.push({
-      label: "check",
+      label: `${on}check`,
       value: bad === 0 ? "✓ ok" : "✗ failed",
       title: checks
         .map(({ ref, ok }) => `${ok ? "agrees with" : "differs from"} ${ref}`)
@@ -143,7 +147,7 @@ export function makeHeader(
 ): HTMLElement {
   const trace = traces[shown] as Trace;
   const { kernel } = trace;
-  const facts = factsOf(trace).map(({ label, value, title, tone, to }) => {
+  const facts = factsOf(trace, traces).map(({ label, value, title, tone, to }) => {
     const attributes = { class: "wb-fact", title, "data-tone": tone ?? "", "data-fact": label };
     const content = make("span", {}, `${label} `, make("b", {}, value));
     return to

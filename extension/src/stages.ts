@@ -95,3 +95,14 @@ export function viewOps(trace: Trace): OpTable {
     children: (op) => children.get(op) ?? [],
   };
 }
+
+/** True if the kernel of a trace was launched, checked or timed. */
+export function hasRuns({ runs }: Trace): boolean {
+  return [runs.launches, runs.checks, runs.benches].some((list) => (list ?? []).length > 0);
+}
+
+/** The trace whose runs speak for `trace`: itself, or the same kernel run on another target. */
+export function ranFor(trace: Trace, all: readonly Trace[]): Trace {
+  if (hasRuns(trace)) return trace;
+  return all.find((other) => other.kernel.name === trace.kernel.name && hasRuns(other)) ?? trace;
+}

@@ -130,6 +130,7 @@ function fill(
 
   const services: TabServices = {
     trace,
+    traces,
     stages,
     ops,
     links,

@@ -90,6 +90,24 @@ test("choosing the other target keeps the tab and shows its stages", () => {
   expect(host.querySelector('[data-stage="ptx"]')).not.toBeNull();
 });
 
+test("what was not run here is told of the target where it was", () => {
+  const cpu = addTrace();
+  cpu.kernel = { ...cpu.kernel, target: "cpu" };
+  cpu.runs = {
+    checks: [
+      { ok: true, ref: "x + y", rtol: 0, atol: 0, wrong: 0, total: 7, max_abs: 0, max_rel: 0 },
+    ],
+  };
+  const gpu = addTrace({ runs: { skipped: [{ what: "launch", why: "no CUDA device" }] } });
+  expect(factsOf(gpu, [cpu, gpu]).at(-1)).toMatchObject({ label: "cpu check", value: "✓ ok" });
+  show(gpu, cpu);
+  openTab("performance");
+  expect(host.querySelector(".wb-scroll p")!.textContent).toBe(
+    "Not run on sm_90a (launch: no CUDA device). These runs are on cpu:",
+  );
+  expect(host.querySelector(".wb-verdict")!.textContent).toBe("✓ 7 of 7 elements agree with x + y");
+});
+
 test("an update keeps the open panes", () => {
   const viewer = show(addTrace());
   expect(pressed()).toEqual(["source", "tile", "ptx"]);

@@ -311,9 +311,19 @@ async function checkNotebook(browser, file) {
   const viewers = page.locator('[data-ready="1"] > .wb');
   for (let i = 0; i < (await viewers.count()); i++) await checkLinks(viewers.nth(i), name);
   const viewer = viewers.last();
+  if ((await viewer.locator(".wb-targets").count()) > 0) {
+    await viewer.locator(".wb-targets button").first().click();
+    const source = viewer.locator('.wb-scroller[data-stage="source"] [data-row]');
+    await source.filter({ hasText: "tl.load" }).first().click();
+  }
   const screenshot = process.env.SCREENSHOT || path.join(out, "lab_notebook.png");
   await viewer.evaluate((element) => element.closest(".jp-Cell").scrollIntoView({ block: "start" }));
   await page.screenshot({ path: screenshot });
+  for (const tab of ["performance", "passes", "problems"]) {
+    await viewer.locator(`[role=tab][data-tab="${tab}"]`).click();
+    await page.screenshot({ path: path.join(out, `lab_notebook_${tab}.png`) });
+  }
+  assert.deepEqual(await axeViolations(page), []);
   assert.deepEqual(page.errors, []);
   await page.close();
 }

@@ -2,18 +2,14 @@
 import { type Cell, make, table } from "../dom";
 import { drawPlot } from "../plot";
 import { arrangePlot, latestBenches, type Plot } from "../series";
-import { placeName } from "../stages";
+import { hasRuns, placeName, ranFor } from "../stages";
 import { count, figure, milliseconds } from "../texts";
 import type { Bench, Check, Trace } from "../trace";
 import type { Tab, TabServices } from "./tab";
 
-/** True if the trace has anything that this tab shows. */
-export function hasRuns({ runs }: Trace): boolean {
-  return [runs.launches, runs.checks, runs.benches].some((list) => (list ?? []).length > 0);
-}
-
 export function mountPerformance(panel: HTMLElement, services: TabServices): Tab {
-  const { trace } = services;
+  const { trace: shown, traces } = services;
+  const trace = ranFor(shown, traces);
   const { launches = [], checks = [], benches = [], ceilings = [] } = trace.runs;
   const content = make("div", {
     class: "wb-scroll",
@@ -22,14 +18,16 @@ export function mountPerformance(panel: HTMLElement, services: TabServices): Tab
     "aria-label": "Runs",
   });
   panel.append(content);
+  const why = (shown.runs.skipped ?? []).map((skipped) => `${skipped.what}: ${skipped.why}`);
+  const reasons = why.length > 0 ? ` (${why.join("; ")})` : "";
   if (!hasRuns(trace)) {
-    content.append(
-      make("p", { class: "wb-empty" }, "Not launched, checked or timed for this target."),
-      ...(trace.runs.skipped ?? []).map(({ what, why }) =>
-        make("p", { class: "wb-empty" }, `${what}: ${why}`),
-      ),
-    );
+    const sentence = `Not launched, checked or timed${reasons}.`;
+    content.append(make("p", { class: "wb-empty" }, sentence));
     return {};
+  }
+  if (trace !== shown) {
+    const sentence = `Not run on ${shown.kernel.target}${reasons}. These runs are on ${trace.kernel.target}:`;
+    content.append(make("p", { class: "wb-muted" }, sentence));
   }
   const latest = latestBenches(benches);
   const dots = (trace.ops.name ?? []).some((name) => trace.strings[name]?.includes("dot"));

@@ -19,6 +19,7 @@ export interface ViewerState {
 
 export interface TabServices {
   trace: Trace;
+  traces: readonly Trace[]; // all of the viewer, this one among them
   stages: readonly StageView[];
   ops: OpTable;
   links: Links;
