@@ -207,6 +207,8 @@ class Activation:
         """Return a global as a kernel may use it (LANGUAGE.md, rule 16)."""
         if isinstance(value, constexpr):
             return value.value
+        if _is_foreign(value) and type(value).__name__ == "constexpr":
+            return unwrap(value.value)
         notes = self.source.names.get("__annotations__", {})
         if "constexpr" in str(notes.get(name, "")):
             return unwrap(value)

@@ -296,14 +296,12 @@ def _subscript(act: Activation, node: ast.Subscript) -> Any:
     act.at(node)
     if isinstance(value, tensor):
         return _new_axes(act, value, key, node)
-    if isinstance(value, tuple | str):
+    if is_tuple(value) or isinstance(value, str):
         try:
-            found: Any = value[static(key, "an index")]
+            return value[static(key, "an index")]
         except (IndexError, TypeError) as error:
-            raise act.error(
-                KernelTypeError, f"{describe(value)}[{key!r}]: {error}", node
-            ) from error
-        return found
+            message = f"{describe(value)}[{key!r}]: {error}"
+            raise act.error(KernelTypeError, message, node) from error
     raise act.error(UnsupportedSyntaxError, f"{describe(value)} cannot be indexed", node)
 
 

@@ -42,8 +42,12 @@ def is_compile_time(function: Any) -> bool:
         return True
     if isinstance(function, types.BuiltinMethodType):
         return isinstance(function.__self__, str)
-    named = isinstance(function, type) and issubclass(function, tuple)
-    return named and hasattr(function, "_fields")
+    return is_named_tuple(function)
+
+
+def is_named_tuple(function: Any) -> bool:
+    """Say whether a callable is a namedtuple's class."""
+    return isinstance(function, type) and tuple in function.__mro__ and hasattr(function, "_make")
 
 
 def call_now(
@@ -51,7 +55,7 @@ def call_now(
 ) -> Any:
     """Call a Python function now; its arguments must be known, a namedtuple's need not be."""
     name = getattr(function, "__name__", "function")
-    if not (isinstance(function, type) and issubclass(function, tuple)):
+    if not is_named_tuple(function):
         args = [static(a, f"an argument of {name}") for a in args]
         kwargs = {k: static(v, f"'{k}' of {name}") for k, v in kwargs.items()}
     try:
@@ -82,7 +86,7 @@ def _folded(function: Callable[..., Any]) -> Lower:
 
 def _length(act: Activation, args: list[Any], node: ast.AST) -> Any:
     value = args[0]
-    if isinstance(value, tuple | str):
+    if is_tuple(value) or isinstance(value, str):
         return len(value)
     if isinstance(value, tensor) and value.shape:
         return value.shape[0]

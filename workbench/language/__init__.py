@@ -6,7 +6,6 @@ supported yet is not here, so `hasattr(tl, name)` tells the truth.
 """
 
 from workbench.language import math
-from workbench.language import methods as _methods  # noqa: F401 - gives tensors their methods
 from workbench.language.arithmetic import (
     PropagateNan,
     abs,
@@ -73,6 +72,7 @@ from workbench.language.dtypes import (
     uint64,
 )
 from workbench.language.memory import load, store
+from workbench.language.methods import add_methods
 from workbench.language.program import (
     assume,
     debug_barrier,
@@ -144,3 +144,5 @@ __all__ = [
     "sum", "swizzle2d", "tensor", "trans", "uint8", "uint16", "uint32", "uint64",
     "uint_to_uniform_float", "umulhi", "view", "where", "xor_sum", "zeros", "zeros_like",
 ]  # fmt: skip
+
+add_methods()

@@ -97,7 +97,8 @@ def broadcast_value(value: Value, shape: Shape) -> Value:
 
 def operand(value: Any, dtype: dtype, shape: Shape, *, exact: bool = False) -> Value:
     """Return a number or tensor as an IR value of a dtype and shape; `exact`: int32 as index."""
-    element: Element = INDEX if exact and dtype == int32 else dtype.element
+    counted = exact and dtype == int32 and current().exact_index
+    element: Element = INDEX if counted else dtype.element
     if is_number(value):
         return constant_value(value, element, shape)
     if value.constant is not None and not value.shape:
