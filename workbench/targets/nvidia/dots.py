@@ -18,6 +18,7 @@ from workbench.ir import (
     I8,
     I32,
     Scalar,
+    Value,
     element_of,
     shape_of,
 )
@@ -45,7 +46,18 @@ class MatrixUnit:
 
 
 def matrix_unit(op: Dot, chip: Chip) -> MatrixUnit | None:
-    """Return the mma.sync shape for a dot's types; None if it has to be multiply-adds."""
+    """Return the mma.sync shape for a dot; None if it has to be multiply-adds.
+
+    A tile with less of k than one instruction takes is left to multiply-adds, since the rest of
+    the fragment would be copies and count twice.
+    """
+    unit = _unit_of_types(op, chip)
+    if unit is None or 1 << (shape_of(op.a.type)[-1] - 1).bit_length() < unit.k:
+        return None
+    return unit
+
+
+def _unit_of_types(op: Dot, chip: Chip) -> MatrixUnit | None:
     a, b = element_of(op.a.type), element_of(op.b.type)
     c = element_of(op.accumulator.type)
     if len(shape_of(op.accumulator.type)) != 2:
@@ -83,7 +95,7 @@ def _coordinates(layout: LinearLayout) -> dict[tuple[int, ...], int]:
 
 def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
     emit = low.emit
-    a, b = low.words(op.a), low.words(op.b)
+    a, b = _operand_words(low, op.a, 1), _operand_words(low, op.b, 0)
     if unit.types.startswith("f32.tf32"):
         a, b = (_to_tf32(low, words) for words in (a, b))
     a_at, b_at = (_coordinates(low.layout(v)) for v in (op.a, op.b))
@@ -138,6 +150,26 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
         low.set_words(op.result, accumulators)  # type: ignore[arg-type]
     else:
         low.set_registers(op.result, accumulators)
+
+
+def _operand_words(low: Lowering, value: Value, k_axis: int) -> list[str]:
+    """Return an operand's words; coordinates beyond the extent of k are made 0 (0 times NaN...)."""
+    layout = low.layout(value)
+    if layout.shape[k_axis] == layout.padded[k_axis]:
+        return low.words(value)
+    emit, (type, each) = low.emit, low.pack_of(value)
+    zero = "0" if type.startswith("i") else "0.0"
+    registers = []
+    for r in range(layout.registers()):
+        inside = low.inside(layout, r, [k_axis])
+        if inside == "false":
+            registers.append(zero)
+            continue
+        held = low.register(value, r)
+        if inside is not None:
+            held = emit.pure(f"select i1 {inside}, {type} {held}, {type} {zero}")
+        registers.append(held)
+    return [low.pack(registers[i : i + each], type) for i in range(0, len(registers), each)]
 
 
 def _wrapped(at: dict[tuple[int, ...], int], layout: LinearLayout, place: tuple[int, int]) -> int:
