@@ -107,7 +107,7 @@ class Arithmetic:
         """Return the polynomial with the given coefficients, lowest power first."""
         total = self.real(coefficients[-1], type)
         for coefficient in coefficients[-2::-1]:
-            total = self.fma(total, x, self.real(coefficient, type))
+            total = self.fma(total, x, self.real(coefficient, type), type)
         return total
 
     def libm(self, name: str, arguments: list[str], type: str) -> str:

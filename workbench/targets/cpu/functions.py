@@ -54,7 +54,7 @@ def _float(a: Arithmetic, name: str, element: Scalar, inputs: list[str]) -> str:
     type = register_type(element)
     if name in _FLOAT_BINARY:
         return a.binary(_FLOAT_BINARY[name], type, *inputs)
-    if name in _FLOAT_INTRINSICS:
+    if name in _FLOAT_INTRINSICS and not (name == "fma" and type == "half"):
         return a.intrinsic(_FLOAT_INTRINSICS[name], type, inputs)
     if name == "neg":
         return a.unary("fneg", type, inputs[0])
@@ -65,6 +65,8 @@ def _float(a: Arithmetic, name: str, element: Scalar, inputs: list[str]) -> str:
 
 
 def _transcendental(a: Arithmetic, name: str, type: str, inputs: list[str]) -> str:
+    if name == "fma":
+        return a.fma(*inputs, type)
     if name == "rsqrt":
         return a.binary("fdiv", type, a.real(1.0, type), a.intrinsic("sqrt", type, inputs))
     if name == "rem":
