@@ -16,9 +16,9 @@ Whatever is new or odd, and every Python error on the way, is left to the Python
 called with the same arguments. Entries are never moved; one that gives way to another is only
 overwritten while the GIL is held, and the native code has read all of it before it lets go.
 
-Facts about CPython that are relied on: `ob_type` lies 8 bytes into an object and a tuple's items
-24 (builds with the GIL, 3.11 to 3.14; `supported` says no elsewhere); a dropped reference may be
-compared as an address, never read.
+Facts about CPython that are relied on: `ob_type` lies 8 bytes into an object, the length of a tuple
+16, its items where its fixed part ends (builds with the GIL, 3.11 to 3.14; `supported` says no
+elsewhere); a dropped reference may be compared as an address, never read.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from typing import Any
 
 #: Specialisations of one call shape that are kept natively.
 ENTRIES = 32
+_ITEMS = tuple.__basicsize__ // 8  # words of a tuple before its items
 _HEAD = 5  # words of an entry before its parameter places: code, threads, shared, result, count
 
 Guards = Sequence[tuple[dict[str, Any], str, Any]]
@@ -354,7 +355,7 @@ class _Writer:
         self._need(self._op("icmp ne ptr %kwnames, null"))
         self._need_equal("i64", self._item("i64", "%kwnames", 2), str(len(shape.keywords)))
         for number, name in enumerate(shape.keywords):
-            given = self._item("ptr", "%kwnames", 3 + number)
+            given = self._item("ptr", "%kwnames", _ITEMS + number)
             self._need_equal("ptr", given, self._object(sys.intern(name)))
 
     def _check_guards(self) -> None:
@@ -491,7 +492,7 @@ class _Writer:
         else:
             self._do(f"br label %{have}")
         self._label(have)
-        value = self._item("ptr", grid, 3 + axis)
+        value = self._item("ptr", grid, _ITEMS + axis)
         number = self._integer(value, "no_grid", "no_grid")
         limit = 0x7FFFFFFF if axis == 0 else 65535
         low = self._op(f"icmp sge i64 {number}, 1")
