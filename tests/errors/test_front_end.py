@@ -203,11 +203,11 @@ def test_a_run_time_value_where_a_constexpr_is_needed():
     """
     error = error_of(from_text(helper), x=X, n=3)
     assert error.message.startswith("'B' of helper must be known at compile time")
-    error = error_of("def k(x, B: tl.constexpr):\n    pass\n", x=X, B=Typed_argument())
+    error = error_of("def k(x, B: tl.constexpr):\n    pass\n", x=X, B=typed_argument())
     assert "is a constexpr, it got a run-time i32" in error.message
 
 
-def Typed_argument():
+def typed_argument():
     from workbench.frontend import Argument
     from workbench.ir import I32
 

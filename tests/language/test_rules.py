@@ -129,7 +129,8 @@ def test_03_04_weak_numbers(text, x, want):
         ("float16", "bfloat16", "fp16"), ("bfloat16", "bfloat16", "bf16"),
         ("float16", "int32", "fp16"), ("bfloat16", "int32", "fp32"),
         ("float8_e5m2", "float8_e5m2", "fp8e5"), ("float8_e5m2", "float8_e4m3fn", "fp16"),
-        ("bfloat16", "float8_e5m2", "fp32"), ("int8", "int32", "int32"), ("int32", "uint32", "uint32"),
+        ("bfloat16", "float8_e5m2", "fp32"), ("int8", "int32", "int32"),
+        ("int32", "uint32", "uint32"),
         ("int64", "uint32", "int64"), ("int8", "uint8", "uint8"), ("bool", "bool", "int1"),
         ("bool", "int32", "int32"), ("uint8", "uint16", "uint16"),
     ],
@@ -420,7 +421,7 @@ def test_12_negative_steps_and_wide_bounds():
 def test_12_the_loop_variable_after_its_loop_is_pythons_last_value():
     def kernel(out, n):
         i = -5
-        for i in range(2, n, 3):
+        for i in range(2, n, 3):  # noqa: B007
             pass
         tl.store(out, i)
         for j in range(n):
@@ -660,10 +661,12 @@ def test_20_cache_hints_are_checked():
 @pytest.mark.parametrize(
     ("text", "x", "want"),
     [
-        ("tl.sum(a)", "int8", "int32"), ("tl.sum(a)", "bool", "uint32"), ("tl.sum(a)", "uint8", "uint32"),
+        ("tl.sum(a)", "int8", "int32"), ("tl.sum(a)", "bool", "uint32"),
+        ("tl.sum(a)", "uint8", "uint32"),
         ("tl.sum(a)", "float16", "fp16"), ("tl.sum(a)", "bfloat16", "bf16"),
         ("tl.sum(a, dtype=tl.float32)", "float16", "fp32"), ("tl.cumsum(a)", "bfloat16", "fp32"),
-        ("tl.cumsum(a)", "int8", "int32"), ("tl.max(a)", "float16", "fp32"), ("tl.max(a)", "int8", "int32"),
+        ("tl.cumsum(a)", "int8", "int32"), ("tl.max(a)", "float16", "fp32"),
+        ("tl.max(a)", "int8", "int32"),
         ("tl.max(a, 0, return_indices=True)[0]", "float16", "fp16"),
         ("tl.argmax(a, 0)", "float16", "int32"), ("tl.min(a)", "bfloat16", "fp32"),
     ],
@@ -975,7 +978,7 @@ def test_index_values_are_truncated_where_they_are_stored():
 def test_18_wrap_index_holds_in_loops_too():
     def kernel(out, n):
         total = 0
-        for i in range(0, n):
+        for i in range(n):
             total += i * 65537
         tl.store(out + n - 1, total)
 

@@ -221,13 +221,14 @@ class Activation:
         )
         if allowed:
             return value
+        shown: Any = value
         raise self.error(
             UnknownNameError,
-            f"'{name}' is an ordinary global ({type(value).__name__}); "
+            f"'{name}' is an ordinary global ({type(shown).__name__}); "
             "a kernel sees only constexpr globals",
             node,
-            hint=f"write {name} = tl.constexpr({value!r:.40}), or pass it as an argument"
-            if isinstance(value, int | float | str)
+            hint=f"write {name} = tl.constexpr({shown!r:.40}), or pass it as an argument"
+            if isinstance(shown, int | float | str)
             else "pass it as an argument",
         )
 
