@@ -209,7 +209,8 @@ class _Compilation:
         for helper in captures(self.source).sources[1:]:
             if not (helper.file == file and line0 <= helper.first_line):
                 places.add(helper.file, helper.text, helper.first_line, "device")
-        times = self.recorder.times
+        resources = self._resources() if self.built is not None else Resources()
+        times = self._stage_times()
         spans = self._spans()
         builder.add_stage("source", source_stage(file, text, line0, spans), "python")
         builder.add_stage("ast", lambda: ast_stage(self.source, spans), "ast")
@@ -219,7 +220,7 @@ class _Compilation:
             for stage, produce in self.built.texts.items():
                 took = times.get(stage)
                 builder.add_stage(stage, produce, LANGUAGES[stage], milliseconds=_rounded(took))
-            builder.set(resources=self._resources, **self.built.fields)
+            builder.set(resources=resources, **self.built.fields)
         add_passes(builder, self.recorder)
         add_ops(builder, places, self.first, self.recorder)
         add_remarks(builder, places, self.recorder)
@@ -228,6 +229,15 @@ class _Compilation:
             for one in (error, *error.others):
                 builder.add_error(diagnostic(one, places, until))
         return builder
+
+    def _stage_times(self) -> dict[str, float]:
+        """Return what each stage took: tile and GPU IR with their passes, code with its tool."""
+        times = dict(self.recorder.times)
+        for record in self.recorder.passes:
+            times[record.pipe] = times.get(record.pipe, 0.0) + record.milliseconds
+        if "assemble" in times:
+            times["asm" if self.target == "cpu" else "sass"] = times["assemble"]
+        return times
 
     def _add_module(
         self, builder: TraceBuilder, stage: StageId, module: Module | None, took: float | None
@@ -238,7 +248,10 @@ class _Compilation:
 
     def _resources(self) -> Resources:
         assert self.built is not None
-        known = self.result.binary.resources if self.result else Resources()
+        try:
+            known = self.result.binary.resources if self.result else Resources()
+        except KernelError:  # who needs the code is told; the stages before it are shown
+            known = Resources()
         shared = known.shared_bytes
         return replace(known, shared_bytes=self.built.shared_bytes if shared is None else shared)
 

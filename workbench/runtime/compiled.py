@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.runtime import cache
 from workbench.runtime.facts import Signature, to_specialization
-from workbench.source import KernelSource, ToolError
+from workbench.source import KernelError, KernelSource, ToolError
 
 if TYPE_CHECKING:
     from workbench.compiler import Compiled
@@ -115,7 +115,11 @@ class CompiledKernel:
 
         compiled = self._compiled
         assert compiled is not None
-        binary, built = compiled.binary, compiled.built
+        try:
+            binary, built = compiled.binary, compiled.built
+        except KernelError as error:
+            error.trace = error.trace or compiled.trace
+            raise
         resources = binary.resources
         spills = None
         if resources.spill_store_bytes is not None:

@@ -60,7 +60,9 @@ class KernelSource:
 
     def lookup(self, name: str) -> Any:
         """Return what `name` means outside the function; raises KeyError if nothing."""
-        closure = inspect.getclosurevars(self.function).nonlocals if self.function.__closure__ else {}
+        closure = (
+            inspect.getclosurevars(self.function).nonlocals if self.function.__closure__ else {}
+        )
         for scope in (closure, self.names, vars(builtins)):
             if name in scope:
                 return scope[name]

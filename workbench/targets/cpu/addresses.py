@@ -23,13 +23,17 @@ if TYPE_CHECKING:
 class Address(NamedTuple):
     """Where the lanes of an access lie, in bytes.
 
-    uniform, contiguous: `text` is the first address (i64). wrapped: the same while `inside`
-    (i1) holds; `text` is then the first address. scattered: `text` is a vector of i64.
+    uniform, contiguous: `text` is the first address (i64). scattered: `text` is a vector of i64.
+    wrapped: contiguous while `inside` (i1) holds; else, while `twice` holds, the lanes from `left`
+    (i64) on lie `back` bytes before where they would; else each lane is for itself.
     """
 
     kind: Literal["uniform", "contiguous", "wrapped", "scattered"]
     text: str
     inside: str = ""
+    twice: str = ""
+    left: str = ""
+    back: str = ""
 
 
 def address_of(w: Writer, pointers: Value, point: Point) -> Address:
@@ -100,15 +104,10 @@ def _wrapped(
     positive = emit.pure(f"icmp sge i64 {start}, 0")
     inside = emit.bitwise("and", "i1", fits, positive)
     base = emit.add("i64", _evaluate(w, still, point, size), emit.mul("i64", rest, str(size)))
-    return Address("wrapped", base, inside)
-
-
-def scattered(w: Writer, pointers: Value, point: Point) -> str:
-    """Return the addresses of all lanes as a vector."""
-    form = w.affine.form(pointers)
-    if form is None:
-        return w.chunk(pointers, point).text
-    return _evaluate_lanes(w, form, point, pointee_of(pointers.type).itemsize)
+    short = emit.pure(f"icmp sge i64 {length}, {w.lanes}")
+    twice = emit.bitwise("and", "i1", short, positive)
+    left = emit.sub("i64", length, rest)
+    return Address("wrapped", base, inside, twice, left, emit.mul("i64", length, str(size)))
 
 
 def form_chunk(w: Writer, value: Value, point: Point) -> Chunk:

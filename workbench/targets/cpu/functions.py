@@ -122,27 +122,18 @@ def _quotient(a: Arithmetic, type: str, signed: bool, x: str, y: str) -> str:
             return x
         return a.emit.pure(f"{word} {a.type(type)} {x}, {y}")
     zero = a.compare("icmp eq", type, y, a.integer(0, type))
-    if a.lanes and bits <= 32:
-        # Exact: a quotient of 32-bit integers is never closer than 2^-32 to the next integer.
-        to, back = ("sitofp", "fptosi.sat") if signed else ("uitofp", "fptoui.sat")
-        wide = [a.cast(to, v, type, "double") for v in (x, y)]
-        ratio = a.emit.pure(f"fdiv {a.type('double')} {wide[0]}, {wide[1]}")
-        number = a.convert_intrinsic(back, ratio, "double", "i32")
-        if signed and bits == 32:
-            # The only quotient that overflows, -2^31 / -1, wraps.
-            least = a.integer(-(1 << 31), "i32")
-            minus = a.compare("icmp eq", type, y, a.integer(-1, type))
-            lowest = a.compare("icmp eq", type, x, least)
-            both = a.emit.pure(f"and {a.type('i1')} {minus}, {lowest}")
-            number = a.select(both, least, number, "i32")
-        number = a.cast("trunc", number, "i32", type)
-        return a.select(zero, a.integer(0, type), number, type)
-    one = a.integer(1, type)
-    safe = a.select(zero, one, y, type)
+    safe = a.select(zero, a.integer(1, type), y, type)
     if signed:
         minus = a.compare("icmp eq", type, y, a.integer(-1, type))
-        safe = a.select(minus, one, safe, type)
-    result = a.emit.pure(f"{word} {a.type(type)} {x}, {safe}")
+        safe = a.select(minus, a.integer(1, type), safe, type)
+    if a.lanes and bits <= 32:
+        # Exact: a quotient of 32-bit integers is never closer than 2^-32 to the next integer.
+        to, back = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
+        wide = [a.cast(to, v, type, "double") for v in (x, safe)]
+        ratio = a.emit.pure(f"fdiv {a.type('double')} {wide[0]}, {wide[1]}")
+        result = a.cast("trunc", a.cast(back, ratio, "double", "i32"), "i32", type)
+    else:
+        result = a.emit.pure(f"{word} {a.type(type)} {x}, {safe}")
     if signed:
         negated = a.binary("sub", type, a.integer(0, type), x)
         result = a.select(minus, negated, result, type)

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 from workbench.ir import Op, Value, element_of, shape_of
 from workbench.ops import AddPointer, Load, Store
 from workbench.ops.memory import pointee_of
-from workbench.targets.cpu.addresses import Address, address_of, evaluate, scattered
-from workbench.targets.cpu.chunks import Chunk, Point, memory_type, register_type, suffix, vector
+from workbench.targets.cpu.addresses import Address, address_of, evaluate
+from workbench.targets.cpu.chunks import (
+    Chunk,
+    Point,
+    memory_type,
+    register_type,
+    suffix,
+    uniform,
+    vector,
+)
 from workbench.targets.cpu.nests import Fill
 from workbench.targets.cpu.numbers import from_memory, to_memory
 from workbench.targets.cpu.table import CHUNKS, CPU
@@ -110,11 +118,72 @@ def _read(
     def straight() -> list[tuple[str, str]]:
         return [(type, _read_row(w, address.text, stored, on, passed))]
 
+    def in_two() -> list[tuple[str, str]]:
+        return [(type, _read_in_two(w, address, stored, on, passed or "poison"))]
+
+    def lane_by_lane() -> list[tuple[str, str]]:
+        return [(type, _read_lanes(w, op, stored, on, passed or "poison", point))]
+
     def wrapped() -> list[tuple[str, str]]:
-        places = _pointers(w, scattered(w, op.pointers, point))
-        return [(type, w.gather(stored, w.lanes, places, on, passed, align))]
+        return [(type, w.either(address.twice, in_two, lane_by_lane)[0])]
 
     return w.either(address.inside, straight, wrapped)[0]
+
+
+def _read_in_two(w: Writer, address: Address, stored: str, on: str | None, passed: str) -> str:
+    """Read the lanes before the wrap, then those after it."""
+    a, bits = w.arithmetic(w.lanes), f"<{w.lanes} x i1>"
+    left = a.spread(w.emit.trunc(address.left, "i64", "i32"), "i32")
+    before = a.compare("icmp slt", "i32", a.iota("i32"), left)
+    after = a.binary("xor", "i1", before, a.integer(1, "i1"))
+    if on is not None:
+        before, after = (w.emit.pure(f"and {bits} {part}, {on}") for part in (before, after))
+    first = _read_row(w, address.text, stored, before, passed)
+    rest = w.emit.sub("i64", address.text, address.back)
+    return _read_row(w, rest, stored, after, first)
+
+
+def _read_lanes(
+    w: Writer, op: Load, stored: str, on: str | None, passed: str, point: Point
+) -> str:
+    """Read one lane after the other: compact code for what hardly ever happens."""
+    type, lanes = vector(stored, w.lanes), w.lanes
+    moving = [d for d, c in enumerate(point) if c.kind == "lanes"]
+
+    def lane(i: str, held: list[str]) -> list[str]:
+        place = list(point)
+        for d in moving:
+            place[d] = uniform(w.emit.add("i64", point[d].text, i))
+        address = address_of(w, op.pointers, tuple(place)).text
+        bit = "true"
+        if on is not None:
+            bit = w.emit.pure(f"extractelement <{lanes} x i1> {on}, i64 {i}")
+            dummy = w.emit.pure("ptrtoint ptr %scratch to i64")
+            address = w.arithmetic(0).select(bit, address, dummy, "i64")
+        one = w.emit.effect(f"load {stored}, ptr {_pointer(w, address)}, align {alignment(stored)}")
+        new = w.emit.pure(f"insertelement {type} {held[0]}, {stored} {one}, i64 {i}")
+        return [w.arithmetic(0).select(bit, new, held[0], type)]
+
+    w.emit.at(op)
+    return w.loop("0", str(lanes), 1, lane, [(type, passed)])[0]
+
+
+def _write_lanes(w: Writer, op: Store, stored: str, text: str, on: str | None, point: Point) -> None:
+    type, lanes = vector(stored, w.lanes), w.lanes
+    moving = [d for d, c in enumerate(point) if c.kind == "lanes"]
+
+    def lane(i: str, _: list[str]) -> None:
+        place = list(point)
+        for d in moving:
+            place[d] = uniform(w.emit.add("i64", point[d].text, i))
+        address = address_of(w, op.pointers, tuple(place)).text
+        bit = "true" if on is None else (
+            w.emit.pure(f"extractelement <{lanes} x i1> {on}, i64 {i}")
+        )  # fmt: skip
+        one = w.emit.pure(f"extractelement {type} {text}, i64 {i}")
+        _store_one(w, address, stored, one, bit)
+
+    w.loop("0", str(lanes), 1, lane)
 
 
 def alignment(stored: str) -> int:
@@ -183,12 +252,10 @@ def write_point(w: Writer, op: Store, point: Point) -> None:
     if address.kind == "contiguous":
         _write_row(w, address.text, stored, text, on)
         return
-    if address.kind == "uniform":
-        places = a.spread(address.text, "i64")
-    elif address.kind == "wrapped":
-        places = scattered(w, op.pointers, point)
-    else:
-        places = address.text
+    if address.kind == "wrapped":
+        _write_lanes(w, op, stored, text, on, point)
+        return
+    places = a.spread(address.text, "i64") if address.kind == "uniform" else address.text
     w.scatter(stored, lanes, _pointers(w, places), text, on, align)
 
 

@@ -159,9 +159,9 @@ def _operand_words(low: Lowering, value: Value, k_axis: int) -> list[str]:
         return low.words(value)
     emit, (type, each) = low.emit, low.pack_of(value)
     zero = "0" if type.startswith("i") else "0.0"
-    registers = []
+    registers, live = [], set(low.live(value))
     for r in range(layout.registers()):
-        inside = low.inside(layout, r, [k_axis])
+        inside = low.inside(layout, r, [k_axis]) if r in live else "false"
         if inside == "false":
             registers.append(zero)
             continue
