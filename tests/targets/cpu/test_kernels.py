@@ -27,9 +27,7 @@ def launch(kernel, grid, *args, **options):
 def test_vector_add(n: int, block: int):
     x, y = _RANDOM.normal(size=(2, n)).astype(np.float32)
     out = np.full(n + 3, -1, np.float32)
-    want, got = launch(
-        vector_add.add, (max(1, -(-n // block)),), x, y, out, n, BLOCK=block
-    )
+    want, got = launch(vector_add.add, (max(1, -(-n // block)),), x, y, out, n, BLOCK=block)
     np.testing.assert_array_equal(got[2], want[2])
 
 
@@ -64,7 +62,9 @@ def test_softmax(columns: int, extra: int):
 def test_softmax_of_rows_that_are_all_minus_infinity_is_nan():
     x = np.full((2, 40), -np.inf, np.float32)
     x[1, 3] = 1
-    want, got = launch(softmax.softmax, (2,), np.zeros((2, 40), np.float32), x, 40, 40, 40, BLOCK=64)
+    want, got = launch(
+        softmax.softmax, (2,), np.zeros((2, 40), np.float32), x, 40, 40, 40, BLOCK=64
+    )
     np.testing.assert_array_equal(got[0], want[0])
 
 

@@ -13,6 +13,7 @@ from workbench.targets.cpu.table import CPU
 if TYPE_CHECKING:
     from workbench.targets.cpu.writer import Writer
 
+
 def _text(w: Writer, text: str) -> str:
     """Return the name of a constant C string."""
     raw = text.encode() + b"\0"

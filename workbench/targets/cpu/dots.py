@@ -93,9 +93,7 @@ class Pack:
         emit = w.emit
         rows, columns = self.shape[-2:]
         if not self.panel:
-            major, minor, width = (
-                (column, row, rows) if self.by_column else (row, column, columns)
-            )
+            major, minor, width = (column, row, rows) if self.by_column else (row, column, columns)
             first = emit.add("i64", emit.mul("i64", major.text, str(width)), minor.text)
             return first, "1" if minor.kind == "lanes" else str(width)
         whole = columns // self.panel * self.panel
@@ -376,9 +374,7 @@ class _Block:
         depth = self.depth // _UNROLL * _UNROLL
         sums = [text for _, text in carried]
         if depth > 0:
-            sums = w.loop(
-                "0", str(depth), _UNROLL, lambda k, s: step(k, s, _UNROLL), carried
-            )
+            sums = w.loop("0", str(depth), _UNROLL, lambda k, s: step(k, s, _UNROLL), carried)
         if depth < self.depth:
             sums = step(str(depth), sums, self.depth - depth)
         for j, (place, text) in enumerate(zip(places, sums, strict=True)):

@@ -143,9 +143,7 @@ def _read_in_two(w: Writer, address: Address, stored: str, on: str | None, passe
     return _read_row(w, rest, stored, after, first)
 
 
-def _read_lanes(
-    w: Writer, op: Load, stored: str, on: str | None, passed: str, point: Point
-) -> str:
+def _read_lanes(w: Writer, op: Load, stored: str, on: str | None, passed: str, point: Point) -> str:
     """Read one lane after the other: compact code for what hardly ever happens."""
     type, lanes = vector(stored, w.lanes), w.lanes
     moving = [d for d, c in enumerate(point) if c.kind == "lanes"]
@@ -168,7 +166,9 @@ def _read_lanes(
     return w.loop("0", str(lanes), 1, lane, [(type, passed)])[0]
 
 
-def _write_lanes(w: Writer, op: Store, stored: str, text: str, on: str | None, point: Point) -> None:
+def _write_lanes(
+    w: Writer, op: Store, stored: str, text: str, on: str | None, point: Point
+) -> None:
     type, lanes = vector(stored, w.lanes), w.lanes
     moving = [d for d, c in enumerate(point) if c.kind == "lanes"]
 

@@ -116,9 +116,7 @@ class Group:
         if STATEMENTS.rule(type(op)) is not None:
             return False
         inner = None if axes is None else moved_axes(op, axes)
-        return any(
-            self._waits(w, v, inner if shape_of(v.type) else None, own) for v in op.operands
-        )
+        return any(self._waits(w, v, inner if shape_of(v.type) else None, own) for v in op.operands)
 
     def feeds(self, w: Writer, value: Value) -> bool:
         """Say whether a value needs what this group will have computed."""

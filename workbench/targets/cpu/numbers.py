@@ -52,7 +52,9 @@ def _decode_small(a: Arithmetic, text: str, element: Element) -> str:
     special = a.compare("icmp ugt", "i32", magnitude, a.integer(largest, "i32"))
     if element == F8E5M2:
         infinite = a.compare("icmp eq", "i32", magnitude, a.integer(0x7C, "i32"))
-        odd = a.select(infinite, a.real(float("inf"), "float"), a.real(float("nan"), "float"), "float")
+        odd = a.select(
+            infinite, a.real(float("inf"), "float"), a.real(float("nan"), "float"), "float"
+        )
         value = a.select(special, odd, scaled, "float")
     else:
         value = a.select(special, a.real(float("nan"), "float"), scaled, "float")

@@ -59,7 +59,11 @@ class Plan:
         self._number(module.body, None, 0)
         for op in self._start:
             for result in op.results:
-                if self._is_virtual(op) and shape_of(result.type) and self._is_worth_keeping(result):
+                if (
+                    self._is_virtual(op)
+                    and shape_of(result.type)
+                    and self._is_worth_keeping(result)
+                ):
                     self.kept.add(result)
                     self._costs[result] = 1
         self._sinks.clear()

@@ -35,9 +35,7 @@ class Reduction:
         self.roots = op.inputs
         self.results = op.results
         self.elements = [element_of(v.type) for v in op.inputs]
-        self.buffers: list[Buffer] = [
-            w.allocate(r) for r in op.results if shape_of(r.type)
-        ]
+        self.buffers: list[Buffer] = [w.allocate(r) for r in op.results if shape_of(r.type)]
         self.row = combine_function(op.combine)
 
     def types(self, w: Writer, lanes: int) -> list[str]:
@@ -49,7 +47,9 @@ class Reduction:
         if row is None or row.identity is None or not isinstance(element, Scalar):
             return None
         start = w.number(row.identity(element), element)
-        return [(self.types(w, lanes)[0], w.arithmetic(lanes).spread(start, register_type(element)))]
+        return [
+            (self.types(w, lanes)[0], w.arithmetic(lanes).spread(start, register_type(element)))
+        ]
 
     def visit(self, w: Writer, point: Point, carried: list[str] | None) -> list[str]:
         lanes = w.lanes
@@ -99,9 +99,7 @@ class Reduction:
             ]
             found = self._combined(w, parts[: len(left)], parts[len(left) :], 0)
             totals = [
-                w.emit.pure(
-                    f"insertelement {type} {total}, {register_type(e)} {one}, i64 {lane}"
-                )
+                w.emit.pure(f"insertelement {type} {total}, {register_type(e)} {one}, i64 {lane}")
                 for type, total, one, e in zip(types, totals, found, self.elements, strict=True)
             ]
         return totals

@@ -138,7 +138,9 @@ class Writer:
 
     def widened(self, chunk: Chunk, type: str, lanes: int) -> str:
         """Return a chunk as text of exactly `lanes` lanes."""
-        return chunk.text if chunk.lanes == lanes else self.arithmetic(lanes).spread(chunk.text, type)
+        return (
+            chunk.text if chunk.lanes == lanes else self.arithmetic(lanes).spread(chunk.text, type)
+        )
 
     def together(self, values: Sequence[Value], point: Point) -> tuple[list[str], int]:
         """Return the chunks of several values, widened to a common width."""
@@ -263,7 +265,9 @@ class Writer:
         flat, moving, single = "0", None, None
         for coordinate, stride in zip(point, buffer.strides, strict=True):
             if coordinate.kind != "vector":
-                flat = self.emit.add("i64", flat, self.emit.mul("i64", coordinate.text, str(stride)))
+                flat = self.emit.add(
+                    "i64", flat, self.emit.mul("i64", coordinate.text, str(stride))
+                )
             if coordinate.kind == "lanes" and stride == 1:
                 single = coordinate
             elif coordinate.kind != "uniform":
@@ -372,9 +376,7 @@ class Writer:
             emit.jump(head)
             emit.patch(counter, f"phi i64 [ {start}, %{before} ], [ {following}, %{last} ]")
             for name, (type, text), following in zip(names, carried, new, strict=True):
-                emit.patch(
-                    name, f"phi {type} [ {text}, %{before} ], [ {following}, %{last} ]"
-                )
+                emit.patch(name, f"phi {type} [ {text}, %{before} ], [ {following}, %{last} ]")
             emit.label(after)
         return names
 
