@@ -73,7 +73,8 @@ def test_unsupported_syntax():
     [
         ("a = lambda: 1", "lambda"), ("a = {1: 2}", "a dict"), ("import os", "import"),
         ("with x: pass", "with"), ("class A: pass", "class"), ("def f(): pass", "def"),
-        ("raise ValueError", "raise"), ("del x", "del"), ("a = {i for i in (1, 2)}", "a set compre"),
+        ("raise ValueError", "raise"), ("del x", "del"),
+        ("a = {i for i in (1, 2)}", "a set comprehension"),
         ("a = tl.load(**x)", "**kwargs in a call"), ("global y", "global"),
         ("for i in range(3): pass\n    else: pass", "for ... else"),
         ("while False: pass\n    else: pass", "while ... else"),

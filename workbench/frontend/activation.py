@@ -205,6 +205,7 @@ class Activation:
 
     def _checked_global(self, name: str, value: Any, node: ast.AST) -> Any:
         """Return a global as a kernel may use it (LANGUAGE.md, rule 16)."""
+        kind = type(value).__name__
         if isinstance(value, constexpr):
             return value.value
         if _is_foreign(value) and type(value).__name__ == "constexpr":
@@ -221,14 +222,13 @@ class Activation:
         )
         if allowed:
             return value
-        shown: Any = value
         raise self.error(
             UnknownNameError,
-            f"'{name}' is an ordinary global ({type(shown).__name__}); "
+            f"'{name}' is an ordinary global ({kind}); "
             "a kernel sees only constexpr globals",
             node,
-            hint=f"write {name} = tl.constexpr({shown!r:.40}), or pass it as an argument"
-            if isinstance(shown, int | float | str)
+            hint=f"write {name} = tl.constexpr({value!r:.40}), or pass it as an argument"
+            if isinstance(value, int | float | str)
             else "pass it as an argument",
         )
 

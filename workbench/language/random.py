@@ -53,8 +53,8 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = 10) ->
     else:
         word = uint64
         low, high = key, cast_tensor(to_tensor(0), uint64)
-    words = [_as_word(c, word) for c in counters]
-    return philox_impl(*words, low, high, n_rounds)
+    a, b, c, d = (_as_word(counter, word) for counter in counters)
+    return philox_impl(a, b, c, d, low, high, n_rounds)
 
 
 def _as_word(c: tensor, word: Any) -> tensor:
