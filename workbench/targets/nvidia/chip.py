@@ -19,6 +19,10 @@ class Chip:
     name: str
     shared_bytes: int
     ptx: str
+    #: Of one multiprocessor: resident warps and blocks, bytes of shared memory.
+    warps: int = 64
+    blocks: int = 32
+    multiprocessor_shared_bytes: int = 233_472
 
     @cached_property
     def capability(self) -> int:
@@ -35,11 +39,50 @@ _PTX = {80: "70", 86: "71", 87: "74", 89: "78", 90: "80", 100: "86", 103: "88", 
         120: "87", 121: "88"}  # fmt: skip
 
 
+#: Resident warps, blocks and shared bytes of a multiprocessor, where they are not 64, 32, 233,472.
+_MULTIPROCESSOR = {
+    80: (64, 32, 167_936), 86: (48, 16, 102_400), 87: (48, 16, 167_936), 89: (48, 24, 102_400),
+    120: (48, 24, 102_400), 121: (48, 24, 102_400),
+}  # fmt: skip
+_REGISTERS = 65_536
+_REGISTER_UNIT = 256  # registers are given to warps in units of this many
+_SHARED_UNIT = 128
+_SHARED_RESERVED = 1024  # taken by the system for every block, sm_80 and later
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """How many warps of a kernel fit one multiprocessor, and what keeps more from fitting."""
+
+    warps: int
+    limit: str
+
+
+def residency(unit: Chip, warps: int, registers: int, shared_bytes: int) -> Residency:
+    """Return the resident warps of a kernel with blocks of `warps` warps.
+
+    `registers` are of one thread, `shared_bytes` of one block. CUDA C++ Programming Guide,
+    "Hardware Multithreading".
+    """
+    per_warp = -(-max(registers, 1) * 32 // _REGISTER_UNIT) * _REGISTER_UNIT
+    per_block = -(-(shared_bytes + _SHARED_RESERVED) // _SHARED_UNIT) * _SHARED_UNIT
+    fits = {
+        "warps": unit.warps // warps,
+        "blocks": unit.blocks,
+        "registers": _REGISTERS // per_warp // warps,
+        "shared memory": unit.multiprocessor_shared_bytes // per_block,
+    }
+    limit = min(fits, key=fits.__getitem__)
+    return Residency(fits[limit] * warps, limit)
+
+
 def chip(name: str) -> Chip:
     """Return the chip of a target name; raises TargetError (K114) for an unknown one."""
     try:
         number = int(name.removeprefix("sm_").rstrip("af"))
-        return Chip(name, _SHARED[number], _PTX[number])
+        return Chip(
+            name, _SHARED[number], _PTX[number], *_MULTIPROCESSOR.get(number, (64, 32, 233_472))
+        )
     except (KeyError, ValueError):
         known = ", ".join(f"sm_{n}" for n in _PTX)
         raise TargetError(f"unknown chip {name}", code="K114", hint=f"use one of {known}") from None

@@ -31,7 +31,7 @@ from workbench.targets.nvidia import (  # noqa: F401 - importing a family regist
     shapes,
     shared,
 )
-from workbench.targets.nvidia.chip import Chip, chip
+from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.listing import llvm_rows, ptx_rows, sass_rows
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
 from workbench.targets.nvidia.passes.assign_layouts import assign_layouts
@@ -39,7 +39,7 @@ from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.shared_memory import Interval, allocate, insert_barriers
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.nvidia.toolchain import assemble, disassemble, find, missing
-from workbench.trace import Rendered, Resources, SharedBuffer
+from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
 
 _DEFAULT_WARPS = 4
 _DEFAULT_STAGES = 3
@@ -91,6 +91,7 @@ def _built(
                     spill_load_bytes=result.spill_load_bytes,
                     stack_bytes=result.stack_bytes,
                     barriers=result.barriers,
+                    occupancy=_occupancy(unit, module, result.registers, shared_bytes),
                     code_bytes=len(result.cubin),
                 ))  # fmt: skip
         return made["cubin"]
@@ -117,6 +118,11 @@ def _built(
         },
         fields={"shared": tuple(_interval(i) for i in intervals)},
     )
+
+
+def _occupancy(unit: Chip, module: Module, registers: int, shared_bytes: int) -> Occupancy:
+    found = residency(unit, module.attributes["num_warps"], registers, shared_bytes)
+    return Occupancy(warps=found.warps, max=unit.warps, limit=found.limit)
 
 
 def _interval(found: Interval) -> SharedBuffer:
