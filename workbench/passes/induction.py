@@ -9,12 +9,13 @@ from workbench.ir import (
     Builder,
     Module,
     Op,
+    Scalar,
     Value,
     element_of,
     rebuild,
     shape_of,
 )
-from workbench.ops import AddPointer, Constant, Elementwise, For, Splat
+from workbench.ops import AddPointer, Cast, Constant, Elementwise, For, Splat
 from workbench.passes.canonicalize import scalar_of
 from workbench.passes.manager import Remarks
 
@@ -87,7 +88,7 @@ def _moves(argument: Value, after: Value) -> list[Value]:
 def _carry_scalars(
     op: For, found: dict[int, list[Value]], builder: Builder, remarks: Remarks
 ) -> tuple[Value, ...]:
-    kinds = {i: element_of(moves[0].type) for i, moves in found.items()}
+    kinds = {i: _kind(moves) for i, moves in found.items()}
     inits, carried = list(op.inits), list(op.body.arguments[1:])
     for i, kind in kinds.items():
         inits[i] = builder.add(Constant(0, kind))
@@ -106,6 +107,8 @@ def _carry_scalars(
             for move in reversed(moves):
                 scalar = scalar_of(replaced.get(move, move), builder)
                 assert scalar is not None
+                if element_of(scalar.type) != kinds[i]:
+                    scalar = builder.add(Cast(scalar, kinds[i]))
                 total = builder.add(Elementwise("add", (total, scalar)))
             yields[i] = total
         builder.insert(op.body.terminator.changed(values=tuple(yields)))
@@ -116,6 +119,11 @@ def _carry_scalars(
     for i in found:
         results[i] = _moved(op.inits[i], results[i], builder)
     return tuple(results)
+
+
+def _kind(moves: list[Value]) -> Scalar:
+    """Return the type in which offsets add up: exact, unless one of them is an i64."""
+    return INDEX if all(element_of(move.type) == INDEX for move in moves) else I64
 
 
 def _moved(start: Value, offset: Value, builder: Builder) -> Value:
