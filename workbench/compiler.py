@@ -175,26 +175,33 @@ class _Compilation:
         start = time.perf_counter()
         self.first = lower_kernel(self.source, self.spec, self.recorder.remarks)
         times["tile"] = (time.perf_counter() - start) * 1e3
-        if fits is not None:
-            self._choose_width(fits)
         start = time.perf_counter()
         self.module = tile_passes(self.first, self.recorder)
         times["tile passes"] = (time.perf_counter() - start) * 1e3
+        if fits is not None:
+            self._choose_width(fits)
         return Lowered(
             self.source, self.spec, self.first, self.module, self.recorder, self.index_program
         )
 
     def _choose_width(self, fits: Fits) -> None:
-        """Set `narrow_index` for the launch that asks; the front end's IR is the same for both."""
+        """Set `narrow_index` for the launch that asks; the tile IR is the same for both.
+
+        The passes regroup index arithmetic, so what must fit is what they have left.
+        """
         from workbench.analysis.ranges import index_program
 
         assert self.first is not None
-        self.index_program = index_program(self.first)
+        assert self.module is not None
+        self.index_program = index_program(self.module)
         narrow = bool(fits(self.index_program))
         if narrow != self.spec.options.narrow_index:
             self.spec = replace(self.spec, options=replace(self.spec.options, narrow_index=narrow))
         attributes = {**self.first.attributes, "narrow_index": narrow}
         self.first = replace(self.first, attributes=attributes)
+        self.module = replace(
+            self.module, attributes={**self.module.attributes, "narrow_index": narrow}
+        )
 
     # -- the trace ------------------------------------------------------------------------
     def trace(self, error: KernelError | None) -> LazyTrace:

@@ -147,10 +147,22 @@ class _Writer:
                 bits = element.bits
                 full = (0, (1 << bits) - 1) if element.kind in ("uint", "bool") else (
                     -(1 << (bits - 1)), (1 << (bits - 1)) - 1)  # fmt: skip
-            elif element == INDEX:
-                full = FULL32
             known = self.define(value, Step("between", (), full), False)
         return known
+
+    def total(self, changes: Sequence[tuple[Value, int]]) -> int:
+        """Return the number of the sum of the changes, signs applied."""
+        # A constant may stand in the body, which has not been walked yet.
+        for value, _ in changes:
+            if isinstance(value.op, Constant) and value not in self.numbers:
+                self.simple(value.op)
+        closed = self.is_closed([value for value, _ in changes])
+        zero = Value(INDEX)
+        total = self.define(zero, Step("between", (), (0, 0)), closed)
+        for value, sign in changes:
+            kind = "add" if sign > 0 else "sub"
+            total = self.define(Value(INDEX), Step(kind, (total, self.number(value))), closed)
+        return total
 
     def is_closed(self, values: Sequence[Value]) -> bool:
         return all(self.number(v) in self.closed for v in values)
@@ -162,7 +174,9 @@ class _Writer:
     def op(self, op: Op) -> None:
         if isinstance(op, For):
             self.loop(op)
-        elif isinstance(op, While | If):
+        elif isinstance(op, If):
+            self.branches(op)
+        elif isinstance(op, While):
             for region in op.regions:
                 self.block(region)
         elif isinstance(op, Reduce | Scan):
@@ -201,6 +215,14 @@ class _Writer:
         else:
             self.number(result)
 
+    def branches(self, op: If) -> None:
+        for region in op.regions:
+            self.block(region)
+        for result, *both in zip(op.results, op.then.yields, op.otherwise.yields, strict=True):
+            if element_of(result.type) == INDEX:
+                inputs = tuple(self.number(v) for v in both)
+                self.define(result, Step("union", inputs), self.is_closed(both))
+
     def loop(self, op: For) -> None:
         counter, *carried = op.body.arguments
         bounds = (op.lower, op.upper, op.step)
@@ -214,14 +236,14 @@ class _Writer:
         for argument, init, after in zip(carried, op.inits, op.body.yields, strict=True):
             if element_of(argument.type) != INDEX:
                 continue
-            change = _change(argument, after, op.body)
-            if change is not None:
-                sources = (init, change)
-                numbers = tuple(self.number(v) for v in sources)
+            changes = _changes(argument, after, op.body)
+            if changes is not None:
+                total = self.total(changes)
+                numbers = (self.number(init), total)
                 self.define(
                     argument,
                     Step("carried", (*numbers, *inputs)),
-                    closed and self.is_closed(sources),
+                    closed and all(n in self.closed for n in numbers),
                 )
         self.block(op.body)
         for argument, result in zip(carried, op.results, strict=True):
@@ -229,16 +251,22 @@ class _Writer:
                 self.numbers[result] = self.numbers[argument]
 
 
-def _change(argument: Value, after: Value, body: Block) -> Value | None:
-    """Return d where the next carried value is argument + d and d is computed outside, else None."""
-    op = after.op
-    if not isinstance(op, Elementwise) or op.function != "add" or argument not in op.inputs:
-        return None
-    change = op.inputs[1] if op.inputs[0] is argument else op.inputs[0]
+def _changes(argument: Value, after: Value, body: Block) -> list[tuple[Value, int]] | None:
+    """Return (d, sign) for each d computed outside that a round adds to the argument, else None."""
     inside = set(body.arguments) | {r for inner in body.ops for r in inner.results}
-    if change in inside and not isinstance(change.op, Constant):
-        return None
-    return change
+    found: list[tuple[Value, int]] = []
+    while after is not argument:
+        op = after.op
+        if not isinstance(op, Elementwise) or op.function not in ("add", "sub"):
+            return None
+        before, change = op.inputs
+        if op.function == "add" and (before not in inside or isinstance(before.op, Constant)):
+            before, change = change, before
+        if change in inside and not isinstance(change.op, Constant):
+            return None
+        found.append((change, 1 if op.function == "add" else -1))
+        after = before
+    return found
 
 
 def _corners(a: Interval, b: Interval) -> Interval:
