@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -244,9 +245,9 @@ class Pool:
     """The caller and `extra` threads; see the top of this file."""
 
     def __init__(self, extra: int) -> None:
-        self.process = os.getpid()
         self.threads = 1
         self._scratch = Scratch()
+        self._lock = threading.Lock()
         self._linked: Linked | None = None
         if extra > 0 and (text := _pool_text()) is not None:
             from workbench.targets.llvm.toolchain import Machine, host, object_code
@@ -267,7 +268,7 @@ class Pool:
         """Run programs 0 to total - 1; `scratch` is what one thread needs."""
         if total > 1 and self._linked is not None:
             size = -(-scratch // 4096) * 4096
-            with _SCRATCH_LOCK:
+            with self._lock:
                 memory = self._scratch.at_least(size * self.threads)
             chunk = max(1, total // (self.threads * CHUNKS_PER_THREAD))
             if self._launch(function, arguments, memory, size, total, chunk):
@@ -287,14 +288,20 @@ class Scratch:
         """Return the address of that many bytes."""
         if size > self.size:
             wanted = max(1 << 20, 1 << (size - 1).bit_length())
-            memory = mmap.mmap(-1, wanted)
+            memory = _private(wanted)
             self._kept.append(memory)
             self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
             self.size = wanted
         return self.address
 
 
-_SCRATCH_LOCK = threading.Lock()
+def _private(size: int) -> mmap.mmap:
+    """Return fresh memory that a fork copies instead of sharing."""
+    if hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(-1, size)
+
+
 _OWN = threading.local()
 
 
@@ -334,15 +341,19 @@ _wanted: int | None = None
 def pool() -> Pool:
     """Return the pool of this process; a child of a fork gets its own."""
     global _pool  # noqa: PLW0603 - one pool a process
-    found = _pool
-    if found is None or found.process != os.getpid():
-        with _POOL_LOCK:
-            found = _pool
-            if found is None or found.process != os.getpid():
-                found = _pool = Pool((_wanted or thread_count()) - 1)
-    return found
+    with _POOL_LOCK:
+        if _pool is None:
+            _pool = Pool((_wanted or thread_count()) - 1)
+        return _pool
 
 
+def _forget_pool() -> None:
+    global _pool, _POOL_LOCK  # noqa: PLW0603 - another thread may have held the lock
+    _pool, _POOL_LOCK = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
 _POOL_LOCK = threading.Lock()
 
 
@@ -377,21 +388,29 @@ def make_runner(
     image: bytes, symbol: str, scratch_bytes: int, form: str, *, prints: bool = False
 ) -> Callable[..., None]:
     """Return `run(x, y, z, *values)` of an object file; `form` packs the values (struct)."""
-    import struct
-
     linked = link(image, symbol)
-    address = linked.addresses[symbol]
-    direct = _PROGRAMS(address)
-    packer = struct.Struct(form + "qqq")
-    pack_into, size = packer.pack_into, packer.size
+    function = linked.addresses[symbol]
+    direct = _PROGRAMS(function)
+    pack_into = struct.Struct(form + "qqq").pack_into
+    size = struct.calcsize(form + "qqq")
+    free: list[tuple[Any, int]] = []  # argument buffers that no launch is using
 
     def run(x: int, y: int, z: int, *values: Any) -> None:
-        arguments = ctypes.create_string_buffer(size)
-        pack_into(arguments, 0, *values, x, y, z)
-        pool().run(address, direct, arguments, scratch_bytes, x * y * z)
+        try:
+            arguments = free.pop()
+        except IndexError:
+            buffer = ctypes.create_string_buffer(size)
+            arguments = (buffer, ctypes.addressof(buffer))
+        pack_into(arguments[0], 0, *values, x, y, z)
+        total = x * y * z
+        if total > 1:
+            (_pool or pool()).run(function, direct, arguments[1], scratch_bytes, total)
+        else:
+            direct(arguments[1], own_scratch(scratch_bytes), 0, total)
+        free.append(arguments)
         if prints:
             sys.stdout.flush()
-            ctypes.CDLL(None).fflush(None)
+            _libc().fflush(None)
 
     run.linked = linked  # type: ignore[attr-defined]  # the code lives as long as its runner
     return run

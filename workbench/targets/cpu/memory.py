@@ -25,6 +25,11 @@ from workbench.targets.cpu.writer import origin
 if TYPE_CHECKING:
     from workbench.targets.cpu.writer import Writer
 
+#: Launches that move more than this write past the caches (tests/bench/cpu.py, vector add).
+STREAMED_BYTES = 48 << 20
+#: The metadata node of non-temporal stores.
+STREAM = "!2"
+
 
 @CHUNKS.lower(AddPointer)
 def add_pointer(w: Writer, op: AddPointer, point: Point, index: int) -> Chunk:
@@ -230,6 +235,27 @@ class StoreSink:
     ) -> None:
         pass
 
+    def streams(self, w: Writer, first: Point) -> str | None:
+        """Return whether a row starting at a point should bypass the caches (i1); None: never.
+
+        That pays where the launch touches more than the last-level cache holds, and needs rows
+        that start at a cache line; inside the caches it would cost half the speed.
+        """
+        size = pointee_of(self.store.pointers.type).itemsize * w.lanes
+        touched = w.plan.touched_bytes(self.store)
+        if not w.has_streams or size % 64 or not touched:
+            return None
+        address = address_of(w, self.store.pointers, first)
+        if address.kind != "contiguous":
+            return None
+        emit = w.emit
+        programs = emit.mul("i64", emit.mul("i64", w.grid[0], w.grid[1]), w.grid[2])
+        many = emit.pure(f"icmp sge i64 {programs}, {-(-STREAMED_BYTES // touched)}")
+        inside = emit.pure(f"and i64 {address.text}, 63")
+        aligned = emit.pure(f"icmp eq i64 {inside}, 0")
+        w.streamed = True
+        return emit.bitwise("and", "i1", many, aligned)
+
 
 def write_point(w: Writer, op: Store, point: Point) -> None:
     """Store the elements at a point."""
@@ -271,7 +297,9 @@ def _write_row(w: Writer, address: str, stored: str, text: str, on: str | None) 
     type, align = vector(stored, w.lanes), alignment(stored)
     place = _pointer(w, address)
     if on is None:
-        w.emit.do(f"store {type} {text}, ptr {place}, align {align}")
+        stream = f", !nontemporal {STREAM}" if w.streaming else ""
+        align = 64 if stream else align
+        w.emit.do(f"store {type} {text}, ptr {place}, align {align}{stream}")
         return
     name = f"llvm.masked.store.{suffix(stored, w.lanes)}.p0"
     bits = f"<{w.lanes} x i1>"
@@ -330,7 +358,7 @@ def _all_apart(w: Writer, op: Store, loads: list[Load]) -> str:
                     equal = emit.pure(f"icmp eq i64 {one}, {two}")
                     same = emit.bitwise("and", "i1", same, equal)
             apart = emit.bitwise("or", "i1", apart, same)
-        verdict = emit.bitwise("and", "i1", verdict, apart)
+        verdict = apart if verdict == "true" else emit.bitwise("and", "i1", verdict, apart)
     return verdict
 
 

@@ -362,13 +362,14 @@ class Nest:
         if self.masks:
             found = extents(w, self.masks, self.axis, self.extent, tuple(point))
         if found is None:
-            return self._run(first, str(whole), whole // lanes, visit, carried)
+            return self._run(point, first, str(whole), whole // lanes, visit, carried)
         if whole // lanes <= UNROLLED:
-            return self._few(found, first, whole, visit, carried)
-        return self._many(found, first, whole, visit, carried)
+            return self._few(point, found, first, whole, visit, carried)
+        return self._many(point, found, first, whole, visit, carried)
 
     def _run(
         self,
+        point: list[Coordinate],
         first: str,
         last: str,
         count: int,
@@ -380,10 +381,11 @@ class Nest:
             for number in range(int(first) // self.width, count):
                 texts = visit(str(number * self.width), texts)
             return texts
-        return self.w.loop(first, last, self.width, visit, carried)
+        return self._streamed(point, first, last, visit, carried, whole=True)
 
     def _few(
         self,
+        point: list[Coordinate],
         found: Extents,
         first: str,
         whole: int,
@@ -396,7 +398,7 @@ class Nest:
 
         def side(known: bool) -> list[tuple[str, str]]:
             with self._knowing(found.masks, True if known else None):
-                texts = self._run(first, str(whole), whole // self.width, visit, carried)
+                texts = self._run(point, first, str(whole), whole // self.width, visit, carried)
             return list(zip(types, texts, strict=True))
 
         if found.live == str(self.extent):
@@ -406,6 +408,7 @@ class Nest:
 
     def _many(
         self,
+        point: list[Coordinate],
         found: Extents,
         first: str,
         whole: int,
@@ -431,8 +434,41 @@ class Nest:
                 start = a.intrinsic("smax", "i64", [start, first])  # noqa: PLW2901
             with self._knowing(found.masks, known):
                 pairs = list(zip(types, names, strict=True))
-                names = w.loop(start, str(stop), lanes, visit, pairs)
+                names = self._streamed(point, start, str(stop), visit, pairs, whole=known is True)
         return names
+
+    def _streamed(
+        self,
+        point: list[Coordinate],
+        start: str,
+        stop: str,
+        visit: Callable[[str, list[str]], list[str]],
+        carried: list[tuple[str, str]],
+        *,
+        whole: bool,
+    ) -> list[str]:
+        """Write a loop; one that only stores also past the caches, for outputs larger than them."""
+        w = self.w
+        streams = None
+        if whole and len(self.sinks) == 1 and isinstance(self.sinks[0].op, Store):
+            lanes = self.width
+            with w.body(lanes):
+                streams = getattr(self.sinks[0], "streams")(w, self._at(point, "0", lanes))  # noqa: B009
+        if streams is None:
+            return w.loop(start, stop, self.width, visit, carried)
+
+        def past_caches() -> list[tuple[str, str]]:
+            w.streaming = True
+            w.loop(start, stop, self.width, visit)
+            w.streaming = False
+            return []
+
+        def through_caches() -> list[tuple[str, str]]:
+            w.loop(start, stop, self.width, visit)
+            return []
+
+        w.either(streams, past_caches, through_caches)
+        return []
 
     def _needs_dead(self, found: Extents) -> bool:
         """Say whether anything happens where all masks are off."""

@@ -17,7 +17,7 @@ from workbench.targets.built import Binary, Built
 from workbench.targets.cpu import CPU
 from workbench.targets.cpu.chunks import memory_type
 from workbench.targets.cpu.listing import asm_rows, llvm_rows
-from workbench.targets.cpu.memory import alignment
+from workbench.targets.cpu.memory import STREAM, alignment
 from workbench.targets.cpu.numbers import from_memory
 from workbench.targets.cpu.planning import Plan
 from workbench.targets.cpu.writer import Writer
@@ -36,7 +36,7 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     module = narrow(module, recorder)
     module = recorder.run("drop-promises", drop_promises, module, "tile")
     start = time.perf_counter()
-    writer = lower(module, _register_bits())
+    writer = lower(module, _register_bits(), has_streams=host()[0].startswith("x86_64"))
     text = llvm_module(writer, module)
     recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
     ops = writer.emit.op_numbers
@@ -93,10 +93,11 @@ def drop_promises(module: Module, remarks: Remarks) -> Module:
     return rebuild(module, rewrite)
 
 
-def lower(module: Module, register_bits: int = 512) -> Writer:
+def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False) -> Writer:
     """Write the function of a kernel."""
     affine = Affine(module)
     writer = Writer(module, affine, Plan(module, affine), register_bits)
+    writer.has_streams = has_streams
     emit = writer.emit
     span = next((op.span for op in module.walk() if op.span is not None), None)
     root = span.calls[0] if span is not None and span.calls else span
@@ -105,18 +106,35 @@ def lower(module: Module, register_bits: int = 512) -> Writer:
     emit.at(None)
     _parameters(writer, module)
 
-    def program(number: str, _: list[str]) -> None:
-        x, y, _z = writer.grid
-        rest = emit.pure(f"udiv i64 {number}, {x}")
-        first = emit.pure(f"urem i64 {number}, {x}")
-        second, third = emit.pure(f"urem i64 {rest}, {y}"), emit.pure(f"udiv i64 {rest}, {y}")
-        writer.pids = (first, second, third)
+    x, y, _ = writer.grid
+    rest = emit.pure(f"udiv i64 %first, {x}")
+    start = [
+        emit.pure(f"urem i64 %first, {x}"),
+        emit.pure(f"urem i64 {rest}, {y}"),
+        emit.pure(f"udiv i64 {rest}, {y}"),
+    ]
+
+    def program(_: str, ids: list[str]) -> list[str]:
+        """Run one program instance and count on: axis 0 fastest."""
+        writer.pids = (ids[0], ids[1], ids[2])
         with writer.body(0):
             writer.block(module.body)
             writer.flush()
         emit.at(None)
+        a = writer.arithmetic(0)
+        first, second = emit.add("i64", ids[0], "1"), emit.add("i64", ids[1], "1")
+        wraps = emit.pure(f"icmp eq i64 {first}, {x}")
+        second = a.select(wraps, second, ids[1], "i64")
+        wraps_too = emit.pure(f"icmp eq i64 {second}, {y}")
+        third = a.select(wraps_too, emit.add("i64", ids[2], "1"), ids[2], "i64")
+        return [
+            a.select(wraps, "0", first, "i64"), a.select(wraps_too, "0", second, "i64"), third
+        ]  # fmt: skip
 
-    writer.loop("%first", "%end", 1, program)
+    writer.loop("%first", "%end", 1, program, [("i64", text) for text in start])
+    if writer.streamed:  # whoever is told that the launch has ended must see what it wrote
+        emit.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
+        emit.do("call void @llvm.x86.sse.sfence()")
     emit.do("ret void")
     return writer
 
@@ -147,7 +165,7 @@ def llvm_module(w: Writer, module: Module) -> str:
     parts: list[Any] = [
         *emit.globals, "", head + "\n".join(emit.lines) + "\n}", "", *emit.declared.values(), "",
         'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }',
-        "", emit.metadata(),
+        f"{STREAM} = !{{i32 1}}", emit.metadata(),
     ]  # fmt: skip
     return "\n".join(parts)
 

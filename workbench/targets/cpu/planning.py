@@ -13,6 +13,8 @@ Tiles made by reductions, scans, products and control flow always have memory of
 
 from __future__ import annotations
 
+from math import prod
+
 from workbench.analysis.affine import Affine, Form
 from workbench.ir import Block, Module, Op, Pointer, Scalar, Value, element_of, shape_of
 from workbench.ops import (
@@ -23,9 +25,11 @@ from workbench.ops import (
     Broadcast,
     Cast,
     Elementwise,
+    For,
     Load,
     Splat,
     Store,
+    While,
 )
 from workbench.targets.cpu.table import STATEMENTS
 
@@ -47,6 +51,8 @@ class Plan:
         self.kept: set[Value] = set()
         #: Loads that are only safe where their tile does not overlap the one a store writes.
         self.checked: dict[Store, list[Load]] = {}
+        #: The loads of tiles.
+        self.loads: list[Load] = []
         self.users: dict[Value, list[Op]] = {}
         self._start: dict[Op, int] = {}
         self._end: dict[Op, int] = {}
@@ -69,6 +75,7 @@ class Plan:
         self._sinks.clear()
         for op in self._start:
             if isinstance(op, Load) and shape_of(op.result.type):
+                self.loads.append(op)
                 self._judge(op)
 
     def _number(self, block: Block, parent: Op | None, number: int) -> int:
@@ -91,6 +98,16 @@ class Plan:
 
     def _is_virtual(self, op: Op) -> bool:
         return STATEMENTS.rule(type(op)) is None
+
+    def touched_bytes(self, store: Store) -> int:
+        """Return about how many bytes one program moves around a store; 0: it is in a loop."""
+        op: Op | None = store
+        while (op := self._parents[op]) is not None:
+            if isinstance(op, For | While):
+                return 0
+        shape = shape_of(store.pointers.type)
+        size = prod(shape) * element_of(store.value.type).itemsize
+        return size * (1 + sum(shape_of(load.result.type) == shape for load in self.loads))
 
     # -- memory ---------------------------------------------------------------------------
     def _judge(self, load: Load) -> None:
@@ -219,6 +236,8 @@ class Plan:
         op = value.op
         if op is None or self.cost(value) < _HEAVY or value in self.kept:
             return False
+        if self.affine.form(value) is not None:
+            return False  # an index: addresses are made from its form, not from its elements
         users = self.users.get(value, ())
         if any(isinstance(user, Broadcast) for user in users):
             return True

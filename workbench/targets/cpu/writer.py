@@ -88,6 +88,10 @@ class Writer:
         self.scratch_bytes = DUMMY_BYTES
         self._used_bytes = DUMMY_BYTES
         self.prints = False
+        #: Stores past the caches: whether the processor has them, are written now, were written.
+        self.has_streams = False
+        self.streaming = False
+        self.streamed = False
         #: The debug attachment of the function, known once its place is.
         self.debug = ""
 
