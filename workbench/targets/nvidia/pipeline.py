@@ -150,6 +150,7 @@ def _with_options(module: Module, remarks: Remarks) -> Module:
         )
     if options.get("num_stages") is None:
         options["num_stages"] = _DEFAULT_STAGES
+        options["stages_are_free"] = True
     return replace(module, attributes=options)
 
 

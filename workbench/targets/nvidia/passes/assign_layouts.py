@@ -231,7 +231,7 @@ class _Applier:
         op = value.op
         assert op is not None
         fields: dict[str, Any] = {}
-        for spec in op._specs:
+        for spec in op.fields:
             held = op.__dict__[spec.name]
             if spec.role in ("operand", "optional") and held is not None:
                 fields[spec.name] = self.get(held, _operand_layout(op, held, layout))
@@ -282,7 +282,7 @@ class _Applier:
         else:
             layout = None
         fields: dict[str, Any] = {}
-        for spec in op._specs:
+        for spec in op.fields:
             held = op.__dict__[spec.name]
             if spec.role in ("operand", "optional") and held is not None:
                 fields[spec.name] = self.get(
@@ -380,7 +380,7 @@ class _Applier:
                 fields[name] = self.get(op.__dict__[name])
         elif isinstance(op, If):
             fields["condition"] = self.get(op.condition)
-        for spec in op._specs:
+        for spec in op.fields:
             if spec.role != "region":
                 continue
             block: Block = op.__dict__[spec.name]

@@ -10,6 +10,7 @@ carried values it needs are carried a second time, S-1 rounds further on.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from workbench.analysis.affine import Affine
 from workbench.ir import (
@@ -84,9 +85,25 @@ def pipeline_loads(module: Module, remarks: Remarks, shared_limit: int) -> Modul
         if stored and any(isinstance(i, Store) or "atomic" in i.name for i in op.body.ops):
             remarks.note(op, "not pipelined: the loop stores to memory it might load", "missed")
             return None
+        if module.attributes.get("stages_are_free") and op.stages is None:
+            each = sum(_tile_bytes(staged.load) for staged in found)
+            fits = shared_limit // max(each, 1)
+            if fits < depth:
+                remarks.note(
+                    op, f"{depth} stages need {depth * each:,} bytes; {fits} fit", "missed"
+                )
+                depth = fits
+            if depth < 2:
+                return None
         return _pipelined(op, found, depth, builder, remarks)
 
     return rebuild(module, rewrite)
+
+
+def _tile_bytes(load: Load) -> int:
+    """Return the bytes of one slot of a load's ring."""
+    shape, element = shape_of(load.result.type), element_of(load.result.type)
+    return prod(1 << (extent - 1).bit_length() for extent in shape) * element.itemsize
 
 
 def _uses(module: Module) -> dict[Value, list[Op]]:
@@ -376,7 +393,7 @@ def _reading(op: Op, replaced: dict[Value, Value]) -> Op:
     if not any(v in replaced for v in op.operands):
         return op
     fields = {}
-    for spec in op._specs:
+    for spec in op.fields:
         held = op.__dict__[spec.name]
         if spec.role in ("operand", "optional"):
             fields[spec.name] = replaced.get(held, held)

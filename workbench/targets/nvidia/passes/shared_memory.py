@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Builder, Module, Op, Value, shape_of
 from workbench.layouts import SharedPlan
-from workbench.ops import AtomicCompareExchange, AtomicUpdate, ConvertLayout, Reduce, Scan
+from workbench.ops import AtomicCompareExchange, AtomicUpdate, ConvertLayout, Dot, Reduce, Scan
 from workbench.ops.program import Barrier
 from workbench.source import Note, ResourceError
 from workbench.targets.nvidia.chip import Chip
@@ -100,7 +100,8 @@ def _wants(module: Module) -> list[_Want]:
             else:
                 bytes_ = _scratch(op, warps)
                 if bytes_:
-                    found.append(_Want(op, op.name, bytes_, 16, here, here, op.id, op.id))
+                    name = _scratch_name(op)
+                    found.append(_Want(op, name, bytes_, 16, here, here, op.id, op.id))
             for region in op.regions:
                 if not isinstance(op, Reduce | Scan):
                     visit(region)
@@ -116,6 +117,13 @@ def _wants(module: Module) -> list[_Want]:
 
     visit(module.body)
     return found
+
+
+def _scratch_name(op: Op) -> str:
+    """Return what the user would call the bytes that an op needs for itself."""
+    if isinstance(op, ConvertLayout):
+        return f"{op.result.hint or op.source.hint or 'a value'} on its way to other threads"
+    return f"{op.name.removeprefix('tile.')} across warps"
 
 
 def _scratch(op: Op, num_warps: int) -> int:
@@ -142,7 +150,7 @@ def _too_much(module: Module, chip: Chip, wants: list[_Want], total: int) -> Res
             count = want.op.type.shape[0]
             slots = f" ({count} stages × {want.bytes // count:,} B)"
         notes.append(Note(f"{want.name} takes {want.bytes:,} bytes{slots}{line}"))
-    hint = "use smaller tiles"
+    hint = _smaller_dot(module, total, chip) or "use smaller tiles"
     rings = [w for w in wants if isinstance(w.op, SharedAllocate) and len(w.op.type.shape) > 2]
     per_stage = sum(w.bytes // w.op.type.shape[0] for w in rings)  # type: ignore[attr-defined]
     rest = total - sum(w.bytes for w in rings)
@@ -155,6 +163,24 @@ def _too_much(module: Module, chip: Chip, wants: list[_Want], total: int) -> Res
         notes=notes,
         hint=hint,
     )
+
+
+def _smaller_dot(module: Module, total: int, chip: Chip) -> str | None:
+    """Say which dot would fit: the largest extent is halved until the operands do."""
+    for op in module.walk():
+        if not isinstance(op, Dot | SharedDot):
+            continue
+        (m, k), n = shape_of(op.a.type)[-2:], shape_of(op.b.type)[-1]
+        whole = (m + n) * k
+        extents = [m, n, k]
+        while total * (extents[0] + extents[1]) * extents[2] > chip.shared_bytes * whole:
+            largest = max(range(3), key=extents.__getitem__)
+            extents[largest] //= 2
+        found = " × ".join(map(str, (m, n, k)))
+        return (
+            f"use smaller tiles: instead of {found} a dot of {' × '.join(map(str, extents))} fits"
+        )
+    return None
 
 
 # -- barriers ------------------------------------------------------------------------------
@@ -220,7 +246,7 @@ class _Barriers:
     def _regions(self, op: Op, pending: list[_Touch], write: bool) -> list[_Touch]:
         fields = {}
         ends: list[_Touch] = []
-        for spec in op._specs:
+        for spec in op.fields:
             if spec.role != "region":
                 continue
             block = op.__dict__[spec.name]
