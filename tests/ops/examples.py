@@ -33,7 +33,7 @@ OPERANDS: dict[str, dict[str, str]] = {
     "tile.bitcast": {"%0": "tile<4xf32>"},
     "tile.atomic": {"%0": "tile<4xptr<f32>>", "%1": "tile<4xf32>"},
     "tile.atomic_cas": {"%0": "ptr<i32>", "%1": "i32", "%2": "i32"},
-    "gpu.convert_layout": {"%0": "tile<4xf32>"},
+    "gpu.convert_layout": {"%0": "tile<2xf32>"},
     "tile.dot": {"%0": "tile<16x4xf32>", "%1": "tile<4x8xf32>", "%2": "tile<16x8xf32>"},
     "tile.program_id": {},
     "tile.num_programs": {},

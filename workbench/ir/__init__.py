@@ -50,13 +50,13 @@ from workbench.ir.types import (
     tile,
     with_element,
 )
-from workbench.ir.verifier import InvalidModule, verify_module
+from workbench.ir.verifier import InvalidModuleError, verify_module
 
 __all__ = [
-    "BF16", "DROP", "F8E4M3", "F8E5M2", "F16", "F32", "F64", "I1", "I8", "I16", "I32", "I64", "INDEX",
-    "MNEMONICS", "SCALARS", "U8", "U16", "U32", "U64", "Array", "Block", "Builder", "Drop", "Element",
-    "Frame", "InvalidModule", "KernelParameter", "Module", "Op", "Pointer", "Scalar", "Shared",
-    "Tile", "Token", "Type", "Value", "attribute", "clone_into", "copy_op", "element_of",
-    "format_type", "layout_of", "parse_module", "print_module", "print_rows", "rebuild",
-    "shape_of", "tile", "verify_module", "walk", "with_element",
+    "BF16", "DROP", "F8E4M3", "F8E5M2", "F16", "F32", "F64", "I1", "I8", "I16", "I32", "I64",
+    "INDEX", "MNEMONICS", "SCALARS", "U8", "U16", "U32", "U64", "Array", "Block", "Builder",
+    "Drop", "Element", "Frame", "InvalidModuleError", "KernelParameter", "Module", "Op",
+    "Pointer", "Scalar", "Shared", "Tile", "Token", "Type", "Value", "attribute", "clone_into",
+    "copy_op", "element_of", "format_type", "layout_of", "parse_module", "print_module",
+    "print_rows", "rebuild", "shape_of", "tile", "verify_module", "walk", "with_element",
 ]  # fmt: skip

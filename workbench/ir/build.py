@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,7 +45,7 @@ class Builder:
         return value
 
     @contextmanager
-    def block(self, ops: list[Op] | None = None) -> Iterator[list[Op]]:
+    def block(self, ops: list[Op] | None = None) -> Generator[list[Op]]:
         """Write into a fresh block, or go on with one; the list holds its ops afterwards."""
         ops = [] if ops is None else ops
         self._lists.append(ops)

@@ -6,7 +6,7 @@ and printed:
     class Load(Op, mnemonic="tile.load"):
         pointers: Value                      # an operand
         mask: Value | None = None            # an optional operand
-        cache: str = attribute("")           # an attribute (keyword only)
+        cache: str = attribute(default="")   # an attribute (keyword only)
 
 Field types: `Value`, `Value | None` and `tuple[Value, ...]` are operands, `Block` is a region,
 anything else is an attribute. Building an op runs `verify`, then `infer`, whose types become the
@@ -16,8 +16,16 @@ results. An op and its values never change afterwards: passes make new ones (see
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_type_hints
+from dataclasses import InitVar, dataclass
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    dataclass_transform,
+    get_type_hints,
+)
 
 from workbench.ir.types import Tile, Type
 from workbench.layouts import LinearLayout
@@ -55,6 +63,7 @@ class Block:
 
     @property
     def terminator(self) -> Op:
+        """The last op."""
         return self.ops[-1]
 
     @property
@@ -63,9 +72,27 @@ class Block:
         return self.ops[-1].operands
 
 
-def attribute(default: Any = None) -> Any:
-    """Declare a keyword-only attribute of an op with its default."""
-    return field(default=default, kw_only=True)
+_MISSING: Any = object()
+MNEMONICS: dict[str, type[Op]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Keyword:
+    """What `attribute` leaves in the class body until the class is made."""
+
+    default: Any
+
+
+def attribute(*, default: Any = _MISSING, kw_only: Literal[True] = True, init: bool = True) -> Any:
+    """Declare a keyword-only field of an op, with its default if it may be left out.
+
+    `kw_only` and `init` (whether the constructor takes it) are read by type checkers.
+    """
+    return _Keyword(default)
+
+
+Layouts = tuple[LinearLayout | None, ...]
+Role = Literal["operand", "optional", "operands", "region", "attribute"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +100,17 @@ class FieldSpec:
     """One declared field of an op class."""
 
     name: str
-    role: str  # "operand", "optional", "operands", "region", "attribute"
+    role: Role
     default: Any
-    required: bool
     keyword: bool
 
+    @property
+    def required(self) -> bool:
+        """Whether building the op needs it."""
+        return self.default is _MISSING
 
-_MISSING = object()
-MNEMONICS: dict[str, type[Op]] = {}
 
-
-def _role(hint: Any) -> str:
+def _role(hint: Any) -> Role:
     if hint is Value:
         return "operand"
     if hint == (Value | None):
@@ -93,8 +120,12 @@ def _role(hint: Any) -> str:
     return "region" if hint is Block else "attribute"
 
 
-@dataclass_transform(field_specifiers=(attribute, field))
-class Op:
+@dataclass_transform(field_specifiers=(attribute,), frozen_default=True, eq_default=False)
+class _Declared:
+    """Tells type checkers that annotated fields make the constructor; `Op` does it."""
+
+
+class Op(_Declared):
     """One operation; see the top of this file. `id` is 0 until a builder inserts it.
 
     `span` is the user's text it stands for, `origins` the ids of the ops it was made from.
@@ -105,37 +136,37 @@ class Op:
     family: ClassVar[dict[str, dict[str, Any]]] = {}
     #: No effect but its results: may be dropped, merged, moved out of loops.
     pure: ClassVar[bool] = True
-    _specs: ClassVar[tuple[FieldSpec, ...]] = ()
+    #: What the class declares, in order.
+    fields: ClassVar[tuple[FieldSpec, ...]] = ()
 
-    id: int
-    span: Span | None
-    origins: tuple[int, ...]
-    results: tuple[Value, ...]
+    id: int = attribute(default=0, init=False)
+    span: Span | None = attribute(default=None)
+    origins: tuple[int, ...] = attribute(default=())
+    results: tuple[Value, ...] = attribute(default=(), init=False)
     #: Layouts that the results have in GPU IR, one per result; None leaves what `infer` gives.
-    layouts: tuple[LinearLayout | None, ...] | None
+    layouts: Layouts | None = attribute(default=None)
+    #: The name that the results print under.
+    hint: InitVar[str] = attribute(default="")
 
     def __init_subclass__(cls, mnemonic: str = "", pure: bool | None = None, **rest: Any) -> None:
         super().__init_subclass__(**rest)
         cls.mnemonic = mnemonic
         if pure is not None:
             cls.pure = pure
-        hints = {
-            name: hint
-            for name, hint in get_type_hints(cls).items()
-            if name in cls.__annotations__ and not str(hint).startswith("typing.ClassVar")
-        }
-        specs = []
-        for name, hint in hints.items():
+        specs: list[FieldSpec] = []
+        for name, hint in get_type_hints(cls).items():
+            if name not in cls.__annotations__ or str(hint).startswith("typing.ClassVar"):
+                continue
             default = cls.__dict__.get(name, _MISSING)
-            keyword = type(default).__name__ == "Field"
-            if keyword:
-                default = default.default
-            role = _role(hint)
-            specs.append(FieldSpec(name, role, default, default is _MISSING, keyword))
+            keyword = isinstance(default, _Keyword)
+            specs.append(
+                FieldSpec(name, _role(hint), default.default if keyword else default, keyword)
+            )
             if name in cls.__dict__:
                 delattr(cls, name)
-        cls._specs = tuple(specs)
-        cls.__init__ = _make_init(cls._specs)
+        cls.fields = tuple(specs)
+        # As an assignment, type checkers would take it for the one constructor of all ops.
+        type.__setattr__(cls, "__init__", _make_init(cls.fields))
         for name in [mnemonic, *cls.family]:
             if name in MNEMONICS:
                 raise TypeError(f"two ops are called {name}")
@@ -171,6 +202,7 @@ class Op:
 
     @property
     def operands(self) -> tuple[Value, ...]:
+        """All values it reads, in the order of its fields."""
         cached = self.__dict__.get("_operands")
         if cached is None:
             cached = tuple(self._iter_operands())
@@ -178,7 +210,7 @@ class Op:
         return cached
 
     def _iter_operands(self) -> Iterator[Value]:
-        for spec in self._specs:
+        for spec in self.fields:
             found = self.__dict__[spec.name] if spec.role != "attribute" else None
             if found is None or spec.role == "region":
                 continue
@@ -189,16 +221,18 @@ class Op:
 
     @property
     def regions(self) -> tuple[Block, ...]:
-        return tuple(self.__dict__[s.name] for s in self._specs if s.role == "region")
+        """The blocks it holds, in the order of its fields."""
+        return tuple(self.__dict__[s.name] for s in self.fields if s.role == "region")
 
     @property
     def attributes(self) -> dict[str, Any]:
-        return {s.name: self.__dict__[s.name] for s in self._specs if s.role == "attribute"}
+        """What it holds besides operands and regions, by name."""
+        return {s.name: self.__dict__[s.name] for s in self.fields if s.role == "attribute"}
 
-    def changed(self, **fields: Any) -> Op:
+    def changed(self, **fields: Any) -> Self:
         """Return a copy with other fields; id, span, origins and result names are kept."""
         old = self.__dict__
-        values = {s.name: old[s.name] for s in self._specs}
+        values = {s.name: old[s.name] for s in self.fields}
         layouts = fields.pop("layouts", old["layouts"])
         values.update(fields)
         new = type(self)(**values, span=old["span"], origins=old["origins"], layouts=layouts)
@@ -229,7 +263,12 @@ def _make_init(specs: tuple[FieldSpec, ...]) -> Any:
 
 
 def _finish(
-    op: Op, d: dict[str, Any], span: Span | None, origins: Any, hint: str, layouts: Any
+    op: Op,
+    d: dict[str, Any],
+    span: Span | None,
+    origins: tuple[int, ...],
+    hint: str,
+    layouts: Layouts | None,
 ) -> None:
     d["id"], d["span"], d["origins"], d["layouts"] = 0, span, origins, layouts
     op.verify()
@@ -244,13 +283,16 @@ def _finish(
         d["results"] = (Value(types, hint, op, 0),)
 
 
-def _laid_out(types: Any, layouts: tuple[Any, ...]) -> Any:
+def _laid_out(
+    types: Type | tuple[Type, ...] | None, layouts: Layouts
+) -> Type | tuple[Type, ...] | None:
     if isinstance(types, tuple):
-        return tuple(
-            t.with_layout(layout) if isinstance(t, Tile) else t
-            for t, layout in zip(types, layouts, strict=True)
-        )
-    return types.with_layout(layouts[0]) if isinstance(types, Tile) else types
+        return tuple(map(_with_layout, types, layouts))
+    return types if types is None else _with_layout(types, layouts[0])
+
+
+def _with_layout(type: Type, layout: LinearLayout | None) -> Type:
+    return type.with_layout(layout) if isinstance(type, Tile) else type
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,12 +135,12 @@ class _Parser:
             return {"True": True, "False": False, "None": None}[word]
         if kind == "alias" or word == "linear":
             return self.layout()
-        if kind == "number" or word in ("inf", "nan"):
+        if word in ("inf", "nan"):
             self.next()
             return float(word)
         if word == "(":
             self.next()
-            items = []
+            items: list[Any] = []
             while not self.accept(")"):
                 items.append(self.attribute())
                 if not self.accept(","):
@@ -184,7 +184,7 @@ class _Parser:
         self.expect("kernel")
         name = self.next()[1][1:]
         self.expect("(")
-        parameters = []
+        parameters: list[KernelParameter] = []
         while not self.accept(")"):
             word = self.next()[1]
             self.expect(":")
@@ -199,7 +199,7 @@ class _Parser:
         return Module(name, tuple(parameters), body, attributes, self.builder.next_id)
 
     def block(self) -> Block:
-        arguments = []
+        arguments: list[Value] = []
         if self.accept("^"):
             self.expect("(")
             while not self.accept(")"):
@@ -218,11 +218,11 @@ class _Parser:
         return Block(tuple(arguments), tuple(ops))
 
     def op(self) -> None:
-        names: list[str] = []
         # An op's id is given out when its text begins, so that ids follow program order.
         own_id = self.builder.next_id
         self.builder.next_id += 1
         start = self.at + len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
+        names: list[str] = []
         while self.peek()[0] == "value":
             names.append(self.next()[1])
             self.accept(",")
@@ -232,55 +232,63 @@ class _Parser:
         cls = MNEMONICS.get(word)
         if cls is None:
             raise self.fail(f"unknown op '{word}'")
-        fields: dict[str, Any] = dict(cls.family.get(word, {}))
-        first = True
-        for spec in cls._specs:
-            if spec.role == "operand":
-                if not first:
-                    self.expect(",")
-                fields[spec.name] = self.value()
-                first = False
-            elif spec.role == "operands":
-                if not first:
-                    self.expect(",")
-                self.expect("[")
-                items = []
-                while not self.accept("]"):
-                    items.append(self.value())
-                    self.accept(",")
-                fields[spec.name] = tuple(items)
-                first = False
-        for spec in cls._specs:
-            if spec.role == "optional" and self.accept(spec.name):
-                fields[spec.name] = self.value()
-        fields.update(self.attributes())
-        regions = [spec for spec in cls._specs if spec.role == "region"]
-        for i, spec in enumerate(regions):
-            if not i:
-                self.expect("{")
-            fields[spec.name] = self.block()
-            self.expect("}")
-            if i + 1 < len(regions):
-                self.expect("{")
-        line = self.text.count("\n", 0, start) + 1
-        column = start - (self.text.rfind("\n", 0, start) + 1) + 1
-        end = self.text.find("\n", start)
-        width = (end if end >= 0 else len(self.text)) - start
-        types = []
+        fields = {**cls.family.get(word, {}), **self.operands(cls), **self.attributes()}
+        fields.update(self.regions(cls))
+        types: list[Type] = []
         for i in range(len(names)):
             self.expect("," if i else ":")
             types.append(self.type())
-        span = Span(self.file, line, column, line, column + width)
-        op: Op = cls(**fields, span=span)
+        op = self.build(cls, fields, types, self.row_span(start))
         if len(op.results) != len(names):
             raise self.fail(f"{word} has {len(op.results)} results, {len(names)} are named")
-        if [value.type for value in op.results] != types:
-            # Layouts stand in the result types; everything else must be what the op infers.
-            layouts = tuple(layout_of(found) for found in types)
-            op = cls(**fields, span=span, layouts=layouts)
         op.__dict__["id"] = own_id
         self.builder.insert(op)
         for name, value, found in zip(names, op.results, types, strict=True):
             if found != value.type:
                 raise self.fail(f"{word} gives {value.type}, the text says {found}")
             self.define(name, value)
+
+    def operands(self, cls: type[Op]) -> dict[str, Any]:
+        """Read the operands: required ones and lists first, then optional ones by name."""
+        fields: dict[str, Any] = {}
+        for spec in cls.fields:
+            if spec.role in ("operand", "operands"):
+                if fields:
+                    self.expect(",")
+                fields[spec.name] = self.value() if spec.role == "operand" else self.value_list()
+        for spec in cls.fields:
+            if spec.role == "optional" and self.accept(spec.name):
+                fields[spec.name] = self.value()
+        return fields
+
+    def value_list(self) -> tuple[Value, ...]:
+        self.expect("[")
+        items: list[Value] = []
+        while not self.accept("]"):
+            items.append(self.value())
+            self.accept(",")
+        return tuple(items)
+
+    def regions(self, cls: type[Op]) -> dict[str, Block]:
+        found: dict[str, Block] = {}
+        for spec in cls.fields:
+            if spec.role == "region":
+                self.expect("{")
+                found[spec.name] = self.block()
+                self.expect("}")
+        return found
+
+    def row_span(self, start: int) -> Span:
+        """Return the span from `start` to the end of its row."""
+        line = self.text.count("\n", 0, start) + 1
+        column = start - (self.text.rfind("\n", 0, start) + 1) + 1
+        end = self.text.find("\n", start)
+        width = (end if end >= 0 else len(self.text)) - start
+        return Span(self.file, line, column, line, column + width)
+
+    def build(self, cls: type[Op], fields: dict[str, Any], types: list[Type], span: Span) -> Op:
+        """Build the op; layouts stand in its result types, all else in them is what it infers."""
+        op = cls(**fields, span=span)
+        if len(types) != len(op.results) or [value.type for value in op.results] == types:
+            return op
+        return cls(**fields, span=span, layouts=tuple(map(layout_of, types)))

@@ -18,9 +18,9 @@ behind `^`, result types after the colon. parser.py reads all of it back.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-from workbench.ir.operation import Block, Module, Op, Value
+from workbench.ir.operation import Block, KernelParameter, Module, Op, Value
 from workbench.ir.types import Shared, Tile, Type, format_type
 from workbench.layouts import LinearLayout
 
@@ -44,27 +44,26 @@ class _Printer:
         self._number = 0
         body: list[tuple[str, int]] = []
         self.rows = body
-        parameters = []
-        for parameter in module.parameters:
-            text = (
-                f"{self.name(parameter.value, parameter.name)}: {self.type(parameter.value.type)}"
-            )
-            facts: dict[str, Any] = {}
-            if parameter.divisible != 1:
-                facts["divisible"] = parameter.divisible
-            if parameter.low is not None:
-                facts["low"] = parameter.low
-            if parameter.high is not None:
-                facts["high"] = parameter.high
-            if parameter.noalias:
-                facts["noalias"] = True
-            parameters.append(text + self.attributes(facts))
-        head = f"kernel @{module.name}({', '.join(parameters)})"
+        parameters = ", ".join(map(self.parameter, module.parameters))
+        head = f"kernel @{module.name}({parameters})"
         body.append((head + self.attributes(module.attributes) + " {", 0))
         self.block(module.body, 1)
         body.append(("}", 0))
         aliases = [(f"{name} = {layout}", 0) for layout, name in self.alias.items()]
         self.rows = aliases + body
+
+    def parameter(self, parameter: KernelParameter) -> str:
+        name = self.name(parameter.value, parameter.name)
+        facts: dict[str, Any] = {}
+        if parameter.divisible != 1:
+            facts["divisible"] = parameter.divisible
+        if parameter.low is not None:
+            facts["low"] = parameter.low
+        if parameter.high is not None:
+            facts["high"] = parameter.high
+        if parameter.noalias:
+            facts["noalias"] = True
+        return f"{name}: {self.type(parameter.value.type)}" + self.attributes(facts)
 
     def name(self, value: Value, hint: str = "") -> str:
         known = self.names.get(value)
@@ -92,7 +91,7 @@ class _Printer:
             self.alias[layout] = known
         return known
 
-    def attribute(self, value: Any) -> str:
+    def attribute(self, value: object) -> str:
         if isinstance(value, str):
             return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
         if isinstance(value, Type):
@@ -100,8 +99,9 @@ class _Printer:
         if isinstance(value, LinearLayout):
             return self.layout(value)
         if isinstance(value, tuple):
-            inner = ", ".join(self.attribute(item) for item in value)
-            return f"({inner}{',' if len(value) == 1 else ''})"
+            items = cast("tuple[object, ...]", value)
+            inner = ", ".join(map(self.attribute, items))
+            return f"({inner}{',' if len(items) == 1 else ''})"
         return repr(value)
 
     def attributes(self, values: dict[str, Any]) -> str:
@@ -117,44 +117,41 @@ class _Printer:
             self.op(op, depth)
 
     def op(self, op: Op, depth: int) -> None:
+        text = op.name + self.fields(op)
+        indent = "  " * depth
+        row = len(self.rows)
+        self.rows.append(("", op.id))
+        for i, region in enumerate(op.regions):
+            if i:
+                self.rows.append((indent + "} {", op.id))
+            self.block(region, depth + 1)
+        # Named after the regions, so that numbers grow from row to row.
+        results = ", ".join(self.name(v) for v in op.results)
+        types = ", ".join(self.type(v.type) for v in op.results)
+        head = indent + (f"{results} = " if results else "") + text
+        tail = f" : {types}" if types else ""
+        if op.regions:
+            self.rows[row] = (head + " {", op.id)
+            self.rows.append((indent + "}" + tail, op.id))
+        else:
+            self.rows[row] = (head + tail, op.id)
+
+    def fields(self, op: Op) -> str:
+        """Return what stands between an op's name and its regions."""
         words: list[str] = []
         later: list[str] = []
         values: dict[str, Any] = {}
-        regions: list[Block] = []
-        hidden = op.family.get(op.name, {})
-        for spec in op._specs:
+        for spec in op.fields:
             found = op.__dict__[spec.name]
             if spec.role == "operand":
                 words.append(self.name(found))
             elif spec.role == "operands":
                 words.append("[" + ", ".join(self.name(v) for v in found) + "]")
-            elif spec.role == "optional":
-                if found is not None:
-                    later.append(f"{spec.name} {self.name(found)}")
-            elif spec.role == "region":
-                regions.append(found)
-            elif spec.name not in hidden and (spec.required or found != spec.default):
+            elif spec.role == "optional" and found is not None:
+                later.append(f" {spec.name} {self.name(found)}")
+            elif spec.role == "attribute" and (spec.required or found != spec.default):
                 values[spec.name] = found
-        text = op.name
-        if words:
-            text += " " + ", ".join(words)
-        if later:
-            text += " " + " ".join(later)
-        text += self.attributes(values)
-        indent = "  " * depth
-        row = len(self.rows)
-        self.rows.append(("", op.id))
-        for i, region in enumerate(regions):
-            if i:
-                self.rows.append((indent + "} {", op.id))
-            self.block(region, depth + 1)
-        result = ""
-        if op.results:
-            result = ", ".join(self.name(v) for v in op.results) + " = "
-        types = ", ".join(self.type(v.type) for v in op.results)
-        tail = f" : {types}" if types else ""
-        if regions:
-            self.rows[row] = (indent + result + text + " {", op.id)
-            self.rows.append((indent + "}" + tail, op.id))
-        else:
-            self.rows[row] = (indent + result + text + tail, op.id)
+        for name in op.family.get(op.name, {}):
+            del values[name]
+        operands = " " + ", ".join(words) if words else ""
+        return operands + "".join(later) + self.attributes(values)

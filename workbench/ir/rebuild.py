@@ -2,9 +2,10 @@
 
 A rewrite sees every op once, inner before outer, with its operands already replaced, and returns
 `None` to keep it, a value or values to use instead of its results, another op to put in its
-place, or DROP to leave it out. Ops that the rewrite inserts through the builder get the next free ids, the old op's place
-and its id as origin; an op that only got new operands keeps its id. Parts in which nothing
-changed are shared with the old module, so a rebuild that does nothing costs one walk.
+place, or DROP to leave it out. Ops that the rewrite inserts through the builder get the next free
+ids, the old op's place and its id as origin; an op that only got new operands keeps its id. Parts
+in which nothing changed are shared with the old module, so a rebuild that does nothing costs one
+walk.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Rebuilder:
         return Block(arguments, tuple(ops))
 
     def op(self, op: Op) -> None:
+        """Put into the block being written what the rewrite makes of one op."""
         current = self.with_new_operands(op)
         builder = self.builder
         before = builder.span, builder.origins
@@ -65,9 +67,8 @@ class Rebuilder:
             builder.insert(current)
             self._map(op, current.results)
         elif isinstance(done, Op):
-            if done.id != op.id and not done.id:
-                builder.insert(done)
-            elif done.id == op.id:
+            # An op with another op's id is in the block already.
+            if not done.id or done.id == op.id:
                 builder.insert(done)
             self._map(op, done.results)
         elif not isinstance(done, Drop):
@@ -83,7 +84,7 @@ class Rebuilder:
                 if operand in values:
                     fields = self._replaced_operands(op)
                     break
-        for spec in op._specs:
+        for spec in op.fields:
             if spec.role == "region":
                 old = op.__dict__[spec.name]
                 new = self.block(old)
@@ -94,7 +95,7 @@ class Rebuilder:
     def _replaced_operands(self, op: Op) -> dict[str, Any]:
         values = self.values
         fields: dict[str, Any] = {}
-        for spec in op._specs:
+        for spec in op.fields:
             found = op.__dict__[spec.name]
             if spec.role in ("operand", "optional") and found in values:
                 fields[spec.name] = values[found]
@@ -142,7 +143,7 @@ def clone_into(
 def copy_op(op: Op, values: dict[Value, Value], builder: Builder) -> Op:
     """Return a fresh copy of `op` reading replaced values; records its results in `values`."""
     fields: dict[str, Any] = {}
-    for spec in op._specs:
+    for spec in op.fields:
         found = op.__dict__[spec.name]
         if spec.role in ("operand", "optional"):
             found = values.get(found, found)

@@ -32,14 +32,17 @@ class Scalar(Type):
 
     @property
     def is_float(self) -> bool:
+        """Whether it is a floating-point type."""
         return self.kind == "float"
 
     @property
     def is_integer(self) -> bool:
+        """Whether it is an integer of any width, i1 and index included."""
         return self.kind != "float"
 
     @property
     def is_signed(self) -> bool:
+        """Whether it has negative values."""
         return self.kind in ("int", "index", "float")
 
     @property
@@ -88,9 +91,11 @@ class Tile(Type):
 
     @property
     def size(self) -> int:
+        """How many elements it has."""
         return prod(self.shape)
 
     def with_layout(self, layout: LinearLayout | None) -> Tile:
+        """Return the type with another layout."""
         return replace(self, layout=layout)
 
     def __str__(self) -> str:

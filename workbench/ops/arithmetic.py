@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from workbench.ir import (
@@ -39,11 +41,11 @@ class Constant(Op, mnemonic="tile.constant"):
 
     def interpret(self, frame: Frame) -> Array:
         element = element_of(self.type)
-        values = np.full(shape_of(self.type), self.value, _constant_dtype(element))
+        values: Array = np.full(shape_of(self.type), self.value, _constant_dtype(element))
         return round_to(values, element)
 
 
-def _constant_dtype(element: object) -> type:
+def _constant_dtype(element: object) -> type[np.generic]:
     if isinstance(element, Scalar) and element.is_float:
         return np.float64
     if isinstance(element, Scalar) and element.kind == "uint" and element.bits == 64:
@@ -75,12 +77,12 @@ class Elementwise(Op):
     %3 = tile.lt [%0, %1] : tile<4xi1>
     """
 
-    family = {f"tile.{name}": {"function": name} for name in FUNCTIONS}
+    family: ClassVar = {f"tile.{name}": {"function": name} for name in FUNCTIONS}
 
     function: str
     inputs: tuple[Value, ...]
     #: The exact result of integer + - * is known to fit the type (set by narrow-index).
-    no_wrap: bool = attribute(False)
+    no_wrap: bool = attribute(default=False)
 
     @property
     def name(self) -> str:

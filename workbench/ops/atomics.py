@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ from workbench.source import KernelTypeError, ShapeError
 Order = Literal["relaxed", "acquire", "release", "acq_rel"]
 Scope = Literal["cta", "gpu", "sys"]
 AtomicFunction = Literal["add", "max", "min", "and", "or", "xor", "exchange"]
-_FUNCTIONS = {
+_FUNCTIONS: dict[AtomicFunction, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "max": np.fmax,
     "min": np.fmin,
@@ -44,9 +45,9 @@ class AtomicUpdate(Op, mnemonic="tile.atomic", pure=False):
     pointers: Value
     value: Value
     mask: Value | None = None
-    function: AtomicFunction = attribute("add")
-    order: Order = attribute("acq_rel")
-    scope: Scope = attribute("gpu")
+    function: AtomicFunction = attribute(default="add")
+    order: Order = attribute(default="acq_rel")
+    scope: Scope = attribute(default="gpu")
 
     def infer(self) -> Type:
         return with_element(self.pointers.type, pointee_of(self.pointers.type))
@@ -79,8 +80,8 @@ class AtomicCompareExchange(Op, mnemonic="tile.atomic_cas", pure=False):
     pointers: Value
     expected: Value
     value: Value
-    order: Order = attribute("acq_rel")
-    scope: Scope = attribute("gpu")
+    order: Order = attribute(default="acq_rel")
+    scope: Scope = attribute(default="gpu")
 
     def infer(self) -> Type:
         return with_element(self.pointers.type, pointee_of(self.pointers.type))

@@ -35,7 +35,7 @@ class Cast(Op, mnemonic="tile.cast"):
 
     source: Value
     to: Scalar
-    rounding: Literal["rtne", "rtz"] = attribute("rtne")
+    rounding: Literal["rtne", "rtz"] = attribute(default="rtne")
 
     def infer(self) -> Type:
         return with_element(self.source.type, self.to)

@@ -49,8 +49,8 @@ class For(Op, mnemonic="tile.for", pure=False):
     step: Value
     inits: tuple[Value, ...]
     body: Block
-    stages: int | None = attribute(None)
-    hints: tuple[Any, ...] = attribute(())
+    stages: int | None = attribute(default=None)
+    hints: tuple[Any, ...] = attribute(default=())
 
     def infer(self) -> tuple[Type, ...]:
         return tuple(value.type for value in self.inits)
@@ -137,6 +137,7 @@ def _verify_carried(
     back = [v.type for v in body.yields]
     if entry != inside or entry != back:
         raise KernelTypeError(
-            f"{op.name} carries {_types(entry)} in, {_types(inside)} inside and {_types(back)} round",
+            f"{op.name} carries {_types(entry)} in, {_types(inside)} inside "
+            f"and {_types(back)} round",
             op.span,
         )

@@ -14,8 +14,8 @@ class DevicePrint(Op, mnemonic="tile.print", pure=False):
     """
 
     values: tuple[Value, ...]
-    prefix: str = attribute("")
-    hexadecimal: bool = attribute(False)
+    prefix: str = attribute(default="")
+    hexadecimal: bool = attribute(default=False)
 
     def interpret(self, frame: Frame) -> None:
         program = tuple(frame.program_id(axis) for axis in range(3))
@@ -36,7 +36,7 @@ class DeviceAssert(Op, mnemonic="tile.assert", pure=False):
 
     condition: Value
     mask: Value | None = None
-    message: str = attribute("")
+    message: str = attribute(default="")
 
     def interpret(self, frame: Frame) -> None:
         holds = np.asarray(frame[self.condition]) | ~np.asarray(frame.get(self.mask, True))

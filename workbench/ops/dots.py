@@ -39,8 +39,8 @@ class Dot(Op, mnemonic="tile.dot"):
     a: Value
     b: Value
     accumulator: Value
-    precision: Precision = attribute("tf32")
-    imprecise_limit: int = attribute(0)
+    precision: Precision = attribute(default="tf32")
+    imprecise_limit: int = attribute(default=0)
 
     def infer(self) -> Type:
         return self.accumulator.type

@@ -88,10 +88,6 @@ def _fused(a: Array, b: Array, c: Array) -> Array:
     return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
 
 
-def _bitwise(function: Callable[..., Any]) -> Callable[[Array, Array], Array]:
-    return lambda a, b: function(a, b)
-
-
 def _lowest(element: Scalar) -> float | int:
     from workbench.ops.numbers import limits
 
@@ -114,6 +110,14 @@ def _add(a: Array, b: Array) -> Array:
     return np.logical_xor(a, b) if a.dtype == np.bool_ else a + b
 
 
+def _multiply(a: Array, b: Array) -> Array:
+    return a * b
+
+
+def _divide(a: Array, b: Array) -> Array:
+    return a / b
+
+
 def _subtract(a: Array, b: Array) -> Array:
     return np.logical_xor(a, b) if a.dtype == np.bool_ else a - b
 
@@ -121,7 +125,7 @@ def _subtract(a: Array, b: Array) -> Array:
 _ROWS = (
     Function("add", 2, "any", _add, "a + b; integers wrap", commutes=True, identity=lambda _: 0),
     Function("sub", 2, "any", _subtract, "a - b; integers wrap"),
-    Function("mul", 2, "any", lambda a, b: a * b, "a * b; integers wrap", commutes=True,
+    Function("mul", 2, "any", _multiply, "a * b; integers wrap", commutes=True,
              identity=lambda _: 1),
     Function("div", 2, "number", _truncated_quotient, "a / b; integers truncate toward zero"),
     Function("rem", 2, "number", _truncated_remainder, "remainder with the sign of a"),
@@ -166,7 +170,7 @@ _ROWS = (
     Function("cos", 1, "float", _in_double(np.cos), "cosine"),
     Function("tanh", 1, "float", _in_double(np.tanh), "hyperbolic tangent"),
     Function("erf", 1, "float", _erf, "error function"),
-    Function("div_rn", 2, "float", lambda a, b: a / b, "a / b, correctly rounded"),
+    Function("div_rn", 2, "float", _divide, "a / b, correctly rounded"),
 )  # fmt: skip
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _ROWS}

@@ -9,7 +9,7 @@ from workbench.layouts import LinearLayout
 class ConvertLayout(Op, mnemonic="gpu.convert_layout"):
     """The same elements, held by other registers, lanes and warps.
 
-    %1 = gpu.convert_layout %0 {layout = linear<4, register=[(1),(2)]>} : tile<4xf32, linear<4, register=[(1),(2)]>>
+    %1 = gpu.convert_layout %0 {layout = linear<2, lane=[(1)]>} : tile<2xf32, linear<2, lane=[(1)]>>
     """
 
     source: Value

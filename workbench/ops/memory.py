@@ -64,9 +64,9 @@ class Load(Op, mnemonic="tile.load", pure=False):
     pointers: Value
     mask: Value | None = None
     other: Value | None = None
-    cache: LoadCache = attribute("")
-    eviction: Eviction = attribute("")
-    volatile: bool = attribute(False)
+    cache: LoadCache = attribute(default="")
+    eviction: Eviction = attribute(default="")
+    volatile: bool = attribute(default=False)
 
     def infer(self) -> Type:
         return with_element(self.pointers.type, pointee_of(self.pointers.type))
@@ -90,8 +90,8 @@ class Store(Op, mnemonic="tile.store", pure=False):
     pointers: Value
     value: Value
     mask: Value | None = None
-    cache: StoreCache = attribute("")
-    eviction: Eviction = attribute("")
+    cache: StoreCache = attribute(default="")
+    eviction: Eviction = attribute(default="")
 
     def verify(self) -> None:
         _verify_access(self, self.mask, self.value)

@@ -15,7 +15,7 @@ class ProgramId(Op, mnemonic="tile.program_id"):
     """
 
     axis: int
-    type: Scalar = attribute(INDEX)
+    type: Scalar = attribute(default=INDEX)
 
     def infer(self) -> Type:
         return self.type
@@ -31,7 +31,7 @@ class NumPrograms(Op, mnemonic="tile.num_programs"):
     """
 
     axis: int
-    type: Scalar = attribute(INDEX)
+    type: Scalar = attribute(default=INDEX)
 
     def infer(self) -> Type:
         return self.type
@@ -51,9 +51,9 @@ class Promise(Op, mnemonic="tile.promise"):
     """
 
     source: Value
-    divisible: tuple[int, ...] = attribute(())
-    contiguous: tuple[int, ...] = attribute(())
-    constant: tuple[int, ...] = attribute(())
+    divisible: tuple[int, ...] = attribute(default=())
+    contiguous: tuple[int, ...] = attribute(default=())
+    constant: tuple[int, ...] = attribute(default=())
 
     def infer(self) -> Type:
         return self.source.type

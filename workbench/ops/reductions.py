@@ -35,7 +35,7 @@ class Reduce(Op, mnemonic="tile.reduce"):
     combine: Block = attribute()
 
     def infer(self) -> tuple[Type, ...]:
-        results = []
+        results: list[Type] = []
         for value in self.inputs:
             shape = list(shape_of(value.type))
             del shape[self.axis]
@@ -71,7 +71,7 @@ class Scan(Op, mnemonic="tile.scan"):
 
     inputs: tuple[Value, ...]
     axis: int = attribute()
-    reverse: bool = attribute(False)
+    reverse: bool = attribute(default=False)
     combine: Block = attribute()
 
     def infer(self) -> tuple[Type, ...]:
@@ -108,7 +108,7 @@ def _verify_along(op: Op, inputs: tuple[Value, ...], axis: int) -> None:
 
 
 def combine_function(combine: Block) -> Function | None:
-    """Return the elementwise function a combine region amounts to, None if it is more than one op."""
+    """Return the elementwise function that a combine region is, None if it is more than that."""
     if len(combine.ops) != 2 or not isinstance(combine.ops[0], Elementwise):
         return None
     op = combine.ops[0]

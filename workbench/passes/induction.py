@@ -137,7 +137,7 @@ def _moved(start: Value, offset: Value, builder: Builder) -> Value:
 def _with(op: Op, replaced: dict[Value, Value]) -> Op:
     """Return an op of the body reading replaced values, regions included; results stay known."""
     fields = {}
-    for spec in op._specs:
+    for spec in op.fields:
         held = op.__dict__[spec.name]
         if spec.role in ("operand", "optional") and held in replaced:
             fields[spec.name] = replaced[held]

@@ -93,8 +93,8 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", pure=False):
     buffer: Value
     slot: Value | None = None
     mask: Value | None = None
-    cache: str = attribute("")
-    eviction: str = attribute("")
+    cache: str = attribute(default="")
+    eviction: str = attribute(default="")
 
     def verify(self) -> None:
         _verify_slot(self, self.buffer, shape_of(self.pointers.type), self.slot)
@@ -120,7 +120,7 @@ class SharedDot(Op, mnemonic="gpu.shared_dot", pure=False):
     a: Value
     b: Value
     accumulator: Value
-    precision: Precision = attribute("ieee")
+    precision: Precision = attribute(default="ieee")
 
     def infer(self) -> Type:
         return self.accumulator.type
