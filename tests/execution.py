@@ -8,7 +8,10 @@ interprets the GPU IR.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,12 @@ from workbench.interpreter import run_module
 from workbench.ir import Module, Pointer
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
+
+#: How the native launcher packs a number, by its type in the IR; pointers are addresses.
+SLOTS = {
+    "i1": "?7x", "i8": "b7x", "i16": "h6x", "i32": "i4x", "i64": "q", "u8": "B7x", "u16": "H6x",
+    "u32": "I4x", "u64": "Q", "f16": "e6x", "f32": "f4x", "f64": "d", "index": "i4x",
+}  # fmt: skip
 
 
 def default_target() -> str:
@@ -43,8 +52,34 @@ def _on_cpu(module: Module, grid: Sequence[int], arguments: Sequence[Any]) -> li
     recorder = Recorder()
     code = pipeline.build(tile_passes(module, recorder), "cpu", recorder)
     packed = [_address(a) if hasattr(a, "dtype") and np.ndim(a) else a for a in arguments]
-    cpu.load(code).launch((*grid, 1, 1)[:3], packed)
-    return []
+    form = "<" + "".join(SLOTS.get(str(p.value.type), "Q") for p in module.parameters)
+    prints = bool(code.extra["prints"])
+    run = cpu.make_runner(
+        code.assemble().data, code.symbol, code.extra["scratch_bytes"], form, prints=prints
+    )
+    if not prints:
+        run(*(*grid, 1, 1)[:3], *packed)
+        return []
+    with _captured() as lines:
+        run(*(*grid, 1, 1)[:3], *packed)
+    return lines
+
+
+@contextmanager
+def _captured() -> Iterator[list[str]]:
+    """Collect the lines that native code writes to the process's standard output."""
+    lines: list[str] = []
+    sys.stdout.flush()
+    saved = os.dup(1)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 1)
+        try:
+            yield lines
+        finally:
+            os.dup2(saved, 1)
+            os.close(saved)
+        file.seek(0)
+        lines += file.read().decode().splitlines()
 
 
 def _address(array: Any) -> int:
