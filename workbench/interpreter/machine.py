@@ -73,7 +73,7 @@ class Machine:
     def _bind(self, name: str, value: Value, argument: Any) -> Array:
         if isinstance(value.type, Pointer):
             if isinstance(argument, int | np.integer):
-                return np.asarray(int(argument), np.int64)
+                return np.asarray(argument, np.int64)
             try:
                 return np.asarray(self.global_memory.add(name, argument), np.int64)
             except TypeError as error:
@@ -285,7 +285,7 @@ class _Recorder:
             self._find_races(op, program, flat[on], where[on])
 
     def _find_races(self, op: Op, program: int, flat: Array, where: Array) -> None:
-        for number in np.unique(where):
+        for number in (int(n) for n in np.unique(where)):
             allocation = self.machine.global_memory.allocations[number]
             writers = self.writers.get(allocation.name)
             if writers is None:

@@ -50,9 +50,8 @@ def describe_argument(argument: Any) -> tuple[int, int, int, int, Any] | None:
     that speaks DLPack. None: the argument is not an array.
     """
     if isinstance(argument, np.ndarray):
-        return _extent(
-            argument.ctypes.data, argument.shape, argument.strides, argument.itemsize, argument
-        )
+        array: Any = argument
+        return _extent(array.ctypes.data, array.shape, array.strides, array.itemsize, array)
     if hasattr(argument, "data_ptr"):
         size = argument.element_size()
         strides = tuple(stride * size for stride in argument.stride())
@@ -78,9 +77,6 @@ class Memory:
 
     def __init__(self) -> None:
         self.allocations: list[Allocation] = []
-        self._starts: Array = np.empty(0, np.int64)
-        self._ends: Array = np.empty(0, np.int64)
-        self._order: list[int] = []
 
     def add(self, name: str, argument: Any) -> int:
         """Enter an array argument and return its address; raises TypeError for anything else."""
@@ -89,11 +85,9 @@ class Memory:
             raise TypeError(f"{name} is a {type(argument).__name__}, which has no memory")
         address, start, end, itemsize, owner = found
         length = end - start
-        raw = (ctypes.c_uint8 * length).from_address(start) if length else b""
-        view = np.frombuffer(raw, np.uint8) if length else np.empty(0, np.uint8)
+        raw: Any = (ctypes.c_uint8 * length).from_address(start)
+        view: Array = np.frombuffer(raw, np.uint8) if length else np.empty(0, np.uint8)
         self.allocations.append(Allocation(name, address, start, end, itemsize, view, owner))
-        self._starts = np.array([a.start for a in self.allocations], np.int64)
-        self._ends = np.array([a.end for a in self.allocations], np.int64)
         return address
 
     def locate(self, addresses: Array, itemsize: int) -> Array:
@@ -109,7 +103,7 @@ class Memory:
         """Return the values at flat addresses; `where` is what `locate` gave, 0 where it is -1."""
         dtype = np.dtype(memory_dtype(element))
         bits = np.zeros(addresses.shape, dtype)
-        for number in np.unique(where):
+        for number in _numbers(where):
             if number >= 0:
                 chosen = where == number
                 bits[chosen] = self._gather(self.allocations[number], addresses[chosen], dtype)
@@ -119,7 +113,7 @@ class Memory:
     def write(self, addresses: Array, where: Array, values: Array, element: Element) -> None:
         """Write values to flat addresses; the last one wins where addresses repeat."""
         bits = np.asarray(encode(values, element)).view(memory_dtype(element))
-        for number in np.unique(where):
+        for number in _numbers(where):
             if number < 0:
                 continue
             chosen = where == number
@@ -130,7 +124,7 @@ class Memory:
                 whole = allocation.bytes[: len(allocation.bytes) // size * size].view(bits.dtype)
                 whole[offsets // size] = bits[chosen]
             else:
-                places = offsets[:, None] + np.arange(size)
+                places: Any = offsets[:, None] + np.arange(size)
                 split = np.ascontiguousarray(bits[chosen]).view(_U8).reshape(-1, size)
                 allocation.bytes[places] = split
 
@@ -151,6 +145,10 @@ class Memory:
             return max(a.start - address, address - a.end, 0)
 
         return min(self.allocations, key=distance, default=None)
+
+
+def _numbers(where: Array) -> list[int]:
+    return [int(number) for number in np.unique(where)]
 
 
 def _aligned(offsets: Array, size: int) -> bool:

@@ -41,7 +41,7 @@ class Recording:
     `truncated` says that accesses were left out because there were too many.
     """
 
-    accesses: list[Access] = field(default_factory=list)
-    races: list[Race] = field(default_factory=list)
-    output: list[str] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list[Access])
+    races: list[Race] = field(default_factory=list[Race])
+    output: list[str] = field(default_factory=list[str])
     truncated: bool = False

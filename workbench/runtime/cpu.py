@@ -221,7 +221,7 @@ class Linked:
 
 def link(image: bytes, *symbols: str) -> Linked:
     """Put an object file into memory and return where its symbols are."""
-    import llvmlite.binding as llvm
+    import llvmlite.binding as llvm  # pyright: ignore[reportMissingImports]
 
     with _LOCK:
         llvm.initialize_native_target()
@@ -340,7 +340,7 @@ _wanted: int | None = None
 
 def pool() -> Pool:
     """Return the pool of this process; a child of a fork gets its own."""
-    global _pool  # noqa: PLW0603 - one pool a process
+    global _pool
     with _POOL_LOCK:
         if _pool is None:
             _pool = Pool((_wanted or thread_count()) - 1)
@@ -348,7 +348,7 @@ def pool() -> Pool:
 
 
 def _forget_pool() -> None:
-    global _pool, _POOL_LOCK  # noqa: PLW0603 - another thread may have held the lock
+    global _pool, _POOL_LOCK
     _pool, _POOL_LOCK = None, threading.Lock()
 
 
@@ -359,7 +359,7 @@ _POOL_LOCK = threading.Lock()
 
 def set_num_threads(count: int) -> None:
     """Let launches on the CPU use `count` threads from now on (1: the caller's alone)."""
-    global _pool, _wanted  # noqa: PLW0603
+    global _pool, _wanted
     if count < 1:
         raise ValueError(f"count is {count}; a launch needs at least one thread")
     with _POOL_LOCK:

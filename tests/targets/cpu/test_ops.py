@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from tests.ops.examples import Example, all_examples, elementwise_example
+from tests.ops.examples import Example, all_examples, elementwise_example, wrap
 from tests.targets.cpu.running import run_both
 from workbench import ops
 from workbench.ir import SCALARS, Pointer, Scalar
-from workbench.ops.numbers import decode
+from workbench.ops.numbers import decode, memory_dtype
 from workbench.targets.cpu import CHUNKS, CPU
 
 #: Units in the last place by which a function may differ from the interpreter's (see polynomials).
@@ -50,16 +50,48 @@ def test_example_without_passes(example: Example):
     check(example, passes=False)
 
 
-@pytest.mark.parametrize("element", [*_FLOATS, *_INTEGERS, "i1"])
-@pytest.mark.parametrize("function", list(ops.FUNCTIONS))
-def test_function_of_every_type(function: str, element: str):
+def _takes(function: str, element: str) -> bool:
     takes = ops.FUNCTIONS[function].takes
-    scalar = SCALARS[element]
-    if takes == "float" and not scalar.is_float or takes == "integer" and scalar.is_float:
-        pytest.skip(f"{function} takes no {element}")
-    if element == "i1" and function not in ("and", "or", "xor", "add", "mul", "eq", "lt", "max"):
-        pytest.skip("no such function of truth values")
+    if element == "i1":
+        return function in ("and", "or", "xor", "add", "mul", "eq", "lt", "max")
+    return takes not in ("float", "integer") or (takes == "float") == SCALARS[element].is_float
+
+
+@pytest.mark.parametrize(
+    ("function", "element"),
+    [(f, e) for f in ops.FUNCTIONS for e in (*_FLOATS, *_INTEGERS, "i1") if _takes(f, e)],
+)
+def test_function_of_every_type(function: str, element: str):
     check(elementwise_example(function, element, "37x"))
+
+
+_CASTS = (*_FLOATS, *_INTEGERS, "i1")
+
+
+@pytest.mark.parametrize("rounding", ["rtne", "rtz"])
+@pytest.mark.parametrize("to", _CASTS)
+@pytest.mark.parametrize("source", _CASTS)
+def test_cast_between_all_types(source: str, to: str, rounding: str):
+    if rounding == "rtz" and not (SCALARS[source].is_float and SCALARS[to].is_float):
+        rounding = "rtne"
+    line = f'%1 = tile.cast %0 {{to = {to}, rounding = "{rounding}"}} : tile<37x{to}>'
+    check(wrap("tile.cast", [line], {"%0": f"tile<37x{source}>"}), ulps=0)
+
+
+@pytest.mark.parametrize("to", ["f8e4m3", "f8e5m2", "bf16", "f16"])
+@pytest.mark.parametrize("rounding", ["rtne", "rtz"])
+def test_rounding_of_every_kind_of_number(to: str, rounding: str):
+    """Ties, subnormals, overflow, infinities and NaN."""
+    line = f'%1 = tile.cast %0 {{to = {to}, rounding = "{rounding}"}} : tile<256x{to}>'
+    example = wrap("tile.cast", [line], {"%0": "tile<256xf32>"})
+    random = np.random.default_rng(3)
+    values = np.ldexp(random.integers(-255, 256, 256), random.integers(-40, 25, 256))
+    values[:8] = [np.inf, -np.inf, np.nan, 0.0, -0.0, 3.4e38, 1e-40, 464.0]
+    out = np.zeros(256, memory_dtype(SCALARS[to]))
+    source = values.astype(np.float32)
+    for name, want, got in run_both(example.module(), (1,), [source, out]):
+        if name == "r1":
+            assert_close(SCALARS[to], want, got, 0)
 
 
 def test_every_op_has_a_rule():

@@ -4,7 +4,8 @@ Rules live in families, as in ops/; how tiles become loops in planning, nests an
 code runs under the pool of runtime/cpu.py.
 """
 
-from workbench.targets.cpu import (  # noqa: F401  (each import fills the tables)
+# pyright: reportUnusedImport=false
+from workbench.targets.cpu import (  # noqa: F401 - importing a family registers its rules
     atomics,
     control,
     debug,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from workbench.analysis.affine import Atom, Form
+from workbench.analysis.forms import Atom, Form
 from workbench.ir import Pointer, Scalar, Value, element_of
 from workbench.ops.memory import pointee_of
 from workbench.targets.cpu.arithmetic import Arithmetic
@@ -201,17 +201,19 @@ class _Evaluation:
     def atom(self, atom: Atom) -> str:
         w, a = self.w, self.a
         if atom.kind == "x":
-            return self._coordinate(self.point[atom.key])
+            axis: int = atom.key
+            return self._coordinate(self.point[axis])
         if atom.kind == "arg":
             value = next(p.value for p in w.module.parameters if p.name == atom.key)
             return a.spread(self._scalar(value), "i64")
         if atom.kind == "value":
             return a.spread(self._scalar(atom.key), "i64")
         if atom.kind in ("pid", "programs"):
-            return a.spread((w.pids if atom.kind == "pid" else w.grid)[atom.key], "i64")
+            number: int = atom.key
+            return a.spread((w.pids if atom.kind == "pid" else w.grid)[number], "i64")
         if atom.kind in ("trip", "trips"):
-            known = w.trips if atom.kind == "trip" else w.counts
-            return a.spread(known[atom.key], "i64")
+            rounds = w.trips if atom.kind == "trip" else w.counts
+            return a.spread(rounds[atom.key], "i64")
         parts = [self.form(part) for part in atom.key]
         return apply_function(a, atom.kind, _INDEX, parts)
 

@@ -1,4 +1,4 @@
-"""Instructions on chunks of one width: the words in which all rules of the CPU target are written."""
+"""Instructions on chunks of one width: the words in which the CPU target's rules are written."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ _INDEX = Scalar("index", "index", 64)
 class Carried:
     """What a loop carries: scalars by position, tiles by position with their memory."""
 
-    scalars: list[int] = field(default_factory=list)
-    tiles: dict[int, Buffer] = field(default_factory=dict)
+    scalars: list[int] = field(default_factory=list[int])
+    tiles: dict[int, Buffer] = field(default_factory=dict[int, "Buffer"])
 
 
 def _classify(w: Writer, inits: Sequence[Value], arguments: Sequence[Value], op: Op) -> Carried:
     """Decide how each carried value goes round, and write the tiles' first values."""
     carried = Carried()
-    for number, (init, argument) in enumerate(zip(inits, arguments, strict=True)):
+    for number, argument in enumerate(arguments):
         if not shape_of(argument.type):
             carried.scalars.append(number)
         elif w.affine.form(argument) is None:

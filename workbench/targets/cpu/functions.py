@@ -66,7 +66,7 @@ def _float(a: Arithmetic, name: str, element: Scalar, inputs: list[str]) -> str:
 
 def _transcendental(a: Arithmetic, name: str, type: str, inputs: list[str]) -> str:
     if name == "fma":
-        return a.fma(*inputs, type)
+        return a.fma(inputs[0], inputs[1], inputs[2], type)
     if name == "rsqrt":
         return a.binary("fdiv", type, a.real(1.0, type), a.intrinsic("sqrt", type, inputs))
     if name == "rem":
@@ -123,8 +123,8 @@ def _quotient(a: Arithmetic, type: str, signed: bool, x: str, y: str) -> str:
         return a.emit.pure(f"{word} {a.type(type)} {x}, {y}")
     zero = a.compare("icmp eq", type, y, a.integer(0, type))
     safe = a.select(zero, a.integer(1, type), y, type)
+    minus = a.compare("icmp eq", type, y, a.integer(-1, type))
     if signed:
-        minus = a.compare("icmp eq", type, y, a.integer(-1, type))
         safe = a.select(minus, a.integer(1, type), safe, type)
     if a.lanes and bits <= 32:
         # Exact: a quotient of 32-bit integers is never closer than 2^-32 to the next integer.
@@ -149,7 +149,7 @@ def _constant(text: str) -> int | None:
 
 
 def _remainder(a: Arithmetic, type: str, signed: bool, inputs: list[str]) -> str:
-    """x - quotient * y; by zero it is x, as the quotient is 0 then."""
+    """X - quotient * y; by zero it is x, as the quotient is 0 then."""
     x, y = inputs
     constant = _constant(y)
     if constant is not None and constant not in (0, -1):

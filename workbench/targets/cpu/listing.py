@@ -44,9 +44,9 @@ def asm_rows(text: str, ops: Mapping[int, int]) -> Rendered:
             continue
         if not bare or bare.startswith((".cfi", ".file", "#", ".Ltmp")):
             continue
-        if bare.startswith(".section") and ".text" not in bare and ".rodata" not in bare:
-            if kept and any(row for row in rows):
-                break
+        data = bare.startswith(".section") and ".text" not in bare and ".rodata" not in bare
+        if data and any(rows):
+            break
         is_code = line.startswith("\t") and not bare.startswith(".")
         kept.append(line.split("\t#")[0].rstrip() if is_code else line.rstrip())
         rows.append((current,) if is_code and current is not None else ())

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from workbench.analysis.affine import Form, number
+from workbench.analysis.forms import Form, number
 from workbench.ir import Op, Value, shape_of
 from workbench.ops import (
     Broadcast,

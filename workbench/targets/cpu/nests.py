@@ -431,7 +431,7 @@ class Nest:
             if known is False and not self._needs_dead(found):
                 continue
             if start != "0" and first != "0" and start != first:
-                start = a.intrinsic("smax", "i64", [start, first])  # noqa: PLW2901
+                start = a.intrinsic("smax", "i64", [start, first])
             with self._knowing(found.masks, known):
                 pairs = list(zip(types, names, strict=True))
                 names = self._streamed(point, start, str(stop), visit, pairs, whole=known is True)
@@ -480,7 +480,7 @@ class Nest:
     # -- reductions along another axis ----------------------------------------------------
     def _across(self, point: list[Coordinate]) -> None:
         """Run the lanes' axis outside, the reduced one inside."""
-        w, lanes = self.w, self.width
+        lanes = self.width
         assert self.reduced is not None
         whole = self.extent // lanes * lanes
 

@@ -23,7 +23,7 @@ def from_memory(a: Arithmetic, text: str, element: Element) -> str:
         return a.cast("bitcast", a.binary("shl", "i32", wide, a.integer(16, "i32")), "i32", "float")
     if element == I1:
         return a.compare("icmp ne", "i8", text, a.integer(0, "i8"))
-    if element in _SMALL:
+    if isinstance(element, Scalar) and element in _SMALL:
         return _decode_small(a, text, element)
     return text
 
@@ -36,13 +36,13 @@ def to_memory(a: Arithmetic, text: str, element: Element) -> str:
         return a.cast("trunc", high, "i32", "i16")
     if element == I1:
         return a.cast("zext", text, "i1", "i8")
-    if element in _SMALL:
+    if isinstance(element, Scalar) and element in _SMALL:
         return _encode_small(a, text, element)
     return text
 
 
-def _decode_small(a: Arithmetic, text: str, element: Element) -> str:
-    """Shift the bits to where f32 has them and scale by 2^(127 - bias): exact for subnormals too."""
+def _decode_small(a: Arithmetic, text: str, element: Scalar) -> str:
+    """Shift the bits to where f32 has them and scale by 2^(127 - bias): exact, subnormals too."""
     mantissa, bias, largest, _ = _SMALL[element]
     wide = a.cast("zext", text, "i8", "i32")
     magnitude = a.binary("and", "i32", wide, a.integer(0x7F, "i32"))
@@ -64,9 +64,9 @@ def _decode_small(a: Arithmetic, text: str, element: Element) -> str:
     return a.cast("bitcast", bits, "i32", "float")
 
 
-def _encode_small(a: Arithmetic, text: str, element: Element) -> str:
+def _encode_small(a: Arithmetic, text: str, element: Scalar) -> str:
     """Round to nearest even, saturating; NaN becomes 0x7F with the sign."""
-    mantissa, bias, largest, top = _SMALL[element]
+    mantissa, bias, _, top = _SMALL[element]
     bits = a.cast("bitcast", text, "float", "i32")
     sign = a.binary("lshr", "i32", a.binary("and", "i32", bits, a.integer(-(1 << 31), "i32")),
                     a.integer(24, "i32"))  # fmt: skip
@@ -106,7 +106,7 @@ def round_register(a: Arithmetic, text: str, element: Element) -> str:
         chosen = a.select(unordered, quiet, biased, "i32")
         cut = a.binary("and", "i32", chosen, a.integer(-65536, "i32"))
         return a.cast("bitcast", cut, "i32", "float")
-    if element in _SMALL:
+    if isinstance(element, Scalar) and element in _SMALL:
         return _decode_small(a, _encode_small(a, text, element), element)
     return text
 
@@ -152,12 +152,24 @@ def _float_to_float(a: Arithmetic, text: str, source: Scalar, to: Scalar, roundi
         return text
     if to in (F32, F64) and have in ("float", "half"):
         return a.cast("fpext", text, have, want)
-    if to == F16 and source in (BF16, F8E4M3, F8E5M2, F32, F64) or to == F32:
+    if (to == F16 and source in (BF16, F8E4M3, F8E5M2, F32, F64)) or to == F32:
+        if have == "double" and want == "half":
+            text, have = _round_to_odd(a, text), "float"
         near = a.cast("fptrunc", text, have, want)
         if not _truncates(rounding, source, to):
             return near
         return _step_back_bits(a, near, text, have, want)
     return a.cast("fpext", text, have, want)
+
+
+def _round_to_odd(a: Arithmetic, text: str) -> str:
+    """Return an f64 as an f32 that rounds to the same f16: what is cut off stays in the last bit."""
+    near = a.cast("fptrunc", text, "double", "float")
+    cut = _step_back_bits(a, near, text, "double", "float")
+    inexact = a.compare("fcmp une", "double", a.cast("fpext", cut, "float", "double"), text)
+    bits = a.binary("or", "i32", a.cast("bitcast", cut, "float", "i32"),
+                    a.cast("zext", inexact, "i1", "i32"))  # fmt: skip
+    return a.cast("bitcast", bits, "i32", "float")
 
 
 def _truncates(rounding: str, source: Scalar, to: Scalar) -> bool:

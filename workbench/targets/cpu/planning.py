@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from math import prod
 
-from workbench.analysis.affine import Affine, Form
+from workbench.analysis.affine import Affine
+from workbench.analysis.forms import Form
 from workbench.ir import Block, Module, Op, Pointer, Scalar, Value, element_of, shape_of
 from workbench.ops import (
     AddPointer,
@@ -143,7 +144,7 @@ class Plan:
 
     def _outermost_without(self, op: Op, other: Op) -> Op:
         """Return the outermost op around `op` (or itself) that does not hold `other`."""
-        around = set()
+        around: set[Op] = set()
         parent = self._parents[other]
         while parent is not None:
             around.add(parent)

@@ -1,16 +1,16 @@
 """exp, log, sin and the like on vectors of f32.
 
-Every function here is branch-free (but for the slow path of huge angles), right for NaN, infinities
-and subnormals, and within the stated error of the exact value; tests/targets/cpu/test_polynomials.py
-measures it. Minimax coefficients: exp and erf fitted for this project, the others from the Cephes
-mathematical library (single precision).
+Every function here is branch-free (but for the slow path of huge angles), right for NaN,
+infinities and subnormals, and within the stated error of the exact value;
+tests/targets/cpu/test_polynomials.py measures it. Minimax coefficients: exp and erf fitted for
+this project, the others from the Cephes mathematical library (single precision).
 
 | function | largest error, ulp |
 |---|---|
-| exp, exp2 | 1.0, 1.3 |
-| log, log2 | 1.0, 1.6 |
-| sin, cos | 1.0 (angles up to 2^28; libm beyond) |
-| tanh | 1.6 |
+| exp, exp2 | 1.0 |
+| log, log2 | 1.0, 1.3 |
+| sin, cos | 1.7 (angles up to 2^28; libm beyond) |
+| tanh | 1.5 |
 | erf | 1.3 |
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from workbench.ir import Block, Op, Scalar, Value, element_of, shape_of
@@ -62,7 +63,7 @@ class Reduction:
             return texts
         if self.row is not None and self.row.name in ("max", "min"):
             return [self._extreme(w, carried[0], texts[0], lanes)]
-        return self._combined(w, carried, texts, lanes)
+        return self.combined(w, carried, texts, lanes)
 
     def _extreme(self, w: Writer, held: str, text: str, lanes: int) -> str:
         """Keep the larger (smaller): a comparison with NaN fails, so NaN loses for free."""
@@ -71,11 +72,11 @@ class Reduction:
         assert self.row is not None
         a, type = w.arithmetic(lanes), register_type(element)
         if not element.is_float:
-            return self._combined(w, [held], [text], lanes)[0]
+            return self.combined(w, [held], [text], lanes)[0]
         how = "fcmp ogt" if self.row.name == "max" else "fcmp olt"
         return a.select(a.compare(how, type, text, held), text, held, type)
 
-    def _combined(self, w: Writer, left: list[str], right: list[str], lanes: int) -> list[str]:
+    def combined(self, w: Writer, left: list[str], right: list[str], lanes: int) -> list[str]:
         if lanes and _has_branches(self.combine):
             return self._combined_by_lane(w, left, right, lanes)
         outer = w.lanes
@@ -97,7 +98,7 @@ class Reduction:
                 w.emit.pure(f"extractelement {type} {text}, i64 {lane}")
                 for type, text in zip((*types, *types), (*left, *right), strict=True)
             ]
-            found = self._combined(w, parts[: len(left)], parts[len(left) :], 0)
+            found = self.combined(w, parts[: len(left)], parts[len(left) :], 0)
             totals = [
                 w.emit.pure(f"insertelement {type} {total}, {register_type(e)} {one}, i64 {lane}")
                 for type, total, one, e in zip(types, totals, found, self.elements, strict=True)
@@ -121,10 +122,10 @@ class Reduction:
                 [_part(w, type, text, start, half) for type, text in zip(types, texts, strict=True)]
                 for start in (0, half)
             ]
-            texts = self._combined(w, halves[0], halves[1], half if half > 1 else 0)
+            texts = self.combined(w, halves[0], halves[1], half if half > 1 else 0)
             lanes = half
         for parts in left_over:
-            texts = self._combined(w, texts, parts, 0)
+            texts = self.combined(w, texts, parts, 0)
         return texts
 
     def finish(
@@ -135,7 +136,7 @@ class Reduction:
             singles = [self._across_lanes(w, texts, lanes) for texts, lanes in parts]
             texts = singles[0]
             for other in singles[1:]:
-                texts = self._combined(w, texts, other, 0)
+                texts = self.combined(w, texts, other, 0)
             lanes = 0
         else:
             texts, lanes = parts[0]
@@ -204,12 +205,14 @@ class Copy(Fill):
         """Leave the tile as it was."""
 
 
-def nested(w: Writer, shape: tuple[int, ...], skip: int | None, body: object) -> None:
+def nested(
+    w: Writer, shape: tuple[int, ...], skip: int | None, body: Callable[[list[Coordinate]], None]
+) -> None:
     """Run body(point) over all axes (but one), element by element."""
 
     def level(axis: int, point: list[Coordinate]) -> None:
         if axis == len(shape):
-            body(point)  # type: ignore[operator]
+            body(point)
         elif axis == skip or shape[axis] == 1:
             level(axis + 1, [*point, uniform("0")])
         else:
@@ -258,7 +261,7 @@ def _halve(
                 left = [w.read(b, at(twice)).text for b in buffers]
                 right = [w.read(b, at(next_one)).text for b in buffers]
                 for buffer, text in zip(
-                    buffers, reduction._combined(w, left, right, 0), strict=True
+                    buffers, reduction.combined(w, left, right, 0), strict=True
                 ):
                     w.write(buffer, at(i), Chunk(text, 0))
 

@@ -7,7 +7,7 @@ within one loop body is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -170,7 +170,7 @@ class Writer:
         return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
 
     @contextmanager
-    def body(self, lanes: int) -> Iterator[None]:
+    def body(self, lanes: int) -> Generator[None]:
         """Write a loop body of a width: chunks computed inside are not known outside."""
         memo, width = self.memo, self.lanes
         self.memo, self.lanes = {}, lanes
@@ -252,7 +252,7 @@ class Writer:
         return Buffer(base, shape, element)
 
     @contextmanager
-    def temporary(self) -> Iterator[None]:
+    def temporary(self) -> Generator[None]:
         """Give back what is reserved inside."""
         used = self._used_bytes
         try:
@@ -261,9 +261,9 @@ class Writer:
             self._used_bytes = used
 
     def place(self, buffer: Buffer, point: Point) -> tuple[str, str | None]:
-        """Return the address of a point's first element, and the lanes' offsets if not side by side.
+        """Return the address of a point's first element, and the offsets of its lanes.
 
-        The offsets are a vector of i32 counted in elements.
+        The offsets are a vector of i32 counted in elements; None: the lanes lie side by side.
         """
         a = self.arithmetic(0)
         flat, moving, single = "0", None, None
