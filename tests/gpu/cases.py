@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 import workbench
+import workbench.language as tl
 from tests.kernels import matmul as matmul_kernels
 from tests.kernels import reductions, softmax, vector_add
 
@@ -181,4 +182,91 @@ def matmul_cases() -> Iterator[Case]:
                     yield f"matmul {dtype} {(m, n, k)} {(bm, bn, bk, warps, stages)} {kind}", run
 
 
-ALL = (vector_add_cases, softmax_cases, reduction_cases, matmul_cases)
+def product(
+    a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr
+):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + k[:, None] * N + n[None, :])
+    c = tl.dot(a, b, input_precision=PRECISION, out_dtype=c_ptr.dtype.element_ty)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], c)
+
+
+def chained(q_ptr, k_ptr, v_ptr, out_ptr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    m, n, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    q = tl.load(q_ptr + m[:, None] * D + d[None, :])
+    k = tl.load(k_ptr + n[:, None] * D + d[None, :])
+    v = tl.load(v_ptr + n[:, None] * D + d[None, :])
+    scores = tl.dot(q, tl.trans(k))
+    weights = tl.exp(scores - tl.max(scores, 1)[:, None])
+    weights = weights / tl.sum(weights, 1)[:, None]
+    tl.store(out_ptr + m[:, None] * D + d[None, :], tl.dot(weights.to(v.dtype), v))
+
+
+def product_cases() -> Iterator[Case]:
+    """Products of every type and of extents that are not powers of two, in one program."""
+    kernel = workbench.jit(product)
+    types = {
+        "float16": (torch.float16, torch.float32, "tf32"),
+        "bfloat16": (torch.bfloat16, torch.float32, "tf32"),
+        "float16 to float16": (torch.float16, torch.float16, "tf32"),
+        "tf32": (torch.float32, torch.float32, "tf32"),
+        "ieee": (torch.float32, torch.float32, "ieee"),
+        "int8": (torch.int8, torch.int32, "tf32"),
+        "float64": (torch.float64, torch.float64, "ieee"),
+        "e4m3": (torch.float8_e4m3fn, torch.float32, "tf32"),
+        "e5m2": (torch.float8_e5m2, torch.float32, "tf32"),
+    }
+    extents = [
+        (16, 16, 16),
+        (32, 8, 32),
+        (64, 64, 64),
+        (128, 32, 64),
+        (48, 80, 24),
+        (5, 7, 3),
+        (1, 1, 1),
+        (17, 33, 96),
+    ]
+    for name, (dtype, result, precision) in types.items():
+        for m, n, k in extents:
+            for warps in (1, 4):
+
+                def run(
+                    name=name,
+                    dtype=dtype,
+                    result=result,
+                    precision=precision,
+                    m=m,
+                    n=n,
+                    k=k,
+                    warps=warps,
+                ) -> Outcome:
+                    a, b = (
+                        torch.randint(-2, 3, shape, device="cuda").float()
+                        for shape in ((m, k), (k, n))
+                    )
+                    c = torch.zeros((m, n), device="cuda", dtype=result)
+                    kernel[(1,)](a.to(dtype), b.to(dtype), c, m, n, k, precision, num_warps=warps)
+                    return _worst(
+                        f"product {name} {m}x{n}x{k} w{warps}", c, a.double() @ b.double(), 0.0
+                    )
+
+                yield f"product {name} {(m, n, k)} w{warps}", run
+    attention = workbench.jit(chained)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        for m, n, d in ((64, 64, 32), (16, 128, 64), (128, 64, 16)):
+            for warps in (1, 4, 8):
+
+                def run_chain(dtype=dtype, m=m, n=n, d=d, warps=warps) -> Outcome:
+                    q, k, v = (torch.randn(r, d, device="cuda").to(dtype) for r in (m, n, n))
+                    out = torch.zeros(m, d, device="cuda")
+                    attention[(1,)](q, k, v, out, m, n, d, num_warps=warps)
+                    weights = torch.softmax(q.double() @ k.double().T, -1)
+                    return _worst(
+                        f"chained {dtype} {(m, n, d)} w{warps}", out, weights @ v.double(), 3e-2
+                    )
+
+                yield f"chained {dtype} {(m, n, d)} w{warps}", run_chain
+
+
+ALL = (product_cases, vector_add_cases, softmax_cases, reduction_cases, matmul_cases)

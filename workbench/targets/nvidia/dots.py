@@ -114,6 +114,7 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
     k_words, a_half = unit.kw, 4 * unit.kw
     letter = {F32: "f", I32: "r", F16: "r"}[unit.accumulator]
     held = {F32: "float", I32: "i32", F16: "i32"}[unit.accumulator]
+    zero = "0.0" if held == "float" else "0"
     count = 2 if packed else 4
     returned = "{" + ", ".join([held] * count) + "}"
     a_count, b_count = unit.a_words, unit.b_words
@@ -130,7 +131,7 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
     for k0 in range(0, max(extent_k, unit.k), unit.k):
         for m0, n0 in starts:
             register = rows_at[m0, n0]
-            if register not in live:
+            if live.isdisjoint(range(register, register + 4)):
                 continue
             # Registers of A: (m, k), (m+8, k), (m, k+half), (m+8, k+half); of B: (k), (k+half).
             # Coordinates wrap in fragments larger than the tile: those words are copies.
@@ -139,7 +140,8 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
             b_words = [b[_wrapped(b_at, low.layout(op.b), (k0 + dk, n0)) // k_words]
                        for dk in (0, a_half)]  # fmt: skip
             first = register // 2 if packed else register
-            sums = [accumulators[first + i] for i in range(count)]
+            # A dead register of a live fragment holds anything; 0 will do.
+            sums = [accumulators[first + i] or zero for i in range(count)]
             arguments = [f"i32 {w}" for w in (*a_words, *b_words)] + [f"{held} {s}" for s in sums]
             call = emit.pure(
                 f'call {returned} asm "{text}", "{constraints}"({", ".join(arguments)})'

@@ -60,7 +60,7 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     text = llvm_module(low, module, unit)
     recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
     start = time.perf_counter()
-    ptx = assembly(text, machine(unit))
+    ptx = assembly(text, machine(unit, text))
     recorder.times["ptx"] = (time.perf_counter() - start) * 1e3
     return _built(module, unit, low, text, ptx, intervals, shared_bytes)
 
@@ -195,9 +195,12 @@ def _pipeline(module: Module, remarks: Remarks, unit: Chip) -> Module:
     return pipeline_loads(module, remarks, unit.shared_bytes)
 
 
-def machine(unit: Chip) -> Machine:
-    """Return what LLVM generates code for."""
-    return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{unit.ptx}")
+def machine(unit: Chip, text: str) -> Machine:
+    """Return what LLVM generates code for: the oldest PTX version that has all the text uses."""
+    version = int(unit.ptx)
+    if "mma.sync" in text and (".e4m3" in text or ".e5m2" in text):
+        version = max(version, 84)  # PTX ISA 8.4 brought products of 8-bit floats
+    return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{version}")
 
 
 def lower(module: Module, unit: Chip, offsets: dict[int, int], shared_bytes: int) -> Lowering:

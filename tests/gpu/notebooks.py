@@ -1,0 +1,56 @@
+"""Runs the notebooks' cells without IPython: kernel cells by run_cell, other cells as Python.
+
+`python -m tests.gpu.notebooks` prints one line per kernel cell; the exit status counts failures.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import workbench
+
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+
+
+def run_notebook(path: Path) -> int:
+    """Run one notebook in a namespace of its own; returns the number of cells that failed."""
+    names: dict[str, Any] = {"kernel": workbench.kernel, "jit": workbench.jit, "tl": workbench.tl,
+                             "cdiv": workbench.cdiv}  # fmt: skip
+    failed = 0
+    for cell in json.loads(path.read_text())["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] != "code":
+            continue
+        try:
+            if text.startswith("%%kernel"):
+                line, _, body = text.partition("\n")
+                while line.endswith("\\"):
+                    more, _, body = body.partition("\n")
+                    line = line[:-1] + " " + more
+                result = workbench.run_cell(body, line.removeprefix("%%kernel"), names)
+                print(f"{path.name}: {result.trace.kernel.name} on {result.trace.kernel.target}: "
+                      f"check {'ok' if result.check is None or result.check.ok else 'FAILED'}")  # fmt: skip
+            else:
+                lines = [
+                    row for row in text.splitlines() if not row.lstrip().startswith(("%", "!"))
+                ]
+                code = "\n".join(lines)
+                if "= %" not in code:
+                    exec(compile(code, path.name, "exec"), names)
+        except Exception:  # noqa: BLE001 - a cell that fails is a row of the report
+            failed += 1
+            print(f"{path.name}: FAILED\n{text[:200]}\n{traceback.format_exc()[-1500:]}")
+    return failed
+
+
+def main() -> int:
+    """Run all notebooks."""
+    return sum(run_notebook(path) for path in sorted(NOTEBOOKS.glob("*.ipynb")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
