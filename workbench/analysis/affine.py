@@ -20,10 +20,11 @@ masks stay constant, so no separate analysis keeps those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import gcd
 from typing import Any
 
+from workbench.analysis.forms import Atom, Form, Monomial, number
 from workbench.ir import (
     Block,
     KernelParameter,
@@ -55,104 +56,6 @@ from workbench.ops import (
 )
 
 _UNBOUNDED = 1 << 62
-
-
-class Atom:
-    """A name in a form; interned per analysis, compared by identity."""
-
-    __slots__ = ("axes", "key", "kind", "order")
-
-    def __init__(self, kind: str, key: Any, order: int, axes: frozenset[int]) -> None:
-        self.kind = kind
-        self.key = key
-        self.order = order
-        #: Axes of the tile whose coordinates the atom depends on.
-        self.axes = axes
-
-    def __repr__(self) -> str:
-        if self.kind in ("div", "rem", "min", "max"):
-            return f"{self.kind}({self.key[0]}, {self.key[1]})"
-        return f"{self.kind}({getattr(self.key, 'name', self.key)})"
-
-
-class Form:
-    """A polynomial with integer coefficients; immutable."""
-
-    __slots__ = ("_hash", "terms")
-
-    def __init__(self, terms: dict[tuple[Atom, ...], int]) -> None:
-        self.terms = terms
-        self._hash: int | None = None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Form) and self.terms == other.terms
-
-    def __hash__(self) -> int:
-        if self._hash is None:
-            self._hash = hash(frozenset(self.terms.items()))
-        return self._hash
-
-    def __add__(self, other: Form) -> Form:
-        terms = dict(self.terms)
-        for monomial, coefficient in other.terms.items():
-            total = terms.get(monomial, 0) + coefficient
-            if total:
-                terms[monomial] = total
-            else:
-                terms.pop(monomial, None)
-        return Form(terms)
-
-    def scaled(self, factor: int) -> Form:
-        return Form({m: c * factor for m, c in self.terms.items()} if factor else {})
-
-    def __sub__(self, other: Form) -> Form:
-        return self + other.scaled(-1)
-
-    def __mul__(self, other: Form) -> Form:
-        terms: dict[tuple[Atom, ...], int] = {}
-        for m, c in self.terms.items():
-            for n, d in other.terms.items():
-                key = tuple(sorted((*m, *n), key=lambda a: a.order)) if m and n else m or n
-                total = terms.get(key, 0) + c * d
-                if total:
-                    terms[key] = total
-                else:
-                    terms.pop(key, None)
-        return Form(terms)
-
-    @property
-    def constant(self) -> int | None:
-        """The value if the form is a number, else None."""
-        if not self.terms:
-            return 0
-        return self.terms.get(()) if len(self.terms) == 1 else None
-
-    @property
-    def axes(self) -> frozenset[int]:
-        """Axes whose coordinates occur, inside opaque atoms too."""
-        return frozenset(axis for m in self.terms for atom in m for axis in atom.axes)
-
-    def atoms(self) -> Iterable[Atom]:
-        for monomial in self.terms:
-            yield from monomial
-
-    def __repr__(self) -> str:
-        if not self.terms:
-            return "0"
-        words = []
-        for monomial, coefficient in self.terms.items():
-            names = "·".join(map(repr, monomial))
-            words.append(
-                f"{coefficient}·{names}"
-                if names and coefficient != 1
-                else names or str(coefficient)
-            )
-        return " + ".join(words)
-
-
-def number(value: int) -> Form:
-    """Return the form of a number."""
-    return Form({(): value} if value else {})
 
 
 class Affine:
@@ -234,23 +137,8 @@ class Affine:
         return stride, run, start or _UNBOUNDED
 
     def _opaque_run(self, atom: Atom, axis: int, extent: int) -> tuple[int | None, int, int]:
-        if atom.kind == "rem":
-            inner, modulus = atom.key
-            stride, run, start = self.run(inner, axis, extent)
-            if axis in modulus.axes or stride not in (0, 1):
-                return None, 1, 1
-            both = gcd(start, self.divisor(modulus))
-            if stride == 0:
-                return 0, run, both
-            return 1, min(run, _power_of_two(both)), both
-        if atom.kind == "div":
-            inner, divisor = atom.key
-            stride, run, start = self.run(inner, axis, extent)
-            if axis in divisor.axes or stride not in (0, 1):
-                return None, 1, 1
-            if stride == 0:
-                return 0, run, 1
-            return 0, min(run, _power_of_two(gcd(start, self.divisor(divisor)))), 1
+        if atom.kind in ("div", "rem"):
+            return self._quotient_run(atom, axis, extent)
         if atom.kind == "promise":
             _, contiguous, constant, divisible = atom.key
             if constant[axis] > 1:
@@ -262,6 +150,16 @@ class Affine:
             if strides == {0}:
                 return 0, min(first[1], second[1]), gcd(first[2], second[2])
         return None, 1, 1
+
+    def _quotient_run(self, atom: Atom, axis: int, extent: int) -> tuple[int | None, int, int]:
+        inner, divisor = atom.key
+        stride, run, start = self.run(inner, axis, extent)
+        if axis in divisor.axes or stride not in (0, 1):
+            return None, 1, 1
+        both = gcd(start, self.divisor(divisor))
+        if stride:
+            run = min(run, _power_of_two(both))
+        return (stride, run, both) if atom.kind == "rem" else (0, run, 1)
 
     def vector(self, pointer: Value, axis: int) -> int:
         """Return how many neighbours along an axis lie side by side and aligned in memory.
@@ -284,7 +182,7 @@ class Affine:
         stride, _, _ = self.run(form, axis, shape_of(pointer.type)[axis])
         if stride is not None:
             return stride
-        total: dict[tuple[Atom, ...], int] = {}
+        total: dict[Monomial, int] = {}
         for monomial, coefficient in form.terms.items():
             moving = [a for a in monomial if axis in a.axes]
             if not moving:
@@ -306,21 +204,18 @@ class Affine:
         op = mask.op
         if not shape_of(mask.type) or isinstance(op, Constant | Splat):
             return _UNBOUNDED
-        if isinstance(op, Broadcast):
-            if shape_of(op.source.type)[axis] == 1:
-                return _UNBOUNDED
-            return self.mask_run(op.source, axis, extent)
-        if isinstance(op, ExpandDims):
-            if op.axis == axis:
-                return _UNBOUNDED
-            return self.mask_run(op.source, axis - (axis > op.axis), extent)
-        if isinstance(op, Transpose):
-            return self.mask_run(op.source, op.order[axis], extent)
         if isinstance(op, Elementwise):
             if op.function in ("and", "or", "xor"):
                 return min(self.mask_run(v, axis, extent) for v in op.inputs)
-            if op.row.compares:
-                return self._comparison_run(op, axis, extent)
+            return self._comparison_run(op, axis, extent) if op.row.compares else 1
+        if isinstance(op, Transpose):
+            return self.mask_run(op.source, op.order[axis], extent)
+        if isinstance(op, Broadcast):
+            repeated = shape_of(op.source.type)[axis] == 1
+            return _UNBOUNDED if repeated else self.mask_run(op.source, axis, extent)
+        if isinstance(op, ExpandDims):
+            inner = axis - (axis > op.axis)
+            return _UNBOUNDED if op.axis == axis else self.mask_run(op.source, inner, extent)
         return 1
 
     def _comparison_run(self, op: Elementwise, axis: int, extent: int) -> int:
@@ -343,18 +238,24 @@ class Affine:
 
     # -- construction ---------------------------------------------------------------------
     def atom(self, kind: str, key: Any, axes: frozenset[int] = frozenset()) -> Atom:
+        """Return the one atom of this name."""
         known = self._atoms.get((kind, key))
         if known is None:
             known = self._atoms[kind, key] = Atom(kind, key, len(self._atoms), axes)
         return known
 
+    def promised(self, value: Value, divisor: int) -> Form:
+        """Return the form of an unknown that `divisor` divides."""
+        atom = self.atom("value", value)
+        self._divisors[atom] = divisor
+        return Form({(atom,): 1})
+
     def coordinate(self, axis: int) -> Form:
+        """Return the coordinate along an axis of the tile."""
         return Form({(self.atom("x", axis, frozenset((axis,))),): 1})
 
     def _atom_divisor(self, atom: Atom) -> int:
-        if atom.kind == "rem":
-            return gcd(self.divisor(atom.key[0]), self.divisor(atom.key[1]))
-        if atom.kind in ("min", "max"):
+        if atom.kind in ("rem", "min", "max"):
             return gcd(self.divisor(atom.key[0]), self.divisor(atom.key[1]))
         return self._divisors.get(atom, 1)
 
@@ -397,7 +298,7 @@ class Affine:
             self._own(counter)
         # First with a fresh atom for each carried value: its change over one round is then read
         # off the yielded form; where that is a closed form the body is walked again with it.
-        marks = {}
+        marks: dict[Value, Atom] = {}
         for argument in carried:
             if _counts(element_of(argument.type)):
                 mark = self.atom("carry", argument)
@@ -450,7 +351,8 @@ def _elementwise(self: Affine, op: Elementwise) -> Form | None:
     if any(f is None for f in forms):
         return None
     a, b = forms[0], forms[-1]
-    assert a is not None and b is not None
+    assert a is not None
+    assert b is not None
     match op.function:
         case "add":
             return a + b
@@ -554,15 +456,13 @@ def _promise(self: Affine, op: Promise) -> Form | None:
             return form
         if self.divisor(form) % op.divisible[0] == 0:
             return form
-        atom = self.atom("value", op.result)
-        self._divisors[atom] = op.divisible[0]
-        return Form({(atom,): 1})
+        return self.promised(op.result, op.divisible[0])
     ones = (1,) * len(shape)
     promised = [op.contiguous or ones, op.constant or ones, op.divisible or ones]
     if form is not None:
         runs = [self.run(form, axis, extent) for axis, extent in enumerate(shape)]
         known = all(
-            (run[0] == 1 and run[1] >= min(c, _power_of_two(e)) or c == 1) and (run[2] % d == 0)
+            (c == 1 or (run[0] == 1 and run[1] >= min(c, _power_of_two(e)))) and run[2] % d == 0
             for run, c, d, e in zip(runs, promised[0], promised[2], shape, strict=True)
         )
         if known:

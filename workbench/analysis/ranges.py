@@ -8,7 +8,7 @@ integer that depends on nothing loaded fits 32 bits: the fact `narrow_index`, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,16 +61,18 @@ class IndexProgram:
     def intervals(self, values: Mapping[str, int], grid: Sequence[int]) -> list[Interval]:
         """Return every step's interval for the integer arguments and grid of a launch."""
         found: list[Interval] = []
-        extents = (*grid, 1, 1, 1)
+        extents: list[int] = [*grid, 1, 1, 1]
         for step in self.steps:
             if step.kind == "argument":
                 name, low, high = step.data
                 value = values.get(name)
                 found.append((low, high) if value is None else (int(value), int(value)))
             elif step.kind == "program_id":
-                found.append((0, max(0, extents[step.data[0]] - 1)))
+                axis: int = step.data[0]
+                found.append((0, max(0, extents[axis] - 1)))
             elif step.kind == "num_programs":
-                found.append((extents[step.data[0]],) * 2)
+                axis: int = step.data[0]
+                found.append((extents[axis], extents[axis]))
             else:
                 found.append(_RULES[step.kind](step, [found[i] for i in step.inputs]))
         return found
@@ -315,7 +317,7 @@ def _counter(step: Step, inputs: list[Interval]) -> Interval:
 
 
 def _past_end(step: Step, inputs: list[Interval]) -> Interval:
-    lower, upper, by = inputs
+    _, upper, by = inputs
     low, high = _counter(step, inputs)
     return min(low, upper[0], low + min(by[0], 0)), max(high, upper[1], high + max(by[1], 0))
 
@@ -333,8 +335,8 @@ def _shift_left(step: Step, inputs: list[Interval]) -> Interval:
     return _corners(a, (1 << b[0], 1 << b[1]))
 
 
-_RULES: dict[str, Any] = {
-    "between": lambda step, inputs: step.data,
+_RULES: dict[str, Callable[[Step, list[Interval]], Interval]] = {
+    "between": lambda step, i: (step.data[0], step.data[1]),
     "add": lambda step, i: (i[0][0] + i[1][0], i[0][1] + i[1][1]),
     "sub": lambda step, i: (i[0][0] - i[1][1], i[0][1] - i[1][0]),
     "mul": lambda step, i: _corners(*i),

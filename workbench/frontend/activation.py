@@ -224,8 +224,7 @@ class Activation:
             return value
         raise self.error(
             UnknownNameError,
-            f"'{name}' is an ordinary global ({kind}); "
-            "a kernel sees only constexpr globals",
+            f"'{name}' is an ordinary global ({kind}); a kernel sees only constexpr globals",
             node,
             hint=f"write {name} = tl.constexpr({value!r:.40}), or pass it as an argument"
             if isinstance(value, int | float | str)
@@ -233,7 +232,7 @@ class Activation:
         )
 
 
-def _is_foreign(value: Any) -> bool:
+def _is_foreign(value: object) -> bool:
     """Say whether a value belongs to an installed Triton, whose names are read as ours."""
     return (getattr(type(value), "__module__", None) or "").partition(".")[0] == "triton"
 

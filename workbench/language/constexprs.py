@@ -16,9 +16,9 @@ class constexpr:
     """
 
     def __init__(self, value: Any) -> None:
-        while isinstance(value, constexpr):
-            value = value.value
-        self.value = value
+        self.value: Any = value
+        while isinstance(self.value, constexpr):
+            self.value = self.value.value
 
     def __repr__(self) -> str:
         return f"constexpr[{self.value}]"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from workbench.ir import (
     INDEX,
+    Array,
     Builder,
+    Frame,
     Module,
     Op,
     Scalar,
@@ -106,11 +108,9 @@ def _per_scalar(
     """Write an op on uniform tiles as a splat of the op on scalars."""
     if not all(isinstance(v.op, Splat | Constant) for v in inputs):
         return None
-    scalars = tuple(scalar_of(v, builder) for v in inputs)
-    if any(s is None for s in scalars):
-        return None
-    new = make(scalars)  # type: ignore[arg-type]
-    simpler = _identity(new) or _folded(new) if isinstance(new, Elementwise) else None
+    scalars = [scalar_of(v, builder) for v in inputs]
+    new = make(tuple(s for s in scalars if s is not None))
+    simpler = (_identity(new) or _folded(new)) if isinstance(new, Elementwise) else None
     value = simpler if isinstance(simpler, Value) else builder.add(simpler or new)
     return Splat(value, shape)
 
@@ -123,17 +123,13 @@ def _per_smaller_tile(
     make: Callable[[tuple[Value, ...]], Op],
 ) -> Op | None:
     """Write an op on equally broadcast (or expanded) tiles as a broadcast of the op before it."""
-    sources = [v.op for v in inputs if not isinstance(v.op, Splat | Constant)]
-    first = sources[0]
-    if not isinstance(first, Broadcast | ExpandDims) or not all(
-        type(s) is type(first)
-        and shape_of(s.source.type) == shape_of(first.source.type)
-        and (not isinstance(first, ExpandDims) or s.axis == first.axis)
-        for s in sources
-    ):
+    first, *others = [v.op for v in inputs if not isinstance(v.op, Splat | Constant)]
+    if not isinstance(first, Broadcast | ExpandDims):
+        return None
+    if not all(_repeats_alike(first, other) for other in others):
         return None
     small = shape_of(first.source.type)
-    operands = []
+    operands: list[Value] = []
     for value in inputs:
         if isinstance(value.op, Broadcast | ExpandDims):
             operands.append(value.op.source)
@@ -147,6 +143,16 @@ def _per_smaller_tile(
     )
 
 
+def _repeats_alike(first: Broadcast | ExpandDims, other: Op | None) -> bool:
+    """Say whether two ops make their results in the same way from operands of one shape."""
+    if isinstance(first, ExpandDims):
+        if not isinstance(other, ExpandDims) or other.axis != first.axis:
+            return False
+    elif not isinstance(other, Broadcast):
+        return False
+    return shape_of(other.source.type) == shape_of(first.source.type)
+
+
 def _identity(op: Elementwise) -> Value | Op | None:
     """Return the operand that the op gives back unchanged, if there is one."""
     inputs = op.inputs
@@ -156,52 +162,59 @@ def _identity(op: Elementwise) -> Value | Op | None:
     element = element_of(a.type)
     if not isinstance(element, Scalar):
         return None
-    x, y = constant_of(a), constant_of(b)
-    name = op.function
     if element.is_float:
         # x * 1 and x / 1 are exact; x + 0 is not (it turns -0 into +0).
-        if name in ("mul", "div") and y == 1:
+        if op.function in ("mul", "div") and constant_of(b) == 1:
             return a
-        return b if name == "mul" and x == 1 else None
-    neutral = op.row.identity
-    if neutral is not None and y is not None and int(y) == int(neutral(element)):
+        return b if op.function == "mul" and constant_of(a) == 1 else None
+    return _neutral(op, element) or _integer_identity(op, element)
+
+
+def _neutral(op: Elementwise, element: Scalar) -> Value | None:
+    """Return the other operand where one is the neutral element of the function."""
+    if op.row.identity is None:
+        return None
+    a, b = op.inputs
+    x, y, neutral = constant_of(a), constant_of(b), int(op.row.identity(element))
+    if y is not None and int(y) == neutral:
         return a
-    if neutral is not None and x is not None and int(x) == int(neutral(element)):
-        return b
+    return b if x is not None and int(x) == neutral else None
+
+
+def _integer_identity(op: Elementwise, element: Scalar) -> Value | Op | None:
+    (a, b), name = op.inputs, op.function
+    x, y = constant_of(a), constant_of(b)
     if y == 0 and name in ("sub", "shl", "shr"):
         return a
     if y == 1 and name == "div" and element.kind != "bool":
         return a
-    if name in ("mul", "and") and 0 in (x, y):
+    if (name in ("mul", "and") and 0 in (x, y)) or (name == "rem" and y == 1):
         return Constant(0, a.type)
-    if name == "rem" and y == 1:
-        return Constant(0, a.type)
-    if a is b and name in ("and", "or", "min", "max"):
-        return a
-    return None
+    return a if a is b and name in ("and", "or", "min", "max") else None
 
 
 def _folded(op: Elementwise) -> Op | None:
     numbers = [constant_of(v) for v in op.inputs]
     if any(n is None for n in numbers):
         return None
-    element = element_of(op.inputs[0].type)
-    held = _Held({v: Constant(n, element) for v, n in zip(op.inputs, numbers, strict=True)})
-    return Constant(_python(op.interpret(held)), op.result.type)  # type: ignore[arg-type]
+    return _computed(op, dict(zip(op.inputs, numbers, strict=True)))
+
+
+def _computed(op: Elementwise | Cast, numbers: dict[Value, Any]) -> Constant:
+    """Return what interpreting the op gives when its operands are these numbers."""
+    result = op.interpret(cast("Frame", _Held(numbers)))
+    return Constant(np.asarray(result).reshape(-1)[0].item(), op.result.type)
 
 
 class _Held:
-    """A frame that knows the values of constants and nothing else."""
+    """The part of a frame that functions of numbers need: what each operand is."""
 
-    def __init__(self, constants: dict[Value, Constant]) -> None:
-        self._constants = constants
+    def __init__(self, numbers: dict[Value, Any]) -> None:
+        self._numbers = numbers
 
-    def __getitem__(self, value: Value) -> Any:
-        return self._constants[value].interpret(self)  # type: ignore[arg-type]
-
-
-def _python(array: Any) -> Any:
-    return np.asarray(array).reshape(-1)[0].item()
+    def __getitem__(self, value: Value) -> Array:
+        constant = Constant(self._numbers[value], element_of(value.type))
+        return constant.interpret(cast("Frame", self))
 
 
 def _select(op: Select, builder: Builder) -> Op | Value | None:
@@ -224,8 +237,7 @@ def _cast(op: Cast, builder: Builder) -> Op | Value | None:
         return op.source
     number = constant_of(op.source)
     if number is not None:
-        held = _Held({op.source: Constant(number, element)})
-        return Constant(_python(op.interpret(held)), op.result.type)  # type: ignore[arg-type]
+        return _computed(op, {op.source: number})
     if isinstance(source, Cast) and _keeps_all(element_of(source.source.type), element):
         first = element_of(source.source.type)
         if first == op.to:
@@ -306,15 +318,15 @@ def _add_pointer(op: AddPointer, builder: Builder) -> Op | Value | None:
         if element_of(op.offset.type) == element_of(inner.offset.type) == INDEX:
             total = builder.add(Elementwise("add", (inner.offset, op.offset)))
             return AddPointer(inner.pointer, total)
-    uniform = _uniform_part(op.offset, builder) if isinstance(inner, Splat) else None
-    if uniform is not None:
+    uniform = _uniform_part(op.offset)
+    if isinstance(inner, Splat) and uniform is not None:
         scalar, rest = uniform
         base = builder.add(AddPointer(inner.source, scalar))
         return AddPointer(builder.add(Splat(base, shape)), rest)
     return None
 
 
-def _uniform_part(offset: Value, builder: Builder) -> tuple[Value, Value] | None:
+def _uniform_part(offset: Value) -> tuple[Value, Value] | None:
     """Return (scalar, rest) with offset = splat(scalar) + rest, for exact offsets, or None."""
     op = offset.op
     if not isinstance(op, Elementwise) or op.function != "add" or element_of(offset.type) != INDEX:

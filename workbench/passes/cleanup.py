@@ -37,9 +37,7 @@ def merge_equal(module: Module, remarks: Remarks) -> Module:
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         if not op.pure or op.regions or not op.results:
             return None
-        # 0.0 == -0.0 and 1 == True, so numbers are compared together with their type and text.
-        attributes = tuple((type(v), repr(v) if isinstance(v, float) else v)
-                           for v in op.attributes.values())  # fmt: skip
+        attributes = tuple(map(_exactly, op.attributes.values()))
         key = (type(op), tuple(map(id, op.operands)), attributes, op.layouts)
         here = home.get(op.id, 0)
         found = known.get(key)
@@ -49,6 +47,11 @@ def merge_equal(module: Module, remarks: Remarks) -> Module:
         return None
 
     return rebuild(module, rewrite)
+
+
+def _exactly(value: object) -> tuple[type, object]:
+    """Return a key for an attribute: 0.0 == -0.0 and 1 == True, yet they are not the same."""
+    return type(value), repr(value) if isinstance(value, float) else value
 
 
 def _number_blocks(

@@ -46,7 +46,7 @@ def scalar_inductions(module: Module, remarks: Remarks) -> Module:
         if not isinstance(op, For):
             return None
         arguments = op.body.arguments[1:]
-        found = {}
+        found: dict[int, list[Value]] = {}
         for i, (argument, after) in enumerate(zip(arguments, op.body.yields, strict=True)):
             moves = _moves(argument, after)
             if moves:
@@ -62,7 +62,7 @@ def _moves(argument: Value, after: Value) -> list[Value]:
     """Return the uniform offsets that a round adds to a carried tile; empty if it does more."""
     if not shape_of(argument.type):
         return []
-    moves = []
+    moves: list[Value] = []
     while after is not argument:
         op = after.op
         if isinstance(op, AddPointer):

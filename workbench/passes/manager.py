@@ -58,6 +58,7 @@ class PassRecord:
 
     @property
     def changed(self) -> bool:
+        """Whether the pass did anything."""
         return self.before is not self.after
 
 
@@ -66,8 +67,8 @@ class Recorder:
     """What a compilation leaves behind for the Trace."""
 
     remarks: Remarks = field(default_factory=Remarks)
-    passes: list[PassRecord] = field(default_factory=list)
-    times: dict[str, float] = field(default_factory=dict)
+    passes: list[PassRecord] = field(default_factory=list[PassRecord])
+    times: dict[str, float] = field(default_factory=dict[str, float])
     check: bool = field(default_factory=lambda: os.environ.get("WORKBENCH_VERIFY") == "1")
 
     def run(self, name: str, work: Pass, module: Module, pipe: Literal["tile", "gpu"]) -> Module:

@@ -7,6 +7,7 @@ recompile and never a stale result.
 
 from __future__ import annotations
 
+import ast
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ def _visit(source: KernelSource, found: Captures, seen: set[int]) -> None:
     code = source.function.__code__
     closure = _Cells(source.function)
     attributes = tuple(_names(code))
+    if source.edited:
+        attributes += tuple(_names_in_text(source))
     for name in attributes:
         space: Mapping[str, Any] = closure if name in closure else source.names
         if name not in space:
@@ -127,6 +130,16 @@ def _names(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
+
+
+def _names_in_text(source: KernelSource) -> list[str]:
+    """Return the names of a text that is not the code object's, each once and sorted."""
+    try:
+        nodes = list(ast.walk(source.tree))
+    except SyntaxError:  # said where it is compiled
+        return []
+    found = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return sorted(found | {node.attr for node in nodes if isinstance(node, ast.Attribute)})
 
 
 class _Cells(Mapping[str, Any]):

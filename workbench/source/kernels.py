@@ -27,6 +27,7 @@ class Parameter:
 
     @property
     def required(self) -> bool:
+        """Whether it has no default."""
         return self.default is inspect.Parameter.empty
 
 
@@ -45,6 +46,8 @@ class KernelSource:
     indent: int
     function: Callable[..., Any]
     names: Mapping[str, Any] = field(repr=False)
+    #: Whether `text` is not the one that `function` was made of.
+    edited: bool = False
 
     @cached_property
     def tree(self) -> ast.FunctionDef:
@@ -56,14 +59,16 @@ class KernelSource:
 
     @property
     def source(self) -> Source:
+        """The text with its place in the file."""
         return Source(self.file, self.text, self.first_line)
 
     def lookup(self, name: str) -> Any:
         """Return what `name` means outside the function; raises KeyError if nothing."""
-        closure = (
-            inspect.getclosurevars(self.function).nonlocals if self.function.__closure__ else {}
-        )
-        for scope in (closure, self.names, vars(builtins)):
+        closure: Mapping[str, Any] = {}
+        if self.function.__closure__:
+            closure = inspect.getclosurevars(self.function).nonlocals
+        scopes: tuple[Mapping[str, Any], ...] = (closure, self.names, vars(builtins))
+        for scope in scopes:
             if name in scope:
                 return scope[name]
         raise KeyError(name)
@@ -71,7 +76,7 @@ class KernelSource:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """Parameters in order; `x: tl.constexpr` is recognised by name, also as a string."""
-        parameters = []
+        parameters: list[Parameter] = []
         for name, parameter in inspect.signature(self.function).parameters.items():
             note = parameter.annotation
             shown = note if isinstance(note, str) else getattr(note, "__name__", "")
@@ -89,7 +94,7 @@ def kernel_source(function: Callable[..., Any]) -> KernelSource:
     except (OSError, TypeError) as error:
         raise CompileError(
             f"the source of '{getattr(function, '__name__', function)}' cannot be read",
-            hint="define the kernel in a file or a notebook cell, or register its text in linecache",
+            hint="define the kernel in a file or a cell, or register its text in linecache",
             code="K216",
         ) from error
     text = "".join(lines)

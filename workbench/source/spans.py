@@ -48,5 +48,5 @@ class Source:
 
 
 def line_of(span: Span) -> str:
-    """Return the text of the span's first line as linecache knows it (cells are registered there)."""
+    """Return the text of the span's first line; linecache knows notebook cells too."""
     return linecache.getline(span.file, span.line).rstrip("\n")
