@@ -216,7 +216,7 @@ def _tuple(
 
 
 def _integer(source: KernelSource, name: str, policy: Policy, value: int, call: Call) -> Known:
-    if value == 1 and policy.value:
+    if value == 1 and policy.value and policy.type is None:
         return constant(1)
     word = policy.type or _smallest(source, name, value)
     if word.startswith(("f", "bf")):
@@ -387,15 +387,17 @@ def _target_for(
     source: KernelSource, call: Call, wanted: str | None, device: int | None, first: str
 ) -> tuple[str | None, int]:
     given = call.places.get("device")
-    if wanted in ("cpu", "interpreter") or (wanted is None and str(given or "") == "cpu"):
+    if wanted == "interpreter":
+        return wanted, arrays.HOST
+    if wanted == "cpu" or (wanted is None and str(given or "") == "cpu"):
         if device is not None and device != arrays.HOST:
             raise LaunchError(
-                f"{first} lies on cuda:{device}, target {wanted or 'cpu'} reads host memory",
+                f"{first} lies on cuda:{device}, target cpu reads host memory",
                 parameter_span(source, first),
                 hint=f"pass {first}.cpu(), or leave the target to the arrays",
                 code="K504",
             )
-        return wanted or "cpu", arrays.HOST
+        return "cpu", arrays.HOST
     if wanted not in (None, "auto"):
         if not wanted.startswith("sm_"):
             raise OptionError(

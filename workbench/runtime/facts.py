@@ -93,6 +93,20 @@ class Signature:
         words += [f"{name} = {value!r}" for name, value in self.options]
         return "\n".join(words)
 
+    def proxy(self) -> Specialized:
+        """Return types and constants by name, in Triton's spelling."""
+        constants = {name: known.value for name, known in self.arguments if known.is_constant}
+        words = {name: triton_word(known) for name, known in self.arguments}
+        return Specialized(constants, words)
+
+    def attributes(self) -> dict[tuple[int, ...], list[list[Any]]]:
+        """Return Triton's attributes of arguments by place: those that 16 divides."""
+        return {
+            (place,): [["tt.divisibility", 16]]
+            for place, (_, known) in enumerate(self.arguments)
+            if known.type is not None and known.divisible % 16 == 0
+        }
+
     def runtime(self) -> list[tuple[str, str]]:
         """Return (path, type name) of every argument that the code receives, in order.
 
@@ -102,6 +116,41 @@ class Signature:
         for name, known in self.arguments:
             _flatten(name, known, found)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Specialized:
+    """A specialisation as the function of `jit(repr=...)` receives it."""
+
+    constants: dict[str, Any]
+    signature: dict[str, Any]
+
+
+#: Element types that Triton's signatures spell otherwise.
+TRITON_NAMES = {
+    "i1": "u1", "f16": "fp16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8e4nv",
+    "f8e5m2": "fp8e5",
+}  # fmt: skip
+
+
+def triton_name(word: str) -> str:
+    """Return a type in the spelling of Triton's signatures.
+
+    >>> triton_name("*f32"), triton_name("i64")
+    ('*fp32', 'i64')
+    """
+    depth = len(word) - len(word.lstrip("*"))
+    rest = word[depth:]
+    const = "k" if depth and rest.startswith("k") else ""
+    name = rest.removeprefix(const)
+    return "*" * depth + const + TRITON_NAMES.get(name, name)
+
+
+def triton_word(known: Known) -> Any:
+    """Return the word of a Triton signature for an argument, a tuple of them for a tuple."""
+    if known.items is not None:
+        return tuple(triton_word(item) for item in known.items)
+    return "constexpr" if known.type is None else triton_name(known.type)
 
 
 def _flatten(name: str, known: Known, found: list[tuple[str, str]]) -> None:

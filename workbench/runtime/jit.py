@@ -11,15 +11,14 @@ Decorating never compiles and never rejects; errors surface at the first launch 
 from __future__ import annotations
 
 import inspect
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property, partial, update_wrapper
-from hashlib import sha256
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from types import ModuleType
+from typing import Any, Generic, TypeVar
 
-from workbench.runtime import fastpath
+from workbench.runtime import fastpath, hooks, knobs
+from workbench.runtime.arrays import HOST
 from workbench.runtime.binding import (
     Call,
     Policy,
@@ -28,38 +27,41 @@ from workbench.runtime.binding import (
     classify,
     policies_of,
 )
+from workbench.runtime.callables import JITCallable, parameters_of
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import obtain
 from workbench.runtime.grids import Grid, resolve_grid
+from workbench.runtime.hooks import LaunchRecord, observing
+from workbench.runtime.host_copies import on_host
+from workbench.runtime.kernel_caches import DeviceCaches
 from workbench.runtime.launching import NOT_GIVEN, Runner, current_stream, load, run_grid
-from workbench.source import KernelError, KernelSource, LaunchError, OptionError, kernel_source
-from workbench.source.captures import Captures, captures
+from workbench.runtime.parameters import KernelParam
+from workbench.source import KernelSource, LaunchError
+
+T = TypeVar("T")
+
+__all__ = [
+    "InterpretedFunction", "JITFunction", "JitFunctionInfo", "KernelInterface", "LaunchRecord",
+    "NoGridError", "jit", "kernel", "observing",
+]  # fmt: skip
+
+
+class NoGridError(LaunchError, RuntimeError):
+    """A kernel that is called like a function (a RuntimeError as in Triton)."""
+
+    code = "K507"
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchRecord:
-    """One launch, as observers see it: `values` are all parameters by name, as given."""
+class JitFunctionInfo:
+    """A kernel object as compile hooks are told of it."""
 
-    kernel: CompiledKernel
-    grid: Grid
-    values: Mapping[str, Any]
-    device: int
-
-
-_observers: list[Callable[[LaunchRecord], object]] = []
+    module: ModuleType | str
+    name: str
+    jit_function: JITFunction
 
 
-@contextmanager
-def observing(observer: Callable[[LaunchRecord], object]) -> Iterator[None]:
-    """Have `observer` called after every launch within the block; launches are slower meanwhile."""
-    _observers.append(observer)
-    try:
-        yield
-    finally:
-        _observers.remove(observer)
-
-
-class KernelInterface:
+class KernelInterface(Generic[T]):
     """What everything that is launched as `kernel[grid](...)` has in common."""
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **given: Any) -> Any:
@@ -75,105 +77,67 @@ class KernelInterface:
         return self.run(*args, grid=grid, warmup=True, **given)
 
 
-class JITFunction(KernelInterface):
+class JITFunction(JITCallable, KernelInterface[T]):
     """A kernel, or a function that kernels call.
 
     Attributes:
         fn: the Python function.
+        params: its parameters with what is declared of them.
+        arg_names: their names.
+        constexprs: the places of those that are known at compile time.
         results: the compiled kernels of this object, the latest last.
+        device_caches: compiled kernels by device, as Triton keeps them.
+        pre_run_hooks: called with the arguments of every launch.
     """
-
-    __name__: str
-    __qualname__: str
 
     def __init__(
         self,
         fn: Callable[..., Any],
-        *,
         version: object = None,
+        do_not_specialize: Sequence[str | int] | None = None,
+        do_not_specialize_on_alignment: Sequence[str | int] | None = None,
+        debug: bool | None = None,
+        noinline: bool | None = None,
         repr: Callable[[Any], str] | None = None,  # noqa: A002 - Triton's word
         launch_metadata: Callable[..., Any] | None = None,
-        do_not_specialize: Sequence[str | int] = (),
-        do_not_specialize_on_alignment: Sequence[str | int] = (),
-        debug: bool | None = None,
-        noinline: bool = False,
+        *,
         grid: Any = None,
     ) -> None:
-        self.fn = fn
+        super().__init__(fn)
+        self.module = fn.__module__
         self.version = version
-        self.repr = repr
-        self.launch_metadata = launch_metadata
         self.do_not_specialize = tuple(do_not_specialize or ())
         self.do_not_specialize_on_alignment = tuple(do_not_specialize_on_alignment or ())
         self.debug = debug
         self.noinline = noinline
+        self.launch_metadata = launch_metadata
         self.grid = grid
+        self.params: list[KernelParam] = parameters_of(
+            self.signature, self.do_not_specialize, self.do_not_specialize_on_alignment
+        )
+        self.arg_names = [p.name for p in self.params]
+        self.constexprs = [p.num for p in self.params if p.is_constexpr]
         self.results: list[CompiledKernel] = []
         self.pre_run_hooks: list[Callable[..., object]] = []
-        self._source: KernelSource | KernelError = _read(fn)
-        self._captures: Captures | None = None
+        self.device_caches = DeviceCaches(self)
+        self._repr = repr
+        self._named: dict[str, KernelSource] = {}
         self._launch: Callable[..., Any] = self._first_launch
         self._fast: fastpath.FastPath | None = None
-        self._lock = threading.RLock()
-        update_wrapper(self, fn)
 
     # -- what it is -----------------------------------------------------------------------
     @property
     def kernel_source(self) -> KernelSource:
         """The function as data; raises CompileError K216 where its text could not be read."""
-        if isinstance(self._source, KernelError):
-            raise self._source
-        return self._source
+        return self.text_source
 
-    @property
-    def arg_names(self) -> list[str]:
-        """Names of the parameters, in order."""
-        return list(inspect.signature(self.fn).parameters)
+    def is_gluon(self) -> bool:
+        """Say whether this is a kernel of Triton's lower language; it never is."""
+        return False
 
-    @property
-    def params(self) -> tuple[Any, ...]:
-        """The parameters with what is declared of them."""
-        return self.kernel_source.parameters
-
-    @property
-    def constexprs(self) -> list[int]:
-        """Places of the constexpr parameters."""
-        return [n for n, p in enumerate(self.kernel_source.parameters) if p.is_constexpr]
-
-    @property
-    def src(self) -> str:
-        """The function's text, from its `def` on."""
-        return self.kernel_source.text
-
-    def _unsafe_update_src(self, text: str) -> None:
-        """Replace the function's text; the function object itself stays what it was."""
-        source = self.kernel_source
-        self._source = KernelSource(
-            source.name,
-            text,
-            source.file,
-            source.first_line,
-            source.indent,
-            source.function,
-            source.names,
-        )
-        self._forget()
-
-    @property
-    def cache_key(self) -> str:
-        """A hash over the function, what it calls, and the values that it captures."""
-        found = self.captures
-        parts = [source.text for source in found.sources]
-        parts += [f"{where} {value}" for where, value in found.values]
-        return sha256("\n".join(parts).encode()).hexdigest()
-
-    @property
-    def captures(self) -> Captures:
-        """What the function reaches outside itself, as of now."""
-        if self._captures is None or not self._captures.unchanged():
-            self._captures = captures(self.kernel_source)
-            self._forget(keep_captures=True)
-        return self._captures
+    def repr(self, specialization: Any) -> str:
+        """Return the name of a specialisation (`.constants`, `.signature`), as `repr=` says."""
+        return self._fn_name if self._repr is None else self._repr(specialization)
 
     @cached_property
     def _policies(self) -> tuple[Policy, ...]:
@@ -181,35 +145,34 @@ class JITFunction(KernelInterface):
             self.kernel_source, self.do_not_specialize, self.do_not_specialize_on_alignment
         )
 
-    @property
-    def device_caches(self) -> dict[int, list[CompiledKernel]]:
-        """Compiled kernels by device."""
-        found: dict[int, list[CompiledKernel]] = {}
-        for kernel in self.results:
-            for device in kernel.loaded:
-                found.setdefault(device, []).append(kernel)
-        return found
+    def forget_text(self) -> None:
+        """Forget everything that was derived from the text, here or in what it calls."""
+        super().forget_text()
+        self._named.clear()
+        self.forget_launches()
 
-    def _forget(self, *, keep_captures: bool = False) -> None:
+    def captures_changed(self) -> None:
+        """A captured name means something else now: what was generated no longer holds."""
+        self.forget_launches()
+
+    def forget_launches(self) -> None:
+        """Drop the generated launchers; the next launch is made with care."""
         self._launch = self._first_launch
         self._fast = None
-        if not keep_captures:
-            self._captures = None
 
     # -- launching ------------------------------------------------------------------------
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """Return a callable that launches over 1 to 3 integers or a function of the meta dict."""
-        if _observers or self.pre_run_hooks:
+        if hooks.watchers or self.pre_run_hooks:
             return partial(self._call, grid)
         return partial(self._launch, grid)
 
     def __call__(self, *args: Any, **given: Any) -> Any:
         """Launch over the grid that `kernel(grid=...)` gave; without one this is an error."""
         if self.grid is None:
-            raise LaunchError(
+            raise NoGridError(
                 f"{self.__name__} is a kernel: it is launched with a grid, or called in a kernel",
                 hint=f"write {self.__name__}[grid](...)",
-                code="K507",
             )
         return self[self._own_grid](*args, **given)
 
@@ -236,7 +199,9 @@ class JITFunction(KernelInterface):
         """
         if warmup:
             return self._compile_only(args, given, grid)
-        return self._call(grid, *args, **given)
+        if hooks.watchers or self.pre_run_hooks:
+            return self._call(grid, *args, **given)
+        return self._launch(grid, *args, **given)
 
     @property
     def interpret(self) -> _Interpreted:
@@ -249,15 +214,17 @@ class JITFunction(KernelInterface):
 
     def _compile_only(
         self, args: Sequence[Any], given: dict[str, Any], grid: Any
-    ) -> CompiledKernel:
-        call, target, _ = self._bind(args, given)
+    ) -> CompiledKernel | None:
+        call, target, device = self._bind(args, given)
         sizes = None if grid is None else resolve_grid(grid, lambda: call.values)
-        return self._obtain(call, target, sizes)
+        return self._obtain(call, target, device, sizes, warmup=True)
 
     def _bind(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[Call, str, int]:
         call = bind_names(self.kernel_source, args, given)
-        if self.debug:
+        if self.debug or knobs.runtime.debug:
             call.options.setdefault("debug", True)
+        if not knobs.language.default_fp_fusion:
+            call.options.setdefault("enable_fp_fusion", False)
         classify(self.kernel_source, self._policies, call)
         target, device = choose_target(self.kernel_source, call)
         if target is None or target == "auto":
@@ -266,42 +233,107 @@ class JITFunction(KernelInterface):
             target = cuda.chip(device)
         return call, target, device
 
-    def _obtain(self, call: Call, target: str, grid: Grid | None) -> CompiledKernel:
+    def _obtain(
+        self, call: Call, target: str, device: int, grid: Grid | None, *, warmup: bool = False
+    ) -> CompiledKernel | None:
+        """Return the kernel for a call; None where `jit_cache_hook` forbids it."""
         signature = call.signature(self.kernel_source)
+        source = self._source_for(signature)
         fits = None
         if grid is not None and target != "interpreter":
             fits = partial(_fits, integers=call.integers, grid=grid)
-        kernel = obtain(self.kernel_source, signature, target, captured=self.captures, fits=fits)
+        known = self.device_caches[device][0]
+        key = f"{target}\n{signature.text()}"
+        new = key not in known
+        if new and known.ask(key, signature, target, warmup=warmup):
+            return None
+        always = new and knobs.compilation.always_compile
+        kernel = obtain(
+            source, signature, target, captured=self.captures, fits=fits, cached=not always
+        )
+        known[key] = kernel
+        if new:
+            known.tell(key, signature, target, warmup=warmup)
         if kernel not in self.results:
             self.results.append(kernel)
         return kernel
 
+    def _source_for(self, signature: Any) -> KernelSource:
+        """Return the source, under the name that `repr=` gives to this specialisation."""
+        if self._repr is None:
+            return self.kernel_source
+        name = "".join(c if c.isalnum() else "_" for c in self._repr(signature.proxy()))
+        if name not in self._named:
+            self._named[name] = replace(self.kernel_source, name=name or self.__name__)
+        return self._named[name]
+
     def _call(self, grid: Any, *args: Any, **given: Any) -> Any:
-        """Launch with care and nothing else: every launch with observers or hooks comes here."""
-        return self._careful(grid, args, given)[0]
+        """Launch with care and nothing else: every launch that is watched comes here."""
+        if hooks.is_suppressed():
+            return None
+        done = self._careful(grid, args, given)
+        return None if done is None else done[0]
 
     def _careful(
         self, grid: Any, args: Sequence[Any], given: Mapping[str, Any]
-    ) -> tuple[CompiledKernel, Call, Grid, Runner, int]:
-        """Bind, compile if need be, run, and tell observers."""
+    ) -> tuple[CompiledKernel, Call, Grid, Runner, int] | None:
+        """Bind, compile if need be, run, and tell who watches."""
+        for hook in self.pre_run_hooks:
+            hook(*args, **given)
         call, target, device = self._bind(args, given)
         sizes = resolve_grid(grid, lambda: call.values)
-        for hook in self.pre_run_hooks:
-            hook(*call.values.values())
-        kernel = self._obtain(call, target, sizes)
+        kernel = self._obtain(call, target, device, sizes)
+        if kernel is None:
+            return None
         self._check_outputs(kernel, call)
-        stream = _stream_number(call.places.get("stream"), device)
         runner = load(kernel, device)
-        values = call.objects if target == "interpreter" else call.runtime
-        if len(values) != len(kernel.launch.parameters):
+        stream = _stream_number(call.places.get("stream"), device)
+        if len(call.runtime) != len(kernel.launch.parameters):
             raise LaunchError(
                 f"{kernel.name}: a dtype stands where an array is needed",
                 hint="dtypes stand for tensors in warmup only",
             )
-        run_grid(runner, kernel, sizes, stream, values)
-        for observer in _observers:
-            observer(LaunchRecord(kernel, sizes, call.values, device))
+        self._start(kernel, call, sizes, runner, stream)
+        if hooks.watchers:
+            hooks.tell_observers(LaunchRecord(kernel, sizes, call.values, device))
         return kernel, call, sizes, runner, device
+
+    def _start(
+        self, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner, stream: int
+    ) -> None:
+        """Run a bound launch between the launch hooks."""
+        chains = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
+        metadata = None
+        if chains[0].calls or chains[1].calls:
+            metadata = self._metadata(kernel, grid, stream, call.values)
+            chains[0](metadata)
+        if kernel.target != "interpreter":
+            run_grid(runner, kernel, grid, stream, call.runtime)
+        elif any(array.device != HOST for _, array in call.arrays):
+            self._interpret_copies(kernel, call, grid, runner)
+        else:
+            run_grid(runner, kernel, grid, stream, call.objects)
+        if metadata is not None:
+            chains[1](metadata)
+
+    def _interpret_copies(
+        self, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner
+    ) -> None:
+        """Run the interpreter over host copies of CUDA tensors, and copy the results back."""
+        with on_host(call.values) as values:
+            copied = Call(values, call.options, {"target": "interpreter"})
+            classify(self.kernel_source, self._policies, copied)
+            run_grid(runner, kernel, grid, 0, copied.objects)
+
+    def _metadata(
+        self, kernel: CompiledKernel, grid: Grid, stream: int, values: Mapping[str, Any]
+    ) -> hooks.LaunchMetadata:
+        """Return what launch hooks receive."""
+        data = {"name": kernel.name, "function": kernel.hash, "stream": stream}
+        found = hooks.LaunchMetadata(data)
+        if self.launch_metadata is not None:
+            found.add(self.launch_metadata, (grid, kernel.metadata, dict(values)))
+        return found
 
     def _check_outputs(self, kernel: CompiledKernel, call: Call) -> None:
         """Refuse read-only arrays that the kernel would write."""
@@ -316,9 +348,11 @@ class JITFunction(KernelInterface):
     # -- the fast path --------------------------------------------------------------------
     def _first_launch(self, grid: Any, *args: Any, **given: Any) -> Any:
         """Launch with care, then put generated code in front of later launches."""
-        kernel, call, sizes, runner, device = self._careful(grid, args, given)
-        self._install(kernel, call, sizes, runner, device)
-        return kernel
+        done = self._careful(grid, args, given)
+        if done is None:
+            return None
+        self._install(*done)
+        return done[0]
 
     def _slow(
         self,
@@ -363,21 +397,26 @@ class JITFunction(KernelInterface):
         received = [name for name, known in call.known if known.type is not None]
         fixed = call.integers
         signature = call.signature(self.kernel_source)
-        captured, target = self.captures, kernel.target
+        source, captured, target = kernel.source, self.captures, kernel.target
 
         def choose(grid: Grid, values: Sequence[Any]) -> tuple[CompiledKernel, Runner]:
             given = zip(received, values, strict=True)
             integers = fixed | {name: value for name, value in given if name in fixed}
             fits = partial(_fits, integers=integers, grid=grid)
-            twin = obtain(self.kernel_source, signature, target, captured=captured, fits=fits)
+            twin = obtain(source, signature, target, captured=captured, fits=fits)
             if twin not in self.results:
                 self.results.append(twin)
             return twin, load(twin, device)
 
         return choose
 
-    def preload(self, data: str) -> None:
-        """Accepted as in Triton; kernels are found on disk by themselves."""
+    def preload(self, specialization_data: str) -> CompiledKernel | None:
+        """Compile ahead what compile hooks have written down (`specialization_data`)."""
+        from workbench.runtime.preloading import read_specialization
+
+        signature, target = read_specialization(specialization_data, self._fn_name)
+        source = self._source_for(signature)
+        return obtain(source, signature, target, captured=self.captures)
 
     def __repr__(self) -> str:
         return f"<kernel {self.__module__}.{self.__qualname__}>"
@@ -396,14 +435,16 @@ class _Interpreted:
         return partial(self._kernel.run, grid=grid, target="interpreter")
 
 
-def _read(fn: Callable[..., Any]) -> KernelSource | KernelError:
-    """Read the text now, while it is what was compiled; complain only when it is needed."""
-    try:
-        return kernel_source(fn)
-    except KernelError as error:
-        return error
-    except SyntaxError as error:
-        return OptionError(f"the text of {fn.__name__} does not parse: {error}", code="K216")
+class InterpretedFunction(JITFunction[T]):
+    """A kernel that always runs in the interpreter: what `jit` makes under TRITON_INTERPRET."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """Return a callable that runs over 1 to 3 integers or a function of the meta dict."""
+        return partial(self.run, grid=grid)
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **given: Any) -> Any:
+        """Run in the interpreter, or with `warmup` only make the tile IR."""
+        return super().run(*args, grid=grid, warmup=warmup, **{"target": "interpreter", **given})
 
 
 def _restore(module: str, name: str) -> Any:
@@ -458,11 +499,12 @@ def jit(
         "debug": debug,
         "noinline": noinline,
     }
+    make = InterpretedFunction if knobs.runtime.interpret else JITFunction
     if fn is None:
-        return lambda function: JITFunction(function, **options)
+        return lambda function: make(function, **options)
     if isinstance(fn, JITFunction):
         return fn
-    return JITFunction(fn, **options)
+    return make(fn, **options)
 
 
 def kernel(fn: Callable[..., Any] | None = None, *, grid: Any = None, **options: Any) -> Any:

@@ -1,0 +1,126 @@
+"""Functions that profilers and libraries hang into launches and compilations.
+
+`watchers` is what a launch looks at first: as long as it is empty, launches take their fast path.
+Observers of this package, chains that hold functions, and contexts that suppress launches are in
+it while they last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from workbench.runtime.grids import Grid
+
+
+class Launched(Protocol):
+    """A compiled kernel, as far as hooks are told about it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """One launch, as observers see it: `values` are all parameters by name, as given."""
+
+    kernel: Any
+    grid: Grid
+    values: Mapping[str, Any]
+    device: int
+
+
+#: Everything that wants to see launches; empty while nobody does.
+watchers: list[Any] = []
+
+_observers: list[Callable[[LaunchRecord], object]] = []
+
+
+@contextmanager
+def observing(observer: Callable[[LaunchRecord], object]) -> Iterator[None]:
+    """Have `observer` called after every launch within the block; launches are slower meanwhile."""
+    _observers.append(observer)
+    watchers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
+        watchers.remove(observer)
+
+
+def tell_observers(record: LaunchRecord) -> None:
+    """Call all observers."""
+    for observer in _observers:
+        observer(record)
+
+
+class _Suppressed:
+    """Stands in `watchers` while launches do nothing."""
+
+
+@contextmanager
+def suppressed() -> Iterator[None]:
+    """Make every launch of this process do nothing within the block.
+
+    Wrappers that allocate outputs and launch kernels can thus be run for the shapes alone.
+    """
+    token = _Suppressed()
+    watchers.append(token)
+    try:
+        yield
+    finally:
+        watchers.remove(token)
+
+
+def is_suppressed() -> bool:
+    """Say whether launches do nothing now."""
+    return any(isinstance(watcher, _Suppressed) for watcher in watchers)
+
+
+class HookChain:
+    """Functions that are called one after the other with the same arguments.
+
+    Attributes:
+        calls: the functions, in the order in which they were added.
+    """
+
+    def __init__(self, reversed: bool = False) -> None:  # noqa: A002 - Triton's word
+        self.calls: list[Callable[..., object]] = []
+        self.reversed = reversed
+
+    def add(self, func: Callable[..., object]) -> None:
+        """Add a function; one that is there already is not added again."""
+        if func not in self.calls:
+            self.calls.append(func)
+            watchers.append(self)
+
+    def remove(self, func: Callable[..., object]) -> None:
+        """Remove a function that may be there."""
+        if func in self.calls:
+            self.calls.remove(func)
+            watchers.remove(self)
+
+    def __call__(self, *args: Any, **given: Any) -> None:
+        """Call all functions, the latest first if the chain is reversed."""
+        for call in reversed(self.calls) if self.reversed else list(self.calls):
+            call(*args, **given)
+
+
+class LaunchMetadata:
+    """What launch hooks receive: a dict that is put together when somebody asks for it."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+        self.extras: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+
+    def add(self, func: Callable[..., dict[str, Any]], args: tuple[Any, ...]) -> None:
+        """Have `func(*args)` add to the dict."""
+        self.extras.append((func, args))
+
+    def get(self) -> dict[str, Any]:
+        """Return the dict."""
+        for func, args in self.extras:
+            self.data |= func(*args) or {}
+        self.extras.clear()
+        return self.data

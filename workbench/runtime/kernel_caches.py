@@ -1,0 +1,88 @@
+"""The compiled kernels of one kernel object by device, in the shape in which Triton keeps them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workbench.runtime import knobs
+from workbench.runtime.arrays import HOST
+from workbench.runtime.facts import Signature
+
+if TYPE_CHECKING:
+    from workbench.runtime.compiled import CompiledKernel
+    from workbench.runtime.jit import JITFunction
+
+
+class KernelCache(dict[str, "CompiledKernel"]):
+    """Kernels by target and specialisation; clearing it makes the next launch look anew."""
+
+    def __init__(self, owner: JITFunction[Any], device: int) -> None:
+        super().__init__()
+        self._owner = owner
+        self._device = device
+
+    def clear(self) -> None:
+        """Forget the kernels, and the launchers that know them."""
+        super().clear()
+        self._owner.forget_launches()
+
+    def ask(self, key: str, signature: Signature, target: str, *, warmup: bool) -> bool:
+        """Call `jit_cache_hook` about a compilation to come; True: it shall not happen."""
+        hook = knobs.runtime.jit_cache_hook
+        return bool(hook and hook(**self._told(key, signature, target, warmup)))
+
+    def tell(self, key: str, signature: Signature, target: str, *, warmup: bool) -> None:
+        """Call `jit_post_compile_hook` about a compilation that happened."""
+        hook = knobs.runtime.jit_post_compile_hook
+        if hook:
+            hook(**self._told(key, signature, target, warmup))
+
+    def _told(self, key: str, signature: Signature, target: str, warmup: bool) -> dict[str, Any]:
+        from workbench.runtime.jit import JitFunctionInfo
+        from workbench.runtime.preloading import write_specialization
+
+        owner, proxy = self._owner, signature.proxy()
+        options = {"num_warps": None, "num_stages": None, "num_ctas": 1, "enable_fp_fusion": True}
+        options |= dict(signature.options)
+        words = ", ".join(f"{name}: {word}" for name, word in proxy.signature.items())
+        shown = ", ".join(f"{name}={value}" for name, value in options.items())
+        compiled = {
+            "key": key,
+            "signature": proxy.signature,
+            "device": self._device,
+            "constants": proxy.constants,
+            **options,
+            "launch_cooperative_grid": False,
+            "extern_libs": (),
+            "configs": [signature.attributes()],
+            "specialization_data": write_specialization(owner._fn_name, signature, target),
+            "is_warmup": warmup,
+        }
+        return {
+            "key": key,
+            "repr": f"{owner.__qualname__}[{shown}]({words})",
+            "fn": JitFunctionInfo(owner.module, owner.__qualname__, owner),
+            "compile": compiled,
+            "is_manual_warmup": warmup,
+            "already_compiled": False,
+        }
+
+
+class DeviceCaches(dict[Any, tuple[Any, ...]]):
+    """device -> (kernels, keys, target, backend, binder), as Triton has it; the first is in use."""
+
+    def __init__(self, owner: JITFunction[Any]) -> None:
+        super().__init__()
+        self._owner = owner
+
+    def __missing__(self, device: Any) -> tuple[Any, ...]:
+        if not isinstance(device, int):  # "cpu", as torch calls its only device
+            return self[HOST]
+        made = KernelCache(self._owner, device), {}, None, None, None
+        self[device] = made
+        return made
+
+    def clear(self) -> None:
+        """Forget the kernels of all devices, and the launchers that know them."""
+        super().clear()
+        self._owner.forget_launches()
