@@ -146,13 +146,31 @@ def _on_gpu(
             slots.append(ctypes.create_string_buffer(struct.pack(form, value)))
     pointers = (ctypes.c_void_p * max(1, len(slots)))(*(ctypes.addressof(s) for s in slots))
     x, y, z = (*grid, 1, 1)[:3]
-    checked(driver.cuLaunchKernel(
-        function, x, y, z, built.threads, 1, 1, built.dynamic_shared_bytes, 0,
-        ctypes.addressof(pointers), 0,
-    ))  # fmt: skip
-    torch.cuda.synchronize()
+    with _standard_output() as printed:
+        checked(driver.cuLaunchKernel(
+            function, x, y, z, built.threads, 1, 1, built.dynamic_shared_bytes, 0,
+            ctypes.addressof(pointers), 0,
+        ))  # fmt: skip
+        torch.cuda.synchronize()
     for raw, device in held:
         if raw.size:
             raw[...] = device.cpu().numpy()
     checked(driver.cuModuleUnload(library))
-    return []
+    return printed
+
+
+@contextmanager
+def _standard_output() -> Iterator[list[str]]:
+    """Collect the lines that the device prints: the driver writes them to file descriptor 1."""
+    lines: list[str] = []
+    sys.stdout.flush()
+    saved = os.dup(1)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 1)
+        try:
+            yield lines
+        finally:
+            os.dup2(saved, 1)
+            os.close(saved)
+            held.seek(0)
+            lines += held.read().decode().splitlines()
