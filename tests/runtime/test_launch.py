@@ -86,11 +86,11 @@ def test_observers_see_launches_of_all_launchers():
 
 def test_pre_run_hooks():
     kernel, seen = wb.jit(add.fn), []
-    kernel.add_pre_run_hook(lambda *args: seen.append(args[3]))
+    kernel.add_pre_run_hook(lambda *args, **given: seen.append((args[3], given)))
     x, y, out = arguments(100)
     for _ in range(2):
         kernel[(13,)](x, y, out, 100, BLOCK=8)
-    assert seen == [100, 100]
+    assert seen == [(100, {"BLOCK": 8})] * 2
 
 
 def test_compiled_kernels_are_launched_with_run_time_arguments():

@@ -147,7 +147,7 @@ def _argument(
             for i, item in enumerate(argument.items)
         ]
         made = argument.value
-        return made(*items) if isinstance(made, type) else tuple(items)
+        return made(*items) if callable(made) else tuple(items)
     if argument.type is None:
         return unwrap(argument.value)
     if parameter.is_constexpr:

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.runtime import arrays
-from workbench.runtime.facts import ITEM_BITS, Known, Signature, constant, parse_type
+from workbench.runtime.descriptors import TensorDescriptor
+from workbench.runtime.facts import (
+    ITEM_BITS,
+    DescriptorKind,
+    Known,
+    Signature,
+    constant,
+    parse_type,
+)
 from workbench.runtime.options import PLACES, check_options, unknown_option
 from workbench.runtime.signature import parameter_span
 from workbench.source import ArgumentError, KernelSource, LaunchError, OptionError, Parameter
@@ -189,6 +197,8 @@ def _classify(
             return "o", constant(value)
         case tuple():
             return "o", _tuple(source, name, policy, value, call)
+        case TensorDescriptor():
+            return "o", _descriptor(source, name, value, call)
     if isinstance(value, type) or hasattr(value, "kernel_source") or _is_kernel_dtype(value):
         return "o", constant(value)
     return "t", _pointer(source, name, policy, value, call)
@@ -213,6 +223,24 @@ def _tuple(
     ]
     kind = None if type(value) is tuple else type(value)
     return Known(None, kind, items=tuple(items))
+
+
+def _descriptor(source: KernelSource, name: str, value: TensorDescriptor, call: Call) -> Known:
+    """Bind a descriptor as what it is made of: base, shape (i32) and strides (i64)."""
+    plain = Policy()
+    base = _classify(source, f"{name}.0", plain, value.base, call)[1]
+    members = [base]
+    for number, (word, values) in enumerate((("i32", value.shape), ("i64", value.strides)), 1):
+        # A 1 stays a constant in either: the last stride nearly always is.
+        kinds = [plain if int(item) == 1 else Policy(word) for item in values]
+        path = f"{name}.{number}"
+        items = [
+            _integer(source, f"{path}.{place}", kind, int(item), call)
+            for place, (kind, item) in enumerate(zip(kinds, values, strict=True))
+        ]
+        members.append(Known(items=tuple(items)))
+    block = tuple(int(extent) for extent in value.block_shape)
+    return Known(value=DescriptorKind(block, value.padding), items=tuple(members))
 
 
 def _integer(source: KernelSource, name: str, policy: Policy, value: int, call: Call) -> Known:

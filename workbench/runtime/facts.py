@@ -39,8 +39,9 @@ ITEM_BITS = {
 class Known:
     """One parameter: a type name ("*f32", "i32"; "*k…" marks read-only memory) or a constant.
 
-    `type` is None for a constant (`value`) and for a tuple (`items`). `divisible` divides an
-    integer, or a pointer's address in bytes.
+    `type` is None for a constant (`value`) and for a tuple (`items`; `value` is then what makes one
+    of them: a named tuple's class, a DescriptorKind, or None). `divisible` divides an integer, or
+    a pointer's address in bytes.
     """
 
     type: str | None = None
@@ -64,7 +65,8 @@ class Known:
     def text(self) -> str:
         """Return a text that is equal for equal knowledge, also in another process."""
         if self.items is not None:
-            return f"({', '.join(item.text() for item in self.items)})"
+            kind = "" if self.value is None else describe_value(self.value)
+            return f"{kind}({', '.join(item.text() for item in self.items)})"
         if self.type is None:
             return f"={describe_value(self.value)}"
         words = self.type
@@ -73,6 +75,20 @@ class Known:
         if self.low is not None or self.high is not None:
             words += f"[{self.low}..{self.high}]"
         return words + (" noalias" if self.noalias else "")
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorKind:
+    """What is known of a descriptor that the host made; its items are base, shape and strides."""
+
+    block_shape: tuple[int, ...]
+    padding: str = "zero"
+
+    def __call__(self, base: Any, shape: Any, strides: Any) -> Any:
+        """Return the kernel's descriptor: called by the front end, while it lowers."""
+        from workbench.language import make_tensor_descriptor
+
+        return make_tensor_descriptor(base, shape, strides, self.block_shape, self.padding)
 
 
 def constant(value: Any) -> Known:
@@ -148,6 +164,9 @@ def triton_name(word: str) -> str:
 
 def triton_word(known: Known) -> Any:
     """Return the word of a Triton signature for an argument, a tuple of them for a tuple."""
+    if isinstance(known.value, DescriptorKind):
+        pointer = (known.items or ())[0].type or ""
+        return f"tensordesc<{triton_name(pointer)[1:]}{list(known.value.block_shape)}>"
     if known.items is not None:
         return tuple(triton_word(item) for item in known.items)
     return "constexpr" if known.type is None else triton_name(known.type)
@@ -176,7 +195,7 @@ def to_argument(known: Known) -> Argument:
     from workbench.frontend.specialization import Argument
 
     if known.items is not None:
-        value = known.value  # a named tuple's class, so that fields keep their names
+        value = known.value  # what puts the members together again
         return Argument(None, value, items=tuple(to_argument(item) for item in known.items))
     if known.type is None:
         return Argument(None, known.value)
