@@ -23,7 +23,9 @@ from workbench.frontend.branches import zero_of
 from workbench.frontend.expressions import evaluate
 from workbench.frontend.syntax import Effects, advances_evenly, last_assignment
 from workbench.ir import INDEX, Element, Op, Value
+from workbench.language.block_pointers import BlockPointer
 from workbench.language.constexprs import is_tuple, like
+from workbench.language.descriptors import tensor_descriptor
 from workbench.language.dtypes import dtype, float32, int32
 from workbench.language.shapes import operand
 from workbench.language.values import (
@@ -78,6 +80,8 @@ class Carried:
         if isinstance(value, Deferred):
             value = value.make()
         if is_tuple(value):
+            # Where a block pointer stands is index arithmetic, whatever moves it.
+            even = even or isinstance(value, BlockPointer | tensor_descriptor)
             items = [self._leaves(name, item, even) for item in value]
             return like(value, items)
         if is_number(value):

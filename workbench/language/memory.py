@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.ir import Value
+from workbench.language.block_pointers import BlockPointer, load_block, store_block
 from workbench.language.casts import cast_tensor
 from workbench.language.dtypes import dtype, int1, pointer_type
 from workbench.language.shapes import broadcast_tensor, common_shape, merge_shapes, operand
@@ -32,8 +33,17 @@ def load(
 ) -> tensor:
     """Return what the pointers point at; masked-off elements give `other`, or 0.
 
-    A pointer whose mask is off is never followed.
+    A pointer whose mask is off is never followed. Through a block pointer a whole block is read;
+    along the axes of `boundary_check`, what lies outside the array reads as 0 or NaN.
     """
+    options: dict[str, Any] = {
+        "cache": _option(cache_modifier, _LOAD_CACHES, "cache_modifier", "load"),
+        "eviction": _option(eviction_policy, _EVICTIONS, "eviction_policy", "load"),
+        "volatile": bool(static(volatile, "volatile")),
+    }
+    if isinstance(pointer, BlockPointer):
+        _no_mask(mask, other, "load")
+        return load_block(pointer, boundary_check, padding_option, **options)
     address = pointer_of(pointer, "load")
     _no_block_options(boundary_check, padding_option)
     if mask is None and other is not None:
@@ -56,9 +66,7 @@ def load(
         broadcast_tensor(address, shape).value,
         None if test is None else operand(test, int1, shape),
         fill,
-        cache=_option(cache_modifier, _LOAD_CACHES, "cache_modifier", "load"),  # type: ignore[arg-type]
-        eviction=_option(eviction_policy, _EVICTIONS, "eviction_policy", "load"),  # type: ignore[arg-type]
-        volatile=bool(static(volatile, "volatile")),
+        **options,
     )
     return wrap(current().builder.add(op), element)
 
@@ -73,6 +81,14 @@ def store(
     eviction_policy: Any = "",
 ) -> None:
     """Write a value, cast to the element type, through each pointer whose mask is on."""
+    options: dict[str, Any] = {
+        "cache": _option(cache_modifier, _STORE_CACHES, "cache_modifier", "store"),
+        "eviction": _option(eviction_policy, _EVICTIONS, "eviction_policy", "store"),
+    }
+    if isinstance(pointer, BlockPointer):
+        _no_mask(mask, None, "store")
+        store_block(pointer, value, boundary_check, **options)
+        return
     address = pointer_of(pointer, "store")
     _no_block_options(boundary_check, "")
     if address.dtype.is_const():
@@ -94,8 +110,7 @@ def store(
         address.value,
         _converted(value, element, shape),
         None if test is None else operand(test, int1, shape),
-        cache=_option(cache_modifier, _STORE_CACHES, "cache_modifier", "store"),  # type: ignore[arg-type]
-        eviction=_option(eviction_policy, _EVICTIONS, "eviction_policy", "store"),  # type: ignore[arg-type]
+        **options,
     )
     current().builder.insert(op)
 
@@ -139,6 +154,14 @@ def _scalar_takes_scalars(address: tensor, part: tensor, word: str, name: str) -
         raise ShapeError(
             f"{name} through a scalar pointer got a {word} of shape {part.shape}",
             hint=f"add a block of offsets to the pointer, or give a scalar {word}",
+        )
+
+
+def _no_mask(mask: Any, other: Any, name: str) -> None:
+    if mask is not None or other is not None:
+        raise KernelTypeError(
+            f"{name} through a block pointer takes no mask",
+            hint="use boundary_check=(0, 1) and padding_option",
         )
 
 

@@ -47,10 +47,11 @@ _ROWS: dict[str, dict[int, str]] = {
         1: "static_range range static_assert static_print",
         3: "condition map_elementwise",
     },
-    "memory": {
-        0: "load store*",
-        1: "make_block_ptr advance* make_tensor_descriptor load_tensor_descriptor "
-           "store_tensor_descriptor tensor_descriptor tensor_descriptor_type",
+    "memory": {0: "load store*"},
+    "block_pointers": {1: "make_block_ptr advance"},
+    "descriptors": {
+        1: "make_tensor_descriptor load_tensor_descriptor store_tensor_descriptor "
+           "tensor_descriptor tensor_descriptor_type",
     },
     "atomics": {
         1: "atomic_add* atomic_cas* atomic_xchg* atomic_max* atomic_min*",

@@ -56,7 +56,8 @@ class Load(Op, mnemonic="tile.load", pure=False):
     """Read one element through each pointer; masked-off lanes read `other`, or 0.
 
     pointers[S], mask[S] of i1, other[S]  ->  [S] of the pointee type. A masked-off pointer is
-    never dereferenced, so it may point anywhere. `volatile` forbids merging and reordering.
+    never dereferenced, so it may point anywhere. `volatile` forbids merging and reordering; `box`
+    says that the author accessed a whole box of an array (block pointers, descriptors).
 
         %3 = tile.load %0 mask %1 other %2 : tile<4xf32>
     """
@@ -67,6 +68,7 @@ class Load(Op, mnemonic="tile.load", pure=False):
     cache: LoadCache = attribute(default="")
     eviction: Eviction = attribute(default="")
     volatile: bool = attribute(default=False)
+    box: bool = attribute(default=False)
 
     def infer(self) -> Type:
         return with_element(self.pointers.type, pointee_of(self.pointers.type))
@@ -92,6 +94,7 @@ class Store(Op, mnemonic="tile.store", pure=False):
     mask: Value | None = None
     cache: StoreCache = attribute(default="")
     eviction: Eviction = attribute(default="")
+    box: bool = attribute(default=False)
 
     def verify(self) -> None:
         _verify_access(self, self.mask, self.value)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from workbench.ir import Module
 from workbench.passes.canonicalize import canonicalize
+from workbench.passes.carries import drop_constant_carries
 from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
 from workbench.passes.induction import scalar_inductions
+from workbench.passes.intervals import use_intervals
 from workbench.passes.manager import Pass, Recorder
 from workbench.passes.narrow_index import narrow_index
 
 TILE_PASSES: list[tuple[str, Pass]] = [
     ("canonicalize", canonicalize),
     ("merge-equal", merge_equal),
+    ("drop-constant-carries", drop_constant_carries),
+    ("use-intervals", use_intervals),
     ("scalar-inductions", scalar_inductions),
     ("canonicalize-again", canonicalize),
     ("hoist-invariants", hoist_invariants),
