@@ -232,3 +232,36 @@ def test_printing_reads_like_the_interpreters(capfd: pytest.CaptureFixture[str])
     lines = capfd.readouterr().out.splitlines()
     assert lines[:2] == ["pid (0, 0, 0) idx (0,) x: 1.5", "pid (0, 0, 0) idx (1,) x: -2.0"]
     assert lines[2:] == ["pid (0, 0, 0) idx (0,) x: 1.5", "pid (0, 0, 0) idx (1,) x: -2"]
+
+
+def double_softmax_product(x_ptr, w_ptr, out_ptr, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    x = tl.load(x_ptr + m * N + n)
+    powers = tl.exp(x - tl.max(x, axis=1)[:, None])
+    weights = tl.load(w_ptr + tl.arange(0, N)[:, None] * N + n)
+    product = tl.dot(powers, weights, input_precision="ieee")
+    tl.store(out_ptr + m * N + n, product / tl.sum(powers, axis=1)[:, None])
+
+
+@pytest.mark.parametrize(("bits", "processor", "features"), [(256, "haswell", "+avx2,+fma,+f16c")])
+def test_narrower_vector_registers(
+    monkeypatch: pytest.MonkeyPatch, bits: int, processor: str, features: str
+):
+    from workbench.targets.cpu import pipeline
+    from workbench.targets.llvm.toolchain import Machine, host
+
+    triple, _, own = host()
+    if not triple.startswith("x86_64") or "+avx2" not in own.split(","):
+        pytest.skip("this processor has no AVX2")
+    unit = Machine(triple, processor, features, 2, True)
+    monkeypatch.setattr(pipeline, "_register_bits", lambda: bits)
+    monkeypatch.setattr(pipeline, "_machine", lambda: unit)
+    monkeypatch.setenv("WORKBENCH_CACHE_DIR", "")
+    x, w = (_RANDOM.normal(size=s).astype(np.float32) for s in ((13, 40), (40, 40)))
+    out = np.zeros_like(x)
+    compiled = workbench.jit(double_softmax_product)[(1,)](x, w, out, M=13, N=40, target="cpu")
+    assert "zmm" not in compiled.asm["asm"]
+    powers = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(
+        out, powers @ w / powers.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-5
+    )

@@ -16,7 +16,7 @@ from workbench.ops import For, If, While
 from workbench.targets.cpu.chunks import register_type
 from workbench.targets.cpu.functions import apply_function
 from workbench.targets.cpu.reads import identity, tile_reads
-from workbench.targets.cpu.reductions import Copy
+from workbench.targets.cpu.sinks import Copy
 from workbench.targets.cpu.table import CPU
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _classify(w: Writer, inits: Sequence[Value], arguments: Sequence[Value], op:
         elif w.affine.form(argument) is None:
             carried.tiles[number] = w.allocate(argument)
     for number, buffer in carried.tiles.items():
-        w.schedule(Copy(w, inits[number], buffer, op))
+        w.schedule(Copy(inits[number], buffer, op))
     w.flush()
     return carried
 
@@ -79,17 +79,17 @@ def _yield(
             own = all(same for reader, same in readers[n] if reader == n)
             others = any(n == reader for m in moves if m != n for reader, _ in readers[m])
             if own and not others:
-                w.schedule(Copy(w, value, buffer, op))
+                w.schedule(Copy(value, buffer, op))
                 w.flush()
             else:
                 aside = w.allocate(value)
-                w.schedule(Copy(w, value, aside, op))
+                w.schedule(Copy(value, aside, op))
                 w.flush()
                 late.append((aside, value, buffer))
         for aside, value, buffer in late:
             before = w.buffers.get(value)
             w.buffers[value] = aside
-            w.schedule(Copy(w, value, buffer, op))
+            w.schedule(Copy(value, buffer, op))
             w.flush()
             if before is None:
                 del w.buffers[value]
@@ -208,7 +208,7 @@ def lower_if(w: Writer, op: If) -> None:
             w.block(block)
             w.flush()
             for number, buffer in carried.tiles.items():
-                w.schedule(Copy(w, block.yields[number], buffer, op))
+                w.schedule(Copy(block.yields[number], buffer, op))
                 w.flush()
             found = _pairs(w, carried, block.yields)
         w.emit.at(op)

@@ -21,13 +21,14 @@ from workbench.targets.cpu.chunks import (
     Point,
     register_bytes,
     register_type,
-    uniform,
     vector,
 )
-from workbench.targets.cpu.nests import REGISTERS, Group, Nest
+from workbench.targets.cpu.lanes import REGISTERS
+from workbench.targets.cpu.nests import Group, Nest
 from workbench.targets.cpu.numbers import convert
 from workbench.targets.cpu.reads import identity, tile_reads
-from workbench.targets.cpu.reductions import Copy, nested
+from workbench.targets.cpu.reductions import nested
+from workbench.targets.cpu.sinks import Copy, Sink
 from workbench.targets.cpu.table import CPU
 from workbench.targets.cpu.writer import Buffer
 
@@ -38,31 +39,25 @@ if TYPE_CHECKING:
 _UNROLL = 2
 
 
-class Pack:
+class Pack(Sink):
     """Writes an operand, widened, to where the products read it.
 
     `panel` 0: row-major, or column-major where the lanes run along the rows. Else panels of that
     many columns, one after the other, each with its rows one after the other.
     """
 
-    axis: int | None = None
-    results: tuple[Value, ...] = ()
+    matrix = True
 
     def __init__(self, w: Writer, op: Op, value: Value, to: Scalar, panel: int) -> None:
-        self.op = op
+        super().__init__(op, shape_of(value.type), (value,))
         self.value = value
         self.to = to
-        self.shape = shape_of(value.type)
-        self.roots = (value,)
         self.panel = panel
         self.lanes = REGISTERS * w.register_bytes // register_bytes(to)
         self.by_column = False
         size = register_bytes(to)
         rows, columns = self.shape[-2:]
         self.base = w.reserve(rows * columns * size)
-
-    def carried(self, w: Writer, lanes: int) -> list[tuple[str, str]] | None:
-        return []
 
     def visit(self, w: Writer, point: Point, carried: list[str] | None) -> list[str]:
         chunk = w.chunk(self.value, point)
@@ -113,11 +108,6 @@ class Pack:
         first = emit.add("i64", first, emit.mul("i64", row.text, width))
         return first, "1" if column.kind == "lanes" else width
 
-    def finish(
-        self, w: Writer, point: Point, parts: list[tuple[list[str], int]], lanes_along: bool
-    ) -> None:
-        pass
-
 
 @dataclass(frozen=True, slots=True)
 class Operand:
@@ -152,7 +142,7 @@ def dot(w: Writer, op: Dot) -> None:
         if not zero:
             own = in_place is not None and w.buffers.get(op.accumulator) is in_place
             if not (own and same):
-                w.schedule(_Widen(w, op, op.accumulator, work, to))
+                w.schedule(_Widen(op, op.accumulator, work, to))
                 w.flush()
         shape = shape_of(op.a.type)
         if len(shape) == 3:
@@ -160,7 +150,7 @@ def dot(w: Writer, op: Dot) -> None:
         else:
             _product(w, op, work, to, zero, None)
         if not same:
-            w.schedule(_Narrow(w, op, result, work, buffer, to))
+            w.schedule(_Narrow(op, result, work, buffer, to))
             w.flush()
     w.buffers[result] = buffer
 
@@ -212,8 +202,8 @@ def _place_of_carried(w: Writer, op: Dot) -> Buffer | None:
 class _Widen(Copy):
     """Writes the accumulator in the type it is summed in."""
 
-    def __init__(self, w: Writer, op: Op, value: Value, buffer: Buffer, to: Scalar) -> None:
-        super().__init__(w, value, buffer, op)
+    def __init__(self, op: Op, value: Value, buffer: Buffer, to: Scalar) -> None:
+        super().__init__(value, buffer, op)
         self.to = to
 
     def visit(self, w: Writer, point: Point, carried: list[str] | None) -> list[str]:
@@ -228,10 +218,8 @@ class _Widen(Copy):
 class _Narrow(Copy):
     """Rounds the sums to the result's type."""
 
-    def __init__(
-        self, w: Writer, op: Op, value: Value, work: Buffer, buffer: Buffer, to: Scalar
-    ) -> None:
-        super().__init__(w, value, buffer, op)
+    def __init__(self, op: Op, value: Value, work: Buffer, buffer: Buffer, to: Scalar) -> None:
+        super().__init__(value, buffer, op)
         self.work = work
         self.to = to
         self.roots = ()
@@ -386,6 +374,3 @@ class _Block:
         if type in ("float", "double"):
             return a.fma(spread, right, total, type)
         return a.binary("add", type, total, a.binary("mul", type, spread, right))
-
-
-__all__ = ["Pack", "uniform"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.ir import Op, Value, element_of, shape_of
+from workbench.ir import Value, element_of, shape_of
 from workbench.ops import AddPointer, Load, Store
 from workbench.ops.memory import pointee_of
 from workbench.targets.cpu.addresses import Address, address_of, evaluate
@@ -17,8 +17,8 @@ from workbench.targets.cpu.chunks import (
     uniform,
     vector,
 )
-from workbench.targets.cpu.nests import Fill
 from workbench.targets.cpu.numbers import from_memory, to_memory
+from workbench.targets.cpu.sinks import Fill, Sink
 from workbench.targets.cpu.table import CHUNKS, CPU
 from workbench.targets.cpu.writer import origin
 
@@ -209,31 +209,18 @@ def _read_row(w: Writer, address: str, stored: str, on: str | None, passed: str 
     )
 
 
-class StoreSink:
+class StoreSink(Sink):
     """Writes every element of a tile through its pointer."""
 
-    axis: int | None = None
-    results: tuple[Value, ...] = ()
-
     def __init__(self, op: Store) -> None:
-        self.op: Op = op
-        self.store = op
-        self.shape = shape_of(op.pointers.type)
-        self.mask = op.mask
         extra = () if op.mask is None else (op.mask,)
-        self.roots = (op.value, *extra, op.pointers)
-
-    def carried(self, w: Writer, lanes: int) -> list[tuple[str, str]] | None:
-        return []
+        super().__init__(op, shape_of(op.pointers.type), (op.value, *extra, op.pointers))
+        self.store = op
+        self.mask = op.mask
 
     def visit(self, w: Writer, point: Point, carried: list[str] | None) -> list[str]:
         write_point(w, self.store, point)
         return []
-
-    def finish(
-        self, w: Writer, point: Point, parts: list[tuple[list[str], int]], lanes_along: bool
-    ) -> None:
-        pass
 
     def streams(self, w: Writer, first: Point) -> str | None:
         """Return whether a row starting at a point should bypass the caches (i1); None: never.
@@ -243,7 +230,7 @@ class StoreSink:
         """
         size = pointee_of(self.store.pointers.type).itemsize * w.lanes
         touched = w.plan.touched_bytes(self.store)
-        if not w.has_streams or size % 64 or not touched:
+        if not w.has_streams or w.compact or size % 64 or not touched:
             return None
         address = address_of(w, self.store.pointers, first)
         if address.kind != "contiguous":
@@ -327,14 +314,16 @@ def store(w: Writer, op: Store) -> None:
         return []
 
     def loads_first() -> list[tuple[str, str]]:
+        w.compact = True
         with w.temporary():
             for load in loads:
-                w.schedule(Fill(w, load.result, w.allocate(load.result)))
+                w.schedule(Fill(load.result, w.allocate(load.result)))
             w.flush()
             w.schedule(StoreSink(op))
             w.flush()
             for load in loads:
                 del w.buffers[load.result]
+        w.compact = False
         return []
 
     w.emit.at(op)

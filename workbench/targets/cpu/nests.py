@@ -13,78 +13,21 @@ that axis innermost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from workbench.ir import Op, Value, element_of, shape_of
-from workbench.ops import AtomicUpdate, Load, Store
-from workbench.targets.cpu.chunks import ZERO, Coordinate, Point, register_bytes, uniform
-from workbench.targets.cpu.masks import Axes, Extents, Mask, extents, masks_below, moved_axes
+from workbench.ir import Value, shape_of
+from workbench.ops import AtomicUpdate, Store
+from workbench.targets.cpu.chunks import ZERO, Coordinate, Point, uniform
+from workbench.targets.cpu.lanes import cutting_masks, lane_axis, lane_count
+from workbench.targets.cpu.masks import Axes, Extents, extents, moved_axes
+from workbench.targets.cpu.sinks import Fill, Part, Sink
 from workbench.targets.cpu.table import STATEMENTS
 
 if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Buffer, Writer
+    from workbench.targets.cpu.writer import Writer
 
-#: Registers in one vector value: two keep both vector units busy (tests/bench/cpu.py).
-REGISTERS = 2
 #: Up to this many vectors along the lanes' axis are written out instead of looped over.
 UNROLLED = 4
-
-
-class Sink(Protocol):
-    """Something that needs all elements of a shape.
-
-    `axis` is the axis that it reduces, None if none. `roots` are the tiles that it reads at each
-    point. `carried` gives the start of its partial results; `visit` takes a point and returns
-    them as they are after it; `finish` ends one run along `axis`.
-    """
-
-    op: Op
-    shape: tuple[int, ...]
-    axis: int | None
-    roots: tuple[Value, ...]
-    results: tuple[Value, ...]
-
-    def carried(self, w: Writer, lanes: int) -> list[tuple[str, str]] | None: ...
-
-    def visit(self, w: Writer, point: Point, carried: list[str] | None) -> list[str]: ...
-
-    def finish(
-        self, w: Writer, point: Point, parts: list[tuple[list[str], int]], lanes_along: bool
-    ) -> None: ...
-
-
-class Fill:
-    """Keeps a tile: writes every element to scratch memory."""
-
-    axis: int | None = None
-
-    def __init__(self, w: Writer, value: Value, buffer: Buffer, op: Op | None = None) -> None:
-        del w
-        found = op or value.op
-        assert found is not None
-        self.op: Op = found
-        self.value = value
-        self.buffer = buffer
-        self.shape = shape_of(value.type)
-        self.roots = (value,)
-        self.results = (value,)
-
-    def carried(self, w: Writer, lanes: int) -> list[tuple[str, str]] | None:
-        return []
-
-    def visit(self, w: Writer, point: Point, carried: list[str] | None) -> list[str]:
-        w.write(self.buffer, point, w.chunk(self.value, point))
-        return []
-
-    def finish(
-        self, w: Writer, point: Point, parts: list[tuple[list[str], int]], lanes_along: bool
-    ) -> None:
-        pass
-
-    def publish(self, w: Writer) -> None:
-        """Let others read the tile."""
-        w.buffers[self.value] = self.buffer
 
 
 class Group:
@@ -129,9 +72,7 @@ class Group:
         with w.body(0):
             nest.write()
         for sink in self.sinks:
-            publish = getattr(sink, "publish", None)
-            if publish is not None:
-                publish(w)
+            sink.publish(w)
 
 
 class Nest:
@@ -143,10 +84,10 @@ class Nest:
         self.shape = group.shape
         axes = [s.axis for s in self.sinks if s.axis is not None]
         self.reduced = axes[0] if axes else None
-        self.axis = self._lane_axis()
+        self.axis = lane_axis(w, self.sinks, self.shape)
         self.extent = self.shape[self.axis] if self.shape else 1
-        self.width = self._width()
-        self.masks = self._masks()
+        self.width = lane_count(w, self.sinks, self.extent)
+        self.masks = cutting_masks(w, self.sinks, self.shape)
 
     def write(self, batch: Coordinate | None = None) -> None:
         """Write the nest; `batch` fixes the first axis."""
@@ -174,94 +115,6 @@ class Nest:
 
         self.w.loop("0", str(self.shape[axis]), 1, body)
 
-    # -- choices --------------------------------------------------------------------------
-    def _lane_axis(self) -> int:
-        """Return the axis along which most accesses lie side by side; the last one in doubt."""
-        candidates = [d for d, extent in enumerate(self.shape) if extent > 1]
-        if any(hasattr(sink, "panel") for sink in self.sinks):
-            # The operand of a product: a batch axis is never the lanes'.
-            candidates = [d for d in candidates if d >= len(self.shape) - 2]
-        if len(candidates) < 2:
-            return candidates[0] if candidates else max(len(self.shape) - 1, 0)
-        score = dict.fromkeys(candidates, 0)
-        score[candidates[-1]] += 1
-        identity: Axes = tuple(range(len(self.shape)))
-        seen: set[tuple[Value, Axes]] = set()
-        for sink in self.sinks:
-            for root in sink.roots:
-                self._score(root, identity, score, seen)
-            if isinstance(sink.op, Store):
-                self._score_access(sink.op.pointers, identity, score)
-        if self.reduced is not None:
-            # Partial results in registers beat everything but scattered accesses.
-            score[self.reduced] = score.get(self.reduced, 0)
-        return max(candidates, key=lambda d: (score[d], self.shape[d] >= self._full_width(), d))
-
-    def _full_width(self) -> int:
-        return REGISTERS * self.w.register_bytes // 4
-
-    def _score(
-        self, value: Value, axes: Axes, score: dict[int, int], seen: set[tuple[Value, Axes]]
-    ) -> None:
-        op = value.op
-        if op is None or value in self.w.buffers or (value, axes) in seen:
-            return
-        if not shape_of(value.type) or STATEMENTS.rule(type(op)) is not None:
-            return
-        seen.add((value, axes))
-        if isinstance(op, Load):
-            self._score_access(op.pointers, axes, score)
-            return
-        moved = moved_axes(op, axes)
-        for operand in op.operands:
-            if moved is not None and len(shape_of(operand.type)) == len(moved):
-                self._score(operand, moved, score, seen)
-
-    def _score_access(self, pointers: Value, axes: Axes, score: dict[int, int]) -> None:
-        for own, place in enumerate(axes):
-            if place in score and self.w.affine.stride(pointers, own) == 1:
-                score[place] += 4
-
-    def _width(self) -> int:
-        """Return lanes of one vector: REGISTERS registers of the widest element."""
-        widest = 4
-        for value in self._values():
-            element = element_of(value.type)
-            if not _is_address(value):
-                widest = max(widest, register_bytes(element))
-        lanes = REGISTERS * self.w.register_bytes // widest
-        wanted = [getattr(sink, "lanes", 0) for sink in self.sinks]
-        return min(max(wanted) or lanes, self.extent)
-
-    def _values(self) -> set[Value]:
-        found: set[Value] = set()
-        work = [root for sink in self.sinks for root in sink.roots]
-        while work:
-            value = work.pop()
-            if value in found or not shape_of(value.type):
-                continue
-            found.add(value)
-            op = value.op
-            if op is None or value in self.w.buffers or STATEMENTS.rule(type(op)) is not None:
-                continue
-            if isinstance(op, Load):
-                if op.other is not None:
-                    work.append(op.other)
-                continue
-            work.extend(op.operands)
-        return found
-
-    def _masks(self) -> list[Mask]:
-        seen: dict[Value, Axes | None] = {}
-        identity: Axes = tuple(range(len(self.shape)))
-        for sink in self.sinks:
-            for root in sink.roots:
-                masks_below(self.w, root, identity, seen)
-            mask = getattr(sink, "mask", None)
-            if mask is not None:
-                seen[mask] = identity if seen.get(mask, identity) == identity else None
-        return [Mask(value, axes) for value, axes in seen.items() if axes is not None]
-
     # -- the lanes' axis ------------------------------------------------------------------
     def _along(self, point: list[Coordinate]) -> None:
         """Run the lanes' axis; reductions along it keep a vector of partial results."""
@@ -269,7 +122,7 @@ class Nest:
         starts = [sink.carried(w, lanes if self.extent > 1 else 0) for sink in self.sinks]
         whole = self.extent // lanes * lanes
         tail = self.extent - whole
-        parts: list[list[tuple[list[str], int]]] = [[] for _ in self.sinks]
+        parts: list[list[Part]] = [[] for _ in self.sinks]
         first = "0"
         if any(start is None for start in starts):
             # No neutral element: the first vector is where the partial results start.
@@ -303,7 +156,7 @@ class Nest:
                 w.emit.at(sink.op)
                 if start is None:
                     texts = sink.visit(w, place, None)
-                    types = getattr(sink, "types")(w, lanes)  # noqa: B009
+                    types = sink.types(w, lanes)
                     found.append(list(zip(types, texts, strict=True)))
                 else:
                     texts = sink.visit(w, place, [text for _, text in start])
@@ -359,7 +212,7 @@ class Nest:
         w, lanes = self.w, self.width
         w.emit.at(self.sinks[0].op)
         found = None
-        if self.masks:
+        if self.masks and not w.compact:
             found = extents(w, self.masks, self.axis, self.extent, tuple(point))
         if found is None:
             return self._run(point, first, str(whole), whole // lanes, visit, carried)
@@ -453,7 +306,7 @@ class Nest:
         if whole and len(self.sinks) == 1 and isinstance(self.sinks[0].op, Store):
             lanes = self.width
             with w.body(lanes):
-                streams = getattr(self.sinks[0], "streams")(w, self._at(point, "0", lanes))  # noqa: B009
+                streams = self.sinks[0].streams(w, self._at(point, "0", lanes))
         if streams is None:
             return w.loop(start, stop, self.width, visit, carried)
 
@@ -472,7 +325,7 @@ class Nest:
 
     def _needs_dead(self, found: Extents) -> bool:
         """Say whether anything happens where all masks are off."""
-        return any(getattr(sink, "mask", None) not in found.masks for sink in self.sinks)
+        return any(sink.mask not in found.masks for sink in self.sinks)
 
     def _knowing(self, masks: tuple[Value, ...], known: bool | None) -> _Knowing:
         return _Knowing(self.w, masks, known)
@@ -537,11 +390,7 @@ class Nest:
                 texts = sink.visit(
                     w, tuple(place), None if start is None else [text for _, text in start]
                 )
-                types = (
-                    getattr(sink, "types")(w, lanes)  # noqa: B009
-                    if start is None
-                    else [t for t, _ in start]
-                )
+                types = sink.types(w, lanes) if start is None else [t for t, _ in start]
                 found.append(list(zip(types, texts, strict=True)))
         return found
 
@@ -579,14 +428,3 @@ def _split(texts: Sequence[str], counts: Sequence[int]) -> list[list[str]]:
 
 def _is_power(number: int) -> bool:
     return number & (number - 1) == 0
-
-
-def _is_address(value: Value) -> bool:
-    """Say whether a value is 64 bits wide only to address memory."""
-    element = element_of(value.type)
-    return register_bytes(element) == 8 and not getattr(element, "is_float", False)
-
-
-def size_of(shape: tuple[int, ...]) -> int:
-    """Return the number of elements of a shape."""
-    return prod(shape)

@@ -163,7 +163,7 @@ def _float_to_float(a: Arithmetic, text: str, source: Scalar, to: Scalar, roundi
 
 
 def _round_to_odd(a: Arithmetic, text: str) -> str:
-    """Return an f64 as an f32 that rounds to the same f16: what is cut off stays in the last bit."""
+    """Return an f64 as an f32 that rounds to the same f16: what is cut off marks the last bit."""
     near = a.cast("fptrunc", text, "double", "float")
     cut = _step_back_bits(a, near, text, "double", "float")
     inexact = a.compare("fcmp une", "double", a.cast("fpext", cut, "float", "double"), text)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from workbench.ir import Block, Op, Scalar, Value, element_of, shape_of
-from workbench.ops import Elementwise, If, Reduce, Scan, combine_function
+from workbench.ops import If, Reduce, Scan, combine_function
 from workbench.targets.cpu.chunks import (
     Chunk,
     Coordinate,
@@ -15,25 +15,23 @@ from workbench.targets.cpu.chunks import (
     uniform,
     vector,
 )
-from workbench.targets.cpu.nests import Fill
+from workbench.targets.cpu.sinks import Copy, Part, Sink
 from workbench.targets.cpu.table import CPU
 
 if TYPE_CHECKING:
     from workbench.targets.cpu.writer import Buffer, Writer
 
 
-class Reduction:
+class Reduction(Sink):
     """Combines all elements along an axis; a vector of partial results is combined at the end.
 
     A reduction by max keeps -inf where every element is NaN: the partial results start there.
     """
 
     def __init__(self, w: Writer, op: Reduce) -> None:
-        self.op: Op = op
-        self.combine: Block = op.combine
-        self.shape = shape_of(op.inputs[0].type)
-        self.axis: int | None = op.axis
-        self.roots = op.inputs
+        super().__init__(op, shape_of(op.inputs[0].type), op.inputs)
+        self.block: Block = op.combine
+        self.axis = op.axis
         self.results = op.results
         self.elements = [element_of(v.type) for v in op.inputs]
         self.buffers: list[Buffer] = [w.allocate(r) for r in op.results if shape_of(r.type)]
@@ -77,11 +75,11 @@ class Reduction:
         return a.select(a.compare(how, type, text, held), text, held, type)
 
     def combined(self, w: Writer, left: list[str], right: list[str], lanes: int) -> list[str]:
-        if lanes and _has_branches(self.combine):
+        if lanes and _has_branches(self.block):
             return self._combined_by_lane(w, left, right, lanes)
         outer = w.lanes
         w.lanes = lanes
-        chunks = w.combine(self.combine, [Chunk(text, lanes) for text in (*left, *right)])
+        chunks = w.combine(self.block, [Chunk(text, lanes) for text in (*left, *right)])
         w.lanes = outer
         return [
             w.widened(chunk, register_type(element), lanes)
@@ -128,9 +126,7 @@ class Reduction:
             texts = self.combined(w, texts, parts, 0)
         return texts
 
-    def finish(
-        self, w: Writer, point: Point, parts: list[tuple[list[str], int]], lanes_along: bool
-    ) -> None:
+    def finish(self, w: Writer, point: Point, parts: list[Part], *, lanes_along: bool) -> None:
         w.emit.at(self.op)
         if lanes_along:
             singles = [self._across_lanes(w, texts, lanes) for texts, lanes in parts]
@@ -185,24 +181,9 @@ def _kept(w: Writer, values: tuple[Value, ...], op: Op) -> list[Buffer]:
     buffers = [w.allocate(v) for v in values]
     w.flush()
     for value, buffer in zip(values, buffers, strict=True):
-        _schedule_copy(w, value, buffer, op)
+        w.schedule(Copy(value, buffer, op))
     w.flush()
     return buffers
-
-
-def _schedule_copy(w: Writer, value: Value, buffer: Buffer, op: Op) -> None:
-    w.schedule(Copy(w, value, buffer, op))
-
-
-class Copy(Fill):
-    """Writes a tile to memory that stands for something else than the tile itself."""
-
-    def __init__(self, w: Writer, value: Value, buffer: Buffer, op: Op | None = None) -> None:
-        super().__init__(w, value, buffer, op)
-        self.results = ()
-
-    def publish(self, w: Writer) -> None:
-        """Leave the tile as it was."""
 
 
 def nested(
@@ -313,6 +294,3 @@ def scan(w: Writer, op: Scan) -> None:
         nested(w, shape, axis, column)
     for result, buffer in zip(op.results, results, strict=True):
         w.buffers[result] = buffer
-
-
-__all__ = ["Copy", "Elementwise", "Reduction"]

@@ -88,6 +88,8 @@ class Writer:
         self.scratch_bytes = DUMMY_BYTES
         self._used_bytes = DUMMY_BYTES
         self.prints = False
+        #: Short code instead of fast code: what is written now hardly ever runs.
+        self.compact = False
         #: Stores past the caches: whether the processor has them, are written now, were written.
         self.has_streams = False
         self.streaming = False
@@ -204,7 +206,7 @@ class Writer:
             self.emit.at(op)
             rule(self, op)
             return
-        from workbench.targets.cpu.nests import Fill
+        from workbench.targets.cpu.sinks import Fill
 
         for result in op.results:
             if not shape_of(result.type):
@@ -213,7 +215,7 @@ class Writer:
                 with self.body(0):
                     self.scalars[result] = self._apply(op, (), result.index).text
             elif result in self.plan.kept:
-                self.schedule(Fill(self, result, self.allocate(result)))
+                self.schedule(Fill(result, self.allocate(result)))
 
     def settle(self, values: Sequence[Value]) -> None:
         """Write the pending loop if one of the values needs its results."""
