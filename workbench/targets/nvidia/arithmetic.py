@@ -25,8 +25,9 @@ def literal(value: float | int | bool, element: object) -> str:
     """Return the LLVM literal of a number of a type."""
     assert isinstance(element, Scalar)
     if element.bits == 8 and element.is_float:
-        from workbench.ops.numbers import encode, round_to
         import numpy as np
+
+        from workbench.ops.numbers import encode, round_to
 
         return str(int(encode(round_to(np.asarray([value]), element), element)[0]))
     if element.is_float:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from math import prod
+
 from workbench.ir import Op, Scalar, Value, element_of, shape_of
 from workbench.ops import AtomicCompareExchange, AtomicUpdate
 from workbench.source import TargetError
@@ -9,6 +12,7 @@ from workbench.targets.nvidia.arithmetic import literal
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
 from workbench.targets.nvidia.memory import access_condition, first_of_copies
 from workbench.targets.nvidia.program import barrier
+from workbench.targets.nvidia.shared import at
 from workbench.targets.nvidia.table import NVIDIA
 
 _ORDER = {"relaxed": "relaxed", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
@@ -77,33 +81,64 @@ def lower_compare_exchange(low: Lowering, op: AtomicCompareExchange) -> None:
     _for_owners(low, op, one)
 
 
-def _for_owners(low: Lowering, op: AtomicUpdate | AtomicCompareExchange, one) -> None:  # type: ignore[no-untyped-def]
-    """Run the atomic in the owning thread of each element; a scalar's result goes to all."""
-    if shape_of(op.pointers.type):
-        table = low.layout(op.pointers).table("register")
-        found = {table[r]: one(r) for r in first_of_copies(low, op.pointers)}
-        live = set(low.live(op.result))
-        low.set_registers(op.result, [found[f] if r in live else None for r, f in enumerate(table)])
+def shared_result_bytes(op: AtomicUpdate | AtomicCompareExchange) -> int:
+    """Return the bytes of shared memory through which an atomic's old values reach all copies.
+
+    Only the thread that owns an element runs its atomic; where other threads hold copies of the
+    element, they are told what it gave.
+    """
+    size = max(4, element_of(op.value.type).itemsize)
+    if not shape_of(op.pointers.type):
+        return size
+    layout = op.pointers.type.layout  # type: ignore[attr-defined]
+    owners = layout.owners()
+    return prod(layout.padded) * size if owners.get("lane") or owners.get("warp") else 0
+
+
+def _for_owners(
+    low: Lowering, op: AtomicUpdate | AtomicCompareExchange, one: Callable[[int], str]
+) -> None:
+    """Run the atomic in the owning thread of each element; the result goes to all copies."""
+    wanted = op.result in low.used
+    if not shape_of(op.pointers.type):
+        value = one(0)
+        if wanted:
+            first = low.emit.pure(f"icmp eq i32 {low.thread}, 0")
+            (value,) = _told(low, op, [(value, "0")], first)
+        low.set_scalar(op.result, value)
         return
-    value = one(0)
-    low.set_scalar(op.result, _broadcast(low, op, value))
+    layout = low.layout(op.pointers)
+    table = layout.table("register")
+    unique = first_of_copies(low, op.pointers)
+    values = [one(r) for r in unique]
+    owner = low.owner(layout)
+    if owner is not None and wanted:
+        thread = low.thread_part(layout.flat("lane"), layout.flat("warp"))
+        places = [low.emit.bitwise("xor", "i32", thread, str(table[r])) for r in unique]
+        values = _told(low, op, list(zip(values, places, strict=True)), owner)
+    found = {table[r]: v for r, v in zip(unique, values, strict=True)}
+    live = set(low.live(op.result))
+    low.set_registers(op.result, [found[f] if r in live else None for r, f in enumerate(table)])
 
 
-def _broadcast(low: Lowering, op: Op, value: str) -> str:
-    """Give thread 0's value to all threads, through shared memory."""
+def _told(low: Lowering, op: Op, values: Sequence[tuple[str, str]], owner: str) -> list[str]:
+    """Write (value, place) pairs where the thread owns them, wait, and read them everywhere."""
     emit, element = low.emit, element_of(op.results[0].type)
-    if op.id not in low.offsets:
-        return value
-    type = llvm_type(element)
-    address = low.shared(low.offsets[op.id])
+    type, size = llvm_type(element), max(4, element.itemsize)
+    base = low.shared(low.offsets[op.id])
+    addresses = [at(low, base, emit.mul("i32", place, str(size))) for _, place in values]
     then, end = emit.fresh("tell"), emit.fresh("told")
-    emit.branch(emit.pure(f"icmp eq i32 {low.thread}, 0"), then, end)
+    emit.branch(owner, then, end)
     emit.label(then)
-    emit.do(f"store {type} {value}, ptr addrspace(3) {address}, align {element.itemsize}")
+    for (value, _), address in zip(values, addresses, strict=True):
+        emit.do(f"store {type} {value}, ptr addrspace(3) {address}, align {element.itemsize}")
     emit.jump(end)
     emit.label(end)
     barrier(low)
-    return emit.effect(f"load {type}, ptr addrspace(3) {address}, align {element.itemsize}")
+    return [
+        emit.effect(f"load {type}, ptr addrspace(3) {address}, align {element.itemsize}")
+        for address in addresses
+    ]
 
 
 def _atom(
@@ -118,7 +153,7 @@ def _atom(
     else:
         owner = emit.pure(f"icmp eq i32 {low.thread}, 0")
     condition = low.and_all([condition, owner, when])
-    operands = []
+    operands: list[str] = []
     for value in values:
         held = low.register(value, register)
         operands.append(held if type == bits else emit.pure(f"bitcast {type} {held} to {bits}"))

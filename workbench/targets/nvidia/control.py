@@ -10,8 +10,11 @@ from workbench.targets.nvidia.arithmetic import compare_integers
 from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type
 from workbench.targets.nvidia.table import NVIDIA
 
+#: The registers of several values; None where dead.
+Registers = list[list[str | None]]
 
-def _operands(low: Lowering, values: Sequence[Value]) -> list[list[str | None]]:
+
+def _operands(low: Lowering, values: Sequence[Value]) -> Registers:
     """Return each value's registers, fully written out."""
     return [_written(low, value) for value in values]
 
@@ -34,26 +37,50 @@ def _bind(low: Lowering, value: Value, registers: list[str | None]) -> None:
         assert operand is not None
         low.set_scalar(value, operand)
     elif isinstance(element_of(value.type), Pointer):
-        low.set_lazy(value, lambda r: (registers[r], "0", 0))
+        low.set_pointers(value, registers)
     else:
         low.set_registers(value, registers)
 
 
 def _phis(
-    low: Lowering, values: Sequence[Value], incoming: list[tuple[list[list[str | None]], str]]
-) -> list[list[str | None]]:
+    low: Lowering, values: Sequence[Value], incoming: list[tuple[Registers, str]]
+) -> Registers:
     """Write a phi per live register; registers that agree on all edges need none."""
-    found: list[list[str | None]] = []
+    found: Registers = []
     for i, value in enumerate(values):
-        type, registers = _type(value), []
+        registers: list[str | None] = []
         for r in range(len(incoming[0][0][i])):
-            operands = [(edge[i][r], block) for edge, block in incoming]
-            if operands[0][0] is None:
-                registers.append(None)
-            else:
-                registers.append(low.emit.phi(type, operands))  # type: ignore[arg-type]
+            # A register that is dead is dead on all edges.
+            edges = [(held, block) for edge, block in incoming if (held := edge[i][r]) is not None]
+            registers.append(low.emit.phi(_type(value), edges) if edges else None)
         found.append(registers)
     return found
+
+
+def _open_phis(low: Lowering, values: Sequence[Value], start: Registers, entry: str) -> Registers:
+    """Write the phis of what a loop carries; what comes round is not known yet."""
+    return [
+        [
+            None
+            if held is None
+            else low.emit.effect(f"phi {_type(value)} [ {held}, %{entry} ], [ ?, ? ]")
+            for held in registers
+        ]
+        for value, registers in zip(values, start, strict=True)
+    ]
+
+
+def _close_phis(
+    low: Lowering, values: Sequence[Value], carried: Registers, *edges: tuple[Registers, str]
+) -> None:
+    """Complete the phis of a loop: into it, and round."""
+    (start, entry), (after, latch) = edges
+    rows: dict[str, str] = {}
+    for value, first, phis, last in zip(values, start, carried, after, strict=True):
+        for held, name, new in zip(first, phis, last, strict=True):
+            if name is not None:
+                rows[name] = f"phi {_type(value)} [ {held}, %{entry} ], [ {new}, %{latch} ]"
+    low.emit.patch_all(rows)
 
 
 @NVIDIA.lower(For)
@@ -72,13 +99,7 @@ def lower_for(low: Lowering, op: For) -> None:
         emit.label(body)
         current = emit.effect(f"phi {type} [ {lower}, %{entry} ], [ ?, ? ]")
         low.set_scalar(counter, current)
-        carried: list[list[str | None]] = []
-        for value, registers in zip(op.inits, start, strict=True):
-            carried.append([
-                None if held is None
-                else emit.effect(f"phi {_type(value)} [ {held}, %{entry} ], [ ?, ? ]")
-                for held in registers
-            ])  # fmt: skip
+        carried = _open_phis(low, op.inits, start, entry)
         for value, registers in zip(op.body.arguments[1:], carried, strict=True):
             _bind(low, value, registers)
         low.block(op.body)
@@ -87,12 +108,7 @@ def lower_for(low: Lowering, op: For) -> None:
         again = _more(low, op, following, upper, step)
         latch = emit.block
         emit.patch(current, f"phi {type} [ {lower}, %{entry} ], [ {following}, %{latch} ]")
-        rows = {}
-        for value, first, phis, last in zip(op.inits, start, carried, after, strict=True):
-            for held, name, new in zip(first, phis, last, strict=True):
-                if name is not None:
-                    rows[name] = f"phi {_type(value)} [ {held}, %{entry} ], [ {new}, %{latch} ]"
-        emit.patch_all(rows)
+        _close_phis(low, op.inits, carried, (start, entry), (after, latch))
         emit.branch(again, body, end)
     emit.label(end)
     results = _phis(low, op.results, [(start, entry), (after, latch)])
@@ -120,13 +136,7 @@ def lower_while(low: Lowering, op: While) -> None:
     with emit.loop():
         emit.jump(head)
         emit.label(head)
-        carried: list[list[str | None]] = []
-        for value, registers in zip(op.inits, start, strict=True):
-            carried.append([
-                None if held is None
-                else emit.effect(f"phi {_type(value)} [ {held}, %{entry} ], [ ?, ? ]")
-                for held in registers
-            ])  # fmt: skip
+        carried = _open_phis(low, op.inits, start, entry)
         for value, registers in zip(op.condition.arguments, carried, strict=True):
             _bind(low, value, registers)
         low.block(op.condition)
@@ -139,12 +149,7 @@ def lower_while(low: Lowering, op: While) -> None:
             low.block(op.body)
             after = _operands(low, op.body.yields)
         latch = emit.block
-        rows = {}
-        for value, first, phis, last in zip(op.inits, start, carried, after, strict=True):
-            for held, name, new in zip(first, phis, last, strict=True):
-                if name is not None:
-                    rows[name] = f"phi {_type(value)} [ {held}, %{entry} ], [ {new}, %{latch} ]"
-        emit.patch_all(rows)
+        _close_phis(low, op.inits, carried, (start, entry), (after, latch))
         emit.jump(head)
     emit.label(end)
     for value, registers in zip(op.results, carried, strict=True):
@@ -156,7 +161,7 @@ def lower_if(low: Lowering, op: If) -> None:
     emit = low.emit
     then, otherwise, end = emit.fresh("then"), emit.fresh("else"), emit.fresh("end")
     emit.branch(low.scalar(op.condition), then, otherwise)
-    edges = []
+    edges: list[tuple[Registers, str]] = []
     for name, region in ((then, op.then), (otherwise, op.otherwise)):
         emit.label(name)
         edges.append(_branch(low, region))
@@ -167,7 +172,7 @@ def lower_if(low: Lowering, op: If) -> None:
         _bind(low, value, registers)
 
 
-def _branch(low: Lowering, region: Block) -> tuple[list[list[str | None]], str]:
+def _branch(low: Lowering, region: Block) -> tuple[Registers, str]:
     with low.emit.scope():
         low.block(region)
         values = _operands(low, region.yields)

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.ir import Pointer, Scalar, element_of
-from workbench.layouts import RegisterPlan, SharedPlan, ShufflePlan, plan_convert
+from workbench.ir import Pointer, Scalar, element_of, layout_of
+from workbench.layouts import (
+    RegisterPlan,
+    SharedInstruction,
+    SharedPlan,
+    ShufflePlan,
+    plan_convert,
+)
 from workbench.layouts.f2 import table
 from workbench.ops import ConvertLayout
-from workbench.targets.nvidia.lowering import Lowering, llvm_type
+from workbench.targets.nvidia.lowering import Lowering, llvm_type, zero
 from workbench.targets.nvidia.program import barrier, warp_barrier
-from workbench.targets.nvidia.shared import Addresses
+from workbench.targets.nvidia.shared import Addresses, load_vector, store_vector
 from workbench.targets.nvidia.table import NVIDIA
 
 
 def convert_plan(op: ConvertLayout) -> RegisterPlan | ShufflePlan | SharedPlan:
     """Return how a conversion is carried out."""
-    source = op.source.type
-    element = element_of(source)
-    bits = 8 if element.bits == 1 else element.bits
-    return plan_convert(source.layout, op.layout, bits)  # type: ignore[attr-defined]
+    element, source = element_of(op.source.type), layout_of(op.source.type)
+    assert source is not None
+    return plan_convert(source, op.layout, 8 if element.bits == 1 else element.bits)
 
 
 @NVIDIA.lower(ConvertLayout)
@@ -38,7 +43,7 @@ def lower_convert(low: Lowering, op: ConvertLayout) -> None:
         moved = _staged(low, plan, registers, type, low.offsets[op.id])
     final = [None if r is None else _cooked(low, r, element) for r in moved]
     if isinstance(element, Pointer):
-        low.set_lazy(op.result, lambda r: (final[r], "0", 0))
+        low.set_pointers(op.result, final)
     else:
         low.set_registers(op.result, final)
 
@@ -53,7 +58,7 @@ def _raw(low: Lowering, value: str, element: Scalar | Pointer) -> str:
     if isinstance(element, Pointer):
         return low.emit.pure(f"ptrtoint ptr addrspace(1) {value} to i64")
     if element.kind == "bool":
-        return low.emit.zext({"true": "1", "false": "0"}.get(value, value), "i1", "i8")
+        return low.emit.zext(value, "i1", "i8")
     return value
 
 
@@ -65,30 +70,22 @@ def _cooked(low: Lowering, value: str, element: Scalar | Pointer) -> str:
     return value
 
 
-def _zero(type: str) -> str:
-    return "0" if type.startswith("i") else "0.0"
-
-
 def _shuffled(
     low: Lowering, plan: ShufflePlan, registers: Sequence[str | None], type: str
 ) -> list[str | None]:
     """Run the rounds of a shuffle plan; see layouts/shuffles.py for its meaning."""
     emit = low.emit
     if type in ("i64", "double"):
-        halves = []
-        for shift in (0, 32):
-            part = [None if r is None else _half(low, r, type, shift) for r in registers]
-            halves.append(_shuffled(low, plan, part, "i32"))
+        halves = [
+            [None if r is None else _half(low, r, type, shift) for r in registers]
+            for shift in (0, 32)
+        ]
+        lower, upper = (_shuffled(low, plan, half, "i32") for half in halves)
         return [
             None if a is None or b is None else _whole(low, a, b, type)
-            for a, b in zip(*halves, strict=True)
+            for a, b in zip(lower, upper, strict=True)
         ]
-    zero = _zero(type)
-    words = [
-        low.pack([registers[r] or zero for r in word], type) if len(word) > 1
-        else _word(low, registers[word[0]] or zero, type)
-        for word in plan.words
-    ]  # fmt: skip
+    words = [_offered_word(low, [registers[r] or zero(type) for r in w], type) for w in plan.words]
     offer = low.thread_part(plan.offer, plan.warp_offer)
     lane = low.thread_part(plan.source, plan.warp_source)
     file = low.thread_part(plan.file, ())
@@ -114,6 +111,10 @@ def _shuffled(
             filed[number] = _filed(low, received, file, plan.file, number)
         found.append(_part(low, filed[number], type, part, len(plan.words[0])))
     return found
+
+
+def _offered_word(low: Lowering, operands: list[str], type: str) -> str:
+    return low.pack(operands, type) if len(operands) > 1 else _word(low, operands[0], type)
 
 
 def _half(low: Lowering, value: str, type: str, shift: int) -> str:
@@ -146,7 +147,7 @@ def _part(low: Lowering, word: str, type: str, part: int, each: int) -> str:
 
 
 def _choose(low: Lowering, words: Sequence[str], index: str, constant: int) -> str:
-    """Return words[index ^ constant] for an index that differs between lanes: a tree of selects."""
+    """Return words[index ^ constant] by selects; the index differs between lanes."""
     held = [
         words[i ^ constant] if i ^ constant < len(words) else words[0]
         for i in range(_next(len(words)))
@@ -183,9 +184,7 @@ def _filed(
     """Return the word that was filed as `number`: round index ^ file(lane) = number."""
     image = set(table(columns))
     count = _next(max(received, default=0) + 1)
-    held = []
-    for value in range(count):
-        held.append(received.get(number ^ value, "0") if value in image else "0")
+    held = [received.get(number ^ v, "0") if v in image else "0" for v in range(count)]
     # Values that no lane files are never chosen; let them repeat a neighbour to save selects.
     known = next(h for v, h in enumerate(held) if v in image)
     held = [h if v in image else known for v, h in enumerate(held)]
@@ -207,10 +206,9 @@ def _staged(
     base = low.shared(offset)
     itemsize = {"i8": 1, "i16": 2, "half": 2, "bfloat": 2, "i32": 4, "float": 4}.get(type, 8)
     wait = barrier if plan.barrier == "cta" else warp_barrier
-    found: list[str | None] = [None] * (
-        1 + max([r for steps in plan.load.rounds for s in steps for r in s.registers if r is not None]
-                + [target for target, _ in plan.copies])
-    )  # fmt: skip
+    loaded = [r for steps in plan.load.rounds for step in steps for r in step.registers]
+    written = [r for r in loaded if r is not None] + [target for target, _ in plan.copies]
+    found: list[str | None] = [None] * (1 + max(written))
     for number, (stores, loads) in enumerate(zip(plan.store.rounds, plan.load.rounds, strict=True)):
         if number:
             wait(low)
@@ -221,7 +219,7 @@ def _staged(
         columns = [*plan.load.lane_swap, *plan.load.warp_swap]
         for step in loads:
             address = addresses(step.offset)
-            held = _load_vector(low, address, len(step.registers), type, itemsize)
+            held = load_vector(low, address, len(step.registers), type, itemsize)
             held = _swapped(low, held, swap, columns, type)
             for register, value in zip(step.registers, held, strict=True):
                 if register is not None:
@@ -232,8 +230,8 @@ def _staged(
 
 
 def _store_round(
-    low: Lowering, plan: SharedPlan, steps: Sequence, registers: Sequence[str | None],  # type: ignore[type-arg]
-    type: str, itemsize: int, base: str,
+    low: Lowering, plan: SharedPlan, steps: Sequence[SharedInstruction],
+    registers: Sequence[str | None], type: str, itemsize: int, base: str,
 ) -> None:  # fmt: skip
     emit = low.emit
     addresses = Addresses(low, base, plan.store.lane, plan.store.warp)
@@ -247,34 +245,12 @@ def _store_round(
         emit.label(then)
     with emit.scope():
         for step in steps:
-            held = [
-                _zero(type) if r is None or registers[r] is None else registers[r]
-                for r in step.registers
-            ]
-            held = _swapped(low, held, swap, columns, type)  # type: ignore[arg-type]
-            address = addresses(step.offset)
-            if len(held) == 1:
-                emit.do(f"store {type} {held[0]}, ptr addrspace(3) {address}, align {itemsize}")
-                continue
-            vector = f"<{len(held)} x {type}>"
-            whole = "poison"
-            for i, v in enumerate(held):
-                whole = emit.pure(f"insertelement {vector} {whole}, {type} {v}, i32 {i}")
-            emit.do(
-                f"store {vector} {whole}, ptr addrspace(3) {address}, align {itemsize * len(held)}"
-            )
+            held = [(registers[r] if r is not None else None) or zero(type) for r in step.registers]
+            held = _swapped(low, held, swap, columns, type)
+            store_vector(low, addresses(step.offset), held, type, itemsize)
     if end:
         emit.jump(end)
         emit.label(end)
-
-
-def _load_vector(low: Lowering, address: str, count: int, type: str, itemsize: int) -> list[str]:
-    emit = low.emit
-    if count == 1:
-        return [emit.effect(f"load {type}, ptr addrspace(3) {address}, align {itemsize}")]
-    vector = f"<{count} x {type}>"
-    whole = emit.effect(f"load {vector}, ptr addrspace(3) {address}, align {itemsize * count}")
-    return [emit.effect(f"extractelement {vector} {whole}, i32 {i}") for i in range(count)]
 
 
 def _swapped(

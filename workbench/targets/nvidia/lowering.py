@@ -18,8 +18,8 @@ may wrap gives no pair, since a wrapped sum must not be split.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from workbench.analysis.affine import Affine
 from workbench.ir import (
     Block,
     Element,
@@ -38,7 +38,11 @@ from workbench.targets.llvm.emit import Emitter
 from workbench.targets.llvm.table import LoweringTable
 from workbench.targets.nvidia.chip import Chip
 
+#: An integer: operand + constant.
 Pair = tuple[str, int]
+#: A pointer: base + offset + constant, in bytes.
+Place = tuple[str, str, int]
+Held = str | Pair | Place
 #: Largest constant that is split off an address (analysis/ranges.py keeps this margin).
 _SPLIT_LIMIT = 1 << 20
 
@@ -56,11 +60,21 @@ def llvm_type(element: Element) -> str:
     return _LLVM_TYPES[element.name]
 
 
+def used_values(module: Module) -> set[Value]:
+    """Return the values that some op of a module reads."""
+    return {operand for op in module.walk() for operand in op.operands}
+
+
 class Lowering:
     """State of one lowering: the emitter, the module, and where each value is."""
 
     def __init__(
-        self, module: Module, chip: Chip, table: LoweringTable, offsets: dict[int, int], facts: Any
+        self,
+        module: Module,
+        chip: Chip,
+        table: LoweringTable,
+        offsets: dict[int, int],
+        facts: Affine,
     ) -> None:
         self.emit = Emitter()
         self.module = module
@@ -71,11 +85,13 @@ class Lowering:
         #: Affine forms of the module's pointers and masks.
         self.affine = facts
         self.num_warps: int = module.attributes["num_warps"]
+        #: Values that some op reads.
+        self.used = used_values(module)
         self._scalars: dict[Value, str] = {}
         self._eager: dict[Value, list[str | None]] = {}
         self._packed: dict[Value, list[str]] = {}
-        self._lazy: dict[Value, Callable[[int], Any]] = {}
-        self._cache: dict[tuple[Value, int], tuple[int, Any]] = {}
+        self._lazy: dict[Value, Callable[[int], Held]] = {}
+        self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
         self._thread_parts: dict[tuple[int, ...], str] = {}
         #: The `!dbg` of the function, set by whoever starts the lowering.
         self.debug = ""
@@ -89,6 +105,7 @@ class Lowering:
         return self._scalars[value]
 
     def set_scalar(self, value: Value, operand: str) -> None:
+        """Say which operand a scalar value is."""
         self._scalars[value] = operand
 
     # -- tiles ----------------------------------------------------------------------------
@@ -102,15 +119,22 @@ class Lowering:
         """Return the registers of a tile that exist; (0,) for a scalar."""
         return self.layout(value).live_registers() if shape_of(value.type) else (0,)
 
-    def set_lazy(self, value: Value, rule: Callable[[int], Any]) -> None:
+    def set_lazy(self, value: Value, rule: Callable[[int], Held]) -> None:
         """Let a value's registers be written by `rule` when they are needed."""
-        if not shape_of(value.type):
-            held = rule(0)
-            if isinstance(held, tuple):
-                held = self.resolve(value, held)
-            self._scalars[value] = held
-            return
-        self._lazy[value] = rule
+        if shape_of(value.type):
+            self._lazy[value] = rule
+        else:
+            self._scalars[value] = self.resolve(value, rule(0))
+
+    def set_pointers(self, value: Value, registers: Sequence[str | None]) -> None:
+        """Give a tile of pointers its registers, to which offsets may be added."""
+
+        def place(register: int) -> Place:
+            base = registers[register]
+            assert base is not None, f"register {register} of {value!r} is dead"
+            return base, "0", 0
+
+        self.set_lazy(value, place)
 
     def set_registers(self, value: Value, registers: Sequence[str | None]) -> None:
         """Give a value its registers, one operand for each (None for dead ones)."""
@@ -125,7 +149,11 @@ class Lowering:
         """Give a value of a narrow type its registers packed in i32 words."""
         self._packed[value] = words
 
-    def held(self, value: Value, register: int) -> Any:
+    def is_packed(self, value: Value) -> bool:
+        """Say whether a value is held in i32 words."""
+        return value in self._packed
+
+    def held(self, value: Value, register: int) -> Held:
         """Return a lazy register in its own form (a pair for integers), else its operand."""
         if not shape_of(value.type):
             return self._scalars[value]
@@ -142,21 +170,29 @@ class Lowering:
 
     def register(self, value: Value, register: int) -> str:
         """Return the operand of one register of a tile (or of a scalar)."""
-        found = self.held(value, register)
-        return self.resolve(value, found) if isinstance(found, tuple) else found
+        return self.resolve(value, self.held(value, register))
 
     def pair(self, value: Value, register: int) -> Pair:
         """Return an integer register as (operand, constant)."""
         found = self.held(value, register)
-        if isinstance(found, tuple):
-            return found
-        if found.lstrip("-").isdigit():
-            return "0", int(found)
-        return found, 0
+        if isinstance(found, str):
+            return ("0", int(found)) if found.lstrip("-").isdigit() else (found, 0)
+        assert len(found) == 2
+        return found
 
-    def resolve(self, value: Value, found: tuple[Any, ...]) -> str:
+    def place(self, value: Value, register: int) -> Place:
+        """Return a pointer register as (base, byte offset, constant)."""
+        found = self.held(value, register)
+        if isinstance(found, str):
+            return found, "0", 0
+        assert len(found) == 3
+        return found
+
+    def resolve(self, value: Value, found: Held) -> str:
         """Return the operand that a lazy form stands for."""
-        if isinstance(element_of(value.type), Pointer):
+        if isinstance(found, str):
+            return found
+        if len(found) == 3:
             base, offset, constant = found
             where = self.emit.add("i64", offset, str(constant))
             if where == "0":
@@ -188,10 +224,7 @@ class Lowering:
         registers: list[str | None] = []
         for word in self._packed[value]:
             vector = self.emit.pure(f"bitcast i32 {word} to <{each} x {type}>")
-            registers += [
-                self.emit.pure(f"extractelement <{each} x {type}> {vector}, i32 {i}")
-                for i in range(each)
-            ]
+            registers += self.emit.elements(type, each, vector)
         return registers
 
     def pack_of(self, value: Value) -> tuple[str, int]:
@@ -205,11 +238,8 @@ class Lowering:
         if known is not None:
             return known
         type, each = self.pack_of(value)
-        registers = self.registers(value)
-        return [
-            self.pack([r or "zeroinitializer" for r in registers[i : i + each]], type)
-            for i in range(0, len(registers), each)
-        ]
+        registers = [r or zero(type) for r in self.registers(value)]
+        return [self.pack(registers[i : i + each], type) for i in range(0, len(registers), each)]
 
     def pack(self, operands: Sequence[str], type: str) -> str:
         """Return one i32 made of the operands, the first in the low bits."""
@@ -218,13 +248,8 @@ class Lowering:
             if type == "i32":
                 return operands[0]
             return emit.pure(f"bitcast {type} {operands[0]} to i32")
-        vector = f"<{len(operands)} x {type}>"
-        held = "poison"
-        for i, operand in enumerate(operands):
-            word = "0" if operand == "zeroinitializer" and type.startswith("i") else operand
-            word = "0.0" if word == "zeroinitializer" else word
-            held = emit.pure(f"insertelement {vector} {held}, {type} {word}, i32 {i}")
-        return emit.pure(f"bitcast {vector} {held} to i32")
+        held = emit.vector(type, operands)
+        return emit.pure(f"bitcast <{len(operands)} x {type}> {held} to i32")
 
     # -- places ---------------------------------------------------------------------------
     @property
@@ -235,6 +260,7 @@ class Lowering:
 
     @property
     def lane(self) -> str:
+        """The index of this thread in its warp, i32."""
         return self.emit.bitwise("and", "i32", self.thread, "31")
 
     @property
@@ -342,6 +368,7 @@ class Lowering:
             self.op(op)
 
     def op(self, op: Op) -> None:
+        """Lower one op by its rule."""
         rule = self.table.rule(type(op))
         if rule is None:
             reason = self.table.unsupported.get(type(op), "has no rule on this target")
@@ -365,9 +392,23 @@ def element_scalar(value: Value) -> Scalar:
     return element
 
 
+def zero(type: str) -> str:
+    """Return the literal 0 of an LLVM type."""
+    return "0" if type.startswith("i") else "0.0"
+
+
 def split_limit(constant: int) -> bool:
     """Say whether a constant is small enough to be kept apart from its operand."""
     return -_SPLIT_LIMIT < constant < _SPLIT_LIMIT
 
 
-__all__ = ["Lowering", "Pair", "element_scalar", "llvm_type", "split_limit"]
+__all__ = [
+    "Held",
+    "Lowering",
+    "Pair",
+    "Place",
+    "element_scalar",
+    "llvm_type",
+    "split_limit",
+    "zero",
+]

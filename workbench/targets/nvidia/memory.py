@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.ir import Op, Pointer, Scalar, Value, element_of, shape_of
+from workbench.layouts import LinearLayout
 from workbench.ops import AddPointer, Load, Store, pointee_of
 from workbench.targets.nvidia.arithmetic import literal
-from workbench.targets.nvidia.lowering import Lowering, llvm_type, split_limit
+from workbench.targets.nvidia.lowering import Lowering, Place, llvm_type, split_limit
 from workbench.targets.nvidia.table import NVIDIA
 
 #: sm_80 to sm_90: one access moves at most 128 bits; PTX ISA 9.0, instructions ld and st, .v4.
@@ -23,9 +24,8 @@ def lower_add_pointer(low: Lowering, op: AddPointer) -> None:
     emit, size = low.emit, pointee.itemsize
     exact = _is_exact(op.offset)
 
-    def register(r: int) -> tuple[str, str, int]:
-        held = low.held(op.pointer, r)
-        base, moved, constant = held if isinstance(held, tuple) else (held, "0", 0)
+    def register(r: int) -> Place:
+        base, moved, constant = low.place(op.pointer, r)
         if exact:
             root, extra = low.pair(op.offset, r)
         else:
@@ -42,11 +42,7 @@ def lower_add_pointer(low: Lowering, op: AddPointer) -> None:
             moved, constant = emit.add("i64", moved, str(constant), "nsw "), 0
         return base, moved, constant
 
-    if shape_of(op.pointer.type):
-        low.set_lazy(op.result, register)
-    else:
-        base, moved, constant = register(0)
-        low.set_scalar(op.result, low.resolve(op.result, (base, moved, constant)))
+    low.set_lazy(op.result, register)
 
 
 def _is_exact(offset: Value) -> bool:
@@ -94,7 +90,7 @@ def first_of_copies(low: Lowering, value: Value) -> list[int]:
     """Return live registers, each element of a thread once."""
     table = low.layout(value).table("register")
     seen: set[int] = set()
-    unique = []
+    unique: list[int] = []
     for r in low.live(value):
         if table[r] not in seen:
             seen.add(table[r])
@@ -102,7 +98,9 @@ def first_of_copies(low: Lowering, value: Value) -> list[int]:
     return unique
 
 
-def _vectors(layout, unique: Sequence[int], width: int, axis: int) -> tuple[tuple[int, ...], ...]:  # type: ignore[no-untyped-def]
+def _vectors(
+    layout: LinearLayout, unique: Sequence[int], width: int, axis: int
+) -> tuple[tuple[int, ...], ...]:
     """Group registers whose coordinates along the axis are one aligned run."""
     table = layout.table("register")
     below = sum(layout.bits[axis + 1 :])
@@ -117,12 +115,14 @@ _EVICTION = {"evict_first": "L1::evict_first", "evict_last": "L1::evict_last",
              "evict_normal": "L1::evict_normal", "": ""}  # fmt: skip
 
 
-def _pieces(bytes_: int) -> tuple[int, int]:
+def _pieces(bytes_: int, element: Scalar | Pointer) -> tuple[int, int]:
     """Return (number of registers, bits of each) in which an instruction moves some bytes."""
+    if element.itemsize == 8:
+        return bytes_ // 8, 64
     return (bytes_ // 4, 32) if bytes_ >= 4 else (1, bytes_ * 8)
 
 
-_LETTER = {8: "c", 16: "h", 32: "r", 64: "l"}
+_LETTER = {16: "h", 32: "r", 64: "l"}
 
 
 @NVIDIA.lower(Load)
@@ -152,7 +152,7 @@ def access_condition(
     low: Lowering, op: Op, pointers: Value, mask: Value | None, register: int
 ) -> str | None:
     """Return the i1 under which a register is accessed; None for always."""
-    conditions = []
+    conditions: list[str | None] = []
     if mask is not None:
         conditions.append(low.register(mask, register))
     if shape_of(pointers.type):
@@ -169,22 +169,20 @@ def _load_group(
     condition = access_condition(low, op, op.pointers, op.mask, group[0])
     if condition == "false":
         return [_other(low, op, element, r) for r in group]
-    others = None
-    if condition is not None:
-        others = [_other(low, op, element, r) for r in group]
     bytes_ = element.itemsize * len(group)
-    pieces, bits = _pieces(bytes_)
-    if element.itemsize == 8:
-        pieces, bits = len(group), 64
+    pieces, bits = _pieces(bytes_, element)
     plain = condition is None and not op.cache and not op.eviction
     if plain:
         vector = f"<{pieces} x i{bits}>" if pieces > 1 else f"i{bits}"
         word = "load volatile" if op.volatile else "load"
         whole = emit.effect(f"{word} {vector}, ptr addrspace(1) {address}, align {bytes_}")
-        words = [whole] if pieces == 1 else [
-            emit.effect(f"extractelement {vector} {whole}, i32 {i}") for i in range(pieces)]  # fmt: skip
+        words = emit.elements(f"i{bits}", pieces, whole)
     else:
-        words = _load_under(low, op, address, condition, others, type, pieces, bits, element)
+        start: list[str] = []
+        if condition is not None:
+            others = [_other(low, op, element, r) for r in group]
+            start = _pack_words(low, others, bits, element, type)
+        words = _load_under(low, op, address, condition, start, pieces, bits)
     return _unpack_words(low, words, bits, element, type, len(group))
 
 
@@ -206,44 +204,55 @@ def _load_under(
     op: Load,
     address: str,
     condition: str | None,
-    others: list[str] | None,
-    type: str,
+    start: list[str],
     pieces: int,
     bits: int,
-    element: Scalar | Pointer,
 ) -> list[str]:
-    """Write a load in PTX: predicate, cache and eviction hints have no LLVM form."""
+    """Write a load in PTX: predicate, cache and eviction hints have no LLVM form.
+
+    `start` are the words that a load under a condition leaves in place.
+    """
     emit = low.emit
-    held = 32 if bits == 8 else bits  # PTX has no 8-bit registers
-    word = f"ld{'.volatile' if op.volatile else ''}.global"
-    if op.cache and not op.volatile:
-        word += f".{op.cache}"
-    if _EVICTION[op.eviction] and not op.cache:
-        word += f".{_EVICTION[op.eviction]}"
-    word += f".v{pieces}" if pieces > 1 else ""
-    word += f".{'u' if bits == 8 else 'b'}{bits}"
-    targets = ", ".join(f"${i}" for i in range(pieces))
-    targets = f"{{{targets}}}" if pieces > 1 else targets
-    letter = "r" if held == 32 else _LETTER[held]
-    result = f"i{held}"
+    word = "ld.volatile.global" if op.volatile else "ld.global"
+    word += _hints("" if op.volatile else op.cache, op.eviction, pieces, bits)
+    targets = _operands(0, pieces)
+    letter, result = _register(bits)
     returned = f"{{{', '.join([result] * pieces)}}}" if pieces > 1 else result
     arguments = [f"ptr addrspace(1) {address}"]
     constraints = [f"={letter}"] * pieces + ["l"]
     text = f"{word} {targets}, [${pieces}];"
     if condition is not None:
-        assert others is not None
-        start = _pack_words(low, others, bits, element, type)
         if bits == 8:
             start = [emit.zext(w, "i8", "i32") for w in start]
         constraints += ["b", *map(str, range(pieces))]
         arguments += [f"i1 {condition}", *(f"{result} {w}" for w in start)]
         text = f"@${pieces + 1} {text}"
     call = emit.effect(
-        f'call {returned} asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(arguments)})'
+        f'call {returned} asm sideeffect "{text}", "{",".join(constraints)}"'
+        f"({', '.join(arguments)})"
     )
     words = [call] if pieces == 1 else [
         emit.effect(f"extractvalue {returned} {call}, {i}") for i in range(pieces)]  # fmt: skip
     return [emit.pure(f"trunc i32 {w} to i8") for w in words] if bits == 8 else words
+
+
+def _hints(cache: str, eviction: str, pieces: int, bits: int) -> str:
+    """Return what follows the name of a PTX load or store; it takes one hint only."""
+    hint = cache or _EVICTION[eviction]
+    hints = f".{hint}" if hint else ""
+    vector = f".v{pieces}" if pieces > 1 else ""
+    return f"{hints}{vector}.{'u' if bits == 8 else 'b'}{bits}"
+
+
+def _operands(first: int, count: int) -> str:
+    """Return how a PTX instruction names its vector, from operand `first` on."""
+    names = ", ".join(f"${first + i}" for i in range(count))
+    return f"{{{names}}}" if count > 1 else names
+
+
+def _register(bits: int) -> tuple[str, str]:
+    """Return (constraint, LLVM type) of a PTX register; there are none of 8 bits."""
+    return ("r", "i32") if bits == 8 else (_LETTER[bits], f"i{bits}")
 
 
 def _unpack_words(
@@ -258,13 +267,10 @@ def _unpack_words(
             raw = [emit.pure(f"bitcast i{bits} {w} to {type}") for w in words]
     else:
         each = bits // size
-        raw = []
+        raw: list[str] = []
         for word in words:
             vector = emit.pure(f"bitcast i{bits} {word} to <{each} x {type}>")
-            raw += [
-                emit.pure(f"extractelement <{each} x {type}> {vector}, i32 {i}")
-                for i in range(each)
-            ]
+            raw += emit.elements(type, each, vector)
     if isinstance(element, Pointer):
         return [emit.pure(f"inttoptr i64 {w} to ptr addrspace(1)") for w in raw]
     if element.kind == "bool":
@@ -283,20 +289,15 @@ def _pack_words(
             for v in elements
         ]
     if element.kind == "bool":
-        elements = [emit.zext({"true": "1", "false": "0"}.get(v, v), "i1", "i8") for v in elements]
+        elements = [emit.zext(v, "i1", "i8") for v in elements]
     size = element.itemsize * 8
     if size == bits:
         if type == f"i{bits}":
             return elements
         return [emit.pure(f"bitcast {type} {v} to i{bits}") for v in elements]
     each = bits // size
-    words = []
-    for i in range(0, len(elements), each):
-        held = "poison"
-        for j, v in enumerate(elements[i : i + each]):
-            held = emit.pure(f"insertelement <{each} x {type}> {held}, {type} {v}, i32 {j}")
-        words.append(emit.pure(f"bitcast <{each} x {type}> {held} to i{bits}"))
-    return words
+    vectors = [emit.vector(type, elements[i : i + each]) for i in range(0, len(elements), each)]
+    return [emit.pure(f"bitcast <{each} x {type}> {v} to i{bits}") for v in vectors]
 
 
 @NVIDIA.lower(Store)
@@ -325,32 +326,19 @@ def _store_group(
         return
     address = low.register(op.pointers, group[0])
     bytes_ = element.itemsize * len(group)
-    pieces, bits = _pieces(bytes_)
-    if element.itemsize == 8:
-        pieces, bits = len(group), 64
+    pieces, bits = _pieces(bytes_, element)
     words = _pack_words(low, [low.register(op.value, r) for r in group], bits, element, type)
     if condition is None and not op.cache and not op.eviction:
-        value, vector = words[0], f"i{bits}"
-        if pieces > 1:
-            vector, value = f"<{pieces} x i{bits}>", "poison"
-            for i, w in enumerate(words):
-                value = emit.pure(f"insertelement {vector} {value}, i{bits} {w}, i32 {i}")
+        value = emit.vector(f"i{bits}", words)
+        vector = f"<{pieces} x i{bits}>" if pieces > 1 else f"i{bits}"
         emit.do(f"store {vector} {value}, ptr addrspace(1) {address}, align {bytes_}")
         return
     if bits == 8:
         words = [emit.zext(w, "i8", "i32") for w in words]
-    word = "st.global"
-    if op.cache:
-        word += f".{op.cache}"
-    if _EVICTION[op.eviction] and not op.cache:
-        word += f".{_EVICTION[op.eviction]}"
-    word += f".v{pieces}" if pieces > 1 else ""
-    word += f".{'u' if bits == 8 else 'b'}{bits}"
-    sources = ", ".join(f"${i + 1}" for i in range(pieces))
-    sources = f"{{{sources}}}" if pieces > 1 else sources
-    letter = "r" if bits == 8 else _LETTER[bits]
+    word = "st.global" + _hints(op.cache, op.eviction, pieces, bits)
+    sources = _operands(1, pieces)
+    letter, held = _register(bits)
     constraints = ["l", *[letter] * pieces]
-    held = "i32" if bits == 8 else f"i{bits}"
     arguments = [f"ptr addrspace(1) {address}", *(f"{held} {w}" for w in words)]
     text = f"{word} [$0], {sources};"
     if condition is not None:

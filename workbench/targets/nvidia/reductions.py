@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from workbench.ir import Block, Scalar, Tile, element_of, shape_of
+from workbench.ir import Block, Scalar, Tile, shape_of
 from workbench.layouts import LinearLayout, ReducePlan, reduce_plan
 from workbench.ops import Reduce, Scan, combine_function
 from workbench.targets.llvm.emit import Emitter
 from workbench.targets.nvidia.arithmetic import literal
 from workbench.targets.nvidia.layout import shuffle
-from workbench.targets.nvidia.lowering import Lowering, llvm_type
+from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type
 from workbench.targets.nvidia.program import barrier
 from workbench.targets.nvidia.shared import at
 from workbench.targets.nvidia.table import NVIDIA
 
 #: One value per reduced input: what a thread holds of one row.
-State = list[str]
+State = Sequence[str]
 
 
 @NVIDIA.lower(Reduce)
@@ -34,16 +35,20 @@ def lower_reduce(low: Lowering, op: Reduce) -> None:
     _finish(low, op, plan, states)
 
 
-class Row(list):  # type: ignore[type-arg]
+@dataclass(frozen=True, slots=True)
+class Row:
     """A state with the condition under which it holds anything (None: always)."""
 
-    def __init__(self, values: State, present: str | None) -> None:
-        super().__init__(values)
-        self.present = present
+    values: State
+    present: str | None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
 
 
 def elements_of(op: Reduce | Scan) -> list[Scalar]:
-    return [element_of(v.type) for v in op.inputs]  # type: ignore[misc]
+    """Return the element types of what is combined."""
+    return [element_scalar(v) for v in op.inputs]
 
 
 def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[int]) -> Row:
@@ -53,7 +58,7 @@ def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[
     carries along whether there is a value at all.
     """
     function = combine_function(op.combine)
-    rows = []
+    rows: list[Row] = []
     for r in group:
         inside = low.inside(layout, r, [op.axis])
         if inside == "false":
@@ -66,6 +71,11 @@ def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[
             values = [low.emit.pure(f"select i1 {inside}, {type} {values[0]}, {type} {neutral}")]
             inside = None
         rows.append(Row(values, inside))
+    return _tree(low, op, rows)
+
+
+def _tree(low: Lowering, op: Reduce, rows: list[Row]) -> Row:
+    """Combine rows, neighbours first."""
     while len(rows) > 1:
         paired = [
             combine_present(low, op, rows[i], rows[i + 1]) for i in range(0, len(rows) - 1, 2)
@@ -75,11 +85,12 @@ def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[
 
 
 def combine_present(low: Lowering, op: Reduce | Scan, a: Row, b: Row) -> Row:
+    """Combine two rows; where only one holds anything, it is the result."""
     both = combine(low, op.combine, [*a, *b])
     if a.present is None and b.present is None:
         return Row(both, None)
     emit = low.emit
-    held = []
+    held: list[str] = []
     for x, y, new, element in zip(a, b, both, elements_of(op), strict=True):
         type = llvm_type(element)
         if b.present is not None:
@@ -110,10 +121,11 @@ def to_words(low: Lowering, value: str, element: Scalar) -> list[str]:
     if bits == "i64":
         high = emit.trunc(emit.shift("lshr", "i64", value, 32), "i64", "i32")
         return [emit.trunc(value, "i64", "i32"), high]
-    return [emit.zext({"true": "1", "false": "0"}.get(value, value), bits, "i32")]
+    return [emit.zext(value, bits, "i32")]
 
 
 def from_words(emit: Emitter, words: Sequence[str], element: Scalar) -> str:
+    """Return the value that `to_words` wrote as i32 words."""
     type = llvm_type(element)
     bits = {"half": "i16", "bfloat": "i16", "float": "i32", "double": "i64"}.get(type, type)
     if bits == "i64":
@@ -126,7 +138,7 @@ def from_words(emit: Emitter, words: Sequence[str], element: Scalar) -> str:
 
 def _from_lane(low: Lowering, op: Reduce | Scan, state: Row, lane: int) -> Row:
     """Return the state of the lane that differs in the bits of `lane`."""
-    moved = []
+    moved: list[str] = []
     for value, element in zip(state, elements_of(op), strict=True):
         words = [shuffle(low, "bfly", w, str(lane)) for w in to_words(low, value, element)]
         moved.append(from_words(low.emit, words, element))
@@ -181,18 +193,13 @@ def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]
         flip = _packed_lane(mask.lane, lane_bits) * warps ^ mask.warp
         flips += [(r ^ mask.register, f ^ flip) for r, f in flips]
     row = emit.bitwise("xor", "i32", own, low.thread_part(columns, ()))
-    found = []
+    found: list[Row] = []
     for register in range(len(states)):
         held = [
             parts.read(register ^ other, emit.bitwise("xor", "i32", row, str(flip)))
             for other, flip in flips
         ]
-        while len(held) > 1:
-            paired = [
-                combine_present(low, op, held[i], held[i + 1]) for i in range(0, len(held) - 1, 2)
-            ]
-            held = paired + held[len(paired) * 2 :]
-        total = held[0]
+        total = _tree(low, op, held)
         for bit in helpers:
             total = combine_present(low, op, total, _from_lane(low, op, total, 1 << bit))
         found.append(total)
@@ -224,6 +231,7 @@ class Parts:
         return at(low, base, str(register * self.each * size))
 
     def write(self, register: int, row: str, values: Sequence[str]) -> None:
+        """Store one word per kind of value."""
         emit = self.low.emit
         for number, (kind, value) in enumerate(zip(self.kinds, values, strict=False)):
             words = to_words(self.low, value, kind)
@@ -234,8 +242,10 @@ class Parts:
             emit.do(f"store {type} {whole}, ptr addrspace(3) {address}, align {size}")
 
     def read(self, register: int, row: str) -> Row:
+        """Load what another warp wrote."""
         emit = self.low.emit
-        values, present = [], None
+        values: list[str] = []
+        present = None
         for number, kind in enumerate(self.kinds):
             size = self.places[number][1]
             type = "i32" if size == 4 else "i64"
@@ -277,9 +287,11 @@ def _packed_lane(lane: int, bits: Sequence[int]) -> int:
 def _finish(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]) -> None:
     for number, result in enumerate(op.results):
         if not shape_of(result.type):
-            low.set_scalar(result, states[0][number])
+            low.set_scalar(result, states[0].values[number])
             continue
-        held = {flat: states[r][number] for r, flat in enumerate(plan.result.table("register"))}
+        held = {
+            flat: states[r].values[number] for r, flat in enumerate(plan.result.table("register"))
+        }
         layout = low.layout(result)
         registers = [held.get(flat) for flat in layout.table("register")]
         low.set_registers(result, registers)

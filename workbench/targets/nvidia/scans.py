@@ -126,7 +126,7 @@ def _shifted(low: Lowering, op: Scan, row: Row, distance: int, place: str) -> Ro
     """Return the row of the lane `distance` places earlier; absent where there is none."""
     emit = low.emit
     kind = "down" if op.reverse else "up"
-    values = []
+    values: list[str] = []
     for value, element in zip(row, elements_of(op), strict=True):
         words = [_shift(low, kind, w, distance) for w in to_words(low, value, element)]
         values.append(from_words(emit, words, element))
@@ -176,7 +176,7 @@ def _before_warps(low: Lowering, op: Scan, along: _Along, totals: Sequence[Row])
     barrier(low)
     place = _place(low, along.warps, low.warp, op.reverse)
     others = emit.bitwise("and", "i32", low.warp, str((warps - 1) & ~(along.warps - 1)))
-    found = []
+    found: list[Row] = []
     for number in range(len(totals)):
         prefix: Row | None = None
         for earlier in range(along.warps - 1):
@@ -185,7 +185,7 @@ def _before_warps(low: Lowering, op: Scan, along: _Along, totals: Sequence[Row])
             exists = emit.pure(f"icmp ugt i32 {place}, {earlier}")
             if row.present is not None:
                 exists = emit.bitwise("and", "i1", exists, row.present)
-            row = Row(row, exists)
+            row = Row(row.values, exists)
             prefix = row if prefix is None else combine_present(low, op, prefix, row)
         assert prefix is not None
         found.append(prefix)

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from workbench.ir import Value, shape_of
+from workbench.ir import shape_of
 from workbench.layouts import LinearLayout
 from workbench.ops import Broadcast, ExpandDims, Join, Reshape, Splat, Split, Transpose
-from workbench.targets.nvidia.lowering import Lowering
+from workbench.targets.nvidia.lowering import Held, Lowering
 from workbench.targets.nvidia.table import NVIDIA
 
 
 @NVIDIA.lower(Splat)
 def lower_splat(low: Lowering, op: Splat) -> None:
-    low.set_lazy(op.result, lambda r: _scalar_form(low, op.source))
-
-
-def _scalar_form(low: Lowering, value: Value) -> Any:
-    from workbench.ir import Pointer, element_of
-
-    operand = low.scalar(value)
-    return (operand, "0", 0) if isinstance(element_of(value.type), Pointer) else operand
+    low.set_lazy(op.result, lambda r: low.held(op.source, r))
 
 
 @NVIDIA.lower(ExpandDims, Transpose)
 def lower_renaming(low: Lowering, op: ExpandDims | Transpose) -> None:
     """These layouts are the operand's with coordinates moved: registers correspond one to one."""
-    if not shape_of(op.source.type):
-        low.set_lazy(op.result, lambda r: _scalar_form(low, op.source))
-    elif op.source in low._packed:
+    if low.is_packed(op.source):
         low.set_words(op.result, low.words(op.source))
     else:
         low.set_lazy(op.result, lambda r: low.held(op.source, r))
@@ -39,11 +28,8 @@ def lower_reshape(low: Lowering, op: Reshape) -> None:
     if not shape_of(op.result.type):
         # All axes have extent 1: register 0 of every thread holds the element.
         low.set_lazy(op.result, lambda r: low.held(op.source, 0))
-        return
-    if not shape_of(op.source.type):
-        low.set_lazy(op.result, lambda r: _scalar_form(low, op.source))
-        return
-    low.set_lazy(op.result, lambda r: low.held(op.source, r))
+    else:
+        low.set_lazy(op.result, lambda r: low.held(op.source, r))
 
 
 @NVIDIA.lower(Broadcast)
@@ -80,7 +66,7 @@ def lower_join(low: Lowering, op: Join) -> None:
     table = {flat: r for r, flat in reversed(list(enumerate(source.table("register"))))}
     places = [(flat & 1, table[flat >> 1]) for flat in result.table("register")]
 
-    def register(r: int) -> Any:
+    def register(r: int) -> Held:
         which, place = places[r]
         return low.held((op.first, op.second)[which], place)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.ir import Shared, Value, element_of, shape_of
-from workbench.layouts import LinearLayout, ldmatrix_fits
+from workbench.ir import Shared, Value, element_of
+from workbench.layouts import LinearLayout, MatrixPlan, ldmatrix_fits
 from workbench.ops import pointee_of
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
 from workbench.targets.nvidia.memory import access_condition, first_of_copies, plan_access
@@ -71,6 +71,12 @@ class Addresses:
         return at(low, address, str(fixed))
 
 
+def addresses_of(low: Lowering, base: str, places: LinearLayout, itemsize: int) -> Addresses:
+    """Return the addresses of a tile whose elements lie at `places`, counted in elements."""
+    lane, warp = ([c * itemsize for c in places.flat(d)] for d in ("lane", "warp"))
+    return Addresses(low, base, lane, warp)
+
+
 def buffer_layout(buffer: Value) -> LinearLayout:
     """Return the offset layout of (one slot of) a buffer."""
     assert isinstance(buffer.type, Shared)
@@ -84,12 +90,7 @@ def lower_store(low: Lowering, op: SharedStore) -> None:
     layout, shared = low.layout(op.source), buffer_layout(op.buffer)
     itemsize = element_of(op.source.type).itemsize
     places = shared.offsets(layout)
-    addresses = Addresses(
-        low,
-        slot_base(low, op.buffer, op.slot),
-        [c * itemsize for c in places.flat("lane")],
-        [c * itemsize for c in places.flat("warp")],
-    )
+    addresses = addresses_of(low, slot_base(low, op.buffer, op.slot), places, itemsize)
     table = places.table("register")
     unique = first_of_copies(low, op.source)
     owner = layout.owners().get("warp", 0)
@@ -124,16 +125,24 @@ def _store_groups(
     for group in groups:
         values = [low.register(op.source, r) for r in group]
         if type == "i1":
-            values = [emit.zext({"true": "1", "false": "0"}.get(v, v), "i1", "i8") for v in values]
-        address = addresses(table[group[0]] * itemsize)
-        if len(group) == 1:
-            emit.do(f"store {held_type} {values[0]}, ptr addrspace(3) {address}, align {itemsize}")
-            continue
-        vector = f"<{len(group)} x {held_type}>"
-        held = "poison"
-        for i, v in enumerate(values):
-            held = emit.pure(f"insertelement {vector} {held}, {held_type} {v}, i32 {i}")
-        emit.do(f"store {vector} {held}, ptr addrspace(3) {address}, align {itemsize * len(group)}")
+            values = [emit.zext(v, "i1", "i8") for v in values]
+        store_vector(low, addresses(table[group[0]] * itemsize), values, held_type, itemsize)
+
+
+def store_vector(
+    low: Lowering, address: str, operands: Sequence[str], type: str, itemsize: int
+) -> None:
+    """Store operands side by side in shared memory, as one instruction."""
+    count, held = len(operands), low.emit.vector(type, operands)
+    kind = type if count == 1 else f"<{count} x {type}>"
+    low.emit.do(f"store {kind} {held}, ptr addrspace(3) {address}, align {itemsize * count}")
+
+
+def load_vector(low: Lowering, address: str, count: int, type: str, itemsize: int) -> list[str]:
+    """Load elements that lie side by side in shared memory, as one instruction."""
+    kind = type if count == 1 else f"<{count} x {type}>"
+    whole = low.emit.effect(f"load {kind}, ptr addrspace(3) {address}, align {itemsize * count}")
+    return low.emit.elements(type, count, whole)
 
 
 def vector_groups(
@@ -180,8 +189,8 @@ def lower_load(low: Lowering, op: SharedLoad) -> None:
     _load_vectors(low, op, shared, base)
 
 
-def _load_matrices(low: Lowering, op: SharedLoad, plan, base: str) -> None:  # type: ignore[no-untyped-def]
-    """PTX ISA 9.0, ldmatrix (sm_75): 8x8 matrices of 16-bit elements, one, two or four at a time."""
+def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -> None:
+    """PTX ISA 9.0, ldmatrix (sm_75): one, two or four 8x8 matrices of 16-bit elements."""
     emit = low.emit
     addresses = Addresses(low, base, plan.lane, plan.warp)
     layout = low.layout(op.result)
@@ -212,27 +221,13 @@ def _load_vectors(low: Lowering, op: SharedLoad, shared: LinearLayout, base: str
     itemsize, type = element.itemsize, llvm_type(element)
     held_type = "i8" if type == "i1" else type
     places = shared.offsets(layout)
-    addresses = Addresses(
-        low, base, [c * itemsize for c in places.flat("lane")],
-        [c * itemsize for c in places.flat("warp")],
-    )  # fmt: skip
+    addresses = addresses_of(low, base, places, itemsize)
     table = places.table("register")
     unique = first_of_copies(low, op.result)
     loaded: dict[int, str] = {}
     for group in vector_groups(unique, table, 16 // itemsize, places, itemsize):
         address = addresses(table[group[0]] * itemsize)
-        if len(group) == 1:
-            values = [
-                emit.effect(f"load {held_type}, ptr addrspace(3) {address}, align {itemsize}")
-            ]
-        else:
-            vector = f"<{len(group)} x {held_type}>"
-            whole = emit.effect(
-                f"load {vector}, ptr addrspace(3) {address}, align {itemsize * len(group)}"
-            )
-            values = [
-                emit.effect(f"extractelement {vector} {whole}, i32 {i}") for i in range(len(group))
-            ]
+        values = load_vector(low, address, len(group), held_type, itemsize)
         if type == "i1":
             values = [emit.effect(f"icmp ne i8 {v}, 0") for v in values]
         loaded.update(zip(group, values, strict=True))
@@ -251,12 +246,7 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
     itemsize = element.itemsize
     shared, layout = buffer_layout(op.buffer), low.layout(op.pointers)
     places = shared.offsets(layout)
-    addresses = Addresses(
-        low,
-        slot_base(low, op.buffer, op.slot),
-        [c * itemsize for c in places.flat("lane")],
-        [c * itemsize for c in places.flat("warp")],
-    )
+    addresses = addresses_of(low, slot_base(low, op.buffer, op.slot), places, itemsize)
     table = places.table("register")
     access = plan_access(low, op.pointers, op.mask, itemsize)
     for group in access.groups:
@@ -276,21 +266,6 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
         emit.do(
             f'call void asm sideeffect "{text};", "{",".join(constraints)}"({", ".join(arguments)})'
         )
-
-
-def can_copy_async(low_affine, pointers: Value, mask: Value | None, layout: LinearLayout) -> bool:  # type: ignore[no-untyped-def]
-    """Say whether cp.async can move a tile of pointers: vectors of 4 bytes or more."""
-    itemsize = pointee_of(pointers.type).itemsize
-    for axis, extent in enumerate(shape_of(pointers.type)):
-        width = min(
-            layout.consecutive("register", axis),
-            low_affine.vector(pointers, axis),
-            low_affine.mask_run(mask, axis, extent),
-            extent & -extent if extent != layout.padded[axis] else layout.padded[axis],
-        )
-        if width * itemsize >= 4:
-            return True
-    return itemsize >= 4
 
 
 @NVIDIA.lower(CommitCopies)

@@ -9,8 +9,10 @@ from workbench.layouts import SharedPlan
 from workbench.ops import AtomicCompareExchange, AtomicUpdate, ConvertLayout, Dot, Reduce, Scan
 from workbench.ops.program import Barrier
 from workbench.source import Note, ResourceError
+from workbench.targets.nvidia.atomics import shared_result_bytes
 from workbench.targets.nvidia.chip import Chip
 from workbench.targets.nvidia.layout import convert_plan
+from workbench.targets.nvidia.lowering import used_values
 from workbench.targets.nvidia.ops import (
     AsyncCopy,
     BlockBarrier,
@@ -84,7 +86,7 @@ class _Want:
 def _wants(module: Module) -> list[_Want]:
     found: list[_Want] = []
     buffers: dict[Value, _Want] = {}
-    warps = module.attributes["num_warps"]
+    warps, used = module.attributes["num_warps"], used_values(module)
     clock = 0
 
     def visit(block: Block) -> None:
@@ -98,7 +100,7 @@ def _wants(module: Module) -> list[_Want]:
                 buffers[op.result] = want
                 found.append(want)
             else:
-                bytes_ = _scratch(op, warps)
+                bytes_ = _scratch(op, warps, used)
                 if bytes_:
                     name = _scratch_name(op)
                     found.append(_Want(op, name, bytes_, 16, here, here, op.id, op.id))
@@ -126,7 +128,7 @@ def _scratch_name(op: Op) -> str:
     return f"{op.name.removeprefix('tile.')} across warps"
 
 
-def _scratch(op: Op, num_warps: int) -> int:
+def _scratch(op: Op, num_warps: int, used: set[Value]) -> int:
     """Return the bytes an op needs for itself while it runs."""
     if isinstance(op, ConvertLayout):
         plan = convert_plan(op)
@@ -135,8 +137,8 @@ def _scratch(op: Op, num_warps: int) -> int:
         return warp_scratch(op, num_warps)
     if isinstance(op, Scan):
         return scan_scratch(op, num_warps)
-    if isinstance(op, AtomicUpdate | AtomicCompareExchange) and not shape_of(op.pointers.type):
-        return 8
+    if isinstance(op, AtomicUpdate | AtomicCompareExchange):
+        return shared_result_bytes(op) if op.result in used else 0
     return 0
 
 
@@ -207,6 +209,7 @@ class _Barriers:
         self.builder = Builder(module.next_id)
         self.offsets = offsets
         self.warps = module.attributes["num_warps"]
+        self.used = used_values(module)
         self.buffers: dict[Value, tuple[int, int]] = {}
         #: Buffers with slots: pipeline_loads has placed their barriers.
         self.rings: set[Value] = set()
@@ -277,7 +280,7 @@ class _Barriers:
             touched = [_Touch(*self.buffers[v], writes=False) for v in (op.a, op.b)]
         if touched:
             return touched, touched, False
-        bytes_ = _scratch(op, self.warps)
+        bytes_ = _scratch(op, self.warps, self.used)
         if not bytes_:
             return [], [], False
         low = self.offsets[op.id]
