@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from workbench.ir import Op
@@ -132,7 +132,7 @@ class Emitter:
             raise KeyError(next(iter(rows)))
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None]:
         """Names made inside are not reused outside (a block that does not dominate the rest)."""
         self._enter(hoists=False)
         try:
@@ -141,7 +141,7 @@ class Emitter:
             self._leave()
 
     @contextmanager
-    def loop(self) -> Iterator[None]:
+    def loop(self) -> Generator[None]:
         """Write a loop, from the jump into it to its last branch; see `pure` for what leaves it."""
         outer = self.lines
         self.lines = []
@@ -174,7 +174,7 @@ class Emitter:
         return scope in self._scopes
 
     def declare(self, name: str, signature: str) -> str:
-        """Declare an external function once; `signature` is `declare ...` text. Returns its name."""
+        """Declare an external function once by its `declare ...` text; returns its name."""
         self.declared.setdefault(name, signature)
         return name
 
@@ -182,6 +182,25 @@ class Emitter:
         """Return the result of a pure intrinsic; equal calls are written once."""
         self.declare(name, f"declare {type} @{name}({types}){attributes}")
         return self.pure(f"call {type} @{name}({arguments})")
+
+    # -- vectors and structs --------------------------------------------------------------
+    def vector(self, type: str, operands: Sequence[str]) -> str:
+        """Return a vector of the operands; one operand is itself."""
+        if len(operands) == 1:
+            return operands[0]
+        held = "poison"
+        for i, operand in enumerate(operands):
+            held = self.pure(
+                f"insertelement <{len(operands)} x {type}> {held}, {type} {operand}, i32 {i}"
+            )
+        return held
+
+    def elements(self, type: str, count: int, whole: str) -> list[str]:
+        """Return the elements of a vector; a count of 1 says that it is no vector."""
+        if count == 1:
+            return [whole]
+        vector = f"<{count} x {type}>"
+        return [self.pure(f"extractelement {vector} {whole}, i32 {i}") for i in range(count)]
 
     # -- integer arithmetic with folding --------------------------------------------------
     def add(self, type: str, a: str, b: str, flags: str = "") -> str:
@@ -250,6 +269,8 @@ class Emitter:
     def zext(self, a: str, from_type: str, to_type: str) -> str:
         if from_type == to_type:
             return a
+        if from_type == "i1" and a in ("true", "false"):
+            return "1" if a == "true" else "0"
         if is_integer(a):
             return str(int(a) % (1 << int(from_type[1:])))
         return self.pure(f"zext {from_type} {a} to {to_type}")
@@ -296,19 +317,17 @@ class Emitter:
 
     def _make_location(self, number: int, span: Span | None) -> int:
         assert self._root is not None
-        root, file = self._root
+        root, _ = self._root
         if span is None:
             return self._add(f"!DILocation(line: 0, column: {number}, scope: !{root})")
         if not span.calls:
             return self._add(f"!DILocation(line: {span.line}, column: {number}, scope: !{root})")
-        outer = ""
+        outer, scope = "", root
         for depth, call in enumerate(span.calls):
-            scope = (
-                root
-                if depth == 0
-                else self._subprogram("inlined", call.file, span.calls[depth - 1])
-            )
-            outer = f", inlinedAt: !{self._add(f'distinct !DILocation(line: {call.line}, column: 0, scope: !{scope}{outer})')}"
+            if depth:
+                scope = self._subprogram("inlined", call.file, span.calls[depth - 1])
+            place = f"line: {call.line}, column: 0, scope: !{scope}{outer}"
+            outer = f", inlinedAt: !{self._add(f'distinct !DILocation({place})')}"
         scope = self._subprogram("inlined", span.file, span.calls[-1])
         return self._add(
             f"!DILocation(line: {span.line}, column: {number}, scope: !{scope}{outer})"

@@ -23,7 +23,7 @@ class Machine:
 
 @cache
 def _binding() -> Any:
-    import llvmlite.binding as llvm
+    import llvmlite.binding as llvm  # pyright: ignore[reportMissingTypeStubs]
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
