@@ -59,16 +59,38 @@ def compile_rows() -> list[Row]:
         for _ in range(_SAMPLES):
             with tempfile.TemporaryDirectory() as cache:
                 samples.append(_run(code + _COLD + _SHOW, cache))
-        rows.append(row("compile", f"{case}, cold to PTX", dtype, 1, statistics.median(samples), "triton", None))
+        rows.append(
+            row(
+                "compile",
+                f"{case}, cold to PTX",
+                dtype,
+                1,
+                statistics.median(samples),
+                "triton",
+                None,
+            )
+        )
         with tempfile.TemporaryDirectory() as cache:
             _run(code + "binary = compiled.code\n" + _SHOW, cache)
             warm = [_run(code + "binary = compiled.code\n" + _SHOW, cache) for _ in range(_SAMPLES)]
-        rows.append(row("compile", f"{case}, warm from disk", dtype, 1, statistics.median(warm), "triton", None))
+        rows.append(
+            row(
+                "compile",
+                f"{case}, warm from disk",
+                dtype,
+                1,
+                statistics.median(warm),
+                "triton",
+                None,
+            )
+        )
     importing = (
         "import sys, time, numpy, llvmlite.binding\n"
         f"sys.path.insert(0, {str(_ROOT)!r})\n"
         "start = time.perf_counter()\nimport workbench\n"
     )
     samples = [_run(importing + _SHOW, "") for _ in range(_SAMPLES)]
-    rows.append(row("compile", "import workbench", "-", 1, statistics.median(samples), "triton", None))
+    rows.append(
+        row("compile", "import workbench", "-", 1, statistics.median(samples), "triton", None)
+    )
     return rows

@@ -1,11 +1,12 @@
 """Everything that needs a GPU, in one script: correctness first, then the benchmark table.
 
-Runs without IPython. `python -m tests.bench.gpu [check] [vector_add] [softmax] [matmul_mma_sync]
-[launch]` runs parts; without arguments, all. Results go to results/<machine>.json.
+Runs without IPython. `python -m tests.bench.gpu [tests] [notebooks] [check] [SUITE ...]` runs parts;
+without arguments, all. Results go to results/<machine>.json.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 import traceback
@@ -69,6 +70,45 @@ def check() -> int:
         f"correctness: {total - failed} passed, {failed} failed in {time.perf_counter() - start:.0f} s"
     )
     return failed
+
+
+def run_tests() -> int:
+    """Run the language's tests on this device's chip and the tests that need a GPU."""
+    import os
+    import subprocess
+
+    from workbench.runtime import cuda
+
+    failed = 0
+    parts = [
+        (["tests/language"], {"WORKBENCH_TEST_TARGET": cuda.chip(0)}),
+        (["tests/runtime", "tests/corpus", "-m", "gpu"], {}),
+    ]
+    for arguments, environment in parts:
+        arguments = [a for a in arguments if not a.startswith("tests/") or Path(a).exists()]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+        if importlib.util.find_spec("xdist") is not None and "-m" not in arguments:
+            command += ["-n", "8"]
+        done = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True
+        )
+        lines = done.stdout.strip().splitlines()
+        print(f"{' '.join(arguments)}: {lines[-1] if lines else done.stderr[-300:]}")
+        if done.returncode:
+            failed += 1
+            print(
+                "\n".join(
+                    line[:240] for line in lines if line.startswith(("FAILED", "ERROR", "E  "))
+                )
+            )
+    return failed
+
+
+def run_notebooks() -> int:
+    """Run the notebooks' cells on the device."""
+    from tests.gpu import notebooks
+
+    return notebooks.main()
 
 
 def bench_vector_add() -> list[Row]:
@@ -210,8 +250,10 @@ def main(arguments: list[str]) -> int:
     if not torch.cuda.is_available():
         print("no CUDA device: nothing to run")
         return 0
-    names = arguments or ["check", *SUITES]
-    failed = check() if "check" in names else 0
+    names = arguments or ["tests", "notebooks", "check", *SUITES]
+    failed = run_tests() if "tests" in names else 0
+    failed += run_notebooks() if "notebooks" in names else 0
+    failed += check() if "check" in names else 0
     rows: list[Row] = []
     for name, suite in SUITES.items():
         if name in names:
