@@ -37,6 +37,7 @@ _NAMES = {
     "cdiv": ("workbench.runtime.host", "cdiv"),
     "next_power_of_2": ("workbench.runtime.host", "next_power_of_2"),
     "testing": ("workbench.runtime.testing", ""),
+    "as_triton": ("workbench.triton.installing", "as_triton"),
     "tl": ("workbench.language", ""),
     "constexpr": ("workbench.language", "constexpr"),
     "check": ("workbench.bench", "check"),
@@ -57,13 +58,14 @@ if TYPE_CHECKING:
     from workbench.runtime.host import cdiv, next_power_of_2
     from workbench.runtime.jit import JITFunction, jit, kernel
     from workbench.source import KernelError
+    from workbench.triton.installing import as_triton
 
     device: str
 
 __all__ = [
-    "CompiledKernel", "Config", "JITFunction", "KernelError", "autotune", "bench", "cdiv", "check",
-    "compile", "constexpr", "device", "heuristics", "jit", "kernel", "next_power_of_2", "run_cell",
-    "testing", "tl",
+    "CompiledKernel", "Config", "JITFunction", "KernelError", "as_triton", "autotune", "bench",
+    "cdiv", "check", "compile", "constexpr", "device", "heuristics", "jit", "kernel",
+    "next_power_of_2", "run_cell", "testing", "tl",
 ]  # fmt: skip
 
 

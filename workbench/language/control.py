@@ -9,7 +9,7 @@ from typing import Any
 from workbench.language.state import current
 from workbench.language.table import builtin
 from workbench.language.values import describe_type, kind_of, static, tensor
-from workbench.source import CompileError, ConstexprError
+from workbench.source import ConstexprError, StaticAssertError
 
 _HINTS = (
     "loop_unroll_factor", "disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm",
@@ -78,7 +78,7 @@ def static_assert(cond: Any, msg: Any = "") -> None:
         )
     if not holds:
         text = f": {static(msg, 'the message')}" if msg else ""
-        raise CompileError(f"static assertion failed{text}", code="K211")
+        raise StaticAssertError(f"static assertion failed{text}")
 
 
 @builtin

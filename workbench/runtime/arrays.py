@@ -65,7 +65,7 @@ def _is_numpy(value: Any) -> bool:
 
 
 def _tensor(value: Any) -> Array:
-    dtype = str(value.dtype).removeprefix("torch.")
+    dtype = getattr(value.dtype, "name", None) or str(value.dtype).removeprefix("torch.")
     device = getattr(value, "device", None)
     kind = getattr(device, "type", "cuda" if device is None else str(device).partition(":")[0])
     ordinal: int | None = None

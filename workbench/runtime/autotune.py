@@ -21,6 +21,12 @@ class ConflictError(OptionError, ValueError):
     code = "K112"
 
 
+class AutotunerError(KernelError):
+    """A search that has nothing to choose from."""
+
+    code = "K130"
+
+
 class Config:
     """One configuration: values of constexprs, and compile options.
 

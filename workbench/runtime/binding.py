@@ -23,6 +23,7 @@ from workbench.runtime.facts import (
 )
 from workbench.runtime.options import PLACES, check_options, unknown_option
 from workbench.runtime.signature import parameter_span
+from workbench.runtime.stand_ins import MockTensor, TensorWrapper
 from workbench.source import ArgumentError, KernelSource, LaunchError, OptionError, Parameter
 
 DIVISOR = 16
@@ -310,8 +311,17 @@ def format_of(word: str) -> str:
 
 
 def _pointer(source: KernelSource, name: str, policy: Policy, value: Any, call: Call) -> Known:
-    if type(value).__name__ == "dtype" and type(value).__module__ == "torch":
-        return Known(f"*{parse_type(str(value).removeprefix('torch.'))}", divisible=DIVISOR)
+    value = MockTensor.wrap_dtype(value)
+    if isinstance(value, MockTensor):
+        word = parse_type(str(value.dtype).removeprefix("torch."))
+        return Known(policy.type or f"*{word}", divisible=DIVISOR)
+    if type(value).__name__ in ("FakeTensor", "FunctionalTensor"):
+        raise LaunchError(
+            f"{name} is a {type(value).__name__}, which has no memory",
+            parameter_span(source, name.partition(".")[0]),
+            hint="make the function that launches the kernel an operator: @workbench.torch_op",
+            code="K510",
+        )
     try:
         array = arrays.describe(value)
     except arrays.NotAnArray as error:
@@ -337,7 +347,8 @@ def _pointer(source: KernelSource, name: str, policy: Policy, value: Any, call: 
             code="K505",
         )
     call.arrays.append((name, array))
-    call.receive(array.address, value if array.owner is None else array.owner)
+    held = value if array.owner is None else array.owner
+    call.receive(array.address, held.base if isinstance(held, TensorWrapper) else held)
     aligned = policy.value and policy.alignment and array.address % DIVISOR == 0
     return Known(word, divisible=DIVISOR if aligned else 1)
 
@@ -440,8 +451,18 @@ def _target_for(
             )
         return wanted, 0 if device is None else device
     if device is None:
-        return "cpu", arrays.HOST
+        device = _default_device()
     return ("cpu" if device == arrays.HOST else None), device
+
+
+def _default_device() -> int:
+    """Return where a kernel without arrays runs: the current GPU if there is one, else the host."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return torch.cuda.current_device() if torch.cuda.is_available() else arrays.HOST
+    from workbench.runtime import cuda
+
+    return 0 if cuda.available() else arrays.HOST
 
 
 def _mixed(source: KernelSource, a: str, on: int, b: str, other: int) -> LaunchError:

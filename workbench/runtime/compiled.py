@@ -157,6 +157,8 @@ class CompiledKernel:
     @property
     def metadata(self) -> SimpleNamespace:
         """Launch numbers under Triton's names: shared, num_warps, num_stages, threads, …."""
+        from workbench.runtime.driver import target_of
+
         built = self._compiled.built if self._compiled is not None else self.launch
         return SimpleNamespace(
             name=built.symbol,
@@ -164,10 +166,30 @@ class CompiledKernel:
             num_warps=built.num_warps,
             num_stages=built.num_stages,
             num_ctas=1,
+            cluster_dims=(1, 1, 1),
             threads=built.threads,
-            target=self.target,
+            target=target_of(self.target),
             hash=self.hash,
         )
+
+    @property
+    def kernel(self) -> bytes:
+        """The binary, as Triton calls it."""
+        return self.code
+
+    @property
+    def src(self) -> KernelSource:
+        """The function that was compiled."""
+        return self.source
+
+    @property
+    def n_max_threads(self) -> int:
+        """The most threads that a program of this kernel may have."""
+        return 1024 if self.target.startswith("sm_") else 1
+
+    def result(self) -> CompiledKernel:
+        """Return the kernel itself: compilations are complete when they return."""
+        return self
 
     @property
     def n_regs(self) -> int | None:

@@ -16,7 +16,16 @@ from workbench.runtime.compiled import CompiledKernel, LaunchData
 from workbench.runtime.facts import Signature, to_specialization
 from workbench.runtime.options import check_options
 from workbench.runtime.signature import Words, read_signature
-from workbench.source import KernelSource, kernel_source
+from workbench.source import (
+    ArgumentError,
+    CompileError,
+    ConstexprError,
+    KernelSource,
+    KernelTypeError,
+    ShapeError,
+    UnknownNameError,
+    kernel_source,
+)
 from workbench.source.captures import Captures, captures
 
 #: Asked with an index program: do 32 bits hold every index of this launch?
@@ -87,6 +96,8 @@ def obtain(
     """
     captured = captured or captures(source)
     parts = _key_parts(captured, target)
+    if source.name != source.function.__name__:
+        parts.append(f"named {source.name}")
     with _lock:
         if cached:
             found = _find(source, signature, target, parts, fits)
@@ -199,7 +210,11 @@ def _compile(
 ) -> CompiledKernel:
     from workbench.compiler import compile_kernel
 
-    compiled = compile_kernel(source, to_specialization(signature), target, fits)
+    try:
+        compiled = compile_kernel(source, to_specialization(signature), target, fits)
+    except CompileError as error:
+        _give_cause(error)
+        raise
     if fits is not None:
         signature = _with_width(signature, compiled.lowered.spec.options.narrow_index)
     key = cache.make_key(*parts, signature.text())
@@ -209,6 +224,23 @@ def _compile(
     )
     _kernels[key] = kernel
     return kernel
+
+
+#: The exception that Python itself would raise for each kind of mistake, where there is one.
+_PYTHON: dict[type[CompileError], type[Exception]] = {
+    UnknownNameError: NameError,
+    ArgumentError: TypeError,
+    KernelTypeError: TypeError,
+    ShapeError: ValueError,
+    ConstexprError: ValueError,
+}
+
+
+def _give_cause(error: CompileError) -> None:
+    """Give an error the cause that programs written for Triton look at."""
+    kind = _PYTHON.get(type(error))
+    if error.__cause__ is None and kind is not None:
+        error.__cause__ = kind(error.message)
 
 
 def _key_parts(captured: Captures, target: str) -> list[str]:

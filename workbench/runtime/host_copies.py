@@ -29,8 +29,9 @@ def _copied(name: str, value: Any, storages: dict[int, tuple[Any, Any]]) -> Any:
     if not arrays.is_array(value) or arrays.describe(value).device == arrays.HOST:
         return value
     if not hasattr(value, "untyped_storage"):
+        place = arrays.describe(value).device
         raise LaunchError(
-            f"{name} lies on cuda:{arrays.describe(value).device}, target interpreter reads host memory",
+            f"{name} lies on cuda:{place}, target interpreter reads host memory",
             hint=f"pass a copy of {name} on the host",
             code="K504",
         )

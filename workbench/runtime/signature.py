@@ -84,7 +84,7 @@ def _by_name(
         found: dict[str, Known] = {}
         for name, word in signature.items():
             if word != "constexpr":
-                found[name] = read_word(str(word), f"signature of {name}")
+                found[name] = _read_member(word, f"signature of {name}")
         return found
     if isinstance(signature, str):
         given = [(m[0], m.start() + 1) for m in re.finditer(r"[^\s,]+", signature)]
@@ -99,6 +99,16 @@ def _by_name(
         )
     pairs = zip(names, given, strict=False)
     return {name: read_word(word, "--sig", column) for name, (word, column) in pairs}
+
+
+def _read_member(word: Any, where: str) -> Known:
+    """Read a word, or a tuple of words for a tuple; `=value` alone is a constant."""
+    if isinstance(word, tuple | list):
+        return Known(items=tuple(_read_member(item, where) for item in word))
+    text = str(word)
+    if text.startswith("="):
+        return constant(_literal(text[1:], where, text))
+    return read_word(text, where)
 
 
 def read_word(word: str, where: str = "--sig", column: int = 0) -> Known:
@@ -125,11 +135,15 @@ def read_word(word: str, where: str = "--sig", column: int = 0) -> Known:
     return Known(name, divisible=factor)
 
 
-def _fixed(name: str, text: str, where: str, word: str) -> Any:
+def _literal(text: str, where: str, word: str) -> Any:
     try:
-        value = ast.literal_eval(text)
+        return ast.literal_eval(text)
     except (ValueError, SyntaxError) as error:
         raise OptionError(f"{where}: {word!r} has no value after '='", code="K113") from error
+
+
+def _fixed(name: str, text: str, where: str, word: str) -> Any:
+    value = _literal(text, where, word)
     wanted = (int, float) if name.startswith(("f", "bf")) else (int, bool)
     if not isinstance(value, wanted) and value is not None:
         raise OptionError(f"{where}: {text} is no value of type {name}", code="K113")

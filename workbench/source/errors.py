@@ -104,6 +104,12 @@ class ConstexprError(CompileError):
     code = "K210"
 
 
+class StaticAssertError(CompileError):
+    """A `static_assert` that does not hold."""
+
+    code = "K211"
+
+
 class ArgumentError(CompileError, TypeError):
     """A call or a launch with the wrong number or names of arguments."""
 

@@ -1,4 +1,4 @@
-"""The names of `triton.*` bound to ours: what pasted `import triton` cells get.
+"""The names of `triton.*` bound to ours: what pasted code and modules written for Triton get.
 
 Only names that work are here, so that `hasattr` and `try: import` probes tell the truth.
 """
@@ -6,13 +6,18 @@ Only names that work are here, so that `hasattr` and `try: import` probes tell t
 import sys
 
 from workbench.language import constexpr
+from workbench.runtime import knobs
+from workbench.runtime.ahead import compile
 from workbench.runtime.autotune import Config, autotune, heuristics
+from workbench.runtime.callables import constexpr_function
 from workbench.runtime.host import cdiv, next_power_of_2
 from workbench.runtime.jit import JITFunction, KernelInterface, jit
-from workbench.source import CompileError as CompilationError
-from workbench.source import KernelError as TritonError
-from workbench.source import ResourceError as OutOfResources
-from workbench.triton import language, testing
+from workbench.runtime.scratch import set_allocator
+from workbench.runtime.stand_ins import MockTensor, TensorWrapper, reinterpret
+from workbench.triton import _utils, backends, compiler, errors, language, runtime, testing, tools
+from workbench.triton.compiler.errors import CompilationError
+from workbench.triton.errors import TritonError
+from workbench.triton.runtime.errors import InterpreterError, OutOfResources
 
 #: The version whose language this is; libraries compare it.
 __version__ = "3.6.0"
@@ -20,7 +25,9 @@ __version__ = "3.6.0"
 __workbench__ = sys.modules["workbench"].__version__
 
 __all__ = [
-    "CompilationError", "Config", "JITFunction", "KernelInterface", "OutOfResources",
-    "TritonError", "__workbench__", "autotune", "cdiv", "constexpr", "heuristics", "jit",
-    "language", "next_power_of_2", "testing",
+    "CompilationError", "Config", "InterpreterError", "JITFunction", "KernelInterface",
+    "MockTensor", "OutOfResources", "TensorWrapper", "TritonError", "__workbench__", "_utils",
+    "autotune", "backends", "cdiv", "compile", "compiler", "constexpr", "constexpr_function",
+    "errors", "heuristics", "jit", "knobs", "language", "next_power_of_2", "reinterpret", "runtime",
+    "set_allocator", "testing", "tools",
 ]  # fmt: skip

@@ -1,0 +1,12 @@
+"""`triton.backends`: the targets there are, by the names that libraries look for."""
+
+from workbench.runtime.ahead import Backend, BaseBackend
+from workbench.runtime.driver import CpuDriver, CudaDriver, DriverBase
+from workbench.triton.backends import compiler, nvidia
+
+backends = {
+    "nvidia": Backend(BaseBackend, CudaDriver),
+    "cpu": Backend(BaseBackend, CpuDriver),
+}
+
+__all__ = ["Backend", "BaseBackend", "DriverBase", "backends", "compiler", "nvidia"]

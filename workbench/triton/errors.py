@@ -1,0 +1,5 @@
+"""`triton.errors`: the base class of everything that a kernel can do wrong."""
+
+from workbench.source import KernelError as TritonError
+
+__all__ = ["TritonError"]

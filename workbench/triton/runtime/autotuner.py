@@ -1,0 +1,11 @@
+"""`triton.runtime.autotuner`: tuning and heuristics."""
+
+from workbench.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
+from workbench.runtime.driver import driver
+from workbench.runtime.jit import JITFunction, KernelInterface
+from workbench.triton.runtime.errors import AutotunerError, OutOfResources, PTXASError
+
+__all__ = [
+    "Autotuner", "AutotunerError", "Config", "Heuristics", "JITFunction", "KernelInterface",
+    "OutOfResources", "PTXASError", "autotune", "driver", "heuristics",
+]  # fmt: skip

@@ -1,0 +1,5 @@
+"""`triton.tools.tensor_descriptor`: descriptors that the host makes."""
+
+from workbench.runtime.descriptors import TensorDescriptor
+
+__all__ = ["TensorDescriptor"]
