@@ -1,0 +1,8 @@
+"""All samples: importing a family enters its samples."""
+
+from __future__ import annotations
+
+from tests.corpus import norms  # noqa: F401
+from tests.corpus.sample import SAMPLES
+
+__all__ = ["SAMPLES"]
