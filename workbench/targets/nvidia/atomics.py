@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from workbench.ir import Op, Scalar, Value, element_of, shape_of
+from workbench.ir import Op, Scalar, Value, element_of, layout_of, shape_of
 from workbench.ops import AtomicCompareExchange, AtomicUpdate
 from workbench.source import TargetError
 from workbench.targets.nvidia.arithmetic import literal
@@ -90,7 +90,8 @@ def shared_result_bytes(op: AtomicUpdate | AtomicCompareExchange) -> int:
     size = max(4, element_of(op.value.type).itemsize)
     if not shape_of(op.pointers.type):
         return size
-    layout = op.pointers.type.layout  # type: ignore[attr-defined]
+    layout = layout_of(op.pointers.type)
+    assert layout is not None
     owners = layout.owners()
     return prod(layout.padded) * size if owners.get("lane") or owners.get("warp") else 0
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 
-from workbench.ir import F16, F32, I1, Pointer, Scalar, element_of, shape_of
+from workbench.ir import F16, F32, I1, Op, Pointer, Scalar, element_of, shape_of
 from workbench.ops import Bitcast, Cast
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import float_literal, is_integer
-from workbench.targets.nvidia.lowering import Lowering, llvm_type
+from workbench.targets.nvidia.lowering import Lowering, llvm_type, zero
 from workbench.targets.nvidia.table import NVIDIA
 
 
@@ -49,7 +49,7 @@ def _is_exact(op: Cast) -> bool:
     )
 
 
-def cast(low: Lowering, value: str, source: Scalar, to: Scalar, op: Cast) -> str:
+def cast(low: Lowering, value: str, source: Scalar, to: Scalar, op: Op) -> str:
     """Return a number in another type; see ops.Cast for the rules."""
     emit = low.emit
     if source == to:
@@ -58,10 +58,8 @@ def cast(low: Lowering, value: str, source: Scalar, to: Scalar, op: Cast) -> str
     if source.is_float and source.bits == 8:
         return cast(low, _from_small_float(low, value, source), F16, to, op)
     if to == I1:
-        if source.is_float:
-            zero = "0.0"
-            return emit.pure(f"fcmp une {from_type} {value}, {zero}")
-        return emit.pure(f"icmp ne {from_type} {value}, 0")
+        compare = f"fcmp une {from_type}" if source.is_float else f"icmp ne {from_type}"
+        return emit.pure(f"{compare} {value}, {zero(from_type)}")
     if source.is_float and to.is_float:
         return _float_to_float(low, value, from_type, to, op)
     if source.is_float:
@@ -70,12 +68,8 @@ def cast(low: Lowering, value: str, source: Scalar, to: Scalar, op: Cast) -> str
         return _integer_to_float(low, value, source, to, op)
     if to.bits < source.bits:
         return emit.trunc(value, from_type, to_type)
-    if to.bits == source.bits:
-        return value
     if source.kind == "int":
         return emit.sext(value, from_type, to_type)
-    if value in ("true", "false"):
-        return "1" if value == "true" else "0"
     return emit.zext(value, from_type, to_type)
 
 
@@ -86,7 +80,7 @@ def cast_float(low: Lowering, value: str, source: Scalar, to: Scalar) -> str:
     return _float_to_float(low, value, llvm_type(source), to, None)
 
 
-def _float_to_float(low: Lowering, value: str, from_type: str, to: Scalar, op: Cast | None) -> str:
+def _float_to_float(low: Lowering, value: str, from_type: str, to: Scalar, op: Op | None) -> str:
     emit, to_type = low.emit, llvm_type(to)
     width = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
     if to.bits == 8:
@@ -105,7 +99,7 @@ def _float_to_float(low: Lowering, value: str, from_type: str, to: Scalar, op: C
         return emit.pure(f"fpext {from_type} {value} to {to_type}")
     if from_type == "double" and to_type != "float":
         value, from_type = emit.pure(f"fptrunc double {value} to float"), "float"
-    if op is not None and op.rounding == "rtz":
+    if isinstance(op, Cast) and op.rounding == "rtz":
         return _toward_zero(low, value, from_type, to_type)
     return emit.pure(f"fptrunc {from_type} {value} to {to_type}")
 
@@ -132,12 +126,9 @@ def _float_to_integer(low: Lowering, value: str, from_type: str, to: Scalar) -> 
     return emit.call(to_type, name, f"{from_type} {value}", from_type)
 
 
-def _integer_to_float(low: Lowering, value: str, source: Scalar, to: Scalar, op: Cast) -> str:
+def _integer_to_float(low: Lowering, value: str, source: Scalar, to: Scalar, op: Op) -> str:
     emit, to_type = low.emit, llvm_type(to)
     word = "sitofp" if source.kind == "int" else "uitofp"
-    if value in ("true", "false"):
-        value = "1" if value == "true" else "0"
-        return emit.pure(f"uitofp i1 {'true' if value == '1' else 'false'} to {to_type}")
     if to.bits == 8 or to_type == "bfloat":
         single = emit.pure(f"{word} {llvm_type(source)} {value} to float")
         return _float_to_float(low, single, "float", to, op)
@@ -163,7 +154,7 @@ def _to_small_floats(low: Lowering, op: Cast, source: Scalar) -> None:
     emit = low.emit
     live = low.live(op.result)
     count = low.layout(op.result).registers()
-    single = []
+    single: list[str] = []
     for r in live:
         value = low.register(op.source, r)
         type = llvm_type(source)
@@ -254,7 +245,7 @@ def lower_bitcast(low: Lowering, op: Bitcast) -> None:
     if from_type == to_type:
         low.set_lazy(op.result, lambda r: low.held(op.source, r))
         return
-    if op.source in low._packed:
+    if low.is_packed(op.source):
         low.set_words(op.result, low.words(op.source))
         return
 
@@ -270,7 +261,4 @@ def lower_bitcast(low: Lowering, op: Bitcast) -> None:
             return value
         return low.emit.pure(f"bitcast {from_type} {value} to {to_type}")
 
-    if isinstance(to, Pointer):
-        low.set_lazy(op.result, lambda r: (register(r), "0", 0))
-    else:
-        low.set_lazy(op.result, register)
+    low.set_lazy(op.result, register)

@@ -39,10 +39,8 @@ def lower_print(low: Lowering, op: DevicePrint) -> None:
         layout = low.layout(value)
         for r in first_of_copies(low, value):
             word, operand, type = _shown(low, value, r, op.hexadecimal)
-            place = []
-            for axis in range(layout.rank):
-                root, constant = low.coordinate(layout, axis, r)
-                place.append(low.emit.add("i32", root, str(constant)))
+            coordinates = [low.coordinate(layout, axis, r) for axis in range(layout.rank)]
+            place = [low.emit.add("i32", root, str(constant)) for root, constant in coordinates]
             comma = "," if layout.rank == 1 else ""
             spots = ", ".join(["%d"] * layout.rank)
             _print_where(
@@ -73,9 +71,9 @@ def _shown(low: Lowering, value: Value, register: int, hexadecimal: bool) -> tup
             operand = emit.pure(f"fpext float {operand} to double")
         return "%f", operand, "double"
     assert isinstance(element, Scalar)
-    wide = emit.sext(operand, llvm_type(element), "i64") if element.kind == "int" else emit.zext(
-        {"true": "1", "false": "0"}.get(operand, operand), llvm_type(element), "i64")  # fmt: skip
-    return ("0x%llx" if hexadecimal else "%lld" if element.kind == "int" else "%llu"), wide, "i64"
+    signed = element.kind == "int"
+    wide = (emit.sext if signed else emit.zext)(operand, llvm_type(element), "i64")
+    return "0x%llx" if hexadecimal else "%lld" if signed else "%llu", wide, "i64"
 
 
 def _print_where(

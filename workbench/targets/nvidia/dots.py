@@ -25,7 +25,7 @@ from workbench.ir import (
 from workbench.layouts import LinearLayout
 from workbench.ops import Dot
 from workbench.targets.nvidia.chip import Chip
-from workbench.targets.nvidia.lowering import Lowering, llvm_type
+from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type, zero
 from workbench.targets.nvidia.ops import SharedDot
 from workbench.targets.nvidia.table import NVIDIA
 
@@ -62,19 +62,19 @@ def _unit_of_types(op: Dot, chip: Chip) -> MatrixUnit | None:
     c = element_of(op.accumulator.type)
     if len(shape_of(op.accumulator.type)) != 2:
         return None
-    half = {F16: "f16", BF16: "bf16"}
-    if a == b and a in half:
+    if a == b and a in (F16, BF16):
         if c == F32:
-            return MatrixUnit(16, 2, 4, 2, f"f32.{half[a]}.{half[a]}.f32", F32)
+            return MatrixUnit(16, 2, 4, 2, f"f32.{a}.{a}.f32", F32)
         if c == F16 and a == F16:
             return MatrixUnit(16, 2, 4, 2, "f16.f16.f16.f16", F16)
     if a == b == F32 and c == F32 and op.precision == "tf32":
         return MatrixUnit(8, 1, 4, 2, "f32.tf32.tf32.f32", F32)
     if a == b == I8 and c == I32:
         return MatrixUnit(32, 4, 4, 2, "s32.s8.s8.s32", I32)
-    small = {F8E4M3: "e4m3", F8E5M2: "e5m2"}
+    small = (F8E4M3, F8E5M2)
     if a in small and b in small and c == F32 and chip.capability >= 89:
-        return MatrixUnit(32, 4, 4, 2, f"f32.{small[a]}.{small[b]}.f32", F32)  # type: ignore[index]
+        first, second = (str(element).removeprefix("f8") for element in (a, b))
+        return MatrixUnit(32, 4, 4, 2, f"f32.{first}.{second}.f32", F32)
     return None
 
 
@@ -112,22 +112,7 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
         key=lambda place: rows_at[place],
     )
     k_words, a_half = unit.kw, 4 * unit.kw
-    letter = {F32: "f", I32: "r", F16: "r"}[unit.accumulator]
-    held = {F32: "float", I32: "i32", F16: "i32"}[unit.accumulator]
-    zero = "0.0" if held == "float" else "0"
-    count = 2 if packed else 4
-    returned = "{" + ", ".join([held] * count) + "}"
-    a_count, b_count = unit.a_words, unit.b_words
-
-    def names(first: int, number: int) -> str:
-        return "{" + ", ".join(f"${first + i}" for i in range(number)) + "}"
-
-    text = (
-        f"mma.sync.aligned.m16n8k{unit.k}.row.col.{unit.types} {names(0, count)}, "
-        f"{names(count, a_count)}, {names(count + a_count, b_count)}, "
-        f"{names(count + a_count + b_count, count)};"
-    )
-    constraints = ",".join([f"={letter}"] * count + ["r"] * (a_count + b_count) + [letter] * count)
+    held, count, instruction = _instruction(unit)
     for k0 in range(0, max(extent_k, unit.k), unit.k):
         for m0, n0 in starts:
             register = rows_at[m0, n0]
@@ -141,17 +126,36 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
                        for dk in (0, a_half)]  # fmt: skip
             first = register // 2 if packed else register
             # A dead register of a live fragment holds anything; 0 will do.
-            sums = [accumulators[first + i] or zero for i in range(count)]
+            sums = [accumulators[first + i] or zero(held) for i in range(count)]
             arguments = [f"i32 {w}" for w in (*a_words, *b_words)] + [f"{held} {s}" for s in sums]
-            call = emit.pure(
-                f'call {returned} asm "{text}", "{constraints}"({", ".join(arguments)})'
-            )
+            call = emit.pure(f"{instruction}({', '.join(arguments)})")
+            returned = _struct(held, count)
             for i in range(count):
                 accumulators[first + i] = emit.pure(f"extractvalue {returned} {call}, {i}")
     if packed:
-        low.set_words(op.result, accumulators)  # type: ignore[arg-type]
+        low.set_words(op.result, [word or zero(held) for word in accumulators])
     else:
         low.set_registers(op.result, accumulators)
+
+
+def _instruction(unit: MatrixUnit) -> tuple[str, int, str]:
+    """Return (type and number of an accumulator's registers, the call without arguments)."""
+    held = "float" if unit.accumulator == F32 else "i32"
+    letter = "f" if held == "float" else "r"
+    count = 2 if unit.accumulator == F16 else 4
+    groups = (count, unit.a_words, unit.b_words, count)
+    names: list[str] = []
+    for number, size in enumerate(groups):
+        first = sum(groups[:number])
+        names.append("{" + ", ".join(f"${first + i}" for i in range(size)) + "}")
+    text = f"mma.sync.aligned.m16n8k{unit.k}.row.col.{unit.types} {', '.join(names)};"
+    inputs = ["r"] * (unit.a_words + unit.b_words) + [letter] * count
+    constraints = ",".join([f"={letter}"] * count + inputs)
+    return held, count, f'call {_struct(held, count)} asm "{text}", "{constraints}"'
+
+
+def _struct(type: str, count: int) -> str:
+    return "{" + ", ".join([type] * count) + "}"
 
 
 def _operand_words(low: Lowering, value: Value, k_axis: int) -> list[str]:
@@ -160,16 +164,16 @@ def _operand_words(low: Lowering, value: Value, k_axis: int) -> list[str]:
     if layout.shape[k_axis] == layout.padded[k_axis]:
         return low.words(value)
     emit, (type, each) = low.emit, low.pack_of(value)
-    zero = "0" if type.startswith("i") else "0.0"
-    registers, live = [], set(low.live(value))
+    live = set(low.live(value))
+    registers: list[str] = []
     for r in range(layout.registers()):
         inside = low.inside(layout, r, [k_axis]) if r in live else "false"
         if inside == "false":
-            registers.append(zero)
+            registers.append(zero(type))
             continue
         held = low.register(value, r)
         if inside is not None:
-            held = emit.pure(f"select i1 {inside}, {type} {held}, {type} {zero}")
+            held = emit.pure(f"select i1 {inside}, {type} {held}, {type} {zero(type)}")
         registers.append(held)
     return [low.pack(registers[i : i + each], type) for i in range(0, len(registers), each)]
 
@@ -209,13 +213,14 @@ def lower_shared_dot(low: Lowering, op: SharedDot) -> None:
         fetched: tuple[dict[tuple[int, ...], str], ...] = ({}, {})
         for r in live:
             batch, (m, n) = places[r][:-2], places[r][-2:]
-            values = []
-            for which, place in ((0, (*batch, m, k)), (1, (*batch, k, n))):
-                if place not in fetched[which]:
-                    loaded = readers[which].load(place)
-                    source = readers[which].element
-                    fetched[which][place] = cast(low, loaded, source, wide, op)  # type: ignore[arg-type]
-                values.append(fetched[which][place])
+            values: list[str] = []
+            for reader, held, place in (
+                (readers[0], fetched[0], (*batch, m, k)),
+                (readers[1], fetched[1], (*batch, k, n)),
+            ):
+                if place not in held:
+                    held[place] = cast(low, reader.load(place), reader.element, wide, op)
+                values.append(held[place])
             accumulators[r] = _multiply_add(low, values, accumulators[r], wide, element)
     low.set_registers(op.result, accumulators)
 
@@ -244,20 +249,20 @@ def _multiply_add(
 class _OperandReader:
     """Reads single elements of an operand that lies in a shared buffer."""
 
-    def __init__(self, low: Lowering, value, result: LinearLayout, k_axis: int) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, low: Lowering, value: Value, result: LinearLayout, k_axis: int) -> None:
         from workbench.targets.nvidia.shared import Addresses, buffer_layout
 
         self.low = low
-        self.element = element_of(value.type)
+        self.element = element_scalar(value)
         self.shared = buffer_layout(value)
         self.inverse = self.shared.invert()
         size = self.element.itemsize
         # A thread's own part of the coordinates, k left out, as offsets in the buffer.
-        columns = []
-        for dimension in ("lane", "warp"):
-            columns.append([self._offset(self._without(result.unflatten(c), k_axis)) * size
-                            for c in result.flat(dimension)])  # fmt: skip
-        self.addresses = Addresses(low, low.scalar(value), *columns)
+        lane, warp = (
+            [self._offset(self._without(result.unflatten(c), k_axis)) * size for c in columns]
+            for columns in (result.flat("lane"), result.flat("warp"))
+        )
+        self.addresses = Addresses(low, low.scalar(value), lane, warp)
         self.size = size
 
     @staticmethod
@@ -274,6 +279,7 @@ class _OperandReader:
         return total
 
     def load(self, place: tuple[int, ...]) -> str:
+        """Return the element at a place, of which each thread adds its own part."""
         address = self.addresses(self._offset(place) * self.size)
         type = llvm_type(self.element)
         return self.low.emit.effect(f"load {type}, ptr addrspace(3) {address}, align {self.size}")

@@ -16,21 +16,6 @@ from workbench.passes.pipeline import narrow
 from workbench.source import ResourceError
 from workbench.targets.built import Binary, Built
 from workbench.targets.llvm.toolchain import Machine, assembly
-from workbench.targets.nvidia import (  # noqa: F401 - importing a family registers its rules
-    arithmetic,
-    atomics,
-    casts,
-    control,
-    debug,
-    dots,
-    layout,
-    memory,
-    program,
-    reductions,
-    scans,
-    shapes,
-    shared,
-)
 from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.listing import llvm_rows, ptx_rows, sass_rows
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
@@ -219,7 +204,7 @@ def lower(module: Module, unit: Chip, offsets: dict[int, int], shared_bytes: int
 
 def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     """Return the text of the LLVM module."""
-    parameters = []
+    parameters: list[str] = []
     for i, parameter in enumerate(module.parameters):
         element = element_of(parameter.value.type)
         words = [llvm_type(element)]
