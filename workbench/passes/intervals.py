@@ -26,7 +26,8 @@ def use_intervals(module: Module, remarks: Remarks) -> Module:
     """
     if not any(_may_apply(op) for op in module.walk()):
         return module
-    intervals = value_intervals(module, bool(module.attributes.get("narrow_index")))
+    # Not under the launch fact: that is asked of the IR that the passes leave, the same for both.
+    intervals = value_intervals(module, narrow=False)
     original = {op.id: op for op in module.walk()}
     decided = 0
 

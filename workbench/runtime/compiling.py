@@ -124,7 +124,7 @@ def _find(
                 return found
             other = _with_width(signature, wanted)
             known = _look_up(source, other, target, parts)
-            return known or _compile(source, other, target, parts, None)
+            return known or _compile(source, other, target, parts, fits)
     return None
 
 
