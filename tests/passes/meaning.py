@@ -46,13 +46,12 @@ def first_difference(before: list[bytes], after: list[bytes]) -> str:
     """Say where two meanings differ, in words; empty if they do not."""
     for number, (a, b) in enumerate(zip(before, after, strict=True)):
         if a != b:
-            x, y = np.frombuffer(a, np.uint8), np.frombuffer(b, np.uint8)
-            place = int(np.flatnonzero(x != y)[0]) // 8 * 8
-            return (
-                f"array {number} byte {place}: {a[place : place + 8].hex()} became "
-                f"{b[place : place + 8].hex()} (f32 {np.frombuffer(a[place : place + 8], np.float32)}"
-                f" -> {np.frombuffer(b[place : place + 8], np.float32)}, i64 "
-                f"{np.frombuffer(a[place : place + 8], np.int64)} -> "
-                f"{np.frombuffer(b[place : place + 8], np.int64)})"
-            )
+            differs = np.frombuffer(a, np.uint8) != np.frombuffer(b, np.uint8)
+            first = int(np.flatnonzero(differs)[0]) // 8 * 8
+            words = [
+                f"f32 {np.frombuffer(held, np.float32, 2, first)}, "
+                f"i64 {np.frombuffer(held, np.int64, 1, first)[0]}"
+                for held in (a, b)
+            ]
+            return f"array {number}, byte {first}: {words[0]} became {words[1]}"
     return ""

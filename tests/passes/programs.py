@@ -84,9 +84,13 @@ class Scope:
 class Writer:
     """Writes one program; `draw` is Hypothesis's, so that failures shrink."""
 
-    def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any], size: int) -> None:
+    def __init__(
+        self, draw: Callable[[st.SearchStrategy[Any]], Any], size: int, *, indices: bool = False
+    ) -> None:
         self.draw = draw
         self.size = size
+        #: Write index arithmetic and control flow only, mostly of scalars.
+        self.indices = indices
         self.builder = Builder()
         self.scopes = [Scope()]
         self.depth = 0
@@ -101,8 +105,12 @@ class Writer:
         return self.draw(st.integers(low, high))
 
     def any_shape(self) -> tuple[int, ...]:
+        """Return a scalar's shape half of the time, so that values meet."""
         rows, columns = self.shape2
-        return self.pick([(), (columns,), (rows,), (rows, columns), (rows, 1), (1, columns)])
+        if self.indices:
+            return self.pick([(), (), (), (columns,)])
+        shapes = [(), (), (), (columns,), (columns,), (rows, columns), (rows,), (rows, 1)]
+        return self.pick([*shapes, (1, columns)])
 
     # -- values ---------------------------------------------------------------------------
     def add(self, op: Op, bounds: tuple[int, int] | None = None, hint: str = "") -> Value:
@@ -148,17 +156,21 @@ class Writer:
             return self.add(Elementwise(self.pick(["lt", "le", "ge", "ne"]), (low, high)))
         if self.number(0, 2) == 0:
             number = self.number(-9, 9)
-            return self.add(Constant(number / 2 if element.is_float else number, tile(shape, element)))
+            return self.add(
+                Constant(number / 2 if element.is_float else number, tile(shape, element))
+            )
         return self.loaded(element, shape)
 
     def index_leaf(self, shape: tuple[int, ...]) -> Value:
-        kind = self.number(0, 5)
-        if kind == 0 and len(shape) == 1:
+        kind = self.number(0, 7)
+        if kind < 4 and not shape:
+            return self.parameters[self.pick("mmn")]
+        if kind < 5 and len(shape) == 1:
             start = self.number(-4, 40)
             return self.add(Iota(start, tile(shape, INDEX)), (start, start + shape[0] - 1))
-        if kind == 1 and not shape:
+        if kind == 4 and not shape:
             return self.add(ProgramId(0), (0, GRID[0] - 1))
-        if kind == 2 and not shape:
+        if kind == 5 and not shape:
             return self.add(NumPrograms(0), GRID * 2)
         number = self.pick([0, 1, 2, 3, 7, 8, -1, -5, 16, 1000, 1 << 20, (1 << 31) - 1, 5 << 30])
         return self.add(Constant(number, tile(shape, INDEX)), (number, number))
@@ -209,7 +221,15 @@ class Writer:
     # -- one more op ----------------------------------------------------------------------
     def step(self) -> None:
         kinds = [self.index_step] * 5 + [self.float_step] * 4 + [self.integer_step] * 2
-        kinds += [self.mask_step, self.select_step, self.cast_step, self.shape_step, self.reduce_step]
+        kinds += [
+            self.mask_step,
+            self.select_step,
+            self.cast_step,
+            self.shape_step,
+            self.reduce_step,
+        ]
+        if self.indices:
+            kinds = [self.index_step] * 8 + [self.select_step, self.cast_step]
         if self.depth < 2:
             kinds += [self.loop, self.branch, self.pointer_loop, self.while_loop]
         self.pick(kinds)()
@@ -219,7 +239,21 @@ class Writer:
         a, b = self.some(INDEX, shape), self.some(INDEX, shape)
         (a0, a1), (b0, b1) = self.bounds(a), self.bounds(b)
         name = self.pick(
-            ["add", "sub", "mul", "div", "rem", "min", "max", "neg", "abs", "shl", "promise"]
+            [
+                "add",
+                "sub",
+                "mul",
+                "div",
+                "rem",
+                "min",
+                "max",
+                "neg",
+                "abs",
+                "shl",
+                "promise",
+                "clamp",
+                "clamp",
+            ]
         )
         corners = [x * y for x in (a0, a1) for y in (b0, b1)]
         if name == "add":
@@ -244,8 +278,23 @@ class Writer:
             by = self.number(0, 6)
             amount = self.add(Constant(by, tile(shape, INDEX)), (by, by))
             self._exact(name, (a, amount), (min(a0, a0 << by), max(a1, a1 << by)))
-        else:
+        elif name == "promise":
             self.promised(a)
+        else:
+            self.clamped(shape)
+
+    def clamped(self, shape: tuple[int, ...]) -> None:
+        """Bring an exact integer, one that may leave 32 bits if there is one, near 0."""
+        known = [v for v in self.known(INDEX, shape) if not isinstance(v.op, Constant)]
+        wide = [v for v in known if max(map(abs, self.bounds(v))) >= 1 << 31]
+        value = self.pick(wide[-4:]) if wide else self.some(INDEX, shape)
+        low, high = self.bounds(value)
+        limit = self.pick([0, 5, -7, 1 << 20])
+        bound = self.add(Constant(limit, tile(shape, INDEX)), (limit, limit))
+        if self.number(0, 1):
+            self._exact("max", (value, bound), (max(low, limit), max(high, limit)))
+        else:
+            self._exact("min", (value, bound), (min(low, limit), min(high, limit)))
 
     def promised(self, value: Value) -> None:
         """Multiply by 16 and say so."""
@@ -270,7 +319,9 @@ class Writer:
 
     def integer_step(self) -> None:
         shape, element = self.any_shape(), self.pick([I32, I32, I64, I8])
-        name = self.pick(["add", "sub", "mul", "and", "or", "xor", "min", "max", "neg", "shr", "mulhi"])
+        name = self.pick(
+            ["add", "sub", "mul", "and", "or", "xor", "min", "max", "neg", "shr", "mulhi"]
+        )
         inputs = [self.some(element, shape) for _ in range(1 if name == "neg" else 2)]
         if name == "shr":
             inputs[1] = self.add(Constant(self.number(0, 5), tile(shape, element)))
@@ -281,12 +332,15 @@ class Writer:
     def mask_step(self) -> None:
         shape = self.any_shape()
         element = self.pick([INDEX, INDEX, F32, I32, I1])
-        names = ["and", "or", "xor", "eq"] if element == I1 else ["lt", "le", "gt", "ge", "eq", "ne"]
+        names = (
+            ["and", "or", "xor", "eq"] if element == I1 else ["lt", "le", "gt", "ge", "eq", "ne"]
+        )
         pair = (self.some(element, shape), self.some(element, shape))
         self.add(Elementwise(self.pick(names), pair))
 
     def select_step(self) -> None:
-        shape, element = self.any_shape(), self.pick([F32, INDEX, I32, I1])
+        shape, element = self.any_shape(), self.pick([INDEX, F32, INDEX, I32, I1])
+        element = INDEX if self.indices else element
         condition = self.some(I1, shape if self.number(0, 2) else ())
         a, b = self.some(element, shape), self.some(element, shape)
         self.add(Select(condition, a, b), self._union([a, b]))
@@ -338,7 +392,9 @@ class Writer:
         a, b = Value(element, "a"), Value(element, "b")
         with self.builder.block() as ops:
             self.builder.insert(Yield((self.builder.add(Elementwise(name, (a, b))),)))
-        reduced = self.builder.insert(Reduce((value,), axis=axis, combine=Block((a, b), tuple(ops))))
+        reduced = self.builder.insert(
+            Reduce((value,), axis=axis, combine=Block((a, b), tuple(ops)))
+        )
         self.know(reduced.results[0])
 
     def largest_with_place(self, element: Scalar, shape: tuple[int, ...], axis: int) -> None:
@@ -539,9 +595,9 @@ class Writer:
 
 
 @st.composite
-def modules(draw: Any, most: int = 12) -> Module:
-    """Programs of up to `most` top-level steps."""
-    return Writer(draw, draw(st.integers(1, most))).module()
+def modules(draw: Any, most: int = 20, indices: bool = False) -> Module:
+    """Programs of up to `most` top-level steps; with `indices` mostly exact integers."""
+    return Writer(draw, draw(st.integers(1, most)), indices=indices).module()
 
 
 #: The large numbers that `m` takes: around the 32-bit limits, and small.

@@ -1,0 +1,57 @@
+"""The passes by name and, for a chip, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from workbench.ir import Module
+from workbench.passes.manager import Pass, Recorder, Remarks
+from workbench.passes.narrow_index import narrow_index
+from workbench.passes.pipeline import TILE_PASSES, tile_passes
+from workbench.targets.nvidia.chip import Chip, chip
+from workbench.targets.nvidia.passes.assign_layouts import assign_layouts
+from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
+from workbench.targets.nvidia.passes.shared_memory import allocate, insert_barriers
+from workbench.targets.nvidia.pipeline import _gpu_passes
+
+SM_80 = chip("sm_80")
+
+
+def with_barriers(module: Module, remarks: Remarks, unit: Chip = SM_80) -> Module:
+    """Place shared memory and insert the barriers that it needs."""
+    offsets, _, _ = allocate(module, unit)
+    return insert_barriers(module, offsets)
+
+
+#: Every pass by the name that golden files use.
+PASSES: dict[str, Pass] = {
+    **{name.removesuffix("-again"): work for name, work in TILE_PASSES},
+    "narrow-index": narrow_index,
+    "assign-layouts": partial(assign_layouts, chip=SM_80),
+    "pipeline-loads": partial(pipeline_loads, shared_limit=SM_80.shared_bytes),
+    "insert-barriers": with_barriers,
+}
+
+
+def tile_steps(module: Module) -> Iterator[tuple[str, Module]]:
+    """Yield each tile pass and what it makes of the module."""
+    recorder = Recorder()
+    tile_passes(module, recorder)
+    for record in recorder.passes:
+        yield record.name, record.after
+
+
+def gpu_steps(
+    module: Module, unit: Chip = SM_80, **attributes: object
+) -> Iterator[tuple[str, Module]]:
+    """Yield each pass of the chip, narrow-index first, and what it makes of tile IR."""
+    recorder = Recorder()
+    options = {"num_warps": 4, "num_stages": 3, **module.attributes, **attributes}
+    module = narrow_index(replace(module, attributes=options), recorder.remarks)
+    yield "narrow-index", module
+    module = _gpu_passes(module, unit, recorder)
+    for record in recorder.passes:
+        yield record.name, record.after
+    yield "insert-barriers", with_barriers(module, recorder.remarks, unit)
