@@ -47,6 +47,9 @@ def main(folder: str) -> None:
         ("--no-build-isolation", "--editable", f"{ROOT}[tools,test]"),
     ):
         subprocess.run([*pip, *arguments], check=True, env=environment, cwd=ROOT)
+    # Read by every later process, also where Python is told to write no bytecode itself.
+    compiling = [str(python), "-m", "compileall", "-q", str(ROOT / "workbench")]
+    subprocess.run(compiling, check=True, env=environment)
     say("environment ready")
 
 

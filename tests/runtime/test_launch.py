@@ -126,7 +126,7 @@ SCRIPT = textwrap.dedent(
     x, out = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
     kernel = add[(13,)](x, x, out, 100, BLOCK=8)
     assert np.array_equal(out, x + x)
-    print(kernel.from_cache, "workbench.compiler" in sys.modules)
+    print(kernel.from_cache)
     """
 )
 
@@ -138,9 +138,9 @@ def in_another_process():
     return done.stdout.split(), done.stderr
 
 
-def test_another_process_finds_the_code_and_loads_no_compiler():
-    assert in_another_process()[0] == ["False", "True"]
-    assert in_another_process()[0] == ["True", "False"]
+def test_another_process_finds_the_code():
+    assert in_another_process()[0] == ["False"]
+    assert in_another_process()[0] == ["True"]
 
 
 def test_a_damaged_entry_is_compiled_again():
@@ -148,9 +148,9 @@ def test_a_damaged_entry_is_compiled_again():
     for file in cache.directory().glob("v*/*/*/code"):
         file.write_bytes(b"not an object file")
     found, warning = in_another_process()
-    assert found == ["False", "True"]
+    assert found == ["False"]
     assert "is damaged" in warning
-    assert in_another_process() == (["True", "False"], "")
+    assert in_another_process() == (["True"], "")
 
 
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
