@@ -12,6 +12,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -67,6 +70,19 @@ class Assembled:
     notes: tuple[str, ...]
 
 
+_seconds: ContextVar[float | None] = ContextVar("seconds", default=None)
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """Let ptxas run for at most so long within the block."""
+    token = _seconds.set(seconds)
+    try:
+        yield
+    finally:
+        _seconds.reset(token)
+
+
 def assemble(ptx: str, chip: str, maxnreg: int | None = None) -> Assembled:
     """Run ptxas; raises ToolError (K410) with its message if it refuses the text."""
     path = find("ptxas")
@@ -78,11 +94,19 @@ def assemble(ptx: str, chip: str, maxnreg: int | None = None) -> Assembled:
         command = [path, "-v", "-lineinfo", f"-arch={chip}", str(source), "-o", str(target)]
         if maxnreg:
             command.insert(1, f"-maxrregcount={maxnreg}")
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = _run(command)
         if done.returncode:
             said = "; ".join(done.stderr.strip().splitlines()[:3])
             raise ToolError(f"ptxas refused the generated code: {said}", code="K410")
         return _assembled(target.read_bytes(), done.stderr)
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    limit = _seconds.get()
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
+    except subprocess.TimeoutExpired as error:
+        raise ToolError(f"ptxas took more than {limit:g} s", code="K413") from error
 
 
 def _assembled(cubin: bytes, said: str) -> Assembled:
