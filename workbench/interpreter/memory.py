@@ -49,9 +49,9 @@ def describe_argument(argument: Any) -> tuple[int, int, int, int, Any] | None:
     Arrays are NumPy arrays, anything with `data_ptr()` (torch tensors on the CPU) and anything
     that speaks DLPack. None: the argument is not an array.
     """
-    if isinstance(argument, np.ndarray):
-        array: Any = argument
-        return _extent(array.ctypes.data, array.shape, array.strides, array.itemsize, array)
+    if type(argument).__module__ == "numpy" and hasattr(argument, "ctypes"):
+        own: Any = argument
+        return _extent(own.ctypes.data, own.shape, own.strides, own.itemsize, own)
     if hasattr(argument, "data_ptr"):
         size = argument.element_size()
         strides = tuple(stride * size for stride in argument.stride())
@@ -112,19 +112,19 @@ class Memory:
 
     def write(self, addresses: Array, where: Array, values: Array, element: Element) -> None:
         """Write values to flat addresses; the last one wins where addresses repeat."""
-        bits = np.asarray(encode(values, element)).view(memory_dtype(element))
+        bits: Array = np.asarray(encode(values, element)).view(memory_dtype(element))
         for number in _numbers(where):
             if number < 0:
                 continue
             chosen = where == number
             allocation = self.allocations[number]
             offsets = addresses[chosen] - allocation.start
-            size = bits.dtype.itemsize
+            size: int = bits.dtype.itemsize
             if _aligned(offsets, size):
                 whole = allocation.bytes[: len(allocation.bytes) // size * size].view(bits.dtype)
                 whole[offsets // size] = bits[chosen]
             else:
-                places: Any = offsets[:, None] + np.arange(size)
+                places = offsets[:, None] + np.arange(size)
                 split = np.ascontiguousarray(bits[chosen]).view(_U8).reshape(-1, size)
                 allocation.bytes[places] = split
 
