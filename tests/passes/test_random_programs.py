@@ -51,7 +51,7 @@ def narrowed(module: Module, launch: Launch) -> Iterable[tuple[str, Module]]:
 
 
 @given(modules(indices=True), launches())
-@cases(150)
+@cases(60)
 def test_exact_integers_keep_their_values_in_machine_widths(module: Module, launch: Launch):
     check_steps(module, launch, narrowed(module, launch))
     final = tile_passes(module, Recorder())

@@ -24,20 +24,29 @@ def scalar_inductions(module: Module, remarks: Remarks) -> Module:
     """Carry `tile + offset` instead of the tile where a round adds the same to every element.
 
     Before:
-        %r = tile.for %lo, %hi, %one, [%p] {
+        %ps = tile.splat %p {shape = (4,)} : tile<4xptr<f32>>
+        %r = tile.for %lo, %hi, %one, [%ps] {
         ^(%i: index, %q: tile<4xptr<f32>>):
+          %v = tile.load %q : tile<4xf32>
+          tile.store %q, %v
           %d = tile.splat %s {shape = (4,)} : tile<4xindex>
           %n = tile.add_pointer %q, %d : tile<4xptr<f32>>
           tile.yield [%n]
         } : tile<4xptr<f32>>
     After:
-        %r = tile.for %lo, %hi, %one, [%zero] {
+        %ps = tile.splat %p {shape = (4,)} : tile<4xptr<f32>>
+        %0 = tile.constant {value = 0, type = index} : index
+        %end = tile.for %lo, %hi, %one, [%0] {
         ^(%i: index, %moved: index):
           %all = tile.splat %moved {shape = (4,)} : tile<4xindex>
-          %q = tile.add_pointer %p, %all : tile<4xptr<f32>>
+          %q = tile.add_pointer %ps, %all : tile<4xptr<f32>>
+          %v = tile.load %q : tile<4xf32>
+          tile.store %q, %v
           %m = tile.add [%moved, %s] : index
           tile.yield [%m]
         } : index
+        %far = tile.splat %end {shape = (4,)} : tile<4xindex>
+        %r = tile.add_pointer %ps, %far : tile<4xptr<f32>>
 
     Keeps: every value. A tile of pointers then costs one register in the loop, not one an element.
     """

@@ -13,7 +13,8 @@ def use_intervals(module: Module, remarks: Remarks) -> Module:
 
     Before:
         %1 = tile.program_id {axis = 0} : index
-        %2 = tile.ge [%1, %zero] : i1
+        %0 = tile.constant {value = 0, type = index} : index
+        %2 = tile.ge [%1, %0] : i1
         %3 = tile.cast %1 {to = i32} : i32
         %4 = tile.cast %3 {to = i64} : i64
     After:

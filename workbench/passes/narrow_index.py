@@ -43,10 +43,16 @@ def narrow_index(module: Module, remarks: Remarks) -> Module:
 
     Before:
         %1 = tile.iota {start = 0, type = tile<8xindex>} : tile<8xindex>
-        %2 = tile.lt [%1, %n] : tile<8xi1>
+        %2 = tile.splat %n {shape = (8,)} : tile<8xindex>
+        %3 = tile.lt [%1, %2] : tile<8xi1>
+        %4 = tile.add [%1, %2] : tile<8xindex>
     After:
         %1 = tile.iota {start = 0, type = tile<8xi32>} : tile<8xi32>
-        %2 = tile.lt [%1, %n] : tile<8xi1>
+        %2 = tile.splat %n {shape = (8,)} : tile<8xi32>
+        %3 = tile.lt [%1, %2] : tile<8xi1>
+        %5 = tile.cast %1 {to = i64} : tile<8xi64>
+        %6 = tile.cast %2 {to = i64} : tile<8xi64>
+        %4 = tile.add [%5, %6] {no_wrap = True} : tile<8xi64>
 
     A value is 32 bits wide where its interval fits (with the launch fact `narrow_index`: where it
     depends on nothing loaded), or where only its low 32 bits are used. Keeps: every exact value.
