@@ -257,7 +257,13 @@ def add_rms_norm(make: Maker, rows: int, columns: int) -> Problem:
         want = x + residual
         yield close("sum", total, want)
         normed = _rms(want.double(), w.double(), 0.0)
-        yield close("y", y, normed, torch.finfo(make.dtype).eps / torch.finfo(F32).eps * normed.abs(), columns)
+        yield close(
+            "y",
+            y,
+            normed,
+            torch.finfo(make.dtype).eps / torch.finfo(F32).eps * normed.abs(),
+            columns,
+        )
 
     return Problem((launch,), checks, 4 * x.nbytes,
                    lambda: functional.rms_norm(torch.add(x, residual, out=total), (columns,), w, EPS))  # fmt: skip

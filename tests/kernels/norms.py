@@ -101,7 +101,9 @@ def layer_norm_backward_locked(
     scaled = tl.where(mask, w * dy, 0.0)
     along_x = tl.sum(x_hat * scaled, axis=0) / n_cols
     along_one = tl.sum(scaled, axis=0) / n_cols
-    tl.store(dx_ptr + row * stride + cols, (scaled - (x_hat * along_x + along_one)) * rstd, mask=mask)
+    tl.store(
+        dx_ptr + row * stride + cols, (scaled - (x_hat * along_x + along_one)) * rstd, mask=mask
+    )
 
     group = row % GROUPS
     lock = lock_ptr + group
