@@ -13,8 +13,8 @@ from workbench.frontend.branches import choose
 from workbench.language import arithmetic as maths
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype, int1
+from workbench.language.indexing import subscript
 from workbench.language.methods import MEMBERS
-from workbench.language.shapes import insert_axis
 from workbench.language.table import NAMES
 from workbench.language.values import (
     describe,
@@ -295,7 +295,7 @@ def _subscript(act: Activation, node: ast.Subscript) -> Any:
     key = _key(act, node.slice)
     act.at(node)
     if isinstance(value, tensor):
-        return _new_axes(act, value, key, node)
+        return subscript(value, key, ast.unparse(node.slice))
     if is_tuple(value) or isinstance(value, str):
         try:
             return value[static(key, "an index")]
@@ -312,30 +312,6 @@ def _key(act: Activation, node: ast.expr) -> Any:
     if isinstance(node, ast.Tuple):
         return tuple(_key(act, item) for item in node.elts)
     return evaluate(act, node)
-
-
-def _new_axes(act: Activation, value: tensor, key: Any, node: ast.Subscript) -> tensor:
-    """Return `x[:, None]`: the block with axes of extent 1 inserted."""
-    result, axis = value, 0
-    for item in key if is_tuple(key) else (key,):
-        if item is None:
-            result = insert_axis(result, axis)
-        elif item != slice(None):
-            raise act.error(
-                UnsupportedSyntaxError,
-                f"a block cannot be indexed with [{ast.unparse(node.slice)}]",
-                node,
-                hint="only ':' and None are allowed, e.g. x[:, None]; "
-                "pick elements with tl.where and tl.sum, or load them by pointer",
-            )
-        axis += 1
-    if axis > len(result.shape):
-        raise act.error(
-            ShapeError,
-            f"[{ast.unparse(node.slice)}] has more axes than {describe(value)}",
-            node,
-        )
-    return result
 
 
 # -- text and comprehensions ----------------------------------------------------------------

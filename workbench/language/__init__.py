@@ -132,6 +132,7 @@ from workbench.language.shapes import (
     zeros,
     zeros_like,
 )
+from workbench.language.sorts import bitonic_merge, flip, gather, histogram, sort, topk
 from workbench.language.values import (
     tensor,
 )
@@ -155,6 +156,7 @@ __all__ = [
     "atomic_xchg",
     "atomic_xor",
     "bfloat16",
+    "bitonic_merge",
     "broadcast",
     "broadcast_to",
     "cast",
@@ -178,6 +180,7 @@ __all__ = [
     "exp2",
     "expand_dims",
     "fdiv",
+    "flip",
     "float8e4nv",
     "float8e5",
     "float16",
@@ -186,6 +189,8 @@ __all__ = [
     "floor",
     "fma",
     "full",
+    "gather",
+    "histogram",
     "int1",
     "int8",
     "int16",
@@ -230,6 +235,7 @@ __all__ = [
     "sigmoid",
     "sin",
     "softmax",
+    "sort",
     "split",
     "sqrt",
     "sqrt_rn",
@@ -244,6 +250,7 @@ __all__ = [
     "tensor",
     "tensor_descriptor",
     "tensor_descriptor_type",
+    "topk",
     "trans",
     "uint8",
     "uint16",

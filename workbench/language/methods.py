@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workbench.language.casts import to
+from workbench.language.indexing import item
 from workbench.language.shapes import trans
 from workbench.language.table import BUILTINS, NAMES, Signature
 from workbench.language.values import tensor
@@ -21,4 +22,5 @@ def add_methods() -> None:
     setattr(to, "__signature_row__", Signature("to", parameters, 2, False))  # noqa: B010
     setattr(tensor, "to", to)  # noqa: B010 - the class declares no methods of its own
     setattr(tensor, "T", property(trans))  # noqa: B010
-    MEMBERS.extend(["dtype", "shape", "type", "numel", "T", "to"])
+    setattr(tensor, "item", item)  # noqa: B010 - tl itself has no such name
+    MEMBERS.extend(["item", "dtype", "shape", "type", "numel", "T", "to"])

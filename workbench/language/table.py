@@ -38,8 +38,10 @@ _ROWS: dict[str, dict[int, str]] = {
     "shapes": {
         0: "arange full zeros broadcast_to* expand_dims*",
         1: "zeros_like reshape* trans* permute*",
-        2: "broadcast view* ravel* join split* interleave cat flip*",
+        2: "broadcast view* ravel* join split* interleave cat",
     },
+    # A method alone.
+    "indexing": {2: "item"},
     # Under tl.math alone.
     "math": {2: "tanh pow"},
     "casts": {0: "cast*"},
@@ -68,7 +70,7 @@ _ROWS: dict[str, dict[int, str]] = {
         2: "reduce* xor_sum* reduce_or*",
     },
     "scans": {1: "cumsum*", 2: "associative_scan* cumprod*"},
-    "sorts": {2: "sort* topk bitonic_merge histogram* gather*"},
+    "sorts": {2: "sort* topk bitonic_merge histogram* gather* flip*"},
     "dots": {0: "dot", 2: "dot_scaled"},
     "random": {
         1: "rand",

@@ -158,6 +158,12 @@ def limits(element: Scalar) -> tuple[float, float]:
     return -(1 << (element.bits - 1)), (1 << (element.bits - 1)) - 1
 
 
+def infinity_bits(element: Element) -> int:
+    """Return the largest bit pattern of a positive float that is no NaN."""
+    return {F64: 0x7FF << 52, F32: 0xFF << 23, F16: 0x7C00, BF16: 0x7F80, F8E4M3: 0x7E,
+            F8E5M2: 0x7C}[element]  # type: ignore[index]  # fmt: skip
+
+
 def compute_element(element: Scalar) -> Scalar:
     """Return the type in which arithmetic on a type is carried out before it is rounded."""
     return F32 if element in (BF16, F8E4M3, F8E5M2) else element

@@ -15,6 +15,7 @@ from workbench.targets.cpu import (  # noqa: F401 - importing a family registers
     program,
     reductions,
     shapes,
+    sorts,
 )
 from workbench.targets.cpu.table import CHUNKS, CPU
 

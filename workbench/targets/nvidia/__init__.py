@@ -19,4 +19,6 @@ from workbench.targets.nvidia import (  # noqa: F401 - importing a family regist
     scans,
     shapes,
     shared,
+    sorts,
+    staged,
 )

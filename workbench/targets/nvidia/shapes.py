@@ -6,6 +6,8 @@ from workbench.ir import shape_of
 from workbench.layouts import LinearLayout
 from workbench.ops import Broadcast, ExpandDims, Join, Reshape, Splat, Split, Transpose
 from workbench.targets.nvidia.lowering import Held, Lowering
+from workbench.targets.nvidia.staged import is_staged
+from workbench.targets.nvidia.staged import lower_reshape as lower_staged_reshape
 from workbench.targets.nvidia.table import NVIDIA
 
 
@@ -28,6 +30,8 @@ def lower_reshape(low: Lowering, op: Reshape) -> None:
     if not shape_of(op.result.type):
         # All axes have extent 1: register 0 of every thread holds the element.
         low.set_lazy(op.result, lambda r: low.held(op.source, 0))
+    elif is_staged(op):
+        lower_staged_reshape(low, op)
     else:
         low.set_lazy(op.result, lambda r: low.held(op.source, r))
 

@@ -14,11 +14,15 @@ from workbench.ops import (
     Dot,
     ExpandDims,
     For,
+    Gather,
+    Histogram,
     If,
     Join,
+    Merge,
     Reduce,
     Reshape,
     Scan,
+    Sort,
     Split,
     Transpose,
     While,
@@ -33,15 +37,24 @@ from workbench.targets.nvidia.passes.costs import default_layout
 from workbench.targets.nvidia.passes.layout_graph import LayoutGraph
 from workbench.targets.nvidia.reductions import result_layout
 from workbench.targets.nvidia.shapes import repeated_axes
+from workbench.targets.nvidia.sorts import kept_layout
+from workbench.targets.nvidia.staged import is_staged
 
 
 def assign_layouts(module: Module, remarks: Remarks, chip: Chip) -> Module:
     """Give every tile the layout that makes accesses, reductions and conversions cheapest in sum.
 
     Before:
-        %1 = tile.load %p : tile<512xf32>
+        %i = tile.iota {start = 0, type = tile<4xi32>} : tile<4xi32>
+        %ps = tile.splat %p {shape = (4,)} : tile<4xptr<f32>>
+        %q = tile.add_pointer %ps, %i : tile<4xptr<f32>>
+        %1 = tile.load %q : tile<4xf32>
     After:
-        %1 = tile.load %p : tile<512xf32, #L0>
+        #L0 = linear<4, lane=[1,2,0,0,0]>
+        %ps = tile.splat %p {shape = (4,)} : tile<4xptr<f32>, #L0>
+        %i = tile.iota {start = 0, type = tile<4xi32, #L0>} : tile<4xi32, #L0>
+        %q = tile.add_pointer %ps, %i : tile<4xptr<f32>, #L0>
+        %1 = tile.load %q : tile<4xf32, #L0>
 
     Needs: no `index` types. Keeps: every value; adds gpu.convert_layout where layouts differ.
     """
@@ -268,6 +281,10 @@ class _Applier:
             self.scan(op)
         elif isinstance(op, Dot):
             self.dot(op)
+        elif isinstance(op, Sort | Merge):
+            self.sort(op)
+        elif is_staged(op):
+            self.staged(op)
         elif isinstance(op, Join | Split) and op.id in self.graph.execution:
             self.pairs(op)
         else:
@@ -318,6 +335,28 @@ class _Applier:
         layout = self.chosen[self.graph.execution[op.id]]
         inputs = tuple(self.get(v, layout) for v in op.inputs)
         self.settle(op, self.place(op, {"inputs": inputs}, (layout,) * len(op.results)))
+
+    def sort(self, op: Sort | Merge) -> None:
+        layout = self.chosen[self.graph.execution[op.id]]
+        kept = kept_layout(layout, shape_of(op.result.type)[-1])
+        self.settle(op, self.place(op, {"source": self.get(op.source, layout)}, (kept,)))
+
+    def staged(self, op: Op) -> None:
+        """An op through shared memory takes each operand in the operand's own layout."""
+        (result,) = op.results
+        own = self.home(result)
+        fields: dict[str, Any] = {}
+        for spec in op.fields:
+            held = op.__dict__[spec.name]
+            if spec.role not in ("operand", "optional") or held is None:
+                continue
+            layout: LinearLayout | None = None
+            if isinstance(op, Gather) and held is op.index:
+                layout = own
+            elif isinstance(op, Histogram) and held is op.mask:
+                layout = self.home(op.source)
+            fields[spec.name] = self.get(held, layout)
+        self.values[result] = self.place(op, fields, (own,)).results[0]
 
     def pairs(self, op: Join | Split) -> None:
         layout = self.chosen[self.graph.execution[op.id]]

@@ -29,15 +29,19 @@ from workbench.ops import (
     Elementwise,
     ExpandDims,
     For,
+    Gather,
+    Histogram,
     If,
     Iota,
     Join,
     Load,
+    Merge,
     Promise,
     Reduce,
     Reshape,
     Scan,
     Select,
+    Sort,
     Splat,
     Split,
     Store,
@@ -58,6 +62,8 @@ from workbench.targets.nvidia.passes.costs import (
 from workbench.targets.nvidia.reductions import result_layout
 from workbench.targets.nvidia.scans import scan_layout
 from workbench.targets.nvidia.shapes import repeated_axes
+from workbench.targets.nvidia.sorts import kept_layout, sort_layout
+from workbench.targets.nvidia.staged import is_staged
 
 Maps = Callable[[LinearLayout], LinearLayout | None]
 _SAME = (Elementwise, Select, Cast, Bitcast, AddPointer, Promise)
@@ -200,6 +206,10 @@ class LayoutGraph:
             self._scan(op, weight)
         elif isinstance(op, Dot):
             self._dot(op, weight)
+        elif is_staged(op):
+            self._staged(op, weight)
+        elif isinstance(op, Sort | Merge):
+            self._sort(op, weight)
         elif isinstance(op, ExpandDims | Broadcast | Transpose | Reshape | Splat):
             self._shape(op, weight)
         elif isinstance(op, Join | Split):
@@ -282,6 +292,26 @@ class LayoutGraph:
             self._edge(value, work, weight)
         for result in op.results:
             self._after(work, result, weight, _same)
+
+    def _staged(self, op: Op, weight: float) -> None:
+        """Operands are taken as they are, but for an index: it is read beside the result."""
+        target = self._home(op.results[0], weight)
+        for operand in op.operands:
+            self._home(operand, weight)
+        if isinstance(op, Gather):
+            self._edge(op.index, target, weight)
+        elif isinstance(op, Histogram) and op.mask is not None:
+            self._edge(op.mask, self._home(op.source, weight), weight)
+
+    def _sort(self, op: Sort | Merge, weight: float) -> None:
+        shape = shape_of(op.source.type)
+        work = self.execution[op.id] = self._new(shape, op, weight)
+        layout = sort_layout(shape, self.num_warps)
+        self.nodes[work].offer(layout)
+        self.nodes[work].fixed = True
+        self._edge(op.source, work, weight)
+        keep = shape_of(op.result.type)[-1]
+        self._after(work, op.result, weight, lambda layout: kept_layout(layout, keep))
 
     def _dot(self, op: Dot, weight: float) -> None:
         target = self._home(op.result, weight)

@@ -6,7 +6,16 @@ from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Builder, Module, Op, Value, shape_of
 from workbench.layouts import SharedPlan
-from workbench.ops import AtomicCompareExchange, AtomicUpdate, ConvertLayout, Dot, Reduce, Scan
+from workbench.ops import (
+    AtomicCompareExchange,
+    AtomicUpdate,
+    ConvertLayout,
+    Dot,
+    Merge,
+    Reduce,
+    Scan,
+    Sort,
+)
 from workbench.ops.program import Barrier
 from workbench.source import Note, ResourceError
 from workbench.targets.nvidia.atomics import shared_result_bytes
@@ -23,6 +32,8 @@ from workbench.targets.nvidia.ops import (
 )
 from workbench.targets.nvidia.reductions import warp_scratch
 from workbench.targets.nvidia.scans import scan_scratch
+from workbench.targets.nvidia.sorts import sort_scratch
+from workbench.targets.nvidia.staged import is_staged, staged_bytes
 
 #: Swizzled buffers start at multiples of their pattern (8 rows of 128 bytes).
 _ALIGNMENT = 1024
@@ -137,6 +148,10 @@ def _scratch(op: Op, num_warps: int, used: set[Value]) -> int:
         return warp_scratch(op, num_warps)
     if isinstance(op, Scan):
         return scan_scratch(op, num_warps)
+    if isinstance(op, Sort | Merge):
+        return sort_scratch(op, num_warps)
+    if is_staged(op):
+        return staged_bytes(op)
     if isinstance(op, AtomicUpdate | AtomicCompareExchange):
         return shared_result_bytes(op) if op.result in used else 0
     return 0
@@ -301,6 +316,25 @@ def _with_regions(op: Op, fields: dict[str, Block]) -> Op:
 def insert_barriers(module: Module, offsets: dict[int, int]) -> Module:
     """Insert the barriers that shared memory needs, and no others.
 
+    Before:
+        #L0 = linear<16, lane=[1,2,4,8,0]>
+        #L1 = linear<16, lane=[8,4,2,1,0]>
+        #S0 = linear<16, offset=[1,2,4,8]>
+        %0 = tile.splat %x {shape = (16,)} : tile<16xf32, #L0>
+        %1 = gpu.shared_allocate {type = shared<16xf32, #S0>} : shared<16xf32, #S0>
+        gpu.shared_store %0, %1
+        %2 = gpu.shared_load %1 {type = tile<16xf32, #L1>} : tile<16xf32, #L1>
+    After:
+        #L0 = linear<16, lane=[1,2,4,8,0]>
+        #L1 = linear<16, lane=[8,4,2,1,0]>
+        #S0 = linear<16, offset=[1,2,4,8]>
+        %0 = tile.splat %x {shape = (16,)} : tile<16xf32, #L0>
+        %1 = gpu.shared_allocate {type = shared<16xf32, #S0>} : shared<16xf32, #S0>
+        gpu.shared_store %0, %1
+        gpu.barrier
+        %2 = gpu.shared_load %1 {type = tile<16xf32, #L1>} : tile<16xf32, #L1>
+
+    Keeps: every value, now also when threads run at different speeds.
     Two accesses of which one writes need a barrier between them if their bytes overlap. Rings of
     asynchronous copies bring their own barrier (pipeline_loads); a slot that is filled is never
     the slot that is read in the same round, so they are taken as one buffer and left alone.
