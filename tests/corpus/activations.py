@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from tests.corpus.philox import philox, uniform
-from tests.corpus.sample import F32, Check, Launch, Maker, Problem, close, exact, sample
+from tests.corpus.sample import F32, HALVES, Check, Launch, Maker, Problem, close, exact, sample
 from tests.kernels import activations, dropout
 from workbench import cdiv, next_power_of_2
 
@@ -232,7 +232,7 @@ def _operate(op: str, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 @sample("pointwise", activations, fast=((129, "mul"), (513, "less")),
         slow=tuple((257, op) for op in ("add", "sub", "div", "floordiv", "mod", "equal")),
         gpu=((5001, "add"),),
-        dtypes=(*INTEGERS, *UNSIGNED, torch.float16, torch.bfloat16, F32, torch.float64))  # fmt: skip
+        dtypes=(*INTEGERS, *UNSIGNED, *HALVES, torch.float64))  # fmt: skip
 def pointwise(make: Maker, n: int, op: str) -> Problem:
     signed = make.dtype not in UNSIGNED
     if make.dtype.is_floating_point and op == "floordiv":

@@ -265,5 +265,7 @@ def add_rms_norm(make: Maker, rows: int, columns: int) -> Problem:
             columns,
         )
 
-    return Problem((launch,), checks, 4 * x.nbytes,
-                   lambda: functional.rms_norm(torch.add(x, residual, out=total), (columns,), w, EPS))  # fmt: skip
+    def by_torch() -> object:
+        return functional.rms_norm(torch.add(x, residual, out=total), (columns,), w, EPS)
+
+    return Problem((launch,), checks, 4 * x.nbytes, by_torch)

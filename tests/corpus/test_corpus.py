@@ -7,8 +7,6 @@ import pytest
 from tests.corpus import every
 from tests.corpus.sample import Maker, failures, run
 
-TARGETS = ("interpreter", "cpu")
-
 
 def _cases():
     for entry in every.SAMPLES:
@@ -21,7 +19,7 @@ def _cases():
                         (dtype, layout, size)
                         == (entry.dtypes[-1], entry.layouts[-1], entry.fast[0])
                     )
-                    for target in TARGETS:
+                    for target in entry.targets:
                         words = "x".join(map(str, size))
                         yield pytest.param(
                             entry, dtype, size, layout, target,

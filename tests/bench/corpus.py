@@ -1,6 +1,6 @@
 """What the corpus costs to compile for a GPU, and whether its registers suffice.
 
-`python -m tests.corpus.compiled [word ...]` compiles every kernel at the size it is measured at
+`python -m tests.bench.corpus [word ...]` compiles every kernel at the size it is measured at
 (or the largest it is tested at) for sm_90a, and prints CPU time to PTX, registers and spills.
 """
 
@@ -69,9 +69,12 @@ def main(words: list[str]) -> int:
             for cost in costs(entry):
                 wrong = cost.error or cost.spills or cost.milliseconds > 400
                 bad += bool(wrong)
-                print(f"{'BAD' if wrong else 'ok ':3} {entry.suite:14} {entry.name:28} {cost.kernel:28} "
-                      f"{cost.milliseconds:6.0f} ms {cost.registers:4} regs {cost.spills:4} spills {cost.error[:300]}",
-                      flush=True)  # fmt: skip
+                words_of_it = (
+                    f"{'BAD' if wrong else 'ok ':3} {entry.suite:14} {entry.name:28}",
+                    f"{cost.kernel:28} {cost.milliseconds:6.0f} ms {cost.registers:4} regs",
+                    f"{cost.spills:4} spills {cost.error[:300]}",
+                )
+                print(*words_of_it, flush=True)
     return 1 if bad else 0
 
 
