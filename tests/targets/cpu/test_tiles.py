@@ -265,3 +265,20 @@ def test_narrower_vector_registers(
     np.testing.assert_allclose(
         out, powers @ w / powers.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-5
     )
+
+
+def masked_twice(x_ptr, out_ptr, n, N: tl.constexpr):
+    at = tl.arange(0, 2 * N)
+    mask = at < n
+    x = tl.load(x_ptr + at, mask=mask, other=0.0)
+    first = tl.reshape(tl.where(mask, 1.0, 2.0), (N, 2))
+    second = tl.reshape(x, (2, N))
+    total = tl.reshape(tl.trans(tl.trans(first)), (2 * N,)) + tl.reshape(tl.trans(second), (2 * N,))
+    tl.store(out_ptr + at, total, mask=mask)
+
+
+@pytest.mark.parametrize("n", [0, 5, 40, 64])
+def test_a_mask_read_at_other_places_is_not_taken_for_the_stores(n: int):
+    x = _RANDOM.integers(1, 9, 64).astype(np.float32)
+    want, got = launch(masked_twice, (1,), x, np.zeros(64, np.float32), n, N=32)
+    np.testing.assert_array_equal(got[1], want[1])

@@ -105,10 +105,11 @@ def _is_address(value: Value) -> bool:
 def cutting_masks(w: Writer, sinks: Sequence[Sink], shape: tuple[int, ...]) -> list[Mask]:
     """Return the masks of all accesses in a nest that mean one thing throughout it."""
     seen: dict[Value, Axes | None] = {}
+    visited: set[tuple[Value, Axes | None]] = set()
     identity: Axes = tuple(range(len(shape)))
     for sink in sinks:
         for root in sink.roots:
-            masks_below(w, root, identity, seen)
+            masks_below(w, root, identity, seen, visited)
         if sink.mask is not None:
             same = seen.get(sink.mask, identity) == identity
             seen[sink.mask] = identity if same else None

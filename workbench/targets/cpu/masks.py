@@ -8,17 +8,21 @@ only with what masked-off lanes give.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from workbench.analysis.forms import Form, number
 from workbench.ir import Op, Value, shape_of
 from workbench.ops import (
+    AddPointer,
+    Bitcast,
     Broadcast,
+    Cast,
     Constant,
+    ConvertLayout,
     Elementwise,
     ExpandDims,
     Load,
+    Promise,
     Reshape,
     Select,
     Splat,
@@ -31,6 +35,8 @@ from workbench.targets.cpu.table import STATEMENTS
 if TYPE_CHECKING:
     from workbench.targets.cpu.writer import Writer
 
+#: Ops whose operands are read at the very point at which the result is wanted.
+_POINTWISE = (AddPointer, Bitcast, Cast, ConvertLayout, Elementwise, Load, Promise, Select)
 #: For each axis of a value, the axis of the loop nest that runs over it (None: it has one element).
 Axes = tuple[int | None, ...]
 
@@ -50,31 +56,35 @@ class Conjunct(NamedTuple):
     axes: Axes
 
 
-def masks_below(w: Writer, value: Value, axes: Axes, seen: dict[Value, Axes | None]) -> None:
-    """Collect the masks that decide what a value is; a mask met with two meanings becomes None."""
-    if not shape_of(value.type) or value in w.buffers or value.op is None:
-        return
+def masks_below(
+    w: Writer,
+    value: Value,
+    axes: Axes | None,
+    seen: dict[Value, Axes | None],
+    visited: set[tuple[Value, Axes | None]],
+) -> None:
+    """Collect the masks that decide what a value is, with how their axes lie.
+
+    A mask that is met with two meanings, or whose axes are mixed on the way, becomes None.
+    """
     op = value.op
+    if op is None or not shape_of(value.type) or value in w.buffers or (value, axes) in visited:
+        return
+    visited.add((value, axes))
     if isinstance(op, Load) and op.mask is not None:
         _note(op.mask, axes, seen)
     elif isinstance(op, Select) and shape_of(op.condition.type):
         _note(op.condition, axes, seen)
-    if STATEMENTS.rule(type(op)) is None:
-        for operand, inner in _operand_axes(op, axes):
-            masks_below(w, operand, inner, seen)
-
-
-def _note(mask: Value, axes: Axes, seen: dict[Value, Axes | None]) -> None:
-    seen[mask] = axes if seen.get(mask, axes) == axes else None
-
-
-def _operand_axes(op: Op, axes: Axes) -> Iterator[tuple[Value, Axes]]:
-    """Yield the operands that are read at the point itself, with their axes."""
-    moved = moved_axes(op, axes)
+    if STATEMENTS.rule(type(op)) is not None:
+        return
+    moved = None if axes is None else moved_axes(op, axes)
     for operand in op.operands:
-        shape = shape_of(operand.type)
-        if moved is not None and len(shape) == len(moved):
-            yield operand, moved
+        fits = moved is not None and len(moved) == len(shape_of(operand.type))
+        masks_below(w, operand, moved if fits else None, seen, visited)
+
+
+def _note(mask: Value, axes: Axes | None, seen: dict[Value, Axes | None]) -> None:
+    seen[mask] = axes if seen.get(mask, axes) == axes else None
 
 
 def moved_axes(op: Op, axes: Axes) -> Axes | None:
@@ -96,9 +106,7 @@ def moved_axes(op: Op, axes: Axes) -> Axes | None:
             return None
         left = iter(kept)
         return tuple(None if n == 1 else next(left) for n in source)
-    if all(shape_of(v.type) in ((), shape_of(op.results[0].type)) for v in op.operands):
-        return axes
-    return None
+    return axes if isinstance(op, _POINTWISE) else None
 
 
 def conjuncts(w: Writer, mask: Value, axes: Axes) -> list[Conjunct] | None:
