@@ -71,7 +71,8 @@ _ROWS: dict[str, dict[int, str]] = {
     },
     "scans": {1: "cumsum*", 2: "associative_scan* cumprod*"},
     "sorts": {2: "sort* topk bitonic_merge histogram* gather* flip*"},
-    "dots": {0: "dot", 2: "dot_scaled"},
+    "dots": {0: "dot"},
+    "scaled_dots": {2: "dot_scaled"},
     "random": {
         1: "rand",
         2: "randint randn rand4x randn4x randint4x philox philox_impl uint_to_uniform_float "

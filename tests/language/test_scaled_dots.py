@@ -1,0 +1,131 @@
+"""dot_scaled against float64 products of the decoded operands."""
+
+import numpy as np
+import pytest
+import torch
+
+import workbench.language as tl
+from tests.language.harness import error_of, from_text, run
+
+RANDOM = np.random.default_rng(3)
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+M, N, K = 16, 8, 64
+
+
+def _operand(name, rows, columns, packed_axis):
+    """Return (memory, float64 numbers) of a random operand."""
+    if name == "e2m1":
+        codes = RANDOM.integers(0, 16, (rows, columns))
+        numbers = E2M1[codes & 7] * np.where(codes & 8, -1.0, 1.0)
+        low, high = (codes[:, i::2] if packed_axis else codes[i::2] for i in (0, 1))
+        return torch.from_numpy((low | high << 4).astype(np.uint8)), numbers
+    kinds = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "bf16": torch.bfloat16,
+             "fp16": torch.float16}  # fmt: skip
+    memory = torch.from_numpy(RANDOM.standard_normal((rows, columns)).astype(np.float32))
+    memory = memory.to(kinds[name])
+    return memory, memory.double().numpy()
+
+
+def _scale(rows, groups, kind):
+    if kind is None:
+        return None, np.ones((rows, 1))
+    if kind == "e8m0":
+        bits = RANDOM.integers(120, 134, (rows, groups)).astype(np.uint8)
+        return torch.from_numpy(bits), 2.0 ** (bits.astype(np.float64) - 127)
+    memory = torch.from_numpy(RANDOM.uniform(0.5, 3, (rows, groups)).astype(np.float32))
+    memory = memory.to(torch.float8_e4m3fn)
+    return memory, memory.double().numpy()
+
+
+def _kernel(formats, packs, has_scale, acc):
+    shapes = []
+    for side, (name, pack) in enumerate(zip(formats, packs, strict=True)):
+        shape = [M, K] if side == 0 else [K, N]
+        if name == "e2m1":
+            k_axis = 1 - side
+            shape[k_axis if pack else 1 - k_axis] //= 2
+        shapes.append(tuple(shape))
+    scales = ["None", "None"]
+    if has_scale[0]:
+        scales[0] = "tl.load(asc + m[:, None] * G0 + tl.arange(0, G0)[None, :])"
+    if has_scale[1]:
+        scales[1] = "tl.load(bsc + n[:, None] * G1 + tl.arange(0, G1)[None, :])"
+    tail = ", acc=tl.load(out + m[:, None] * 8 + n[None, :])" if acc else ""
+    return from_text(f"""
+        def kernel(out, a, asc, b, bsc, G0: tl.constexpr, G1: tl.constexpr):
+            m, n = tl.arange(0, {M}), tl.arange(0, {N})
+            i, j = tl.arange(0, {shapes[0][0]}), tl.arange(0, {shapes[0][1]})
+            p, q = tl.arange(0, {shapes[1][0]}), tl.arange(0, {shapes[1][1]})
+            x = tl.load(a + i[:, None] * {shapes[0][1]} + j[None, :])
+            y = tl.load(b + p[:, None] * {shapes[1][1]} + q[None, :])
+            r = tl.dot_scaled(x, {scales[0]}, "{formats[0]}", y, {scales[1]}, "{formats[1]}",
+                              lhs_k_pack={packs[0]}, rhs_k_pack={packs[1]}{tail})
+            tl.store(out + m[:, None] * 8 + n[None, :], r)
+    """)
+
+
+@pytest.mark.parametrize(
+    ("formats", "packs", "scales", "run_length"),
+    [
+        (("e2m1", "e2m1"), (True, True), ("e8m0", "e8m0"), 32),
+        (("e2m1", "e2m1"), (False, False), ("e8m0", "e8m0"), 32),
+        (("e2m1", "e2m1"), (True, True), ("e4m3", "e4m3"), 16),
+        (("e4m3", "e5m2"), (True, True), ("e8m0", "e8m0"), 32),
+        (("e5m2", "e2m1"), (True, True), (None, "e8m0"), 32),
+        (("e2m1", "bf16"), (True, True), ("e8m0", None), 32),
+        (("fp16", "e4m3"), (True, True), (None, "e8m0"), 32),
+        (("bf16", "fp16"), (True, True), (None, None), 32),
+    ],
+)
+@pytest.mark.parametrize("acc", [False, True])
+def test_operands_are_decoded_and_scaled(formats, packs, scales, run_length, acc):
+    a, a_numbers = _operand(formats[0], M, K, int(packs[0]))
+    b, b_numbers = _operand(formats[1], K, N, int(not packs[1]))
+    groups = K // run_length
+    asc, a_factors = _scale(M, groups, scales[0])
+    bsc, b_factors = _scale(N, groups, scales[1])
+    want = (a_numbers * np.repeat(a_factors, K // a_factors.shape[1], 1)) @ (
+        b_numbers * np.repeat(b_factors, K // b_factors.shape[1], 1).T
+    )
+    out = torch.ones((M, N))
+    kernel = _kernel(formats, packs, [s is not None for s in scales], acc)
+    run(kernel, out=out, a=a, asc=asc, b=b, bsc=bsc, G0=groups, G1=groups)
+    # Exact operands but where fp16 cannot hold a bf16; sums of 64 products in fp32.
+    bound = 2e-3 if "fp16" in formats else 1e-5
+    assert np.allclose(out.numpy(), want + acc, rtol=bound, atol=bound * np.abs(want).max())
+
+
+def test_the_smallest_scale_and_nan():
+    def kernel(out, a, asc, b, fast: tl.constexpr):
+        m, n, k = tl.arange(0, 16), tl.arange(0, 16), tl.arange(0, 32)
+        x = tl.load(a + m[:, None] * 32 + k[None, :])
+        y = tl.load(b + k[:, None] * 16 + n[None, :])
+        s = tl.load(asc + m[:, None])
+        r = tl.dot_scaled(x, s, "bf16", y, None, "bf16", fast_math=fast)
+        tl.store(out + m[:, None] * 16 + n[None, :], r)
+
+    a, b = torch.ones((16, 32), dtype=torch.bfloat16), torch.ones((32, 16), dtype=torch.bfloat16)
+    asc = torch.full((16, 1), 127, dtype=torch.uint8)
+    asc[0], asc[1] = 0, 255
+    out = torch.zeros((16, 16))
+    run(kernel, out=out, a=a, asc=asc, b=b, fast=False)
+    assert out[0, 0] == 32 * 2.0**-127
+    assert torch.isnan(out[1]).all()
+    assert (out[2:] == 32).all()
+
+
+def test_wrong_operands_are_refused():
+    head = """
+        def kernel(x):
+            a, b = tl.zeros((16, 64), tl.uint8), tl.zeros((64, 16), tl.uint8)
+            s, t = tl.zeros((16, 2), tl.uint8), tl.zeros((16, 3), tl.uint8)
+            h = tl.zeros((16, 64), tl.float16)
+    """
+    for line, message in [
+        ("tl.dot_scaled(a, s, 'e3m2', b, s, 'e4m3')", "knows no lhs_format 'e3m2'"),
+        ("tl.dot_scaled(a, s, 'bf16', b, s, 'e4m3')", "got lhs_format 'bf16' for 'a'"),
+        ("tl.dot_scaled(h, s, 'e2m1', b, s, 'e4m3')", "takes e2m1 as uint8"),
+        ("tl.dot_scaled(a, t, 'e4m3', b, s, 'e4m3')", "lhs_scale is 't'"),
+        ("tl.dot_scaled(a, s.to(tl.int32), 'e4m3', b, s, 'e4m3')", "takes scales of uint8"),
+    ]:
+        assert message in error_of(head.rstrip() + "\n" + " " * 12 + line, x=None).message
