@@ -78,6 +78,7 @@ class CompiledKernel:
         self.hash = key
         self.from_cache = compiled is None
         self.index_program = index_program
+        self.tools: tuple[Any, ...] = ()
         self.loaded: dict[Any, Any] = {}
         """What the loaders made of the code, by device."""
         self._compiled = compiled
@@ -142,9 +143,10 @@ class CompiledKernel:
             ),
             extra={name: value for name, value in built.extra.items() if name != "tools"},
         )
-        self._store([list(tool) for tool in built.extra.get("tools", ())])
+        self.tools = tuple(built.extra.get("tools", ()))
+        self.store([list(tool) for tool in self.tools])
 
-    def _store(self, tools: list[list[Any]]) -> None:
+    def store(self, tools: list[list[Any]]) -> None:
         """Write the kernel to the disk, with (path, size, time) of the programs that made it."""
         if self.target == "interpreter":
             return

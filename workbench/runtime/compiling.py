@@ -95,15 +95,59 @@ def obtain(
     with exact indices; both are ordinary entries of the cache.
     """
     captured = captured or captures(source)
-    parts = _key_parts(captured, target)
-    if source.name != source.function.__name__:
-        parts.append(f"named {source.name}")
+    parts = _all_parts(source, captured, target)
     with _lock:
         if cached:
             found = _find(source, signature, target, parts, fits)
             if found is not None:
                 return found
         return _compile(source, signature, target, parts, fits)
+
+
+def fits_launch(program: Any, *, integers: Mapping[str, int], grid: Any) -> bool:
+    """Say whether 32 bits hold every index of a launch, asked of its index program."""
+    return program is not None and bool(program.fits(integers, grid))
+
+
+def known(
+    source: KernelSource, signature: Signature, target: str, captured: Captures, fits: Fits | None
+) -> CompiledKernel | None:
+    """Return a kernel from memory or disk, None where `obtain` would compile."""
+    parts = _all_parts(source, captured, target)
+    with _lock:
+        if fits is None:
+            return _look_up(source, signature, target, parts)
+        for narrow in (True, False):
+            found = _look_up(source, _with_width(signature, narrow), target, parts)
+            if found is not None and narrow == (
+                found.index_program is not None and bool(fits(found.index_program))
+            ):
+                return found
+    return None
+
+
+def adopt(
+    source: KernelSource,
+    signature: Signature,
+    target: str,
+    captured: Captures,
+    *,
+    launch: LaunchData,
+    code: bytes,
+    index_program: Any,
+    tools: Sequence[Any],
+    chosen: bool,
+) -> CompiledKernel:
+    """Enter a kernel that another process compiled; `chosen`: it has picked the index width."""
+    if chosen:
+        signature = _with_width(signature, launch.narrow_index)
+    key = cache.make_key(*_all_parts(source, captured, target), signature.text())
+    kernel = CompiledKernel(
+        source, signature, target, key, launch=launch, code=code, index_program=index_program
+    )
+    kernel.store([list(tool) for tool in tools])
+    with _lock:
+        return _kernels.setdefault(key, kernel)
 
 
 def forget() -> None:
@@ -241,6 +285,14 @@ def _give_cause(error: CompileError) -> None:
     kind = _PYTHON.get(type(error))
     if error.__cause__ is None and kind is not None:
         error.__cause__ = kind(error.message)
+
+
+def _all_parts(source: KernelSource, captured: Captures, target: str) -> list[str]:
+    """Return everything of a compile key but the signature."""
+    parts = _key_parts(captured, target)
+    if source.name != source.function.__name__:
+        parts.append(f"named {source.name}")
+    return parts
 
 
 def _key_parts(captured: Captures, target: str) -> list[str]:

@@ -29,7 +29,8 @@ from workbench.runtime.binding import (
 )
 from workbench.runtime.callables import JITCallable, parameters_of
 from workbench.runtime.compiled import CompiledKernel
-from workbench.runtime.compiling import obtain
+from workbench.runtime.compiling import fits_launch, obtain
+from workbench.runtime.facts import Signature
 from workbench.runtime.grids import Grid, resolve_grid
 from workbench.runtime.hooks import LaunchRecord, observing
 from workbench.runtime.host_copies import on_host
@@ -37,12 +38,13 @@ from workbench.runtime.kernel_caches import DeviceCaches
 from workbench.runtime.launching import NOT_GIVEN, Runner, current_stream, load, run_grid
 from workbench.runtime.parameters import KernelParam
 from workbench.source import KernelSource, LaunchError
+from workbench.source.captures import Captures
 
 T = TypeVar("T")
 
 __all__ = [
     "InterpretedFunction", "JITFunction", "JitFunctionInfo", "KernelInterface", "LaunchRecord",
-    "NoGridError", "jit", "kernel", "observing",
+    "NoGridError", "Plan", "jit", "kernel", "observing",
 ]  # fmt: skip
 
 
@@ -75,6 +77,19 @@ class KernelInterface(Generic[T]):
     def warmup(self, *args: Any, grid: Any = None, **given: Any) -> Any:
         """Compile for these arguments without launching; torch dtypes may stand for tensors."""
         return self.run(*args, grid=grid, warmup=True, **given)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one launch compiles, and for which integers and grid indices must be wide enough."""
+
+    source: KernelSource
+    signature: Signature
+    target: str
+    captured: Captures
+    integers: dict[str, int]
+    grid: Grid
+    device: int
 
 
 class JITFunction(JITCallable, KernelInterface[T]):
@@ -241,7 +256,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         source = self._source_for(signature)
         fits = None
         if grid is not None and target != "interpreter":
-            fits = partial(_fits, integers=call.integers, grid=grid)
+            fits = partial(fits_launch, integers=call.integers, grid=grid)
         known = self.device_caches[device][0]
         key = f"{target}\n{signature.text()}"
         new = key not in known
@@ -257,6 +272,14 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if kernel not in self.results:
             self.results.append(kernel)
         return kernel
+
+    def plan(self, *args: Any, grid: Any, **given: Any) -> Plan:
+        """Return what a launch would compile, without compiling it."""
+        call, target, device = self._bind(args, given)
+        sizes = resolve_grid(grid, lambda: call.values)
+        signature = call.signature(self.kernel_source)
+        source = self._source_for(signature)
+        return Plan(source, signature, target, self.captures, call.integers, sizes, device)
 
     def _source_for(self, signature: Any) -> KernelSource:
         """Return the source, under the name that `repr=` gives to this specialisation."""
@@ -402,7 +425,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         def choose(grid: Grid, values: Sequence[Any]) -> tuple[CompiledKernel, Runner]:
             given = zip(received, values, strict=True)
             integers = fixed | {name: value for name, value in given if name in fixed}
-            fits = partial(_fits, integers=integers, grid=grid)
+            fits = partial(fits_launch, integers=integers, grid=grid)
             twin = obtain(source, signature, target, captured=captured, fits=fits)
             if twin not in self.results:
                 self.results.append(twin)
@@ -455,10 +478,6 @@ def _restore(module: str, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return found
-
-
-def _fits(program: Any, *, integers: Mapping[str, int], grid: Grid) -> bool:
-    return program is not None and bool(program.fits(integers, grid))
 
 
 def _stream_number(stream: Any, device: int) -> int:

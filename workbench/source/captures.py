@@ -52,7 +52,7 @@ def _visit(source: KernelSource, found: Captures, seen: set[int]) -> None:
     found.sources.append(source)
     code = source.function.__code__
     closure = _Cells(source.function)
-    attributes = tuple(_names(code))
+    attributes = tuple(names_of(code))
     if source.edited:
         attributes += tuple(_names_in_text(source))
     for name in attributes:
@@ -124,12 +124,13 @@ def describe_value(value: Any) -> str:
             return f"{kind.__module__}.{kind.__qualname__}:{value!r}"
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def names_of(code: types.CodeType) -> Iterator[str]:
+    """Yield every name that a code object, or one within it, looks up outside itself."""
     yield from code.co_names
     yield from code.co_freevars
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+            yield from names_of(constant)
 
 
 def _names_in_text(source: KernelSource) -> list[str]:

@@ -83,7 +83,7 @@ def as_triton(*, force: bool = False) -> Installed:
         force: do it even if the real Triton is imported already.
 
     Raises:
-        OptionError: the real Triton is imported already (K131).
+        OptionError: the real Triton is imported already (K132).
     """
     real = [name for name, module in sorted(sys.modules.items()) if _is_real(name, module)]
     if real and not force:
@@ -93,7 +93,7 @@ def as_triton(*, force: bool = False) -> Installed:
             f"the real Triton is imported already ({shown})"
             + (f", by {', '.join(users[:5])}" if users else ""),
             hint="call workbench.as_triton() before anything imports triton, or with force=True",
-            code="K131",
+            code="K132",
         )
     before: dict[str, ModuleType | None] = {name: sys.modules[name] for name in real}
     for name in real:
