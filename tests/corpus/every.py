@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.corpus import activations, losses, norms, optimizers, rotary  # noqa: F401
+import importlib
+
 from tests.corpus.sample import SAMPLES
 
-__all__ = ["SAMPLES"]
+FAMILIES = (
+    "norms", "activations", "losses", "rotary", "optimizers", "reductions", "scans",
+)  # fmt: skip
+
+for family in FAMILIES:
+    importlib.import_module(f"tests.corpus.{family}")
+
+__all__ = ["FAMILIES", "SAMPLES"]
