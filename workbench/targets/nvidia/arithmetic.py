@@ -68,29 +68,34 @@ def lower_select(low: Lowering, op: Select) -> None:
 def lower_elementwise(low: Lowering, op: Elementwise) -> None:
     element = element_scalar(op.inputs[0])
     if element.is_float:
-        if element.bits == 8 and op.function not in ("eq", "ne"):
-            raise TargetError(
-                f"{op.name} on {element} values",
-                op.span,
-                hint="cast to tl.float16 or tl.float32 first",
-            )
-        if op.row.compares:
-            _define(low, op, lambda r: _compare_floats(low, op, element, r))
-            return
-        rule = float_function(op.function, element, low)
-        if rule is None:
-            raise TargetError(
-                f"{op.name} on {element} values is not available on {low.chip.name}", op.span
-            )
-        _define(low, op, lambda r: rule([low.register(v, r) for v in op.inputs]))
-        return
-    if op.row.compares:
-        _define(low, op, lambda r: _compare_integers(low, op, element, r))
+        _define(low, op, _float_rule(low, op, element))
+    elif op.row.compares:
+        _define(low, op, lambda r: compare_integers(low.emit, op.function, element,
+                                                    *_inputs(low, op, r)))  # fmt: skip
     elif op.function in ("add", "sub", "mul", "shl", "neg") and element.bits >= 32:
         low.set_lazy(op.result, lambda r: _linear(low, op, element, r))
     else:
         _define(low, op, lambda r: integer_function(low.emit, op.function, element,
-                                                    [low.register(v, r) for v in op.inputs]))  # fmt: skip
+                                                    _inputs(low, op, r)))  # fmt: skip
+
+
+def _inputs(low: Lowering, op: Elementwise, register: int) -> list[str]:
+    return [low.register(value, register) for value in op.inputs]
+
+
+def _float_rule(low: Lowering, op: Elementwise, element: Scalar) -> Callable[[int], str]:
+    if element.bits == 8 and op.function not in ("eq", "ne"):
+        raise TargetError(
+            f"{op.name} on {element} values", op.span, hint="cast to tl.float16 or tl.float32 first"
+        )
+    if op.row.compares:
+        return lambda r: compare_floats(low.emit, op.function, element, *_inputs(low, op, r))
+    rule = float_function(op.function, element, low)
+    if rule is None:
+        raise TargetError(
+            f"{op.name} on {element} values is not available on {low.chip.name}", op.span
+        )
+    return lambda r: rule(_inputs(low, op, r))
 
 
 def _define(low: Lowering, op: Elementwise | Select, register: Callable[[int], str]) -> None:
@@ -107,7 +112,7 @@ def _linear(low: Lowering, op: Elementwise, element: Scalar, r: int) -> tuple[st
     """Add, subtract or multiply pairs: the constants stay apart as long as nothing may wrap."""
     emit, type = low.emit, llvm_type(element)
     if not op.no_wrap or op.function in ("neg", "shl"):
-        return integer_function(emit, op.function, element, [low.register(v, r) for v in op.inputs])
+        return integer_function(emit, op.function, element, _inputs(low, op, r))
     (a, x), (b, y) = (low.pair(v, r) for v in op.inputs)
     if op.function == "add":
         root, constant = emit.add(type, a, b, "nsw "), x + y
@@ -133,7 +138,6 @@ def _linear(low: Lowering, op: Elementwise, element: Scalar, r: int) -> tuple[st
 def integer_function(emit: Emitter, function: str, element: Scalar, inputs: list[str]) -> str:
     """Return an integer (or i1) function of operands."""
     type = llvm_type(element)
-    signed = element.kind == "int"
     a, b = inputs[0], inputs[-1]
     match function:
         case "add" | "sub" | "mul" if element.kind == "bool":
@@ -149,7 +153,15 @@ def integer_function(emit: Emitter, function: str, element: Scalar, inputs: list
         case "and" | "or" | "xor":
             return emit.bitwise(function, type, a, b)
         case "div" | "rem":
-            return _divide(emit, function, type, signed, a, b)
+            return _divide(emit, function, type, element.kind == "int", a, b)
+        case _:
+            return _signed_function(emit, function, element, a, b)
+
+
+def _signed_function(emit: Emitter, function: str, element: Scalar, a: str, b: str) -> str:
+    """Return a function that is another one on signed than on unsigned integers."""
+    type, signed = llvm_type(element), element.kind == "int"
+    match function:
         case "shl" | "shr":
             name = "shl" if function == "shl" else "ashr" if signed else "lshr"
             if is_integer(b) and 0 <= int(b) < element.bits:
@@ -158,9 +170,9 @@ def integer_function(emit: Emitter, function: str, element: Scalar, inputs: list
         case "min" | "max" | "minimum" | "maximum":
             name = f"llvm.{'s' if signed else 'u'}{function[:3]}.{type}"
             return emit.call(type, name, f"{type} {a}, {type} {b}", f"{type}, {type}")
+        case "abs" if not signed:
+            return a
         case "abs":
-            if not signed:
-                return a
             return emit.call(type, f"llvm.abs.{type}", f"{type} {a}, i1 false", f"{type}, i1")
         case "mulhi":
             wide = f"i{element.bits * 2}"
@@ -185,11 +197,6 @@ def _divide(emit: Emitter, function: str, type: str, signed: bool, a: str, b: st
     return emit.pure(f"{'s' if signed else 'u'}{function} {type} {a}, {b}")
 
 
-def _compare_integers(low: Lowering, op: Elementwise, element: Scalar, r: int) -> str:
-    a, b = (low.register(v, r) for v in op.inputs)
-    return compare_integers(low.emit, op.function, element, a, b)
-
-
 def compare_integers(emit: Emitter, function: str, element: Scalar, a: str, b: str) -> str:
     """Return an i1: the comparison of two integers by the signedness of their type."""
     name = _COMPARE[function]
@@ -202,11 +209,6 @@ def compare_integers(emit: Emitter, function: str, element: Scalar, a: str, b: s
         result = {"lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y, "eq": x == y, "ne": x != y}
         return "true" if result[function] else "false"
     return emit.pure(f"icmp {name} {llvm_type(element)} {a}, {b}")
-
-
-def _compare_floats(low: Lowering, op: Elementwise, element: Scalar, r: int) -> str:
-    a, b = (low.register(v, r) for v in op.inputs)
-    return compare_floats(low.emit, op.function, element, a, b)
 
 
 def compare_floats(emit: Emitter, function: str, element: Scalar, a: str, b: str) -> str:

@@ -8,7 +8,7 @@ instruction itself. f64 goes through LLVM's own expansions or is refused.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from workbench.ir import Scalar
@@ -26,6 +26,21 @@ _ERF_FAR = (
     0.0905286697240336, -0.37278728395493194, 0.4206182624770756, 0.010146859162569632,
     0.29390830659040934, 0.2748551048268264, 0.28256481885505086,
 )  # fmt: skip
+#: Intrinsics that LLVM has for f16, f32 and f64, and how many operands they take.
+_ANY_FLOAT = {
+    "min": ("minnum", 2), "max": ("maxnum", 2), "minimum": ("minimum", 2),
+    "maximum": ("maximum", 2), "fma": ("fma", 3), "abs": ("fabs", 1),
+}  # fmt: skip
+_TANH_NEAR = (
+    -0.00886323552990220, 0.0218694885361552, -0.0539682539682540, 0.133333333333333,
+    -0.333333333333333,
+)  # fmt: skip
+_HALF_PI = (1.57079601287841796875, 3.1391647326017846e-07, 5.390302529957764e-15)
+_SINE = (
+    2.608315980978659354150e-6, -1.981069071916863322258e-4, 8.33307858556509017944336e-3,
+    -0.166666597127914428710938,
+)  # fmt: skip
+_COSINE = (2.44331571e-5, -1.38873162e-3, 4.16666456e-2, -0.5, 1.0)
 _INFIX = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
 
 
@@ -39,21 +54,13 @@ def float_function(function: str, element: Scalar, low: Lowering) -> Rule | None
         return lambda v: emit.pure(f"{word} {contract}{type} {v[0]}, {v[1]}")
     if function == "neg":
         return lambda v: emit.pure(f"fneg {type} {v[0]}")
-    if function in ("min", "max"):
-        name = f"llvm.{function}num.{'f32' if type == 'bfloat' else _suffix(type)}"
-        return _in(low, "float" if type == "bfloat" else type, type, _intrinsic(low, name, 2))
-    if function in ("minimum", "maximum"):
-        name = f"llvm.{function}.{'f32' if type == 'bfloat' else _suffix(type)}"
-        return _in(low, "float" if type == "bfloat" else type, type, _intrinsic(low, name, 2))
-    if function == "fma":
-        name = f"llvm.fma.{'f32' if type == 'bfloat' else _suffix(type)}"
-        return _in(low, "float" if type == "bfloat" else type, type, _intrinsic(low, name, 3))
-    if function == "abs":
-        return _in(low, "float" if type == "bfloat" else type, type,
-                   _intrinsic(low, f"llvm.fabs.{'f32' if type == 'bfloat' else _suffix(type)}", 1))  # fmt: skip
+    if function in _ANY_FLOAT:
+        name, arity = _ANY_FLOAT[function]
+        wide = "float" if type == "bfloat" else type
+        return _in(low, wide, type, _intrinsic(low, f"llvm.{name}.{_suffix(wide)}", arity))
     if type == "double":
         return _double(function, low)
-    rule = _single(function, low)
+    rule = _Single(low).rule(function)
     return None if rule is None else _in(low, "float", type, rule)
 
 
@@ -97,146 +104,136 @@ def _asm(low: Lowering, text: str, arity: int, type: str = "float", letter: str 
     return rule
 
 
-def _single(function: str, low: Lowering) -> Rule | None:
-    emit = low.emit
+class _Single:
+    """Writes functions of f32 operands."""
 
-    def f(value: float) -> str:
-        return float_literal(value, "float")
+    def __init__(self, low: Lowering) -> None:
+        self.low = low
+        self.emit = low.emit
+        self.exp2 = _asm(low, "ex2.approx.f32 $0, $1", 1)
+        self.log2 = _asm(low, "lg2.approx.f32 $0, $1", 1)
+        self.divide = _asm(low, "div.full.f32 $0, $1, $2", 2)
 
-    def fmul(a: str, b: str) -> str:
-        return emit.pure(f"fmul float {a}, {b}")
+    def rule(self, function: str) -> Rule | None:
+        """Return the rule for a function; None if there is none."""
+        low = self.low
+        rules: dict[str, Rule] = {
+            "exp": self.exp,
+            "exp2": self.exp2,
+            "log2": self.log2,
+            "log": lambda v: self.multiply(self.log2(v), _f32(math.log(2))),
+            "sqrt": _asm(low, "sqrt.approx.f32 $0, $1", 1),
+            "sqrt_rn": _asm(low, "sqrt.rn.f32 $0, $1", 1),
+            "rsqrt": _asm(low, "rsqrt.approx.f32 $0, $1", 1),
+            "div": self.divide,
+            "div_rn": _asm(low, "div.rn.f32 $0, $1, $2", 2),
+            "floor": _intrinsic(low, "llvm.floor.f32", 1),
+            "ceil": _intrinsic(low, "llvm.ceil.f32", 1),
+            "rem": self.remainder,
+            "sin": lambda v: self.circular(v[0], 0),
+            "cos": lambda v: self.circular(v[0], 1),
+            "tanh": self.tanh,
+            "erf": self.erf,
+        }
+        return rules.get(function)
 
-    def fadd(a: str, b: str) -> str:
-        return emit.pure(f"fadd float {a}, {b}")
+    # -- pieces ---------------------------------------------------------------------------
+    def multiply(self, a: str, b: str) -> str:
+        return self.emit.pure(f"fmul float {a}, {b}")
 
-    def fma(a: str, b: str, c: str) -> str:
-        return _intrinsic(low, "llvm.fma.f32", 3)([a, b, c])
+    def fma(self, a: str, b: str, c: str) -> str:
+        return _intrinsic(self.low, "llvm.fma.f32", 3)([a, b, c])
 
-    exp2 = _asm(low, "ex2.approx.f32 $0, $1", 1)
-    log2 = _asm(low, "lg2.approx.f32 $0, $1", 1)
-    divide = _asm(low, "div.full.f32 $0, $1, $2", 2)
+    def negate(self, a: str) -> str:
+        return self.emit.pure(f"fneg float {a}")
 
-    def exp(v: list[str]) -> str:
-        """exp(x) = 2^t · (1 + r ln 2), where t + r = x · log2 e to twice the precision.
+    def polynomial(self, coefficients: Sequence[float], x: str) -> str:
+        """Return the polynomial by Horner's rule, the highest power's coefficient first."""
+        total = _f32(coefficients[0])
+        for coefficient in coefficients[1:]:
+            total = self.fma(total, x, _f32(coefficient))
+        return total
+
+    def with_sign(self, magnitude: str, sign: str) -> str:
+        arguments = f"float {magnitude}, float {sign}"
+        return self.emit.call("float", "llvm.copysign.f32", arguments, "float, float")
+
+    # -- functions ------------------------------------------------------------------------
+    def exp(self, v: list[str]) -> str:
+        """e^x = 2^t · (1 + r ln 2), where t + r = x · log2 e to twice the precision.
 
         2^t alone would be wrong by |x| · 2^-24 relatively: 4 ulp at x = 9. The clamps keep
         infinities out of r; they let a NaN through.
         """
-        low_end = _intrinsic(low, "llvm.maximum.f32", 2)([v[0], f(-105.0)])
-        x = _intrinsic(low, "llvm.minimum.f32", 2)([low_end, f(89.0)])
+        low_end = _intrinsic(self.low, "llvm.maximum.f32", 2)([v[0], _f32(-105.0)])
+        x = _intrinsic(self.low, "llvm.minimum.f32", 2)([low_end, _f32(89.0)])
         log2e = 1.4426950216293335  # float32(log2 e); the rest is 1.925963033500e-8
-        product = fmul(x, f(log2e))
-        error = fma(x, f(log2e), emit.pure(f"fneg float {product}"))
-        error = fma(x, f(1.925963033500e-8), error)
+        product = self.multiply(x, _f32(log2e))
+        error = self.fma(x, _f32(log2e), self.negate(product))
+        error = self.fma(x, _f32(1.925963033500e-8), error)
         # A product, not an fma with 2^t: infinity times a negative rest would be NaN.
-        return fmul(exp2([product]), fma(error, f(math.log(2)), f(1.0)))
+        return self.multiply(self.exp2([product]), self.fma(error, _f32(math.log(2)), _f32(1.0)))
 
-    def tanh(v: list[str]) -> str:
-        """tanh |x| = 1 - 2 / (e^2|x| + 1); near 0 an odd polynomial keeps the relative error."""
-        magnitude = _intrinsic(low, "llvm.fabs.f32", 1)(v)
-        power = exp2([fmul(magnitude, f(2 / math.log(2)))])
-        far = fma(divide([f(-2.0), fadd(power, f(1.0))]), f(1.0), f(1.0))
-        square = fmul(v[0], v[0])
-        near = f(-0.00886323552990220)
-        for c in (0.0218694885361552, -0.0539682539682540, 0.133333333333333, -0.333333333333333):
-            near = fma(near, square, f(c))
-        near = fma(fmul(near, square), magnitude, magnitude)
-        small = emit.pure(f"fcmp olt float {magnitude}, {f(0.55)}")
-        chosen = emit.pure(f"select i1 {small}, float {near}, float {far}")
-        return emit.call(
-            "float", "llvm.copysign.f32", f"float {chosen}, float {v[0]}", "float, float"
-        )
+    def tanh(self, v: list[str]) -> str:
+        """1 - 2 / (e^2|x| + 1) with x's sign; near 0 an odd polynomial keeps the relative error."""
+        magnitude = _intrinsic(self.low, "llvm.fabs.f32", 1)(v)
+        power = self.exp2([self.multiply(magnitude, _f32(2 / math.log(2)))])
+        ratio = self.divide([_f32(-2.0), self.emit.pure(f"fadd float {power}, {_f32(1.0)}")])
+        far = self.fma(ratio, _f32(1.0), _f32(1.0))
+        square = self.multiply(v[0], v[0])
+        near = self.polynomial(_TANH_NEAR, square)
+        near = self.fma(self.multiply(near, square), magnitude, magnitude)
+        small = self.emit.pure(f"fcmp olt float {magnitude}, {_f32(0.55)}")
+        chosen = self.emit.pure(f"select i1 {small}, float {near}, float {far}")
+        return self.with_sign(chosen, v[0])
 
-    def erf(v: list[str]) -> str:
+    def erf(self, v: list[str]) -> str:
         """Below 1 an odd polynomial in x, above 1 - t·p(t)·e^(-x²) with t = 1 / (1 + x/2).
 
         Both polynomials are least-squares fits in float64 with errors of 4e-11 and 3e-9.
         """
-        magnitude = _intrinsic(low, "llvm.fabs.f32", 1)(v)
-        square = fmul(v[0], v[0])
-        near = f(_ERF_NEAR[0])
-        for c in _ERF_NEAR[1:]:
-            near = fma(near, square, f(c))
-        near = fma(near, v[0], v[0])
-        t = divide([f(1.0), fma(magnitude, f(0.5), f(1.0))])
-        poly = f(_ERF_FAR[0])
-        for c in _ERF_FAR[1:]:
-            poly = fma(poly, t, f(c))
-        tail = exp2([fmul(emit.pure(f"fneg float {square}"), f(1 / math.log(2)))])
-        far = fma(emit.pure(f"fneg float {fmul(poly, t)}"), tail, f(1.0))
-        signed = emit.call(
-            "float", "llvm.copysign.f32", f"float {far}, float {v[0]}", "float, float"
-        )
-        small = emit.pure(f"fcmp olt float {magnitude}, {f(1.0)}")
-        return emit.pure(f"select i1 {small}, float {near}, float {signed}")
+        magnitude = _intrinsic(self.low, "llvm.fabs.f32", 1)(v)
+        square = self.multiply(v[0], v[0])
+        near = self.fma(self.polynomial(_ERF_NEAR, square), v[0], v[0])
+        t = self.divide([_f32(1.0), self.fma(magnitude, _f32(0.5), _f32(1.0))])
+        poly = self.polynomial(_ERF_FAR, t)
+        tail = self.exp2([self.multiply(self.negate(square), _f32(1 / math.log(2)))])
+        far = self.fma(self.negate(self.multiply(poly, t)), tail, _f32(1.0))
+        signed = self.with_sign(far, v[0])
+        small = self.emit.pure(f"fcmp olt float {magnitude}, {_f32(1.0)}")
+        return self.emit.pure(f"select i1 {small}, float {near}, float {signed}")
 
-    rules: dict[str, Rule] = {
-        "exp": exp,
-        "exp2": exp2,
-        "log2": log2,
-        "log": lambda v: fmul(log2(v), f(math.log(2))),
-        "sqrt": _asm(low, "sqrt.approx.f32 $0, $1", 1),
-        "sqrt_rn": _asm(low, "sqrt.rn.f32 $0, $1", 1),
-        "rsqrt": _asm(low, "rsqrt.approx.f32 $0, $1", 1),
-        "div": divide,
-        "div_rn": _asm(low, "div.rn.f32 $0, $1, $2", 2),
-        "floor": _intrinsic(low, "llvm.floor.f32", 1),
-        "ceil": _intrinsic(low, "llvm.ceil.f32", 1),
-        "rem": lambda v: _remainder(low, v, divide),
-        "sin": lambda v: _circular(low, v[0], 0),
-        "cos": lambda v: _circular(low, v[0], 1),
-        "tanh": tanh,
-        "erf": erf,
-    }
-    return rules.get(function)
+    def remainder(self, v: list[str]) -> str:
+        """As fmod: a - trunc(a / b)·b with an fma, which is how LLVM expands frem."""
+        ratio = self.emit.pure(f"fdiv float {v[0]}, {v[1]}")
+        quotient = _intrinsic(self.low, "llvm.trunc.f32", 1)([ratio])
+        return self.fma(self.negate(quotient), v[1], v[0])
 
+    def circular(self, x: str, shift: int) -> str:
+        """Sine (shift 0) or cosine (shift 1): x less multiples of π/2, then two polynomials.
 
-def _remainder(low: Lowering, v: list[str], divide: Rule) -> str:
-    """fmod: LLVM expands frem exactly enough by a - trunc(a / b)·b with an fma."""
-    emit = low.emit
-    quotient = emit.call(
-        "float", "llvm.trunc.f32", f"float {emit.pure(f'fdiv float {v[0]}, {v[1]}')}", "float"
-    )
-    negated = emit.pure(f"fneg float {quotient}")
-    return _intrinsic(low, "llvm.fma.f32", 3)([negated, v[1], v[0]])
+        Error below 2 ulp for |x| < 1e5; beyond, the reduction loses bits.
+        """
+        emit = self.emit
+        turns = _intrinsic(self.low, "llvm.rint.f32", 1)([self.multiply(x, _f32(2 / math.pi))])
+        quadrant = emit.pure(f"fptosi float {turns} to i32")
+        quadrant = emit.add("i32", quadrant, str(shift))
+        negative = self.negate(turns)
+        r = x
+        for part in _HALF_PI:
+            r = self.fma(negative, _f32(part), r)
+        square = self.multiply(r, r)
+        sine = self.polynomial(_SINE, square)
+        sine = self.fma(self.multiply(sine, square), r, r)
+        cosine = self.polynomial(_COSINE, square)
+        odd = emit.pure(f"icmp ne i32 {emit.bitwise('and', 'i32', quadrant, '1')}, 0")
+        value = emit.pure(f"select i1 {odd}, float {cosine}, float {sine}")
+        flip = emit.pure(f"icmp ne i32 {emit.bitwise('and', 'i32', quadrant, '2')}, 0")
+        return emit.pure(f"select i1 {flip}, float {self.negate(value)}, float {value}")
 
 
-def _circular(low: Lowering, x: str, shift: int) -> str:
-    """sin (shift 0) or cos (shift 1): reduction by π/2 in three parts, then two polynomials.
-
-    Error below 2 ulp for |x| < 1e5; beyond, the reduction loses bits.
-    """
-    emit = low.emit
-    fma = _intrinsic(low, "llvm.fma.f32", 3)
-
-    def f(value: float) -> str:
-        return float_literal(value, "float")
-
-    turns = emit.call(
-        "float", "llvm.rint.f32", f"float {emit.pure(f'fmul float {x}, {f(2 / math.pi)}')}", "float"
-    )
-    quadrant = emit.pure(f"fptosi float {turns} to i32")
-    quadrant = emit.add("i32", quadrant, str(shift))
-    negative = emit.pure(f"fneg float {turns}")
-    r = x
-    for part in (1.57079601287841796875, 3.1391647326017846e-07, 5.390302529957764e-15):
-        r = fma([negative, f(part), r])
-    square = emit.pure(f"fmul float {r}, {r}")
-    sine = f(2.608315980978659354150e-6)
-    for c in (
-        -1.981069071916863322258e-4,
-        8.33307858556509017944336e-3,
-        -0.166666597127914428710938,
-    ):
-        sine = fma([sine, square, f(c)])
-    sine = fma([emit.pure(f"fmul float {sine}, {square}"), r, r])
-    cosine = f(2.44331571e-5)
-    for c in (-1.38873162e-3, 4.16666456e-2, -0.5, 1.0):
-        cosine = fma([cosine, square, f(c)])
-    odd = emit.pure(f"icmp ne i32 {emit.bitwise('and', 'i32', quadrant, '1')}, 0")
-    value = emit.pure(f"select i1 {odd}, float {cosine}, float {sine}")
-    flip = emit.pure(f"icmp ne i32 {emit.bitwise('and', 'i32', quadrant, '2')}, 0")
-    return emit.pure(f"select i1 {flip}, float {emit.pure(f'fneg float {value}')}, float {value}")
+def _f32(value: float) -> str:
+    return float_literal(value, "float")
 
 
 def _double(function: str, low: Lowering) -> Rule | None:

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ _seconds: ContextVar[float | None] = ContextVar("seconds", default=None)
 
 
 @contextmanager
-def time_limit(seconds: float | None) -> Iterator[None]:
+def time_limit(seconds: float | None) -> Generator[None]:
     """Let ptxas run for at most so long within the block."""
     token = _seconds.set(seconds)
     try:

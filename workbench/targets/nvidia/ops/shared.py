@@ -187,5 +187,5 @@ def _verify_slot(op: Op, buffer: Value, shape: tuple[int, ...], slot: Value | No
 def allocate_type(
     shape: tuple[int, ...], element: Scalar, layout: LinearLayout, slots: int = 0
 ) -> Shared:
-    """Return the type of a buffer of tiles with an offset layout, with a ring of slots or without."""
+    """Return the type of a buffer for a tile with an offset layout, or for a ring of `slots`."""
     return Shared((slots, *shape) if slots else shape, element, layout)

@@ -82,7 +82,7 @@ def solve(graph: LayoutGraph) -> list[LinearLayout]:
     best: list[int] = []
     best_cost = float("inf")
     for start in _starts(graph, own, around):
-        choice, cost = _descend(graph, own, around, start)
+        choice, cost = _Descent(graph, own, around, start).run()
         if cost < best_cost - 1e-9:
             best, best_cost = choice, cost
     return [node.candidates[i] for node, i in zip(graph.nodes, best, strict=True)]
@@ -104,7 +104,7 @@ def _starts(graph: LayoutGraph, own: list[list[float]], around: list[list[int]])
 def _carried_along(
     graph: LayoutGraph, around: list[list[int]], number: int, candidate: int
 ) -> dict[int, int]:
-    """Return the choices that follow from one node's layout through edges that then cost nothing."""
+    """Return the choices that one node's layout brings about through edges that cost nothing."""
     moves = {number: candidate}
     work = [number]
     while work:
@@ -124,43 +124,57 @@ def _carried_along(
     return moves
 
 
-def _descend(
-    graph: LayoutGraph, own: list[list[float]], around: list[list[int]], start: list[int]
-) -> tuple[list[int], float]:
-    choice = list(start)
+class _Descent:
+    """One start and the way down from it: `choice` is the candidate of each node."""
 
-    def edge_cost(number: int) -> float:
-        edge = graph.edges[number]
-        return edge.cost(
-            graph.nodes[edge.source].candidates[choice[edge.source]],
-            graph.nodes[edge.target].candidates[choice[edge.target]],
-        )
+    def __init__(
+        self, graph: LayoutGraph, own: list[list[float]], around: list[list[int]], start: list[int]
+    ) -> None:
+        self.graph = graph
+        self.own = own
+        self.around = around
+        self.choice = list(start)
 
-    def local(numbers: set[int]) -> float:
-        edges = {e for n in numbers for e in around[n]}
-        return sum(own[n][choice[n]] for n in sorted(numbers)) + sum(map(edge_cost, sorted(edges)))
-
-    improved = True
-    while improved:
-        improved = False
-        for number, node in enumerate(graph.nodes):
-            for candidate in range(len(node.candidates)):
-                if candidate == choice[number]:
-                    continue
-                for moves in (
-                    {number: candidate},
-                    _carried_along(graph, around, number, candidate),
-                ):
-                    before = {n: choice[n] for n in moves}
-                    old = local(set(moves))
-                    for n, c in moves.items():
-                        choice[n] = c
-                    if local(set(moves)) < old - 1e-9:
+    def run(self) -> tuple[list[int], float]:
+        """Make moves while one lowers the cost; return the choice and its cost."""
+        graph, improved = self.graph, True
+        while improved:
+            improved = False
+            for number, node in enumerate(graph.nodes):
+                for candidate in range(len(node.candidates)):
+                    if candidate != self.choice[number] and (
+                        self.improves({number: candidate})
+                        or self.improves(_carried_along(graph, self.around, number, candidate))
+                    ):
                         improved = True
-                        break
-                    for n, c in before.items():
-                        choice[n] = c
-    return choice, local(set(range(len(choice))))
+        return self.choice, self.cost(set(range(len(self.choice))))
+
+    def improves(self, moves: dict[int, int]) -> bool:
+        """Make moves if they lower the cost; say whether they did."""
+        choice = self.choice
+        before = {n: choice[n] for n in moves}
+        old = self.cost(set(moves))
+        for n, c in moves.items():
+            choice[n] = c
+        if self.cost(set(moves)) < old - 1e-9:
+            return True
+        for n, c in before.items():
+            choice[n] = c
+        return False
+
+    def cost(self, numbers: set[int]) -> float:
+        """Return the cost of some nodes and of all edges at them."""
+        edges = {e for n in numbers for e in self.around[n]}
+        nodes = sum(self.own[n][self.choice[n]] for n in sorted(numbers))
+        return nodes + sum(map(self.edge_cost, sorted(edges)))
+
+    def edge_cost(self, number: int) -> float:
+        """Return the cost of one edge."""
+        nodes, edge = self.graph.nodes, self.graph.edges[number]
+        return edge.cost(
+            nodes[edge.source].candidates[self.choice[edge.source]],
+            nodes[edge.target].candidates[self.choice[edge.target]],
+        )
 
 
 def _explain(graph: LayoutGraph, chosen: list[LinearLayout], remarks: Remarks) -> None:
@@ -246,7 +260,9 @@ class _Applier:
         fields: dict[str, Any] = {}
         for spec in op.fields:
             held = op.__dict__[spec.name]
-            if spec.role in ("operand", "optional") and held is not None:
+            if held is None:
+                continue
+            if spec.role in ("operand", "optional"):
                 fields[spec.name] = self.get(held, _operand_layout(op, held, layout))
             elif spec.role == "operands":
                 fields[spec.name] = tuple(self.get(v, layout) for v in held)
@@ -301,7 +317,9 @@ class _Applier:
         fields: dict[str, Any] = {}
         for spec in op.fields:
             held = op.__dict__[spec.name]
-            if spec.role in ("operand", "optional") and held is not None:
+            if held is None:
+                continue
+            if spec.role in ("operand", "optional"):
                 fields[spec.name] = self.get(
                     held, _operand_layout(op, held, layout) if layout else None
                 )
@@ -387,25 +405,18 @@ class _Applier:
 
     def shared_dot(self, op: Dot, accumulator: Value) -> Value:
         """Multiply-adds read their operands from shared memory."""
-        buffers = []
-        for value in (op.a, op.b):
-            element = element_of(value.type)
-            assert isinstance(element, Scalar)
-            type = allocate_type(
-                shape_of(value.type), element, swizzled(shape_of(value.type), element.itemsize)
-            )
-            held = self.get(value)
-            buffer = self.builder.add(SharedAllocate(type=type), value.hint)
-            self.builder.insert(SharedStore(held, buffer))
-            buffers.append(buffer)
-        precision = op.precision if op.precision in ("tf32", "ieee") else "ieee"
-        new = SharedDot(
-            buffers[0],
-            buffers[1],
-            accumulator,
-            precision="ieee" if precision == "tf32" else precision,
-        )
-        return self.builder.add(new, op.result.hint)
+        a, b = self.buffer(op.a), self.buffer(op.b)
+        return self.builder.add(SharedDot(a, b, accumulator), op.result.hint)
+
+    def buffer(self, value: Value) -> Value:
+        """Store a value in shared memory and return the buffer."""
+        shape, element = shape_of(value.type), element_of(value.type)
+        assert isinstance(element, Scalar)
+        type = allocate_type(shape, element, swizzled(shape, element.itemsize))
+        held = self.get(value)
+        buffer = self.builder.add(SharedAllocate(type=type), value.hint)
+        self.builder.insert(SharedStore(held, buffer))
+        return buffer
 
     def region(self, op: Op) -> None:
         fields: dict[str, Any] = {}

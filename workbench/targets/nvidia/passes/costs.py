@@ -68,7 +68,7 @@ def access_cost(
     warps = layout.size("warp")
     strides = [facts.stride(pointers, axis) for axis in range(layout.rank)]
     unit = next((d for d, s in enumerate(strides) if s == 1 and layout.shape[d] > 1), None)
-    bases = []
+    bases: list[tuple[int, int]] = []
     columns = [*layout.flat("lane")]
     if width > 1:
         columns += layout.flat("register")[: width.bit_length() - 1]

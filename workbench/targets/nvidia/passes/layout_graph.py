@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from workbench.analysis.affine import Affine
 from workbench.ir import Block, Module, Op, Value, element_of, shape_of
@@ -24,7 +25,6 @@ from workbench.ops import (
     Broadcast,
     Cast,
     Constant,
-    DevicePrint,
     Dot,
     Elementwise,
     ExpandDims,
@@ -50,6 +50,7 @@ from workbench.ops import (
     Yield,
     pointee_of,
 )
+from workbench.passes.canonicalize import constant_of
 from workbench.targets.nvidia.chip import Chip
 from workbench.targets.nvidia.dots import matrix_unit
 from workbench.targets.nvidia.passes.costs import (
@@ -66,6 +67,7 @@ from workbench.targets.nvidia.sorts import kept_layout, sort_layout
 from workbench.targets.nvidia.staged import is_staged
 
 Maps = Callable[[LinearLayout], LinearLayout | None]
+Cost = Callable[[LinearLayout], float]
 _SAME = (Elementwise, Select, Cast, Bitcast, AddPointer, Promise)
 _FLOATING = (*_SAME, Constant, Iota, Splat, Broadcast, ExpandDims, Transpose, Reshape)
 _MOST_CANDIDATES = 8
@@ -79,8 +81,8 @@ class Node:
     shape: tuple[int, ...]
     op: Op | None
     weight: float
-    candidates: list[LinearLayout] = field(default_factory=list)
-    costs: list[Callable[[LinearLayout], float]] = field(default_factory=list)
+    candidates: list[LinearLayout] = field(default_factory=list[LinearLayout])
+    costs: list[Cost] = field(default_factory=list[Cost])
     fixed: bool = False
 
     def offer(self, layout: LinearLayout | None) -> bool:
@@ -111,6 +113,7 @@ class Edge:
     after: bool = False
 
     def cost(self, source: LinearLayout, target: LinearLayout) -> float:
+        """Return the estimated cycles of the conversion between two layouts of its nodes."""
         if self.after:
             assert self.give is not None
             given = self.give(source)
@@ -142,10 +145,23 @@ class LayoutGraph:
         self._of: dict[Value, int] = {}
         self.execution: dict[int, int] = {}  # op id -> node in which the op works
         self.units: dict[int, dict[LinearLayout, tuple[int, int]]] = {}  # dot id -> layout -> warps
+        self._rules: dict[type[Op], Callable[[Any, float], None]] = {
+            **dict.fromkeys((For, While, If), self._region),
+            **dict.fromkeys(_SAME, self._elementwise),
+            **dict.fromkeys((Load, Store, AtomicUpdate, AtomicCompareExchange), self._memory),
+            **dict.fromkeys((ExpandDims, Broadcast, Transpose, Reshape, Splat), self._shape),
+            **dict.fromkeys((Join, Split), self._pairs),
+            **dict.fromkeys((Sort, Merge), self._sort),
+            Reduce: self._reduce,
+            Scan: self._scan,
+            Dot: self._dot,
+            Yield: self._yield,
+        }
         self._block(module.body, 1.0)
         self._offer()
 
     def node(self, value: Value) -> int | None:
+        """Return the number of a value's node."""
         return self._of.get(value)
 
     # -- nodes ----------------------------------------------------------------------------
@@ -189,55 +205,36 @@ class LayoutGraph:
             self._op(op, weight)
 
     def _op(self, op: Op, weight: float) -> None:
-        if isinstance(op, For | While | If):
-            self._region(op, weight)
-        elif isinstance(op, _FLOATING) and self._floats(op):
+        if isinstance(op, _FLOATING) and self._floats(op):
             if shape_of(op.results[0].type):
                 self.floating.add(op.results[0])
-        elif isinstance(op, _SAME):
-            target = self._home(op.results[0], weight)
-            for operand in op.operands:
-                self._edge(operand, target, weight)
-        elif isinstance(op, Load | Store | AtomicUpdate | AtomicCompareExchange):
-            self._memory(op, weight)
-        elif isinstance(op, Reduce):
-            self._reduce(op, weight)
-        elif isinstance(op, Scan):
-            self._scan(op, weight)
-        elif isinstance(op, Dot):
-            self._dot(op, weight)
         elif is_staged(op):
             self._staged(op, weight)
-        elif isinstance(op, Sort | Merge):
-            self._sort(op, weight)
-        elif isinstance(op, ExpandDims | Broadcast | Transpose | Reshape | Splat):
-            self._shape(op, weight)
-        elif isinstance(op, Join | Split):
-            self._pairs(op, weight)
-        elif not isinstance(op, Yield):
-            for value in (*op.operands, *op.results):
-                if isinstance(op, DevicePrint) or value.type:
-                    self._home(value, weight)
+        else:
+            self._rules.get(type(op), self._homes)(op, weight)
+
+    def _homes(self, op: Op, weight: float) -> None:
+        for value in (*op.operands, *op.results):
+            self._home(value, weight)
+
+    def _yield(self, op: Op, weight: float) -> None:
+        """The op that owns the region connects what is yielded."""
+
+    def _elementwise(self, op: Op, weight: float) -> None:
+        target = self._home(op.results[0], weight)
+        for operand in op.operands:
+            self._edge(operand, target, weight)
 
     def _floats(self, op: Op) -> bool:
-        if isinstance(op, Reshape) and not (
-            shape_of(op.source.type) and reshape_is_linear(op.shape, shape_of(op.source.type))
-        ):
-            return False
+        if isinstance(op, Reshape):
+            before = shape_of(op.source.type)
+            if not before or not reshape_is_linear(op.shape, before):
+                return False
         return all(not shape_of(v.type) or v in self.floating for v in op.operands)
 
     def _region(self, op: Op, weight: float) -> None:
-        groups: list[tuple[Value, ...]] = []
-        inner = weight
-        if isinstance(op, For):
-            inner = weight * _trips(op)
-            groups += zip(op.results, op.body.arguments[1:], strict=True)
-        elif isinstance(op, While):
-            inner = weight * _LOOP_WEIGHT
-            groups += zip(op.results, op.body.arguments, op.condition.arguments, strict=True)
-        else:
-            groups += [(r,) for r in op.results]
-        for group in groups:
+        inner = weight * _trips(op)
+        for group in _carried_together(op):
             shape = shape_of(group[0].type)
             if shape:
                 number = self._new(shape, op, weight)
@@ -249,7 +246,7 @@ class LayoutGraph:
             for init, after, result in zip(op.inits, op.body.yields, op.results, strict=True):
                 self._edge(init, self._of.get(result), weight)
                 self._edge(after, self._of.get(result), inner)
-        elif isinstance(op, If):
+        else:
             for region in op.regions:
                 for value, result in zip(region.yields, op.results, strict=True):
                     self._edge(value, self._of.get(result), weight)
@@ -334,10 +331,15 @@ class LayoutGraph:
         self.units[op.id] = warps
         node.fixed = True
         kw = unit.kw
-        self._edge(op.a, target, weight,
-                   lambda c: mma_a(a_shape, kw, warps[c]) if c in warps else None, None)  # fmt: skip
-        self._edge(op.b, target, weight,
-                   lambda c: mma_b(b_shape, kw, warps[c]) if c in warps else None, None)  # fmt: skip
+
+        def a_layout(result: LinearLayout) -> LinearLayout | None:
+            return mma_a(a_shape, kw, warps[result]) if result in warps else None
+
+        def b_layout(result: LinearLayout) -> LinearLayout | None:
+            return mma_b(b_shape, kw, warps[result]) if result in warps else None
+
+        self._edge(op.a, target, weight, a_layout, None)
+        self._edge(op.b, target, weight, b_layout, None)
 
     def _shape(self, op: Op, weight: float) -> None:
         target = self._home(op.results[0], weight)
@@ -408,10 +410,23 @@ class LayoutGraph:
         return changed
 
 
-def _trips(op: For) -> float:
-    bounds = [v.op.value for v in (op.lower, op.upper, op.step) if isinstance(v.op, Constant)]
-    if len(bounds) == 3 and bounds[2]:
-        return float(max(1, len(range(*bounds))))
+def _carried_together(op: Op) -> list[tuple[Value, ...]]:
+    """Return the values that share a layout: each result and what a loop carries to it."""
+    if isinstance(op, For):
+        return list(zip(op.results, op.body.arguments[1:], strict=True))
+    if isinstance(op, While):
+        return list(zip(op.results, op.body.arguments, op.condition.arguments, strict=True))
+    return [(result,) for result in op.results]
+
+
+def _trips(op: Op) -> float:
+    """Return how often the regions of an op run, a guess where the bounds are not known."""
+    if isinstance(op, If):
+        return 1.0
+    if isinstance(op, For):
+        lower, upper, step = (constant_of(v) for v in (op.lower, op.upper, op.step))
+        if None not in (lower, upper, step) and step:
+            return float(max(1, len(range(lower, upper, step))))
     return _LOOP_WEIGHT
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from workbench.analysis.affine import Affine
 from workbench.ir import (
@@ -20,10 +21,12 @@ from workbench.ir import (
     Module,
     Op,
     Scalar,
+    Shared,
     Tile,
     Value,
     copy_op,
     element_of,
+    layout_of,
     rebuild,
     shape_of,
 )
@@ -120,7 +123,7 @@ def _staged(
     """Return how a load of the loop can be staged in shared memory; None if it cannot."""
     if not isinstance(op, Load) or not isinstance(op.result.type, Tile):
         return None
-    users = []
+    users: list[Op] = []
     for user in uses.get(op.result, []):
         end = user
         if isinstance(user, Transpose):
@@ -162,8 +165,8 @@ def _obstacle(loop: For, op: Load, facts: Affine) -> str:
     width, _ = vector_width(facts, op.pointers, op.mask, op.result.type.layout, element.itemsize)
     if width * element.itemsize < 4:
         return (
-            f"only {width * element.itemsize} bytes lie side by side and aligned, cp.async moves 4, "
-            "8 or 16; alignment of the strides and bounds is not known"
+            f"only {width * element.itemsize} bytes lie side by side and aligned, "
+            "cp.async moves 4, 8 or 16; alignment of the strides and bounds is not known"
         )
     slice_ = _slice(loop, op)
     if slice_ is None:
@@ -220,10 +223,8 @@ def _pipelined(
     loop: For, found: list[_Staged], stages: int, builder: Builder, remarks: Remarks
 ) -> tuple[Value, ...]:
     loads = [staged.load for staged in found]
-    ops: list[Op] = []
-    for op in loop.body.ops:
-        if any(op is inner for load in loads for inner in _slice(loop, load) or ()):
-            ops.append(op)
+    needed = {id(inner) for load in loads for inner in _slice(loop, load) or ()}
+    ops = [op for op in loop.body.ops if id(op) in needed]
     carries = _needed_carries(loop, ops, loads)
     counter = element_of(loop.lower.type)
     assert isinstance(counter, Scalar)
@@ -259,10 +260,11 @@ def _pipelined(
     block = Block((*arguments, next_index, read_slot, write_slot, *shadows.values()), tuple(body))
     new = builder.insert(loop.changed(inits=inits, body=block))
     builder.insert(WaitCopies(0))
-    total = sum(b.type.bytes for b in buffers)  # type: ignore[attr-defined]
+    total = sum(b.type.bytes for b in buffers if isinstance(b.type, Shared))
     remarks.note(
         loop,
-        f"{len(loads)} loads copied {stages - 1} rounds ahead through {total:,} bytes of shared memory",
+        f"{len(loads)} loads copied {stages - 1} rounds ahead "
+        f"through {total:,} bytes of shared memory",
         "applied",
     )
     return new.results[: len(loop.results)]
@@ -276,7 +278,8 @@ def _ring(load: Load, stages: int, builder: Builder) -> Value:
     shape = shape_of(load.result.type)
     element = element_of(load.result.type)
     assert isinstance(element, Scalar)
-    layout = load.result.type.layout  # type: ignore[attr-defined]
+    layout = layout_of(load.result.type)
+    assert layout is not None
     order = sorted(range(len(shape)), key=lambda d: -layout.consecutive("register", d))
     type = allocate_type(shape, element, swizzled(shape, element.itemsize, tuple(order)), stages)
     return builder.add(SharedAllocate(type=type), load.result.hint)
@@ -338,7 +341,7 @@ class _Ahead:
 
     def _under(self, runs: Value, mask: Value | None, load: Load) -> Value:
         shape = shape_of(load.pointers.type)
-        layout: LinearLayout = load.pointers.type.layout  # type: ignore[attr-defined]
+        layout = layout_of(load.pointers.type)
         everywhere = self.builder.add(Splat(runs, shape, layouts=(layout,)))
         if mask is None:
             return everywhere
@@ -350,8 +353,11 @@ def _with_buffers(
 ) -> dict[Value, Value]:
     """Insert the loop's ops with staged loads read from the ring; return replaced values."""
     replaced: dict[Value, Value] = {}
-    by_user = {id(user): (staged, buffer)
-               for staged, buffer in zip(found, buffers, strict=True) for user in staged.users}  # fmt: skip
+    by_user = {
+        id(user): (staged.load, buffer)
+        for staged, buffer in zip(found, buffers, strict=True)
+        for user in staged.users
+    }
     staged_loads = {id(staged.load) for staged in found}
     # A transposed operand is read untransposed, in the layout that transposing turns into it.
     targets = {op.source: op.layout for op in loop.body.ops if isinstance(op, ConvertLayout)}
@@ -359,22 +365,15 @@ def _with_buffers(
         if id(op) in staged_loads:
             continue
         if id(op) in by_user:
-            staged, buffer = by_user[id(op)]
-            type = staged.load.result.type
-            assert isinstance(type, Tile)
+            load, buffer = by_user[id(op)]
             if isinstance(op, ConvertLayout):
-                held = type.with_layout(op.layout)
-                loaded = SharedLoad(buffer, slot, type=held)
-                loaded.__dict__["origins"] = (staged.load.id, op.id)
-                loaded.__dict__["span"] = staged.load.span
+                loaded = _from_buffer(load, op, op.layout, buffer, slot)
                 replaced[op.result] = builder.add(loaded, op.result.hint)
                 continue
             assert isinstance(op, Transpose)
             back = tuple(op.order.index(i) for i in range(len(op.order)))
             layout = targets[op.result]
-            loaded = SharedLoad(buffer, slot, type=type.with_layout(layout.transpose(back)))
-            loaded.__dict__["origins"] = (staged.load.id, op.id)
-            loaded.__dict__["span"] = staged.load.span
+            loaded = _from_buffer(load, op, layout.transpose(back), buffer, slot)
             value = builder.add(loaded, op.result.hint)
             turned = op.changed(source=value, layouts=(layout,))
             replaced[op.result] = builder.insert(turned).results[0]
@@ -389,10 +388,19 @@ def _with_buffers(
     return replaced
 
 
+def _from_buffer(
+    load: Load, user: Op, layout: LinearLayout, buffer: Value, slot: Value
+) -> SharedLoad:
+    """Return the op that reads what `load` copied, in the layout that `user` wants."""
+    assert isinstance(load.result.type, Tile)
+    type = load.result.type.with_layout(layout)
+    return SharedLoad(buffer, slot, type=type, span=load.span, origins=(load.id, user.id))
+
+
 def _reading(op: Op, replaced: dict[Value, Value]) -> Op:
     if not any(v in replaced for v in op.operands):
         return op
-    fields = {}
+    fields: dict[str, Any] = {}
     for spec in op.fields:
         held = op.__dict__[spec.name]
         if spec.role in ("operand", "optional"):

@@ -1,4 +1,4 @@
-"""Shared memory of a kernel: who needs how much and when, where it lies, and which waits it needs."""
+"""Shared memory of a kernel: who needs how much and when, where it lies, which waits it needs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def allocate(module: Module, chip: Chip) -> tuple[dict[int, int], tuple[Interval
     Liveness is counted in program order; what is live in a loop is live in all of it. Pieces are
     placed first fit, largest first. Raises ResourceError (K401) if they do not fit the chip.
     """
-    wants = _wants(module)
+    wants = _Liveness(module).wants
     placed: list[tuple[int, int, int, int, _Want]] = []
     for want in sorted(wants, key=lambda w: (-w.bytes, w.first)):
         taken = sorted(
@@ -94,42 +94,46 @@ class _Want:
     last_op: int
 
 
-def _wants(module: Module) -> list[_Want]:
-    found: list[_Want] = []
-    buffers: dict[Value, _Want] = {}
-    warps, used = module.attributes["num_warps"], used_values(module)
-    clock = 0
+class _Liveness:
+    """Walks a module and notes who needs shared memory, and from when to when."""
 
-    def visit(block: Block) -> None:
-        nonlocal clock
+    def __init__(self, module: Module) -> None:
+        self.wants: list[_Want] = []
+        self.warps: int = module.attributes["num_warps"]
+        self.used = used_values(module)
+        self.buffers: dict[Value, _Want] = {}
+        self.clock = 0
+        self.visit(module.body)
+
+    def visit(self, block: Block) -> None:
+        """Note all wants of a block; one tick of the clock is an op."""
         for op in block.ops:
-            clock += 1
-            here = clock
-            if isinstance(op, SharedAllocate):
-                want = _Want(op, op.result.hint or "buffer", op.type.bytes, _ALIGNMENT, here, here,
-                             op.id, op.id)  # fmt: skip
-                buffers[op.result] = want
-                found.append(want)
-            else:
-                bytes_ = _scratch(op, warps, used)
-                if bytes_:
-                    name = _scratch_name(op)
-                    found.append(_Want(op, name, bytes_, 16, here, here, op.id, op.id))
-            for region in op.regions:
-                if not isinstance(op, Reduce | Scan):
-                    visit(region)
+            self.clock += 1
+            start = self.clock
+            self.want(op)
+            inner = () if isinstance(op, Reduce | Scan) else op.regions
+            for region in inner:
+                self.visit(region)
             for operand in op.operands:
-                if operand in buffers:
-                    buffers[operand].last = clock
-                    buffers[operand].last_op = op.id
-            if op.regions and not isinstance(op, Reduce | Scan):
+                if operand in self.buffers:
+                    self.buffers[operand].last = self.clock
+                    self.buffers[operand].last_op = op.id
+            if inner:
                 # A buffer from outside that is used in a loop lives through all of it.
-                for want in buffers.values():
-                    if want.first < here <= want.last:
-                        want.last = clock
+                for held in self.buffers.values():
+                    if held.first < start <= held.last:
+                        held.last = self.clock
 
-    visit(module.body)
-    return found
+    def want(self, op: Op) -> None:
+        """Note what an op allocates or needs while it runs."""
+        now = self.clock
+        if isinstance(op, SharedAllocate):
+            name = op.result.hint or "buffer"
+            want = _Want(op, name, op.type.bytes, _ALIGNMENT, now, now, op.id, op.id)
+            self.buffers[op.result] = want
+            self.wants.append(want)
+        elif bytes_ := _scratch(op, self.warps, self.used):
+            self.wants.append(_Want(op, _scratch_name(op), bytes_, 16, now, now, op.id, op.id))
 
 
 def _scratch_name(op: Op) -> str:
@@ -159,7 +163,7 @@ def _scratch(op: Op, num_warps: int, used: set[Value]) -> int:
 
 def _too_much(module: Module, chip: Chip, wants: list[_Want], total: int) -> ResourceError:
     largest = sorted(wants, key=lambda w: -w.bytes)
-    notes = []
+    notes: list[Note] = []
     for want in largest[:3]:
         line = f" at line {want.op.span.line}" if want.op.span else ""
         slots = ""
@@ -168,9 +172,10 @@ def _too_much(module: Module, chip: Chip, wants: list[_Want], total: int) -> Res
             slots = f" ({count} stages × {want.bytes // count:,} B)"
         notes.append(Note(f"{want.name} takes {want.bytes:,} bytes{slots}{line}"))
     hint = _smaller_dot(module, total, chip) or "use smaller tiles"
-    rings = [w for w in wants if isinstance(w.op, SharedAllocate) and len(w.op.type.shape) > 2]
-    per_stage = sum(w.bytes // w.op.type.shape[0] for w in rings)  # type: ignore[attr-defined]
-    rest = total - sum(w.bytes for w in rings)
+    rings = [w.op.type for w in wants if isinstance(w.op, SharedAllocate)]
+    rings = [type for type in rings if len(type.shape) > 2]
+    per_stage = sum(type.bytes // type.shape[0] for type in rings)
+    rest = total - sum(type.bytes for type in rings)
     if per_stage and (chip.shared_bytes - rest) // per_stage >= 1:
         fits = (chip.shared_bytes - rest) // per_stage
         hint = f"--set stages={fits} fits ({fits * per_stage + rest:,} bytes)"
@@ -262,7 +267,7 @@ class _Barriers:
             self.builder.insert(op)
 
     def _regions(self, op: Op, pending: list[_Touch], write: bool) -> list[_Touch]:
-        fields = {}
+        fields: dict[str, Block] = {}
         ends: list[_Touch] = []
         for spec in op.fields:
             if spec.role != "region":
