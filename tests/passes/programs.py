@@ -104,6 +104,10 @@ class Writer:
     def number(self, low: int, high: int) -> int:
         return self.draw(st.integers(low, high))
 
+    def carried(self, value: Value) -> Value:
+        """Return what a loop or a branch hands on of a value; writers that need more say so."""
+        return value
+
     def any_shape(self) -> tuple[int, ...]:
         """Return a scalar's shape half of the time, so that values meet."""
         rows, columns = self.shape2
@@ -437,7 +441,7 @@ class Writer:
         """A loop that carries a tile of numbers and an exact integer that advances evenly."""
         lower, upper, step, most = self.trips()
         element, shape = self.pick([F32, I32, F16]), self.any_shape()
-        init, start = self.some(element, shape), self.some(INDEX, ())
+        init, start = self.carried(self.some(element, shape)), self.some(INDEX, ())
         low, high = self.bounds(start)
         move = self.pick([1, -1, 4, 100, 1 << 29])
         counter, total, place = Value(INDEX, "k"), Value(init.type, "total"), Value(INDEX, "place")
@@ -453,6 +457,7 @@ class Writer:
             self.body(self.number(1, 3))
             other = self.some(element, shape)
             after = self.builder.add(Elementwise(self.pick(["add", "max"]), (total, other)))
+            after = self.carried(after)
             by = outside if self.number(0, 1) else self.builder.add(Constant(move, INDEX))
             moved = self.builder.add(Elementwise("add", (place, by)))
             self.builder.insert(Yield((after, moved)))
@@ -504,7 +509,7 @@ class Writer:
     def while_loop(self) -> None:
         """A while loop that counts up by an exact integer."""
         element = self.pick([F32, I32])
-        init = self.some(element, self.any_shape())
+        init = self.carried(self.some(element, self.any_shape()))
         start = self.builder.add(Constant(0, INDEX))
         limit = self.builder.add(Constant(self.number(0, 5), INDEX))
         scale = self.pick([1, 3, 1 << 29])
@@ -523,6 +528,7 @@ class Writer:
             after = self.builder.add(
                 Elementwise("add", (pair[1][1], self.some(element, shape_of(init.type))))
             )
+            after = self.carried(after)
             moved = self.builder.add(Elementwise("add", (pair[1][0], factor)))
             self.builder.insert(Yield((moved, after)))
         self.depth -= 1
@@ -542,7 +548,7 @@ class Writer:
             self.depth += 1
             with self.builder.block() as ops:
                 self.body(self.number(0, 2))
-                place, value = self.some(INDEX, ()), self.some(element, shape)
+                place, value = self.some(INDEX, ()), self.carried(self.some(element, shape))
                 exact.append(self.bounds(place))
                 self.builder.insert(Yield((place, value)))
             self.depth -= 1

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.source import Span, UnknownNameError, register_text
+from workbench.source import CompileError, Span, UnknownNameError, register_text
 
 OURS = "workbench.triton"
 
@@ -44,7 +44,7 @@ class Body:
 def execute(text: str, body: str, first_line: int, file: str, namespace: dict[str, Any]) -> Body:
     """Execute a body that starts at line `first_line` of a cell with the given whole text."""
     register_text(file, text)
-    tree = ast.parse("\n" * (first_line - 1) + body, file)
+    tree = _parsed("\n" * (first_line - 1) + body, file)
     names = list(dict.fromkeys(bound_names(tree)))
     before = {name: namespace[name] for name in names if name in namespace}
     imports_triton = any(_is_triton_import(node) for node in ast.walk(tree))
@@ -54,6 +54,20 @@ def execute(text: str, body: str, first_line: int, file: str, namespace: dict[st
     exec(compile(tree, file, "exec"), namespace)
     bound = {name: namespace[name] for name in names if name in namespace}
     return Body(tree, bound, before, imports_triton)
+
+
+def _parsed(text: str, file: str) -> ast.Module:
+    """Parse a body; raises CompileError K219 where it is no Python."""
+    try:
+        tree = ast.parse(text, file)
+        compile(text, file, "exec")  # finds what the grammar alone does not, e.g. `break` outside
+    except SyntaxError as error:
+        line, column = error.lineno or 1, max(1, error.offset or 1)
+        ends_there = error.end_lineno == line and (error.end_offset or 0) > column
+        end = error.end_offset if ends_there else column + 1
+        span = Span(file, line, column, line, end or column + 1)
+        raise CompileError(f"this is not Python: {error.msg}", span, code="K219") from None
+    return tree
 
 
 def bound_names(tree: ast.Module) -> Iterator[str]:

@@ -197,6 +197,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "def f(n):\n    return f(n)",
         "end the recursion by a constexpr condition, or write a loop.",
     ),
+    "K219": _entry(
+        "the cell's text is not Python, so nothing in it was run.",
+        "offsets = tl.arange(0, BLOCK",
+        "correct the place that the message shows; an open bracket may be some lines before it.",
+    ),
     "K220": _entry(
         "a call or a launch has the wrong number of arguments, or a constexpr has no value.",
         "add[(4,)](x, y, out, n)                   # BLOCK is missing",
