@@ -341,7 +341,10 @@ class Nest:
             self._column(point, coordinate, lanes)
             return []
 
-        self._pieces(point, "0", whole, visit, [])
+        # Masks that change along the reduced axis are not known to be on for all of it.
+        moving = list(point)
+        moving[self.reduced] = Coordinate("lanes", "0")
+        self._pieces(moving, "0", whole, visit, [])
         if whole < self.extent:
             width = self.extent - whole
             self._column(point, str(whole), width if width > 1 else 0)
