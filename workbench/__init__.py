@@ -38,6 +38,8 @@ _NAMES = {
     "cdiv": ("workbench.runtime.host", "cdiv"),
     "next_power_of_2": ("workbench.runtime.host", "next_power_of_2"),
     "testing": ("workbench.runtime.testing", ""),
+    "tune": ("workbench.runtime.tune", "tune"),
+    "torch_op": ("workbench.runtime.torch_ops", "torch_op"),
     "as_triton": ("workbench.triton.installing", "as_triton"),
     "tl": ("workbench.language", ""),
     "constexpr": ("workbench.language", "constexpr"),
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     from workbench.runtime.compiling import compile  # noqa: A004 - the public name
     from workbench.runtime.host import cdiv, next_power_of_2
     from workbench.runtime.jit import JITFunction, jit, kernel
+    from workbench.runtime.torch_ops import torch_op
+    from workbench.runtime.tune import tune
     from workbench.source import KernelError
     from workbench.triton.installing import as_triton
 
@@ -66,7 +70,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CompiledKernel", "Config", "JITFunction", "KernelError", "as_triton", "autotune", "bench",
     "cdiv", "check", "compile", "constexpr", "device", "heuristics", "jit", "kernel",
-    "next_power_of_2", "run_cell", "testing", "tl",
+    "next_power_of_2", "run_cell", "testing", "tl", "torch_op",
+    "tune",
 ]  # fmt: skip
 
 

@@ -76,15 +76,56 @@ def test_a_value_given_twice_is_refused(seven):
         tuned([])[(1,)](*seven, 7, BLOCK=2)
 
 
-def test_values_are_restored_and_zeroed_between_trials(seven):
-    x, y, out = seven
-    before = x.copy()
-    kernel = tuned([1.0, 2.0, 3.0], restore_value=["x_ptr"], reset_to_zero=["out_ptr"])
+@wb.jit
+def accumulate(x_ptr, sum_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask) + 1
+    tl.store(x_ptr + offsets, x, mask=mask)
+    tl.store(sum_ptr + offsets, tl.load(sum_ptr + offsets, mask=mask) + x, mask=mask)
+
+
+ACCUMULATING = [wb.Config({"BLOCK": size}) for size in (8, 16)]
+
+
+def test_values_are_restored_and_zeroed_between_trials():
+    x, total = np.zeros(7, np.float32), np.full(7, 9, np.float32)
+    options = {"restore_value": ["x_ptr"], "reset_to_zero": ["sum_ptr"], "rep": 1, "warmup": 1}
+    kernel = wb.autotune(ACCUMULATING, key=["n"], **options)(accumulate)
+    kernel[(1,)](x, total, 7)
+    assert x.tolist() == [1] * 7
+    assert total.tolist() == [1] * 7
+    kernel[(1,)](x, total, 7)  # found before: nothing is restored or zeroed
+    assert x.tolist() == [2] * 7
+    assert total.tolist() == [3] * 7
+
+
+def test_a_hook_of_the_users_replaces_zeroing():
+    x, total, seen = np.zeros(7, np.float32), np.zeros(7, np.float32), []
+
+    def hook(named, reset_only=False):
+        seen.append(reset_only)
+        named["x_ptr"].fill(0)
+
+    kernel = wb.autotune(
+        ACCUMULATING, key=["n"], reset_to_zero=["sum_ptr"], pre_hook=hook, do_bench=timings([2, 1])
+    )(accumulate)
+    kernel[(1,)](x, total, 7)
+    assert seen == [False, False, True]
+    assert total.tolist() == [3] * 7
+
+
+def test_a_hook_after_trials_is_told_of_errors():
     seen = []
-    kernel.pre_hook = lambda named: (seen.append(named["out_ptr"].any()), named["x_ptr"].fill(5))
-    on_cpu(kernel, x, y, out, 7, grid=grid)
-    assert seen == [False, False, False]
-    assert np.array_equal(x, before)
+    kernel = wb.autotune(
+        [wb.Config({"BLOCK": "bad"}), *ACCUMULATING],
+        key=[],
+        post_hook=lambda named, exception: seen.append(type(exception).__name__),
+        do_bench=timings([1, 2]),
+    )(accumulate)
+    kernel[(1,)](np.zeros(7, np.float32), np.zeros(7, np.float32), 7)
+    assert seen[1:] == ["NoneType", "NoneType"]
+    assert seen[0] != "NoneType"
 
 
 def test_a_configuration_that_fails_is_infinitely_slow(seven):
@@ -142,5 +183,5 @@ def test_heuristics_compute_arguments_in_order():
 def test_configs_are_values():
     config = wb.Config({"BLOCK": 4}, num_warps=8)
     assert config == wb.Config({"BLOCK": 4}, num_warps=8)
-    assert str(config) == "BLOCK: 4, num_warps: 8, num_stages: 3, num_ctas: 1"
+    assert str(config) == "BLOCK: 4, num_warps: 8, num_ctas: 1, num_stages: 3, maxnreg: None"
     assert len({config, wb.Config({"BLOCK": 4}, num_warps=8)}) == 1

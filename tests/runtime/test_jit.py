@@ -38,10 +38,10 @@ def test_defaults_and_keywords():
     assert out.tolist() == [2.5, 2.5, 2.5, 0]
 
 
-def test_a_kernel_with_its_own_grid(seven):
+def test_a_kernel_with_itsown_grid(seven):
     x, y, out = seven
     own = wb.kernel(add.fn, grid=lambda n, BLOCK: (wb.cdiv(n, BLOCK),))
-    own.run(x, y, out, 7, BLOCK=3, grid=own._own_grid, target="interpreter")
+    own.run(x, y, out, 7, BLOCK=3, grid=own.own_grid, target="interpreter")
     assert np.array_equal(out, x + y)
 
 

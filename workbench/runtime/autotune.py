@@ -1,24 +1,36 @@
 """Choosing between configurations by measuring them, and arguments computed from others.
 
-Configurations are tried one after the other at the first launch with a new key; what was found is
-forgotten when the process ends.
+    @autotune([Config({"BLOCK": 128}), Config({"BLOCK": 256}, num_warps=8)], key=["n"])
+    @jit
+    def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr): ...
+
+The first launch with a new key compiles all configurations in parallel, times them against each
+other (`search.py`) and keeps what it found on disk; later launches look the choice up.
 """
 
 from __future__ import annotations
 
+import inspect
+import math
+import sys
+import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from workbench.runtime import arrays
-from workbench.runtime.jit import JITFunction, KernelInterface
-from workbench.source import CompileError, KernelError, KernelSource, OptionError
+from workbench.runtime import arrays, knobs, tuning_store
+from workbench.runtime.configs import Config, ConflictError
+from workbench.runtime.jit import InterpretedFunction, JITFunction, KernelInterface, Plan
+from workbench.runtime.racing import FATAL, Candidate
+from workbench.runtime.search import Progress, Search, refuse_capture
+from workbench.runtime.timing import Effort
+from workbench.source import KernelError, KernelSource
 
-
-class ConflictError(OptionError, ValueError):
-    """A value that both the caller and a configuration give."""
-
-    code = "K112"
+__all__ = [
+    "Autotuner", "AutotunerError", "Config", "ConflictError", "Heuristics", "autotune",
+    "heuristics",
+]  # fmt: skip
 
 
 class AutotunerError(KernelError):
@@ -27,76 +39,22 @@ class AutotunerError(KernelError):
     code = "K130"
 
 
-class Config:
-    """One configuration: values of constexprs, and compile options.
-
-    Attributes:
-        kwargs: constexprs by name.
-        pre_hook: called with the dict of all arguments before each run with this configuration.
-    """
-
-    def __init__(
-        self,
-        kwargs: Mapping[str, Any],
-        num_warps: int | None = 4,
-        num_stages: int | None = 3,
-        num_ctas: int = 1,
-        maxnreg: int | None = None,
-        pre_hook: Callable[[dict[str, Any]], object] | None = None,
-        ir_override: str | None = None,
-    ) -> None:
-        self.kwargs = dict(kwargs)
-        self.num_warps = num_warps
-        self.num_stages = num_stages
-        self.num_ctas = num_ctas
-        self.maxnreg = maxnreg
-        self.pre_hook = pre_hook
-        self.ir_override = ir_override
-
-    def all_kwargs(self) -> dict[str, Any]:
-        """Return constexprs and set options in one dict."""
-        options = {
-            "num_warps": self.num_warps,
-            "num_stages": self.num_stages,
-            "num_ctas": self.num_ctas,
-            "maxnreg": self.maxnreg,
-        }
-        return {**self.kwargs, **{k: v for k, v in options.items() if v is not None}}
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}: {value}" for name, value in self.all_kwargs().items())
-
-    def __repr__(self) -> str:
-        return f"Config({self})"
-
-    def _identity(self) -> tuple[Any, ...]:
-        return (tuple(sorted(self.all_kwargs().items())), self.pre_hook)
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Config) and self._identity() == other._identity()
-
-
-class _Wrapper(KernelInterface):
+class _Wrapper(KernelInterface[Any]):
     """A kernel object around another one."""
 
-    def __init__(self, fn: Any) -> None:
+    def __init__(self, fn: Any, arg_names: Sequence[str]) -> None:
         self.fn = fn
-        self.base_fn = getattr(fn, "base_fn", getattr(fn, "fn", fn))
+        self.arg_names = list(arg_names)
+        self.base_fn = fn
+        while hasattr(self.base_fn, "fn"):
+            self.base_fn = self.base_fn.fn
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-            setattr(self, name, getattr(fn, name, None))
+            setattr(self, name, getattr(self.base_fn, name, None))
 
     @property
     def kernel_source(self) -> KernelSource:
         """The function as data."""
         return self.fn.kernel_source
-
-    @property
-    def arg_names(self) -> list[str]:
-        """Names of the parameters, in order."""
-        return self.fn.arg_names
 
     @property
     def results(self) -> list[Any]:
@@ -109,7 +67,7 @@ class _Wrapper(KernelInterface):
         return _Interpreted(self)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") or "fn" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.__dict__["fn"], name)
 
@@ -126,170 +84,368 @@ class Autotuner(_Wrapper):
     """A kernel that measures its configurations at the first launch with a new key.
 
     Attributes:
+        configs: the configurations.
+        keys: the parameters whose values select what was found.
         cache: the chosen configuration by key.
         best_config: the configuration of the latest launch.
-        configs_timings: the timings of the latest search by configuration (infinite: it failed).
+        configs_timings: (median, 20 %, 80 %) milliseconds by configuration of the latest search;
+            infinite where one failed.
+        reasons: why those failed, in one line each.
+        bench_time: seconds that the latest search took.
+        nargs: positional arguments by name, during a launch.
     """
 
     def __init__(
         self,
         fn: Any,
-        configs: Sequence[Config],
+        arg_names: Sequence[str],
+        configs: Sequence[Config] | None,
         key: Sequence[str],
-        *,
-        prune_configs_by: Mapping[str, Any] | None = None,
-        reset_to_zero: Sequence[str] | None = None,
-        restore_value: Sequence[str] | None = None,
+        reset_to_zero: Sequence[str] | None,
+        restore_value: Sequence[str] | None,
         pre_hook: Callable[..., object] | None = None,
         post_hook: Callable[..., object] | None = None,
+        prune_configs_by: Mapping[str, Any] | None = None,
         warmup: float | None = None,
         rep: float | None = None,
+        use_cuda_graph: bool = False,
         do_bench: Callable[..., Any] | None = None,
+        cache_results: bool | None = None,
     ) -> None:
-        super().__init__(fn)
-        self.configs = list(configs) or [Config({}, num_warps=None, num_stages=None)]
+        super().__init__(fn, arg_names)
+        self.configs = list(configs) if configs else [Config({})]
         self.keys = list(key)
-        self.prune = dict(prune_configs_by or {})
+        self.cache: dict[tuple[Any, ...], Config] = {}
         self.reset_to_zero = list(reset_to_zero or ())
         self.restore_value = list(restore_value or ())
-        self.pre_hook = pre_hook
-        self.post_hook = post_hook
-        self.warmup_milliseconds = 25.0 if warmup is None else warmup
-        self.rep_milliseconds = 100.0 if rep is None else rep
-        self.do_bench = do_bench
-        self.cache: dict[tuple[Any, ...], Config] = {}
+        self.user_defined_pre_hook = pre_hook is not None
+        self.user_defined_post_hook = post_hook is not None
+        self.pre_hook = pre_hook or self._prepare_arrays
+        self.post_hook = post_hook or self._restore_arrays
+        self.restore_copies: dict[str, Any] = {}
+        prune = dict(prune_configs_by or {})
+        self.perf_model = prune.get("perf_model")
+        self.configs_top_k = prune.get("top_k", 1.0)
+        self.early_config_prune = prune.get("early_config_prune")
+        self.num_warmups = warmup
+        self.num_reps = rep
+        self.use_cuda_graph = use_cuda_graph
+        self.cache_results = cache_results
         self.best_config: Config | None = None
         self.configs_timings: dict[Config, Any] = {}
+        self.reasons: dict[Config, str] = {}
+        self.bench_time = 0.0
+        self.nargs: dict[str, Any] | None = None
+        self._do_bench = do_bench
+        self._options: dict[Config, dict[str, Any]] = {}
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **given: Any) -> Any:
+    @property
+    def do_bench(self) -> Callable[..., Any]:
+        """What measures a call where one of its own was given, else the driver's."""
+        if self._do_bench is not None:
+            return self._do_bench
+        from workbench.runtime.testing import do_bench
+
+        return partial(do_bench, warmup=self.num_warmups or 25, rep=self.num_reps or 100)
+
+    # -- launching ------------------------------------------------------------------------
+    def run(self, *args: Any, **given: Any) -> Any:
         """Launch with the best configuration for the key; with `warmup` compile all of them."""
-        named = {**dict(zip(self.arg_names, args, strict=False)), **given}
-        self._check_conflicts(named)
-        if warmup:
-            return [
-                self.fn.run(*args, grid=grid, warmup=True, **{**given, **config.all_kwargs()})
-                for config in self._pruned(named, given)
-            ]
-        if len(self.configs) == 1 or given.get("target") == "interpreter":
-            config = self.configs[0]
-        else:
-            config = self._chosen(named, args, grid, given)
-        self.best_config = config
-        self._call_hook(config, named)
-        return self.fn.run(*args, grid=grid, **{**given, **config.all_kwargs()})
+        if given.pop("warmup", False):
+            return self.warmup(*args, **given)
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        try:
+            config = self._choose(args, given)
+            self.best_config = config
+            if config.pre_hook is not None:
+                config.pre_hook({**self.nargs, **given, **config.all_kwargs()})
+            return self.fn.run(*args, **given, **self._launch_options(config))
+        finally:
+            self.nargs = None
 
-    def _check_conflicts(self, named: Mapping[str, Any]) -> None:
+    def warmup(self, *args: Any, **given: Any) -> Any:
+        """Compile all configurations for these arguments; returns the kernels."""
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        try:
+            return [
+                self.fn.run(*args, warmup=True, **given, **config.launch_kwargs())
+                for config in self.prune_configs(given)
+            ]
+        finally:
+            self.nargs = None
+
+    def _launch_options(self, config: Config) -> dict[str, Any]:
+        options = self._options.get(config)
+        if options is None:
+            options = self._options[config] = config.launch_kwargs()
+        return options
+
+    def _choose(self, args: Sequence[Any], given: Mapping[str, Any]) -> Config:
+        self._check_conflicts(given)
+        if len(self.configs) == 1 or self._is_interpreted(given):
+            return self.configs[0]
+        key = self._key(given)
+        config = self.cache.get(key)
+        if config is None:
+            self._find(key, args, given)
+            config = self.cache[key]
+        return config
+
+    def _is_interpreted(self, given: Mapping[str, Any]) -> bool:
+        interpreted = isinstance(self.base_kernel, InterpretedFunction)
+        return interpreted or given.get("target") == "interpreter"
+
+    def _check_conflicts(self, given: Mapping[str, Any]) -> None:
         for config in self.configs:
-            both = sorted(set(config.kwargs) & set(named))
+            both = sorted(config.kwargs.keys() & {*(self.nargs or ()), *given})
             if both:
                 raise ConflictError(
                     f"{', '.join(both)} is given by the caller and by a configuration",
                     hint="leave it out of the call, or out of the Configs",
                 )
 
-    def _key(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
+    def _key(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
+        everything = {**(self.nargs or {}), **given}
+        named = {name: value for name, value in everything.items() if name in self.arg_names}
         values = [named[name] for name in self.keys if name in named]
-        dtypes = [str(value.dtype) for value in named.values() if hasattr(value, "dtype")]
-        return (*values, *dtypes)
+        return (*values, *(str(v.dtype) for v in named.values() if hasattr(v, "dtype")))
 
-    def _chosen(
-        self, named: dict[str, Any], args: Sequence[Any], grid: Any, given: dict[str, Any]
-    ) -> Config:
-        key = self._key(named)
-        config = self.cache.get(key)
-        if config is None:
-            config = self._search(named, args, grid, given)
-            self.cache[key] = config
-        return config
+    # -- searching ------------------------------------------------------------------------
+    def _find(self, key: Any, args: Sequence[Any], given: Mapping[str, Any]) -> None:
+        """Search for the best configuration, or find what an earlier search stored."""
+        configs = self.prune_configs(given)
+        place = self._stored_at(key, configs, args, given)
+        if place is not None:
+            found = tuning_store.load(place, configs)
+            if found is not None:
+                self._keep(key, found)
+                return
+        begin = time.time()
+        complete = self._measure(configs, args, given)
+        self.bench_time = time.time() - begin
+        self._keep(key, self.configs_timings)
+        if complete and place is not None:
+            tuning_store.store(place, self.configs_timings, configs)
+        self._after_search({**(self.nargs or {}), **given, **self.cache[key].all_kwargs()})
+        if knobs.autotuning.print:
+            sys.stdout.write(
+                f"Autotuning of {self.base_fn.__name__} with key {key} took "
+                f"{self.bench_time:.2f} s; best: {self.cache[key]}\n"
+            )
 
-    def _search(
-        self, named: dict[str, Any], args: Sequence[Any], grid: Any, given: dict[str, Any]
-    ) -> Config:
-        timings: dict[Config, Any] = {}
-        failed: KernelError | None = None
-        for config in self._pruned(named, given):
-            try:
-                timings[config] = self._time(config, named, args, grid, given)
-            except CompileError as error:  # too much shared memory, a static_assert, ...
-                failed = failed or error
-                timings[config] = [float("inf")] * 3
-        self.configs_timings = timings
-        best = min(timings, key=lambda config: timings[config][0])
-        if failed is not None and timings[best][0] == float("inf"):
-            raise failed
-        self._zero(named)
-        return best
+    def _keep(self, key: Any, timings: Mapping[Config, Any]) -> None:
+        self.configs_timings = dict(timings)
+        self.cache[key] = min(timings, key=lambda config: timings[config][0])
 
-    def _time(
+    def _measure(
+        self, configs: Sequence[Config], args: Sequence[Any], given: Mapping[str, Any]
+    ) -> bool:
+        """Fill in `configs_timings`; returns whether every configuration got its chance."""
+        if self._do_bench is not None or type(self)._bench is not Autotuner._bench:
+            refuse_capture()
+            timings = {c: self._bench(*args, config=c, **given) for c in configs}
+            self.configs_timings = {c: _quantiles(t) for c, t in timings.items()}
+            if all(math.isinf(times[0]) for times in self.configs_timings.values()):
+                raise self._failure or AutotunerError("no configuration could be timed")
+            return True
+        search = self.search(configs, args, given)
+        search.run()
+        self.configs_timings = {row.config: row.times for row in search.rows}
+        self.reasons = {row.config: row.reason for row in search.rows if row.reason}
+        if search.best is None:
+            if search.stopped:
+                raise KeyboardInterrupt
+            raise search.error or AutotunerError("no configuration could be timed")
+        return not search.stopped
+
+    def search(
         self,
-        config: Config,
-        named: dict[str, Any],
+        configs: Sequence[Config],
         args: Sequence[Any],
-        grid: Any,
-        given: dict[str, Any],
-    ) -> Any:
-        from workbench.runtime.testing import do_bench
-
-        saved = {name: _copy(named[name]) for name in self.restore_value if name in named}
-
-        def call() -> None:
-            self._call_hook(config, named)
-            self._zero(named)
-            if self.pre_hook is not None:
-                self.pre_hook(named)
-            try:
-                self.fn.run(*args, grid=grid, **{**given, **config.all_kwargs()})
-            finally:
-                if self.post_hook is not None:
-                    self.post_hook(named)
-                for name, value in saved.items():
-                    _assign(named[name], value)
-
-        if self.do_bench is not None:
-            return self.do_bench(call, quantiles=(0.5, 0.2, 0.8))
-        return do_bench(
-            call,
-            warmup=self.warmup_milliseconds,
-            rep=self.rep_milliseconds,
-            quantiles=(0.5, 0.2, 0.8),
+        given: Mapping[str, Any],
+        *,
+        seconds: float | None = None,
+        effort: Effort | None = None,
+        check: Callable[[Config], str | None] | None = None,
+        progress: Progress | None = None,
+    ) -> Search:
+        """Return a search among configurations for one launch, not yet run."""
+        own = Effort(
+            25.0 if self.num_warmups is None else self.num_warmups,
+            100.0 if self.num_reps is None else self.num_reps,
+        )
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        return Search(
+            configs,
+            plan=lambda config: self._plan(config, args, given),
+            candidate=lambda config: self.candidate(config, args, given),
+            effort=effort or own,
+            seconds=seconds,
+            check=check,
+            progress=progress,
         )
 
-    def _call_hook(self, config: Config, named: Mapping[str, Any]) -> None:
-        if config.pre_hook is not None:
-            config.pre_hook({**named, **config.all_kwargs()})
+    def remember(self, search: Search, args: Sequence[Any], given: Mapping[str, Any]) -> None:
+        """Launch what a search found from now on, for the same key."""
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        self._keep(self._key(given), {row.config: row.times for row in search.rows})
+        self.nargs = None
 
-    def _zero(self, named: Mapping[str, Any]) -> None:
+    @property
+    def base_kernel(self) -> Any:
+        """The kernel object behind all wrappers."""
+        kernel = self.fn
+        while isinstance(kernel, _Wrapper):
+            kernel = kernel.fn
+        return kernel
+
+    def _named(self, args: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        return {**dict(zip(self.arg_names, args, strict=False)), **given}
+
+    def _plan(self, config: Config, args: Sequence[Any], given: Mapping[str, Any]) -> Plan | None:
+        if not hasattr(self.fn, "plan"):
+            return None
+        if config.pre_hook is not None:
+            config.pre_hook({**self._named(args, given), **config.all_kwargs()})
+        return self.fn.plan(*args, **given, **config.launch_kwargs())
+
+    def candidate(self, config: Config, args: Sequence[Any], given: Mapping[str, Any]) -> Candidate:
+        """Return a launch with one configuration as something to be timed."""
+        named = {**self._named(args, given), **config.all_kwargs()}
+
+        def prepare() -> None:
+            if config.pre_hook is not None:
+                config.pre_hook(named)
+            self.pre_hook(named)
+
+        options = config.launch_kwargs()
+        return Candidate(
+            lambda: self.fn.run(*args, **given, **options),
+            prepare,
+            lambda: self.post_hook(named, exception=None),
+        )
+
+    _failure: KernelError | None = None
+
+    def _bench(self, *args: Any, config: Config, **meta: Any) -> Any:
+        """Time one configuration with `do_bench`; one that cannot be built is infinitely slow."""
+        self._check_conflicts(meta)
+        named = {**self._named(args, meta), **config.all_kwargs()}
+        options = config.launch_kwargs()
+
+        def call() -> None:
+            if config.pre_hook is not None:
+                config.pre_hook(named)
+            self.pre_hook(named)
+            try:
+                self.fn.run(*args, **meta, **options)
+            except Exception as error:
+                self.post_hook(named, exception=error)
+                raise
+            self.post_hook(named, exception=None)
+
+        try:
+            return self.do_bench(call, quantiles=(0.5, 0.2, 0.8))
+        except KernelError as error:
+            if error.code in FATAL:
+                raise
+            self._failure = self._failure or error
+            self.reasons[config] = error.message
+            return [math.inf] * 3
+
+    # -- arrays before and after trials ---------------------------------------------------
+    def _prepare_arrays(self, named: Mapping[str, Any], reset_only: bool = False) -> None:
         for name in self.reset_to_zero:
             _clear(named[name])
+        if not reset_only:
+            self.restore_copies = {name: _copy(named[name]) for name in self.restore_value}
 
-    def _pruned(self, named: Mapping[str, Any], given: Mapping[str, Any]) -> list[Config]:
+    def _restore_arrays(self, named: Mapping[str, Any], exception: Any = None) -> None:
+        for name, value in self.restore_copies.items():
+            _assign(named[name], value)
+        self.restore_copies = {}
+
+    def _after_search(self, named: dict[str, Any]) -> None:
+        """Zero once more what trials have written; a hook of the user's is told so."""
+        if "reset_only" in inspect.signature(self.pre_hook).parameters:
+            self.pre_hook(named, reset_only=True)
+
+    # -- pruning --------------------------------------------------------------------------
+    def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Config]:
         """Return the configurations that are worth measuring, as `prune_configs_by` says."""
         configs = list(self.configs)
-        early = self.prune.get("early_config_prune")
-        if early is not None:
-            configs = list(early(configs, dict(named), **given)) or configs
-        model = self.prune.get("perf_model")
-        if model is not None:
-            most = self.prune.get("top_k", 1.0)
-            count = max(1, int(len(configs) * most)) if isinstance(most, float) else int(most)
-            cost = {c: model(**{**named, **c.all_kwargs()}) for c in configs}
-            configs = sorted(configs, key=lambda c: cost[c])[:count]
-        return configs
+        nargs = dict(self.nargs or {})
+        if self.early_config_prune is not None:
+            configs = list(self.early_config_prune(configs, nargs, **kwargs))
+            if not configs:
+                raise AutotunerError(
+                    "early_config_prune left no configuration",
+                    hint="have it return at least one",
+                )
+        if self.perf_model is None:
+            return configs
+        most = _most(self.configs_top_k, len(self.configs))
+        if len(configs) <= most:
+            return configs
+        cost = {c: self.perf_model(**{**nargs, **kwargs, **c.all_kwargs()}) for c in configs}
+        return sorted(configs, key=lambda c: cost[c])[:most]
+
+    # -- the disk -------------------------------------------------------------------------
+    def _stored_at(
+        self, key: Any, configs: Sequence[Config], args: Sequence[Any], given: Mapping[str, Any]
+    ) -> str | None:
+        """Return the key of this search on disk, None where nothing is to be stored."""
+        wanted = self.cache_results
+        if wanted is None:
+            wanted = knobs.autotuning.cache and self._do_bench is None
+        if not wanted or not hasattr(self.fn, "plan"):
+            return None
+        try:
+            plan = self._plan(configs[0], args, given)
+        except KernelError:
+            return None
+        if plan is None:
+            return None
+        return tuning_store.key_of(self.fn.cache_key, key, plan.device, configs)
+
+
+def _most(top_k: Any, count: int) -> int:
+    if isinstance(top_k, float) and top_k <= 1.0:
+        return max(1, int(count * top_k))
+    if not isinstance(top_k, int):
+        raise TypeError(f"top_k is an int, or a float up to 1.0; got {top_k!r}")
+    return top_k
+
+
+def _quantiles(times: Any) -> list[float]:
+    return [float(value) for value in times] if isinstance(times, list | tuple) else [float(times)]
 
 
 class Heuristics(_Wrapper):
     """A kernel some of whose arguments are computed from the others, in the order given."""
 
-    def __init__(self, fn: Any, values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> None:
-        super().__init__(fn)
+    def __init__(
+        self,
+        fn: Any,
+        arg_names: Sequence[str],
+        values: Mapping[str, Callable[[dict[str, Any]], Any]],
+    ) -> None:
+        super().__init__(fn, arg_names)
         self.values = dict(values)
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **given: Any) -> Any:
-        """Launch with the computed arguments added."""
+    def _with_values(self, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
         named = dict(zip(self.arg_names, args, strict=False))
         for name, compute in self.values.items():
             given[name] = compute({**named, **given})
-        return self.fn.run(*args, grid=grid, warmup=warmup, **given)
+        return given
+
+    def run(self, *args: Any, **given: Any) -> Any:
+        """Launch with the computed arguments added."""
+        return self.fn.run(*args, **self._with_values(args, given))
+
+    def plan(self, *args: Any, **given: Any) -> Plan:
+        """Return what a launch would compile."""
+        return self.fn.plan(*args, **self._with_values(args, given))
 
 
 def _copy(value: Any) -> Any:
@@ -312,6 +468,10 @@ def _clear(value: Any) -> None:
         value[...] = 0
 
 
+def _as_kernel(fn: Any) -> Any:
+    return fn if hasattr(fn, "run") and hasattr(fn, "arg_names") else JITFunction(fn)
+
+
 def autotune(
     configs: Sequence[Config],
     key: Sequence[str],
@@ -324,7 +484,7 @@ def autotune(
     rep: float | None = None,
     use_cuda_graph: bool = False,
     do_bench: Callable[..., Any] | None = None,
-    cache_results: bool = False,
+    cache_results: bool | None = None,
 ) -> Callable[[Any], Autotuner]:
     """Measure `configs` at the first launch with a new key, and launch the best one from then on.
 
@@ -334,28 +494,39 @@ def autotune(
         prune_configs_by: functions `early_config_prune` and `perf_model`, and `top_k`.
         reset_to_zero: arrays that are zeroed before each trial and once after them.
         restore_value: arrays that are restored after each trial.
-        pre_hook: called with the dict of all arguments before each trial.
-        post_hook: called with it after each trial.
+        pre_hook: called with the dict of all arguments before each trial, and with
+            `reset_only=True` after them; replaces the zeroing and saving above.
+        post_hook: called with the dict and `exception=` after each trial; replaces the restoring.
         warmup: milliseconds of runs before measuring (25).
         rep: milliseconds to measure (100).
-        use_cuda_graph: accepted; runs are timed by events.
+        use_cuda_graph: accepted; graphs are used wherever a launch can be captured.
         do_bench: replaces the measurement: do_bench(call, quantiles=...) -> list.
-        cache_results: accepted; what was found is forgotten when the process ends.
+        cache_results: keep what was found on disk; by default where no `do_bench` is given.
     """
+    if use_cuda_graph:
+        warnings.warn(
+            "use_cuda_graph is not needed: launches are captured wherever they can be",
+            DeprecationWarning,
+            stacklevel=2,
+        )
 
     def decorate(fn: Any) -> Autotuner:
+        kernel = _as_kernel(fn)
         return Autotuner(
-            fn if isinstance(fn, KernelInterface) else JITFunction(fn),
+            kernel,
+            kernel.arg_names,
             configs,
             key,
-            prune_configs_by=prune_configs_by,
-            reset_to_zero=reset_to_zero,
-            restore_value=restore_value,
-            pre_hook=pre_hook,
-            post_hook=post_hook,
-            warmup=warmup,
-            rep=rep,
-            do_bench=do_bench,
+            reset_to_zero,
+            restore_value,
+            pre_hook,
+            post_hook,
+            prune_configs_by,
+            warmup,
+            rep,
+            use_cuda_graph,
+            do_bench,
+            cache_results,
         )
 
     return decorate
@@ -365,4 +536,9 @@ def heuristics(
     values: Mapping[str, Callable[[dict[str, Any]], Any]],
 ) -> Callable[[Any], Heuristics]:
     """Compute arguments at each launch: {name: function of the dict of all arguments}."""
-    return lambda fn: Heuristics(fn if isinstance(fn, KernelInterface) else JITFunction(fn), values)
+
+    def decorate(fn: Any) -> Heuristics:
+        kernel = _as_kernel(fn)
+        return Heuristics(kernel, kernel.arg_names, values)
+
+    return decorate

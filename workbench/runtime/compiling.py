@@ -296,14 +296,14 @@ def _all_parts(source: KernelSource, captured: Captures, target: str) -> list[st
 
 
 def _key_parts(captured: Captures, target: str) -> list[str]:
-    parts = [target, _host() if target == "cpu" else ""]
+    parts = [target, host_text() if target == "cpu" else ""]
     parts += [source.text for source in captured.sources]
     parts += [f"{where} {value}" for where, value in captured.values]
     return parts
 
 
 @lru_cache(1)
-def _host() -> str:
+def host_text() -> str:
     """Return a text that differs between CPUs with different instructions."""
     try:
         with Path("/proc/cpuinfo").open() as file:

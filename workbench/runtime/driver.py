@@ -40,13 +40,12 @@ def target_name(target: GPUTarget | str | None) -> str:
     >>> target_name(GPUTarget("cuda", 90, 32)), target_name("sm_80")
     ('sm_90a', 'sm_80')
     """
-    if target is None:
-        target = driver.active.get_current_target()
-    if isinstance(target, str):
-        return target
-    if target.backend != "cuda":
-        return target.backend
-    arch = str(target.arch).removeprefix("sm_").removeprefix("sm")
+    wanted: GPUTarget | str = driver.active.get_current_target() if target is None else target
+    if isinstance(wanted, str):
+        return wanted
+    if wanted.backend != "cuda":
+        return wanted.backend
+    arch = str(wanted.arch).removeprefix("sm_").removeprefix("sm")
     return f"sm_{arch}a" if arch.isdigit() and int(arch) >= 90 else f"sm_{arch}"
 
 

@@ -165,7 +165,7 @@ def triton_name(word: str) -> str:
 def triton_word(known: Known) -> Any:
     """Return the word of a Triton signature for an argument, a tuple of them for a tuple."""
     if isinstance(known.value, DescriptorKind):
-        pointer = (known.items or ())[0].type or ""
+        pointer = (known.items[0].type if known.items else None) or ""
         return f"tensordesc<{triton_name(pointer)[1:]}{list(known.value.block_shape)}>"
     if known.items is not None:
         return tuple(triton_word(item) for item in known.items)

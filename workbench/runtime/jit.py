@@ -189,10 +189,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
                 f"{self.__name__} is a kernel: it is launched with a grid, or called in a kernel",
                 hint=f"write {self.__name__}[grid](...)",
             )
-        return self[self._own_grid](*args, **given)
+        return self[self.own_grid](*args, **given)
 
     @property
-    def _own_grid(self) -> Any:
+    def own_grid(self) -> Any:
         """The grid of `kernel(grid=...)` as a function of the dict of all arguments."""
         grid = self.grid
         if not callable(grid):

@@ -135,8 +135,8 @@ def _reduce_callable(value: JITFunction[Any] | ConstexprFunction) -> Any:
     return _empty_callable, (kind,), state, None, None, _fill_callable
 
 
-def _empty_callable(kind: type[Any]) -> Any:
-    return kind.__new__(kind)
+def _empty_callable(kind: type[JITFunction[Any] | ConstexprFunction]) -> Any:
+    return object.__new__(kind)
 
 
 def _fill_callable(value: Any, state: tuple[Callable[..., Any], KernelSource, Any]) -> None:

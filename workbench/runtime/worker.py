@@ -12,7 +12,7 @@ import struct
 import sys
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from workbench.runtime.facts import Signature
 from workbench.source import KernelError, KernelSource
@@ -93,13 +93,13 @@ def _portable(error: KernelError) -> KernelError:
     return error
 
 
-def send(stream: BinaryIO, data: bytes) -> None:
+def send(stream: IO[bytes], data: bytes) -> None:
     """Write one message."""
     stream.write(_LENGTH.pack(len(data)) + data)
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> bytes | None:
+def receive(stream: IO[bytes]) -> bytes | None:
     """Read one message; None at the end."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
@@ -130,4 +130,3 @@ def main() -> None:
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the life of the process
     while (data := receive(sys.stdin.buffer)) is not None:
         send(output, _reply(data))
-

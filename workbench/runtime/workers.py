@@ -1,8 +1,8 @@
 """Compiling many kernels at once, in other processes.
 
-Workers are started as a program of their own (`runtime/worker.py`), so neither a script's main module nor a
-notebook is run again in them. They stay for later searches and end with this process. What cannot
-be sent to them is compiled here, one after the other.
+Workers are a program of their own (`worker.py`), so neither a script's main module nor a notebook
+is run again in them. They stay for later searches and end with this process. What cannot be sent to
+them is compiled here, one after the other.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ class Compilation:
     def _outcome(self, number: int, found: Answer | None, seconds: float) -> Outcome:
         if found is None:
             error = ToolError("the process that compiled it ended", code="K414")
-            return Outcome(error=error, reason=error.message, seconds=seconds)
+            return Outcome(error=error, reason=one_line(error), seconds=seconds)
         if found.pruned:
             return Outcome(reason=found.pruned, pruned=True, seconds=seconds)
         if found.error is not None:

@@ -1,0 +1,86 @@
+"""Configurations: values of constexprs and compile options that are tried together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workbench.source import OptionError
+
+
+class ConflictError(OptionError, ValueError):
+    """A value that both the caller and a configuration give."""
+
+    code = "K112"
+
+
+class Config:
+    """One configuration: values of constexprs, and compile options.
+
+    Attributes:
+        kwargs: constexprs by name.
+        pre_hook: called with the dict of all arguments before each run with this configuration.
+    """
+
+    def __init__(
+        self,
+        kwargs: Mapping[str, Any],
+        num_warps: int | None = 4,
+        num_stages: int | None = 3,
+        num_ctas: int = 1,
+        maxnreg: int | None = None,
+        pre_hook: Callable[[dict[str, Any]], object] | None = None,
+        ir_override: str | None = None,
+    ) -> None:
+        self.kwargs = dict(kwargs)
+        self.num_warps = num_warps
+        self.num_stages = num_stages
+        self.num_ctas = num_ctas
+        self.maxnreg = maxnreg
+        self.pre_hook = pre_hook
+        self.ir_override = ir_override
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__init__({})
+        self.__dict__.update(state)
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """Return constexprs and set options in one dict."""
+        options = {
+            "num_warps": self.num_warps,
+            "num_ctas": self.num_ctas,
+            "num_stages": self.num_stages,
+            "maxnreg": self.maxnreg,
+            "ir_override": self.ir_override,
+        }
+        return {**self.kwargs, **{k: v for k, v in options.items() if v is not None}}
+
+    def launch_kwargs(self) -> dict[str, Any]:
+        """Return what a launch has to be told: options at their default are left out."""
+        found = self.all_kwargs()
+        if found.get("num_ctas") == 1:
+            del found["num_ctas"]
+        found.pop("ir_override", None)
+        return found
+
+    def __str__(self) -> str:
+        words = [f"{name}: {value}" for name, value in self.kwargs.items()]
+        words += [
+            f"{name}: {getattr(self, name)}"
+            for name in ("num_warps", "num_ctas", "num_stages", "maxnreg")
+        ]
+        return ", ".join(words)
+
+    def __repr__(self) -> str:
+        return f"Config({self})"
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (tuple(self.all_kwargs().items()), self.pre_hook)
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Config):
+            return False
+        return self.pre_hook == other.pre_hook and self.all_kwargs() == other.all_kwargs()

@@ -1,0 +1,230 @@
+"""Timing many candidates against each other, leaving out those that cannot win any more.
+
+Candidates take turns, so that what disturbs one disturbs all. After each round those that are
+clearly slower than the best are left out. What a candidate needs before and after a run (zeroing,
+restoring) is not part of its time. On a GPU a run is the replay of a captured graph where the
+candidate can be captured, so that the host's work is not part of its time either.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.runtime.timing import BURST, FLUSH_BYTES, Effort, Timing
+from workbench.source import KernelError
+
+#: A candidate is left out when its fast runs take this many times the best one's median.
+HOPELESS = 1.25
+#: Runs before anything is left out.
+LEAST_SAMPLES = 2 * BURST
+#: Codes of errors after which the device cannot be used: they end the race.
+FATAL = ("K502", "K503")
+
+Action = Callable[[], object]
+
+
+def _nothing() -> None: ...
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One thing to time.
+
+    Attributes:
+        call: what is timed.
+        prepare: done before each run.
+        finish: done after each run, also after one that failed.
+        timing: the samples so far.
+        error: why it cannot be timed.
+        dropped: left out, for being clearly slower than another.
+    """
+
+    call: Action
+    prepare: Action = _nothing
+    finish: Action = _nothing
+    timing: Timing = field(default_factory=Timing)
+    error: KernelError | None = None
+    dropped: bool = False
+
+    def once(self) -> None:
+        """Run it, untimed."""
+        self.prepare()
+        try:
+            self.call()
+        finally:
+            self.finish()
+
+    @property
+    def running(self) -> bool:
+        """Whether it still takes part."""
+        return self.error is None and not self.dropped
+
+
+class Race:
+    """Times candidates; `told` is called with each one's number after every round.
+
+    KeyboardInterrupt and the end of `seconds` stop the race; what was measured is kept.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        gpu: bool,
+        effort: Effort | None = None,
+        seconds: float | None = None,
+        told: Callable[[int], object] | None = None,
+        graphs: bool = True,
+    ) -> None:
+        self.candidates = candidates
+        self.stopped = False
+        self._gpu = gpu
+        self._effort = effort or Effort()
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self._told = told
+        self._graphs = graphs
+
+    def run(self) -> None:
+        """Run the race."""
+        try:
+            clock = _GpuClock(self._graphs) if self._gpu else _HostClock()
+            for number, candidate in enumerate(self.candidates):
+                if candidate.running and not self._is_late():
+                    self._guarded(number, lambda c=candidate: self._start(clock, c))
+            self._rounds(clock)
+        except KeyboardInterrupt:
+            self.stopped = True
+
+    def _start(self, clock: Any, candidate: Candidate) -> None:
+        """Run it once for its errors, then until it is warm."""
+        candidate.once()
+        clock.get_ready(candidate)
+        warm_up = self._effort.warm_up / 1e3 / max(1, len(self.candidates))
+        end = time.monotonic() + warm_up
+        while time.monotonic() < end:
+            candidate.once()
+            clock.wait()
+
+    def _rounds(self, clock: Any) -> None:
+        waiting = [n for n, candidate in enumerate(self.candidates) if candidate.running]
+        while waiting and not self._is_late():
+            for number in waiting:
+                candidate = self.candidates[number]
+                self._guarded(number, lambda c=candidate: clock.sample(c, BURST))
+            self._leave_out()
+            for number in waiting:
+                if self._told is not None:
+                    self._told(number)
+            waiting = [
+                number
+                for number in waiting
+                if self.candidates[number].running
+                and not self._effort.enough(self.candidates[number].timing)
+            ]
+        self.stopped = bool(waiting)
+
+    def _guarded(self, number: int, action: Action) -> None:
+        candidate = self.candidates[number]
+        try:
+            action()
+        except KernelError as error:
+            if error.code in FATAL:
+                raise
+            candidate.error = error
+            if self._told is not None:
+                self._told(number)
+
+    def _leave_out(self) -> None:
+        timed = [c for c in self.candidates if c.error is None and c.timing.samples]
+        best = min((c.timing.median for c in timed), default=0.0)
+        for candidate in timed:
+            samples = candidate.timing.samples
+            if len(samples) >= LEAST_SAMPLES and candidate.timing.quantiles[0] > HOPELESS * best:
+                candidate.dropped = True
+
+    def _is_late(self) -> bool:
+        return self._end is not None and time.monotonic() > self._end
+
+
+class _HostClock:
+    """Times runs that are over when they return."""
+
+    def get_ready(self, candidate: Candidate) -> None:
+        """Nothing to do."""
+
+    def wait(self) -> None:
+        """Nothing to wait for."""
+
+    def sample(self, candidate: Candidate, runs: int) -> None:
+        """Time some runs; the first, which finds the threads of another candidate, is not one."""
+        clock, samples = time.perf_counter_ns, candidate.timing.samples
+        candidate.once()
+        for _ in range(runs):
+            candidate.prepare()
+            start = clock()
+            try:
+                candidate.call()
+            finally:
+                taken = (clock() - start) / 1e6
+                candidate.finish()
+            samples.append(taken)
+
+
+class _GpuClock:
+    """Times runs by events, each after the L2 cache was flushed."""
+
+    def __init__(self, graphs: bool) -> None:
+        self._torch: Any = importlib.import_module("torch")
+        cuda = self._torch.cuda
+        self._flush = self._torch.zeros(
+            FLUSH_BYTES // 4, dtype=self._torch.int32, device=cuda.current_device()
+        )
+        self._graphs = graphs
+        self._captured: dict[int, Any] = {}
+
+    def get_ready(self, candidate: Candidate) -> None:
+        """Capture the run into a graph, if it can be."""
+        if not self._graphs:
+            return
+        cuda = self._torch.cuda
+        cuda.synchronize()
+        graph = cuda.CUDAGraph()
+        stream = cuda.Stream()
+        stream.wait_stream(cuda.current_stream())
+        try:
+            with cuda.graph(graph, stream=stream):
+                candidate.call()
+        except (RuntimeError, KernelError) as error:
+            if getattr(error, "code", None) in FATAL:
+                raise
+            cuda.synchronize()
+            return
+        self._captured[id(candidate)] = graph
+
+    def wait(self) -> None:
+        """Wait for the device."""
+        self._torch.cuda.synchronize()
+
+    def sample(self, candidate: Candidate, runs: int) -> None:
+        """Time some runs, queued together so that the host stays ahead of the device."""
+        cuda = self._torch.cuda
+        graph = self._captured.get(id(candidate))
+        call = candidate.call if graph is None else graph.replay
+        pending: list[tuple[Any, Any]] = []
+        for _ in range(runs):
+            candidate.prepare()
+            start, end = (cuda.Event(enable_timing=True) for _ in range(2))
+            self._flush.amax()
+            start.record()
+            try:
+                call()
+            finally:
+                end.record()
+                candidate.finish()
+            pending.append((start, end))
+        cuda.synchronize()
+        candidate.timing.samples += [start.elapsed_time(end) for start, end in pending]
