@@ -3,6 +3,7 @@
 #   make lab     open JupyterLab on the notebooks
 #   make check   linters and fast tests            make test    every test
 #   make bench   measure against the baselines     make gpu     everything that needs an NVIDIA GPU
+#   make fuzz    random programs and mutated cells; FUZZ="programs 500 from 7 on sm_90a" says which
 # PYTHON names the interpreter to build on; if it has torch, that torch is kept.
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.workbench-installed
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo lab check test bench gpu clean
+.PHONY: demo lab check test bench gpu fuzz clean
 
 demo: $(STAMP)
 	$(BIN)/python notebooks/run_demo.py demo
@@ -27,6 +28,9 @@ test: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python tests/bench/run.py
+
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz.run $(FUZZ)
 
 # The GPU machine may have no network and no Jupyter: whatever Python is there runs it from the tree.
 gpu:

@@ -36,7 +36,7 @@ def difference(module: Module, launch: Launch, target: str) -> str:
         run_module(module, GRID, wanted)
         try:
             execute(module, GRID, got, target)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it was found
+        except Exception as error:
             first = str(error).splitlines()[0] if str(error) else ""
             return f"{type(error).__name__}: {first}"
     for name, a, b in zip(("floats", "integers"), outputs(wanted), outputs(got), strict=True):
