@@ -131,9 +131,11 @@ def _on_gpu(
         checked(driver.cuFuncSetAttribute(function, word, built.dynamic_shared_bytes))
     held: list[tuple[Any, Any]] = []
     slots = []
-    formats = {("int", 32): "i", ("index", 64): "i", ("int", 64): "q", ("uint", 32): "I", ("uint", 64): "Q",
-               ("float", 32): "f", ("float", 64): "d", ("bool", 1): "?", ("int", 8): "b", ("int", 16): "h",
-               ("uint", 8): "B", ("uint", 16): "H"}  # fmt: skip
+    formats = {
+        ("int", 32): "i", ("index", 64): "i", ("int", 64): "q", ("uint", 32): "I",
+        ("uint", 64): "Q", ("float", 32): "f", ("float", 64): "d", ("bool", 1): "?",
+        ("int", 8): "b", ("int", 16): "h", ("uint", 8): "B", ("uint", 16): "H",
+    }  # fmt: skip
     for parameter, value in zip(module.parameters, arguments, strict=True):
         type = parameter.value.type
         if isinstance(type, Pointer):

@@ -24,7 +24,9 @@ sys.path.insert(0, {root!r})
 import workbench
 from tests.kernels import matmul, softmax, vector_add
 cases = {{
-    "add": (vector_add.add, "*fp32:16 *fp32:16 *fp32:16 i32:16", dict(BLOCK=512), dict(num_warps=4)),
+    "add": (
+        vector_add.add, "*fp32:16 *fp32:16 *fp32:16 i32:16", dict(BLOCK=512), dict(num_warps=4),
+    ),
     "softmax": (softmax.softmax, "*fp32:16 *fp32:16 i32:16 i32:16 i32:16", dict(BLOCK=1024), {{}}),
     "matmul 128x128x32": (
         matmul.matmul,

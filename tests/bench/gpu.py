@@ -1,15 +1,18 @@
 """Everything that needs a GPU, in one script: correctness first, then the benchmark table.
 
-Runs without IPython. `python -m tests.bench.gpu [tests] [notebooks] [check] [SUITE ...]` runs parts;
-without arguments, all. Results go to results/<machine>.json.
+Runs without IPython. `python -m tests.bench.gpu [tests] [notebooks] [check] [SUITE ...]` runs
+parts; without arguments, all. Results go to results/<machine>.json.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -17,6 +20,8 @@ import torch
 import workbench
 from tests.bench import peers
 from tests.bench.rows import RESULTS, Row, row, save, table
+from tests.corpus import every
+from tests.corpus.sample import Maker, Problem, Sample, jitted
 from tests.gpu import cases
 from tests.kernels import matmul as matmul_kernels
 from tests.kernels import softmax, vector_add
@@ -45,11 +50,11 @@ def interleaved(
     return {name: timing.median * 1e3 for name, timing in timings.items()}
 
 
-def check() -> int:
-    """Run all correctness cases; print the failures and how many there were."""
+def check(families: Sequence[Callable[[], Iterator[cases.Case]]] = cases.ALL) -> int:
+    """Run correctness cases; print the failures and how many there were."""
     failed = total = 0
     start = time.perf_counter()
-    for family in cases.ALL:
+    for family in families:
         for name, run in family():
             total += 1
             try:
@@ -66,9 +71,8 @@ def check() -> int:
             if failed <= 25:
                 print("FAILED", message)
     torch.cuda.synchronize()
-    print(
-        f"correctness: {total - failed} passed, {failed} failed in {time.perf_counter() - start:.0f} s"
-    )
+    seconds = time.perf_counter() - start
+    print(f"correctness: {total - failed} passed, {failed} failed in {seconds:.0f} s")
     return failed
 
 
@@ -237,11 +241,83 @@ def bench_launch() -> list[Row]:
     ]
 
 
+DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+@cache
+def _peer(module: object) -> object:
+    return peers.under_triton(module)  # type: ignore[arg-type]
+
+
+def _launches(problem: Problem, kernel_of: Callable[[object], object]) -> Callable[[], None]:
+    """Return a function that runs a problem's launches, by kernels that `kernel_of` gives."""
+    prepared = [
+        (kernel_of(launch.kernel), launch.grid, launch.arguments, launch.named)
+        for launch in problem.launches
+    ]
+
+    def run() -> None:
+        for kernel, grid, arguments, named in prepared:
+            kernel[grid](*arguments, **named)  # type: ignore[index]
+
+    return run
+
+
+def _corpus_calls(entry: Sample, problem: Problem) -> dict[str, Callable[[], object]]:
+    """Return ours and the baselines of a problem; a baseline that fails is left out and named."""
+    source = torch.empty(max(problem.moved_bytes // 2, 16), dtype=torch.uint8, device="cuda")
+    copied = torch.empty_like(source)
+    calls: dict[str, Callable[[], object]] = {
+        "ours": _launches(problem, jitted),
+        "copy": lambda: copied.copy_(source),
+    }
+    if problem.torch is not None:
+        calls["torch"] = problem.torch
+    if peers.triton_installed():
+        peer = _peer(entry.module)
+        calls["triton"] = _launches(problem, lambda kernel: getattr(peer, kernel.__name__))  # type: ignore[attr-defined]
+    for name in list(calls):
+        try:
+            calls[name]()
+            torch.cuda.synchronize()
+        except Exception as error:
+            print(entry.suite, entry.name, name, type(error).__name__, str(error)[:300])
+            del calls[name]
+    return calls
+
+
+def bench_corpus(suite: str) -> list[Row]:
+    """Measure the kernels of one family at the sizes their samples name."""
+    rows = []
+    for entry in every.SAMPLES:
+        if entry.suite != suite:
+            continue
+        for dtype in entry.bench_dtypes:
+            for size in entry.bench:
+                problem = entry.build(Maker(dtype, "cuda"), *size)
+                calls = _corpus_calls(entry, problem)
+                if "ours" not in calls:
+                    continue
+                times = interleaved(calls)
+                words = "x".join(str(part) for part in size)
+                rows += [
+                    row(suite, f"{entry.name} {words}", DTYPES.get(dtype, str(dtype)[6:]),
+                        problem.moved_bytes, times["ours"], b, times[b])
+                    for b in times
+                    if b != "ours"
+                ]  # fmt: skip
+                del problem, calls
+                torch.cuda.empty_cache()
+    return rows
+
+
+CORPUS = tuple(dict.fromkeys(entry.suite for entry in every.SAMPLES if entry.bench))
 SUITES = {
     "vector_add": bench_vector_add,
     "softmax": bench_softmax,
     "matmul_mma_sync": bench_matmul,
     "launch": bench_launch,
+    **{suite: partial(bench_corpus, suite) for suite in CORPUS},
 }
 
 
@@ -264,8 +340,6 @@ def main(arguments: list[str]) -> int:
         machine = torch.cuda.get_device_name().lower().replace("nvidia ", "").replace(" ", "-")
         save(RESULTS / f"{machine}.json", torch.cuda.get_device_name(), rows)
         print(table(rows))
-        import os
-
         if os.environ.get("OUT"):
             save(Path(os.environ["OUT"]) / f"{machine}.json", torch.cuda.get_device_name(), rows)
     return 1 if failed else 0

@@ -22,6 +22,7 @@ def under_triton(module: ModuleType) -> Any:
     text = text.replace(
         "import workbench.language as tl", "import triton\nimport triton.language as tl"
     )
+    text = text.replace("from workbench.language", "from triton.language")
     text = text.replace("\ndef ", "\n@triton.jit\ndef ")
     folder = Path(tempfile.mkdtemp(prefix="peer-"))
     name = f"peer_{module.__name__.rsplit('.', 1)[-1]}"

@@ -46,7 +46,8 @@ def row(
 def table(rows: Iterable[Row]) -> str:
     """Return rows as aligned text."""
     lines = [
-        f"{'suite':<16} {'case':<28} {'dtype':<6} {'size':>10} {'ours us':>11} {'baseline':>9} {'us':>11} {'ratio':>6}"
+        f"{'suite':<16} {'case':<28} {'dtype':<6} {'size':>10} {'ours us':>11} "
+        f"{'baseline':>9} {'us':>11} {'ratio':>6}"
     ]
     for r in rows:
         theirs = "-" if r.baseline_us is None else f"{r.baseline_us:.2f}"

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 import workbench
 import workbench.language as tl
+from tests.corpus import every
+from tests.corpus.sample import Maker, Sample, failures
+from tests.corpus.sample import run as run_problem
 from tests.kernels import matmul as matmul_kernels
 from tests.kernels import reductions, softmax, vector_add
 
@@ -269,4 +273,33 @@ def product_cases() -> Iterator[Case]:
                 yield f"chained {dtype} {(m, n, d)} w{warps}", run_chain
 
 
-ALL = (product_cases, vector_add_cases, softmax_cases, reduction_cases, matmul_cases)
+def _corpus_outcome(entry: Sample, dtype: torch.dtype, size: tuple, layout: str) -> Outcome:
+    """Run one sample, and once more where both runs have to give the same bits."""
+    words = f"{entry.suite} {entry.name} {dtype} {size} {layout}"
+    results = []
+    for _ in range(2 if entry.repeatable and dtype is entry.dtypes[0] else 1):
+        make = Maker(dtype, "cuda", layout)
+        problem = entry.build(make, *size)
+        run_problem(problem)
+        torch.cuda.synchronize()
+        wrong = list(failures(problem, make))
+        if wrong:
+            return Outcome(f"{words}: {'; '.join(wrong)}", 1.0, 0.0)
+        results.append([check.got.clone() for check in problem.checks()])
+    for one, other in zip(results[0], results[-1], strict=True):
+        if not torch.equal(one.nan_to_num(), other.nan_to_num()):
+            return Outcome(f"{words}: two runs differ", 1.0, 0.0)
+    return Outcome(words, 0.0, 0.0)
+
+
+def corpus_cases() -> Iterator[Case]:
+    """Every kernel of the corpus at all its sizes, the large ones too."""
+    for entry in every.SAMPLES:
+        for dtype, size, layout in entry.combinations((*entry.fast, *entry.slow, *entry.gpu)):
+            yield (
+                f"{entry.suite} {entry.name} {dtype} {size} {layout}",
+                partial(_corpus_outcome, entry, dtype, size, layout),
+            )
+
+
+ALL = (corpus_cases, product_cases, vector_add_cases, softmax_cases, reduction_cases, matmul_cases)
