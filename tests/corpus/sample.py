@@ -185,6 +185,23 @@ class Sample:
     repeatable: bool
     targets: tuple[str, ...]
 
+    def combinations(self, sizes: tuple[Size, ...]) -> Iterator[tuple[torch.dtype, Size, str]]:
+        """Return (type, size, layout) to try: all types and layouts at one size, some at others."""
+        count = max(2, len(self.dtypes) // 2)
+        for number, size in enumerate(sizes):
+            turns = [
+                (
+                    self.dtypes[(number + i) % len(self.dtypes)],
+                    self.layouts[(number + i) % len(self.layouts)],
+                )
+                for i in range(count)
+            ]
+            if size == self.fast[-1]:
+                turns = [(dtype, self.layouts[0]) for dtype in self.dtypes]
+                turns += [(self.dtypes[0], layout) for layout in self.layouts[1:]]
+            for dtype, layout in dict.fromkeys(turns):
+                yield dtype, size, layout
+
 
 SAMPLES: list[Sample] = []
 

@@ -16,18 +16,32 @@ MORE = ((1, 128), (2, 1025))
 BENCH = ((16384, 2048),)
 
 
-def _by_row(make: Maker, rows: int, columns: int, kernel, x: torch.Tensor, more: tuple,
-            checks: Callable[[torch.Tensor], Iterator[Check]], named: dict, torch_call) -> Problem:  # fmt: skip
+def _by_row(
+    make: Maker,
+    kernel: Callable,
+    x: torch.Tensor,
+    more: tuple[torch.Tensor, ...],
+    checks: Callable[[torch.Tensor], Iterator[Check]],
+    named: dict[str, bool],
+    torch_call: Callable[[], object],
+) -> Problem:
+    rows, columns = x.shape
     out = make.output(rows, columns, dtype=F32)
     block = next_power_of_2(columns)
+    warps = min(max(block // 256, 1), 8)
     launch = Launch(kernel, (rows,), (x, out, *more, x.stride(0), columns),
-                    {**named, "BLOCK": block, "num_warps": min(max(block // 256, 1), 8)})  # fmt: skip
+                    {**named, "BLOCK": block, "num_warps": warps})  # fmt: skip
     return Problem((launch,), lambda: checks(out), x.nbytes + out.nbytes, torch_call)
 
 
-@sample("scans", scans, fast=((2, 1, False), (3, 100, True)), slow=((1, 128, True), (2, 1025, False)),
-        gpu=((5, 4096, False), (5, 4001, True)), bench=((16384, 2048, False), (16384, 2048, True)),
-        layouts=ROWS)  # fmt: skip
+@sample(
+    "scans", scans,
+    fast=((2, 1, False), (3, 100, True)),
+    slow=((1, 128, True), (2, 1025, False)),
+    gpu=((5, 4096, False), (5, 4001, True)),
+    bench=((16384, 2048, False), (16384, 2048, True)),
+    layouts=ROWS,
+)  # fmt: skip
 def row_cumsum(make: Maker, rows: int, columns: int, reverse: bool) -> Problem:
     x = make.normal(rows, columns)
 
@@ -37,7 +51,7 @@ def row_cumsum(make: Maker, rows: int, columns: int, reverse: bool) -> Problem:
 
         yield close("out", out, summed(x.double()), summed(x.double().abs()), columns)
 
-    return _by_row(make, rows, columns, scans.row_cumsum, x, (), checks, {"REVERSE": reverse},
+    return _by_row(make, scans.row_cumsum, x, (), checks, {"REVERSE": reverse},
                    lambda: x.cumsum(1, dtype=F32))  # fmt: skip
 
 
@@ -74,7 +88,7 @@ def row_cumprod(make: Maker, rows: int, columns: int) -> Problem:
     def checks(out: torch.Tensor) -> Iterator[Check]:
         yield close("out", out, x.double().cumprod(1), columns * x.double().cumprod(1).abs(), 1)
 
-    return _by_row(make, rows, columns, scans.row_cumprod, x, (), checks, {},
+    return _by_row(make, scans.row_cumprod, x, (), checks, {},
                    lambda: x.cumprod(1, dtype=F32))  # fmt: skip
 
 
@@ -91,7 +105,7 @@ def row_cummax(make: Maker, rows: int, columns: int) -> Problem:
         yield exact("values", out, values)
         yield exact("places", places, torch.where(x == values, cols, 0).cummax(1).values)
 
-    return _by_row(make, rows, columns, scans.row_cummax, x, (places,), checks, {},
+    return _by_row(make, scans.row_cummax, x, (places,), checks, {},
                    lambda: x.cummax(1))  # fmt: skip
 
 
@@ -128,7 +142,7 @@ def row_logcumsumexp(make: Maker, rows: int, columns: int) -> Problem:
         size = x.double().abs().amax(1, keepdim=True) + 8  # a few errors of log at each level
         yield close("out", out, x.double().logcumsumexp(1), size, columns)
 
-    return _by_row(make, rows, columns, scans.row_logcumsumexp, x, (), checks, {},
+    return _by_row(make, scans.row_logcumsumexp, x, (), checks, {},
                    lambda: x.logcumsumexp(1))  # fmt: skip
 
 
@@ -178,7 +192,7 @@ def histogram(make: Maker, n: int, bins: int) -> Problem:
     def checks() -> Iterator[Check]:
         yield exact("counts", out, torch.bincount(x.long(), minlength=bins))
 
-    return Problem((launch,), checks, x.nbytes // 2,
+    return Problem((launch,), checks, x.nbytes,
                    lambda: torch.bincount(x, minlength=bins))  # fmt: skip
 
 
@@ -195,4 +209,4 @@ def atomic_histogram(make: Maker, n: int, bins: int) -> Problem:
         kept = places[(x >= -2) & (places < bins)]
         yield exact("counts", out, torch.bincount(kept.long(), minlength=bins))
 
-    return Problem((launch,), checks, x.nbytes // 2, lambda: torch.histc(x, bins, -2, 2))
+    return Problem((launch,), checks, x.nbytes, lambda: torch.histc(x, bins, -2, 2))
