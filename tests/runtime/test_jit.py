@@ -14,7 +14,7 @@ from workbench.source import kernel_source
 
 def test_a_launch_in_the_interpreter(seven):
     x, y, out = seven
-    kernel = add.interpret[(3,)](x, y, out, 7, BLOCK=3)
+    kernel = add.interpret[(3,)](x, y, out, 7, BLOCK=3).kernel
     assert np.array_equal(out, x + y)
     assert kernel.target == "interpreter"
     assert add.results[-1] is kernel

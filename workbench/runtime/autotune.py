@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from workbench.runtime import arrays, knobs, tuning_store
+from workbench.runtime import arrays, hooks, knobs, tuning_store
 from workbench.runtime.configs import Config, ConflictError
 from workbench.runtime.jit import InterpretedFunction, JITFunction, KernelInterface, Plan
 from workbench.runtime.racing import FATAL, Candidate
@@ -151,6 +151,8 @@ class Autotuner(_Wrapper):
     # -- launching ------------------------------------------------------------------------
     def run(self, *args: Any, **given: Any) -> Any:
         """Launch with the best configuration for the key; with `warmup` compile all of them."""
+        if hooks.watchers and hooks.is_suppressed():
+            return None
         if given.pop("warmup", False):
             return self.warmup(*args, **given)
         self.nargs = dict(zip(self.arg_names, args, strict=False))
@@ -441,6 +443,8 @@ class Heuristics(_Wrapper):
 
     def run(self, *args: Any, **given: Any) -> Any:
         """Launch with the computed arguments added."""
+        if hooks.watchers and hooks.is_suppressed():
+            return None
         return self.fn.run(*args, **self._with_values(args, given))
 
     def plan(self, *args: Any, **given: Any) -> Plan:

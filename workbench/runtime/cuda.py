@@ -292,26 +292,6 @@ def load(kernel: CompiledKernel, device: int) -> Runner:
     return _runner(Loaded(kernel, device, module, function))
 
 
-def function_numbers(runner: Runner) -> dict[str, int]:
-    """Return what the driver says of a runner's function: registers, spill and shared bytes."""
-    loaded: Loaded = runner.loaded  # type: ignore[attr-defined]
-    api = driver()
-    words = {"registers": "NUM_REGS", "local_bytes": "LOCAL_SIZE_BYTES"}
-    words |= {"shared_bytes": "SHARED_SIZE_BYTES", "max_threads": "MAX_THREADS_PER_BLOCK"}
-    kinds = api.CUfunction_attribute
-    with current(loaded.device):
-        return {
-            name: int(
-                _checked(
-                    api.cuFuncGetAttribute(
-                        getattr(kinds, f"CU_FUNC_ATTRIBUTE_{word}"), loaded.function
-                    )
-                )
-            )
-            for name, word in words.items()
-        }
-
-
 @contextmanager
 def _relaxed_capture() -> Iterator[None]:
     """Allow loading while a stream of this thread is being captured into a graph."""

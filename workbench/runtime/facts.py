@@ -6,7 +6,6 @@ which finds its code on disk never loads the IR. `to_specialization` makes the r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -230,8 +229,3 @@ def parse_type(word: str) -> str | None:
     if name is None:
         return None
     return "*" * depth + ("k" if read_only else "") + name
-
-
-def join_options(options: Sequence[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
-    """Return options in the order in which they enter the key."""
-    return tuple(sorted(options))

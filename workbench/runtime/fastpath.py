@@ -54,7 +54,6 @@ class FastPath:
     ) -> None:
         self.identity = (call.kinds, on_gpu)
         self._source = source
-        self._kinds = call.kinds
         self._on_gpu = on_gpu
         self._guards = captured.guards
         self._publish = publish

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 
 def cdiv(x: int, y: int) -> int:
     """Return x / y rounded up.
@@ -18,7 +20,8 @@ def next_power_of_2(n: int) -> int:
     >>> next_power_of_2(1000), next_power_of_2(1024)
     (1024, 1024)
     """
-    return 1 << max(0, n - 1).bit_length()
+    # An index, so that sizes which torch traces symbolically count too.
+    return 1 << max(0, operator.index(n) - 1).bit_length()
 
 
 # In a kernel, cdiv of run-time values is tl.cdiv; the other works on constexprs only.

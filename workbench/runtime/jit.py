@@ -63,6 +63,10 @@ class JitFunctionInfo:
     jit_function: JITFunction
 
 
+def _do_nothing(*args: Any, **given: Any) -> None:
+    """Stand in for a launch where launches are suppressed."""
+
+
 class KernelInterface(Generic[T]):
     """What everything that is launched as `kernel[grid](...)` has in common."""
 
@@ -72,6 +76,8 @@ class KernelInterface(Generic[T]):
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """Return a callable that launches over `grid`."""
+        if hooks.watchers and hooks.is_suppressed():
+            return _do_nothing
         return lambda *args, **given: self.run(*args, grid=grid, warmup=False, **given)
 
     def warmup(self, *args: Any, grid: Any = None, **given: Any) -> Any:
@@ -220,7 +226,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
 
     @property
     def interpret(self) -> _Interpreted:
-        """`kernel.interpret[grid](...)` runs the same launch in the interpreter."""
+        """`kernel.interpret[grid](...)` runs the same launch in the interpreter and watches it."""
         return _Interpreted(self)
 
     def add_pre_run_hook(self, hook: Callable[..., object]) -> None:
@@ -455,7 +461,9 @@ class _Interpreted:
         self._kernel = kernel
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return partial(self._kernel.run, grid=grid, target="interpreter")
+        from workbench.runtime.interpreted import run_watched
+
+        return partial(run_watched, self._kernel, grid)
 
 
 class InterpretedFunction(JITFunction[T]):

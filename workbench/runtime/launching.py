@@ -27,7 +27,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from workbench.runtime import arrays
+from workbench.runtime import arrays, hooks
 from workbench.runtime.binding import Call, format_of
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.grids import Grid, check_limits, resolve_grid
@@ -57,11 +57,9 @@ def load(kernel: CompiledKernel, device: int) -> Runner:
 
 def _interpreter_runner(kernel: CompiledKernel) -> Runner:
     def run(x: int, y: int, z: int, stream: Any, *values: Any) -> CompiledKernel:
-        from workbench.interpreter import run_module
+        from workbench.runtime.interpreted import interpret
 
-        recording = run_module(kernel.module, (x, y, z), values)
-        for line in recording.output:
-            sys.stdout.write(line if line.endswith("\n") else line + "\n")
+        interpret(kernel, (x, y, z), values)
         return kernel
 
     return run
@@ -94,6 +92,8 @@ class BoundLaunch:
         from workbench.runtime.binding import Policy, choose_target, classify
 
         kernel = self._kernel
+        if hooks.watchers and hooks.is_suppressed():
+            return kernel
         values = self._values(args)
         call = Call(values, {}, {"target": kernel.target})
         policies = [Policy(known.type, False) for _, known in kernel.signature.arguments]
@@ -197,6 +197,8 @@ def launcher_text(
     call = ", ".join(values)
     given = ", ".join(f"'{n}': {n}" for n in names)
     checks = ["_extra", "_options"]
+    if tensors:  # a tensor without memory, which torch traces with, or an empty one
+        checks.append(f"not ({' and '.join(f'_p{n}' for n in tensors)})")
     for number, (space, name, value) in enumerate(guards):
         scope[f"_s{number}"], scope[f"_g{number}"] = space, value
         checks.append(f"_s{number}.get({name!r}) is not _g{number}")
