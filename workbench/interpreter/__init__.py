@@ -7,9 +7,9 @@ targets/interpreter. Everything here runs on NumPy alone.
 from workbench.interpreter.constants import interpret_constant_op
 from workbench.interpreter.machine import Machine, run_module
 from workbench.interpreter.memory import Allocation, Memory, describe_argument
-from workbench.interpreter.recording import Access, Race, Recording
+from workbench.interpreter.recording import Access, Finding, Race, Recording
 
 __all__ = [
-    "Access", "Allocation", "Machine", "Memory", "Race", "Recording", "describe_argument",
+    "Access", "Allocation", "Finding", "Machine", "Memory", "Race", "Recording", "describe_argument",
     "interpret_constant_op", "run_module",
 ]  # fmt: skip

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from workbench.interpreter.memory import Memory
-from workbench.interpreter.recording import Access, Race, Recording
+from workbench.interpreter.recording import Access, Recording
+from workbench.interpreter.watching import Races, Watcher
 from workbench.ir import Array, Block, Element, Module, Op, Pointer, Scalar, Value, shape_of
 from workbench.ops import (
     AddPointer,
@@ -31,17 +32,28 @@ MOST_ACCESSES = 200_000
 
 
 def run_module(
-    module: Module, grid: Sequence[int], arguments: Sequence[Any], *, record: bool = False
+    module: Module,
+    grid: Sequence[int],
+    arguments: Sequence[Any],
+    *,
+    record: bool = False,
+    watch: bool = False,
+    uninitialised: Collection[str] = (),
 ) -> Recording:
     """Run a kernel over a grid and return what it printed and, if asked for, what it accessed.
 
     `arguments` are in the order of the module's parameters: arrays (see `describe_argument`) for
-    pointers, numbers for the rest. What the kernel stores is in the arrays afterwards.
+    pointers, numbers for the rest. What the kernel stores is in the arrays afterwards. With
+    `watch` races, false promises, and reads of elements that nobody wrote are found too, the last
+    in the arguments that `uninitialised` names.
 
     Raises:
-        LaunchError: a wrong argument (K501), or an access outside every argument (K502).
+        LaunchError: a wrong argument (K501), an access outside every argument (K502), or, where it
+            is watched, an assertion that fails (K510).
     """
-    machine = Machine(module, grid, arguments, record=record)
+    machine = Machine(
+        module, grid, arguments, record=record, watch=watch, uninitialised=uninitialised
+    )
     machine.run_all()
     return machine.recording
 
@@ -50,7 +62,14 @@ class Machine:
     """One run in progress: memory, the values of parameters, what has been recorded."""
 
     def __init__(
-        self, module: Module, grid: Sequence[int], arguments: Sequence[Any], *, record: bool = False
+        self,
+        module: Module,
+        grid: Sequence[int],
+        arguments: Sequence[Any],
+        *,
+        record: bool = False,
+        watch: bool = False,
+        uninitialised: Collection[str] = (),
     ) -> None:
         self.module = module
         self.grid = (*grid, 1, 1, 1)[:3]
@@ -69,6 +88,13 @@ class Machine:
             self.shared_values[parameter.value] = self._bind(
                 parameter.name, parameter.value, argument
             )
+        self.watcher = Watcher(self, uninitialised) if watch else None
+
+    def shown_program(self, number: int) -> tuple[int, ...]:
+        """Return the coordinates of a program as far as the grid has them."""
+        x, y, _ = self.grid
+        whole = (number % x, number // x % y, number // (x * y))
+        return tuple(whole[axis] for axis in self.module_axes(whole))
 
     def _bind(self, name: str, value: Value, argument: Any) -> Array:
         if isinstance(value.type, Pointer):
@@ -202,6 +228,7 @@ class _ProgramFrame:
     def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
         values = self.values
         shared = self.machine.shared_values
+        watcher = self.machine.watcher
         for name, array in zip(block.arguments, arguments, strict=True):
             values[name] = array
         for op in block.ops:
@@ -212,6 +239,8 @@ class _ProgramFrame:
                     known = shared[result] = np.asarray(op.interpret(_as_frame(self)))
                 values[result] = known
                 continue
+            if watcher is not None:
+                watcher.before(op, self)
             results = op.interpret(_as_frame(self))
             if isinstance(results, tuple):
                 for result, array in zip(op.results, results, strict=True):
@@ -225,6 +254,8 @@ class _ProgramFrame:
         flat, on, where = self._check(op, addresses, live, element)
         if self.machine.recorder is not None:
             self.machine.recorder.note(op, self.number, flat, on, element, write=False)
+        if self.machine.watcher is not None:
+            self.machine.watcher.access(op, self.number, flat[on], where[on], write=False)
         values = self.machine.global_memory.read(flat, where, element)
         return values.reshape(np.shape(addresses))
 
@@ -232,6 +263,8 @@ class _ProgramFrame:
         flat, on, where = self._check(op, addresses, live, element)
         if self.machine.recorder is not None:
             self.machine.recorder.note(op, self.number, flat, on, element, write=True)
+        if self.machine.watcher is not None:
+            self.machine.watcher.access(op, self.number, flat[on], where[on], write=True)
         spread = np.broadcast_to(values, np.shape(addresses)).ravel()
         self.machine.global_memory.write(flat, where, spread, element)
 
@@ -257,7 +290,7 @@ class _Recorder:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.writers: dict[str, Array] = {}
+        self.races = Races(machine)
 
     def note(
         self, op: Op, program: int, flat: Array, on: Array, element: Element, *, write: bool
@@ -281,26 +314,7 @@ class _Recorder:
                     write,
                 )
             )
-        if write and not isinstance(op, AtomicUpdate | AtomicCompareExchange):
-            self._find_races(op, program, flat[on], where[on])
-
-    def _find_races(self, op: Op, program: int, flat: Array, where: Array) -> None:
-        for number in (int(n) for n in np.unique(where)):
-            allocation = self.machine.global_memory.allocations[number]
-            writers = self.writers.get(allocation.name)
-            if writers is None:
-                writers = np.full(len(allocation.bytes), -1, np.int64)
-                self.writers[allocation.name] = writers
-            offsets = flat[where == number] - allocation.start
-            before = writers[offsets]
-            for place in np.flatnonzero((before >= 0) & (before != program)):
-                self.machine.recording.races.append(
-                    Race(
-                        op.id,
-                        allocation.name,
-                        allocation.element_at(int(offsets[place]) + allocation.start),
-                        int(before[place]),
-                        program,
-                    )
-                )
-            writers[offsets] = program
+        if isinstance(op, AtomicUpdate | AtomicCompareExchange):
+            self.races.atomic(program, flat[on])
+        elif write:
+            recording.races += self.races.written(op, program, flat[on], where[on])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from workbench.source import Span
+
 
 class Access(NamedTuple):
     """One lane of one load, store or atomic.
@@ -34,6 +36,20 @@ class Race(NamedTuple):
     second_program: int
 
 
+class Finding(NamedTuple):
+    """Something that a run should not do, found because it was watched.
+
+    `kind` is "race", "uninitialised", "promise" or "assumption"; `program` are the coordinates of
+    the program that did it.
+    """
+
+    kind: str
+    op: int
+    span: Span | None
+    program: tuple[int, ...]
+    message: str
+
+
 @dataclass(slots=True)
 class Recording:
     """Accesses and races (only where recording was asked for) and what the kernel printed.
@@ -43,5 +59,6 @@ class Recording:
 
     accesses: list[Access] = field(default_factory=list[Access])
     races: list[Race] = field(default_factory=list[Race])
+    findings: list[Finding] = field(default_factory=list[Finding])
     output: list[str] = field(default_factory=list[str])
     truncated: bool = False

@@ -307,6 +307,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "large arrays, or many loaded kernels",
         "free arrays that are not used, or use smaller ones.",
     ),
+    "K510": _entry(
+        "a device_assert does not hold.",
+        "tl.device_assert(offsets < n, 'inside')   # and debug=True, or kernel.interpret",
+        "the message names the first program and element for which it is false.",
+    ),
     "K601": _entry(
         "the kernel's result differs from the reference by more than the tolerance.",
         '%%kernel add --args x,y,out,7 --grid 1 --set BLOCK=3 --check "x + y"',

@@ -69,7 +69,7 @@ def _block(found: list[Finding]) -> str:
     if first.span is not None:
         span = first.span
         lines.append(f"  --> {span.file}:{span.line}:{span.column}")
-        lines.append(f"  {span.line} | {line_of(span.file, span.line)}")
+        lines.append(f"  {span.line} | {line_of(span)}")
     lines += [f"note: program {f.program}: {f.message}" for f in found[:3]]
     if len(found) > 3:
         lines.append(f"note: and {len(found) - 3} more")
