@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.magics.grammar import parse_arguments
-from workbench.magics.options import Request, options_of, usage
+from workbench.magics.options import Request, usage
 from workbench.magics.values import closest
 from workbench.source import (
     CheckError,
@@ -271,11 +271,6 @@ def _print(text: str) -> None:
 
 def _say(text: str) -> None:
     sys.stderr.write(text + "\n")
-
-
-def command_options(command: str) -> list[str]:
-    """Return the flags that a command takes, for shell completion."""
-    return [option.flag for option in options_of(command)]
 
 
 if __name__ == "__main__":

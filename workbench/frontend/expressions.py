@@ -59,12 +59,6 @@ def evaluate(act: Activation, node: ast.expr) -> Any:
     return handler(act, node)
 
 
-def binary_at(act: Activation, symbol: str, a: Any, b: Any, node: ast.AST) -> Any:
-    """Return `a symbol b`, built at a node."""
-    act.at(node)
-    return maths.binary(symbol, a, b)
-
-
 def truth(act: Activation, value: Any, node: ast.AST, what: str) -> Any:
     """Return a condition: a Python bool if it is known now, else a scalar int1 tensor."""
     if isinstance(value, tensor):

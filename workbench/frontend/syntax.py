@@ -28,7 +28,6 @@ class Effects:
 
     names: tuple[str, ...]
     breaks: bool
-    continues: bool
     returns: bool
 
 
@@ -37,7 +36,7 @@ def effects(body: Sequence[ast.stmt], prune: Prune = _keep_all) -> Effects:
     names: dict[str, None] = {}
     ways = {"break": False, "continue": False, "return": False}
     _collect(body, prune, names, ways, True)
-    return Effects(tuple(names), ways["break"], ways["continue"], ways["return"])
+    return Effects(tuple(names), ways["break"], ways["return"])
 
 
 def _collect(

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from workbench.ir.operation import Block, Op, Value
+from workbench.ir.operation import Op, Value
 from workbench.source import Span
 
 
@@ -53,8 +53,3 @@ class Builder:
             yield ops
         finally:
             self._lists.pop()
-
-
-def make_block(arguments: tuple[Value, ...], ops: list[Op]) -> Block:
-    """Return a block of the collected ops."""
-    return Block(arguments, tuple(ops))

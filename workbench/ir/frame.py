@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from workbench.ir.operation import Block, Op, Value
-from workbench.ir.types import Scalar
 
 Array = np.ndarray[Any, Any]
 
@@ -54,8 +53,3 @@ class Frame(Protocol):
     def memory(self) -> dict[Any, Any]:
         """Storage of the program instance for ops with state (shared buffers)."""
         ...
-
-
-def is_scalar(type: Any) -> bool:
-    """Say whether a type is a number (not a tile, pointer or token)."""
-    return isinstance(type, Scalar)

@@ -29,13 +29,14 @@ from workbench.layouts.families import (
     wgmma_a,
     wgmma_d,
 )
-from workbench.layouts.linear import PLACE, LinearLayout, parse_layout
+from workbench.layouts.linear import PLACE, LinearLayout
 from workbench.layouts.matrix_access import (
     MatrixInstruction,
     MatrixPlan,
     ldmatrix_fits,
     stmatrix_fits,
 )
+from workbench.layouts.parsing import parse_layout
 from workbench.layouts.reduce import Mask, ReducePlan, reduce_plan
 
 __all__ = [

@@ -46,13 +46,12 @@ kernel and division are eliminations over a handful of ints (`f2.py`). The
 algebra follows triton-lang/triton include/triton/Tools/LinearLayout.h.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, Self
 
-from workbench.layouts import f2
+from workbench.layouts import columns, f2
 from workbench.layouts.coordinates import (
     Coordinates,
     axis_bits,
@@ -225,7 +224,7 @@ class LinearLayout:
 
     def table(self, dimension: str) -> tuple[int, ...]:
         """Return the flat coordinate of every value of one dimension, the others at 0."""
-        return _table(self.flat(dimension))
+        return columns.table(self.flat(dimension))
 
     def flatten(self, coordinates: Sequence[int]) -> int:
         """Return padded coordinates concatenated row-major, the last one lowest."""
@@ -297,7 +296,7 @@ class LinearLayout:
 
     def kernel(self) -> tuple[int, ...]:
         """Return a basis of the flat places that hold the same element as place 0."""
-        return _kernel(self.columns)
+        return columns.kernel(self.columns)
 
     def owners(self) -> dict[str, int]:
         """Return per dimension the mask of place bits that are 0 in an element's owner.
@@ -305,15 +304,7 @@ class LinearLayout:
         Exactly one of the places that hold an element owns it. Atomics, prints
         and stores from several warps are made by owners only.
         """
-        return self.place(_owner_bits(self.columns))
-
-    def canonical(self) -> tuple[object, ...]:
-        """Return a form that two layouts share exactly when each thread holds the same data.
-
-        That is equality up to renaming, copying and dropping of registers: the
-        span of the registers, and the other bases modulo that span.
-        """
-        return _canonical(self)
+        return self.place(columns.owner_bits(self.columns))
 
     def same_data(self, other: "LinearLayout") -> bool:
         """Return whether every thread holds the same set of elements in both layouts."""
@@ -394,7 +385,7 @@ class LinearLayout:
 
     def invert(self) -> tuple[int, ...]:
         """Return the offset of each flat coordinate bit: the inverse of a shared layout."""
-        return _invert(self.flat("offset"))
+        return columns.inverse(self.flat("offset"))
 
     def right_inverse(self) -> tuple[int, ...]:
         """Return one flat place for each flat coordinate bit, L(L'(y)) = y.
@@ -510,52 +501,8 @@ class LinearLayout:
     __repr__ = __str__
 
 
-def parse_layout(text: str) -> LinearLayout:
-    """Return the layout that a `linear<...>` text describes. Raises ValueError if it is none.
-
-    >>> parse_layout("linear<8, register=[1], lane=[2,4]>").apply(lane=3)
-    (6,)
-    """
-    whole = _TEXT.fullmatch(text.strip())
-    if whole is None:
-        raise ValueError(
-            f"{text!r} is no layout; expected e.g. linear<4x8, register=[(0,1)], lane=[(1,0)]>"
-        )
-    shape = () if whole[1] == "scalar" else tuple(int(extent) for extent in whole[1].split("x"))
-    bases: dict[str, list[Coordinates]] = {}
-    for name, vectors in re.findall(r"(\w+)=\[([^]]*)\]", whole[2]):
-        bases[name] = [
-            tuple(int(coordinate) for coordinate in re.findall(r"\d+", vector))
-            for vector in re.findall(r"\([\d,]*\)|\d+", vectors)
-        ]
-    return LinearLayout(bases, shape)
-
-
-_TEXT = re.compile(r"linear<(\d+(?:x\d+)*|scalar)((?:, \w+=\[[\d,()]*\])*)>")
-
-
 # Everything below is pure and keyed by hashable values, so that a compiler that
 # asks the same question of the same few layouts pays once.
-
-
-@lru_cache(4096)
-def _table(columns: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(f2.table(columns))
-
-
-@lru_cache(4096)
-def _kernel(columns: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(f2.kernel(columns))
-
-
-@lru_cache(4096)
-def _owner_bits(columns: tuple[int, ...]) -> int:
-    return sum(1 << leading for leading in f2.reduced_echelon(_kernel(columns)))
-
-
-@lru_cache(4096)
-def _invert(columns: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(f2.inverse(columns))
 
 
 @lru_cache(4096)

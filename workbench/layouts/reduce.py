@@ -47,7 +47,6 @@ class ReducePlan:
 
     result: LinearLayout
     groups: tuple[tuple[int, ...], ...]
-    register_masks: tuple[int, ...]
     lane_masks: tuple[Mask, ...]
     warp_masks: tuple[Mask, ...]
 
@@ -88,7 +87,6 @@ def reduce_plan(layout: LinearLayout, axis: int) -> ReducePlan:
     return ReducePlan(
         result,
         tuple(groups),
-        tuple(stages[0]),
         tuple(mask(place, done[0]) for place in stages[1]),
         tuple(mask(place, done[1]) for place in stages[2]),
     )

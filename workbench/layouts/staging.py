@@ -70,19 +70,6 @@ class SharedAccess:
     rounds: tuple[tuple[SharedInstruction, ...], ...]
     wavefronts: int
 
-    @property
-    def image_mask(self) -> int:
-        """The address bits that depend on the thread; an offset outside is an immediate."""
-        mask = 0
-        for offset in (*self.lane, *self.warp):
-            mask |= offset
-        return mask
-
-    @property
-    def swaps(self) -> int:
-        """How many times each register takes part in a swap under a predicate."""
-        return f2.rank([*self.lane_swap, *self.warp_swap])
-
 
 @dataclass(frozen=True, slots=True)
 class SharedPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,6 @@ class Span:
     end_line: int
     end_column: int
     calls: tuple[Span, ...] = ()
-
-    def inlined_at(self, call: Span) -> Span:
-        """Return this span as reached through `call`."""
-        return replace(self, calls=(*call.calls, replace(call, calls=()), *self.calls))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"

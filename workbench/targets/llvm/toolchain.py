@@ -30,11 +30,6 @@ def _binding() -> Any:
     return llvm
 
 
-def llvm_version() -> str:
-    """Return the version of LLVM inside llvmlite, e.g. '22.1.0'."""
-    return ".".join(map(str, _binding().llvm_version_info))
-
-
 def host() -> tuple[str, str, str]:
     """Return triple, processor name and feature string of this machine's CPU."""
     llvm = _binding()

@@ -174,6 +174,12 @@ def _signed_function(emit: Emitter, function: str, element: Scalar, a: str, b: s
             return a
         case "abs":
             return emit.call(type, f"llvm.abs.{type}", f"{type} {a}, i1 false", f"{type}, i1")
+        case "popcount":
+            return emit.call(type, f"llvm.ctpop.{type}", f"{type} {a}", type)
+        case "leading_zeros":
+            return emit.call(type, f"llvm.ctlz.{type}", f"{type} {a}, i1 false", f"{type}, i1")
+        case "reverse_bits":
+            return emit.call(type, f"llvm.bitreverse.{type}", f"{type} {a}", type)
         case "mulhi":
             wide = f"i{element.bits * 2}"
             extend = "sext" if signed else "zext"

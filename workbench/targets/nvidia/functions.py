@@ -31,6 +31,10 @@ _ANY_FLOAT = {
     "min": ("minnum", 2), "max": ("maxnum", 2), "minimum": ("minimum", 2),
     "maximum": ("maximum", 2), "fma": ("fma", 3), "abs": ("fabs", 1),
 }  # fmt: skip
+#: Intrinsics for f32 and f64; 16-bit types go through f32.
+_ROUNDING = {"trunc": 1, "rint": 1, "round": 1, "copysign": 2, "floor": 1, "ceil": 1}
+#: Functions that have formulas and that f32 (and what is computed in it) does without.
+_OWN_SINGLE = frozenset(("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "erf"))
 _TANH_NEAR = (
     -0.00886323552990220, 0.0218694885361552, -0.0539682539682540, 0.133333333333333,
     -0.333333333333333,
@@ -58,10 +62,19 @@ def float_function(function: str, element: Scalar, low: Lowering) -> Rule | None
         name, arity = _ANY_FLOAT[function]
         wide = "float" if type == "bfloat" else type
         return _in(low, wide, type, _intrinsic(low, f"llvm.{name}.{_suffix(wide)}", arity))
+    if function in _ROUNDING:
+        wide = "double" if type == "double" else "float"
+        name = f"llvm.{function}.{_suffix(wide)}"
+        return _in(low, wide, type, _intrinsic(low, name, _ROUNDING[function]))
     if type == "double":
         return _double(function, low)
     rule = _Single(low).rule(function)
     return None if rule is None else _in(low, "float", type, rule)
+
+
+def has_function(function: str, element: Scalar) -> bool:
+    """Say whether a function that has a formula is written here without it."""
+    return element.bits < 64 and function in _OWN_SINGLE
 
 
 def _suffix(type: str) -> str:

@@ -84,22 +84,3 @@ def sass_rows(listing: str, ptx: Rendered) -> Rendered:
         elif started and bare.startswith(".section"):
             break
     return Rendered("\n".join(kept) + "\n", rows)
-
-
-def live_counts(listing: str) -> tuple[tuple[int, int], ...]:
-    """Return (row of the sass text, live registers) for each instruction of a -plr listing.
-
-    Rows count as in `sass_rows`: instructions and labels.
-    """
-    found: list[tuple[int, int]] = []
-    row = 0
-    for line in listing.splitlines():
-        bare = line.split("//")[0].strip()
-        if _INSTRUCTION.match(line):
-            match = re.search(r"// \|\s*(\d+)", line)
-            if match:
-                found.append((row, int(match.group(1))))
-            row += 1
-        elif bare.startswith(".L_") or (bare.startswith(".text.") and bare.endswith(":")):
-            row += 1
-    return tuple(found)

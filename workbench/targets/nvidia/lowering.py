@@ -92,7 +92,6 @@ class Lowering:
         self._packed: dict[Value, list[str]] = {}
         self._lazy: dict[Value, Callable[[int], Held]] = {}
         self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
-        self._thread_parts: dict[tuple[int, ...], str] = {}
         #: The `!dbg` of the function, set by whoever starts the lowering.
         self.debug = ""
         self.allow_contract = module.attributes.get(

@@ -11,12 +11,14 @@ from workbench.analysis.affine import Affine
 from workbench.ir import Module, Pointer, Tile, Value, element_of, shape_of
 from workbench.ops import Dot, Reduce, Scan
 from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
+from workbench.passes.expand_functions import expand_functions
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
 from workbench.source import ResourceError
 from workbench.targets.built import Binary, Built
 from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import Chip, chip, residency
+from workbench.targets.nvidia.functions import has_function
 from workbench.targets.nvidia.listing import llvm_rows, ptx_rows, sass_rows
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
 from workbench.targets.nvidia.passes.assign_layouts import assign_layouts
@@ -35,6 +37,7 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     unit = chip(target)
     module = _with_options(module, recorder.remarks)
     module = narrow(module, recorder)
+    module = recorder.run("expand-functions", _expand, module, "tile")
     module = _gpu_passes(module, unit, recorder)
     offsets, intervals, shared_bytes = allocate(module, unit)
     module = recorder.run(
@@ -170,6 +173,10 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder) -> Module:
         ("drop-dead", drop_dead),
     ]
     return recorder.pipeline(steps, module, "gpu")
+
+
+def _expand(module: Module, remarks: Remarks) -> Module:
+    return expand_functions(module, remarks, has_function)
 
 
 def _assign(module: Module, remarks: Remarks, unit: Chip) -> Module:
