@@ -103,16 +103,20 @@ def _cuda(value: Any) -> Array:
 
 
 def _dlpack(value: Any) -> Array:
-    import numpy
+    from workbench.runtime import dlpack
 
     kind, ordinal = value.__dlpack_device__()
-    if kind != 1:  # kDLCPU
-        torch = sys.modules.get("torch")
-        if kind != 2 or torch is None:  # kDLCUDA
-            return Array(0, None, type(value).__name__, None, f"device kind {kind}")
-        viewed = torch.from_dlpack(value)
-        found = _tensor(viewed)
-        return Array(found.address, found.type, found.dtype, ordinal, found.place, True, viewed)
-    viewed = numpy.from_dlpack(value)
-    found = _numpy(viewed)
-    return Array(found.address, found.type, found.dtype, HOST, "cpu", found.writable, viewed)
+    if kind in (dlpack.CPU, dlpack.CUDA_HOST):
+        device, place, stream = HOST, "cpu", 0
+    elif kind in (dlpack.CUDA, dlpack.CUDA_MANAGED):
+        device, place, stream = int(ordinal), f"cuda:{ordinal}", _stream(int(ordinal))
+    else:
+        return Array(0, None, type(value).__name__, None, f"device kind {kind}")
+    found = dlpack.read(value, stream)
+    return Array(found.address, found.type, found.dtype, device, place, found.writable, found)
+
+
+def _stream(device: int) -> int:
+    from workbench.runtime.launching import current_stream
+
+    return current_stream(device)

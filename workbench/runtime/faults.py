@@ -57,7 +57,7 @@ def locate(
     arguments = [_like(values, parameter.name) for parameter in module.parameters]
     machine = Machine(module, tuple(grid), arguments)
     end = time.monotonic() + seconds
-    for program in _from_both_ends(grid):
+    for program in from_both_ends(grid):
         if time.monotonic() > end:
             break
         try:
@@ -101,7 +101,7 @@ def _like(values: Mapping[str, Any], name: str) -> Any:
     return np.zeros(extent, f"u{size}")
 
 
-def _from_both_ends(grid: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+def from_both_ends(grid: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """Yield program ids, the last and the first ones before those between."""
     x, y, z = (*grid, 1, 1, 1)[:3]
     total = x * y * z

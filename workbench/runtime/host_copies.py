@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from workbench.runtime import arrays
+from workbench.runtime.descriptors import TensorDescriptor
+from workbench.runtime.stand_ins import TensorWrapper
 from workbench.source import LaunchError
 
 
@@ -26,6 +29,10 @@ def _copied(name: str, value: Any, storages: dict[int, tuple[Any, Any]]) -> Any:
     if isinstance(value, tuple):
         items = [_copied(name, item, storages) for item in value]
         return getattr(type(value), "_make", tuple)(items)
+    if isinstance(value, TensorWrapper):
+        return TensorWrapper(_copied(name, value.base, storages), value.dtype)
+    if isinstance(value, TensorDescriptor):
+        return replace(value, base=_copied(name, value.base, storages))
     if not arrays.is_array(value) or arrays.describe(value).device == arrays.HOST:
         return value
     if not hasattr(value, "untyped_storage"):
