@@ -49,6 +49,6 @@ def try_seed(seed: int, target: str, *, keep: bool = True) -> Failure | None:
 
 
 def _kind(said: str) -> str:
-    """Return the sort of a difference: an exception's name and its first words, or a wrong value."""
+    """Return the sort of a difference: an exception and its first words, or a wrong value."""
     name, colon, rest = said.partition(": ")
     return f"{name} {' '.join(rest.split()[:3])}" if colon else said.partition("[")[0]

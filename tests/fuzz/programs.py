@@ -185,8 +185,8 @@ class ExactWriter(Writer):
     # -- steps ----------------------------------------------------------------------------
     def step(self) -> None:
         extra = [
-            self.dot, self.scan, self.sort, self.gather, self.histogram, self.join, self.concatenate,
-            self.atomic, self.bits, self.masked_store,
+            self.dot, self.scan, self.sort, self.gather, self.histogram, self.join,
+            self.concatenate, self.atomic, self.bits, self.masked_store,
         ]  # fmt: skip
         if self.number(0, 3):
             super().step()

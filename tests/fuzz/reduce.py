@@ -33,7 +33,7 @@ Change = Callable[[Op, Any], Any]
 SECONDS = 3.0
 
 
-class TooLong(Exception):
+class TooLongError(Exception):
     """A program that does not end."""
 
 
@@ -42,7 +42,7 @@ def at_most(seconds: float) -> Iterator[None]:
     """Interrupt Python code that runs too long."""
 
     def stop(number: int, frame: Any) -> None:
-        raise TooLong
+        raise TooLongError
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -66,7 +66,15 @@ def reduced(module: Module, fails: Fails) -> Module:
             verify_module(candidate)
             with at_most(SECONDS):
                 return fails(candidate)
-        except (TooLong, KernelError, AssertionError, IndexError, KeyError, ValueError, TypeError):
+        except (
+            TooLongError,
+            KernelError,
+            AssertionError,
+            IndexError,
+            KeyError,
+            ValueError,
+            TypeError,
+        ):
             return False  # not a program any more, or one that is not well defined
 
     module = _without_effects(module, still)
@@ -152,14 +160,16 @@ def _changes(module: Module) -> Iterator[Change]:
         if isinstance(op, If):
             for branch in (0, 1):
                 yield lambda o, b, n=number, k=branch: _taken(o, k) if o.id == n else None
-        if not op.results or isinstance(op, Constant):
-            continue
-        for operand in op.operands:
-            if len(op.results) == 1 and operand.type == op.results[0].type:
-                place = op.operands.index(operand)
-                yield lambda o, b, n=number, k=place: o.operands[k] if o.id == n else None
-        if len(op.results) == 1:
+        if len(op.results) == 1 and not isinstance(op, Constant):
+            yield from _operands(op)
             yield from _constants(op)
+
+
+def _operands(op: Op) -> Iterator[Change]:
+    """Put an operand of the same type in an op's place."""
+    for place, operand in enumerate(op.operands):
+        if operand.type == op.results[0].type:
+            yield lambda o, b, n=op.id, k=place: o.operands[k] if o.id == n else None
 
 
 def _taken(op: If, branch: int) -> Any:

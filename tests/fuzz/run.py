@@ -21,6 +21,12 @@ from tests.fuzz.cells import outcomes
 CORES = len(os.sched_getaffinity(0))
 
 
+def say(text: str) -> None:
+    """Print at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def fuzz_programs(first: int, count: int, target: str, workers: int = CORES) -> int:
     """Run random programs; returns how many failed."""
     start, failed = time.monotonic(), 0
@@ -29,10 +35,10 @@ def fuzz_programs(first: int, count: int, target: str, workers: int = CORES) -> 
         for failure in pool.map(partial(try_seed, target=target), seeds, chunksize=4):
             if failure is not None:
                 failed += 1
-                print(f"seed {failure.seed}: {failure.said}")
-                print(f"    {failure.lines} lines, kept as tests/fuzz/found/{failure.kept}")
+                say(f"seed {failure.seed}: {failure.said}")
+                say(f"    {failure.lines} lines, kept as tests/fuzz/found/{failure.kept}")
     seconds = time.monotonic() - start
-    print(f"programs on {target}: {count} run, {failed} failed, {seconds:.0f} s", flush=True)
+    say(f"programs on {target}: {count} run, {failed} failed, {seconds:.0f} s")
     return failed
 
 
@@ -47,10 +53,10 @@ def fuzz_cells(first: int, count: int) -> int:
             for seed, what, said in found:
                 counted[what] += 1
                 if what == "wrong":
-                    print(f"cell {seed}: {said}")
+                    say(f"cell {seed}: {said}")
     seconds = time.monotonic() - start
     words = ", ".join(f"{number} {what}" for what, number in sorted(counted.items()))
-    print(f"cells: {words}, {seconds:.0f} s", flush=True)
+    say(f"cells: {words}, {seconds:.0f} s")
     return counted["wrong"]
 
 
@@ -61,7 +67,7 @@ def main(words: list[str]) -> int:
     counts = {name: int(number) for name, number in given.items()}
     counts = counts or {"programs": 2000, "cells": 10_000}
     if unknown := set(counts) - {"programs", "cells"}:
-        print(f"unknown: {', '.join(unknown)}; known: programs, cells, from, on")
+        say(f"unknown: {', '.join(unknown)}; known: programs, cells, from, on")
         return 2
     failed = fuzz_programs(first, counts["programs"], target) if "programs" in counts else 0
     failed += fuzz_cells(first, counts["cells"]) if "cells" in counts else 0

@@ -199,3 +199,8 @@ def test_saving_by_suffix(names, tmp_path):
     with pytest.raises(OptionError) as caught:
         result.save(tmp_path / "add.ll")
     assert caught.value.code == "K802"
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_a_kernel_that_does_nothing_compiles(target):
+    run_cell("def k(x_ptr, n):\n    tl.arange(0, 8)\n", f'--sig "*f32 i32" --target {target}')

@@ -54,9 +54,10 @@ def asserting(x_ptr, BLOCK: tl.constexpr):
 
 def test_two_programs_that_store_one_element_are_a_race():
     run = overlapping.interpret[(3,)](np.zeros(10, np.float32), BLOCK=4)
-    assert [(r.argument, r.element, r.first_program, r.second_program) for r in run.recording.races] == [
-        ("out_ptr", 3, 0, 1), ("out_ptr", 6, 1, 2),
-    ]  # fmt: skip
+    races = [
+        (r.argument, r.element, r.first_program, r.second_program) for r in run.recording.races
+    ]
+    assert races == [("out_ptr", 3, 0, 1), ("out_ptr", 6, 1, 2)]
     assert {f.span.line for f in run.findings} == {line_of(overlapping, "tl.store")}
     assert "out_ptr[3] was already stored by program (0,)" in run.report()
     assert run.report() == run.report().strip()
@@ -92,7 +93,8 @@ def test_a_failing_assertion_says_program_line_and_element():
     x = np.arange(8, dtype=np.float32)
     asserting.interpret[(2,)](x, BLOCK=4)
     x[6] = -1
-    with pytest.raises(LaunchError, match=r"assertion failed in program \(1,\) at element \(2,\)") as e:
+    said = r"assertion failed in program \(1,\) at element \(2,\)"
+    with pytest.raises(LaunchError, match=said) as e:
         asserting.interpret[(2,)](x, BLOCK=4)
     assert e.value.code == "K510"
     assert e.value.span.line == line_of(asserting, "tl.device_assert")

@@ -31,7 +31,8 @@ class Plan:
 
     `arguments` are given by parameter name, or `make` makes them from the axis values of each of
     `points`. `reference` computes what the outputs must be; with `interpreted` the interpreter
-    does. `places` says where each of these was written, for errors.
+    does. `guard` and `isolate` say how careful launches are (`guarding.py`).
+    `places` says where each of these was written, for errors.
     """
 
     arguments: Mapping[str, Any] | None = None
@@ -56,6 +57,8 @@ class Plan:
     warm: bool = False
     cached: bool = True
     run: bool = True
+    guard: bool = False
+    isolate: bool = False
     show: Sequence[str] = ()
     embed: str = "auto"
     namespace: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -18,6 +19,7 @@ from workbench.bench.baselines import Competitor, expression_call, known_call
 from workbench.bench.binding import Binder, chip
 from workbench.bench.ceilings import ceilings
 from workbench.bench.checking import Verdict, check_launch
+from workbench.bench.guarding import guard, launch_isolated
 from workbench.bench.plan import Peer, Plan
 from workbench.bench.recorded import recorded_accesses
 from workbench.bench.results import KernelResult, Record
@@ -28,6 +30,7 @@ from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import obtain, source_of
 from workbench.runtime.faults import wait
+from workbench.runtime.printed import PrintedTable, captured, has_prints, publish
 from workbench.source import KernelError, KernelSource, OptionError
 from workbench.trace import Launch, LaunchArgument, Runs, Skipped
 
@@ -141,6 +144,8 @@ class _Run:
         if subject.target == "interpreter" and prod(subject.grid) <= MOST_RECORDED_PROGRAMS:
             record.access = recorded_accesses(subject)
         verdicts: list[Verdict] = []
+        if plan.timed:
+            self._carefully(subject, record)
         if not plan.timed and len(points) == 1:
             verdicts = self._once(subject, record)
         elif not plan.timed:
@@ -163,7 +168,28 @@ class _Run:
         failed = [verdict for verdict in verdicts if verdict.error is not None]
         return failed[0].error if failed else None
 
+    def _carefully(self, subject: Subject, record: Record) -> None:
+        """Try a launch that is timed later: in the interpreter, in a process of its own."""
+        if self.plan.guard:
+            self._guard(subject, record)
+        if self.plan.isolate:
+            launch_isolated(self.kernel, subject)
+
+    def _guard(self, subject: Subject, record: Record) -> None:
+        ran, total = guard(subject)
+        if ran < total:
+            why = f"{ran:,} of {total:,} programs were tried in the interpreter in the time given"
+            record.runs.append(Skipped(what="guard", why=why))
+
     def _once(self, subject: Subject, record: Record) -> list[Verdict]:
+        if self.plan.guard:
+            self._guard(subject, record)
+        launch = subject.launch
+        if self.plan.isolate:
+            launch = partial(launch_isolated, self.kernel, subject)
+        elif subject.target != "interpreter" and has_prints(subject.module):
+            launch = partial(_launch_and_show, subject, subject.launch)
+        subject = replace(subject, launch=launch)
         start = time.perf_counter()
         if not self.plan.checked:
             subject.launch()
@@ -202,6 +228,14 @@ class _Run:
         if self.plan.bytes is not None:
             moved = float(self.plan.bytes(names))
         return flops, moved
+
+
+def _launch_and_show(subject: Subject, launch: Callable[[], object]) -> None:
+    """Launch a kernel that prints, and show what it printed as a table by program."""
+    with captured() as lines:
+        launch()
+        synchronize(subject)
+    publish(PrintedTable(lines, subject.module))
 
 
 def without_runs(compiled: CompiledKernel) -> Any:

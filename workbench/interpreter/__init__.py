@@ -10,6 +10,6 @@ from workbench.interpreter.memory import Allocation, Memory, describe_argument
 from workbench.interpreter.recording import Access, Finding, Race, Recording
 
 __all__ = [
-    "Access", "Allocation", "Finding", "Machine", "Memory", "Race", "Recording", "describe_argument",
-    "interpret_constant_op", "run_module",
+    "Access", "Allocation", "Finding", "Machine", "Memory", "Race", "Recording",
+    "describe_argument", "interpret_constant_op", "run_module",
 ]  # fmt: skip

@@ -164,11 +164,12 @@ class Watcher:
         if failed.any():
             program = self.machine.shown_program(frame.number)
             words = f": {op.message}" if op.message else ""
+            count = f"{int(failed.sum())} of {failed.size} elements fail"
             raise LaunchError(
                 f"assertion failed in program {program}{_first(failed)}{words}",
                 op.span,
                 code="K510",
-                notes=[f"{int(failed.sum())} of {failed.size} elements fail"] if failed.ndim else [],
+                notes=[count] if failed.ndim else [],
             )
 
 

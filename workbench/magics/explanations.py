@@ -312,6 +312,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "tl.device_assert(offsets < n, 'inside')   # and debug=True, or kernel.interpret",
         "the message names the first program and element for which it is false.",
     ),
+    "K511": _entry(
+        "a launch with --isolate ended its process, or could not be sent to one.",
+        "%%kernel copy --args x,out --grid 4 --isolate   # and no mask",
+        "read the notes: the interpreter looks for the access; this process is unharmed.",
+    ),
     "K601": _entry(
         "the kernel's result differs from the reference by more than the tolerance.",
         '%%kernel add --args x,y,out,7 --grid 1 --set BLOCK=3 --check "x + y"',

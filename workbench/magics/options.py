@@ -65,6 +65,8 @@ class Request:
     embed: str = "auto"
     no_cache: bool = False
     no_run: bool = False
+    guard: bool = False
+    isolate: bool = False
     quiet: bool = False
     lines: tuple[int, int] | None = None
     line: int | None = None
@@ -212,6 +214,17 @@ OPTIONS: tuple[Option, ...] = (
         "--embed", "embed", "how much of the trace the saved output holds",
         one_of("--embed", "embed mode", EMBED_MODES, "K128"), "M", "auto", "--embed summary",
         commands=_CELL,
+    ),
+    Option(
+        "--guard", "guard",
+        "run the launch in the interpreter first: an access outside of the arguments is an error "
+        "and nothing is launched",
+        default="off", commands=_RUN,
+    ),
+    Option(
+        "--isolate", "isolate",
+        "launch in a child process: an illegal access ends that, not the notebook",
+        default="off", commands=_RUN,
     ),
     Option("--no-cache", "no_cache", "compile again, whatever the cache holds", commands=_BUILD),
     Option("--no-run", "no_run", "compile only", commands=_CELL),

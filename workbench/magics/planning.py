@@ -49,6 +49,8 @@ def make_plan(request: Request, source: KernelSource, namespace: Mapping[str, An
         warm=request.warm,
         cached=not request.no_cache,
         run=not request.no_run,
+        guard=request.guard,
+        isolate=request.isolate,
         show=request.show or (),
         embed=request.embed,
         namespace=namespace,

@@ -145,13 +145,13 @@ def publish(table: PrintedTable) -> None:
     """Show a table in the cell that is running; outside of a notebook print it as text."""
     if not table:
         return
+    # Whoever runs in a notebook has loaded IPython; nothing here may.
+    notebook: Any = sys.modules.get("IPython.display")
     shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    if shell is None:
-        print(repr(table))
-        return
-    from IPython.display import display
-
-    display(table)
+    if shell is None or notebook is None:
+        sys.stdout.write(f"{table!r}\n")
+    else:
+        notebook.display(table)
 
 
 @contextmanager

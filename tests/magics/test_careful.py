@@ -1,0 +1,61 @@
+"""`--guard`, `--isolate`, and what kernels print, in cells."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from workbench import run_cell
+from workbench.source import LaunchError
+
+COPY = """
+def copy(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets))
+"""
+CRASH = """
+def crash(out_ptr, where):
+    tl.store(out_ptr + where.to(tl.int64) * 1000000007, 1.0)
+"""
+PRINT = """
+def show(x_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.device_print("x:", tl.load(x_ptr + offsets))
+"""
+
+
+@pytest.fixture
+def names():
+    return {"x": torch.arange(7.0), "out": torch.zeros(7), "torch": torch}
+
+
+def test_a_guarded_launch_is_refused_before_it_runs(names):
+    with pytest.raises(LaunchError) as error:
+        run_cell(COPY, "--set BLOCK=3 --args x,out --grid 3 --target cpu --guard", names)
+    assert error.value.code == "K502"
+    assert "past the end of x_ptr" in error.value.message
+    assert "found by --guard; nothing was launched" in str(error.value)
+    assert not names["out"].any()
+
+
+def test_a_guarded_launch_that_is_right_runs(names):
+    line = "--set BLOCK=7 --args x,out --grid 1 --target cpu --guard --check x"
+    assert run_cell(COPY, line, names).check.ok
+
+
+def test_an_isolated_launch_gives_its_results_back(names):
+    line = "--set BLOCK=7 --args x,out --grid 1 --target cpu --isolate --check x"
+    assert run_cell(COPY, line, names).check.ok
+    assert torch.equal(names["out"], names["x"])
+
+
+def test_an_isolated_launch_that_crashes_is_an_error(names):
+    with pytest.raises(LaunchError) as error:
+        run_cell(CRASH, "--args out,1000 --grid 1 --target cpu --isolate", names)
+    assert "SIGSEGV" in str(error.value) or error.value.code == "K502"
+    assert "outside every argument" in str(error.value)
+
+
+def test_what_compiled_kernels_print_is_a_table(names, capsys):
+    run_cell(PRINT, "--args x --set BLOCK=7 --grid 1 --target cpu", names)
+    assert capsys.readouterr().out.splitlines() == ["program  x", "0        0 1 2 3 4 5 6"]
