@@ -67,7 +67,7 @@ def narrow_index(module: Module, remarks: Remarks) -> Module:
             f"{wide} index values may exceed 32 bits and are computed in 64; a launch whose "
             "numbers fit uses 32",
         )
-    if body is module.body:
+    if body is module.body and parameters == module.parameters:
         return module
     return replace(module, parameters=parameters, body=body, next_id=worker.builder.next_id)
 
