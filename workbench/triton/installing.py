@@ -95,16 +95,13 @@ def as_triton(*, force: bool = False) -> Installed:
             hint="call workbench.as_triton() before anything imports triton, or with force=True",
             code="K132",
         )
-    before: dict[str, ModuleType | None] = {name: sys.modules[name] for name in real}
-    for name in real:
-        del sys.modules[name]
-    for name, own in MODULES.items():
-        if not _exists(own):
-            continue
-        if sys.modules.get(name) is not None:  # installed by an earlier call
-            continue
-        before.setdefault(name, None)
-        sys.modules[name] = importlib.import_module(own)
+    # Imported before anything is changed, so that an error leaves everything as it was.
+    ours = {name: importlib.import_module(own) for name, own in MODULES.items() if _exists(own)}
+    before: dict[str, ModuleType | None] = {name: sys.modules.pop(name) for name in real}
+    for name, module in ours.items():
+        if name not in sys.modules:  # otherwise an earlier call has put it there
+            before.setdefault(name, None)
+            sys.modules[name] = module
     return Installed(before)
 
 
