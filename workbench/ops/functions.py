@@ -74,6 +74,79 @@ def _erf(x: Array) -> Array:
     return np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype)
 
 
+def _by_element(
+    function: Callable[[float], float], poles: float = math.inf
+) -> Callable[[Array], Array]:
+    """Compute with Python's float64 functions, element by element; `poles` where they raise."""
+
+    def one(value: float) -> float:
+        try:
+            return function(value)
+        except (ValueError, OverflowError):
+            return poles
+
+    def evaluate(x: Array) -> Array:
+        return np.vectorize(one, otypes=[np.float64])(x.astype(np.float64)).astype(x.dtype)
+
+    return evaluate
+
+
+def _inverse_erf(y: float) -> float:
+    """Newton's method on erf (below 1/2) or erfc, from an approximation good to 0.2 %."""
+    if math.isnan(y) or abs(y) > 1:
+        return math.nan
+    if abs(y) == 1:
+        return math.copysign(math.inf, y)
+    small = math.log1p(-y * y)
+    half = 2 / (math.pi * 0.147) + small / 2
+    x = math.sqrt(math.sqrt(half * half - small / 0.147) - half)
+    for _ in range(6):
+        error = math.erf(x) - abs(y) if x < 0.5 else (1 - abs(y)) - math.erfc(x)
+        slope = 2 / math.sqrt(math.pi) * math.exp(-x * x)
+        x -= error / (slope + x * error) if slope else 0.0
+    return math.copysign(x, y)
+
+
+def _two_in_double(function: Callable[[Any, Any], Any]) -> Callable[[Array, Array], Array]:
+    def evaluate(x: Array, y: Array) -> Array:
+        wide = np.float64
+        return np.asarray(function(x.astype(wide), y.astype(wide)), wide).astype(x.dtype)
+
+    return evaluate
+
+
+def _round_away(x: Array) -> Array:
+    """Round to the nearest integer, halves away from zero."""
+    whole = np.trunc(x)
+    return np.copysign(whole + np.where(np.abs(x - whole) >= 0.5, np.sign(x), 0), x).astype(x.dtype)
+
+
+def _unsigned(x: Array) -> Array:
+    return x.view(f"u{x.dtype.itemsize}") if x.dtype.kind == "i" else x
+
+
+def _population(x: Array) -> Array:
+    bits = np.unpackbits(np.ascontiguousarray(x).reshape(-1, 1).view(np.uint8), axis=1)
+    return bits.sum(axis=1).reshape(x.shape).astype(x.dtype)
+
+
+def _leading_zeros(x: Array) -> Array:
+    bits, rest = x.dtype.itemsize * 8, np.ascontiguousarray(_unsigned(np.ascontiguousarray(x)))
+    count = np.full(x.shape, bits, np.int64)
+    for bit in range(bits):
+        count = np.where((rest >> np.array(bit, rest.dtype)) != 0, bits - 1 - bit, count)
+    return count.astype(x.dtype)
+
+
+def _reversed_bits(x: Array) -> Array:
+    bits, rest = x.dtype.itemsize * 8, _unsigned(np.ascontiguousarray(x))
+    found, one = np.zeros_like(rest), np.array(1, rest.dtype)
+    for bit in range(bits):
+        taken = (rest >> np.array(bit, rest.dtype)) & one
+        found |= taken << np.array(bits - 1 - bit, rest.dtype)
+    return found.view(x.dtype)
+
+
 def _in_double(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
     """Compute in float64 and round once, so that the oracle is right to half an ulp."""
 
@@ -84,8 +157,25 @@ def _in_double(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
 
 
 def _fused(a: Array, b: Array, c: Array) -> Array:
-    wide = np.longdouble if a.dtype == np.float64 else np.float64
-    return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+    if a.dtype != np.float64:
+        wide = np.float64
+        return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+    # The product as a sum of two (Dekker), then the sum of all three, what it lost last.
+    product = a * b
+    (a1, a2), (b1, b2) = _halves(a), _halves(b)
+    lost = ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
+    total = product + c
+    back = total - product
+    lost = lost + ((product - (total - back)) + (c - back))
+    found = total + lost
+    return np.where(np.isfinite(found), found, total)
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    """Return x as a sum of two numbers of at most 26 bits."""
+    spread = x * 134217729.0
+    high = spread - (spread - x)
+    return high, x - high
 
 
 def _lowest(element: Scalar) -> float | int:
@@ -171,6 +261,35 @@ _ROWS = (
     Function("tanh", 1, "float", _in_double(np.tanh), "hyperbolic tangent"),
     Function("erf", 1, "float", _erf, "error function"),
     Function("div_rn", 2, "float", _divide, "a / b, correctly rounded"),
+    Function("trunc", 1, "float", np.trunc, "the integer next to x towards zero"),
+    Function("rint", 1, "float", np.rint, "the nearest integer, halves to even"),
+    Function("round", 1, "float", _round_away, "the nearest integer, halves away from zero"),
+    Function("copysign", 2, "float", np.copysign, "the magnitude of a with the sign of b"),
+    Function("nextafter", 2, "float", np.nextafter, "the neighbour of a in the direction of b"),
+    Function("exp10", 1, "float", _in_double(lambda x: np.power(10.0, x)), "10 to the power of x"),
+    Function("expm1", 1, "float", _in_double(np.expm1), "e to the power of x, minus 1"),
+    Function("log10", 1, "float", _in_double(np.log10), "logarithm to base 10"),
+    Function("log1p", 1, "float", _in_double(np.log1p), "natural logarithm of 1 + x"),
+    Function("pow", 2, "float", _two_in_double(np.power), "a to the power of b"),
+    Function("cbrt", 1, "float", _in_double(np.cbrt), "cube root"),
+    Function("hypot", 2, "float", _two_in_double(np.hypot), "square root of a * a + b * b"),
+    Function("tan", 1, "float", _in_double(np.tan), "tangent"),
+    Function("asin", 1, "float", _in_double(np.arcsin), "inverse sine"),
+    Function("acos", 1, "float", _in_double(np.arccos), "inverse cosine"),
+    Function("atan", 1, "float", _in_double(np.arctan), "inverse tangent"),
+    Function("atan2", 2, "float", _two_in_double(np.arctan2), "angle of the point (b, a)"),
+    Function("sinh", 1, "float", _in_double(np.sinh), "hyperbolic sine"),
+    Function("cosh", 1, "float", _in_double(np.cosh), "hyperbolic cosine"),
+    Function("asinh", 1, "float", _in_double(np.arcsinh), "inverse hyperbolic sine"),
+    Function("acosh", 1, "float", _in_double(np.arccosh), "inverse hyperbolic cosine"),
+    Function("atanh", 1, "float", _in_double(np.arctanh), "inverse hyperbolic tangent"),
+    Function("erfc", 1, "float", _by_element(math.erfc), "1 - erf(x)"),
+    Function("erfinv", 1, "float", _by_element(_inverse_erf), "inverse of the error function"),
+    Function("lgamma", 1, "float", _by_element(math.lgamma),
+             "natural logarithm of the gamma function's magnitude"),
+    Function("popcount", 1, "integer", _population, "how many bits are set"),
+    Function("leading_zeros", 1, "integer", _leading_zeros, "how many high bits are 0"),
+    Function("reverse_bits", 1, "integer", _reversed_bits, "the bits in opposite order"),
 )  # fmt: skip
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _ROWS}

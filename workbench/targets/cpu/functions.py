@@ -19,10 +19,26 @@ _BOOL_BINARY = {
 _FLOAT_INTRINSICS = {
     "min": "minnum", "max": "maxnum", "minimum": "minimum", "maximum": "maximum", "abs": "fabs",
     "floor": "floor", "ceil": "ceil", "sqrt": "sqrt", "sqrt_rn": "sqrt", "fma": "fma",
+    "trunc": "trunc", "rint": "rint", "round": "round", "copysign": "copysign",
 }  # fmt: skip
 _COMPARISONS = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
 #: Results of these need no rounding: they are one of the operands, or its mirror image.
-_EXACT = frozenset(("min", "max", "minimum", "maximum", "abs", "neg", "floor", "ceil"))
+_EXACT = frozenset(
+    (
+        "min",
+        "max",
+        "minimum",
+        "maximum",
+        "abs",
+        "neg",
+        "floor",
+        "ceil",
+        "trunc",
+        "rint",
+        "round",
+        "copysign",
+    )
+)
 
 
 def apply_function(a: Arithmetic, name: str, element: Scalar, inputs: list[str]) -> str:
@@ -197,4 +213,18 @@ _INTEGER_RULES: dict[str, Callable[[Arithmetic, str, bool, list[str]], str]] = {
     "mulhi": _multiply_high,
     "abs": _absolute,
     "neg": _negate,
+    "popcount": lambda a, type, signed, inputs: a.intrinsic("ctpop", type, inputs),
+    "leading_zeros": lambda a, type, signed, inputs: a.intrinsic("ctlz", type, inputs, "i1 false"),
+    "reverse_bits": lambda a, type, signed, inputs: a.intrinsic("bitreverse", type, inputs),
 }
+
+
+def has_function(function: str, element: Scalar) -> bool:
+    """Say whether a function that has a formula is written here without it.
+
+    f64 has the C library's, one element at a time; f32, in which 16-bit types are computed, has
+    polynomials on vectors.
+    """
+    if element.bits == 64:
+        return function != "erfinv"
+    return function in POLYNOMIALS or function == "rem"

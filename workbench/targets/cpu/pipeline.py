@@ -11,11 +11,13 @@ from workbench.ir import Module, Op, element_of
 from workbench.ir.build import Builder
 from workbench.ir.rebuild import Replacement, rebuild
 from workbench.ops import Promise
+from workbench.passes.expand_functions import expand_functions
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
 from workbench.targets.built import Binary, Built
 from workbench.targets.cpu import CPU
 from workbench.targets.cpu.chunks import memory_type
+from workbench.targets.cpu.functions import has_function
 from workbench.targets.cpu.listing import asm_rows, llvm_rows
 from workbench.targets.cpu.memory import STREAM, alignment
 from workbench.targets.cpu.numbers import from_memory
@@ -34,6 +36,7 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     """
     del target
     module = narrow(module, recorder)
+    module = recorder.run("expand-functions", _expand, module, "tile")
     module = recorder.run("drop-promises", drop_promises, module, "tile")
     start = time.perf_counter()
     writer = lower(module, _register_bits(), has_streams=host()[0].startswith("x86_64"))
@@ -55,6 +58,10 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
         },
         extra={"scratch_bytes": writer.scratch_bytes, "prints": writer.prints},
     )
+
+
+def _expand(module: Module, remarks: Remarks) -> Module:
+    return expand_functions(module, remarks, has_function)
 
 
 @cache
