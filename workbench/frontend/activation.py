@@ -7,16 +7,14 @@ import difflib
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from workbench.frontend.syntax import last_reads
 from workbench.ir import Builder
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype
 from workbench.language.state import State
-from workbench.language.values import (
-    tensor,
-)
+from workbench.language.values import tensor
 from workbench.passes.manager import Remark, Remarks
 from workbench.source import (
     KernelError,
@@ -27,9 +25,18 @@ from workbench.source import (
     UnsupportedSyntaxError,
 )
 
+Kind = TypeVar("Kind", bound=KernelError)
 MAX_ERRORS = 20
 #: Names of the hidden variables that carry how a block was left, and a function's value.
 BREAK, CONTINUE, RETURN, RESULT = "<break>", "<continue>", "<return>", "<value>"
+
+
+class Site(ast.AST):
+    """A call site that is known by its place alone."""
+
+    def __init__(self, place: Span) -> None:
+        super().__init__()
+        self.place = place
 
 
 class PoisonError(Exception):
@@ -126,6 +133,8 @@ class Activation:
     # -- places ---------------------------------------------------------------------------
     def span(self, node: ast.AST) -> Span:
         """Return the place of a syntax node in its file, with the calls that led here."""
+        if isinstance(node, Site):
+            return node.place
         line, end_line, column, end = extent(node)
         if not self._ascii:
             column, end = self._characters(line, column), self._characters(end_line, end)
@@ -149,9 +158,7 @@ class Activation:
         """Let what is built from here on stand for `node`."""
         self.builder.span = self.span(node)
 
-    def error(
-        self, kind: type[KernelError], message: str, node: ast.AST, **rest: Any
-    ) -> KernelError:
+    def error(self, kind: type[Kind], message: str, node: ast.AST, **rest: Any) -> Kind:
         """Return an error at a node."""
         return kind(message, self.span(node), **rest)
 

@@ -15,6 +15,7 @@ from workbench.frontend.activation import (
     Activation,
     PoisonError,
     Session,
+    Site,
     suggestion,
     unsupported,
 )
@@ -256,16 +257,7 @@ def call_function(session: Session) -> Callable[[Any, Sequence[Any]], Any]:
             )
         span = session.builder.span
         outer = Activation(session, source, span.calls if span is not None else ())
-        node = _Site(span)
-        outer.span = lambda _: node.place  # type: ignore[method-assign]
+        node = Site(span) if span is not None else source.tree
         return inline(outer, source, args, {}, node)
 
     return call
-
-
-class _Site(ast.AST):
-    """A call site that is known by its place alone."""
-
-    def __init__(self, place: Any) -> None:
-        super().__init__()
-        self.place = place

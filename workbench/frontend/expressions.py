@@ -178,7 +178,7 @@ def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -
     shown = ast.unparse(node.value)
     if module is tl:
         if node.attr in NAMES:
-            return act.error(UnknownNameError, f"{shown}.{node.attr} is not supported yet", node)  # type: ignore[return-value]
+            return act.error(UnknownNameError, f"{shown}.{node.attr} is not supported yet", node)
         known = tl.__all__
     else:
         known = [n for n in vars(module) if not n.startswith("_")]
@@ -187,7 +187,7 @@ def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -
         f"'{shown}' has no function '{node.attr}'",
         node,
         hint=suggestion(node.attr, known, f"{shown}."),
-    )  # type: ignore[return-value]
+    )
 
 
 # -- operators ------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from workbench.frontend.counting import (
 )
 from workbench.frontend.expressions import evaluate, truth
 from workbench.frontend.syntax import Effects, effects
-from workbench.ir import Block, Value
+from workbench.ir import Block, Value, element_of
 from workbench.language import arithmetic as maths
 from workbench.language.dtypes import int1
 from workbench.language.shapes import operand
@@ -88,7 +88,7 @@ def lower_left_early(
 
 def _counter_slot(name: str, counting: Counting) -> Slot:
     init = counting.value(counting.lower)
-    return Slot(name, counting.dtype, (), init.type, init)  # type: ignore[arg-type]
+    return Slot(name, counting.dtype, (), element_of(init.type), init)
 
 
 def _while(

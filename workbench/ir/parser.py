@@ -7,7 +7,17 @@ from typing import Any
 
 from workbench.ir.build import Builder
 from workbench.ir.operation import MNEMONICS, Block, KernelParameter, Module, Op, Value
-from workbench.ir.types import SCALARS, Pointer, Shared, Tile, Token, Type, layout_of
+from workbench.ir.types import (
+    SCALARS,
+    Element,
+    Pointer,
+    Scalar,
+    Shared,
+    Tile,
+    Token,
+    Type,
+    layout_of,
+)
 from workbench.layouts import LinearLayout, parse_layout
 from workbench.source import CompileError, Span
 
@@ -89,21 +99,30 @@ class _Parser:
         if word == "ptr":
             self.expect("<")
             constant = self.accept("const")
-            pointee = self.type()
+            pointee = self.element()
             self.expect(">")
-            return Pointer(pointee, constant)  # type: ignore[arg-type]
+            return Pointer(pointee, constant)
         if word in ("tile", "shared"):
             self.expect("<")
             match = _SHAPED.match(self.text, self.at)
             assert match is not None
             self.at = match.end()
             shape = tuple(int(d) for d in match.group("dims").split("x")[:-1])
-            element = self.type()
+            element = self.element()
             layout = self.layout() if self.accept(",") else None
             self.expect(">")
-            make = Tile if word == "tile" else Shared
-            return make(shape, element, layout)  # type: ignore[arg-type]
+            if word == "tile":
+                return Tile(shape, element, layout)
+            if isinstance(element, Scalar):
+                return Shared(shape, element, layout)
+            raise self.fail(f"shared memory holds numbers, found '{element}'")
         raise self.fail(f"unknown type '{word}'")
+
+    def element(self) -> Element:
+        type = self.type()
+        if not isinstance(type, Scalar | Pointer):
+            raise self.fail(f"expected the type of an element, found '{type}'")
+        return type
 
     def layout(self) -> LinearLayout:
         kind, word = self.peek()

@@ -13,6 +13,7 @@ from workbench.language.state import current
 from workbench.language.table import builtin
 from workbench.language.values import describe, is_number, static, tensor, to_tensor, wrap
 from workbench.ops import AtomicCompareExchange, AtomicUpdate
+from workbench.ops.atomics import AtomicFunction
 from workbench.source import KernelTypeError
 
 _ORDERS = ("acquire", "release", "acq_rel", "relaxed")
@@ -50,7 +51,13 @@ def _check_element(address: tensor, function: str, name: str) -> None:
 
 
 def _update(
-    function: str, pointer: Any, value: Any, mask: Any, sem: Any, scope: Any, name: str
+    function: AtomicFunction,
+    pointer: Any,
+    value: Any,
+    mask: Any,
+    sem: Any,
+    scope: Any,
+    name: str,
 ) -> tensor:
     address = pointer_of(pointer, name)
     _check_element(address, function, name)
@@ -62,7 +69,7 @@ def _update(
         broadcast_tensor(address, shape).value,
         operand(number, element, shape),
         None if test is None else operand(test, int1, shape),
-        function=function,  # type: ignore[arg-type]
+        function=function,
         order=_word(sem, _ORDERS, "acq_rel", "sem"),
         scope=_word(scope, _SCOPES, "gpu", "scope"),
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from workbench.ir import INDEX, Value, tile
+from workbench.ir import INDEX, Tile, Value
 from workbench.language.arithmetic import binary
 from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import dtype, int1, int32, int64, pointer_type
@@ -133,7 +133,7 @@ def _wide(stride: tensor) -> tensor:
 def _along(axis: int, block_shape: Shape) -> tensor:
     """Return 0, 1, 2, ... along an axis, with extent 1 along the others."""
     element = INDEX if current().exact_index else int32.element
-    value = emit(Iota(0, tile((block_shape[axis],), element)))  # type: ignore[arg-type]
+    value = emit(Iota(0, Tile((block_shape[axis],), element)))
     for other in range(len(block_shape)):
         if other != axis:
             value = emit(ExpandDims(value, other))

@@ -20,6 +20,7 @@ from workbench.language.state import current
 from workbench.language.table import builtin
 from workbench.language.values import describe, made, origins, static, tensor, to_tensor
 from workbench.ops import Dot
+from workbench.ops.dots import Precision
 from workbench.source import ConstexprError, KernelTypeError, ShapeError
 
 _PRECISIONS = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
@@ -60,7 +61,7 @@ def dot(
             a.stored(),
             b.stored(),
             start.stored(),
-            precision=precision if a.dtype == float32 else "tf32",  # type: ignore[arg-type]
+            precision=precision if a.dtype == float32 else "tf32",
             imprecise_limit=limit,
         ),
         result,
@@ -75,7 +76,7 @@ def _three_axes(x: tensor) -> tensor:
     return reshape_tensor(x, (prod(x.shape[:-2]), *x.shape[-2:]))
 
 
-def _precision(input_precision: Any, allow_tf32: Any) -> str:
+def _precision(input_precision: Any, allow_tf32: Any) -> Precision:
     name, old = static(input_precision, "input_precision"), static(allow_tf32, "allow_tf32")
     if name is not None and old is not None:
         raise ConstexprError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from workbench.ir import Block, Element, Value, element_of, tile
+from workbench.ir import Block, Element, Tile, Value, element_of
 from workbench.language import arithmetic as maths
 from workbench.language.casts import cast_tensor, widen_bfloat16
 from workbench.language.constexprs import is_tuple
@@ -226,7 +226,7 @@ def _with_index(
 
 def _positions(shape: tuple[int, ...], axis: int) -> tensor:
     """Return each element's index along an axis, as an int32 block."""
-    value = emit(Iota(0, tile((shape[axis],), int32.element)))  # type: ignore[arg-type]
+    value = emit(Iota(0, Tile((shape[axis],), int32.element)))
     for i in range(len(shape)):
         if i != axis:
             value = emit(ExpandDims(value, i))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.ir import INDEX, Element, Value, element_of, shape_of, tile
+from workbench.ir import INDEX, Element, Scalar, Tile, Value, element_of, shape_of
 from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import dtype, int32
 from workbench.language.state import current
@@ -113,7 +113,9 @@ def as_element(value: tensor, dtype: dtype, element: Element) -> Value:
     source = value.stored()
     if element_of(source.type) == element:
         return source
-    return emit(Cast(source, element))  # type: ignore[arg-type]
+    if not isinstance(element, Scalar):
+        raise KernelTypeError(f"{describe(value)} is not a {dtype}")
+    return emit(Cast(source, element))
 
 
 def broadcast_tensor(value: tensor, shape: Shape) -> tensor:
@@ -140,7 +142,7 @@ def arange(start: Any, end: Any) -> tensor:
     shape = (last - first,)
     check_shape(shape, "arange's shape")
     element = INDEX if current().exact_index else int32.element
-    return made(Iota(first, tile(shape, element)), int32)  # type: ignore[arg-type]
+    return made(Iota(first, Tile(shape, element)), int32)
 
 
 @builtin

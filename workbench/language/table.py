@@ -90,6 +90,39 @@ NAMES: dict[str, Name] = {
     for word in words.split()
 }
 
+#: Names of `tl.extra.libdevice`, those of tier 3 last.
+_LIBDEVICE_ROWS: dict[int, str] = {
+    2: """
+        abs acos acosh add_rn asin asinh atan atan2 atanh brev cbrt ceil clz copysign cos cosh
+        cospi div_rn double2float_rn double2int_rd double2int_rn double2int_ru double2int_rz
+        double2ll_rd double2ll_rn double2ll_ru double2ll_rz double2uint_rd double2uint_rn
+        double2uint_ru double2uint_rz double2ull_rd double2ull_rn double2ull_ru double2ull_rz
+        double_as_longlong erf erfc erfinv exp exp10 exp2 expm1 fast_cosf fast_dividef
+        fast_exp10f fast_expf fast_log10f fast_log2f fast_logf fast_powf fast_sinf fast_tanf
+        fast_tanhf fdim ffs finitef float2int_rd float2int_rn float2int_ru float2int_rz
+        float2ll_rd float2ll_rn float2ll_ru float2ll_rz float2uint_rd float2uint_rn float2uint_ru
+        float2uint_rz float2ull_rd float2ull_rn float2ull_ru float2ull_rz float_as_int
+        float_as_uint floor fma fma_rn fmod hypot int2double_rn int2float_rn int_as_float isfinited
+        isinf isnan ldexp lgamma ll2double_rn ll2float_rn llrint llround log log10 log1p log2
+        longlong_as_double mul_rn mulhi nearbyint nextafter popc pow rcbrt rcp_rn rhypot rint round
+        rsqrt rsqrt_rn saturatef scalbn signbit sin sinh sinpi sqrt sqrt_rn sub_rn tan tanh trunc
+        uint2double_rn uint2float_rn uint_as_float ull2double_rn ull2float_rn
+    """,
+    3: """
+        add_rd add_ru add_rz byte_perm cyl_bessel_i0 cyl_bessel_i1 div_rd div_ru div_rz
+        double2float_rd double2float_ru double2float_rz double2hiint double2loint erfcinv erfcx
+        fma_rd fma_ru fma_rz hadd hiloint2double ilogb int2float_rd int2float_ru int2float_rz j0 j1
+        jn ll2double_rd ll2double_ru ll2double_rz ll2float_rd ll2float_ru ll2float_rz logb mul24
+        mul_rd mul_ru mul_rz norm3d norm4d normcdf normcdfinv rcp64h rcp_rd rcp_ru rcp_rz remainder
+        rhadd rnorm3d rnorm4d sad sqrt_rd sqrt_ru sqrt_rz sub_rd sub_ru sub_rz tgamma uint2float_rd
+        uint2float_ru uint2float_rz ull2double_rd ull2double_ru ull2double_rz ull2float_rd
+        ull2float_ru ull2float_rz y0 y1 yn
+    """,
+}
+LIBDEVICE: dict[str, int] = {
+    word: tier for tier, words in _LIBDEVICE_ROWS.items() for word in words.split()
+}
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -111,19 +144,24 @@ class Signature:
 BUILTINS: dict[str, Callable[..., Any]] = {}
 
 
+def described(function: F, name: str = "") -> F:
+    """Have the front end call a function, its calls checked by its parameters."""
+    code = function.__code__
+    positional = code.co_varnames[: code.co_argcount]
+    keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    function.__signature_row__ = Signature(  # type: ignore[attr-defined]
+        name or function.__name__,
+        positional + keyword,
+        code.co_argcount - len(function.__defaults__ or ()),
+        bool(code.co_flags & 0x04),
+    )
+    return function
+
+
 def builtin(function: F) -> F:
     """Mark the implementation of a row of the table; a name outside the table is our mistake."""
     name = function.__name__
     if name not in NAMES:
         raise LookupError(f"{name} is not in the table of names")
-    code = function.__code__
-    positional = code.co_varnames[: code.co_argcount]
-    keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    function.__signature_row__ = Signature(  # type: ignore[attr-defined]
-        name,
-        positional + keyword,
-        code.co_argcount - len(function.__defaults__ or ()),
-        bool(code.co_flags & 0x04),
-    )
-    BUILTINS[name] = function
+    BUILTINS[name] = described(function)
     return function

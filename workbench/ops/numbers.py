@@ -160,8 +160,10 @@ def limits(element: Scalar) -> tuple[float, float]:
 
 def infinity_bits(element: Element) -> int:
     """Return the largest bit pattern of a positive float that is no NaN."""
-    return {F64: 0x7FF << 52, F32: 0xFF << 23, F16: 0x7C00, BF16: 0x7F80, F8E4M3: 0x7E,
-            F8E5M2: 0x7C}[element]  # type: ignore[index]  # fmt: skip
+    bits: dict[Element, int] = {
+        F64: 0x7FF << 52, F32: 0xFF << 23, F16: 0x7C00, BF16: 0x7F80, F8E4M3: 0x7E, F8E5M2: 0x7C,
+    }  # fmt: skip
+    return bits[element]
 
 
 def compute_element(element: Scalar) -> Scalar:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from workbench.runtime import cache
 from workbench.runtime.facts import Signature, to_specialization
@@ -19,7 +19,7 @@ from workbench.source import KernelError, KernelSource, ToolError
 if TYPE_CHECKING:
     from workbench.compiler import Compiled
     from workbench.ir import Module
-    from workbench.trace import LazyTrace, Trace
+    from workbench.trace import LazyTrace, StageId, Trace
 
 STAGES = ("source", "ast", "tile", "gpu", "llvm", "ptx", "sass", "asm")
 
@@ -317,12 +317,10 @@ class _Artefacts(Mapping[str, Any]):
 
     def _text(self, stage: str) -> str | None:
         kernel = self._kernel
-        if kernel.from_cache and kernel._compiled is None:
-            found = kernel.trace.stage(stage)
-            return None if found is None else kernel.trace.text(stage)
-        built = kernel.compiled.built
-        if stage in built.texts and not kernel.lazy_trace.printed:
-            return built.texts[stage]().text  # type: ignore[index]
+        if not kernel.from_cache or kernel._compiled is not None:
+            produce = kernel.compiled.built.texts.get(cast("StageId", stage))
+            if produce is not None and not kernel.lazy_trace.printed:
+                return produce().text
         found = kernel.trace.stage(stage)
         return None if found is None else kernel.trace.text(stage)
 

@@ -377,7 +377,6 @@ def _runner(loaded: Loaded) -> Runner:
     }
     exec(compile(text, f"<runner of {kernel.name}>", "exec"), names)
     run = names["run"]
-    run.loaded = loaded
     address = _launch_address()
     if address:
         run.native = NativeCode(

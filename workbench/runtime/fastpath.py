@@ -58,6 +58,7 @@ class FastPath:
         self._guards = captured.guards
         self._publish = publish
         self._table: dict[Any, Runner] = {}
+        self._counting: dict[Runner, Runner] = {}
         self._python = make_launcher(source, call.kinds, on_gpu, self._table, slow, captured.guards)
         self._known: list[_Known] = []
         self._native: native.Launcher | None = None
@@ -99,12 +100,12 @@ class FastPath:
                 self._publish(self._observe)
             return runner(*values)
 
-        run.counted = runner  # type: ignore[attr-defined]
+        self._counting[run] = runner
         return run
 
     def _uncount(self) -> None:
         for key, runner in self._table.items():
-            self._table[key] = getattr(runner, "counted", runner)
+            self._table[key] = self._counting.get(runner, runner)
 
     def _observe(self, grid: Any, *args: Any, **given: Any) -> Any:
         """Look at how a call is written, make native code for it, and launch."""

@@ -92,13 +92,18 @@ def _interface(kind: type) -> str:
     return "\n".join([*lines, "}"])
 
 
+def _class_name(hint: Any) -> str:
+    """Return the name of a dataclass, nothing for other types."""
+    return hint.__name__ if dataclasses.is_dataclass(hint) and isinstance(hint, type) else ""
+
+
 def _ts(hint: Any, skip: str = "") -> str:
     for name in ALIASES:
         if name != skip and hint == getattr(schema, name):
             return name
     origin, arguments = get_origin(hint), get_args(hint)
-    if dataclasses.is_dataclass(hint):
-        return hint.__name__  # type: ignore[union-attr]
+    if name := _class_name(hint):
+        return name
     if origin is Annotated:
         return f"number | {NOT_FINITE}"
     if origin is Literal:
@@ -137,8 +142,8 @@ def _object(kind: type) -> dict[str, Any]:
 
 def _schema(hint: Any) -> dict[str, Any]:
     origin, arguments = get_origin(hint), get_args(hint)
-    if dataclasses.is_dataclass(hint):
-        return {"$ref": f"#/$defs/{hint.__name__}"}  # type: ignore[union-attr]
+    if name := _class_name(hint):
+        return {"$ref": f"#/$defs/{name}"}
     if origin is Annotated:
         return {"anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}]}
     if origin is Literal:
