@@ -14,7 +14,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from workbench.ir import Module
 from workbench.ops import DevicePrint
@@ -25,7 +26,8 @@ MOST_VALUES = 64
 MOST_PROGRAMS = 64
 
 
-class Printed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Printed:
     """One element that a kernel printed; `index` is () for scalars, `value` "" for plain text."""
 
     program: tuple[int, int, int]
