@@ -12,6 +12,7 @@ from workbench.targets.nvidia import (  # noqa: F401 - importing a family regist
     control,
     debug,
     dots,
+    inline_assembly,
     layout,
     memory,
     program,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from workbench.ir import Op, Scalar, Value, element_of, layout_of, shape_of
+from workbench.ir import BF16, F16, F32, Op, Scalar, Value, element_of, layout_of, shape_of
 from workbench.ops import AtomicCompareExchange, AtomicUpdate
 from workbench.source import TargetError
 from workbench.targets.nvidia.arithmetic import literal
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
-from workbench.targets.nvidia.memory import access_condition, first_of_copies
+from workbench.targets.nvidia.memory import access_condition, first_of_copies, plan_access
 from workbench.targets.nvidia.program import barrier
 from workbench.targets.nvidia.shared import at
 from workbench.targets.nvidia.table import NVIDIA
@@ -111,7 +111,15 @@ def _for_owners(
     layout = low.layout(op.pointers)
     table = layout.table("register")
     unique = first_of_copies(low, op.pointers)
-    values = [one(r) for r in unique]
+    groups = _vectors(low, op)
+    if groups is None:
+        values = [one(r) for r in unique]
+    else:
+        assert isinstance(op, AtomicUpdate)
+        by_register = {
+            r: v for g in groups for r, v in zip(g, _add_vector(low, op, g), strict=True)
+        }
+        values = [by_register[r] for r in unique]
     owner = low.owner(layout)
     if owner is not None and wanted:
         thread = low.thread_part(layout.flat("lane"), layout.flat("warp"))
@@ -120,6 +128,54 @@ def _for_owners(
     found = {table[r]: v for r, v in zip(unique, values, strict=True)}
     live = set(low.live(op.result))
     low.set_registers(op.result, [found[f] if r in live else None for r, f in enumerate(table)])
+
+
+def _vectors(
+    low: Lowering, op: AtomicUpdate | AtomicCompareExchange
+) -> tuple[tuple[int, ...], ...] | None:
+    """Return groups of registers that one vector addition covers; None if there are none."""
+    element = element_of(op.value.type)
+    if low.chip.capability < 90 or not isinstance(op, AtomicUpdate) or op.function != "add":
+        return None
+    if element not in (F32, F16, BF16):
+        return None
+    access = plan_access(low, op.pointers, op.mask, element.itemsize)
+    return access.groups if access.width > 1 else None
+
+
+def _add_vector(low: Lowering, op: AtomicUpdate, group: tuple[int, ...]) -> list[str]:
+    """Add neighbours at once and return the old values. PTX ISA 9.0, atom.add.vec (sm_90)."""
+    emit = low.emit
+    element = element_of(op.value.type)
+    type, count = llvm_type(element), len(group)
+    bits, letter = ("float", "f") if element == F32 else ("i16", "h")
+    condition = access_condition(low, op, op.pointers, op.mask, group[0])
+    condition = low.and_all([condition, low.owner(low.layout(op.pointers))])
+    operands = [low.register(op.value, r) for r in group]
+    if element != F32:
+        operands = [emit.pure(f"bitcast {type} {v} to i16") for v in operands]
+    address = low.register(op.pointers, group[0])
+    word = "add" if element == F32 else "add.noftz"
+    old = ", ".join(f"${i}" for i in range(count))
+    new = ", ".join(f"${count + 1 + i}" for i in range(count))
+    text = (
+        f"atom.{op.order}.{op.scope}.global.{word}.v{count}.{element.name} "
+        f"{{{old}}}, [${count}], {{{new}}};"
+    )
+    constraints = [f"={letter}"] * count + ["l"] + [letter] * count
+    arguments = [f"ptr addrspace(1) {address}", *(f"{bits} {v}" for v in operands)]
+    if condition is not None:
+        text = f"@${2 * count + 1} {text}"
+        constraints += ["b", *map(str, range(count))]
+        zero = "0.0" if element == F32 else "0"
+        arguments += [f"i1 {condition}", *[f"{bits} {zero}"] * count]
+    returned = "{" + ", ".join([bits] * count) + "}"
+    call = emit.effect(
+        f'call {returned} asm sideeffect "{text}", "{",".join(constraints)},~{{memory}}"'
+        f"({', '.join(arguments)})"
+    )
+    parts = [emit.effect(f"extractvalue {returned} {call}, {i}") for i in range(count)]
+    return parts if element == F32 else [emit.pure(f"bitcast i16 {v} to {type}") for v in parts]
 
 
 def _told(low: Lowering, op: Op, values: Sequence[tuple[str, str]], owner: str) -> list[str]:

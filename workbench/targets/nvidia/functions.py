@@ -123,9 +123,11 @@ class _Single:
     def __init__(self, low: Lowering) -> None:
         self.low = low
         self.emit = low.emit
-        self.exp2 = _asm(low, "ex2.approx.f32 $0, $1", 1)
+        # Subnormal results are 0 (.ftz): the exact form costs three more instructions.
+        self.exp2 = _asm(low, "ex2.approx.ftz.f32 $0, $1", 1)
         self.log2 = _asm(low, "lg2.approx.f32 $0, $1", 1)
-        self.divide = _asm(low, "div.full.f32 $0, $1, $2", 2)
+        self.full_divide = _asm(low, "div.full.f32 $0, $1, $2", 2)
+        self.reciprocal = _asm(low, "rcp.approx.ftz.f32 $0, $1", 1)
 
     def rule(self, function: str) -> Rule | None:
         """Return the rule for a function; None if there is none."""
@@ -150,6 +152,10 @@ class _Single:
         }
         return rules.get(function)
 
+    def divide(self, v: list[str]) -> str:
+        """Within 2 ulp; 1 / x is one instruction (its subnormal results are 0)."""
+        return self.reciprocal(v[1:]) if v[0] == _f32(1.0) else self.full_divide(v)
+
     # -- pieces ---------------------------------------------------------------------------
     def multiply(self, a: str, b: str) -> str:
         return self.emit.pure(f"fmul float {a}, {b}")
@@ -173,26 +179,26 @@ class _Single:
 
     # -- functions ------------------------------------------------------------------------
     def exp(self, v: list[str]) -> str:
-        """e^x = 2^t · (1 + r ln 2), where t + r = x · log2 e to twice the precision.
+        """exp(x) = 2^t · (1 + r ln 2), where t + r = x · log2 e to twice the precision.
 
-        2^t alone would be wrong by |x| · 2^-24 relatively: 4 ulp at x = 9. The clamps keep
-        infinities out of r; they let a NaN through.
+        2^t alone would be wrong by |x| · 2^-24 relatively: 4 ulp at x = 9. Where x is infinite r
+        is NaN; the minimum, in which a NaN loses, makes it a number again.
         """
-        low_end = _intrinsic(self.low, "llvm.maximum.f32", 2)([v[0], _f32(-105.0)])
-        x = _intrinsic(self.low, "llvm.minimum.f32", 2)([low_end, _f32(89.0)])
         log2e = 1.4426950216293335  # float32(log2 e); the rest is 1.925963033500e-8
-        product = self.multiply(x, _f32(log2e))
-        error = self.fma(x, _f32(log2e), self.negate(product))
-        error = self.fma(x, _f32(1.925963033500e-8), error)
+        product = self.multiply(v[0], _f32(log2e))
+        error = self.fma(v[0], _f32(log2e), self.negate(product))
+        error = self.fma(v[0], _f32(1.925963033500e-8), error)
+        error = _intrinsic(self.low, "llvm.minnum.f32", 2)([error, _f32(0.5)])
         # A product, not an fma with 2^t: infinity times a negative rest would be NaN.
-        return self.multiply(self.exp2([product]), self.fma(error, _f32(math.log(2)), _f32(1.0)))
+        power = self.exp2([product])
+        return self.multiply(power, self.fma(error, _f32(math.log(2)), _f32(1.0)))
 
     def tanh(self, v: list[str]) -> str:
         """1 - 2 / (e^2|x| + 1) with x's sign; near 0 an odd polynomial keeps the relative error."""
         magnitude = _intrinsic(self.low, "llvm.fabs.f32", 1)(v)
         power = self.exp2([self.multiply(magnitude, _f32(2 / math.log(2)))])
-        ratio = self.divide([_f32(-2.0), self.emit.pure(f"fadd float {power}, {_f32(1.0)}")])
-        far = self.fma(ratio, _f32(1.0), _f32(1.0))
+        inverse = self.reciprocal([self.emit.pure(f"fadd float {power}, {_f32(1.0)}")])
+        far = self.fma(inverse, _f32(-2.0), _f32(1.0))
         square = self.multiply(v[0], v[0])
         near = self.polynomial(_TANH_NEAR, square)
         near = self.fma(self.multiply(near, square), magnitude, magnitude)

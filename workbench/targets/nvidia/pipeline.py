@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import replace
 from functools import partial
@@ -192,6 +193,8 @@ def machine(unit: Chip, text: str) -> Machine:
     version = int(unit.ptx)
     if "mma.sync" in text and (".e4m3" in text or ".e5m2" in text):
         version = max(version, 84)  # PTX ISA 8.4 brought products of 8-bit floats
+    if re.search(r"atom\.[^ ]*\.v\d\.", text):
+        version = max(version, 81)  # PTX ISA 8.1 brought vectors of atomic additions
     return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{version}")
 
 

@@ -17,6 +17,7 @@ from workbench.ops import (
     Gather,
     Histogram,
     If,
+    InlineAssembly,
     Join,
     Merge,
     Reduce,
@@ -297,6 +298,8 @@ class _Applier:
             self.scan(op)
         elif isinstance(op, Dot):
             self.dot(op)
+        elif isinstance(op, InlineAssembly) and op.extents:
+            self.assembly(op)
         elif isinstance(op, Sort | Merge):
             self.sort(op)
         elif is_staged(op):
@@ -350,6 +353,11 @@ class _Applier:
         self.settle(op, self.place(op, {"inputs": inputs}, layouts))
 
     def scan(self, op: Scan) -> None:
+        layout = self.chosen[self.graph.execution[op.id]]
+        inputs = tuple(self.get(v, layout) for v in op.inputs)
+        self.settle(op, self.place(op, {"inputs": inputs}, (layout,) * len(op.results)))
+
+    def assembly(self, op: InlineAssembly) -> None:
         layout = self.chosen[self.graph.execution[op.id]]
         inputs = tuple(self.get(v, layout) for v in op.inputs)
         self.settle(op, self.place(op, {"inputs": inputs}, (layout,) * len(op.results)))

@@ -32,6 +32,7 @@ from workbench.ops import (
     Gather,
     Histogram,
     If,
+    InlineAssembly,
     Iota,
     Join,
     Load,
@@ -208,6 +209,8 @@ class LayoutGraph:
         if isinstance(op, _FLOATING) and self._floats(op):
             if shape_of(op.results[0].type):
                 self.floating.add(op.results[0])
+        elif isinstance(op, InlineAssembly):
+            self._assembly(op, weight)
         elif is_staged(op):
             self._staged(op, weight)
         else:
@@ -285,6 +288,16 @@ class LayoutGraph:
         work = self.execution[op.id] = self._new(shape, op, weight)
         self.nodes[work].offer(scan_layout(shape, op.axis, self.num_warps))
         self.nodes[work].fixed = True
+        for value in op.inputs:
+            self._edge(value, work, weight)
+        for result in op.results:
+            self._after(work, result, weight, _same)
+
+    def _assembly(self, op: InlineAssembly, weight: float) -> None:
+        """All operands and results in one layout."""
+        if not op.extents:
+            return
+        work = self.execution[op.id] = self._new(op.extents, op, weight)
         for value in op.inputs:
             self._edge(value, work, weight)
         for result in op.results:
