@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import workbench
+from workbench.source import register_text
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -21,7 +22,7 @@ def run_notebook(path: Path) -> int:
     names: dict[str, Any] = {"kernel": workbench.kernel, "jit": workbench.jit, "tl": workbench.tl,
                              "cdiv": workbench.cdiv}  # fmt: skip
     failed = 0
-    for cell in json.loads(path.read_text())["cells"]:
+    for number, cell in enumerate(json.loads(path.read_text())["cells"]):
         text = "".join(cell["source"])
         if cell["cell_type"] != "code":
             continue
@@ -41,7 +42,9 @@ def run_notebook(path: Path) -> int:
                 ]
                 code = "\n".join(lines)
                 if "= %" not in code:
-                    exec(compile(code, path.name, "exec"), names)
+                    file = f"{path.name}[{number}]"
+                    register_text(file, code)  # kernels are compiled from their text
+                    exec(compile(code, file, "exec"), names)
         except Exception:  # a cell that fails is a row of the report
             if "raises-exception" in cell["metadata"].get("tags", ()):
                 continue
