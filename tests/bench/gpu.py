@@ -1,7 +1,7 @@
 """Everything that needs a GPU, in one script: correctness first, then the benchmark table.
 
-Runs without IPython. `python -m tests.bench.gpu [tests] [notebooks] [check] [SUITE ...]` runs
-parts; without arguments, all. Results go to results/<machine>.json.
+Runs without IPython. `python -m tests.bench.gpu [tests] [notebooks] [check] [fuzz] [SUITE ...]`
+runs parts; without arguments, all. Results go to results/<machine>.json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.bench import peers
 from tests.bench.rows import RESULTS, Row, row, save, table
 from tests.corpus import every
 from tests.corpus.sample import Maker, Problem, Sample, jitted
-from tests.gpu import cases
+from tests.gpu import cases, fuzz
 from tests.kernels import matmul as matmul_kernels
 from tests.kernels import softmax, vector_add
 from workbench.runtime.timing import Effort, measure
@@ -326,10 +326,11 @@ def main(arguments: list[str]) -> int:
     if not torch.cuda.is_available():
         print("no CUDA device: nothing to run")
         return 0
-    names = arguments or ["tests", "notebooks", "check", *SUITES]
+    names = arguments or ["tests", "notebooks", "check", "fuzz", *SUITES]
     failed = run_tests() if "tests" in names else 0
     failed += run_notebooks() if "notebooks" in names else 0
     failed += check() if "check" in names else 0
+    failed += fuzz.main() if "fuzz" in names else 0
     rows: list[Row] = []
     for name, suite in SUITES.items():
         if name in names:

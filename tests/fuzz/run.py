@@ -9,6 +9,7 @@ is no GPU). Cells run in as many processes as there are cores.
 from __future__ import annotations
 
 import collections
+import multiprocessing
 import os
 import sys
 import time
@@ -30,7 +31,9 @@ def say(text: str) -> None:
 def fuzz_programs(first: int, count: int, target: str, workers: int = CORES) -> int:
     """Run random programs; returns how many failed."""
     start, failed = time.monotonic(), 0
-    with ProcessPoolExecutor(workers) as pool:
+    # A fork would inherit a CUDA context that it cannot use.
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=fresh) as pool:
         seeds = range(first, first + count)
         for failure in pool.map(partial(try_seed, target=target), seeds, chunksize=4):
             if failure is not None:

@@ -1,0 +1,25 @@
+"""Random programs on the device against the interpreter, with several numbers of warps and stages.
+
+`python -m tests.gpu.fuzz [COUNT] [FIRST]`; what fails is made small and kept in tests/fuzz/found.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+COUNT = 300
+
+
+def main(count: int = COUNT, first: int = 0) -> int:
+    """Run the programs in some processes of their own; returns how many failed."""
+    from tests.fuzz.run import fuzz_programs
+    from workbench.runtime import cuda
+
+    # Each process has a context on the device and assembles on a core.
+    workers = max(1, min(12, len(os.sched_getaffinity(0)) - 2))
+    return fuzz_programs(first, count, cuda.chip(0), workers)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(*map(int, sys.argv[1:])) else 0)
