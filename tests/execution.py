@@ -21,6 +21,7 @@ from workbench.interpreter import run_module
 from workbench.ir import Module, Pointer
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
+from workbench.runtime.printed import captured
 
 #: How the native launcher packs a number, by its type in the IR; pointers are addresses.
 SLOTS = {
@@ -60,26 +61,9 @@ def _on_cpu(module: Module, grid: Sequence[int], arguments: Sequence[Any]) -> li
     if not prints:
         run(*(*grid, 1, 1)[:3], *packed)
         return []
-    with _captured() as lines:
+    with captured() as lines:
         run(*(*grid, 1, 1)[:3], *packed)
     return lines
-
-
-@contextmanager
-def _captured() -> Iterator[list[str]]:
-    """Collect the lines that native code writes to the process's standard output."""
-    lines: list[str] = []
-    sys.stdout.flush()
-    saved = os.dup(1)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 1)
-        try:
-            yield lines
-        finally:
-            os.dup2(saved, 1)
-            os.close(saved)
-        file.seek(0)
-        lines += file.read().decode().splitlines()
 
 
 def _address(array: Any) -> int:

@@ -9,7 +9,7 @@ from workbench.ir import BF16, F16, F32, Op, Scalar, Value, element_of, layout_o
 from workbench.ops import AtomicCompareExchange, AtomicUpdate
 from workbench.source import TargetError
 from workbench.targets.nvidia.arithmetic import literal
-from workbench.targets.nvidia.lowering import Lowering, llvm_type
+from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type
 from workbench.targets.nvidia.memory import access_condition, first_of_copies, plan_access
 from workbench.targets.nvidia.program import barrier
 from workbench.targets.nvidia.shared import at
@@ -146,7 +146,7 @@ def _vectors(
 def _add_vector(low: Lowering, op: AtomicUpdate, group: tuple[int, ...]) -> list[str]:
     """Add neighbours at once and return the old values. PTX ISA 9.0, atom.add.vec (sm_90)."""
     emit = low.emit
-    element = element_of(op.value.type)
+    element = element_scalar(op.value)
     type, count = llvm_type(element), len(group)
     bits, letter = ("float", "f") if element == F32 else ("i16", "h")
     condition = access_condition(low, op, op.pointers, op.mask, group[0])

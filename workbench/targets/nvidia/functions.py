@@ -179,7 +179,7 @@ class _Single:
 
     # -- functions ------------------------------------------------------------------------
     def exp(self, v: list[str]) -> str:
-        """exp(x) = 2^t · (1 + r ln 2), where t + r = x · log2 e to twice the precision.
+        """e^x = 2^t · (1 + r ln 2), where t + r = x · log2 e to twice the precision.
 
         2^t alone would be wrong by |x| · 2^-24 relatively: 4 ulp at x = 9. Where x is infinite r
         is NaN; the minimum, in which a NaN loses, makes it a number again.

@@ -1,7 +1,6 @@
-"""Which op each row of LLVM IR, PTX and SASS came from: read off the debug locations.
+"""Which op each row of PTX and SASS came from: read off the debug locations.
 
-The column of a location is the op's dense number. In LLVM IR each row names its own location; in
-PTX the `.loc` in force counts; nvdisasm -gp names the PTX row of each instruction.
+In PTX the `.loc` in force counts; nvdisasm -gp names the PTX row of each instruction.
 """
 
 from __future__ import annotations
@@ -9,29 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from workbench.targets.llvm.listing import LOC
 from workbench.trace import Rendered
 
-_DBG = re.compile(r"!dbg !(\d+)\s*$")
-_LOCATION = re.compile(r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+), column: (\d+)")
-_LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)\s+(\d+)")
 _PTX_ROW = re.compile(r"nv_debug_ptx_txt[^\d]*, line (\d+)")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
-
-
-def llvm_rows(text: str, ops: Mapping[int, int]) -> Rendered:
-    """Return LLVM IR with the op of every instruction; `ops` maps dense numbers to op ids."""
-    lines = text.splitlines()
-    numbers: dict[str, int] = {}
-    for line in lines:
-        match = _LOCATION.match(line)
-        if match and int(match.group(2)):
-            numbers[match.group(1)] = int(match.group(3))
-    rows: list[tuple[int, ...]] = []
-    for line in lines:
-        match = _DBG.search(line)
-        op = ops.get(numbers.get(match.group(1), 0)) if match else None
-        rows.append((op,) if op is not None and not line.startswith("define") else ())
-    return Rendered(text, rows)
 
 
 def ptx_rows(text: str, ops: Mapping[int, int]) -> Rendered:
@@ -40,7 +21,7 @@ def ptx_rows(text: str, ops: Mapping[int, int]) -> Rendered:
     current: int | None = None
     inside = False
     for line in text.splitlines():
-        match = _LOC.match(line)
+        match = LOC.match(line)
         bare = line.strip()
         if bare == "{":
             inside, current = True, None

@@ -17,10 +17,11 @@ from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
 from workbench.source import ResourceError
 from workbench.targets.built import Binary, Built
+from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.functions import has_function
-from workbench.targets.nvidia.listing import llvm_rows, ptx_rows, sass_rows
+from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
 from workbench.targets.nvidia.passes.assign_layouts import assign_layouts
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -205,6 +206,14 @@ class _Applier:
         self.num_warps = graph.num_warps
         self.values: dict[Value, Value] = {}
         self.used: set[int] = set()
+        self.rules: dict[type[Op], Callable[[Any], None]] = {
+            **dict.fromkeys((For, While, If), self.region),
+            **dict.fromkeys((Scan, InlineAssembly), self.along),
+            **dict.fromkeys((Sort, Merge), self.sort),
+            **dict.fromkeys((Join, Split), self.pairs),
+            Reduce: self.reduce,
+            Dot: self.dot,
+        }
         # Copies of a value in other layouts, by open block: only those that dominate are reused.
         self.copies: list[dict[tuple[Value, LinearLayout], Value]] = [{}]
 
@@ -286,28 +295,15 @@ class _Applier:
 
     # -- ops ------------------------------------------------------------------------------
     def op(self, op: Op) -> None:
-        if op.results and op.results[0] in self.graph.floating:
+        """Write one op; a yield is written with its region, a floating op where it is needed."""
+        if isinstance(op, Yield) or (op.results and op.results[0] in self.graph.floating):
             return
-        if isinstance(op, For | While | If):
-            self.region(op)
-        elif isinstance(op, Yield):
-            return
-        elif isinstance(op, Reduce):
-            self.reduce(op)
-        elif isinstance(op, Scan):
-            self.scan(op)
-        elif isinstance(op, Dot):
-            self.dot(op)
-        elif isinstance(op, InlineAssembly) and op.extents:
-            self.assembly(op)
-        elif isinstance(op, Sort | Merge):
-            self.sort(op)
-        elif is_staged(op):
+        if is_staged(op):
             self.staged(op)
-        elif isinstance(op, Join | Split) and op.id in self.graph.execution:
-            self.pairs(op)
-        else:
+        elif isinstance(op, Join | Split | InlineAssembly) and op.id not in self.graph.execution:
             self.plain(op)
+        else:
+            self.rules.get(type(op), self.plain)(op)
 
     def plain(self, op: Op) -> None:
         """An op that works in one layout: its result's, or the one chosen for its execution."""
@@ -352,12 +348,8 @@ class _Applier:
         layouts = tuple(result if shape_of(r.type) else None for r in op.results)
         self.settle(op, self.place(op, {"inputs": inputs}, layouts))
 
-    def scan(self, op: Scan) -> None:
-        layout = self.chosen[self.graph.execution[op.id]]
-        inputs = tuple(self.get(v, layout) for v in op.inputs)
-        self.settle(op, self.place(op, {"inputs": inputs}, (layout,) * len(op.results)))
-
-    def assembly(self, op: InlineAssembly) -> None:
+    def along(self, op: Scan | InlineAssembly) -> None:
+        """An op that takes all inputs in the layout in which it gives its results."""
         layout = self.chosen[self.graph.execution[op.id]]
         inputs = tuple(self.get(v, layout) for v in op.inputs)
         self.settle(op, self.place(op, {"inputs": inputs}, (layout,) * len(op.results)))
