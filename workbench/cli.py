@@ -33,6 +33,7 @@ COMMANDS = {
     "compile": "FILE.py::KERNEL [options]   compile without data, print or write stages",
     "check": "FILE.py::KERNEL [options]   launch and compare with a reference",
     "bench": "FILE.py::KERNEL [options]   time, beside baselines",
+    "tune": "FILE.py::KERNEL [options]   search for the fastest configuration",
     "explain": "CODE                        what an error code means",
     "doctor": "                            what is installed, what is missing",
     "view": "TRACE | NOTEBOOK::KERNEL    write the viewer page and open it",
@@ -66,7 +67,7 @@ def _run(command: str, rest: Sequence[str]) -> int:
         _print(version())
         return OK
     actions: dict[str, Callable[[Request], int]] = {
-        "compile": _compile, "check": _check, "bench": _bench, "explain": _explain,
+        "compile": _compile, "check": _check, "bench": _bench, "tune": _tune, "explain": _explain,
         "doctor": _doctor, "view": _view,
     }  # fmt: skip
     if command not in actions:
@@ -77,7 +78,7 @@ def _run(command: str, rest: Sequence[str]) -> int:
             hint=f"commands: {' '.join(actions)}",
         )
     request = parse_arguments(command, rest)
-    if command in ("compile", "check", "bench", "view") and request.name is None:
+    if command in ("compile", "check", "bench", "tune", "view") and request.name is None:
         raise OptionError(f"{command} needs {COMMANDS[command].split('  ')[0]}", code="K103")
     return actions[command](request)
 
@@ -177,6 +178,24 @@ def _bench(request: Request) -> int:
     kernel, namespace = load_kernel(request.name or "")
     result = lines.bench(kernel, request, namespace)
     return _finish(result, request)
+
+
+def _tune(request: Request) -> int:
+    from workbench.magics import lines
+    from workbench.magics.loading import load_kernel
+
+    kernel, namespace = load_kernel(request.name or "")
+    result = lines.tune(kernel, request, namespace)
+    if request.json:
+        from workbench.trace import to_data
+
+        tunes = [to_data(tune) for trace in result.traces for tune in trace.runs.tunes]
+        _print(json.dumps({"ok": True, "kernel": result.name, "tunes": tunes}))
+    else:
+        _print(str(result.tune))
+    if request.output is not None:
+        _say(f"wrote {result.save(request.output, force=request.force)}")
+    return OK
 
 
 def _finish(result: Any, request: Request) -> int:

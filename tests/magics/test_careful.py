@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from workbench import run_cell
-from workbench.source import LaunchError
+from workbench.source import CheckError, LaunchError
 
 COPY = """
 def copy(x_ptr, out_ptr, BLOCK: tl.constexpr):
@@ -59,3 +59,14 @@ def test_an_isolated_launch_that_crashes_is_an_error(names):
 def test_what_compiled_kernels_print_is_a_table(names, capsys):
     run_cell(PRINT, "--args x --set BLOCK=7 --grid 1 --target cpu", names)
     assert capsys.readouterr().out.splitlines() == ["program  x", "0        0 1 2 3 4 5 6"]
+
+
+def test_a_failed_check_names_races_among_the_programs_it_looked_at(names):
+    body = """
+def overlapping(out_ptr, BLOCK: tl.constexpr):
+    program = tl.program_id(0)
+    tl.store(out_ptr + program * (BLOCK - 1) + tl.arange(0, BLOCK), program.to(tl.float32))
+"""
+    line = '--set BLOCK=4 --args out --grid 2 --target cpu --check "torch.full((7,), 9.0)"'
+    with pytest.raises(CheckError, match=r"out_ptr\[3\] was already stored by program"):
+        run_cell(body, line, names)

@@ -102,9 +102,6 @@ def test_negative_numbers_are_values_not_flags():
     ("line", "code", "text"),
     [
         ("--gird 3", "K100", "did you mean --grid"),
-        ("--tune BM=64", "K100", "unknown option '--tune'"),
-        ("--guard", "K100", "unknown option '--guard'"),
-        ("--isolate", "K100", "unknown option '--isolate'"),
         ("--llvm-passes", "K100", "unknown option '--llvm-passes'"),
         ("--che x", "K100", "did you mean --check"),
         ("--grid", "K101", "--grid needs a value"),

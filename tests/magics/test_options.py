@@ -9,7 +9,7 @@ import pytest
 from workbench.magics.grammar import parse
 from workbench.magics.options import OPTIONS, WORDS, Request, complete, options_of, usage
 
-LATER = {"--tune", "--tune-for", "--llvm-passes"}
+LATER = {"--llvm-passes"}
 
 
 def test_every_row_fills_a_field_of_the_request():

@@ -71,5 +71,5 @@ class OnDevice:
 
 def test_another_kind_of_device():
     x = np.ones(7, np.float32)
-    with pytest.raises(wb.KernelError, match="device kind 8|dtype OnDevice"):
+    with pytest.raises(wb.KernelError, match=r"device kind 8|dtype OnDevice"):
         add[(1,)](x, x, OnDevice(), 7, BLOCK=8)

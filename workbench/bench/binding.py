@@ -11,6 +11,7 @@ from workbench.bench.plan import Plan
 from workbench.bench.subject import Subject, call_by_name
 from workbench.runtime import CompiledKernel, JITFunction
 from workbench.runtime.options import DEFAULTS, SHORT_FORMS, check_options
+from workbench.runtime.tune import without_search
 from workbench.source import KernelError, KernelSource, OptionError, Span
 
 
@@ -44,19 +45,27 @@ class Binder:
 
     def bind(self, x: Mapping[str, Any]) -> Subject:
         """Return the launch for one point of a sweep, compiled and ready."""
-        arguments, given = self._arguments(x)
+        return self.bind_arguments(*self.arguments(x))
+
+    @property
+    def plain_kernel(self) -> Any:
+        """The kernel without the search that `autotune` puts before it."""
+        return without_search(self.kernel)
+
+    def bind_arguments(self, arguments: dict[str, Any], given: dict[str, Any]) -> Subject:
+        """Return the launch for run-time arguments and constexprs, compiled and ready."""
         known = {**defaults(self.source), **given}
         words = {word: name for word, name in self.plan.words.items() if name in arguments}
         names = {**known, **arguments, **{word: arguments[name] for word, name in words.items()}}
         settings = {**given, **self.options}
         compiled, constants = self._compile(arguments, names, settings)
-        grid = self._grid({**names, **constants})
+        grid = self.grid({**names, **constants})
         # The fast path of a launch takes no target, and needs none where the arrays say it.
         if compiled.target != natural_target(arguments):
             settings["target"] = compiled.target
         # Tuned kernels choose constexprs at the launch, so their grid has to follow them.
         tuned = not isinstance(self.kernel, JITFunction)
-        sizes: Any = (lambda meta: self._grid({**names, **meta})) if tuned else grid
+        sizes: Any = (lambda meta: self.grid({**names, **meta})) if tuned else grid
         kernel = self.kernel
         # Positional arguments are what the fast path of a launch binds fastest.
         names_in_order = [parameter.name for parameter in self.source.parameters]
@@ -84,12 +93,12 @@ class Binder:
         """Return the compiled kernel and the constexprs it was compiled for."""
         target = {} if self.plan.target == "auto" else {"target": self.plan.target}
         if isinstance(self.kernel, JITFunction):
-            grid = self._grid(names)
+            grid = self.grid(names)
             compiled = self.kernel.warmup(**arguments, grid=grid, **settings, **target)
             return compiled, {}
         # A tuned kernel is known once it has run: on copies, so that outputs stay as they were.
         copies = {name: clone(value) for name, value in arguments.items()}
-        grid_of = self._grid
+        grid_of = self.grid
         compiled = self.kernel[lambda meta: grid_of({**names, **meta})](
             **copies, **settings, **target
         )
@@ -97,7 +106,7 @@ class Binder:
         found = {n: fact.value for n, fact in compiled.signature.arguments if n in constexprs}
         return compiled, found
 
-    def _arguments(self, x: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def arguments(self, x: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return (run-time arguments, constexprs) of one point."""
         plan = self.plan
         values = dict(plan.arguments or {}) if plan.make is None else self._made(x)
@@ -159,7 +168,8 @@ class Binder:
             )
         return dict(made)
 
-    def _grid(self, names: Mapping[str, Any]) -> tuple[int, ...]:
+    def grid(self, names: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the grid for arguments and constexprs by name; raises OptionError K111."""
         plan = self.plan
         value = plan.grid(names) if plan.grid is not None else getattr(self.kernel, "grid", None)
         if value is None:

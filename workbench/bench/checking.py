@@ -67,7 +67,7 @@ def check_launch(
     }
     subject.launch()
     synchronize()
-    wants = _references(subject, reference, before, said, place)
+    wants = references(subject, reference, before, said, place)
     allowed = {name: _tolerance(subject, name, wants[name], rtol, atol) for name in wants}
     comparisons: list[Comparison] = []
     for name, want in wants.items():
@@ -81,7 +81,7 @@ def check_launch(
     return Verdict(_record(subject, comparisons, said, search), tuple(comparisons), error)
 
 
-def _references(
+def references(
     subject: Subject,
     reference: Reference | None,
     before: Mapping[str, Any],
@@ -174,6 +174,10 @@ def _error(subject: Subject, failed: Comparison, said: str, search: Search) -> C
     notes: list[Note | str] = [note]
     if failed.nans:
         notes.append(f"{failed.nans} elements are NaN where the reference is not")
+    notes += [
+        Note(f"program {finding.program}: {finding.message}", finding.span)
+        for finding in search.findings[:2]
+    ]
     return CheckError(
         f"{shown} differs from {said}: {failed.wrong:,} of {failed.total:,} elements, "
         f"max abs error {failed.largest_absolute:.3g} (allowed {failed.allowed:.2g})",

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from workbench.bench.arrays import to_host
-from workbench.interpreter import Machine
+from workbench.interpreter import Finding, Machine
 from workbench.ir import Module
 from workbench.source import KernelError, Span
 
@@ -36,12 +36,14 @@ class Search:
     """What running programs in the interpreter found out about some elements of one array.
 
     `complete` says that every program ran: then an element that is not in `found` was stored by
-    nobody, and `covered` are all elements that the grid stores.
+    nobody, and `covered` are all elements that the grid stores. `findings` are races and promises
+    that do not hold, which may be why an element is wrong.
     """
 
     found: dict[int, Storing] = field(default_factory=dict[int, Storing])
     complete: bool = False
     covered: set[int] = field(default_factory=set[int])
+    findings: list[Finding] = field(default_factory=list[Finding])
 
     def nobody(self, element: int) -> bool:
         """Whether it is certain that no program stored the element."""
@@ -63,8 +65,8 @@ def who_stored(
     in [0, 1) says where in the output the elements lie, which is where the search begins.
     """
     values = [to_host(arguments[parameter.name]) for parameter in module.parameters]
-    machine = Machine(module, grid, values, record=True)
-    search = Search()
+    machine = Machine(module, grid, values, record=True, watch=True)
+    search = Search(findings=machine.recording.findings)
     end = time.monotonic() + seconds
     for number in _outwards(prod(grid), share):
         program = _coordinates(number, grid)

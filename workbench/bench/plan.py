@@ -32,6 +32,7 @@ class Plan:
     `arguments` are given by parameter name, or `make` makes them from the axis values of each of
     `points`. `reference` computes what the outputs must be; with `interpreted` the interpreter
     does. `guard` and `isolate` say how careful launches are (`guarding.py`).
+    With `tuned` a search among configurations, along the axes `tune`, comes first.
     `places` says where each of these was written, for errors.
     """
 
@@ -57,6 +58,9 @@ class Plan:
     warm: bool = False
     cached: bool = True
     run: bool = True
+    tune: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Sequence[Any]])
+    tuned: bool = False
+    tune_seconds: float | None = None
     guard: bool = False
     isolate: bool = False
     show: Sequence[str] = ()

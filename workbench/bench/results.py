@@ -20,12 +20,14 @@ from workbench.trace import (
     Runs,
     Skipped,
     Trace,
+    Tune,
 )
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from workbench.runtime.compiled import CompiledKernel
+    from workbench.runtime.tune import TuneResult
 
 
 class Record:
@@ -45,7 +47,7 @@ class Record:
             self._base = self._source()
         kinds = {
             Launch: "launches", Check: "checks", Bench: "benches", Skipped: "skipped",
-            Ceiling: "ceilings",
+            Ceiling: "ceilings", Tune: "tunes",
         }  # fmt: skip
         columns: dict[str, list[Any]] = {}
         for run in self.runs:
@@ -101,6 +103,7 @@ class KernelResult:
         name: the kernel's name.
         records: one per compilation, the one to show first in front.
         error: the error that ended the run, if one did.
+        tune: what a search among configurations found, if there was one.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class KernelResult:
         show: Sequence[str] = (),
         embed: str = "auto",
         error: BaseException | None = None,
+        tune: TuneResult | None = None,
     ) -> None:
         self.kernel = kernel
         self.name = name
@@ -120,6 +124,7 @@ class KernelResult:
         self.show = tuple(show)
         self.embed = embed
         self.error = error
+        self.tune = tune
         self.shown = False
         self._launch = launch
 

@@ -25,6 +25,7 @@ from workbench.bench.recorded import recorded_accesses
 from workbench.bench.results import KernelResult, Record
 from workbench.bench.subject import Subject, call_by_name
 from workbench.bench.sweep import Point, counted_work, time_points
+from workbench.bench.tuning import Tuning
 from workbench.bench.work import dot_work
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
@@ -70,6 +71,7 @@ class _Run:
         self.source: KernelSource = source_of(kernel)
         self.records: list[Record] = []
         self.binder = Binder(kernel, self.source, plan)
+        self.tuning: Tuning | None = None
 
     def finish(self) -> KernelResult:
         plan = self.plan
@@ -77,6 +79,8 @@ class _Run:
             if plan.arguments is None and plan.make is None:
                 self._compile_without_data()
                 return self._result(None)
+            if plan.tuned:
+                self._tune()
             points = [Point(x, lambda x=x: self.binder.bind(x)) for x in plan.points]
             subject = points[-1].build()
             points[-1] = replace(points[-1], build=lambda: subject)
@@ -84,8 +88,17 @@ class _Run:
             if not plan.run:
                 self._skip("launch", "--no-run was given")
                 return self._result(None)
+            if self.tuning is not None:
+                self.records[-1].runs.append(self.tuning.record)
             error = self._execute(subject, compiled, points)
             return self._result(error)
+
+    def _tune(self) -> None:
+        """Search at the last, which is the largest, size; go on with what was found."""
+        self.tuning = Tuning(self.binder, self.plan, self.plan.points[-1], synchronize)
+        settings = {**self.plan.settings, **self.tuning.settings}
+        plain = self.binder.plain_kernel
+        self.binder = Binder(plain, self.source, replace(self.plan, settings=settings))
 
     def partial(self, error: KernelError) -> KernelResult | None:
         """Return what exists after an error: the stages up to it."""
@@ -103,6 +116,7 @@ class _Run:
             show=self.plan.show,
             embed=self.plan.embed,
             error=error,
+            tune=None if self.tuning is None else self.tuning.result,
         )
 
     # -- compiling ------------------------------------------------------------------------

@@ -187,7 +187,7 @@ def _launched(entry: Any, request: Request, launches: list[LaunchRecord]) -> Ker
     records: dict[str, Record] = {}
     for launch in launches:
         compiled = launch.kernel
-        if compiled.source.name != source.name:
+        if compiled.source.function is not source.function:
             continue
         if compiled.hash not in records:
             base = functools.partial(without_runs, compiled)

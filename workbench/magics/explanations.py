@@ -111,6 +111,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "the metric does not exist.", "%%kernel add --metric gb",
         "use auto, tflops, gbps, ms or percent.",
     ),
+    "K121": _entry(
+        "--tune names no axis of this kernel, or leaves nothing to search among.",
+        "%%kernel matmul --make mk --tune BMM=64,128",
+        "axes are the kernel's constexprs, and warps, stages, ctas, maxnreg.",
+    ),
     "K122": _entry(
         "--show names a pane that does not exist.", "%%kernel add --show tir",
         "panes are source ast tile gpu llvm ptx sass asm.",
@@ -147,10 +152,25 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%ptx addd",
         "run a %%kernel cell first; %kernels lists what is known.",
     ),
+    "K130": _entry(
+        "a search among configurations has nothing left to choose from.",
+        "@autotune(configs, key=[], prune_configs_by={'early_config_prune': lambda *a, **k: []})",
+        "have early_config_prune return at least one configuration.",
+    ),
     "K131": _entry(
         "the cell defines no kernel, or none of the name that the line gives.",
         "%%kernel add\ndef sub(x_ptr): tl.store(x_ptr, 1)",
         "name one of the cell's kernels, or leave the name out for the last one.",
+    ),
+    "K132": _entry(
+        "the real Triton is imported already, so its modules cannot be replaced quietly.",
+        "import triton, workbench\nworkbench.as_triton()",
+        "call as_triton() before anything imports triton, or as_triton(force=True).",
+    ),
+    "K133": _entry(
+        "torch cannot make an operator of this function.",
+        "@workbench.torch_op\ndef scale(x, factor): ...",
+        "annotate every parameter and the result (x: torch.Tensor), or pass schema=.",
     ),
     "K200": _entry(
         "the kernel's text cannot be compiled; the message says what is wrong with it.",
@@ -257,6 +277,16 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%sass add                                  # on a machine without CUDA",
         "pip install nvidia-cuda-nvdisasm",
     ),
+    "K413": _entry(
+        "ptxas took longer than a search among configurations allows.",
+        "a configuration with very large tiles and few warps",
+        "leave the configuration out; compiled by itself, a kernel may take as long as it needs.",
+    ),
+    "K414": _entry(
+        "the process that compiled a configuration ended: it was out of memory or was stopped.",
+        "many large configurations on a small machine",
+        "set WORKBENCH_WORKERS to a smaller number (0: compile in this process).",
+    ),
     "K420": _entry(
         "this target cannot do what the kernel asks for.",
         "an operation that only a GPU has, with --target cpu",
@@ -316,6 +346,16 @@ EXPLANATIONS: dict[str, Explanation] = {
         "a launch with --isolate ended its process, or could not be sent to one.",
         "%%kernel copy --args x,out --grid 4 --isolate   # and no mask",
         "read the notes: the interpreter looks for the access; this process is unharmed.",
+    ),
+    "K512": _entry(
+        "a kernel is launched over a tensor without memory, as torch makes them while it traces.",
+        "torch.compile(f)(x)   # where the backward of f launches a kernel",
+        "make the function that launches the kernel an operator: @workbench.torch_op.",
+    ),
+    "K513": _entry(
+        "a kernel with autotune meets new arguments while a CUDA graph is being captured.",
+        "with torch.cuda.graph(g): tuned_kernel[grid](x, n)   # for the first time",
+        "launch it once with these arguments before the capture.",
     ),
     "K601": _entry(
         "the kernel's result differs from the reference by more than the tolerance.",

@@ -14,6 +14,7 @@ from workbench.magics import doctor, lines, registry
 from workbench.magics.cells import offer_names, run_cell
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, complete, usage
+from workbench.magics.progress import showing_progress
 from workbench.source import KernelError, OptionError, register_text
 from workbench.viewer.display import cell_output
 
@@ -38,7 +39,8 @@ class KernelMagics(Magics):
     def kernel(self, line: str, cell: str) -> KernelResult | None:
         """Compile the kernel in this cell, run what the line asks for, show every stage."""
         try:
-            result = run_cell(cell, line, self._names, file=self._file())
+            with showing_progress(quiet=_is_quiet(line)):
+                result = run_cell(cell, line, self._names, file=self._file())
         except KernelError as error:
             self._show(getattr(error, "result", None), line)
             raise self._shortened(error) from None
@@ -120,10 +122,17 @@ class KernelMagics(Magics):
         """Time an existing kernel beside baselines."""
         return self._run("bench", lines.bench, line)
 
+    @no_var_expand
+    @line_magic
+    def tune(self, line: str) -> KernelResult:
+        """Search for the fastest configuration of an existing kernel."""
+        return self._run("tune", lines.tune, line)
+
     def _run(self, command: str, run: Callable[..., KernelResult], line: str) -> KernelResult:
         request = self._request(command, line)
         try:
-            result = run(request.name, request, self._names)
+            with showing_progress(quiet=request.quiet):
+                result = run(request.name, request, self._names)
         except KernelError as error:
             self._show(getattr(error, "result", None), line)
             raise
@@ -155,7 +164,7 @@ class KernelMagics(Magics):
         return lines.workbench(*self._request("workbench", line).names)
 
 
-for _name in ("kernel", "passes", "check", "bench", "kernels", "save", *STAGE_MAGICS):
+for _name in ("kernel", "passes", "check", "bench", "tune", "kernels", "save", *STAGE_MAGICS):
     # `%%kernel?` shows the docstring, so the option table is part of it.
     _method = getattr(KernelMagics, _name)
     _method.__doc__ = f"{_method.__doc__}\n\nOptions:\n{usage(_name)}"

@@ -21,12 +21,13 @@ from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
 from workbench.magics.texts import Shown, line_story, passes_text, stage_text
 from workbench.magics.values import closest
+from workbench.runtime.tune import SECONDS
 from workbench.source import OptionError
 from workbench.trace import StageId
 
 __all__ = [
     "asm", "ast", "bench", "check", "explain", "gpu", "kernels", "llvm", "passes",
-    "ptx", "sass", "save", "tile", "workbench",
+    "ptx", "sass", "save", "tile", "tune", "workbench",
 ]  # fmt: skip
 
 Namespace = Mapping[str, Any] | None
@@ -124,6 +125,12 @@ def check(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> Kernel
 def bench(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> KernelResult:
     """Run `%bench`: time an existing kernel, as the options say."""
     return _run_existing(kernel, replace_request(request, bench=True), namespace)
+
+
+def tune(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> KernelResult:
+    """Run `%tune`: search among configurations of an existing kernel, as the options say."""
+    limit = request.tune_for or SECONDS
+    return _run_existing(kernel, replace_request(request, tune_for=limit), namespace)
 
 
 def replace_request(request: Request, **changes: Any) -> Request:

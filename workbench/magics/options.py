@@ -29,9 +29,11 @@ from workbench.magics.values import (
     one_of,
     pane_names,
     plain_text,
+    seconds,
     setting,
     target_name,
     tolerance,
+    tune_axis,
     word_list,
 )
 from workbench.source import Span
@@ -73,6 +75,8 @@ class Request:
     raw: bool = False
     loc: bool = False
     everything: bool = False
+    tune: tuple[Axis, ...] = ()
+    tune_for: float | None = None
     grep: str | None = None
     clear: bool = False
     force: bool = False
@@ -110,7 +114,7 @@ class Option:
 
 
 _CELL = frozenset({"kernel"})
-_RUN = frozenset({"kernel", "check", "bench"})
+_RUN = frozenset({"kernel", "check", "bench", "tune"})
 _BUILD = _RUN | {"compile"}
 _STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
 
@@ -200,6 +204,17 @@ OPTIONS: tuple[Option, ...] = (
         one_of("--metric", "metric", METRICS, "K120"), "M", "tflops with a dot, else gbps",
         "--metric gbps", commands=_RUN,
     ),
+    Option(
+        "--tune", "tune",
+        "search along this axis, a constexpr or an option, and go on with the fastest; joins the "
+        "configurations of @autotune",
+        tune_axis, "A=V,…", example="--tune BM=64,128 --tune warps=4,8", repeated=True,
+        commands=_RUN,
+    ),
+    Option(
+        "--tune-for", "tune_for", "the most seconds that the search may take",
+        seconds("--tune-for"), "S", "120", "--tune-for 30", commands=_RUN,
+    ),
     Option("--cold", "cold", "flush the L2 cache between runs", default="on", commands=_RUN),
     Option("--warm", "warm", "keep the L2 cache between runs", default="off", commands=_RUN),
     Option(
@@ -249,7 +264,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--clear", "clear", "forget all results", commands=frozenset({"kernels"})),
     Option(
         "--force", "force", "overwrite an existing file",
-        commands=frozenset({"save", "compile", "check", "bench"}),
+        commands=frozenset({"save", "compile", "check", "bench", "tune"}),
     ),
     Option(
         "--emit", "emit", "what to write: stages, html, wbt or json", word_list, "LIST",
@@ -258,18 +273,18 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--output", "output", "file to write; its suffix decides", plain_text, "PATH",
         "standard output", "-o add.html", short="-o",
-        commands=frozenset({"compile", "check", "bench", "view"}),
+        commands=frozenset({"compile", "check", "bench", "tune", "view"}),
     ),
     Option(
         "--json", "json", "print results and errors as JSON",
-        commands=frozenset({"compile", "check", "bench", "doctor"}),
+        commands=frozenset({"compile", "check", "bench", "tune", "doctor"}),
     ),
 )  # fmt: skip
 
 #: command -> the most plain words (a kernel's name, a path) that it takes
 WORDS: dict[str, int] = {
-    "kernel": 1, "check": 1, "bench": 1, "compile": 1, "passes": 2, "explain": 1, "kernels": 0,
-    "save": 2, "workbench": 2, "doctor": 0, "view": 1, **dict.fromkeys(_STAGES, 1),
+    "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
+    "kernels": 0, "save": 2, "workbench": 2, "doctor": 0, "view": 1, **dict.fromkeys(_STAGES, 1),
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from workbench.bench.plan import Peer, Plan
 from workbench.bench.sweep import points_of
 from workbench.magics.options import Request
 from workbench.magics.values import Expression, split_top_level
+from workbench.runtime.tune import SECONDS
 from workbench.source import KernelSource, OptionError
 
 
@@ -49,6 +50,9 @@ def make_plan(request: Request, source: KernelSource, namespace: Mapping[str, An
         warm=request.warm,
         cached=not request.no_cache,
         run=not request.no_run,
+        tune={axis.name: axis.values(namespace) for axis in request.tune},
+        tuned=bool(request.tune) or request.tune_for is not None,
+        tune_seconds=request.tune_for or SECONDS,
         guard=request.guard,
         isolate=request.isolate,
         show=request.show or (),

@@ -78,6 +78,7 @@ class Axis:
 
     name: str
     spec: Expression
+    code: str = "K116"
 
     def values(self, namespace: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the axis's values; both ends of a range belong to it.
@@ -97,9 +98,9 @@ class Axis:
         by = self._part(step.removeprefix("*"), namespace)
         if len(parts) > 3 or not (by > 1 if factor else by > 0) or (factor and start <= 0):
             raise OptionError(
-                f"--x {self.name}: {self.spec.text!r} is not a range that ends",
+                f"{self.spec.option}: {self.spec.text!r} is not a range that ends",
                 self.spec.span,
-                code="K116",
+                code=self.code,
                 hint="write a:b:step or a:b:*factor, e.g. --x N=256:8192:*2",
             )
         values: list[Any] = []
@@ -109,7 +110,7 @@ class Axis:
         return tuple(values)
 
     def _part(self, text: str, namespace: Mapping[str, Any]) -> Any:
-        return Expression(text, f"--x {self.name}", self.spec.span).evaluate(namespace, "K116")
+        return Expression(text, self.spec.option, self.spec.span).evaluate(namespace, self.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +225,36 @@ def axis(token: Token) -> Axis:
             hint="e.g. --x N=256:8192:*2 or --x N=1000,2000",
         )
     return Axis(name, Expression(spec, f"--x {name}", token.span))
+
+
+def tune_axis(token: Token) -> Axis:
+    """Return the axis of a search of `NAME=VALUES`."""
+    name, equals, spec = token.text.partition("=")
+    if not equals or not name.isidentifier():
+        raise OptionError(
+            f"--tune takes NAME=VALUES, got {token.text!r}",
+            token.span,
+            code="K121",
+            hint="e.g. --tune BM=64,128 or --tune warps=4,8",
+        )
+    return Axis(name, Expression(spec, f"--tune {name}", token.span), "K121")
+
+
+def seconds(flag: str) -> Callable[[Token], float]:
+    """Return the converter of a number of seconds."""
+
+    def convert(token: Token) -> float:
+        try:
+            found = float(plain_text(token))
+        except ValueError:
+            found = 0.0
+        if found <= 0:
+            raise OptionError(
+                f"{flag} takes seconds > 0, got {token.text!r}", token.span, code="K121"
+            )
+        return found
+
+    return convert
 
 
 def baseline(token: Token) -> Baseline:

@@ -435,7 +435,8 @@ class Heuristics(_Wrapper):
         super().__init__(fn, arg_names)
         self.values = dict(values)
 
-    def _with_values(self, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+    def with_values(self, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+        """Return named arguments with the computed ones added."""
         named = dict(zip(self.arg_names, args, strict=False))
         for name, compute in self.values.items():
             given[name] = compute({**named, **given})
@@ -445,11 +446,11 @@ class Heuristics(_Wrapper):
         """Launch with the computed arguments added."""
         if hooks.watchers and hooks.is_suppressed():
             return None
-        return self.fn.run(*args, **self._with_values(args, given))
+        return self.fn.run(*args, **self.with_values(args, given))
 
     def plan(self, *args: Any, **given: Any) -> Plan:
         """Return what a launch would compile."""
-        return self.fn.plan(*args, **self._with_values(args, given))
+        return self.fn.plan(*args, **self.with_values(args, given))
 
 
 def _copy(value: Any) -> Any:

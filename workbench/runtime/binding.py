@@ -320,7 +320,7 @@ def _pointer(source: KernelSource, name: str, policy: Policy, value: Any, call: 
             f"{name} is a {type(value).__name__}, which has no memory",
             parameter_span(source, name.partition(".")[0]),
             hint="make the function that launches the kernel an operator: @workbench.torch_op",
-            code="K510",
+            code="K512",
         )
     try:
         array = arrays.describe(value)

@@ -63,6 +63,14 @@ class Config:
         found.pop("ir_override", None)
         return found
 
+    def short(self) -> str:
+        """Return what it sets in few words.
+
+        >>> Config({"BLOCK": 64}, num_warps=8, num_stages=None).short()
+        'BLOCK=64 num_warps=8'
+        """
+        return " ".join(f"{name}={value}" for name, value in self.launch_kwargs().items())
+
     def __str__(self) -> str:
         words = [f"{name}: {value}" for name, value in self.kwargs.items()]
         words += [

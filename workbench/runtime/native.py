@@ -414,7 +414,8 @@ class _Writer:
         self.words.append(self._op(f"ptrtoint ptr {dtype} to i64"))
         self.words.append(self._method(slot.place, "get_device", "PyLong_AsLongLong"))
         address = self._method(slot.place, "data_ptr", "PyLong_AsUnsignedLongLong")
-        self._need(self._op(f"icmp ne i64 {address}, 0"))  # a tensor without memory, or an empty one
+        # 0: a tensor without memory, which torch traces with, or an empty one.
+        self._need(self._op(f"icmp ne i64 {address}, 0"))
         self._aligned(address)
         return address
 

@@ -115,6 +115,7 @@ class Search:
         self._check = check
         self._progress = progress
         self._plans: list[Plan | None] = []
+        self._twins: list[tuple[Row, Row]] = []
         self._begin = time.monotonic()
         self._reported = 0.0
 
@@ -193,14 +194,12 @@ class Search:
             key = (row.kernel.code, plan.grid, launch.threads, launch.dynamic_shared_bytes)
             twin = first.setdefault(key, row)
             if twin is not row and row.kernel.code:
-                row.state, row.reason = "same", f"the same code as {twin.config}"
+                self._twins.append((row, twin))
+                row.state, row.reason = "same", f"the same code as {twin.config.short()}"
 
     def _copy_twins(self) -> None:
-        by_name = {f"the same code as {row.config}": row for row in self.rows}
-        for row in self.rows:
-            if row.state == "same":
-                twin = by_name[row.reason]
-                row.milliseconds, row.runs = twin.milliseconds, twin.runs
+        for row, twin in self._twins:
+            row.milliseconds, row.runs = twin.milliseconds, twin.runs
 
     # -- checking and timing --------------------------------------------------------------
     def _check_all(self) -> None:
@@ -256,7 +255,7 @@ class Search:
 
 
 def refuse_capture() -> None:
-    """Raise LaunchError K511 while a CUDA graph is being captured: nothing can be timed then."""
+    """Raise LaunchError K513 while a CUDA graph is being captured: nothing can be timed then."""
     import sys
 
     torch = sys.modules.get("torch")
@@ -264,5 +263,5 @@ def refuse_capture() -> None:
         raise LaunchError(
             "a kernel cannot be tuned while a CUDA graph is being captured",
             hint="launch it once with these arguments before the capture",
-            code="K511",
+            code="K513",
         )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.runtime.autotune import Autotuner
+from workbench.runtime.autotune import Autotuner, Heuristics
 from workbench.runtime.configs import Config
 from workbench.runtime.jit import JITFunction
 from workbench.runtime.options import DEFAULTS, SHORT_FORMS
@@ -160,8 +160,9 @@ def configurations(
     Raises:
         OptionError: an axis that the kernel does not have (K121).
     """
-    if not configs and isinstance(kernel, Autotuner):
-        configs = kernel.configs
+    inner = _tuner_within(kernel)
+    if not configs and inner is not None:
+        configs = inner.configs
     starts = list(configs) or [Config({}, num_warps=None, num_stages=None)]
     names = [p.name for p in kernel.kernel_source.parameters if p.is_constexpr]
     for name in axes:
@@ -223,7 +224,7 @@ def tune(
         OptionError: an axis that the kernel does not have (K121).
         KernelError: no configuration could be built; the first one's error.
     """
-    tuner = kernel if isinstance(kernel, Autotuner) else _tuner(kernel)
+    tuner = tuner_of(kernel)
     if grid is None:
         grid = getattr(tuner.base_kernel, "own_grid", None)
     tried = configurations(kernel, axes or {}, configs)
@@ -243,10 +244,59 @@ def tune(
     return result
 
 
-def _tuner(kernel: Any) -> Autotuner:
-    if not hasattr(kernel, "plan"):
-        kernel = JITFunction(kernel)
-    return Autotuner(kernel, kernel.arg_names, None, [], None, None)
+def tuner_of(kernel: Any) -> Autotuner:
+    """Return what searches for a kernel: its own tuner, or one without configurations.
+
+    Where heuristics stand over a tuner, what they compute is computed below it instead, so that
+    every configuration can be compiled by itself.
+    """
+    inner = _tuner_within(kernel)
+    if inner is None:
+        if not hasattr(kernel, "plan"):
+            kernel = JITFunction(kernel)
+        return Autotuner(kernel, kernel.arg_names, None, [], None, None)
+    return inner if inner is kernel else _Outer(kernel, inner)
+
+
+def without_search(kernel: Any) -> Any:
+    """Return a kernel without the search that `autotune` puts before it."""
+    if isinstance(kernel, Autotuner):
+        return without_search(kernel.fn)
+    if isinstance(kernel, Heuristics):
+        return Heuristics(without_search(kernel.fn), kernel.arg_names, kernel.values)
+    return kernel
+
+
+def _tuner_within(kernel: Any) -> Autotuner | None:
+    while isinstance(kernel, Heuristics):
+        kernel = kernel.fn
+    return kernel if isinstance(kernel, Autotuner) else None
+
+
+class _Outer(Autotuner):
+    """A tuner over a kernel whose heuristics stand over a tuner of its own."""
+
+    def __init__(self, kernel: Heuristics, inner: Autotuner) -> None:
+        super().__init__(
+            without_search(kernel),
+            inner.arg_names,
+            inner.configs,
+            inner.keys,
+            inner.reset_to_zero,
+            inner.restore_value,
+            inner.pre_hook if inner.user_defined_pre_hook else None,
+            inner.post_hook if inner.user_defined_post_hook else None,
+        )
+        self._inner = inner
+        self._kernel = kernel
+
+    def remember(self, search: Search, args: Sequence[Any], given: Mapping[str, Any]) -> None:
+        """Launch what a search found from now on, for the same key."""
+        super().remember(search, args, given)
+        values, kernel = dict(given), self._kernel
+        while isinstance(kernel, Heuristics):
+            values, kernel = kernel.with_values(args, values), kernel.fn
+        self._inner.remember(search, args, values)
 
 
 def _checked(

@@ -1,0 +1,164 @@
+"""`--tune`: search among configurations at the largest size, check each one, keep the fastest.
+
+The fastest configuration's values become settings of the plan's launches, so that checks and
+benchmarks after the search run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+from workbench.bench.arrays import clone, is_array
+from workbench.bench.binding import Binder, defaults
+from workbench.bench.checking import check_launch, references
+from workbench.bench.plan import Plan
+from workbench.runtime.autotune import Config
+from workbench.runtime.search import Progress, Row
+from workbench.runtime.tune import FIELDS, SHORT, TuneResult, configurations, tuner_of
+from workbench.source import OptionError
+from workbench.trace import Tune, TuneRow
+
+#: Who shows the progress of searches; the magics set it to a live table.
+progress: ContextVar[Progress | None] = ContextVar("progress", default=None)
+
+#: The trace's words for states of rows: what was timed is ok, the rest was rejected or wrong.
+_TIMED = ("timed", "timing", "slower", "same")
+
+
+class Tuning:
+    """One search for a plan.
+
+    Attributes:
+        result: what was found.
+    """
+
+    def __init__(
+        self, binder: Binder, plan: Plan, x: Mapping[str, Any], synchronize: Callable[..., object]
+    ) -> None:
+        self._binder = binder
+        self._plan = plan
+        self._synchronize = synchronize
+        self._arguments, self._given = binder.arguments(x)
+        self._pristine: dict[str, Any] = {}
+        self._wanted: dict[str, Any] | None = None
+        self.result = self._search()
+
+    def _search(self) -> TuneResult:
+        plan, binder, kernel = self._plan, self._binder, self._binder.kernel
+        axes = {name: tuple(values) for name, values in plan.tune.items()}
+        tuner = tuner_of(kernel)
+        configs = configurations(kernel, axes)
+        if len(configs) < 2:
+            raise OptionError(
+                f"{tuner.__name__} has nothing to search among",
+                plan.place("tune"),
+                code="K121",
+                hint="add an axis, e.g. --tune BLOCK=64,128 --tune warps=4,8",
+            )
+        tuned = {name for config in configs for name in config.all_kwargs()}
+        settings = {**self._given, **binder.options}
+        launch = {name: value for name, value in settings.items() if name not in tuned}
+        if plan.target != "auto":
+            launch["target"] = plan.target
+        names = {**defaults(binder.source), **self._given, **self._arguments}
+        names |= {word: self._arguments[name] for word, name in plan.words.items()}
+        launch |= {**self._arguments, "grid": lambda meta: binder.grid({**names, **meta})}
+        search = tuner.search(
+            configs,
+            (),
+            launch,
+            seconds=plan.tune_seconds,
+            check=self._check if plan.checked else None,
+            progress=progress.get(),
+        )
+        try:
+            search.run()
+        finally:
+            self._restore()
+        found = TuneResult(tuner.__name__, tuple(search.rows), search.seconds, search.stopped)
+        if found.config is None:
+            if search.error is not None:
+                raise search.error
+            raise OptionError(
+                "no configuration could be timed",
+                plan.place("tune"),
+                code="K121",
+                notes=[str(row.reason) for row in search.rows if row.reason],
+            )
+        tuner.remember(search, (), launch)
+        return found
+
+    def _check(self, config: Config) -> str | None:
+        """Compare one configuration's outputs with the reference, which is computed once."""
+        plan = self._plan
+        settings = {**plan.settings, **settings_of(config)}
+        binder = Binder(
+            self._binder.plain_kernel, self._binder.source, replace(plan, settings=settings)
+        )
+        subject = binder.bind_arguments(self._arguments, {**self._given, **config.kwargs})
+        for name in subject.outputs:
+            self._pristine.setdefault(name, clone(self._arguments[name]))
+        self._restore()
+        said = plan.reference_text or "the interpreter"
+        if self._wanted is None:
+            before = {
+                name: clone(value) if is_array(value) else value
+                for name, value in self._arguments.items()
+            }
+            self._wanted = references(subject, plan.reference, before, said, plan.place("check"))
+        wanted = self._wanted
+        verdict = check_launch(
+            subject, lambda names: wanted, said, rtol=plan.rtol, atol=plan.atol,
+            place=plan.place("check"), synchronize=lambda: self._synchronize(subject),
+        )  # fmt: skip
+        return None if verdict.error is None else f"wrong result: {verdict.error.message}"
+
+    def _restore(self) -> None:
+        for name, value in self._pristine.items():
+            target = self._arguments[name]
+            if hasattr(target, "copy_"):
+                target.copy_(value)
+            else:
+                target[...] = value
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the fastest configuration sets, under the names that `--set` takes."""
+        config = self.result.config
+        assert config is not None
+        return settings_of(config)
+
+    @property
+    def record(self) -> Tune:
+        """The search as the trace has it."""
+        rows = self.result.rows
+        best = next((n for n, row in enumerate(rows) if row is self.result.best), None)
+        return Tune(axes=tuple(self._plan.tune), rows=tuple(map(_row, rows)), best=best)
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """Return what a configuration sets, under the names that `--set` takes."""
+    fields = {name: getattr(config, name) for name in FIELDS}
+    chosen = {n: v for n, v in fields.items() if v is not None and (n, v) != ("num_ctas", 1)}
+    return {**config.kwargs, **chosen}
+
+
+def _row(row: Row) -> TuneRow:
+    launch = row.kernel.launch if row.kernel is not None else None
+    wrong = row.reason.startswith("wrong result")
+    shown = {SHORT.get(name, name): value for name, value in settings_of(row.config).items()}
+    return TuneRow(
+        config={
+            name: value if isinstance(value, bool | int | float | str) else str(value)
+            for name, value in shown.items()
+        },
+        milliseconds=row.milliseconds[0] if row.milliseconds else None,
+        state="wrong" if wrong else "ok" if row.state in _TIMED else "rejected",
+        why=row.reason or None,
+        registers=launch.registers if launch else None,
+        spills=launch.spill_bytes if launch else None,
+        shared_bytes=launch.shared_bytes if launch else None,
+    )
