@@ -173,7 +173,9 @@ class _Compilation:
         times = self.recorder.times
         self.recorder.remarks.pass_name = "front end"
         start = time.perf_counter()
-        self.first = lower_kernel(self.source, self.spec, self.recorder.remarks)
+        options = replace(self.spec.options, target=self.target)
+        spec = replace(self.spec, options=options)
+        self.first = lower_kernel(self.source, spec, self.recorder.remarks)
         times["tile"] = (time.perf_counter() - start) * 1e3
         start = time.perf_counter()
         self.module = tile_passes(self.first, self.recorder)

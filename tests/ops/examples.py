@@ -48,6 +48,7 @@ OPERANDS: dict[str, dict[str, str]] = {
     "tile.join": {"%0": "tile<4xf32>", "%1": "tile<4xf32>"},
     "tile.split": {"%0": "tile<4x2xf32>"},
     "tile.concatenate": {"%0": "tile<4xf32>", "%1": "tile<4xf32>"},
+    "tile.inline_asm": {"%0": "tile<4xf32>"},
     "tile.print": {"%0": "f32"},
     "tile.assert": {"%0": "i1"},
     "tile.sort": {"%0": "tile<4xi32>"},

@@ -21,7 +21,9 @@ from workbench.frontend.activation import (
 )
 from workbench.frontend.expressions import evaluate
 from workbench.frontend.python_functions import PYTHON, call_now, call_python, is_compile_time
+from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import is_tuple, unwrap
+from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.table import BUILTINS
 from workbench.language.values import (
     describe,
@@ -68,6 +70,8 @@ def _call(
     act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
 ) -> Any:
     function = _ours(unwrap(function))
+    if isinstance(function, types.MethodType) and isinstance(function.__self__, Aggregate):
+        args, function = [function.__self__, *args], function.__func__
     inner = getattr(function, "__func__", function)
     row = getattr(inner, "__signature_row__", None)
     if row is not None:
@@ -96,6 +100,8 @@ def _ours(function: Any) -> Any:
     if alias is not None:
         return BUILTINS[alias]
     if module.partition(".")[0] == "triton":
+        if module.endswith((".libdevice", ".math")) and name in LIBRARY:
+            return LIBRARY[name]
         return BUILTINS.get(name, getattr(function, "fn", function))
     return function
 

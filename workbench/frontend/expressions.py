@@ -15,7 +15,7 @@ from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype, int1
 from workbench.language.indexing import subscript
 from workbench.language.methods import MEMBERS
-from workbench.language.table import NAMES
+from workbench.language.table import LIBDEVICE, NAMES
 from workbench.language.values import (
     describe,
     is_number,
@@ -49,6 +49,9 @@ _WORDS: dict[type[ast.expr], str] = {
     ast.GeneratorExp: "a generator", ast.Await: "await",
     ast.Yield: "yield", ast.YieldFrom: "yield from",
 }  # fmt: skip
+
+
+_LIBRARIES = (tl.extra.libdevice, tl.math)
 
 
 def evaluate(act: Activation, node: ast.expr) -> Any:
@@ -169,17 +172,23 @@ def _module_attribute(act: Activation, module: types.ModuleType, node: ast.Attri
 
 def _our_module(module: types.ModuleType) -> types.ModuleType:
     """Return our module for one of an installed Triton: names are resolved, never run."""
-    if module.__name__.startswith("triton.language") or module.__name__ == "triton":
+    if module.__name__ == "triton":
         return tl
-    return module
+    head, found, rest = module.__name__.partition("triton.language")
+    if head or not found:
+        return module
+    ours: types.ModuleType | None = tl
+    for name in rest.split(".")[1:]:
+        ours = getattr(ours, name, None)
+    return ours if isinstance(ours, types.ModuleType) else tl
 
 
 def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -> UnknownNameError:
     shown = ast.unparse(node.value)
-    if module is tl:
-        if node.attr in NAMES:
+    if module is tl or module in _LIBRARIES:
+        if node.attr in (NAMES if module is tl else LIBDEVICE):
             return act.error(UnknownNameError, f"{shown}.{node.attr} is not supported yet", node)
-        known = tl.__all__
+        known = module.__all__
     else:
         known = [n for n in vars(module) if not n.startswith("_")]
     return act.error(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from workbench.frontend.activation import RETURN, Activation, ErrorLimitError, Session
@@ -48,6 +49,8 @@ def lower_kernel(source: KernelSource, specialization: Specialization, remarks: 
         exact_index=not options.wrap_index,
         exact=options.exact,
         debug=options.debug,
+        target=options.target,
+        num_warps=options.num_warps,
     )
     session = Session(builder, remarks, state)
     state.remark = session.remark
@@ -65,6 +68,7 @@ def lower_kernel(source: KernelSource, specialization: Specialization, remarks: 
         act.at(source.tree.body[-1])
         builder.insert(Return())
     body = Block((), tuple(builder.ops))
+    options = replace(options, num_warps=state.num_warps)
     module = Module(source.name, parameters, body, _attributes(options), builder.next_id)
     verify_module(module)
     return module

@@ -53,6 +53,8 @@ class Options:
     wrap_index: bool = False
     debug: bool = False
     narrow_index: bool = False
+    #: What the code is for, where the kernel asks (tl.target_info).
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)

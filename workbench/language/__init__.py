@@ -5,7 +5,9 @@ ops/, how Python syntax becomes calls of these functions belongs to frontend/. A
 supported yet is not here, so `hasattr(tl, name)` tells the truth.
 """
 
-from workbench.language import math
+from builtins import tuple
+
+from workbench.language import core, extra, math, standard, target_info
 from workbench.language.arithmetic import (
     PropagateNan,
     abs,
@@ -79,6 +81,7 @@ from workbench.language.dtypes import (
     uint32,
     uint64,
 )
+from workbench.language.inline_assembly import inline_asm_elementwise
 from workbench.language.memory import load, store
 from workbench.language.methods import add_methods
 from workbench.language.program import (
@@ -142,20 +145,21 @@ __all__ = [
     "PropagateNan", "abs", "add", "advance", "arange", "argmax", "argmin", "associative_scan",
     "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xchg", "atomic_xor", "bfloat16", "bitonic_merge", "broadcast", "broadcast_to", "cast",
-    "cat", "cdiv", "ceil", "clamp", "const", "constexpr", "cos", "cumprod", "cumsum",
+    "cat", "cdiv", "ceil", "clamp", "const", "constexpr", "core", "cos", "cumprod", "cumsum",
     "debug_barrier", "device_assert", "device_print", "div_rn", "dot", "dot_scaled", "dtype",
-    "erf", "exp", "exp2", "expand_dims", "fdiv", "flip", "float8e4nv", "float8e5", "float16",
-    "float32", "float64", "floor", "fma", "full", "gather", "histogram", "int1", "int8", "int16",
-    "int32", "int64", "interleave", "join", "load", "load_tensor_descriptor", "log", "log2",
-    "make_block_ptr", "make_tensor_descriptor", "math", "max", "max_constancy", "max_contiguous",
-    "maximum", "min", "minimum", "mul", "multiple_of", "num_programs", "pair_uniform_to_normal",
-    "permute", "philox", "philox_impl", "pointer_type", "program_id", "rand", "rand4x", "randint",
-    "randint4x", "randn", "randn4x", "range", "ravel", "reduce", "reduce_or", "reshape", "rsqrt",
-    "sigmoid", "sin", "softmax", "sort", "split", "sqrt", "sqrt_rn", "static_assert",
-    "static_print", "static_range", "store", "store_tensor_descriptor", "sub", "sum", "swizzle2d",
-    "tensor", "tensor_descriptor", "tensor_descriptor_type", "topk", "trans", "uint8", "uint16",
-    "uint32", "uint64", "uint_to_uniform_float", "umulhi", "view", "where", "xor_sum", "zeros",
-    "zeros_like",
+    "erf", "exp", "exp2", "expand_dims", "extra", "fdiv", "flip", "float8e4nv", "float8e5",
+    "float16", "float32", "float64", "floor", "fma", "full", "gather", "histogram",
+    "inline_asm_elementwise", "int1", "int8", "int16", "int32", "int64", "interleave", "join",
+    "load", "load_tensor_descriptor", "log", "log2", "make_block_ptr", "make_tensor_descriptor",
+    "math", "max", "max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul",
+    "multiple_of", "num_programs", "pair_uniform_to_normal", "permute", "philox", "philox_impl",
+    "pointer_type", "program_id", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x",
+    "range", "ravel", "reduce", "reduce_or", "reshape", "rsqrt", "sigmoid", "sin", "softmax",
+    "sort", "split", "sqrt", "sqrt_rn", "standard", "static_assert", "static_print",
+    "static_range", "store", "store_tensor_descriptor", "sub", "sum", "swizzle2d", "target_info",
+    "tensor", "tensor_descriptor", "tensor_descriptor_type", "topk", "trans", "tuple", "uint8",
+    "uint16", "uint32", "uint64", "uint_to_uniform_float", "umulhi", "view", "where", "xor_sum",
+    "zeros", "zeros_like",
 ]  # fmt: skip
 
 add_methods()

@@ -294,10 +294,9 @@ def _power(a: Any, b: Any) -> tensor:
         if power < 0:
             return arithmetic("/", 1.0, _whole_power(base, -power))
         return _whole_power(base, power)
-    x, y = _real(to_tensor(a), "**"), _real(to_tensor(b), "**")
     if power == 0.5:
-        return _apply("sqrt", x)
-    return _apply("exp2", arithmetic("*", y, _apply("log2", x)))
+        return _apply("sqrt", _real(to_tensor(a), "**"))
+    return real_functions("pow", a, b)
 
 
 def _whole_power(base: tensor, power: int) -> tensor:
@@ -451,6 +450,22 @@ def float_function(function: str, x: Any) -> tensor:
         current().superset(f"{function} of {value.dtype}; it is computed in fp32")
         value = cast_tensor(value, float32)
     return _apply(function, value)
+
+
+def real_functions(function: str, *inputs: Any) -> tensor:
+    """Return a function of several fp32 or fp64 operands; whatever is narrower is widened."""
+    values = [_real(to_tensor(x), function) for x in inputs]
+    doubles = [
+        v for v, x in zip(values, inputs, strict=True) if v.dtype == float64 and not is_number(x)
+    ]
+    to = float64 if doubles else float32
+    narrow = [v for v in map(to_tensor, inputs) if v.constant is None and v.dtype != to]
+    if narrow:
+        current().superset(f"{function} of {narrow[0].dtype}; it is computed in {to}")
+    shape = common_shape(*values, what=function)
+    operands = tuple(operand(x if is_number(x) else v, to, shape)
+                     for v, x in zip(values, inputs, strict=True))  # fmt: skip
+    return made(Elementwise(function, operands), to)
 
 
 @builtin

@@ -91,7 +91,10 @@ def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
 
 def like(original: tuple[Any, ...], items: Sequence[Any]) -> tuple[Any, ...]:
     """Return items as a tuple of the same class: a plain one, or a namedtuple."""
-    return tuple(items) if type(original) is tuple else type(original)(*items)
+    if type(original) is tuple:
+        return tuple(items)
+    make = getattr(type(original), "_make", None)
+    return make(items) if make is not None else type(original)(*items)
 
 
 def unwrap(value: Any) -> Any:

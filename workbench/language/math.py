@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from workbench.language.arithmetic import (
     abs,
-    binary,
     cdiv,
     ceil,
     clamp,
@@ -16,7 +13,6 @@ from workbench.language.arithmetic import (
     exp,
     exp2,
     fdiv,
-    float_function,
     floor,
     fma,
     log,
@@ -28,25 +24,14 @@ from workbench.language.arithmetic import (
     sqrt_rn,
     umulhi,
 )
+from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.reductions import max, min, softmax, sum
-from workbench.language.table import builtin
-from workbench.language.values import tensor
 
-
-@builtin
-def tanh(x: Any) -> tensor:
-    """Return the hyperbolic tangent."""
-    return float_function("tanh", x)
-
-
-@builtin
-def pow(x: Any, y: Any) -> Any:
-    """Return x to the power of y."""
-    return binary("**", x, y)
-
+# Older libraries import the functions of the device library from here.
+globals().update({name: f for name, f in LIBRARY.items() if name not in globals()})
 
 __all__ = [
     "abs", "cdiv", "ceil", "clamp", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma",
-    "log", "log2", "max", "min", "pow", "rsqrt", "sigmoid", "sin", "softmax", "sqrt", "sqrt_rn",
-    "sum", "tanh", "umulhi",
+    "log", "log2", "max", "min", "rsqrt", "sigmoid", "sin", "softmax", "sqrt", "sqrt_rn",
+    "sum", "umulhi",
 ]  # fmt: skip

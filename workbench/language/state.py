@@ -30,6 +30,9 @@ class State:
     exact_index: bool = True
     exact: bool = False
     debug: bool = False
+    #: What the code is for ("sm_90a", "cpu", ...); warps of a program, None: not fixed yet.
+    target: str = ""
+    num_warps: int | None = None
     #: Superset uses already remarked upon: one remark per place and text.
     remarked: set[tuple[Any, str]] = field(default_factory=set[tuple[Any, str]])
 

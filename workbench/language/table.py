@@ -42,8 +42,6 @@ _ROWS: dict[str, dict[int, str]] = {
     },
     # A method alone.
     "indexing": {2: "item"},
-    # Under tl.math alone.
-    "math": {2: "tanh pow"},
     "casts": {0: "cast*"},
     "control": {
         1: "static_range range static_assert static_print",

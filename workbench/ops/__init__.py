@@ -18,6 +18,7 @@ from workbench.ops.control import For, If, Return, While, Yield
 from workbench.ops.debug import DeviceAssert, DevicePrint
 from workbench.ops.dots import Dot
 from workbench.ops.functions import FUNCTIONS, Function
+from workbench.ops.inline_assembly import InlineAssembly
 from workbench.ops.layout import ConvertLayout
 from workbench.ops.memory import AddPointer, Load, Store, pointee_of
 from workbench.ops.program import Assume, Barrier, NumPrograms, ProgramId, Promise
@@ -57,6 +58,7 @@ __all__ = [
     "Gather",
     "Histogram",
     "If",
+    "InlineAssembly",
     "Iota",
     "Join",
     "Load",

@@ -152,7 +152,7 @@ def _half_angle(t: Terms, a: Value) -> tuple[Value, Value]:
 
 
 def asin(t: Terms, x: Value) -> Value:
-    """By the polynomial up to 1/2; above as pi/2 - 2 asin(sqrt((1 - a) / 2))."""
+    """Use the polynomial up to 1/2; above, the complement of twice half the angle."""
     high, low, _ = t.either(*_HALF_PI)
     a = t.abs(x)
     root, half = _half_angle(t, a)

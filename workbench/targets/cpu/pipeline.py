@@ -11,6 +11,7 @@ from workbench.ir import Module, Op, element_of
 from workbench.ir.build import Builder
 from workbench.ir.rebuild import Replacement, rebuild
 from workbench.ops import Promise
+from workbench.passes.expand_assembly import expand_assembly
 from workbench.passes.expand_functions import expand_functions
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
@@ -18,11 +19,12 @@ from workbench.targets.built import Binary, Built
 from workbench.targets.cpu import CPU
 from workbench.targets.cpu.chunks import memory_type
 from workbench.targets.cpu.functions import has_function
-from workbench.targets.cpu.listing import asm_rows, llvm_rows
+from workbench.targets.cpu.listing import asm_rows
 from workbench.targets.cpu.memory import STREAM, alignment
 from workbench.targets.cpu.numbers import from_memory
 from workbench.targets.cpu.planning import Plan
 from workbench.targets.cpu.writer import Writer
+from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly, host, object_code
 from workbench.trace import Resources
 
@@ -36,6 +38,7 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     """
     del target
     module = narrow(module, recorder)
+    module = recorder.run("expand-assembly", expand_assembly, module, "tile")
     module = recorder.run("expand-functions", _expand, module, "tile")
     module = recorder.run("drop-promises", drop_promises, module, "tile")
     start = time.perf_counter()
