@@ -17,6 +17,7 @@ def save(name: str, module: Module, launch: Launch, target: str, said: str) -> P
     options = {
         k: module.attributes[k] for k in ("num_warps", "num_stages") if k in module.attributes
     }
+    FOUND.mkdir(exist_ok=True)
     path = FOUND / f"{name}.ir"
     path.write_text(f"// {json.dumps(numbers | options)}\n// {said}\n{print_module(module)}\n")
     return path
