@@ -1,31 +1,11 @@
-"""Which op each row of LLVM IR and of the host's assembly came from: read off debug locations."""
+"""Which op each row of the host's assembly came from: read off debug locations."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from workbench.targets.llvm.listing import LOC
 from workbench.trace import Rendered
-
-_DBG = re.compile(r"!dbg !(\d+)\s*$")
-_LOCATION = re.compile(r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+), column: (\d+)")
-_LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)\s+(\d+)")
-
-
-def llvm_rows(text: str, ops: Mapping[int, int]) -> Rendered:
-    """Return LLVM IR with the op of every instruction; `ops` maps dense numbers to op ids."""
-    lines = text.splitlines()
-    numbers: dict[str, int] = {}
-    for line in lines:
-        match = _LOCATION.match(line)
-        if match and int(match.group(2)):
-            numbers[match.group(1)] = int(match.group(3))
-    rows: list[tuple[int, ...]] = []
-    for line in lines:
-        match = _DBG.search(line)
-        op = ops.get(numbers.get(match.group(1), 0)) if match else None
-        rows.append((op,) if op is not None and not line.startswith("define") else ())
-    return Rendered(text, rows)
 
 
 def asm_rows(text: str, ops: Mapping[int, int]) -> Rendered:
@@ -37,7 +17,7 @@ def asm_rows(text: str, ops: Mapping[int, int]) -> Rendered:
     rows: list[tuple[int, ...]] = []
     current: int | None = None
     for line in text.splitlines():
-        match = _LOC.match(line)
+        match = LOC.match(line)
         bare = line.strip()
         if match:
             current = ops.get(int(match.group(2))) if int(match.group(1)) else None
