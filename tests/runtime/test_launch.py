@@ -11,6 +11,7 @@ import pytest
 
 import workbench as wb
 from tests.runtime.kernels import add, fill, offset_fill
+from workbench import tl
 from workbench.runtime import cache, compiling, fastpath
 from workbench.runtime.cache import CacheWarning
 from workbench.trace import problems
@@ -218,3 +219,22 @@ def test_numbers_that_differ_make_other_kernels():
         for n, block, options in [(7, 4, {}), (16, 4, {}), (1, 4, {}), (7, 8, {})]
     }
     assert len(kinds) == 4
+
+
+@wb.jit
+def strided(out_ptr, n, stride, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets * stride, 1.0, mask=offsets < n)
+
+
+def test_a_compiled_kernel_gets_wider_indices_where_it_needs_them(monkeypatch):
+    out = torch.zeros(64)
+    kernel = strided[(1,)](out, 8, 5, BLOCK=8)
+    assert kernel.launch.narrow_index
+    asked = []
+    twin_of = compiling.twin_of
+    monkeypatch.setattr(compiling, "twin_of", lambda k: asked.append(twin_of(k)) or asked[-1])
+    kernel[(1,)](out, 8, 3, 8)
+    assert not asked
+    kernel[(1,)](out, 1, 2**30 + 1, 8)  # only the first element is stored to
+    assert not asked[0].launch.narrow_index

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workbench import testing
+from workbench import testing, tl
 
 
 def test_do_bench_returns_what_is_asked_for():
@@ -61,3 +61,29 @@ def test_assert_close():
     testing.assert_close(np.ones(3), np.ones(3) + 1e-3)
     with pytest.raises(AssertionError):
         testing.assert_close(np.ones(3), np.ones(3) + 0.1)
+
+
+def test_ceilings_follow_from_the_devices_numbers(monkeypatch):
+    from workbench.runtime.driver import driver
+
+    class Device:
+        class utils:  # noqa: N801
+            @staticmethod
+            def get_device_properties(device):
+                return {"multiprocessor_count": 132, "mem_clock_rate": 3.2e6, "mem_bus_width": 6144}
+
+        @staticmethod
+        def get_current_device():
+            return 0
+
+    driver.set_active(Device)
+    try:
+        assert testing.get_dram_gbps() == pytest.approx(4915.2)
+        assert testing.get_max_tensorcore_tflops(tl.float16, 1.8e6) == pytest.approx(
+            486.6, rel=1e-3
+        )
+        assert testing.get_max_simd_tflops(tl.float32, 1.8e6) == pytest.approx(60.8, rel=1e-3)
+        with pytest.raises(RuntimeError, match="tensor cores have no dtype float64"):
+            testing.get_max_tensorcore_tflops(np.dtype("float64"), 1.0)
+    finally:
+        driver.reset_active()

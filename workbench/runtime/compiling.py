@@ -150,6 +150,11 @@ def adopt(
         return _kernels.setdefault(key, kernel)
 
 
+def twin_of(kernel: CompiledKernel) -> CompiledKernel:
+    """Return a kernel's twin with exact instead of 32-bit indices."""
+    return obtain(kernel.source, _with_width(kernel.signature, False), kernel.target)
+
+
 def forget() -> None:
     """Forget all kernels in memory; the disk keeps what it has."""
     _kernels.clear()

@@ -156,7 +156,7 @@ class FastPath:
             latest.kernel.index_program is not None,
             code.launch,
             raw_stream() if self._on_gpu else None,
-            tuple(self._guards),  # type: ignore[arg-type]
+            tuple(self._guards),
             tuple(options),
             tuple(defaults),
         )

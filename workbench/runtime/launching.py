@@ -101,7 +101,20 @@ class BoundLaunch:
         runtime = self._runtime(call)
         _, device = choose_target(kernel.source, call)
         grid = resolve_grid(self._grid, lambda: values)
+        kernel = self._wide_enough(call, grid)
         return run_grid(load(kernel, device), kernel, grid, current_stream(device), runtime)
+
+    def _wide_enough(self, call: Call, grid: Grid) -> CompiledKernel:
+        """Return the kernel, or its twin with exact indices where 32 bits do not hold them."""
+        from workbench.runtime.compiling import fits_launch, twin_of
+
+        kernel = self._kernel
+        program = kernel.index_program
+        if not kernel.launch.narrow_index or program is None:
+            return kernel
+        if fits_launch(program, integers=call.integers, grid=grid):
+            return kernel
+        return twin_of(kernel)
 
     def _values(self, args: Sequence[Any]) -> dict[str, Any]:
         source, known = self._kernel.source, self._kernel.signature.arguments

@@ -27,7 +27,7 @@ import ctypes
 import sys
 import sysconfig
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +36,7 @@ ENTRIES = 32
 _ITEMS = tuple.__basicsize__ // 8  # words of a tuple before its items
 _HEAD = 5  # words of an entry before its parameter places: code, threads, shared, result, count
 
-Guards = Sequence[tuple[dict[str, Any], str, Any]]
+Guards = Sequence[tuple[Mapping[str, Any], str, Any]]
 
 
 def supported() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -146,6 +147,10 @@ class Table:
     columns: list[str]
     rows: list[list[Any]] = field(default_factory=list[list[Any]])
 
+    def first(self, count: int) -> Table:
+        """Return the table without what stands after the first columns."""
+        return Table(self.columns[:count], [row[:count] for row in self.rows])
+
     def __str__(self) -> str:
         cells = [self.columns, *([_shown(value) for value in row] for row in self.rows)]
         widths = [max(len(row[n]) for row in cells) for n in range(len(self.columns))]
@@ -179,28 +184,34 @@ class Mark:
         With `return_df` the numbers come as pandas DataFrames (as tables where pandas is not
         installed), one per benchmark, or a list of them.
         """
-        one = isinstance(self.benchmarks, Benchmark)
         found = []
-        for bench in (
-            [self.benchmarks] if isinstance(self.benchmarks, Benchmark) else self.benchmarks
-        ):
+        for bench in self._all:
             table = self._measure(bench, kwargs)
-            if print_data:
-                sys.stdout.write(f"{bench.plot_name}:\n{table}\n")
             if show_plots or save_path:
                 _plot(bench, table, save_path, show_plots)
+            table = table.first(len(bench.x_names) + len(bench.line_names))
+            if print_data:
+                sys.stdout.write(f"{bench.plot_name}:\n{table}\n")
             if save_path:
                 _write_csv(Path(save_path) / f"{bench.plot_name}.csv", table)
             found.append(_frame(table))
+        if save_path:
+            _write_page(Path(save_path), [found_one.plot_name for found_one in self._all])
         if not return_df:
             return None
-        return found[0] if one else found
+        return found[0] if isinstance(self.benchmarks, Benchmark) else found
+
+    @property
+    def _all(self) -> list[Benchmark]:
+        given = self.benchmarks
+        return [given] if isinstance(given, Benchmark) else list(given)
 
     def _measure(self, bench: Benchmark, kwargs: dict[str, Any]) -> Table:
         labels = list(bench.line_names)
-        columns = [*bench.x_names, *labels]
-        columns += [f"{label} {side}" for label in labels for side in ("min", "max")]
-        table = Table(columns)
+        unit = f" ({bench.ylabel})" if bench.ylabel else ""
+        shown = [f"{label}{unit}" for label in labels]
+        sides = [f"{label}-{side}{unit}" for side in ("min", "max") for label in labels]
+        table = Table([*bench.x_names, *shown, *sides])
         for x in bench.x_vals:
             values = list(x) if isinstance(x, (tuple, list)) else [x] * len(bench.x_names)
             axes = dict(zip(bench.x_names, values, strict=True))
@@ -209,8 +220,9 @@ class Mark:
                 result = self.fn(**axes, **{bench.line_arg: line}, **bench.args, **kwargs)
                 middle, low, high = result if isinstance(result, tuple) else (result, None, None)
                 middles.append(middle)
-                bounds += [low, high]
-            table.rows.append([*values, *middles, *bounds])
+                bounds.append((low, high))
+            sides_of_row = [bound[side] for side in (0, 1) for bound in bounds]
+            table.rows.append([*values, *middles, *sides_of_row])
         return table
 
 
@@ -237,6 +249,11 @@ def _write_csv(path: Path, table: Table) -> None:
         writer.writerows(table.rows)
 
 
+def _write_page(folder: Path, names: Sequence[str]) -> None:
+    images = "".join(f'<img src="{name}.png"/>\n' for name in names)
+    (folder / "results.html").write_text(f"<html><body>\n{images}</body></html>\n")
+
+
 def _plot(bench: Benchmark, table: Table, save_path: str | Path, show: bool) -> None:
     import matplotlib.pyplot as plt
 
@@ -248,7 +265,8 @@ def _plot(bench: Benchmark, table: Table, save_path: str | Path, show: bool) -> 
         axes.plot(
             x, [row[first + number] for row in table.rows], color=color, ls=style, label=label
         )
-        low, high = (first + len(bench.line_names) + 2 * number + side for side in (0, 1))
+        count = len(bench.line_names)
+        low, high = (first + count * (1 + side) + number for side in (0, 1))
         if all(row[low] is not None and row[high] is not None for row in table.rows):
             axes.fill_between(
                 x,
@@ -269,3 +287,50 @@ def _plot(bench: Benchmark, table: Table, save_path: str | Path, show: bool) -> 
     if show:
         plt.show()
     plt.close(figure)
+
+
+# -- ceilings of the device, as Triton's formulas give them ---------------------------------------
+def nvsmi(attrs: Sequence[str]) -> list[int]:
+    """Return numbers that nvidia-smi reports of the first GPU, e.g. "clocks.current.sm"."""
+    command = ["nvidia-smi", "-i", "0", f"--query-gpu={','.join(attrs)}"]
+    said = subprocess.check_output([*command, "--format=csv,noheader,nounits"], text=True)
+    return [int(word) for word in said.strip().split(",")]
+
+
+def _device_numbers(device: int | None) -> dict[str, int]:
+    from workbench.runtime.driver import driver
+
+    active = driver.active
+    chosen = active.get_current_device() if device is None else device
+    return active.utils.get_device_properties(chosen)
+
+
+def get_dram_gbps(device: int | None = None) -> float:
+    """Return the bandwidth of a device's memory in GB/s, from its clock and bus."""
+    found = _device_numbers(device)
+    return found["mem_clock_rate"] * found["mem_bus_width"] * 2 / 1e6 / 8
+
+
+def get_max_tensorcore_tflops(dtype: Any, clock_rate: float, device: int | None = None) -> float:
+    """Return the most tera-operations per second of the tensor cores at a clock in kHz."""
+    name = getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
+    each = _TENSOR_OPERATIONS.get(name)
+    if each is None:
+        raise RuntimeError(f"tensor cores have no dtype {name}")
+    return _device_numbers(device)["multiprocessor_count"] * 4 * clock_rate * each * 1e-9
+
+
+def get_max_simd_tflops(dtype: Any, clock_rate: float, device: int | None = None) -> float:
+    """Return the most tera-operations per second without tensor cores, at a clock in kHz."""
+    name = getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
+    each = {"float32": 64, "fp32": 64, "float16": 128, "fp16": 128, "bfloat16": 128, "bf16": 128}
+    if name not in each:
+        raise RuntimeError(f"no rate is known for dtype {name}")
+    return _device_numbers(device)["multiprocessor_count"] * 4 * clock_rate * each[name] * 1e-9
+
+
+#: Operations per clock of a quarter of a multiprocessor, by dtype (sm_80).
+_TENSOR_OPERATIONS = {
+    "float32": 256, "fp32": 256, "int32": 256, "float16": 512, "fp16": 512, "bfloat16": 512,
+    "bf16": 512, "int16": 512, "int8": 1024, "fp8e4nv": 1024, "fp8e5": 1024,
+}  # fmt: skip
