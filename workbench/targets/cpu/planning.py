@@ -5,8 +5,8 @@ where that would be wrong or slow:
 
 - a load, if memory that it may read is written before its last use (where only the store that
   needs it is in doubt, the code looks at the addresses and has both ways);
-- a costly tile (an exp, say) that two loops need, that a loop inside needs again and again, or
-  that is broadcast along an axis.
+- a costly tile (an exp, say) that two loops need, that a loop inside needs again and again, that
+  is broadcast along an axis, or that is gathered from and needed otherwise too.
 
 Tiles made by reductions, scans, products and control flow always have memory of their own.
 """
@@ -27,6 +27,7 @@ from workbench.ops import (
     Cast,
     Elementwise,
     For,
+    Gather,
     Load,
     Splat,
     Store,
@@ -234,13 +235,15 @@ class Plan:
         return 0
 
     def _is_worth_keeping(self, value: Value) -> bool:
-        op = value.op
-        if op is None or self.cost(value) < _HEAVY or value in self.kept:
+        op, users = value.op, self.users.get(value, ())
+        gathered = len(users) > 1 and any(isinstance(user, Gather) for user in users)
+        # A gather wants other elements than who else needs the tile: chains of them multiply.
+        limit = 3 if gathered else _HEAVY
+        if op is None or self.cost(value) < limit or value in self.kept:
             return False
         if self.affine.form(value) is not None:
             return False  # an index: addresses are made from its form, not from its elements
-        users = self.users.get(value, ())
-        if any(isinstance(user, Broadcast) for user in users):
+        if gathered or any(isinstance(user, Broadcast) for user in users):
             return True
         sinks = self.sinks(value)
         if len(sinks) > 1 and len(users) > 1:
