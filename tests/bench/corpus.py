@@ -54,7 +54,8 @@ def costs(entry: Sample) -> Iterator[Cost]:
     """Compile all launches of one sample, each in the first of its measured types."""
     size = ((*entry.bench, *entry.gpu[:1]) or (*entry.slow, *entry.fast))[0]
     problem = entry.build(Maker(entry.bench_dtypes[0]), *size)
-    for launch in problem.launches:
+    once = {(launch.kernel, str(launch.named)): launch for launch in problem.launches}
+    for launch in once.values():
         yield compiled(launch)
 
 

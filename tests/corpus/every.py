@@ -7,7 +7,8 @@ import importlib
 from tests.corpus.sample import SAMPLES
 
 FAMILIES = (
-    "norms", "activations", "losses", "rotary", "optimizers", "reductions", "scans",
+    "norms", "activations", "losses", "rotary", "optimizers",
+    "reductions", "scans", "sorting", "gathering",
 )  # fmt: skip
 
 for family in FAMILIES:
