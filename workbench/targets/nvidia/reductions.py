@@ -58,6 +58,7 @@ def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[
     carries along whether there is a value at all.
     """
     function = combine_function(op.combine)
+    elements = elements_of(op)
     rows: list[Row] = []
     for r in group:
         inside = low.inside(layout, r, [op.axis])
@@ -65,13 +66,17 @@ def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[
             continue
         values = [low.register(v, r) for v in op.inputs]
         if inside is not None and function is not None and function.identity is not None:
-            element = elements_of(op)[0]
-            neutral = literal(function.identity(element), element)
-            type = llvm_type(element)
+            neutral = literal(function.identity(elements[0]), elements[0])
+            type = llvm_type(elements[0])
             values = [low.emit.pure(f"select i1 {inside}, {type} {values[0]}, {type} {neutral}")]
             inside = None
         rows.append(Row(values, inside))
-    return _tree(low, op, rows)
+    if rows:
+        return _tree(low, op, rows)
+    # A register of the result that lies outside in every thread: all that it combines are holes.
+    if function is not None and function.identity is not None:
+        return Row([literal(function.identity(elements[0]), elements[0])], None)
+    return Row([literal(0, element) for element in elements], "false")
 
 
 def _tree(low: Lowering, op: Reduce, rows: list[Row]) -> Row:
