@@ -11,6 +11,7 @@ from typing import Any
 
 import workbench.language as tl
 from workbench.frontend.activation import Activation
+from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.control import LoopRange
 from workbench.language.values import (
@@ -59,7 +60,9 @@ def call_now(
         args = [static(a, f"an argument of {name}") for a in args]
         kwargs = {k: static(v, f"'{k}' of {name}") for k, v in kwargs.items()}
     try:
-        return unwrap(function(*args, **kwargs))
+        found = function(*args, **kwargs)
+        # An aggregate keeps its constexpr fields as such.
+        return found if isinstance(found, Aggregate) else unwrap(found)
     except Exception as error:
         raise act.error(ConstexprError, f"{name} failed at compile time: {error}", node) from error
 

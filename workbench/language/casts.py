@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.language.dtypes import bfloat16, dtype, float32
+from workbench.language.dtypes import bfloat16, dtype, float32, number_type
 from workbench.language.shapes import as_dtype
 from workbench.language.table import builtin
 from workbench.language.values import describe, emit, fit_number, static, tensor, to_tensor, wrap
@@ -56,7 +56,7 @@ def cast_tensor(value: tensor, to: dtype, rounding: Any = "rtne") -> tensor:
         return _cast_pointer(value, to)
     if value.constant is not None and not value.shape and not to.is_floating():
         return tensor(None, to, (), fit_number(value.constant, to.element), value.name)
-    return wrap(emit(Cast(value.stored(), to.element, rounding=rounding)), to)
+    return wrap(emit(Cast(value.stored(), number_type(to), rounding=rounding)), to)
 
 
 def _cast_pointer(value: tensor, to: dtype) -> tensor:

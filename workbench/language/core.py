@@ -13,7 +13,7 @@ from workbench.language.constexprs import unwrap as _unwrap_if_constexpr
 from workbench.language.dtypes import DTYPES, block_type, dtype
 from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.shapes import broadcast_tensor, common_shape
-from workbench.language.table import Signature
+from workbench.language.table import Signature, mark
 from workbench.language.values import static, tensor
 from workbench.language.values import to_tensor as _to_tensor
 from workbench.source import KernelTypeError, UnknownNameError
@@ -24,15 +24,9 @@ CONSTEXPR_0 = constexpr(0)
 _HIDDEN = ("_semantic", "_builder", "_generator")
 
 
-def _compile_time(function: Callable[..., Any]) -> Callable[..., Any]:
-    function.__compile_time__ = True  # type: ignore[attr-defined]
-    return function
+mark(_unwrap_if_constexpr, __compile_time__=True)
 
 
-_compile_time(_unwrap_if_constexpr)
-
-
-@_compile_time
 def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
     """Return the integer dtype of a width."""
     width, kind = _unwrap_if_constexpr(bitwidth), _unwrap_if_constexpr(signed)
@@ -40,6 +34,9 @@ def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
     if name not in DTYPES:
         raise ValueError(f"there is no integer of {width} bits; expected 1, 8, 16, 32 or 64")
     return DTYPES[name]
+
+
+mark(get_int_dtype, __compile_time__=True)
 
 
 def builtin(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,9 +53,7 @@ def builtin(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     required = sum(p.default is p.empty for p in plain)
     row = Signature(fn.__name__, tuple(p.name for p in plain), required, variadic)
-    call.__signature_row__ = row  # type: ignore[attr-defined]
-    setattr(call, TRITON_BUILTIN, True)
-    return call
+    return mark(call, __signature_row__=row, **{TRITON_BUILTIN: True})
 
 
 def extern(fn: Callable[..., Any]) -> Callable[..., Any]:

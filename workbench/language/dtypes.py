@@ -52,7 +52,7 @@ class dtype:
         if name not in _SCALARS:
             raise ValueError(f"unknown dtype {name!r}; known: {', '.join(_SCALARS)}")
         self.name: str = name
-        self.element: Scalar = _SCALARS[name]
+        self.element: Element = _SCALARS[name]
         self.primitive_bitwidth: int = self.element.bits
         self.int_bitwidth: int = 0 if self.element.is_float else self.element.bits
         self.itemsize: int = self.element.itemsize
@@ -238,7 +238,7 @@ class pointer_type(dtype):
         self.element_ty: dtype = element_ty
         self.address_space = address_space
         self.const = const
-        self.element = Pointer(element_ty.element, const)  # type: ignore[assignment]
+        self.element = Pointer(element_ty.element, const)
         self.name = f"pointer<{element_ty}>" if not const else f"const_pointer<{element_ty}>"
         self.primitive_bitwidth = 64
         self.int_bitwidth = 0
@@ -329,7 +329,13 @@ DTYPES: dict[str, dtype] = {
         float8e4nv, float8e5, float16, bfloat16, float32, float64,
     )
 }  # fmt: skip
-_BY_ELEMENT: dict[Scalar, dtype] = {d.element: d for d in DTYPES.values()} | {INDEX: int32}
+_BY_ELEMENT: dict[Element, dtype] = {d.element: d for d in DTYPES.values()} | {INDEX: int32}
+
+
+def number_type(dtype: dtype) -> Scalar:
+    """Return the IR type that a dtype of numbers stands for."""
+    assert isinstance(dtype.element, Scalar), f"{dtype} is not a number"
+    return dtype.element
 
 
 def dtype_of(element: Element) -> dtype:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.language.constexprs import is_tuple
-from workbench.language.dtypes import dtype
+from workbench.language.dtypes import dtype, number_type
 from workbench.language.shapes import as_dtype, broadcast_tensor, common_shape
 from workbench.language.state import current
 from workbench.language.table import builtin
@@ -57,7 +57,7 @@ def assembly(
         tuple(broadcast_tensor(x, extents).stored() for x in operands),
         text=text,
         constraints=constraints,
-        types=tuple(t.element for t in types),
+        types=tuple(map(number_type, types)),
         shape=() if operands else extents,
         pack=pack,
         effects=effects,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.language.constexprs import is_tuple
-from workbench.language.dtypes import int1, int32
+from workbench.language.dtypes import int1, int32, number_type
 from workbench.language.state import current
 from workbench.language.table import builtin
 from workbench.language.values import (
@@ -32,7 +32,7 @@ def _grid_axis(axis: Any, name: str) -> int:
 def _counted(op: Any) -> tensor:
     value = emit(op)
     if not current().exact_index:
-        value = emit(Cast(value, int32.element))
+        value = emit(Cast(value, number_type(int32)))
     return wrap(value, int32)
 
 

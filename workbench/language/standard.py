@@ -6,6 +6,7 @@ from typing import Any
 
 from workbench.language.constexprs import unwrap
 from workbench.language.core import CONSTEXPR_0, _unwrap_if_constexpr, constexpr, get_int_dtype
+from workbench.language.table import mark
 
 
 def _log2(i: Any) -> int:
@@ -22,8 +23,8 @@ def _is_power_of_two(i: Any) -> bool:
     return number > 0 and not number & (number - 1)
 
 
-_log2.__compile_time__ = True  # type: ignore[attr-defined]
-_is_power_of_two.__compile_time__ = True  # type: ignore[attr-defined]
+mark(_log2, __compile_time__=True)
+mark(_is_power_of_two, __compile_time__=True)
 
 
 # Combine functions of reductions and scans.

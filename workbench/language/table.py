@@ -142,18 +142,24 @@ class Signature:
 BUILTINS: dict[str, Callable[..., Any]] = {}
 
 
+def mark(function: F, **marks: Any) -> F:
+    """Set attributes by which the front end knows a function."""
+    function.__dict__.update(marks)
+    return function
+
+
 def described(function: F, name: str = "") -> F:
     """Have the front end call a function, its calls checked by its parameters."""
     code = function.__code__
     positional = code.co_varnames[: code.co_argcount]
     keyword = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    function.__signature_row__ = Signature(  # type: ignore[attr-defined]
+    row = Signature(
         name or function.__name__,
         positional + keyword,
         code.co_argcount - len(function.__defaults__ or ()),
         bool(code.co_flags & 0x04),
     )
-    return function
+    return mark(function, __signature_row__=row)
 
 
 def builtin(function: F) -> F:

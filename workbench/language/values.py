@@ -27,6 +27,7 @@ from workbench.language.dtypes import (
     int1,
     int32,
     int64,
+    number_type,
     uint32,
     uint64,
 )
@@ -96,7 +97,7 @@ class tensor:
         if self._value is None:
             return constant_value(self.constant, self.dtype.element, self.shape)
         if element_of(self._value.type) is INDEX:
-            return emit(Cast(self._value, self.dtype.element))
+            return emit(Cast(self._value, number_type(self.dtype)))
         return self._value
 
     def exact(self) -> Value:
