@@ -94,9 +94,9 @@ def test_tuning_within_a_capture_is_refused():
     kernel = wb.autotune(CONFIGS, key=["n"], rep=1, warmup=1, cache_results=False)(add.fn)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with pytest.raises(wb.KernelError, match="while a CUDA graph is being captured"):
-        with torch.cuda.graph(graph):
-            kernel[blocks](x, y, out, n)
+    refused = pytest.raises(wb.KernelError, match="while a CUDA graph is being captured")
+    with refused, torch.cuda.graph(graph):
+        kernel[blocks](x, y, out, n)
     torch.cuda.synchronize()
     kernel[blocks](x, y, out, n)
     out.zero_()

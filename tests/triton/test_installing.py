@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -122,5 +124,55 @@ def test_torch_finds_what_it_looks_for():
     pytest.importorskip("torch")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout.strip() == "fine", done.stderr
+
+
+OPERATOR = """
+import workbench as wb
+wb.as_triton()
+import torch
+import triton
+import triton.language as tl
+from torch.library import triton_op, wrap_triton
+
+@triton.jit
+def twice_kernel(x, out, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out + offsets, tl.load(x + offsets, mask=mask) * 2, mask=mask)
+
+@triton_op("workbench_tests::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    n = x.numel()
+    wrap_triton(twice_kernel)[(triton.cdiv(n, 64),)](x, out, n, BLOCK=64)
+    return out
+
+def direct(x):
+    out = torch.empty_like(x)
+    twice_kernel[(2,)](x, out, x.numel(), BLOCK=64)
+    return out + 1
+
+x = torch.randn(100)
+assert torch.equal(twice(x), x * 2)
+for function, wanted in ((twice, x * 2), (direct, x * 2 + 1)):
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+    assert torch.allclose(compiled(x), wanted)
+print("fine")
+"""
+
+
+def test_torchs_own_way_to_wrap_kernels(tmp_path):
+    pytest.importorskip("torch")
+    script = tmp_path / "operator_script.py"
+    script.write_text(OPERATOR)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(wb.__path__[0]).parent)},
     )
     assert done.stdout.strip() == "fine", done.stderr

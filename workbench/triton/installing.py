@@ -36,10 +36,12 @@ MODULES = {
     **{
         f"triton.language.{name}": f"workbench.language.{name}"
         for name in (
-            "core", "math", "standard", "random", "semantic", "extra", "extra.libdevice",
+            "core", "math", "standard", "random", "extra", "extra.libdevice",
             "extra.cuda", "extra.cuda.libdevice", "target_info",
         )
     },
+    # Triton's functions of the language over its builder; ours build for themselves.
+    "triton.language.semantic": "workbench.language.core",
 }  # fmt: skip
 
 
