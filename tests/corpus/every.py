@@ -8,7 +8,7 @@ from tests.corpus.sample import SAMPLES
 
 FAMILIES = (
     "norms", "activations", "losses", "rotary", "optimizers",
-    "reductions", "scans", "sorting", "gathering",
+    "reductions", "scans", "sorting", "gathering", "generated",
 )  # fmt: skip
 
 for family in FAMILIES:
