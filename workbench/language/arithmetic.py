@@ -10,7 +10,8 @@ from typing import Any
 from workbench.ir import INDEX, element_of
 from workbench.language.casts import cast_tensor, widen_bfloat16
 from workbench.language.constexprs import is_tuple
-from workbench.language.dtypes import dtype, float16, float32, float64, int1, int32
+from workbench.language.dtypes import dtype, float16, float32, int1, int32
+from workbench.language.floats import elementwise, float_function, real, real_functions
 from workbench.language.promotion import common_dtype, promote
 from workbench.language.shapes import broadcast_value, common_shape, operand
 from workbench.language.state import active, current
@@ -295,7 +296,7 @@ def _power(a: Any, b: Any) -> tensor:
             return arithmetic("/", 1.0, _whole_power(base, -power))
         return _whole_power(base, power)
     if power == 0.5:
-        return _apply("sqrt", _real(to_tensor(a), "**"))
+        return elementwise("sqrt", real(to_tensor(a), "**"))
     return real_functions("pow", a, b)
 
 
@@ -310,12 +311,6 @@ def _whole_power(base: tensor, power: int) -> tensor:
     if result is None:
         return wrap(operand(1, base.dtype, base.shape), base.dtype)
     return result
-
-
-def _real(x: tensor, name: str) -> tensor:
-    if x.dtype.is_ptr():
-        raise KernelTypeError(f"'{name}' does not take {describe(x)}")
-    return x if x.dtype in (float32, float64) else cast_tensor(x, float32)
 
 
 # -- named arithmetic -----------------------------------------------------------------------
@@ -431,43 +426,6 @@ def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[An
 
 
 # -- mathematical functions -----------------------------------------------------------------
-def _apply(function: str, *inputs: tensor) -> tensor:
-    """Return a function of operands of one dtype."""
-    shape = common_shape(*inputs, what=function)
-    values = tuple(operand(x, x.dtype, shape) for x in inputs)
-    return made(Elementwise(function, values), inputs[0].dtype)
-
-
-def float_function(function: str, x: Any) -> tensor:
-    """Return a function of fp32 or fp64; narrower floats are widened, which leaves a remark."""
-    value = to_tensor(x)
-    if value.dtype not in (float32, float64):
-        if not value.dtype.is_floating():
-            raise KernelTypeError(
-                f"{function} takes floats, got {describe(value)}",
-                hint="cast it first, e.g. .to(tl.float32)",
-            )
-        current().superset(f"{function} of {value.dtype}; it is computed in fp32")
-        value = cast_tensor(value, float32)
-    return _apply(function, value)
-
-
-def real_functions(function: str, *inputs: Any) -> tensor:
-    """Return a function of several fp32 or fp64 operands; whatever is narrower is widened."""
-    values = [_real(to_tensor(x), function) for x in inputs]
-    doubles = [
-        v for v, x in zip(values, inputs, strict=True) if v.dtype == float64 and not is_number(x)
-    ]
-    to = float64 if doubles else float32
-    narrow = [v for v in map(to_tensor, inputs) if v.constant is None and v.dtype != to]
-    if narrow:
-        current().superset(f"{function} of {narrow[0].dtype}; it is computed in {to}")
-    shape = common_shape(*values, what=function)
-    operands = tuple(operand(x if is_number(x) else v, to, shape)
-                     for v, x in zip(values, inputs, strict=True))  # fmt: skip
-    return made(Elementwise(function, operands), to)
-
-
 @builtin
 def exp(x: Any) -> tensor:
     """Return e to the power of x."""

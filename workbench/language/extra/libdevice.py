@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.language import arithmetic as maths
-from workbench.language.arithmetic import abs, binary, float_function, real_functions, where
+from workbench.language.arithmetic import abs, binary, where
 from workbench.language.casts import bitcast_tensor, cast_tensor
 from workbench.language.dtypes import (
     dtype,
@@ -22,6 +22,7 @@ from workbench.language.dtypes import (
     uint32,
     uint64,
 )
+from workbench.language.floats import float_function, real_functions
 from workbench.language.table import LIBDEVICE, described
 from workbench.language.values import describe, made, tensor, to_tensor
 from workbench.ops import FUNCTIONS, Elementwise
