@@ -238,3 +238,57 @@ def test_a_compiled_kernel_gets_wider_indices_where_it_needs_them(monkeypatch):
     assert not asked
     kernel[(1,)](out, 1, 2**30 + 1, 8)  # only the first element is stored to
     assert not asked[0].launch.narrow_index
+
+
+@wb.jit
+def over_members(pair, scale, extra, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(pair[0] + offsets, mask=mask) * scale[0]
+    if extra is not None:
+        x += tl.load(extra + offsets, mask=mask)
+    tl.store(pair[1] + offsets, x + scale[1], mask=mask)
+
+
+def test_tuples_and_none_in_turns():
+    kernel = wb.jit(over_members.fn)
+    x, y, out = arguments(100)
+    for count in range(3 * fastpath.NATIVE_AFTER):
+        extra, shift = (y if count % 3 else None), 1 + count % 2
+        out.zero_()
+        kernel[(1,)]((x, out), (2, shift), extra, 100, BLOCK=128)
+        torch.testing.assert_close(out, 2 * x + shift + (0 if extra is None else y))
+
+
+def test_a_tuple_launched_again_is_not_bound_again(monkeypatch):
+    kernel = wb.jit(over_members.fn)
+    x, _, out = arguments(100)
+    kernel[(1,)]((x, out), (2, 3), None, 100, BLOCK=128)
+    monkeypatch.setattr(kernel, "_careful", lambda *_: pytest.fail("bound with care"))
+    for factor in (5, 7):
+        kernel[(1,)]((x, out), (factor, 3), None, 99, BLOCK=128)
+        torch.testing.assert_close(out[:99], factor * x[:99] + 3)
+
+
+def test_a_descriptor_launched_again_is_not_bound_again(monkeypatch):
+    from workbench.runtime.descriptors import TensorDescriptor
+
+    @wb.jit
+    def double(source, out, BLOCK: tl.constexpr):
+        row = tl.program_id(0) * BLOCK
+        out.store([row, 0], source.load([row, 0]) * 2)
+
+    def launch(rows):
+        x = torch.randn(rows, 16)
+        out = torch.zeros_like(x)
+        given = [TensorDescriptor.from_tensor(array, [4, 16]) for array in (x, out)]
+        double[(wb.cdiv(rows, 4),)](*given, BLOCK=4)
+        assert torch.equal(out, 2 * x)
+
+    launch(6)
+    with monkeypatch.context() as patch:
+        patch.setattr(double, "_careful", lambda *_: pytest.fail("bound with care"))
+        launch(7)
+        launch(10)
+    launch(1)  # an extent of 1 is another specialisation
+    launch(16)

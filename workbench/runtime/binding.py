@@ -7,7 +7,7 @@ run generated code (`launching.py`) and come back here only when something is ne
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,8 +43,9 @@ class Call:
     """One launch, bound.
 
     `values` are all parameters by name as given, `kinds` one letter each: "t" array, "i" integer,
-    "f" float, "b" bool, "c" constant, "o" other; `runtime` is what the code receives, in order,
-    `objects` the same with the arrays themselves in place of their addresses.
+    "f" float, "b" bool, "c" constant, "u" tuple or descriptor, "x" a constexpr object; `runtime`
+    is what the code receives, in order, `objects` the same with the arrays themselves in place of
+    their addresses.
     """
 
     values: dict[str, Any]
@@ -63,12 +64,28 @@ class Call:
 
     @property
     def integers(self) -> dict[str, int]:
-        """Integer arguments by name, for the index program."""
-        return {name: value for name, value in self.values.items() if isinstance(value, int)}
+        """Integer arguments by name or path, for the index program."""
+        plain = {name: value for name, value in self.values.items() if isinstance(value, int)}
+        return plain | {
+            path: value
+            for name, known in self.known
+            if known.items is not None
+            for path, _, value in leaves(name, known, self.values[name])
+            if isinstance(value, int)
+        }
 
     def signature(self, source: KernelSource) -> Signature:
         """Return what the launch is specialised on."""
         return Signature(tuple(self.known), check_options(self.options, source))
+
+
+def leaves(name: str, known: Known, value: Any) -> Iterator[tuple[str, Known, Any]]:
+    """Yield (path, what is known, value) of an argument, or of each innermost member of a tuple."""
+    if known.items is None:
+        yield name, known, value
+        return
+    for place, item in enumerate(known.items):
+        yield from leaves(f"{name}.{place}", item, value[place])
 
 
 def bind_names(source: KernelSource, args: Sequence[Any], given: Mapping[str, Any]) -> Call:
@@ -185,7 +202,7 @@ def _classify(
     source: KernelSource, name: str, policy: Policy, value: Any, call: Call
 ) -> tuple[str, Known]:
     if type(value).__name__ == "constexpr":
-        return "o", constant(value.value)
+        return "x", constant(value.value)
     value = _plain(value)
     match value:
         case bool():
@@ -195,13 +212,13 @@ def _classify(
         case float():
             return "f", _number(source, name, policy, value, "f32", call)
         case None | str():
-            return "o", constant(value)
+            return "c", constant(value)
         case tuple():
-            return "o", _tuple(source, name, policy, value, call)
+            return "u", _tuple(source, name, policy, value, call)
         case TensorDescriptor():
-            return "o", _descriptor(source, name, value, call)
+            return "u", _descriptor(source, name, value, call)
     if isinstance(value, type) or hasattr(value, "kernel_source") or _is_kernel_dtype(value):
-        return "o", constant(value)
+        return "c", constant(value)
     return "t", _pointer(source, name, policy, value, call)
 
 

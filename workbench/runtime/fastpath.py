@@ -14,7 +14,7 @@ from copy import copy
 from typing import Any
 
 from workbench.runtime import arrays, native
-from workbench.runtime.binding import Call
+from workbench.runtime.binding import Call, leaves
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.facts import Known
 from workbench.runtime.grids import Grid
@@ -51,15 +51,17 @@ class FastPath:
         captured: Captures,
         slow: Callable[..., Any],
         publish: Callable[[Callable[..., Any]], None],
+        device: int = 0,
     ) -> None:
-        self.identity = (call.kinds, on_gpu)
         self._source = source
         self._on_gpu = on_gpu
         self._guards = captured.guards
         self._publish = publish
         self._table: dict[Any, Runner] = {}
         self._counting: dict[Runner, Runner] = {}
-        self._python = make_launcher(source, call.kinds, on_gpu, self._table, slow, captured.guards)
+        self._python = make_launcher(
+            source, call.kinds, on_gpu, self._table, slow, captured.guards, device
+        )
         self._known: list[_Known] = []
         self._native: native.Launcher | None = None
         self._runs = 0
@@ -77,6 +79,10 @@ class FastPath:
             counted = self._counted(dropping(runner, known.kept, known.count))
             self._table[known.key] = counted
             self._remember(known)
+
+    def activate(self) -> None:
+        """Have calls go to these launchers from now on."""
+        self._publish(self._python if self._native is None else self._native.function())
 
     def _twins(self, known: _Known, runner: Runner, choose: Choose) -> Twins:
         def pick(grid: Grid, values: Sequence[Any]) -> Runner:
@@ -96,7 +102,7 @@ class FastPath:
 
         def run(*values: Any) -> CompiledKernel:
             self._runs += 1
-            if self._runs == NATIVE_AFTER:
+            if self._runs >= NATIVE_AFTER:
                 self._publish(self._observe)
             return runner(*values)
 
@@ -209,21 +215,31 @@ class _Known:
         }
         #: The key in the Python launcher's table.
         self.key = table_key(source, call.kinds, self.values, self.options)
+        received = [
+            (path, value)
+            for name, known in call.known
+            for path, leaf, value in leaves(name, known, call.values[name])
+            if leaf.type is not None
+        ]
+        #: Integers among the arguments that the code receives: (place, path).
+        self.integers = [(n, p) for n, (p, value) in enumerate(received) if isinstance(value, int)]
+        for (name, _), kind in zip(call.known, call.kinds, strict=True):
+            if kind == "u":  # it may hold arrays
+                self.values[name] = None
         self.slot_kinds = tuple(
             _slot_kind(kind, known, self.values[name])
             for (name, known), kind in zip(call.known, call.kinds, strict=True)
         )
         facts = [
-            known for (_, known), kind in zip(call.known, call.kinds, strict=True) if kind != "c"
+            leaf
+            for (name, known), kind in zip(call.known, call.kinds, strict=True)
+            if kind != "c"
+            for _, leaf, value in leaves(name, known, call.values[name])
+            if not (value is None or isinstance(value, str))
         ]
         self.count = len(facts)
         #: Places of the arguments that the code receives, among those the launchers pass on.
         self.kept = [place for place, known in enumerate(facts) if known.type is not None]
-        received = [name for name, known in call.known if known.type is not None]
-        #: Integers among the arguments that the code receives: (place, name).
-        self.integers = [
-            (n, name) for n, name in enumerate(received) if isinstance(self.values[name], int)
-        ]
 
     @property
     def native(self) -> NativeCode | None:
@@ -263,6 +279,8 @@ def _slot_kind(kind: str, known: Known, value: Any) -> str:
     match kind:
         case "c":
             return "n" if type(value) is int and abs(value) < 2**62 else "o"
+        case "u":
+            return "x"
         case "f":
             return {"f32": "f", "f64": "d"}.get(word, "x")
         case "i":
@@ -288,8 +306,14 @@ def accepts(source: KernelSource, call: Call) -> bool:
     options = set(call.options) - {"num_warps", "num_stages"}
     if options or call.places or not supports(source, call.kinds):
         return False
-    given = zip(call.values.values(), call.kinds, strict=True)
-    return all(hasattr(value, "get_device") for value, kind in given if kind == "t")
+    arrays_given = (
+        leaf
+        for (name, known), kind in zip(call.known, call.kinds, strict=True)
+        if kind in "tu"
+        for _, fact, leaf in leaves(name, known, call.values[name])
+        if fact.is_pointer
+    )
+    return all(hasattr(array, "get_device") for array in arrays_given)
 
 
 def on_gpu(device: int) -> bool:

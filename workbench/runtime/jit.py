@@ -25,6 +25,7 @@ from workbench.runtime.binding import (
     bind_names,
     choose_target,
     classify,
+    leaves,
     policies_of,
 )
 from workbench.runtime.callables import JITCallable, parameters_of
@@ -144,7 +145,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._repr = repr
         self._named: dict[str, KernelSource] = {}
         self._launch: Callable[..., Any] = self._first_launch
-        self._fast: fastpath.FastPath | None = None
+        self._fast: dict[tuple[str, int], fastpath.FastPath] = {}
 
     # -- what it is -----------------------------------------------------------------------
     @property
@@ -179,7 +180,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def forget_launches(self) -> None:
         """Drop the generated launchers; the next launch is made with care."""
         self._launch = self._first_launch
-        self._fast = None
+        self._fast = {}
 
     # -- launching ------------------------------------------------------------------------
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
@@ -410,20 +411,34 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if not fastpath.accepts(self.kernel_source, call):
             return
         gpu = fastpath.on_gpu(device)
+        # Where an array says it, one launcher serves all GPUs.
+        identity = call.kinds, int(gpu) if "t" in call.kinds else device
         with self._lock:
-            if self._fast is None or self._fast.identity != (call.kinds, gpu):
-                self._fast = fastpath.FastPath(
-                    self.kernel_source, call, gpu, self.captures, self._slow, self._set_launch
+            path = self._fast.get(identity)
+            if path is None:
+                path = self._fast[identity] = fastpath.FastPath(
+                    self.kernel_source,
+                    call,
+                    gpu,
+                    self.captures,
+                    self._slow,
+                    self._set_launch,
+                    device,
                 )
-            choose = self._chooser(kernel, call, device)
-            self._fast.add(kernel, call, grid, runner, choose)
+            path.add(kernel, call, grid, runner, self._chooser(kernel, call, device))
+            path.activate()
 
     def _set_launch(self, launch: Callable[..., Any]) -> None:
         self._launch = launch
 
     def _chooser(self, kernel: CompiledKernel, call: Call, device: int) -> fastpath.Choose:
         """Return what finds the right twin of a kernel for other integers and another grid."""
-        received = [name for name, known in call.known if known.type is not None]
+        received = [
+            path
+            for name, known in call.known
+            for path, leaf, _ in leaves(name, known, call.values[name])
+            if leaf.type is not None
+        ]
         fixed = call.integers
         signature = call.signature(self.kernel_source)
         source, captured, target = kernel.source, self.captures, kernel.target

@@ -30,6 +30,7 @@ from typing import Any
 from workbench.runtime import arrays, hooks
 from workbench.runtime.binding import Call, format_of
 from workbench.runtime.compiled import CompiledKernel
+from workbench.runtime.descriptors import TensorDescriptor
 from workbench.runtime.grids import Grid, check_limits, resolve_grid
 from workbench.source import KernelSource, LaunchError
 
@@ -178,10 +179,12 @@ def make_launcher(
     table: dict[Any, Runner],
     slow: Callable[..., Any],
     guards: Sequence[tuple[Any, str, Any]],
+    device: int = 0,
 ) -> Callable[..., Any]:
     """Return the launcher for one kind of arguments; see the top of this file."""
-    text, names = launcher_text(source, kinds, on_gpu, guards)
+    text, names = launcher_text(source, kinds, on_gpu, guards, device)
     names |= {"_table": table, "_slow": slow, "_stream": raw_stream(), "_resolve": resolve_grid}
+    names["_flat"] = flattened
     exec(compile(text, f"<launcher of {source.name}>", "exec"), names)
     return names["launch"]
 
@@ -193,11 +196,15 @@ def supports(source: KernelSource, kinds: str) -> bool:
     """
     names = [p.name for p in source.parameters]
     taken = "num_warps" in names or "num_stages" in names
-    return "o" not in kinds and not taken and not any(name.startswith("_") for name in names)
+    return "x" not in kinds and not taken and not any(name.startswith("_") for name in names)
 
 
 def launcher_text(
-    source: KernelSource, kinds: str, on_gpu: bool, guards: Sequence[tuple[Any, str, Any]]
+    source: KernelSource,
+    kinds: str,
+    on_gpu: bool,
+    guards: Sequence[tuple[Any, str, Any]],
+    device: int = 0,
 ) -> tuple[str, dict[str, Any]]:
     """Return the launcher's text and the objects that it names."""
     names = [p.name for p in source.parameters]
@@ -206,7 +213,9 @@ def launcher_text(
         scope[f"_d{number}"] = NOT_GIVEN if parameter.required else parameter.default
     head = ", ".join(["_grid", *(f"{name}=_d{n}" for n, name in enumerate(names)), "*_extra"])
     tensors = [n for n, kind in enumerate(kinds) if kind == "t"]
-    values = [f"_p{n}" if k == "t" else names[n] for n, k in enumerate(kinds) if k != "c"]
+    words = {"t": "_p{0}", "u": "*_v{0}"}
+    values = [words.get(k, names[n]).format(n) for n, k in enumerate(kinds) if k != "c"]
+    nested = [n for n, kind in enumerate(kinds) if kind == "u"]
     call = ", ".join(values)
     given = ", ".join(f"'{n}': {n}" for n in names)
     checks = ["_extra", "_options"]
@@ -215,12 +224,16 @@ def launcher_text(
     for number, (space, name, value) in enumerate(guards):
         scope[f"_s{number}"], scope[f"_g{number}"] = space, value
         checks.append(f"_s{number}.get({name!r}) is not _g{number}")
-    where = f"_stream({names[tensors[0]]}.get_device())" if on_gpu else "0"
+    where = "0"
+    if on_gpu:
+        where = f"_stream({names[tensors[0]]}.get_device())" if tensors else "_stream(_device)"
+        scope["_device"] = device
     slow = f"return _slow(_grid, {{{given}}}, _extra, num_warps, num_stages, _options)"
     body = [
         f"def launch({head}, num_warps=None, num_stages=None, **_options):",
         "    try:",
         *(f"        _p{n} = {names[n]}.data_ptr()" for n in tensors),
+        *(f"        _k{n}, _v{n} = _flat({names[n]})" for n in nested),
         f"        _run = _table[{', '.join(_key_words(names, kinds, tensors))}]",
         "    except Exception:",
         f"        {slow}",
@@ -243,7 +256,7 @@ def launcher_text(
 def _key_words(names: Sequence[str], kinds: str, tensors: Sequence[int]) -> list[str]:
     """Return what identifies the arguments' types and facts: must agree with `table_key`."""
     key: list[str] = []
-    for name, kind in zip(names, kinds, strict=True):
+    for place, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         match kind:
             case "t":
                 key += [f"{name}.dtype", f"{name}.get_device()"]
@@ -256,6 +269,8 @@ def _key_words(names: Sequence[str], kinds: str, tensors: Sequence[int]) -> list
                 ]
             case "c":
                 key += [name, f"{name}.__class__"]
+            case "u":
+                key.append(f"_k{place}")
             case _:
                 key.append(f"{name}.__class__")
     if tensors:
@@ -282,6 +297,8 @@ def table_key(
             key += [value.__class__, 2 if value == 1 else divisible if fits else 4 + divisible]
         elif kind == "c":
             key += [value, value.__class__]
+        elif kind == "u":
+            key.append(flattened(value)[0])
         else:
             key.append(value.__class__)
     if addresses:
@@ -290,6 +307,43 @@ def table_key(
             joined |= address
         key.append(joined & 15 and tuple(not address & 15 for address in addresses))
     return (*key, options.get("num_warps"), options.get("num_stages"))
+
+
+def flattened(value: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    """Return (key, run-time values) of a tuple or descriptor, its members one after the other.
+
+    Raises AttributeError for members that launchers do not know, or without memory.
+    """
+    key: list[Any] = [value.__class__]
+    values: list[Any] = []
+    _flatten(value, key, values)
+    return tuple(key), values
+
+
+def _flatten(value: Any, key: list[Any], values: list[Any]) -> None:
+    if isinstance(value, TensorDescriptor):
+        key += [*value.block_shape, value.padding]
+        value = (value.base, tuple(value.shape), tuple(value.strides))
+    for item in value:
+        kind = item.__class__
+        if kind is int:
+            fits = -0x80000000 <= item <= 0x7FFFFFFF
+            key += [int, 2 if item == 1 else (not item & 15) if fits else 4 + (not item & 15)]
+            values.append(item)
+        elif kind is float or kind is bool:
+            key.append(kind)
+            values.append(item)
+        elif isinstance(item, tuple | TensorDescriptor):
+            key += [kind, len(item) if isinstance(item, tuple) else -1]
+            _flatten(item, key, values)
+        elif item is None or kind is str:
+            key.append(item)
+        else:
+            address = item.data_ptr()
+            if not address:
+                raise AttributeError("a tensor without memory")
+            key += [item.dtype, item.get_device(), not address & 15]
+            values.append(address)
 
 
 def dropping(runner: Runner, kept: Sequence[int], count: int) -> Runner:
