@@ -237,7 +237,7 @@ def test_22_descriptors_say_what_is_not_portable_and_what_is_wrong():
         ("d.load([0])", "the offsets of load has 1 entries, the block has 2 axes"),
         ("d.gather(tl.arange(0, 4), 0)", "gather needs a descriptor with blocks of one row"),
         ("d.load(0, 1)", "load takes at most 1 arguments"),
-        ("d.atomic_add([0, 0], 1)", "has no attribute 'atomic_add'"),
+        ("d.lead([0, 0])", "has no attribute 'lead'"),
         ("tl.load_tensor_descriptor(x, [0])", "needs a tensor descriptor, got"),
     ]:
         assert message in error_of(head + line + "\n", x=np.zeros(16, np.float32)).message

@@ -491,6 +491,33 @@ def test_14_a_number_known_at_compile_time_has_the_methods_of_a_tensor():
     assert result(kernel, stride=Argument(None, 1)) == [1.5]
 
 
+def test_15_annotations_mark_constexprs_and_read_only_pointers():
+    kernel = from_text("""
+        def kernel(out, x: tl.const, y: "*kfp32", N: "tl.constexpr", M: tl.constexpr = 2):
+            tl.static_assert(N == 4 and M == 2)
+            i = tl.arange(0, N)
+            tl.store(out + i, tl.load(x + i) + tl.load(y + i) * M)
+    """)
+    x, y = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
+    assert result(kernel, np.float32, 4, x=x, y=y, N=4).tolist() == [2, 3, 4, 5]
+    for annotation in ("tl.const", '"*kfp32"', '"const"'):
+        error = error_of(f"def kernel(x: {annotation}):\n    tl.store(x, 1.0)\n", x=y)
+        assert "constant memory" in error.message
+
+
+def test_15_constexpr_arguments_are_hashable():
+    import workbench as wb
+
+    def kernel(out, N: tl.constexpr):
+        tl.store(out, N[0])
+
+    with pytest.raises(wb.KernelError, match="constexpr 'N' cannot be a list"):
+        wb.jit(kernel)[(1,)](np.zeros(1, np.float32), N=[1, 2])
+    out = np.zeros(1, np.float32)
+    wb.jit(kernel)[(1,)](out, N=(3, 2))
+    assert out.tolist() == [3]
+
+
 def test_16_constexpr_globals_and_closures():
     scale = tl.constexpr(3)
 

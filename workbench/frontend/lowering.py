@@ -177,7 +177,7 @@ def _parameter_type(act: Activation, parameter: Parameter, argument: Argument) -
     if isinstance(given, Pointer):
         note = parameter.annotation
         marked = note is const or (
-            isinstance(note, str) and ("const" in note or note.startswith("*k"))
+            isinstance(note, str) and ("const" in note or note.strip("'\"").startswith("*k"))
         )
         if argument.constant_memory or marked:
             return Pointer(given.pointee, True)

@@ -88,6 +88,13 @@ NAMES: dict[str, Name] = {
     for word in words.split()
 }
 
+#: Methods of other objects that are to come.
+METHODS_TO_COME: dict[str, frozenset[str]] = {
+    "tensor_descriptor": frozenset(
+        f"atomic_{word}" for word in ("add", "min", "max", "and", "or", "xor")
+    ),
+}
+
 #: Names of `tl.extra.libdevice`, those of tier 3 last.
 _LIBDEVICE_ROWS: dict[int, str] = {
     2: """
