@@ -34,7 +34,7 @@ def check_steps(module: Module, launch: Launch, steps: Iterable[tuple[str, Modul
 
 
 @given(modules(), launches())
-@cases(60)
+@cases(40)
 def test_every_tile_pass_keeps_the_meaning(module: Module, launch: Launch):
     check_steps(module, launch, tile_steps(module))
 
@@ -51,7 +51,7 @@ def narrowed(module: Module, launch: Launch) -> Iterable[tuple[str, Module]]:
 
 
 @given(modules(indices=True), launches())
-@cases(60)
+@cases(40)
 def test_exact_integers_keep_their_values_in_machine_widths(module: Module, launch: Launch):
     check_steps(module, launch, narrowed(module, launch))
     final = tile_passes(module, Recorder())
@@ -59,7 +59,7 @@ def test_exact_integers_keep_their_values_in_machine_widths(module: Module, laun
 
 
 @given(modules(most=12), launches(), st.sampled_from([1, 2, 4]), st.booleans())
-@cases(25)
+@cases(20)
 def test_every_gpu_pass_keeps_the_meaning(
     module: Module, launch: Launch, num_warps: int, optimise: bool
 ):

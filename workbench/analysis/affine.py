@@ -20,12 +20,13 @@ masks stay constant, so no separate analysis keeps those.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import gcd
 from typing import Any
 
 from workbench.analysis.forms import Atom, Form, Monomial, number
 from workbench.ir import (
+    I32,
     Block,
     KernelParameter,
     Module,
@@ -35,6 +36,7 @@ from workbench.ir import (
     Value,
     element_of,
     shape_of,
+    walk,
 )
 from workbench.ops import (
     AddPointer,
@@ -74,7 +76,7 @@ class Affine:
                 atom = self.atom("arg", parameter.name)
                 divisor = parameter.divisible
                 if isinstance(element, Pointer):
-                    divisor = max(1, divisor // element.pointee.itemsize)
+                    divisor //= gcd(divisor, element.pointee.itemsize)
                 self._divisors[atom] = divisor
                 self._forms[parameter.value] = Form({(atom,): 1})
         self._block(module.body)
@@ -103,6 +105,8 @@ class Affine:
         stride: int | None = 0
         run, start = _UNBOUNDED, 0
         own = None
+        # Opaque atoms that count up: the length of their runs, and what divides a step.
+        counting: list[tuple[int, int]] = []
         for monomial, coefficient in form.terms.items():
             moving = [a for a in monomial if axis in a.axes]
             if not moving:
@@ -126,6 +130,7 @@ class Affine:
             run = min(run, inner_run)
             if inner_stride == 0:
                 continue
+            counting.append((inner_run, self.divisor(rest)))
             if scale is None or inner_stride is None:
                 stride = None
                 run = 1
@@ -134,13 +139,15 @@ class Affine:
         run = min(run, _power_of_two(extent))
         if own is not None:
             start = gcd(start, own * run)
+        # A run shorter than an atom's own starts inside it too.
+        start = gcd(start, *(distance * run for length, distance in counting if run < length))
         return stride, run, start or _UNBOUNDED
 
     def _opaque_run(self, atom: Atom, axis: int, extent: int) -> tuple[int | None, int, int]:
         if atom.kind in ("div", "rem"):
             return self._quotient_run(atom, axis, extent)
         if atom.kind == "promise":
-            _, contiguous, constant, divisible = atom.key
+            _, _, contiguous, constant, divisible = atom.key
             if constant[axis] > 1:
                 return 0, constant[axis], divisible[axis]
             return 1, contiguous[axis], divisible[axis]
@@ -154,11 +161,12 @@ class Affine:
     def _quotient_run(self, atom: Atom, axis: int, extent: int) -> tuple[int | None, int, int]:
         inner, divisor = atom.key
         stride, run, start = self.run(inner, axis, extent)
-        if axis in divisor.axes or stride not in (0, 1):
+        if axis in divisor.axes or stride not in (0, 1) or not _counts_up(inner):
             return None, 1, 1
         both = gcd(start, self.divisor(divisor))
-        if stride:
-            run = min(run, _power_of_two(both))
+        if stride and run > _power_of_two(both):
+            run = _power_of_two(both)
+            both = gcd(both, run)
         return (stride, run, both) if atom.kind == "rem" else (0, run, 1)
 
     def vector(self, pointer: Value, axis: int) -> int:
@@ -307,8 +315,7 @@ class Affine:
             else:
                 self._forms[argument] = None
         self._block(op.body)
-        bound = set(marks.values())
-        own_trip = self.atom("trip", counter)
+        inside = {counter, *carried, *(r for inner in walk(op.body) for r in _received(inner))}
         for argument, init, after, result in zip(
             carried, op.inits, op.body.yields, op.results, strict=True
         ):
@@ -316,7 +323,7 @@ class Affine:
             closed = None
             if argument in marks and start is not None and end is not None:
                 change = end - Form({(marks[argument],): 1})
-                if not any(a in bound or a is own_trip for a in change.atoms()) and not change.axes:
+                if not change.axes and not any(_names(a, inside) for a in change.atoms()):
                     closed = start + change * trip
                     self._forms[result] = start + change * Form({(self.atom("trips", counter),): 1})
             if closed is None:
@@ -325,6 +332,42 @@ class Affine:
             else:
                 self._forms[argument] = closed
         self._block(op.body)
+
+
+def _counts_up(form: Form) -> bool:
+    """Say whether a form is written as a sum of things that indices are made of, none subtracted.
+
+    Division truncates toward zero, so runs of quotients and remainders are what they seem for
+    dividends >= 0 only. Arguments and loaded numbers in a dividend are taken as not negative:
+    where one is, -5 % 4 = -1 is an address before the array.
+    """
+    return all(
+        coefficient > 0 and all(_is_sum(atom) for atom in monomial)
+        for monomial, coefficient in form.terms.items()
+    )
+
+
+def _is_sum(atom: Atom) -> bool:
+    if atom.kind in ("div", "rem"):
+        return _counts_up(atom.key[0])
+    if atom.kind in ("min", "max"):
+        signs = [_counts_up(form) for form in atom.key]
+        return any(signs) if atom.kind == "max" else all(signs)
+    return True
+
+
+def _received(op: Op) -> Iterable[Value]:
+    """Return the values that exist from an op on: its results and its regions' arguments."""
+    yield from op.results
+    for region in op.regions:
+        yield from region.arguments
+
+
+def _names(atom: Atom, values: set[Value]) -> bool:
+    """Say whether an atom stands for one of the values, or depends on one."""
+    if atom.kind in ("div", "rem", "min", "max"):
+        return any(_names(inner, values) for form in atom.key for inner in form.atoms())
+    return (atom.key[0] if atom.kind == "promise" else atom.key) in values
 
 
 def _is_token(value: Value) -> bool:
@@ -353,6 +396,8 @@ def _elementwise(self: Affine, op: Elementwise) -> Form | None:
     a, b = forms[0], forms[-1]
     assert a is not None
     assert b is not None
+    if element == I32 and op.function in ("add", "sub", "mul", "neg", "shl") and not op.no_wrap:
+        return None  # may wrap: then no polynomial
     match op.function:
         case "add":
             return a + b
@@ -405,12 +450,16 @@ def _renamed_promise(self: Affine, atom: Atom, rename: Callable[[int], Form]) ->
     """Return a promise's atom with its axes moved; an axis that vanishes promises nothing."""
     value, *promised = atom.key
     moved: list[dict[int, int]] = [{}, {}, {}]
-    for axis in atom.axes:
-        for target in rename(axis).axes:
+    places, *promised = promised
+    targets: list[int | None] = []
+    for place in places:
+        target = None if place is None else next(iter(rename(place).axes), None)
+        targets.append(target)
+        if target is not None:
             for old, new in zip(promised, moved, strict=True):
-                new[target] = old[axis]
+                new[target] = old[place]
     rank = max((t for new in moved for t in new), default=-1) + 1
-    key = (value, *(tuple(new.get(d, 1) for d in range(rank)) for new in moved))
+    key = (value, tuple(targets), *(tuple(new.get(d, 1) for d in range(rank)) for new in moved))
     axes = frozenset(moved[0])
     return Form({(self.atom("promise", key, axes),): 1})
 
@@ -467,7 +516,7 @@ def _promise(self: Affine, op: Promise) -> Form | None:
         )
         if known:
             return form
-    key = (op.result, *map(tuple, promised))
+    key = (op.result, tuple(range(len(shape))), *map(tuple, promised))
     return Form({(self.atom("promise", key, frozenset(range(len(shape)))),): 1})
 
 

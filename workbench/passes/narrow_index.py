@@ -199,7 +199,7 @@ class _Narrower(Rebuilder):
             return self.builder.add(Cast(wide.result, I32))
         return op.changed(
             inputs=tuple(self.sized(v, width) for v in op.inputs),
-            no_wrap=op.function in _RING and op.result not in self.low_only,
+            no_wrap=op.function in (*_RING, "shl") and op.result not in self.low_only,
         )
 
     def _now(self, value: Value) -> Any:

@@ -1,0 +1,142 @@
+"""Affine forms by brute force: a form is the value at every coordinate, in every round.
+
+What follows from a form (divisors, strides, runs, vectors, constant masks) is compared with the
+interpreter's numbers by enumeration.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, note
+
+from tests.analysis.expressions import expression_arguments, expression_modules
+from tests.analysis.watching import Watched, check_forms, check_mask, watch
+from tests.passes.meaning import cases
+from tests.passes.programs import GRID, Launch, launches, modules
+from workbench.analysis.affine import Affine
+from workbench.ir import I1, Array, Module, Op, Value, element_of, parse_module, print_module
+from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.narrow_index import narrow_index
+from workbench.passes.pipeline import tile_passes
+
+
+def check(module: Module, grid: tuple[int, ...], arguments: list[Any]) -> None:
+    """Compare all forms of a module with what its values are."""
+    note(print_module(module))
+    facts = Affine(module)
+
+    def look(frame: Watched, op: Op, value: Value, array: Array) -> None:
+        if element_of(value.type) == I1:
+            check_mask(facts, value, array)
+        else:
+            check_forms(facts, frame, value, array)
+
+    with np.errstate(all="ignore"):
+        watch(module, grid, arguments, look)
+
+
+@given(expression_modules(), expression_arguments())
+@cases(40)
+def test_forms_of_index_expressions_are_their_values(module: Module, arguments: list[Any]):
+    check(module, (2,), arguments)
+    check(narrow_index(tile_passes(module, Recorder()), Remarks()), (2,), arguments)
+
+
+@given(modules(), launches())
+@cases(12)
+def test_forms_of_random_programs_are_their_values(module: Module, launch: Launch):
+    check(module, GRID, launch.arguments())
+    final = tile_passes(module, Recorder())
+    check(final, GRID, launch.arguments())
+    check(narrow_index(final, Remarks()), GRID, launch.arguments())
+
+
+def facts_of(lines: str, parameters: str = "") -> tuple[Affine, dict[str, Value]]:
+    """Return the forms of a few lines of IR and the values by name."""
+    head = f"kernel @k(%p: ptr<f32> {{divisible = 16}}{parameters}) {{\n"
+    module = parse_module(head + lines + "\n  tile.return\n}\n")
+    names = {p.name: p.value for p in module.parameters}
+    return Affine(module), names | {r.hint: r for op in module.walk() for r in op.results}
+
+
+ROW = """
+  %x = tile.iota {start = 0, type = tile<512xindex>} : tile<512xindex>
+  %pid = tile.program_id {axis = 0} : index
+  %size = tile.constant {value = 512, type = index} : index
+  %first = tile.mul [%pid, %size] : index
+  %firsts = tile.splat %first {shape = (512,)} : tile<512xindex>
+  %offsets = tile.add [%firsts, %x] : tile<512xindex>
+  %ps = tile.splat %p {shape = (512,)} : tile<512xptr<f32>>
+  %q = tile.add_pointer %ps, %offsets : tile<512xptr<f32>>
+  %ns = tile.splat %n {shape = (512,)} : tile<512xindex>
+  %mask = tile.lt [%offsets, %ns] : tile<512xi1>
+"""
+
+
+@pytest.mark.parametrize(("divisible", "width"), [(1, 1), (2, 2), (4, 4), (16, 16), (6, 2)])
+def test_a_mask_is_as_wide_as_the_bound_is_divisible(divisible: int, width: int):
+    facts, values = facts_of(ROW, f", %n: index {{divisible = {divisible}}}")
+    assert facts.vector(values["q"], 0) == 4  # 16 bytes are known of the pointer
+    assert facts.mask_run(values["mask"], 0, 512) == width
+
+
+def test_wrapped_rows_are_as_contiguous_as_the_modulus_is_divisible():
+    lines = ROW + "  %wrapped = tile.rem [%offsets, %ns] : tile<512xindex>"
+    facts, values = facts_of(lines, ", %n: index {divisible = 8}")
+    assert facts.run(facts.form(values["wrapped"]), 0, 512) == (1, 8, 8)
+
+
+def test_a_dividend_that_may_be_negative_has_no_runs():
+    """Truncated: -8 rem 8 is 0 but -7 rem 8 is -7; -8 div 8 is -1 but -7 div 8 is 0."""
+    lines = ROW + (
+        "  %eight = tile.constant {value = 8, type = tile<512xindex>} : tile<512xindex>\n"
+        "  %below = tile.sub [%x, %eight] : tile<512xindex>\n"
+        "  %r = tile.rem [%below, %eight] : tile<512xindex>\n"
+        "  %d = tile.div [%below, %eight] : tile<512xindex>"
+    )
+    facts, values = facts_of(lines, ", %n: index")
+    assert facts.run(facts.form(values["r"]), 0, 512)[1] == 1
+    assert facts.run(facts.form(values["d"]), 0, 512)[1] == 1
+
+
+def test_i32_arithmetic_that_may_wrap_has_no_polynomial():
+    lines = "  %big = tile.mul [%n, %n] : i32\n  %exact = tile.mul [%n, %n] {no_wrap = True} : i32"
+    facts, values = facts_of(lines, ", %n: i32")
+    assert "arg(n)" not in repr(facts.form(values["big"]))
+    assert repr(facts.form(values["exact"])) == "arg(n)·arg(n)"
+
+
+def test_a_number_that_changes_by_what_the_round_computes_has_no_closed_form():
+    lines = """
+  %zero = tile.constant {value = 0, type = index} : index
+  %one = tile.constant {value = 1, type = index} : index
+  %r, %s = tile.for %zero, %n, %one, [%zero, %zero] {
+  ^(%k: index, %even: index, %odd: index):
+    %by = tile.rem [%k, %n] : index
+    %e = tile.add [%even, %n] : index
+    %o = tile.add [%odd, %by] : index
+    tile.yield [%e, %o]
+  } : index, index"""
+    facts, values = facts_of(lines, ", %n: index")
+    assert "trips" in repr(facts.form(values["r"]))
+    assert "trips" not in repr(facts.form(values["s"]))
+
+
+def test_a_promise_of_a_tile_and_of_its_transpose_differ():
+    lines = """
+  %x = tile.iota {start = 0, type = tile<4xindex>} : tile<4xindex>
+  %g = tile.splat %p {shape = (4,)} : tile<4xptr<f32>>
+  %q = tile.add_pointer %g, %x : tile<4xptr<f32>>
+  %v = tile.load %q : tile<4xf32>
+  %i = tile.cast %v {to = index} : tile<4xindex>
+  %line = tile.promise %i {divisible = (2,)} : tile<4xindex>
+  %e = tile.expand_dims %line {axis = 0} : tile<1x4xindex>
+  %a = tile.broadcast %e {shape = (4, 4)} : tile<4x4xindex>
+  %b = tile.transpose %a {order = (1, 0)} : tile<4x4xindex>
+  %same = tile.eq [%a, %b] : tile<4x4xi1>"""
+    facts, values = facts_of(lines)
+    assert facts.form(values["a"]) != facts.form(values["b"])
+    assert facts.mask_run(values["same"], 0, 4) == 1

@@ -1,0 +1,157 @@
+"""Runs a module and compares every value, when it is computed, with what was claimed of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from workbench.analysis.affine import Affine, Atom, Form
+from workbench.interpreter.machine import Machine, _ProgramFrame
+from workbench.ir import Array, Block, Module, Op, Pointer, Value, element_of, shape_of
+from workbench.ops import For
+
+Look = Callable[["Watched", Op, Value, Array], None]
+
+
+class Watched(_ProgramFrame):
+    """A program instance that shows each result to `look`, and evaluates forms."""
+
+    def __init__(self, machine: Machine, program: tuple[int, int, int], look: Look) -> None:
+        super().__init__(machine, program)
+        self.look = look
+        self.loops = {
+            op.body.arguments[0]: op for op in machine.module.walk() if isinstance(op, For)
+        }
+        self.names = {p.name: p.value for p in machine.module.parameters}
+
+    def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
+        for name, array in zip(block.arguments, arguments, strict=True):
+            self.values[name] = array
+        for op in block.ops:
+            results = op.interpret(self)  # type: ignore[arg-type]
+            held = results if isinstance(results, tuple) else (results,) * len(op.results)
+            for value, array in zip(op.results, held, strict=True):
+                self.values[value] = np.asarray(array)
+            for value in op.results:
+                self.look(self, op, value, self.values[value])
+        return tuple(self.values[value] for value in block.ops[-1].operands)
+
+    # -- forms ----------------------------------------------------------------------------
+    def evaluate(self, form: Form, shape: tuple[int, ...]) -> Array:
+        """Return the form's value at all coordinates, with this program's numbers."""
+        total = np.zeros(shape, np.int64)
+        for monomial, coefficient in form.terms.items():
+            product = np.full(shape, coefficient, np.int64)
+            for atom in monomial:
+                product = product * self.atom(atom, shape)
+            total = total + product
+        return total
+
+    def atom(self, atom: Atom, shape: tuple[int, ...]) -> Any:
+        """Return what an atom stands for now."""
+        kind, key = atom.kind, atom.key
+        if kind == "arg":
+            return elements(self.values[self.names[key]], self.names[key])
+        if kind == "pid":
+            return self.program_id(key)
+        if kind == "programs":
+            return self.num_programs(key)
+        if kind in ("trip", "trips"):
+            return self.rounds(self.loops[key], done=kind == "trip")
+        if kind == "value":
+            return elements(self.values[key], key)
+        if kind == "x":
+            return np.indices(shape)[key]
+        if kind == "promise":
+            return self.promised(key, shape)
+        a, b = (self.evaluate(form, shape) for form in key)
+        if kind in ("min", "max"):
+            return np.minimum(a, b) if kind == "min" else np.maximum(a, b)
+        assert kind in ("div", "rem"), kind
+        # Truncated, like C and the ops.
+        quotient = np.abs(a) // np.abs(b) * np.sign(a) * np.sign(b)
+        return quotient if kind == "div" else a - quotient * b
+
+    def rounds(self, loop: For, *, done: bool) -> int:
+        """Return the number of the current round of a loop, or how many there are."""
+        lower, upper, step = (int(self.values[v]) for v in (loop.lower, loop.upper, loop.step))
+        if done:
+            return (int(self.values[loop.body.arguments[0]]) - lower) // step
+        return len(range(lower, upper, step))
+
+    def promised(self, key: Any, shape: tuple[int, ...]) -> Array:
+        """Return a promised tile, its axes where the form has them."""
+        value, places = key[0], key[1]
+        array = elements(self.values[value], value)
+        kept = [axis for axis, place in enumerate(places) if place is not None]
+        array = array[tuple(slice(None) if p is not None else 0 for p in places)]
+        order = sorted(range(len(kept)), key=lambda i: places[kept[i]])
+        array = np.transpose(array, order)
+        spread = [1] * len(shape)
+        for axis in kept:
+            spread[places[axis]] = shape[places[axis]]
+        return np.broadcast_to(array.reshape(spread), shape)
+
+
+def elements(array: Array, value: Value) -> Array:
+    """Return numbers as forms count: pointers in elements of what they point at."""
+    element = element_of(value.type)
+    if isinstance(element, Pointer):
+        return np.asarray(array, np.int64) // element.pointee.itemsize
+    return np.asarray(array, np.int64)
+
+
+def watch(module: Module, grid: Sequence[int], arguments: Sequence[Any], look: Look) -> None:
+    """Run all program instances under watch."""
+    machine = Machine(module, grid, arguments)
+    for program in range(grid[0]):
+        Watched(machine, (program, 0, 0), look).run(module.body, ())
+
+
+def check_forms(facts: Affine, frame: Watched, value: Value, array: Array) -> None:
+    """Compare a value with its form and everything that follows from the form."""
+    form = facts.form(value)
+    shape = shape_of(value.type)
+    if form is None:
+        return
+    held = elements(array, value)
+    if isinstance(element_of(value.type), Pointer):
+        assert not np.any(array % element_of(value.type).pointee.itemsize)
+    got = frame.evaluate(form, shape)
+    assert np.array_equal(got, held), f"{value!r} is {held.tolist()}, {form} says {got.tolist()}"
+    divisor = facts.divisor(form)
+    assert not np.any(held % divisor), f"{value!r} = {form}: {divisor} does not divide {held}"
+    for axis, extent in enumerate(shape):
+        check_run(facts, form, np.moveaxis(held, axis, -1), axis, extent, f"{value!r} = {form}")
+        if isinstance(element_of(value.type), Pointer):
+            width = facts.vector(value, axis)
+            lines = runs_of(np.moveaxis(array, axis, -1), width)
+            size = element_of(value.type).pointee.itemsize
+            assert not np.any(lines[:, :1] % (size * min(width, extent))), (width, lines)
+            assert np.all(np.diff(lines) == size), (width, lines)
+
+
+def runs_of(lines: Array, length: int) -> Array:
+    """Return the aligned runs of a length along the last axis, whole ones only, as rows."""
+    extent = lines.shape[-1]
+    return lines[..., : extent - extent % length].reshape(-1, length)
+
+
+def check_run(facts: Affine, form: Form, lines: Array, axis: int, extent: int, what: str) -> None:
+    """Compare what `run` says about an axis with all aligned runs along it."""
+    stride, length, start = facts.run(form, axis, extent)
+    runs = runs_of(lines, min(length, 1 << extent.bit_length()))
+    told = f"{what}: along {axis} stride {stride}, runs of {length}, start {start}: {runs}"
+    assert not np.any(runs[:, 0] % start), told
+    assert stride is None or np.all(np.diff(runs) == stride), told
+
+
+def check_mask(facts: Affine, value: Value, array: Array) -> None:
+    """Compare how long a mask is said to be constant with the mask."""
+    for axis, extent in enumerate(shape_of(value.type)):
+        length = facts.mask_run(value, axis, extent)
+        lines = np.moveaxis(array, axis, -1)
+        runs = runs_of(lines, min(length, extent))
+        assert np.all(runs == runs[:, :1]), f"{value!r} along {axis}, runs of {length}: {runs}"
