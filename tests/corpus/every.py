@@ -8,7 +8,7 @@ from tests.corpus.sample import SAMPLES
 
 FAMILIES = (
     "norms", "activations", "losses", "rotary", "optimizers",
-    "reductions", "scans", "sorting", "gathering", "generated",
+    "reductions", "scans", "sorting", "gathering", "generated", "experts", "block_sparse",
 )  # fmt: skip
 
 for family in FAMILIES:
