@@ -35,10 +35,8 @@ _ANY_FLOAT = {
 _ROUNDING = {"trunc": 1, "rint": 1, "round": 1, "copysign": 2, "floor": 1, "ceil": 1}
 #: Functions that have formulas and that f32 (and what is computed in it) does without.
 _OWN_SINGLE = frozenset(("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "erf"))
-_TANH_NEAR = (
-    -0.00886323552990220, 0.0218694885361552, -0.0539682539682540, 0.133333333333333,
-    -0.333333333333333,
-)  # fmt: skip
+# (tanh x / x - 1) / x^2 in x^2 up to x = 0.55, highest power first: an error of 4e-8 in it.
+_TANH_NEAR = (-0.006591692423, 0.02129948654, -0.05390780715, 0.1333310545, -0.3333333194)
 _HALF_PI = (1.57079601287841796875, 3.1391647326017846e-07, 5.390302529957764e-15)
 _SINE = (
     2.608315980978659354150e-6, -1.981069071916863322258e-4, 8.33307858556509017944336e-3,
