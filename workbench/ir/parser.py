@@ -7,6 +7,7 @@ from typing import Any
 
 from workbench.ir.build import Builder
 from workbench.ir.operation import MNEMONICS, Block, KernelParameter, Module, Op, Value
+from workbench.ir.printer import base_name
 from workbench.ir.types import (
     SCALARS,
     Element,
@@ -23,15 +24,17 @@ from workbench.source import CompileError, Span
 
 _TOKEN = re.compile(
     r"""\s*(?:
-    (?P<value>%[A-Za-z_0-9.]+) | (?P<symbol>@[A-Za-z_0-9.$]+) | (?P<alias>\#[A-Za-z0-9]+)
+    (?P<value>%[\w.]+) | (?P<symbol>@[\w.$]+) | (?P<alias>\#[A-Za-z0-9]+)
   | (?P<string>"(?:\\.|[^"\\])*")
   | (?P<number>-?(?:inf|nan)\b|-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+|-?\d+)
-  | (?P<word>[A-Za-z_][A-Za-z_0-9.]*)
+  | (?P<word>[^\W\d][\w.]*)
   | (?P<mark>->|[{}()\[\]<>,:=^])
   | (?P<end>$)
 )""",
     re.VERBOSE,
 )
+_FACTS = ("divisible", "low", "high", "noalias")
+_COMMENT = re.compile(r"\s*//[^\n]*")
 _SHAPED = re.compile(r"\s*(?P<dims>(?:\d+x)*)")
 
 
@@ -44,25 +47,37 @@ class _Parser:
     def __init__(self, text: str, file: str) -> None:
         self.text, self.file = text, file
         self.at = 0
+        #: Where the token that was read last begins.
+        self.began = 0
         self.alias: dict[str, LinearLayout] = {}
         self.values: dict[str, Value] = {}
         self.builder = Builder()
 
     # -- tokens ---------------------------------------------------------------------------
-    def fail(self, message: str) -> CompileError:
-        line = self.text.count("\n", 0, self.at) + 1
-        column = self.at - (self.text.rfind("\n", 0, self.at) + 1) + 1
-        span = Span(self.file, line, column, line, column + 1)
+    def fail(self, message: str, *, last: bool = False) -> CompileError:
+        """Return the error at the next token, or at the last one read."""
+        if not last:
+            self.peek()
+        start = self.began if last else self.skip(self.at)
+        match = _TOKEN.match(self.text, start)
+        width = max(1, (match.end() if match else start + 1) - start)
+        line = self.text.count("\n", 0, start) + 1
+        column = start - (self.text.rfind("\n", 0, start) + 1) + 1
+        span = Span(self.file, line, column, line, column + width)
         return CompileError(message, span, code="K290")
+
+    def skip(self, at: int) -> int:
+        """Return where the text goes on after blanks."""
+        return len(self.text) - len(self.text[at:].lstrip())
 
     def peek(self) -> tuple[str, str]:
         while True:
             match = _TOKEN.match(self.text, self.at)
             if match is None:
-                comment = re.compile(r"\s*//[^\n]*").match(self.text, self.at)
+                comment = _COMMENT.match(self.text, self.at)
                 if comment is None:
-                    self.at += len(self.text[self.at :]) - len(self.text[self.at :].lstrip())
-                    raise self.fail(f"unexpected character {self.text[self.at]!r}")
+                    self.began = self.skip(self.at)
+                    raise self.fail(f"unexpected character {self.text[self.began]!r}", last=True)
                 self.at = comment.end()
                 continue
             kind = match.lastgroup or "end"
@@ -73,7 +88,15 @@ class _Parser:
         match = _TOKEN.match(self.text, self.at)
         assert match is not None
         self.at = match.end()
+        self.began = self.at - len(word)
         return kind, word
+
+    def read(self, kind: str, what: str) -> str:
+        """Read a token of a kind."""
+        found, word = self.next()
+        if found != kind:
+            raise self.fail(f"expected {what}, found '{word or 'the end of the text'}'", last=True)
+        return word
 
     def accept(self, word: str) -> bool:
         if self.peek()[1] == word and self.peek()[0] != "string":
@@ -91,7 +114,7 @@ class _Parser:
     def type(self) -> Type:
         kind, word = self.next()
         if kind != "word":
-            raise self.fail(f"expected a type, found '{word}'")
+            raise self.fail(f"expected a type, found '{word}'", last=True)
         if word in SCALARS:
             return SCALARS[word]
         if word == "token":
@@ -108,6 +131,8 @@ class _Parser:
             assert match is not None
             self.at = match.end()
             shape = tuple(int(d) for d in match.group("dims").split("x")[:-1])
+            if not shape or 0 in shape:
+                raise self.fail(f"a {word} needs extents of at least 1, e.g. {word}<4x8xf32>")
             element = self.element()
             layout = self.layout() if self.accept(",") else None
             self.expect(">")
@@ -115,13 +140,13 @@ class _Parser:
                 return Tile(shape, element, layout)
             if isinstance(element, Scalar):
                 return Shared(shape, element, layout)
-            raise self.fail(f"shared memory holds numbers, found '{element}'")
-        raise self.fail(f"unknown type '{word}'")
+            raise self.fail(f"shared memory holds numbers, found '{element}'", last=True)
+        raise self.fail(f"unknown type '{word}'", last=True)
 
     def element(self) -> Element:
         type = self.type()
         if not isinstance(type, Scalar | Pointer):
-            raise self.fail(f"expected the type of an element, found '{type}'")
+            raise self.fail(f"expected the type of an element, found '{type}'", last=True)
         return type
 
     def layout(self) -> LinearLayout:
@@ -129,7 +154,7 @@ class _Parser:
         if kind == "alias":
             self.next()
             if word not in self.alias:
-                raise self.fail(f"unknown layout '{word}'")
+                raise self.fail(f"unknown layout '{word}'", last=True)
             return self.alias[word]
         start = self.at
         depth = 0
@@ -139,7 +164,11 @@ class _Parser:
             self.at += 1
             if depth == 0 and character == ">":
                 break
-        return parse_layout(self.text[start : self.at].strip())
+        self.began = self.skip(start)
+        try:
+            return parse_layout(self.text[start : self.at].strip())
+        except ValueError as error:
+            raise self.fail(str(error), last=True) from error
 
     def attribute(self) -> Any:
         kind, word = self.peek()
@@ -175,7 +204,7 @@ class _Parser:
             return found
         self.expect("{")
         while not self.accept("}"):
-            name = self.next()[1]
+            name = self.read("word", "the name of an attribute")
             self.expect("=")
             found[name] = self.attribute()
             self.accept(",")
@@ -184,14 +213,12 @@ class _Parser:
     def value(self) -> Value:
         kind, word = self.next()
         if kind != "value" or word not in self.values:
-            raise self.fail(f"unknown value '{word}'")
+            raise self.fail(f"unknown value '{word}'", last=True)
         return self.values[word]
 
     def define(self, word: str, value: Value) -> None:
         self.values[word] = value
-        hint = word[1:]
-        base, _, number = hint.rpartition(".")
-        hint = base if base and number.isdigit() else hint
+        hint = base_name(word[1:])
         value.hint = "" if hint.isdigit() else hint
 
     # -- structure ------------------------------------------------------------------------
@@ -201,15 +228,18 @@ class _Parser:
             self.expect("=")
             self.alias[name] = self.layout()
         self.expect("kernel")
-        name = self.next()[1][1:]
+        name = self.read("symbol", "the kernel's name, e.g. @add")[1:]
         self.expect("(")
         parameters: list[KernelParameter] = []
         while not self.accept(")"):
-            word = self.next()[1]
+            word = self.read("value", "a parameter")
             self.expect(":")
             value = Value(self.type())
             self.define(word, value)
-            parameters.append(KernelParameter(value.hint or word[1:], value, **self.attributes()))
+            facts = self.attributes()
+            if unknown := facts.keys() - _FACTS:
+                raise self.fail(f"unknown fact '{min(unknown)}'; known: {', '.join(_FACTS)}")
+            parameters.append(KernelParameter(word[1:], value, **facts))
             self.accept(",")
         attributes = self.attributes()
         self.expect("{")
@@ -222,7 +252,7 @@ class _Parser:
         if self.accept("^"):
             self.expect("(")
             while not self.accept(")"):
-                word = self.next()[1]
+                word = self.read("value", "an argument")
                 self.expect(":")
                 value = Value(self.type())
                 self.define(word, value)
@@ -250,7 +280,7 @@ class _Parser:
         word = self.next()[1]
         cls = MNEMONICS.get(word)
         if cls is None:
-            raise self.fail(f"unknown op '{word}'")
+            raise self.fail(f"unknown op '{word}'", last=True)
         fields = {**cls.family.get(word, {}), **self.operands(cls), **self.attributes()}
         fields.update(self.regions(cls))
         types: list[Type] = []
@@ -259,12 +289,13 @@ class _Parser:
             types.append(self.type())
         op = self.build(cls, fields, types, self.row_span(start))
         if len(op.results) != len(names):
-            raise self.fail(f"{word} has {len(op.results)} results, {len(names)} are named")
+            message = f"{word} has {len(op.results)} results, {len(names)} are named"
+            raise self.fail(message, last=True)
         op.__dict__["id"] = own_id
         self.builder.insert(op)
         for name, value, found in zip(names, op.results, types, strict=True):
             if found != value.type:
-                raise self.fail(f"{word} gives {value.type}, the text says {found}")
+                raise self.fail(f"{word} gives {value.type}, the text says {found}", last=True)
             self.define(name, value)
 
     def operands(self, cls: type[Op]) -> dict[str, Any]:
@@ -307,7 +338,12 @@ class _Parser:
 
     def build(self, cls: type[Op], fields: dict[str, Any], types: list[Type], span: Span) -> Op:
         """Build the op; layouts stand in its result types, all else in them is what it infers."""
-        op = cls(**fields, span=span)
+        try:
+            op = cls(**fields, span=span)
+        except (TypeError, ValueError, IndexError, AttributeError, AssertionError) as error:
+            # The constructors trust the front end; a text may say anything.
+            message = f"these are no operands and attributes of {cls.mnemonic}: {error}"
+            raise CompileError(message, span, code="K290") from error
         if len(types) != len(op.results) or [value.type for value in op.results] == types:
             return op
         return cls(**fields, span=span, layouts=tuple(map(layout_of, types)))

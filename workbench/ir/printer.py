@@ -35,13 +35,20 @@ def print_rows(module: Module) -> list[tuple[str, int]]:
     return _Printer(module).rows
 
 
+def base_name(hint: str) -> str:
+    """Return a name without the numbers that tell values of one name apart (`x.3`: `x`)."""
+    while (dot := hint.rfind(".")) > 0 and hint[dot + 1 :].isdigit():
+        hint = hint[:dot]
+    return hint
+
+
 class _Printer:
     def __init__(self, module: Module) -> None:
         self.rows: list[tuple[str, int]] = []
         self.names: dict[Value, str] = {}
         self.used: dict[str, int] = {}
+        self.taken: set[str] = set()
         self.alias: dict[LinearLayout, str] = {}
-        self._number = 0
         body: list[tuple[str, int]] = []
         self.rows = body
         parameters = ", ".join(map(self.parameter, module.parameters))
@@ -66,17 +73,17 @@ class _Printer:
         return f"{name}: {self.type(parameter.value.type)}" + self.attributes(facts)
 
     def name(self, value: Value, hint: str = "") -> str:
+        """Return the name of a value; `hint` is a name that it must have."""
         known = self.names.get(value)
         if known is None:
-            hint = hint or value.hint
-            if hint:
-                count = self.used.get(hint, 0)
-                self.used[hint] = count + 1
-                known = f"%{hint}.{count}" if count else f"%{hint}"
-            else:
-                known = f"%{self._number}"
-                self._number += 1
-            self.names[value] = known
+            base = hint or base_name(value.hint)
+            known = base
+            while not known or known in self.taken:
+                count = self.used.get(base, 0)
+                self.used[base] = count + 1
+                known = f"{base}.{count}" if base and count else base or str(count)
+            self.taken.add(known)
+            self.names[value] = known = f"%{known}"
         return known
 
     def type(self, type: Type) -> str:
