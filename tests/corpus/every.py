@@ -9,7 +9,7 @@ from tests.corpus.sample import SAMPLES
 FAMILIES = (
     "norms", "activations", "losses", "rotary", "optimizers",
     "reductions", "scans", "sorting", "gathering", "generated", "experts", "block_sparse",
-    "convolution",
+    "convolution", "linear_attention",
 )  # fmt: skip
 
 for family in FAMILIES:
