@@ -424,3 +424,24 @@ def test_the_end_of_the_time_keeps_the_best_so_far():
         seconds=2.0,
     )
     assert found.config is not None
+
+
+def test_a_worker_that_retired_is_replaced(monkeypatch):
+    x, out = np.zeros(8, np.float32), np.zeros(8, np.float32)
+    (first,) = outcomes([scaled.plan(x, out, 8, BLOCK=8, grid=grid)], monkeypatch, count=1)
+    (worker,) = workers._idle[-1:]
+    worker._process.stdin.close()  # it finds no more jobs, and ends
+    monkeypatch.setattr(workers.Worker, "alive", True)
+    (second,) = outcomes([scaled.plan(x, out, 8, BLOCK=16, grid=grid)], monkeypatch, count=1)
+    assert first.kernel is not None
+    assert second.kernel is not None
+
+
+def test_trials_are_not_observed():
+    from workbench.runtime.jit import observing
+
+    x, y, out = many()
+    records = []
+    with observing(records.append):
+        tuned()[grid](x, y, out, 1000)
+    assert len(records) == 1

@@ -324,7 +324,7 @@ def _allow_shared(function: Any, size: int, kernel: CompiledKernel, device: int)
         raise ResourceError(
             f"{kernel.name} needs {size:,} bytes of shared memory, cuda:{device} allows {limit:,}",
             hint="use fewer stages or smaller tiles",
-        )
+        ).counted("shared memory", size, limit)
     api = driver()
     kinds = api.CUfunction_attribute
     attribute = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

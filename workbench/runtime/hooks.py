@@ -55,6 +55,20 @@ def tell_observers(record: LaunchRecord) -> None:
         observer(record)
 
 
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """Have no observer called within the block: trials of a search are nobody's launches."""
+    hidden = list(_observers)
+    for observer in hidden:
+        _observers.remove(observer)
+        watchers.remove(observer)
+    try:
+        yield
+    finally:
+        _observers.extend(hidden)
+        watchers.extend(hidden)
+
+
 class _Suppressed:
     """Stands in `watchers` while launches do nothing."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.runtime.configs import Config
+from workbench.runtime.hooks import unobserved
 from workbench.runtime.racing import Candidate, Race
 from workbench.runtime.timing import Effort
 from workbench.runtime.workers import Outcome, compile_all, one_line
@@ -133,11 +134,12 @@ class Search:
     def run(self) -> None:
         """Run the search."""
         try:
-            self._compile()
-            self._find_twins()
-            if self._check is not None:
-                self._check_all()
-            self._time()
+            with unobserved():
+                self._compile()
+                self._find_twins()
+                if self._check is not None:
+                    self._check_all()
+                self._time()
         except KeyboardInterrupt:
             self.stopped = True
         for row in self.rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import struct
 import sys
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from typing import IO, Any
 
 from workbench.runtime.facts import Signature
 from workbench.source import KernelError, KernelSource
+
+#: A worker without jobs for so long ends.
+IDLE_SECONDS = 120.0
 
 _LENGTH = struct.Struct("<Q")
 
@@ -122,11 +126,19 @@ def _reply(data: bytes) -> bytes:
         return pickle.dumps(Answer(unable=f"{type(error).__name__}: {error}"))
 
 
+def _has_work() -> bool:
+    """Wait for the next job; False after a while without one."""
+    if sys.platform == "win32":  # where pipes cannot be waited for
+        return True
+    ready, _, _ = select.select([sys.stdin.buffer], [], [], IDLE_SECONDS)
+    return bool(ready)
+
+
 def main() -> None:
-    """Answer jobs until the other process closes the pipe."""
+    """Answer jobs until the other process closes the pipe, or has none for a while."""
     output = os.fdopen(os.dup(1), "wb")
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the life of the process
-    while (data := receive(sys.stdin.buffer)) is not None:
+    while _has_work() and (data := receive(sys.stdin.buffer)) is not None:
         send(output, _reply(data))

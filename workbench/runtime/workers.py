@@ -77,10 +77,18 @@ class Worker:
             send(process.stdin, job)
             data = receive(process.stdout)
             return None if data is None else pickle.loads(data)
-        except (OSError, EOFError, pickle.UnpicklingError):
+        except (OSError, EOFError, ValueError, pickle.UnpicklingError):
             return None
         finally:
             clock.cancel()
+
+    @property
+    def has_retired(self) -> bool:
+        """Whether it ended by itself, for want of jobs."""
+        try:
+            return self._process.wait(timeout=1) == 0
+        except subprocess.TimeoutExpired:
+            return False
 
     @property
     def alive(self) -> bool:
@@ -242,13 +250,25 @@ class Compilation:
                 continue
             if worker is None or not worker.alive:
                 worker = _take()
-            self._busy.add(worker)
             start = time.monotonic()
-            found = worker.do(job, ASSEMBLER_SECONDS + GRACE_SECONDS)
-            self._busy.discard(worker)
+            try:
+                found, worker = self._do(worker, job)
+            except Exception as error:  # whatever it is, this thread has to answer
+                found = Answer(unable=one_line(error))
             self._done.put((number, found, time.monotonic() - start))
         if worker is not None and worker.alive and not self._stopped:
             _give_back(worker)
+
+    def _do(self, worker: Worker, job: bytes) -> tuple[Answer | None, Worker]:
+        """Return the answer to a job; one that retired before it is replaced."""
+        for _ in range(2):
+            self._busy.add(worker)
+            found = worker.do(job, ASSEMBLER_SECONDS + GRACE_SECONDS)
+            self._busy.discard(worker)
+            if found is not None or self._stopped or not worker.has_retired:
+                return found, worker
+            worker = Worker()
+        return None, worker
 
     def _outcome(self, number: int, found: Answer | None, seconds: float) -> Outcome:
         if found is None:

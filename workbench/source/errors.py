@@ -129,9 +129,23 @@ class ShapeError(CompileError):
 
 
 class ResourceError(CompileError):
-    """More shared memory, registers or threads than the target has."""
+    """More shared memory, registers or threads than the target has.
+
+    Attributes:
+        name: what there is too little of, where it can be counted.
+        required: how much of it is needed.
+        limit: how much there is.
+    """
 
     code = "K401"
+    name: str = ""
+    required: int | None = None
+    limit: int | None = None
+
+    def counted(self, name: str, required: int, limit: int) -> ResourceError:
+        """Say how much of what is needed; returns itself."""
+        self.name, self.required, self.limit = name, required, limit
+        return self
 
 
 class ToolError(CompileError):

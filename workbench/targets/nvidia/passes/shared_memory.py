@@ -184,7 +184,7 @@ def _too_much(module: Module, chip: Chip, wants: list[_Want], total: int) -> Res
         largest[0].op.span,
         notes=notes,
         hint=hint,
-    )
+    ).counted("shared memory", total, chip.shared_bytes)
 
 
 def _smaller_dot(module: Module, total: int, chip: Chip) -> str | None:
