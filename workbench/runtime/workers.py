@@ -235,6 +235,8 @@ class Compilation:
             for worker in list(self._busy):
                 worker.end()
             raise
+        for thread in threads:  # they have only their workers to give back
+            thread.join()
         return here
 
     def _serve(self) -> None:
