@@ -7,8 +7,10 @@ stands (`rule(writer, op)`): what touches memory, has regions, or needs a tile a
 
 from __future__ import annotations
 
+from workbench.ops import InlineAssembly
 from workbench.targets.llvm.table import LoweringTable
 
 CPU = LoweringTable("cpu")
+CPU.unsupported[InlineAssembly] = "is replaced by equal ops before (expand-assembly)"
 CHUNKS = LoweringTable("cpu chunks")
 STATEMENTS = CPU
