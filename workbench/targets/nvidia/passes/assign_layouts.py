@@ -36,6 +36,7 @@ from workbench.targets.nvidia.dots import matrix_unit
 from workbench.targets.nvidia.ops import SharedAllocate, SharedDot, SharedStore
 from workbench.targets.nvidia.ops.shared import allocate_type
 from workbench.targets.nvidia.passes.costs import default_layout
+from workbench.targets.nvidia.passes.layout_choice import solve
 from workbench.targets.nvidia.passes.layout_graph import LayoutGraph
 from workbench.targets.nvidia.reductions import result_layout
 from workbench.targets.nvidia.shapes import repeated_axes
@@ -64,119 +65,6 @@ def assign_layouts(module: Module, remarks: Remarks, chip: Chip) -> Module:
     chosen = solve(graph)
     _explain(graph, chosen, remarks)
     return _Applier(module, graph, chosen, chip).run()
-
-
-def solve(graph: LayoutGraph) -> list[LinearLayout]:
-    """Return a layout per node: the best of several starts, improved by strict descent.
-
-    Starts: every node its own best, and each anchor's layout spread over all it reaches. Moves:
-    one node, or a node with everything its new layout carries along. The objective is exact and
-    only strict decreases are taken, in a fixed order, so this ends and is deterministic.
-    """
-    around: list[list[int]] = [[] for _ in graph.nodes]
-    for number, edge in enumerate(graph.edges):
-        around[edge.source].append(number)
-        around[edge.target].append(number)
-    own = [
-        [node.weight * sum(cost(c) for cost in node.costs) for c in node.candidates]
-        for node in graph.nodes
-    ]
-    best: list[int] = []
-    best_cost = float("inf")
-    for start in _starts(graph, own, around):
-        choice, cost = _Descent(graph, own, around, start).run()
-        if cost < best_cost - 1e-9:
-            best, best_cost = choice, cost
-    return [node.candidates[i] for node, i in zip(graph.nodes, best, strict=True)]
-
-
-def _starts(graph: LayoutGraph, own: list[list[float]], around: list[list[int]]) -> list[list[int]]:
-    lowest = [min(range(len(costs)), key=costs.__getitem__) for costs in own]
-    starts = [lowest]
-    for number, node in enumerate(graph.nodes):
-        if node.costs or node.fixed:
-            spread = list(lowest)
-            for i, move in _carried_along(graph, around, number, lowest[number]).items():
-                spread[i] = move
-            if spread not in starts:
-                starts.append(spread)
-    return starts[:6]
-
-
-def _carried_along(
-    graph: LayoutGraph, around: list[list[int]], number: int, candidate: int
-) -> dict[int, int]:
-    """Return the choices that one node's layout brings about through edges that cost nothing."""
-    moves = {number: candidate}
-    work = [number]
-    while work:
-        here = work.pop()
-        layout = graph.nodes[here].candidates[moves[here]]
-        for edge_number in around[here]:
-            edge = graph.edges[edge_number]
-            other = edge.target if edge.source == here else edge.source
-            maps = edge.give if edge.source == here else edge.need
-            if other in moves or maps is None:
-                continue
-            wanted = maps(layout)
-            candidates = graph.nodes[other].candidates
-            if wanted is not None and wanted in candidates:
-                moves[other] = candidates.index(wanted)
-                work.append(other)
-    return moves
-
-
-class _Descent:
-    """One start and the way down from it: `choice` is the candidate of each node."""
-
-    def __init__(
-        self, graph: LayoutGraph, own: list[list[float]], around: list[list[int]], start: list[int]
-    ) -> None:
-        self.graph = graph
-        self.own = own
-        self.around = around
-        self.choice = list(start)
-
-    def run(self) -> tuple[list[int], float]:
-        """Make moves while one lowers the cost; return the choice and its cost."""
-        graph, improved = self.graph, True
-        while improved:
-            improved = False
-            for number, node in enumerate(graph.nodes):
-                for candidate in range(len(node.candidates)):
-                    if candidate != self.choice[number] and (
-                        self.improves({number: candidate})
-                        or self.improves(_carried_along(graph, self.around, number, candidate))
-                    ):
-                        improved = True
-        return self.choice, self.cost(set(range(len(self.choice))))
-
-    def improves(self, moves: dict[int, int]) -> bool:
-        """Make moves if they lower the cost; say whether they did."""
-        choice = self.choice
-        before = {n: choice[n] for n in moves}
-        old = self.cost(set(moves))
-        for n, c in moves.items():
-            choice[n] = c
-        if self.cost(set(moves)) < old - 1e-9:
-            return True
-        for n, c in before.items():
-            choice[n] = c
-        return False
-
-    def cost(self, numbers: set[int]) -> float:
-        """Return the cost of some nodes and of all edges at them."""
-        edges = {e for n in numbers for e in self.around[n]}
-        nodes = sum(self.own[n][self.choice[n]] for n in sorted(numbers))
-        return nodes + sum(map(self.edge_cost, sorted(edges)))
-
-    def edge_cost(self, number: int) -> float:
-        """Return the cost of one edge."""
-        nodes, edge = self.graph.nodes, self.graph.edges[number]
-        return edge.cost(
-            nodes[edge.source].candidates[self.choice[edge.source]],
-            nodes[edge.target].candidates[self.choice[edge.target]],
-        )
 
 
 def _explain(graph: LayoutGraph, chosen: list[LinearLayout], remarks: Remarks) -> None:
@@ -485,4 +373,4 @@ def _operand_layout(op: Op, operand: Value, layout: LinearLayout) -> LinearLayou
     return layout
 
 
-__all__ = ["assign_layouts", "solve"]
+__all__ = ["assign_layouts"]
