@@ -185,3 +185,40 @@ def test_configs_are_values():
     assert config == wb.Config({"BLOCK": 4}, num_warps=8)
     assert str(config) == "BLOCK: 4, num_warps: 8, num_ctas: 1, num_stages: 3, maxnreg: None"
     assert len({config, wb.Config({"BLOCK": 4}, num_warps=8)}) == 1
+
+
+def test_one_configuration_that_is_left_is_not_measured(seven):
+    x, y, out = seven
+    prune = {"early_config_prune": lambda configs, named, **_: [configs[1]]}
+    kernel = tuned([], prune_configs_by=prune)
+    on_cpu(kernel, x, y, out, 7, grid=grid)
+    assert kernel.best_config.kwargs == {"BLOCK": 4}
+
+
+def test_no_configuration_that_is_left():
+    kernel = tuned([], prune_configs_by={"early_config_prune": lambda *_, **__: []})
+    with pytest.raises(wb.KernelError, match="early_config_prune left no configuration"):
+        kernel[(1,)](*[np.zeros(7, np.float32)] * 3, 7)
+
+
+@wb.jit
+def store_ones(first_ptr, second_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < n
+    if first_ptr is not None:
+        tl.store(first_ptr + offsets, 1.0, mask=mask)
+    else:
+        tl.store(second_ptr + offsets, 1.0, mask=mask)
+
+
+@pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
+def test_optional_arrays_may_be_none(option):
+    out = np.full(7, 2, np.float32)
+    options = {option: ["first_ptr"], "do_bench": timings([1, 2])}
+    kernel = wb.autotune(ACCUMULATING, key=["n"], **options)(store_ones)
+    kernel[(1,)](None, out, 7)
+    assert out.tolist() == [1] * 7
+
+
+def test_another_module_in_place_of_the_compilers_is_another_configuration():
+    assert str(wb.Config({}, ir_override="a.ttir")) != str(wb.Config({}, ir_override="b.ttir"))

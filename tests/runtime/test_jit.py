@@ -126,7 +126,7 @@ def test_annotations_fix_types():
     known, _ = specialised(annotated, np.zeros(8, np.float16), 16, 1, 2)
     assert known["a"].type == "*f16"
     assert known["b"] == Known("i64", divisible=16)
-    assert known["c"] == Known("i64")
+    assert known["c"] == Known("i64", low=1, high=1)
     assert known["d"] == Known("f16")
 
 

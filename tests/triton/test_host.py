@@ -207,8 +207,14 @@ def test_preloading(knobs):
     x = torch.empty(1, dtype=torch.int32)
     kernel = store_index[(1,)](x, 5, BLOCK=128)
     stored = seen[0]["compile"]["specialization_data"]
-    assert store_index.preload(stored).source is kernel.source
-    with pytest.raises(triton.TritonError, match="store_index, it cannot be preloaded for"):
+    store_index.device_caches.clear()
+    compiling.forget()
+    assert store_index.preload(stored).hash == kernel.hash
+    assert len(store_index.device_caches["cpu"][0]) == 1
+    seen.clear()
+    store_index[(1,)](x, 7, BLOCK=128)
+    assert seen == []
+    with pytest.raises(RuntimeError, match="Specialization data is for"):
         outer.preload(stored)
 
 
@@ -250,6 +256,101 @@ def test_launch_hooks_and_metadata(knobs):
         "warps": None,
     }  # fmt: skip
     assert seen[1][1] == "fill_16_wide"
+
+
+def test_load_hooks(knobs):
+    seen = []
+
+    def start(module, function, name, metadata_group, hash):  # noqa: A002
+        seen.append(("start", name, hash))
+
+    def end(module, function, name, metadata_group, hash):  # noqa: A002
+        seen.append(("end", name, hash))
+
+    @triton.jit
+    def kernel(x):
+        pass
+
+    hooks = knobs.runtime
+    hooks.kernel_load_start_hook.add(start)
+    hooks.kernel_load_end_hook.add(end)
+    try:
+        for _ in range(2):
+            found = kernel[(1, 3, 2)](6)
+    finally:
+        hooks.kernel_load_start_hook.remove(start)
+        hooks.kernel_load_end_hook.remove(end)
+    assert seen == [("start", "kernel", found.hash), ("end", "kernel", found.hash)]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"num_warps": 1}, 1),
+        ({"enable_fp_fusion": False}, False),
+        ({"extern_libs": {"a": "b"}}, (("a", "b"),)),
+    ],
+)
+def test_options_are_specialized_on(knobs, options, told):
+    before, after = [], []
+
+    @triton.jit
+    def kernel(x):
+        pass
+
+    knobs.runtime.jit_cache_hook = lambda **data: before.append(data)
+    knobs.runtime.jit_post_compile_hook = lambda **data: after.append(data["compile"])
+    kernel[(1, 1, 1)](6)
+    for _ in range(2):
+        kernel[(1, 1, 1)](6, **options)
+    assert len(before) == 2
+    assert after[-1][next(iter(options))] == told
+
+
+def test_annotated_integers_keep_their_type(knobs):
+    @triton.jit
+    def kernel(X, i: tl.int32):
+        tl.static_assert(i.dtype == tl.int32)
+        tl.store(X, i)
+
+    x = torch.empty(1, dtype=torch.int32)
+    for value in (1, 8, 16, 17):
+        kernel[(1,)](x, value)
+        assert x.item() == value
+    assert len(kernel.device_caches["cpu"][0]) == 3
+
+
+def test_the_place_belongs_to_the_key():
+    text = "\n{0}@triton.jit\ndef kernel(i):\n    i = i + 1\n"
+    keys = set()
+    for number in range(2):
+        file, whole = f"<place {number}>", text.format("# another line\n" * number)
+        linecache.cache[file] = (len(whole), None, whole.splitlines(keepends=True), file)
+        space = {"triton": triton}
+        exec(compile(whole, file, "exec"), space)
+        keys.add(space["kernel"].cache_key)
+    assert len(keys) == 2
+
+
+@triton.jit
+def one():
+    return 1
+
+
+@triton.jit
+def total(x, y):
+    return x + y
+
+
+def test_functions_and_their_arguments_as_arguments():
+    @triton.jit
+    def kernel(Y, fn: tl.constexpr, fn_args):
+        tl.store(Y, fn(*fn_args))
+
+    y = torch.zeros(3, dtype=torch.int32)
+    for place, (function, arguments) in enumerate([(one, ()), (total, (3, 4)), (one, ())]):
+        kernel[(1,)](y[place], function, arguments)
+    assert y.tolist() == [1, 7, 1]
 
 
 # -- arguments ----------------------------------------------------------------------------------

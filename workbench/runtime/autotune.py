@@ -216,6 +216,9 @@ class Autotuner(_Wrapper):
     def _find(self, key: Any, args: Sequence[Any], given: Mapping[str, Any]) -> None:
         """Search for the best configuration, or find what an earlier search stored."""
         configs = self.prune_configs(given)
+        if len(configs) == 1:
+            self.cache[key] = configs[0]
+            return
         place = self._stored_at(key, configs, args, given)
         if place is not None:
             found = tuning_store.load(place, configs)
@@ -361,7 +364,11 @@ class Autotuner(_Wrapper):
         for name in self.reset_to_zero:
             _clear(named[name])
         if not reset_only:
-            self.restore_copies = {name: _copy(named[name]) for name in self.restore_value}
+            given = {name: named[name] for name in self.restore_value}
+            # An optional array may be None in this launch.
+            self.restore_copies = {
+                n: _copy(value) for n, value in given.items() if value is not None
+            }
 
     def _restore_arrays(self, named: Mapping[str, Any], exception: Any = None) -> None:
         for name, value in self.restore_copies.items():
@@ -370,7 +377,10 @@ class Autotuner(_Wrapper):
 
     def _after_search(self, named: dict[str, Any]) -> None:
         """Zero once more what trials have written; a hook of the user's is told so."""
-        if "reset_only" in inspect.signature(self.pre_hook).parameters:
+        parameters = inspect.signature(self.pre_hook).parameters
+        if "reset_only" in parameters or any(
+            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+        ):
             self.pre_hook(named, reset_only=True)
 
     # -- pruning --------------------------------------------------------------------------
@@ -409,7 +419,7 @@ class Autotuner(_Wrapper):
             return None
         if plan is None:
             return None
-        return tuning_store.key_of(self.fn.cache_key, key, plan.device, configs)
+        return tuning_store.key_of(self.fn.text_key, key, plan.device, configs)
 
 
 def _most(top_k: Any, count: int) -> int:

@@ -276,7 +276,9 @@ def _integer(source: KernelSource, name: str, policy: Policy, value: int, call: 
         )
     divisible = DIVISOR if policy.value and policy.alignment and value % DIVISOR == 0 else 1
     call.receive(value, value)
-    return Known(word, divisible=divisible)
+    # A 1 whose type is fixed stays a run-time value of that type, but it is known.
+    bound = 1 if value == 1 and policy.value else None
+    return Known(word, divisible=divisible, low=bound, high=bound)
 
 
 def _limits(word: str) -> tuple[int, int]:

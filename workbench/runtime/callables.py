@@ -100,13 +100,17 @@ class JITCallable:
 
     @property
     def cache_key(self) -> str:
-        """A hash over the function, what it calls, and the values that it captures."""
+        """A hash over the function, its place, what it calls, and the values that it captures."""
         found = self.captures
         if self.hash is None:
-            parts = [source.text for source in found.sources]
-            parts += [f"{where} {value}" for where, value in found.values]
-            self.hash = sha256("\n".join(parts).encode()).hexdigest()
+            place = str(self.starting_line_number)
+            self.hash = sha256(f"{place}\n{_reached(found)}".encode()).hexdigest()
         return self.hash
+
+    @property
+    def text_key(self) -> str:
+        """The hash without the function's place: moving a function changes nothing about it."""
+        return sha256(_reached(self.captures).encode()).hexdigest()
 
     @property
     def used_global_vals(self) -> dict[tuple[str, int], tuple[Any, Any]]:
@@ -121,6 +125,12 @@ class JITCallable:
     def get_capture_scope(self) -> dict[str, Any]:
         """Return every name that the function can see outside itself, with its value."""
         return {**self.__globals__, **inspect.getclosurevars(self.fn).nonlocals}
+
+
+def _reached(found: Captures) -> str:
+    parts = [source.text for source in found.sources]
+    parts += [f"{where} {value}" for where, value in found.values]
+    return "\n".join(parts)
 
 
 def _lines(fn: Callable[..., Any]) -> tuple[list[str], int]:
@@ -172,7 +182,7 @@ class ConstexprFunction(JITCallable):
 
     def __repr__(self) -> str:
         # Part of the compile key of kernels that call it, so it says what the function does.
-        return f"<compile-time function {self._fn_name} {self.cache_key[:32]}>"
+        return f"<compile-time function {self._fn_name} {self.text_key[:32]}>"
 
 
 class BoundConstexprFunction:

@@ -77,6 +77,8 @@ class Config:
             f"{name}: {getattr(self, name)}"
             for name in ("num_warps", "num_ctas", "num_stages", "maxnreg")
         ]
+        if self.ir_override is not None:
+            words.append(f"ir_override: {self.ir_override}")
         return ", ".join(words)
 
     def __repr__(self) -> str:

@@ -36,7 +36,15 @@ from workbench.runtime.grids import Grid, resolve_grid
 from workbench.runtime.hooks import LaunchRecord, observing
 from workbench.runtime.host_copies import on_host
 from workbench.runtime.kernel_caches import DeviceCaches
-from workbench.runtime.launching import NOT_GIVEN, Runner, current_stream, load, run_grid
+from workbench.runtime.launching import (
+    NOT_GIVEN,
+    Runner,
+    current_device,
+    current_stream,
+    load,
+    run_grid,
+)
+from workbench.runtime.options import without_effect
 from workbench.runtime.parameters import KernelParam
 from workbench.source import KernelSource, LaunchError
 from workbench.source.captures import Captures
@@ -144,6 +152,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self.device_caches = DeviceCaches(self)
         self._repr = repr
         self._named: dict[str, KernelSource] = {}
+        self._loaded: set[tuple[str, int]] = set()
         self._launch: Callable[..., Any] = self._first_launch
         self._fast: dict[tuple[str, int], fastpath.FastPath] = {}
 
@@ -265,9 +274,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if grid is not None and target != "interpreter":
             fits = partial(fits_launch, integers=call.integers, grid=grid)
         known = self.device_caches[device][0]
-        key = f"{target}\n{signature.text()}"
+        extra = without_effect(call.options)
+        key = known.key(signature, target, extra)
         new = key not in known
-        if new and known.ask(key, signature, target, warmup=warmup):
+        if new and known.ask(key, signature, target, extra, warmup=warmup):
             return None
         always = new and knobs.compilation.always_compile
         kernel = obtain(
@@ -275,7 +285,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         )
         known[key] = kernel
         if new:
-            known.tell(key, signature, target, warmup=warmup)
+            known.tell(key, signature, target, extra, warmup=warmup)
         if kernel not in self.results:
             self.results.append(kernel)
         return kernel
@@ -316,7 +326,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if kernel is None:
             return None
         self._check_outputs(kernel, call)
-        runner = load(kernel, device)
+        runner = self._load(kernel, device)
         stream = _stream_number(call.places.get("stream"), device)
         if len(call.runtime) != len(kernel.launch.parameters):
             raise LaunchError(
@@ -327,6 +337,17 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if hooks.watchers:
             hooks.tell_observers(LaunchRecord(kernel, sizes, call.values, device))
         return kernel, call, sizes, runner, device
+
+    def _load(self, kernel: CompiledKernel, device: int) -> Runner:
+        """Load a kernel on a device, between the hooks for that at the first time."""
+        start, end = knobs.runtime.kernel_load_start_hook, knobs.runtime.kernel_load_end_hook
+        if not (start.calls or end.calls) or (kernel.hash, device) in self._loaded:
+            return load(kernel, device)
+        self._loaded.add((kernel.hash, device))
+        start(None, None, kernel.name, {}, kernel.hash)
+        runner = load(kernel, device)
+        end(kernel, runner, kernel.name, {}, kernel.hash)
+        return runner
 
     def _start(
         self, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner, stream: int
@@ -460,7 +481,13 @@ class JITFunction(JITCallable, KernelInterface[T]):
 
         signature, target = read_specialization(specialization_data, self._fn_name)
         source = self._source_for(signature)
-        return obtain(source, signature, target, captured=self.captures)
+        # Which launches will follow is not known; nearly all have indices of 32 bits.
+        fits = None if target == "interpreter" else _has_program
+        kernel = obtain(source, signature, target, captured=self.captures, fits=fits)
+        device = HOST if not target.startswith("sm_") else current_device()
+        known = self.device_caches[device][0]
+        known[known.key(signature, target, {})] = kernel
+        return kernel
 
     def __repr__(self) -> str:
         return f"<kernel {self.__module__}.{self.__qualname__}>"
@@ -491,6 +518,10 @@ class InterpretedFunction(JITFunction[T]):
     def run(self, *args: Any, grid: Any, warmup: bool = False, **given: Any) -> Any:
         """Run in the interpreter, or with `warmup` only make the tile IR."""
         return super().run(*args, grid=grid, warmup=warmup, **{"target": "interpreter", **given})
+
+
+def _has_program(program: Any) -> bool:
+    return program is not None
 
 
 def _restore(module: str, name: str) -> Any:

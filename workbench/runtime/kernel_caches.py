@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from workbench.runtime import knobs
@@ -26,23 +27,42 @@ class KernelCache(dict[str, "CompiledKernel"]):
         super().clear()
         self._owner.forget_launches()
 
-    def ask(self, key: str, signature: Signature, target: str, *, warmup: bool) -> bool:
+    def key(self, signature: Signature, target: str, extra: Mapping[str, Any]) -> str:
+        """Return the key of a specialisation; `extra` are options that change nothing here."""
+        words = "".join(f"\n{name} = {value!r}" for name, value in sorted(extra.items()))
+        return f"{target}\n{signature.text()}{words}"
+
+    def ask(
+        self, key: str, signature: Signature, target: str, extra: Mapping[str, Any], *, warmup: bool
+    ) -> bool:
         """Call `jit_cache_hook` about a compilation to come; True: it shall not happen."""
         hook = knobs.runtime.jit_cache_hook
-        return bool(hook and hook(**self._told(key, signature, target, warmup)))
+        return bool(hook and hook(**self._told(key, signature, target, extra, warmup)))
 
-    def tell(self, key: str, signature: Signature, target: str, *, warmup: bool) -> None:
+    def tell(
+        self, key: str, signature: Signature, target: str, extra: Mapping[str, Any], *, warmup: bool
+    ) -> None:
         """Call `jit_post_compile_hook` about a compilation that happened."""
         hook = knobs.runtime.jit_post_compile_hook
         if hook:
-            hook(**self._told(key, signature, target, warmup))
+            hook(**self._told(key, signature, target, extra, warmup))
 
-    def _told(self, key: str, signature: Signature, target: str, warmup: bool) -> dict[str, Any]:
+    def _told(
+        self, key: str, signature: Signature, target: str, extra: Mapping[str, Any], warmup: bool
+    ) -> dict[str, Any]:
         from workbench.runtime.jit import JitFunctionInfo
         from workbench.runtime.preloading import write_specialization
 
         owner, proxy = self._owner, signature.proxy()
-        options = {"num_warps": None, "num_stages": None, "num_ctas": 1, "enable_fp_fusion": True}
+        options: dict[str, Any] = {
+            "num_warps": None,
+            "num_stages": None,
+            "num_ctas": 1,
+            "enable_fp_fusion": True,
+        }
+        options |= {"launch_cooperative_grid": False, "extern_libs": (), **extra}
+        if isinstance(options["extern_libs"], Mapping):
+            options["extern_libs"] = tuple(options["extern_libs"].items())
         options |= dict(signature.options)
         words = ", ".join(f"{name}: {word}" for name, word in proxy.signature.items())
         shown = ", ".join(f"{name}={value}" for name, value in options.items())
@@ -52,8 +72,6 @@ class KernelCache(dict[str, "CompiledKernel"]):
             "device": self._device,
             "constants": proxy.constants,
             **options,
-            "launch_cooperative_grid": False,
-            "extern_libs": (),
             "configs": [signature.attributes()],
             "specialization_data": write_specialization(owner._fn_name, signature, target),
             "is_warmup": warmup,

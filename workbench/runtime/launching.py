@@ -153,6 +153,12 @@ def bound_launch(kernel: CompiledKernel, grid: Any) -> BoundLaunch:
     return BoundLaunch(kernel, grid)
 
 
+def current_device() -> int:
+    """Return torch's current CUDA device, the first one without torch."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.current_device() if torch is not None else 0
+
+
 def current_stream(device: int) -> int:
     """Return torch's current stream of a device as a number (0: the default stream)."""
     if device == arrays.HOST:

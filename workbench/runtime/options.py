@@ -35,6 +35,11 @@ class UnknownOptionError(OptionError, KeyError):
     code = "K112"
 
 
+def without_effect(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those options of a launch that change nothing here; hooks are told of them."""
+    return {name: value for name, value in given.items() if name in WITHOUT_EFFECT}
+
+
 def check_options(
     given: Mapping[str, Any], source: KernelSource | None = None
 ) -> tuple[tuple[str, Any], ...]:

@@ -9,6 +9,12 @@ from workbench.runtime.facts import Known, Signature
 from workbench.source import OptionError
 
 
+class SpecializationError(OptionError, RuntimeError):
+    """A specialisation of another kernel (a RuntimeError as in Triton)."""
+
+    code = "K113"
+
+
 def write_specialization(name: str, signature: Signature, target: str) -> str:
     """Return what a kernel was specialised on as JSON."""
     return json.dumps(
@@ -46,13 +52,13 @@ def read_specialization(text: str, name: str) -> tuple[Signature, str]:
     """Return the signature and target that `write_specialization` wrote.
 
     Raises:
-        OptionError: it belongs to another kernel, or holds a value that text cannot carry (K113).
+        SpecializationError: it belongs to another kernel (K113).
+        OptionError: it holds a value that text cannot carry (K113).
     """
     stored = json.loads(text)
     if stored["name"] != name:
-        raise OptionError(
-            f"this specialisation is one of {stored['name']}, it cannot be preloaded for {name}",
-            code="K113",
+        raise SpecializationError(
+            f"Specialization data is for {stored['name']}, it cannot be preloaded for {name}"
         )
     arguments = tuple((parameter, _read_known(known)) for parameter, known in stored["arguments"])
     return Signature(arguments, tuple(sorted(stored["options"].items()))), stored["target"]
