@@ -120,7 +120,8 @@ def solve_unit_lower(make: Maker, heads: int, length: int, n: int) -> Problem:
             torch.linalg.inv(eye + x).tril().reshape(heads, blocks * n, n)[:, :length]
             for x in (lower, -lower.abs())
         )
-        yield close("inverse", out, want, size, n)
+        # The float64 reference itself is off by 1e-16 where the inverse is 0.
+        yield close("inverse", out, want, size + 1e-6, n)
 
     return Problem((launch,), checks, 2 * a.nbytes)
 
@@ -143,6 +144,8 @@ def merge_inverses(make: Maker, heads: int, length: int) -> Problem:
                     {"N": n, "num_warps": 2})  # fmt: skip
 
     def checks() -> Iterator[Check]:
-        yield close("inverse", out, want.reshape(out.shape), 2 * size.reshape(out.shape), 2 * n)
+        yield close(
+            "inverse", out, want.reshape(out.shape), 2 * size.reshape(out.shape) + 1e-6, 2 * n
+        )
 
     return Problem((launch,), checks, a.nbytes + x.nbytes + out.nbytes)

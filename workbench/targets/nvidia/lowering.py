@@ -243,12 +243,15 @@ class Lowering:
     def pack(self, operands: Sequence[str], type: str) -> str:
         """Return one i32 made of the operands, the first in the low bits."""
         emit = self.emit
-        if len(operands) == 1:
-            if type == "i32":
-                return operands[0]
-            return emit.pure(f"bitcast {type} {operands[0]} to i32")
+        if type in ("i32", "float"):
+            (operand,) = operands
+            return operand if type == "i32" else emit.pure(f"bitcast float {operand} to i32")
+        # A word with fewer elements than it holds has zeros above them.
+        whole = 32 // {"half": 16, "bfloat": 16, "i16": 16, "i8": 8}[type]
+        zero = "0" if type.startswith("i") else "0.0"
+        operands = [*operands, *[zero] * (whole - len(operands))]
         held = emit.vector(type, operands)
-        return emit.pure(f"bitcast <{len(operands)} x {type}> {held} to i32")
+        return emit.pure(f"bitcast <{whole} x {type}> {held} to i32")
 
     # -- places ---------------------------------------------------------------------------
     @property
