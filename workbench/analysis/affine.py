@@ -489,9 +489,10 @@ def _reshape(self: Affine, op: Reshape) -> Form | None:
 
 
 def _cast(self: Affine, op: Cast) -> Form | None:
-    """Widening a signed integer keeps its value; a truncation does not."""
+    """Widening a signed integer keeps its value; a truncation only where nothing is lost."""
     source = element_of(op.source.type)
-    if _counts(source) and _counts(op.to) and op.to.bits >= source.bits:
+    fits = op.no_wrap or op.to.bits >= source.bits
+    if _counts(source) and _counts(op.to) and fits:
         return self.form(op.source)
     return None
 

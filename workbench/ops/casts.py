@@ -36,6 +36,8 @@ class Cast(Op, mnemonic="tile.cast"):
     source: Value
     to: Scalar
     rounding: Literal["rtne", "rtz"] = attribute(default="rtne")
+    #: The integer is known to fit the narrower type (set by narrow-index).
+    no_wrap: bool = attribute(default=False)
 
     def infer(self) -> Type:
         return with_element(self.source.type, self.to)

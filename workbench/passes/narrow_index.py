@@ -196,7 +196,7 @@ class _Narrower(Rebuilder):
             # The result fits but an operand may not: compute wide, then narrow.
             wide = op.changed(inputs=tuple(self.sized(v, I64) for v in op.inputs))
             self.builder.insert(wide)
-            return self.builder.add(Cast(wide.result, I32))
+            return self.builder.add(Cast(wide.result, I32, no_wrap=True))
         return op.changed(
             inputs=tuple(self.sized(v, width) for v in op.inputs),
             no_wrap=op.function in (*_RING, "shl") and op.result not in self.low_only,
