@@ -1,0 +1,149 @@
+"""The choice of layouts: the optimum, found the same way every time, and explained."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.passes.corpus import Case
+from tests.passes.corpus import cases as corpus
+from tests.passes.meaning import cases
+from tests.passes.pipelines import SM_80
+from tests.passes.programs import modules
+from tests.targets.nvidia.configurations import QUICK
+from tests.targets.nvidia.exhaustive import best, combinations, components, cost, cost_of_component
+from workbench.analysis.affine import Affine
+from workbench.ir import Module, parse_module, print_module
+from workbench.layouts import blocked, mma_a, mma_c
+from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.narrow_index import narrow_index
+from workbench.passes.pipeline import tile_passes
+from workbench.targets.nvidia.passes.assign_layouts import assign_layouts
+from workbench.targets.nvidia.passes.elimination import cheapest
+from workbench.targets.nvidia.passes.layout_choice import _pair_costs, _searched, solve
+from workbench.targets.nvidia.passes.layout_graph import Edge, LayoutGraph, Node, _same
+
+
+def ready(module: Module, **options: object) -> Module:
+    """Return machine-width tile IR: what layouts are assigned to."""
+    final = tile_passes(module, Recorder())
+    attributes = {"num_warps": 4, "num_stages": 3, **final.attributes, **options}
+    return narrow_index(replace(final, attributes=attributes), Remarks())
+
+
+def check_components(module: Module) -> int:
+    """Compare each component with all its combinations; returns how many had a choice."""
+    graph = LayoutGraph(module, Affine(module), SM_80)
+    chosen, open_ = solve(graph), 0
+    for nodes in components(graph):
+        if 1 < combinations(graph, nodes) <= 20_000:
+            open_ += 1
+            least = best(graph, nodes)
+            assert cost_of_component(graph, nodes, chosen) <= least + 1e-6
+    return open_
+
+
+def test_kernels_get_the_cheapest_layouts():
+    assert sum(check_components(ready(case.module(), **case.options)) for case in corpus()) >= 5
+
+
+@given(modules(), st.sampled_from([1, 2, 4]))
+@cases(25)
+def test_random_programs_get_the_cheapest_layouts(module: Module, num_warps: int):
+    check_components(ready(module, num_warps=num_warps))
+
+
+@dataclass
+class Graph:
+    """Nodes and edges, as LayoutGraph makes them of a module."""
+
+    nodes: list[Node] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+
+
+LAYOUTS = [blocked((32, 32), v, order, 2) for v in (1, 2, 4, 8) for order in ((0, 1), (1, 0))]
+LAYOUTS += [mma_c((32, 32), (2, 1)), mma_c((32, 32), (1, 2)), mma_a((32, 32), 2, (2, 1))]
+
+
+def random_graph(seed: int) -> Graph:
+    """Return 8 nodes with 3 layouts each and conversions between them."""
+    source, graph = random.Random(seed), Graph()
+    for number in range(8):
+        node = Node((32, 32), None, source.choice([1.0, 32.0]), source.sample(LAYOUTS, 3))
+        if source.random() < 0.5:
+            own = {layout: source.choice([0, 20, 100, 400]) for layout in node.candidates}
+            node.costs.append(own.__getitem__)
+        graph.nodes.append(node)
+        for other in source.sample(range(number), min(number, source.choice([1, 1, 2]))):
+            bits, weight = source.choice([16, 32]), source.choice([1.0, 32.0])
+            graph.edges.append(Edge(other, number, bits, weight, _same, _same))
+    return graph
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_graphs_are_solved_exactly(seed: int):
+    graph = random_graph(seed)
+    assert cost(graph, solve(graph)) == pytest.approx(best(graph, list(range(8))))
+
+
+def test_descent_is_never_worse_than_every_node_for_itself():
+    """What is left for graphs too dense to solve exactly."""
+    optimal = 0
+    for seed in range(30):
+        graph = random_graph(seed)
+        own = [[n.weight * sum(c(x) for c in n.costs) for x in n.candidates] for n in graph.nodes]
+        assert cheapest(own, _pair_costs(graph), most=2) is None
+        found = [n.candidates[c] for n, c in zip(graph.nodes, _searched(graph, own), strict=True)]
+        alone = [n.candidates[min(range(3), key=o.__getitem__)]
+                 for n, o in zip(graph.nodes, own, strict=True)]  # fmt: skip
+        assert cost(graph, found) <= cost(graph, alone)
+        optimal += cost(graph, found) <= best(graph, list(range(8))) + 1e-6
+    assert optimal >= 25
+
+
+def test_elimination_agrees_with_enumeration_on_dense_graphs():
+    for seed in range(20):
+        source = random.Random(seed)
+        sizes = [source.randint(1, 4) for _ in range(5)]
+        own = [[source.randint(0, 9) for _ in range(size)] for size in sizes]
+        pairs = {
+            (a, b): [[source.randint(0, 9) for _ in range(sizes[b])] for _ in range(sizes[a])]
+            for a in range(5) for b in range(a)
+        }  # fmt: skip
+
+        def total(choice: tuple[int, ...], own=own, pairs=pairs) -> int:
+            alone = sum(costs[c] for costs, c in zip(own, choice, strict=True))
+            return alone + sum(rows[choice[a]][choice[b]] for (a, b), rows in pairs.items())
+
+        least = min(total(choice) for choice in itertools.product(*map(range, sizes)))
+        found = cheapest(own, pairs)
+        assert found is not None
+        assert total(tuple(found)) == least
+
+
+@pytest.mark.parametrize("case", corpus()[::4], ids=lambda case: case.name)
+def test_names_do_not_matter(case: Case):
+    """Layouts are the same for other names of values and of the kernel, and in another run."""
+    module = ready(case.module(), **case.options)
+    texts = []
+    for change in (lambda name: name, lambda name: f"z{len(name)}", lambda name: ""):
+        again = parse_module(print_module(module))
+        for op in again.walk():
+            for value in (*op.results, *(a for region in op.regions for a in region.arguments)):
+                value.hint = change(value.hint)
+        after = assign_layouts(again, Remarks(), SM_80)
+        texts.append([r.type for op in after.walk() for r in op.results])
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_a_decision_leaves_a_remark_with_its_cost_and_the_next_best():
+    remarks = Remarks()
+    configuration = next(c for c in QUICK if c.name == "notebook matmul fp16")
+    assign_layouts(ready(configuration.module()), remarks, SM_80)
+    texts = [remark.text for remark in remarks.items]
+    assert any("cycles here, the next best of" in text for text in texts), texts

@@ -1,0 +1,148 @@
+"""PTX: wide accesses, no spills, and rows that know their op."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+
+import pytest
+from filecheck.finput import FInput
+from filecheck.matcher import Matcher
+from filecheck.options import Options
+from filecheck.parser import Parser, pattern_for_opts
+
+from tests.targets.nvidia.configurations import QUICK, SEED_ADD, SLOW, Configuration
+from workbench.passes.manager import Recorder
+from workbench.targets.nvidia.toolchain import assemble, find
+from workbench.trace import Rendered
+
+CHIPS = ("sm_80", "sm_90a")
+needs_ptxas = pytest.mark.skipif(
+    find("ptxas") is None, reason="no ptxas: pip install nvidia-cuda-nvcc"
+)
+needs_nvdisasm = pytest.mark.skipif(
+    find("ptxas") is None or find("nvdisasm") is None, reason="no ptxas and nvdisasm"
+)
+
+
+def check(text: str, checks: str) -> None:
+    """Compare a text with CHECK lines."""
+    options = Options(match_filename="-")
+    lines = "\n".join(line.strip() for line in checks.strip().splitlines())
+    parser = Parser(options, io.StringIO(lines), *pattern_for_opts(options))
+    assert Matcher(options, FInput("text", text), parser).run() == 0, text
+
+
+def ptx(configuration: Configuration, chip: str) -> str:
+    return configuration.built(chip).texts["ptx"]().text
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_add_has_exactly_two_wide_loads_and_one_wide_store(chip: str):
+    text = ptx(SEED_ADD, chip)
+    assert len(re.findall(r"ld\.global\S*\.v4", text)) == 2
+    assert len(re.findall(r"st\.global\S*\.v4", text)) == 1
+    assert len(re.findall(r"\b(ld|st)\.global", text)) == 3
+    check(
+        text,
+        """
+        CHECK-LABEL: .entry add
+        CHECK: .reqntid 128
+        CHECK-COUNT-2: ld.global{{.*}}.v4
+        CHECK: st.global{{.*}}.v4
+        CHECK-NOT: {{ld|st}}.global
+        CHECK: ret
+    """,
+    )
+
+
+@needs_ptxas
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("configuration", QUICK, ids=lambda c: c.name)
+def test_code_assembles_without_spills(configuration: Configuration, chip: str):
+    assembled = assemble(ptx(configuration, chip), chip)
+    assert (assembled.spill_store_bytes, assembled.spill_load_bytes) == (0, 0)
+    assert assembled.stack_bytes == 0
+    assert assembled.notes == ()  # C75xx: ptxas serialises what it does not understand
+
+
+@needs_ptxas
+@pytest.mark.slow
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("configuration", SLOW, ids=lambda c: c.name)
+def test_all_configurations_assemble_without_spills(configuration: Configuration, chip: str):
+    test_code_assembles_without_spills(configuration, chip)
+
+
+def test_the_64_bit_twin_of_a_matmul_copies_ahead_too():
+    """Indices that may exceed 32 bits keep their alignment, so loads stay wide."""
+    wide = next(c for c in SLOW if c.name == "matmul 128x128x32 w4 s4 wide")
+    text = ptx(wide, "sm_90a")
+    assert len(re.findall(r"cp\.async\.cg\.shared\.global \[[^]]*\], \[[^]]*\], 16", text)) >= 8
+    assert not re.findall(r"ld\.global", text)
+
+
+# -- rows -------------------------------------------------------------------------------------
+#: What an instruction looks like in each text.
+CODE = {
+    "llvm": re.compile(r"^  \S"),
+    "ptx": re.compile(r"^\s+(@%p\d+ )?[a-z][\w.]*(\s.*)?;"),
+    "sass": re.compile(r"^\s*/\*[0-9a-f]{4,}\*/"),
+}
+
+
+def unattributed(text: Rendered, pattern: re.Pattern[str]) -> tuple[list[str], int]:
+    """Return the instructions that belong to no op, and how many instructions there are."""
+    lines = text.text.splitlines()
+    code = [row for row, line in enumerate(lines) if pattern.match(line)]
+    return [lines[row].strip() for row in code if not text.rows[row]], len(code)
+
+
+def known_ops(recorder: Recorder) -> set[int]:
+    modules = [m for record in recorder.passes for m in (record.before, record.after)]
+    return {op.id for module in modules for op in module.walk()}
+
+
+def check_rows(text: Rendered, ops: Iterable[int]) -> None:
+    assert len(text.rows) == len(text.text.splitlines())
+    assert {op for row in text.rows for op in row} <= set(ops)
+
+
+@pytest.mark.parametrize(
+    "configuration", [SEED_ADD, QUICK[5], QUICK[7]], ids=lambda configuration: configuration.name
+)
+def test_rows_belong_to_ops_that_exist(configuration: Configuration):
+    recorder = Recorder()
+    built = configuration.built("sm_90a", recorder)
+    for stage in ("llvm", "ptx"):
+        text = built.texts[stage]()
+        check_rows(text, known_ops(recorder))
+        alone, count = unattributed(text, CODE[stage])
+        # Made by LLVM: one read of each parameter, and values shared between ops.
+        assert len(alone) <= len(built.gpu.parameters) + count // 25, alone
+    stored = [op.id for op in built.gpu.walk() if op.name == "tile.store"]
+    rows = built.texts["ptx"]()
+    lines = rows.text.splitlines()
+    for row, line in enumerate(lines):
+        if "st.global" in line:
+            assert rows.rows[row][0] in stored, line
+
+
+@needs_nvdisasm
+@pytest.mark.parametrize(
+    "configuration", [SEED_ADD, QUICK[5], QUICK[7]], ids=lambda configuration: configuration.name
+)
+def test_sass_rows_belong_to_ops_that_exist(configuration: Configuration):
+    recorder = Recorder()
+    built = configuration.built("sm_90a", recorder)
+    text = built.texts["sass"]()
+    check_rows(text, known_ops(recorder))
+    alone, count = unattributed(text, CODE["sass"])
+    assert count > 20
+    assert len(alone) <= len(built.gpu.parameters) + count // 25, alone
+    stored = [op.id for op in built.gpu.walk() if op.name == "tile.store"]
+    lines = text.text.splitlines()
+    for row, line in enumerate(lines):
+        if "STG" in line:
+            assert text.rows[row][0] in stored, line
