@@ -129,8 +129,7 @@ def sgd_kahan(make: Maker, n: int) -> Problem:
     return Problem((launch,), checks, 5 * param.nbytes)
 
 
-@sample("sgd", optimizers, fast=((5,),), gpu=((200,),), bench=((200,),), dtypes=(F32,),
-        targets=("cpu",))  # fmt: skip
+@sample("sgd", optimizers, fast=((5,),), gpu=((200,),), bench=((200,),), dtypes=(F32,))
 def sgd_of_list(make: Maker, count: int) -> Problem:
     sizes = [1 + 37 * i * i % 5003 for i in range(count)]
     params, grads = ([make.normal(n) for n in sizes] for _ in range(2))

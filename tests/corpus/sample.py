@@ -168,7 +168,6 @@ class Sample:
         bench: sizes that are measured on a GPU.
         bench_dtypes: the types that are measured.
         repeatable: whether two runs give the same bits (no float atomics).
-        targets: where it runs without a GPU; the interpreter knows no memory but its arguments'.
     """
 
     suite: str
@@ -183,7 +182,6 @@ class Sample:
     bench: tuple[Size, ...]
     bench_dtypes: tuple[torch.dtype, ...]
     repeatable: bool
-    targets: tuple[str, ...]
 
     def combinations(self, sizes: tuple[Size, ...]) -> Iterator[tuple[torch.dtype, Size, str]]:
         """Return (type, size, layout) to try: all types and layouts at one size, some at others."""
@@ -218,7 +216,6 @@ def sample(
     layouts: tuple[str, ...] = ("contiguous", "shifted"),
     bench_dtypes: tuple[torch.dtype, ...] | None = None,
     repeatable: bool = True,
-    targets: tuple[str, ...] = ("interpreter", "cpu"),
 ) -> Callable[[Callable[..., Problem]], Callable[..., Problem]]:
     """Enter a function that makes problems into the corpus."""
 
@@ -229,7 +226,7 @@ def sample(
             measured = bench_dtypes
         SAMPLES.append(Sample(
             suite, build.__name__, module, build, dtypes, layouts, tuple(fast), tuple(slow),
-            tuple(gpu), tuple(bench), measured, repeatable, targets,
+            tuple(gpu), tuple(bench), measured, repeatable,
         ))  # fmt: skip
         return build
 

@@ -16,11 +16,13 @@ from workbench.ops import (
     AddPointer,
     AtomicCompareExchange,
     AtomicUpdate,
+    Bitcast,
     Broadcast,
     Constant,
     ExpandDims,
     For,
     Iota,
+    Load,
     Splat,
     While,
 )
@@ -174,6 +176,20 @@ class Machine:
 
     def root_name(self, value: Value | None) -> str:
         """Return the parameter that a pointer was made from, "" if it is not one of them."""
+        names = {p.value: p.name for p in self.module.parameters}
+        root = self._root(value)
+        return names.get(root, "") if root is not None else ""
+
+    def is_made_of_data(self, pointer: Value) -> bool:
+        """Say whether a pointer was read from memory or made of an integer.
+
+        What it points to then need not be in an argument.
+        """
+        root = self._root(pointer)
+        return root is not None and isinstance(root.op, Load | Bitcast)
+
+    def _root(self, value: Value | None) -> Value | None:
+        """Return what a pointer was made from by going to other elements of the same memory."""
         came_from: dict[Value, Value] = {}
         for op in self.module.walk():
             if isinstance(op, For):
@@ -183,8 +199,7 @@ class Machine:
                 for region in (op.condition, op.body):
                     came_from.update(zip(region.arguments, op.inits, strict=True))
                 came_from.update(zip(op.results, op.inits, strict=True))
-        names = {p.value: p.name for p in self.module.parameters}
-        while value is not None and value not in names:
+        while value is not None:
             if value in came_from:
                 value = came_from[value]
             elif isinstance(value.op, AddPointer):
@@ -192,8 +207,8 @@ class Machine:
             elif isinstance(value.op, Splat | Broadcast | ExpandDims):
                 value = value.op.source
             else:
-                return ""
-        return names.get(value, "") if value is not None else ""
+                return value
+        return None
 
 
 class _ProgramFrame:
@@ -273,8 +288,13 @@ class _ProgramFrame:
     ) -> tuple[Array, Array, Array]:
         flat = np.asarray(addresses, np.int64).ravel()
         on = np.broadcast_to(live, np.shape(addresses)).ravel()
-        where = self.machine.global_memory.locate(flat, element.itemsize)
+        memory = self.machine.global_memory
+        where = memory.locate(flat, element.itemsize)
         lost = on & (where < 0)
+        if lost.any() and self.machine.is_made_of_data(op.operands[0]):
+            memory.adopt(flat[lost], element.itemsize)
+            where = memory.locate(flat, element.itemsize)
+            lost = on & (where < 0)
         if lost.any():
             lane = int(np.argmax(lost))
             self.machine.out_of_bounds(op, self.program, lane, int(flat[lane]), element.itemsize)

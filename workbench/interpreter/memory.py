@@ -11,6 +11,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from workbench.ir import Array, Element
 from workbench.ops.numbers import decode, encode, memory_dtype, value_dtype
 
 _U8 = np.dtype(np.uint8)
+_PAGE = 4096
+_NEAR = 256  # pages: what lies further apart is entered apart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +93,26 @@ class Memory:
         self.allocations.append(Allocation(name, address, start, end, itemsize, view, owner))
         return address
 
+    def adopt(self, addresses: Array, itemsize: int) -> None:
+        """Enter the process's own memory at addresses that no argument holds.
+
+        Pointers may be data: tables of them lead to arrays that nobody passed. What the process
+        may read and write is asked of the operating system, so that a wild pointer stays an error.
+        """
+        pages: Array = np.unique(addresses // _PAGE)
+        writable = _writable()
+        for run in np.split(pages, np.flatnonzero(np.diff(pages) > _NEAR) + 1):
+            first, last = int(run[0]) * _PAGE, int(run[-1] + 1) * _PAGE + itemsize
+            for start, end in writable:
+                self._enter(max(start, first), min(end, last))
+
+    def _enter(self, low: int, high: int) -> None:
+        if low < high:
+            raw: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
+            view: Array = np.frombuffer(raw, np.uint8)
+            name = f"memory at {low:#x}"
+            self.allocations.append(Allocation(name, low, low, high, 1, view, None))
+
     def locate(self, addresses: Array, itemsize: int) -> Array:
         """Return for each address which allocation holds `itemsize` bytes there, -1 for none."""
         flat = addresses.ravel()
@@ -145,6 +168,20 @@ class Memory:
             return max(a.start - address, address - a.end, 0)
 
         return min(self.allocations, key=distance, default=None)
+
+
+def _writable() -> list[tuple[int, int]]:
+    """Return the ranges of addresses that this process may read and write; none off Linux."""
+    path = Path("/proc/self/maps")
+    if not path.exists():
+        return []
+    found: list[tuple[int, int]] = []
+    for line in path.read_text().splitlines():
+        extent, rights = line.split()[:2]
+        if rights.startswith("rw"):
+            start, end = (int(part, 16) for part in extent.split("-"))
+            found.append((start, end))
+    return found
 
 
 def _numbers(where: Array) -> list[int]:
