@@ -102,3 +102,4 @@ def load_ipython_extension(shell: Any) -> None:
 
 importlib.import_module("workbench.compiler")
 importlib.import_module("workbench.targets.nvidia.pipeline")
+importlib.import_module("workbench.runtime.compiling")
