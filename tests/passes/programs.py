@@ -85,12 +85,19 @@ class Writer:
     """Writes one program; `draw` is Hypothesis's, so that failures shrink."""
 
     def __init__(
-        self, draw: Callable[[st.SearchStrategy[Any]], Any], size: int, *, indices: bool = False
+        self,
+        draw: Callable[[st.SearchStrategy[Any]], Any],
+        size: int,
+        *,
+        indices: bool = False,
+        divisions: bool = True,
     ) -> None:
         self.draw = draw
         self.size = size
         #: Write index arithmetic and control flow only, mostly of scalars.
         self.indices = indices
+        #: Write divisions of floats, which targets may round differently.
+        self.divisions = divisions
         self.builder = Builder()
         self.scopes = [Scope()]
         self.depth = 0
@@ -317,7 +324,8 @@ class Writer:
 
     def float_step(self) -> None:
         shape, element = self.any_shape(), self.pick([F32, F32, F16])
-        name = self.pick(["add", "sub", "mul", "min", "max", "minimum", "neg", "abs", "fma", "div"])
+        names = ["add", "sub", "mul", "min", "max", "minimum", "neg", "abs", "fma"]
+        name = self.pick([*names, "div"] if self.divisions else names)
         count = {"neg": 1, "abs": 1, "fma": 3}.get(name, 2)
         self.add(Elementwise(name, tuple(self.some(element, shape) for _ in range(count))))
 
@@ -601,9 +609,10 @@ class Writer:
 
 
 @st.composite
-def modules(draw: Any, most: int = 20, indices: bool = False) -> Module:
+def modules(draw: Any, most: int = 20, indices: bool = False, divisions: bool = True) -> Module:
     """Programs of up to `most` top-level steps; with `indices` mostly exact integers."""
-    return Writer(draw, draw(st.integers(1, most)), indices=indices).module()
+    size = draw(st.integers(1, most))
+    return Writer(draw, size, indices=indices, divisions=divisions).module()
 
 
 #: The large numbers that `m` takes: around the 32-bit limits, and small.

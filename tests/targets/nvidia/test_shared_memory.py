@@ -6,20 +6,23 @@ import time
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
 import workbench
 from tests.language.harness import from_text
+from tests.passes import golden
 from tests.passes.corpus import Case
 from tests.passes.corpus import cases as corpus
 from tests.passes.meaning import cases
-from tests.passes.pipelines import SM_80, gpu_steps, tile_steps
+from tests.passes.pipelines import PASSES, SM_80, gpu_steps, tile_steps
 from tests.passes.programs import GRID, Launch, launches, modules
 from tests.targets.nvidia.configurations import QUICK, SLOW, Configuration
 from tests.targets.nvidia.hazards import RaceError, simulate
 from workbench.ir import DROP, Block, Module, Op, parse_module, print_module, rebuild
+from workbench.passes.manager import Remarks
 from workbench.source import ResourceError
 from workbench.targets.nvidia.passes.shared_memory import allocate, insert_barriers
 
@@ -219,3 +222,25 @@ def test_too_much_shared_memory_is_refused_at_once():
     with pytest.raises(ResourceError):
         workbench.compile(from_text(LARGE), SIGNATURE, target="sm_90a", num_warps=8)
     assert time.process_time() - start < 0.2
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 3])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_a_ring_in_a_loop_is_not_filled_before_all_have_read_it(rounds: int, stages: int):
+    path = next(c.path for c in golden.cases() if "pipeline_loads/nested" in str(c.path))
+    before = parse_module(golden.read(path).before.replace("num_warps = 1", "num_warps = 4"))
+    before = replace(before, attributes={**before.attributes, "num_stages": stages})
+    for name in (
+        "assign-layouts",
+        "hoist-invariants",
+        "pipeline-loads",
+        "merge-equal",
+        "drop-dead",
+    ):
+        before = PASSES[name](before, Remarks())
+    offsets, _, total = allocate(before, SM_80)
+    after = insert_barriers(before, offsets)
+    arrays = [np.ones(256 * 8, np.float16), np.zeros(256, np.float32)]
+    accesses = simulate(after, offsets, total, (1,), [*arrays, rounds])
+    assert accesses >= 2 * stages * rounds
+    assert arrays[1][0] == 16 * rounds * rounds
