@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import torch
 
+from tests.bench.rows import Row, row
 from tests.corpus import every
 from tests.corpus.sample import Launch, Maker, Sample
 
@@ -57,6 +58,21 @@ def costs(entry: Sample) -> Iterator[Cost]:
     once = {(launch.kernel, str(launch.named)): launch for launch in problem.launches}
     for launch in once.values():
         yield compiled(launch)
+
+
+def corpus_rows() -> list[Row]:
+    """Return the rows of the suite `corpus_compile`: CPU time from source to PTX, cold."""
+    rows = []
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["WORKBENCH_CACHE_DIR"] = cache
+        for entry in every.SAMPLES:
+            for cost in costs(entry):
+                case = f"{entry.suite}: {cost.kernel}{' FAILED' if cost.error else ''}"
+                dtype = str(entry.bench_dtypes[0])[6:]
+                rows.append(
+                    row("corpus_compile", case, dtype, 1, cost.milliseconds * 1e3, "triton", None)
+                )
+    return rows
 
 
 def main(words: list[str]) -> int:

@@ -17,9 +17,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.bench import cpu
 from tests.bench.compiling import compile_rows
+from tests.bench.corpus import corpus_rows
 from tests.bench.rows import RESULTS, Row, save, table
 
-SUITES: dict[str, Callable[[], list[Row]]] = {"compile": compile_rows, **cpu.SUITES}
+SUITES: dict[str, Callable[[], list[Row]]] = {
+    "compile": compile_rows,
+    "corpus_compile": corpus_rows,
+    **cpu.SUITES,
+}
 
 
 def machine_name() -> str:

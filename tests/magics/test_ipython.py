@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+
 import pytest
 
 pytest.importorskip("IPython")
@@ -22,7 +24,9 @@ def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 @pytest.fixture
-def shell():
+def shell(monkeypatch):
+    # What doctest leaves there would keep IPython from binding `_`.
+    monkeypatch.delattr(builtins, "_", raising=False)
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance()
     registry.clear()

@@ -10,7 +10,7 @@ from typing import Any
 from workbench.ir import INDEX, element_of
 from workbench.language.casts import cast_tensor, widen_bfloat16
 from workbench.language.constexprs import is_tuple
-from workbench.language.dtypes import dtype, float16, float32, int1, int32
+from workbench.language.dtypes import DTYPES, dtype, float16, float32, int1, int32
 from workbench.language.floats import elementwise, float_function, real, real_functions
 from workbench.language.promotion import common_dtype, promote
 from workbench.language.shapes import broadcast_value, common_shape, operand
@@ -27,7 +27,7 @@ from workbench.language.values import (
     to_tensor,
     wrap,
 )
-from workbench.ops import AddPointer, Elementwise, Select
+from workbench.ops import AddPointer, Bitcast, Elementwise, Select
 from workbench.source import KernelTypeError
 
 _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
@@ -149,7 +149,14 @@ def _bitwise(symbol: str, a: Any, b: Any, to: dtype) -> tensor:
     if folded is not None:
         return folded
     shape = common_shape(a, b, what=f"'{symbol}'")
-    return made(Elementwise(_BITWISE[symbol], (operand(a, to, shape), operand(b, to, shape))), to)
+    inputs = operand(a, to, shape), operand(b, to, shape)
+    signed = isinstance(a, tensor) and a.dtype.is_int_signed()
+    if symbol == ">>" and signed and to.is_int_unsigned():
+        # The left operand says whether the sign comes along, also where the result has none.
+        signed_type = DTYPES[f"int{to.int_bitwidth}"].element
+        left, right = (emit(Bitcast(x, signed_type)) for x in inputs)
+        return made(Bitcast(emit(Elementwise("shr", (left, right))), to.element), to)
+    return made(Elementwise(_BITWISE[symbol], inputs), to)
 
 
 def _check_shift(symbol: str, amount: Any, to: dtype) -> None:

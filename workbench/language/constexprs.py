@@ -90,11 +90,9 @@ def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
 
 
 def like(original: tuple[Any, ...], items: Sequence[Any]) -> tuple[Any, ...]:
-    """Return items as a tuple of the same class: a plain one, or a namedtuple."""
-    if type(original) is tuple:
-        return tuple(items)
+    """Return items as a tuple of the same class if that is a namedtuple, else as a plain one."""
     make = getattr(type(original), "_make", None)
-    return make(items) if make is not None else type(original)(*items)
+    return make(items) if make is not None else tuple(items)
 
 
 def unwrap(value: Any) -> Any:

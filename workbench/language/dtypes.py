@@ -6,6 +6,7 @@ stored and `index` while it is counted with (see values.py).
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 from workbench.ir import (
@@ -46,6 +47,21 @@ class dtype:
     SINT_TYPES = ("int8", "int16", "int32", "int64")
     UINT_TYPES = ("int1", "uint8", "uint16", "uint32", "uint64")
     FP_TYPES = tuple(_FLOATS)
+    STANDARD_FP_TYPES = ("fp16", "bf16", "fp32", "fp64")
+    OTHER_TYPES = ("void",)
+
+    class SIGNEDNESS(enum.Enum):
+        """Whether an integer type has a sign."""
+
+        SIGNED = 0
+        UNSIGNED = 1
+
+    class KIND(enum.IntEnum):
+        """The kinds of numbers, in the order of promotion."""
+
+        BOOLEAN = 0
+        INTEGRAL = 1
+        FLOATING = 2
 
     def __init__(self, name: Any) -> None:
         name = getattr(name, "value", name)
@@ -200,6 +216,32 @@ class dtype:
         """Return 0, 1 or 2 for bool, integers, floats: the order weak numbers are held against."""
         return 2 if self.element.is_float else int(self.element.bits > 1)
 
+    def kind(self) -> KIND:
+        """Return the kind of numbers."""
+        return dtype.KIND(min(self.kind_rank(), 2))
+
+    @property
+    def int_signedness(self) -> SIGNEDNESS:
+        """Whether an integer type has a sign."""
+        return self.SIGNEDNESS.SIGNED if self.is_int_signed() else self.SIGNEDNESS.UNSIGNED
+
+    @property
+    def cache_key_part(self) -> str:
+        """Return a text that tells dtypes apart."""
+        return self.name
+
+    def codegen_name(self) -> str:
+        """Return the dtype's name after `tl.`, as NumPy and torch spell it."""
+        return self.spelling.removeprefix("tl.")
+
+    def mangle(self) -> str:
+        """Return a short text for names of specialised functions."""
+        return self.name
+
+    def with_element_ty(self, scalar_ty: dtype) -> dtype:
+        """Return the type with another element type: a scalar's is the other itself."""
+        return scalar_ty
+
     def get_int_max_value(self) -> int:
         """Return the largest value of an integer type."""
         return self.int_limits()[1]
@@ -298,6 +340,22 @@ class block_type(dtype):
     def is_ptr(self) -> bool:
         """Say whether this is a pointer type."""
         return self.element_ty.is_ptr()
+
+    def get_block_shapes(self) -> tuple[int, ...]:
+        """Return the shape."""
+        return self.shape
+
+    def with_element_ty(self, scalar_ty: dtype) -> dtype:
+        """Return the type of a block of the same shape with other elements."""
+        return block_type(scalar_ty, self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole block."""
+        count = self.element_ty.itemsize
+        for extent in self.shape:
+            count *= extent
+        return count
 
     def __eq__(self, other: object) -> bool:
         return (

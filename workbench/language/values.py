@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.ir import INDEX, Element, Type, Value, element_of, shape_of, tile
-from workbench.language.constexprs import is_tuple
+from workbench.language.constexprs import is_tuple, like
 from workbench.language.dtypes import (
     block_type,
     dtype,
@@ -223,7 +223,7 @@ def static(value: Any, what: str) -> Any:
             hint="make it a tl.constexpr parameter, or compute it from constexprs only",
         )
     if is_tuple(value):
-        return tuple(static(item, what) for item in value)
+        return like(value, [static(item, what) for item in value])
     return value
 
 

@@ -344,6 +344,8 @@ def _flatten(value: Any, key: list[Any], values: list[Any]) -> None:
             _flatten(item, key, values)
         elif item is None or kind is str:
             key.append(item)
+        elif kind.__name__ == "constexpr":
+            key += [kind, item.value]
         else:
             address = item.data_ptr()
             if not address:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import product
 from math import prod
 
@@ -37,43 +38,57 @@ def cheapest(
     >>> cheapest([[0, 1], [5, 0]], {(0, 1): [[0, 9], [9, 0]]})
     [1, 1]
     """
-    tables = [_Table((n,), {(c,): cost for c, cost in enumerate(own[n])}) for n in range(len(own))]
+    at: list[list[_Table]] = [
+        [_Table((n,), {(c,): cost for c, cost in enumerate(costs)})] for n, costs in enumerate(own)
+    ]
+    beside: list[set[int]] = [set() for _ in own]
     for (a, b), rows in pairs.items():
         costs = {(c, d): cost for c, row in enumerate(rows) for d, cost in enumerate(row)}
-        tables.append(_Table((a, b), costs))
-    left = set(range(len(own)))
+        _join(_Table((a, b), costs), at, beside)
+    sizes = [_size(n, beside, own) for n in range(len(own))]
+    queue = [(size, n) for n, size in enumerate(sizes)]
+    heapify(queue)
     last: list[tuple[int, tuple[int, ...], dict[tuple[int, ...], int]]] = []
-    while left:
-        size, node = min((_size(tables, n, own), n) for n in left)
+    while queue:
+        size, node = heappop(queue)
+        if size != sizes[node]:
+            continue  # an entry of before a neighbour was eliminated
         if size > most:
             return None
-        about = [table for table in tables if node in table.scope]
-        merged, choices = _without(node, about, own)
-        tables = [table for table in tables if node not in table.scope]
-        tables.append(merged)
-        last.append((node, merged.scope, choices))
-        left.remove(node)
+        scope = tuple(sorted(beside[node]))
+        merged, choices = _without(node, scope, at[node], own)
+        last.append((node, scope, choices))
+        sizes[node] = -1
+        for n in scope:
+            at[n] = [table for table in at[n] if node not in table.scope]
+            beside[n].discard(node)
+        _join(merged, at, beside)
+        for n in scope:
+            sizes[n] = _size(n, beside, own)
+            heappush(queue, (sizes[n], n))
     chosen: dict[int, int] = {}
     for node, scope, choices in reversed(last):
         chosen[node] = choices[tuple(chosen[n] for n in scope)]
     return [chosen[n] for n in range(len(own))]
 
 
-def _scope(tables: Sequence[_Table], node: int) -> tuple[int, ...]:
-    """Return the nodes that tables join with a node, itself first."""
-    others = {n for table in tables if node in table.scope for n in table.scope}
-    return (node, *sorted(others - {node}))
+def _join(table: _Table, at: list[list[_Table]], beside: list[set[int]]) -> None:
+    """Enter a table at all nodes of its scope, which makes them neighbours."""
+    for n in table.scope:
+        at[n].append(table)
+        beside[n].update(table.scope)
+        beside[n].discard(n)
 
 
-def _size(tables: Sequence[_Table], node: int, own: Sequence[Sequence[float]]) -> int:
-    return prod(len(own[n]) for n in _scope(tables, node))
+def _size(node: int, beside: Sequence[set[int]], own: Sequence[Sequence[float]]) -> int:
+    """Return how many sums eliminating a node takes: its choices times those of its neighbours."""
+    return len(own[node]) * prod(len(own[n]) for n in beside[node])
 
 
 def _without(
-    node: int, about: Sequence[_Table], own: Sequence[Sequence[float]]
+    node: int, scope: tuple[int, ...], about: Sequence[_Table], own: Sequence[Sequence[float]]
 ) -> tuple[_Table, dict[tuple[int, ...], int]]:
     """Return the table over a node's neighbours, and the node's best choice for each entry."""
-    scope = _scope(about, node)[1:]
     places = [[(node, *scope).index(n) for n in table.scope] for table in about]
     costs: Costs = {}
     choices: dict[tuple[int, ...], int] = {}
