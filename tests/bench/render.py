@@ -7,45 +7,88 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "bench" / "results"
 START, END = "<!-- results: start -->", "<!-- results: end -->"
 
+#: Baselines in the order of their columns; the libraries share one.
+COLUMNS = {"triton": ("triton",), "torch, cuBLAS": ("torch", "cublas", "cudnn"), "copy": ("copy",)}
 
-def rendered() -> str:
-    """Return the tables as Markdown: per machine one row per suite and baseline."""
+Result = dict[str, Any]
+
+
+def rendered(folder: Path = RESULTS) -> str:
+    """Return the tables as Markdown: per machine one row for each suite."""
     parts = []
-    for path in sorted(RESULTS.glob("*.json"), reverse=True):
+    for path in sorted(folder.glob("*.json"), reverse=True):
         data = json.loads(path.read_text())
-        groups: dict[tuple[str, str, str], list[dict]] = defaultdict(list)
+        suites: dict[str, list[Result]] = defaultdict(list)
         for row in data["rows"]:
-            groups[row["suite"], row["dtype"], row["baseline"]].append(row)
-        versions = ", ".join(f"{k} {v}" for k, v in data["versions"].items())
+            suites[row["suite"]].append(row)
+        versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
         parts.append(f"**{data['machine']}** ({data['date']}; {versions})\n")
-        parts.append("| suite | type | sizes | against | speed, geometric mean | worst | best |")
-        parts.append("|---|---|---|---|---|---|---|")
-        alone = []
-        for (suite, dtype, baseline), rows in groups.items():
-            ratios = [r["ratio"] for r in rows if r["ratio"]]
-            if not ratios:
-                alone += rows
-                continue
-            sizes = sorted(r["size"] for r in rows)
-            extent = f"{sizes[0]:,} … {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,}"
-            mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-            parts.append(
-                f"| {suite.replace('_', ' ')} | {dtype} | {extent} | {baseline} "
-                f"| {mean:.2f} × | {min(ratios):.2f} | {max(ratios):.2f} |"
-            )
-        if alone:
-            parts += ["", "| what | milliseconds |", "|---|---|"]
-            parts += [f"| {r['case']} | {r['ours_us'] / 1000:.1f} |" for r in alone]
-        parts.append("")
+        compared = {s: rows for s, rows in suites.items() if any(r["ratio"] for r in rows)}
+        parts += _compared(compared)
+        parts += _timed({s: rows for s, rows in suites.items() if s not in compared})
     return "\n".join(parts)
+
+
+def _compared(suites: dict[str, list[Result]]) -> list[str]:
+    """Return the table of what has baselines: means over a suite's cases, the worst in brackets."""
+    named = {
+        title: baselines
+        for title, baselines in COLUMNS.items()
+        if any(r["baseline"] in baselines for rows in suites.values() for r in rows)
+    }
+    lines = [
+        f"| suite | kernels | types | cases | {' | '.join(f'÷ {title}' for title in named)} |",
+        "|---|---|---|---|" + "---|" * len(named),
+    ]
+    for suite, rows in suites.items():
+        cases = {(r["case"], r["dtype"], r["size"]) for r in rows}
+        words = dict.fromkeys(r["case"].split()[0] for r in rows)
+        kernels = [word for word in words if word.isidentifier()]
+        types = dict.fromkeys(r["dtype"] for r in rows)
+        means = (
+            _mean(r["ratio"] for r in rows if r["ratio"] and r["baseline"] in baselines)
+            for baselines in named.values()
+        )
+        lines.append(
+            f"| {suite.replace('_', ' ')} | {', '.join(kernels)} | {', '.join(types)} "
+            f"| {len(cases)} | {' | '.join(means)} |"
+        )
+    return [*lines, ""]
+
+
+def _mean(ratios: Iterable[float]) -> str:
+    found = list(ratios)
+    if not found:
+        return ""
+    mean = math.exp(sum(map(math.log, found)) / len(found))
+    return f"{mean:.2f} ({min(found):.2f})" if len(found) > 1 else f"{mean:.2f}"
+
+
+def _timed(suites: dict[str, list[Result]]) -> list[str]:
+    """Return the table of times alone; of a suite with many, the median and the longest."""
+    lines = ["| what | milliseconds |", "|---|---|"] if suites else []
+    for suite, rows in suites.items():
+        if len(rows) <= 10:
+            lines += [f"| {r['case']} | {r['ours_us'] / 1000:.1f} |" for r in rows]
+            continue
+        times = [r["ours_us"] / 1000 for r in rows]
+        longest = max(rows, key=lambda r: r["ours_us"])
+        lines.append(
+            f"| {suite.replace('_', ' ')}: {len(rows)} kernels, cold to PTX | median "
+            f"{statistics.median(times):.0f}, longest {max(times):.0f} ({longest['case']}) |"
+        )
+    return [*lines, ""] if lines else []
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,40 @@
+"""The README's tables say what the committed results say."""
+
+from __future__ import annotations
+
+import json
+
+from tests.bench import render
+
+
+def result(suite, case, ours, baseline="torch", theirs=None):
+    ratio = None if theirs is None else theirs / ours
+    return {"suite": suite, "case": case, "dtype": "fp32", "size": 8, "ours_us": ours,
+            "baseline": baseline, "baseline_us": theirs, "ratio": ratio}  # fmt: skip
+
+
+def test_the_readme_is_what_the_results_say():
+    assert render.main(["--check"]) == 0
+
+
+def test_a_suite_is_one_row_with_its_means(tmp_path):
+    rows = [
+        result("row_sums", "sum 8x8", 2.0, "triton", 1.0),
+        result("row_sums", "sum 9x8", 2.0, "triton", 4.0),
+        result("row_sums", "sum 8x8", 2.0, "cublas", 6.0),
+        result("compile", "sum, cold", 1500.0),
+    ]
+    data = {"machine": "a chip", "versions": {"torch": "2"}, "date": "2026-01-01", "rows": rows}
+    (tmp_path / "chip.json").write_text(json.dumps(data))
+    lines = render.rendered(tmp_path).splitlines()
+    assert lines[0] == "**a chip** (2026-01-01; torch 2)"
+    assert "| row sums | sum | fp32 | 2 | 1.00 (0.50) | 3.00 |" in lines
+    assert "| sum, cold | 1.5 |" in lines
+
+
+def test_many_times_are_summed_up(tmp_path):
+    rows = [result("corpus_compile", f"k{i}", 1000.0 * i) for i in range(1, 12)]
+    data = {"machine": "a chip", "versions": {}, "date": "2026-01-01", "rows": rows}
+    (tmp_path / "chip.json").write_text(json.dumps(data))
+    text = render.rendered(tmp_path)
+    assert "| corpus compile: 11 kernels, cold to PTX | median 6, longest 11 (k11) |" in text
