@@ -12,17 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from itertools import product
 from math import prod
+from typing import Any
 
-#: Costs by the choices of the nodes in `scope`.
-Costs = dict[tuple[int, ...], float]
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
+    """Costs with one axis per node in `scope`, as long as that node has choices."""
+
     scope: tuple[int, ...]
-    costs: Costs
+    costs: NDArray[np.float64]
 
 
 def cheapest(
@@ -38,17 +40,16 @@ def cheapest(
     >>> cheapest([[0, 1], [5, 0]], {(0, 1): [[0, 9], [9, 0]]})
     [1, 1]
     """
-    at: list[list[_Table]] = [
-        [_Table((n,), {(c,): cost for c, cost in enumerate(costs)})] for n, costs in enumerate(own)
-    ]
+    at = [[_Table((n,), np.array(costs, np.float64))] for n, costs in enumerate(own)]
     beside: list[set[int]] = [set() for _ in own]
     for (a, b), rows in pairs.items():
-        costs = {(c, d): cost for c, row in enumerate(rows) for d, cost in enumerate(row)}
-        _join(_Table((a, b), costs), at, beside)
+        costs = np.array(rows, np.float64)
+        table = _Table((a,), costs.diagonal()) if a == b else _Table((a, b), costs)
+        _join(table, at, beside)
     sizes = [_size(n, beside, own) for n in range(len(own))]
     queue = [(size, n) for n, size in enumerate(sizes)]
     heapify(queue)
-    last: list[tuple[int, tuple[int, ...], dict[tuple[int, ...], int]]] = []
+    last: list[tuple[int, tuple[int, ...], NDArray[np.intp]]] = []
     while queue:
         size, node = heappop(queue)
         if size != sizes[node]:
@@ -56,7 +57,7 @@ def cheapest(
         if size > most:
             return None
         scope = tuple(sorted(beside[node]))
-        merged, choices = _without(node, scope, at[node], own)
+        merged, choices = _without(node, scope, at[node])
         last.append((node, scope, choices))
         sizes[node] = -1
         for n in scope:
@@ -68,7 +69,7 @@ def cheapest(
             heappush(queue, (sizes[n], n))
     chosen: dict[int, int] = {}
     for node, scope, choices in reversed(last):
-        chosen[node] = choices[tuple(chosen[n] for n in scope)]
+        chosen[node] = int(choices[tuple(chosen[n] for n in scope)])
     return [chosen[n] for n in range(len(own))]
 
 
@@ -86,20 +87,14 @@ def _size(node: int, beside: Sequence[set[int]], own: Sequence[Sequence[float]])
 
 
 def _without(
-    node: int, scope: tuple[int, ...], about: Sequence[_Table], own: Sequence[Sequence[float]]
-) -> tuple[_Table, dict[tuple[int, ...], int]]:
+    node: int, scope: tuple[int, ...], about: Sequence[_Table]
+) -> tuple[_Table, NDArray[np.intp]]:
     """Return the table over a node's neighbours, and the node's best choice for each entry."""
-    places = [[(node, *scope).index(n) for n in table.scope] for table in about]
-    costs: Costs = {}
-    choices: dict[tuple[int, ...], int] = {}
-    for others in product(*(range(len(own[n])) for n in scope)):
-        least, best = float("inf"), 0
-        for choice in range(len(own[node])):
-            whole = (choice, *others)
-            total = 0.0
-            for table, place in zip(about, places, strict=True):
-                total += table.costs[tuple(whole[i] for i in place)]
-            if total < least:
-                least, best = total, choice
-        costs[others], choices[others] = least, best
-    return _Table(scope, costs), choices
+    whole = (node, *scope)
+    total: Any = 0.0
+    for table in about:
+        order = sorted(range(len(table.scope)), key=lambda i: whole.index(table.scope[i]))
+        costs = table.costs.transpose(order)
+        extents = dict(zip((table.scope[i] for i in order), costs.shape, strict=True))
+        total = total + costs.reshape([extents.get(n, 1) for n in whole])
+    return _Table(scope, total.min(axis=0)), total.argmin(axis=0)
