@@ -541,6 +541,20 @@ def test_17_calls_inline_with_defaults_keywords_and_star():
     assert result(kernel, np.int32, 2, n=7).tolist() == [35, 121]
 
 
+def test_17_a_constexpr_parameter_of_a_function_takes_run_time_values():
+    def shifted(x, by: tl.constexpr, both: tl.constexpr):
+        by += both[0]
+        return x + by
+
+    def kernel(out, n, B: tl.constexpr):
+        at = tl.arange(0, B)
+        tl.store(out + at, shifted(at, n, (n, 1)))
+
+    _, remarks = lowered(kernel, out=np.zeros(4, np.int32), n=3, B=4)
+    assert any("'by' of shifted is annotated as a constexpr" in r.text for r in remarks.items)
+    assert result(kernel, np.int32, 4, n=3, B=4).tolist() == [6, 7, 8, 9]
+
+
 def test_17_recursion_ends_by_constexprs():
     def power(x, n: tl.constexpr):
         if n == 0:

@@ -29,6 +29,7 @@ from workbench.language.values import (
     describe,
     kind_of,
     static,
+    tensor,
 )
 from workbench.source import (
     ArgumentError,
@@ -243,9 +244,29 @@ def _bind(
             values[parameter.name] = unwrap(parameter.default)
         value = values[parameter.name]
         if parameter.is_constexpr:
-            value = static(value, f"'{parameter.name}' of {source.name}")
-            inner.constexprs.add(parameter.name)
+            value = _constexpr(inner, parameter.name, value)
         inner.scope[parameter.name] = value
+
+
+def _constexpr(inner: Activation, name: str, value: Any) -> Any:
+    """Return the compile-time value for a constexpr parameter, or the tensor that was given.
+
+    As in Triton the annotation of a device function's parameter only says what callers mean: a
+    run-time value goes through, and is refused where a compile-time one is needed.
+    """
+    what = f"'{name}' of {inner.source.name}"
+    if _has_tensor(value):
+        inner.session.remark(f"{what} is annotated as a constexpr, it got a run-time value")
+        return value
+    inner.constexprs.add(name)
+    return static(value, what)
+
+
+def _has_tensor(value: Any) -> bool:
+    """Say whether something is, or holds, a value that is not known at compile time."""
+    if is_tuple(value):
+        return any(_has_tensor(item) for item in value)
+    return isinstance(value, tensor) and (value.constant is None or bool(value.shape))
 
 
 def call_function(session: Session) -> Callable[[Any, Sequence[Any]], Any]:
@@ -253,7 +274,14 @@ def call_function(session: Session) -> Callable[[Any, Sequence[Any]], Any]:
 
     def call(function: Any, args: Sequence[Any]) -> Any:
         function = _ours(unwrap(function))
-        if getattr(function, "__signature_row__", None) is not None:
+        row = getattr(function, "__signature_row__", None)
+        if row is not None:
+            if len(args) < row.required or (len(args) > len(row.parameters) and not row.variadic):
+                raise ArgumentError(
+                    f"{row.name} does not combine {len(args)} values: it is {row.text()}",
+                    hint="write a device function of two values for each tensor, those of the left "
+                    "elements first",
+                )
             return function(*args)
         source = source_of(function)
         if source is None:
