@@ -131,7 +131,7 @@ def _population(x: Array) -> Array:
 
 
 def _leading_zeros(x: Array) -> Array:
-    bits, rest = x.dtype.itemsize * 8, np.ascontiguousarray(_unsigned(np.ascontiguousarray(x)))
+    bits, rest = x.dtype.itemsize * 8, _unsigned(x)
     count = np.full(x.shape, bits, np.int64)
     for bit in range(bits):
         count = np.where((rest >> np.array(bit, rest.dtype)) != 0, bits - 1 - bit, count)
@@ -139,7 +139,7 @@ def _leading_zeros(x: Array) -> Array:
 
 
 def _reversed_bits(x: Array) -> Array:
-    bits, rest = x.dtype.itemsize * 8, _unsigned(np.ascontiguousarray(x))
+    bits, rest = x.dtype.itemsize * 8, _unsigned(x)
     found, one = np.zeros_like(rest), np.array(1, rest.dtype)
     for bit in range(bits):
         taken = (rest >> np.array(bit, rest.dtype)) & one
