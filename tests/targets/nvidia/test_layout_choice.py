@@ -113,7 +113,7 @@ def test_elimination_agrees_with_enumeration_on_dense_graphs():
         own = [[source.randint(0, 9) for _ in range(size)] for size in sizes]
         pairs = {
             (a, b): [[source.randint(0, 9) for _ in range(sizes[b])] for _ in range(sizes[a])]
-            for a in range(5) for b in range(a)
+            for a in range(5) for b in range(a + 1)
         }  # fmt: skip
 
         def total(choice: tuple[int, ...], own=own, pairs=pairs) -> int:
