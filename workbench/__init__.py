@@ -32,13 +32,13 @@ _NAMES = {
     "JITFunction": ("workbench.runtime.jit", "JITFunction"),
     "CompiledKernel": ("workbench.runtime.compiled", "CompiledKernel"),
     "compile": ("workbench.runtime.compiling", "compile"),
-    "autotune": ("workbench.runtime.autotune", "autotune"),
-    "Config": ("workbench.runtime.autotune", "Config"),
-    "heuristics": ("workbench.runtime.autotune", "heuristics"),
+    "autotune": ("workbench.tuning.autotune", "autotune"),
+    "Config": ("workbench.tuning.autotune", "Config"),
+    "heuristics": ("workbench.tuning.autotune", "heuristics"),
     "cdiv": ("workbench.runtime.host", "cdiv"),
     "next_power_of_2": ("workbench.runtime.host", "next_power_of_2"),
     "testing": ("workbench.runtime.testing", ""),
-    "tune": ("workbench.runtime.tune", "tune"),
+    "tune": ("workbench.tuning.tune", "tune"),
     "torch_op": ("workbench.runtime.torch_ops", "torch_op"),
     "as_triton": ("workbench.triton.installing", "as_triton"),
     "tl": ("workbench.language", ""),
@@ -55,15 +55,15 @@ if TYPE_CHECKING:
     from workbench.language import constexpr
     from workbench.magics import run_cell
     from workbench.runtime import testing
-    from workbench.runtime.autotune import Config, autotune, heuristics
     from workbench.runtime.compiled import CompiledKernel
     from workbench.runtime.compiling import compile  # noqa: A004 - the public name
     from workbench.runtime.host import cdiv, next_power_of_2
     from workbench.runtime.jit import JITFunction, jit, kernel
     from workbench.runtime.torch_ops import torch_op
-    from workbench.runtime.tune import tune
     from workbench.source import KernelError
     from workbench.triton.installing import as_triton
+    from workbench.tuning.autotune import Config, autotune, heuristics
+    from workbench.tuning.tune import tune
 
     device: str
 

@@ -6,8 +6,8 @@ import pytest
 
 import workbench as wb
 from workbench.magics.cells import default_names
-from workbench.runtime.search import Row
 from workbench.source import KernelError
+from workbench.tuning.search import Row
 
 torch = pytest.importorskip("torch")
 

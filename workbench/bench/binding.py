@@ -11,8 +11,8 @@ from workbench.bench.plan import Plan
 from workbench.bench.subject import Subject, call_by_name
 from workbench.runtime import CompiledKernel, JITFunction
 from workbench.runtime.options import DEFAULTS, SHORT_FORMS, check_options
-from workbench.runtime.tune import without_search
 from workbench.source import KernelError, KernelSource, OptionError, Span
+from workbench.tuning.tune import without_search
 
 
 class Binder:

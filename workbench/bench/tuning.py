@@ -15,11 +15,11 @@ from workbench.bench.arrays import clone, is_array
 from workbench.bench.binding import Binder, defaults
 from workbench.bench.checking import check_launch, references
 from workbench.bench.plan import Plan
-from workbench.runtime.autotune import Config
-from workbench.runtime.search import Progress, Row
-from workbench.runtime.tune import FIELDS, SHORT, TuneResult, configurations, tuner_of
 from workbench.source import OptionError
 from workbench.trace import Tune, TuneRow
+from workbench.tuning.autotune import Config
+from workbench.tuning.search import Progress, Row
+from workbench.tuning.tune import FIELDS, SHORT, TuneResult, configurations, tuner_of
 
 #: Who shows the progress of searches; the magics set it to a live table.
 progress: ContextVar[Progress | None] = ContextVar("progress", default=None)

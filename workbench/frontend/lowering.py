@@ -150,7 +150,8 @@ def _argument(
             _argument(act, parameter, f"{name}.{i}", item, parameters)
             for i, item in enumerate(argument.items)
         ]
-        return _made_of(argument.value, items)
+        made = argument.value  # a namedtuple's class, or a descriptor's kind
+        return made(*items) if callable(made) else tuple(items)
     if argument.type is None:
         return unwrap(argument.value)
     if parameter.is_constexpr:
@@ -166,14 +167,6 @@ def _argument(
     made_tensor: tensor = wrap(value)
     made_tensor.name = name
     return made_tensor
-
-
-def _made_of(kind: Any, items: list[Any]) -> Any:
-    """Return what a tuple argument was made of: a namedtuple, a descriptor, or a plain tuple."""
-    if isinstance(kind, type) and issubclass(kind, tuple):
-        make = getattr(kind, "_make", None)  # torch.Size has none
-        return make(items) if make is not None else tuple(items)
-    return kind(*items) if callable(kind) else tuple(items)
 
 
 def _parameter_type(act: Activation, parameter: Parameter, argument: Argument) -> Type:

@@ -21,9 +21,9 @@ from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
 from workbench.magics.texts import Shown, line_story, passes_text, stage_text
 from workbench.magics.values import closest
-from workbench.runtime.tune import SECONDS
 from workbench.source import OptionError
 from workbench.trace import StageId
+from workbench.tuning.tune import SECONDS
 
 __all__ = [
     "asm", "ast", "bench", "check", "explain", "gpu", "kernels", "llvm", "passes",

@@ -10,8 +10,8 @@ from workbench.bench.plan import Peer, Plan
 from workbench.bench.sweep import points_of
 from workbench.magics.options import Request
 from workbench.magics.values import Expression, split_top_level
-from workbench.runtime.tune import SECONDS
 from workbench.source import KernelSource, OptionError
+from workbench.tuning.tune import SECONDS
 
 
 def make_plan(request: Request, source: KernelSource, namespace: Mapping[str, Any]) -> Plan:

@@ -9,8 +9,8 @@ from typing import Any
 from IPython.display import display
 
 from workbench.bench.tuning import progress
-from workbench.runtime.search import Row
-from workbench.runtime.tune import aligned, html_table, table_of
+from workbench.tuning.search import Row
+from workbench.tuning.tune import aligned, html_table, table_of
 
 #: Nothing is shown before this many seconds.
 QUIET_SECONDS = 0.2

@@ -239,7 +239,7 @@ def _tuple(
         _classify(source, f"{name}.{number}", policy, item, call)[1]
         for number, item in enumerate(value)
     ]
-    kind = None if type(value) is tuple else type(value)
+    kind = type(value) if hasattr(value, "_make") else None  # other subclasses are plain tuples
     return Known(None, kind, items=tuple(items))
 
 

@@ -8,7 +8,6 @@ import sys
 from workbench.language import constexpr
 from workbench.runtime import knobs
 from workbench.runtime.ahead import compile
-from workbench.runtime.autotune import Config, autotune, heuristics
 from workbench.runtime.callables import constexpr_function
 from workbench.runtime.host import cdiv, next_power_of_2
 from workbench.runtime.jit import JITFunction, KernelInterface, jit
@@ -18,6 +17,7 @@ from workbench.triton import _utils, backends, compiler, errors, language, runti
 from workbench.triton.compiler.errors import CompilationError
 from workbench.triton.errors import TritonError
 from workbench.triton.runtime.errors import InterpreterError, OutOfResources
+from workbench.tuning.autotune import Config, autotune, heuristics
 
 #: The version whose language this is; libraries compare it.
 __version__ = "3.6.0"

@@ -1,11 +1,11 @@
 """`triton.runtime`: kernel objects, tuning, devices and caches."""
 
-from workbench.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from workbench.runtime.jit import JITFunction, KernelInterface
 from workbench.runtime.stand_ins import MockTensor, TensorWrapper, reinterpret
 from workbench.triton.runtime import autotuner, cache, errors, interpreter, jit
 from workbench.triton.runtime import driver as _devices
 from workbench.triton.runtime.errors import InterpreterError, OutOfResources
+from workbench.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 
 #: The object, as in Triton, although a module has the same name.
 driver = _devices.driver

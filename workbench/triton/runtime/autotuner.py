@@ -1,9 +1,9 @@
 """`triton.runtime.autotuner`: tuning and heuristics."""
 
-from workbench.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from workbench.runtime.driver import driver
 from workbench.runtime.jit import JITFunction, KernelInterface
 from workbench.triton.runtime.errors import AutotunerError, OutOfResources, PTXASError
+from workbench.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 
 __all__ = [
     "Autotuner", "AutotunerError", "Config", "Heuristics", "JITFunction", "KernelInterface",

@@ -58,9 +58,10 @@ class Answer:
 
 def answer(job: Job) -> Answer:
     """Do one job."""
-    from workbench.runtime import compiling, resources
+    from workbench.runtime import compiling
     from workbench.runtime.facts import to_specialization
     from workbench.targets.nvidia.toolchain import time_limit
+    from workbench.tuning import resources
 
     if job.prune and job.target.startswith("sm_"):
         from workbench.compiler import lower

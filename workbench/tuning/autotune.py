@@ -19,13 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from workbench.runtime import arrays, hooks, knobs, tuning_store
-from workbench.runtime.configs import Config, ConflictError
+from workbench.runtime import arrays, hooks, knobs
 from workbench.runtime.jit import InterpretedFunction, JITFunction, KernelInterface, Plan
-from workbench.runtime.racing import FATAL, Candidate
-from workbench.runtime.search import Progress, Search, refuse_capture
 from workbench.runtime.timing import Effort
 from workbench.source import KernelError, KernelSource
+from workbench.tuning import store
+from workbench.tuning.configs import Config, ConflictError
+from workbench.tuning.racing import FATAL, Candidate
+from workbench.tuning.search import Progress, Search, refuse_capture
 
 __all__ = [
     "Autotuner", "AutotunerError", "Config", "ConflictError", "Heuristics", "autotune",
@@ -221,7 +222,7 @@ class Autotuner(_Wrapper):
             return
         place = self._stored_at(key, configs, args, given)
         if place is not None:
-            found = tuning_store.load(place, configs)
+            found = store.load(place, configs)
             if found is not None:
                 self._keep(key, found)
                 return
@@ -230,7 +231,7 @@ class Autotuner(_Wrapper):
         self.bench_time = time.time() - begin
         self._keep(key, self.configs_timings)
         if complete and place is not None:
-            tuning_store.store(place, self.configs_timings, configs)
+            store.store(place, self.configs_timings, configs)
         self._after_search({**(self.nargs or {}), **given, **self.cache[key].all_kwargs()})
         if knobs.autotuning.print:
             sys.stdout.write(
@@ -419,7 +420,7 @@ class Autotuner(_Wrapper):
             return None
         if plan is None:
             return None
-        return tuning_store.key_of(self.fn.text_key, key, plan.device, configs)
+        return store.key_of(self.fn.text_key, key, plan.device, configs)
 
 
 def _most(top_k: Any, count: int) -> int:

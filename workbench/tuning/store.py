@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from workbench.runtime import cache, compiling
-from workbench.runtime.configs import Config
+from workbench.tuning.configs import Config
 
 Timings = dict[Config, list[float]]
 

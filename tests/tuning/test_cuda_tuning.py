@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tests.tuning.test_search import product
 
 import workbench as wb
 import workbench.triton as triton
 from tests.runtime.kernels import add
-from tests.runtime.test_search import product
 from workbench import tl
 from workbench.runtime import compiling
-from workbench.runtime.racing import Candidate, Race
 from workbench.runtime.timing import Effort
+from workbench.tuning.racing import Candidate, Race
 
 torch = pytest.importorskip("torch")
 pytestmark = [

@@ -13,10 +13,11 @@ import pytest
 import workbench as wb
 from tests.runtime.kernels import add
 from workbench import tl
-from workbench.runtime import resources, search, shipping, tuning_store, workers
-from workbench.runtime.racing import Candidate, Race
+from workbench.runtime import shipping
 from workbench.runtime.timing import Effort
 from workbench.source import KernelError, LaunchError
+from workbench.tuning import resources, search, store, workers
+from workbench.tuning.racing import Candidate, Race
 
 QUICK = Effort(warm_up=1, milliseconds=2, runs=10)
 
@@ -303,10 +304,10 @@ def test_what_a_search_found_is_found_on_disk(monkeypatch):
 
 
 def test_what_was_found_belongs_to_kernel_key_and_configs():
-    key = tuning_store.key_of("kernel", (7,), -1, CONFIGS)
-    assert key == tuning_store.key_of("kernel", (7,), -1, CONFIGS)
+    key = store.key_of("kernel", (7,), -1, CONFIGS)
+    assert key == store.key_of("kernel", (7,), -1, CONFIGS)
     others = [("other", (7,), CONFIGS), ("kernel", (8,), CONFIGS), ("kernel", (7,), CONFIGS[1:])]
-    assert all(key != tuning_store.key_of(k, t, -1, c) for k, t, c in others)
+    assert all(key != store.key_of(k, t, -1, c) for k, t, c in others)
 
 
 @wb.jit

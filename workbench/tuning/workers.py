@@ -22,8 +22,8 @@ from typing import Any
 from workbench.runtime import compiling, shipping
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.jit import Plan
-from workbench.runtime.worker import Answer, Job, answer, receive, send
 from workbench.source import KernelError, ToolError
+from workbench.tuning.worker import Answer, Job, answer, receive, send
 
 #: The most that one kernel may take in ptxas, in seconds.
 ASSEMBLER_SECONDS = 60.0
@@ -56,7 +56,7 @@ class Worker:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         environment["WORKBENCH_CACHE_DIR"] = ""  # this process stores what comes back
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from workbench.runtime.worker import main; main()"],
+            [sys.executable, "-c", "from workbench.tuning.worker import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.runtime.autotune import Autotuner, Heuristics
-from workbench.runtime.configs import Config
 from workbench.runtime.jit import JITFunction
 from workbench.runtime.options import DEFAULTS, SHORT_FORMS
-from workbench.runtime.racing import Candidate
-from workbench.runtime.search import Progress, Row, Search
 from workbench.runtime.timing import Effort
 from workbench.source import OptionError
+from workbench.tuning.autotune import Autotuner, Heuristics
+from workbench.tuning.configs import Config
+from workbench.tuning.racing import Candidate
+from workbench.tuning.search import Progress, Row, Search
 
 SECONDS = 120.0
 #: Options that a configuration has a field for.

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from workbench.runtime.configs import Config
 from workbench.runtime.hooks import unobserved
-from workbench.runtime.racing import Candidate, Race
 from workbench.runtime.timing import Effort
-from workbench.runtime.workers import Outcome, compile_all, one_line
 from workbench.source import KernelError, LaunchError
+from workbench.tuning.configs import Config
+from workbench.tuning.racing import Candidate, Race
+from workbench.tuning.workers import Outcome, compile_all, one_line
 
 if TYPE_CHECKING:
     from workbench.runtime.compiled import CompiledKernel
