@@ -208,16 +208,31 @@ class _Compilation:
     # -- the trace ------------------------------------------------------------------------
     def trace(self, error: KernelError | None) -> LazyTrace:
         """Return the trace of what exists so far; nothing is printed yet."""
-        return LazyTrace(lambda: self._build_trace(error).finish().trace)
+        # A cell whose kernel fails gives the names that it bound their former values back, and
+        # helper functions are found by name: what an error may point into is looked up now.
+        texts = self._source_texts() if error is not None else None
+        return LazyTrace(lambda: self._build_trace(error, texts).finish().trace)
 
-    def _build_trace(self, error: KernelError | None) -> TraceBuilder:
+    def _source_texts(self) -> list[tuple[str, str, int, str]]:
+        """Return (file, text, first line, role) of the kernel and of the helpers that it calls."""
         file, text, line0 = shown_source(self.source)
+        last = line0 + text.count("\n")
+        helpers = [
+            (helper.file, helper.text, helper.first_line, "device")
+            for helper in captures(self.source).sources[1:]
+            if not (helper.file == file and line0 <= helper.first_line <= last)
+        ]
+        return [(file, text, line0, "entry"), *helpers]
+
+    def _build_trace(
+        self, error: KernelError | None, texts: list[tuple[str, str, int, str]] | None
+    ) -> TraceBuilder:
+        texts = self._source_texts() if texts is None else texts
+        file, text, line0, _ = texts[0]
         builder = TraceBuilder(kernel=self._kernel(file), made=made())
         places = Places(builder)
-        places.add(file, text, line0, "entry")
-        for helper in captures(self.source).sources[1:]:
-            if not (helper.file == file and line0 <= helper.first_line):
-                places.add(helper.file, helper.text, helper.first_line, "device")
+        for source in texts:
+            places.add(*source)
         resources = self._resources() if self.built is not None else Resources()
         times = self._stage_times()
         spans = self._spans()

@@ -275,6 +275,7 @@ export interface Runs {
   tunes?: Tune[];
   ceilings?: Ceiling[];
   skipped?: Skipped[];
+  errors?: Diagnostic[];
 }
 /** One specialisation's compilation and runs (see the top of this file for the conventions). */
 export interface Trace {

@@ -191,8 +191,9 @@ function fill(
   );
 }
 
-/** A failed compile opens on its errors, unless a stage beyond the source can be read beside them. */
+/** A failed run opens on its errors, and so does a failed compile without a stage beyond the source. */
 function openProblems(trace: Trace): boolean {
+  if ((trace.runs.errors ?? []).length > 0) return true;
   return (
     (trace.errors ?? []).length > 0 &&
     trace.stages.every(({ id }) => id === "source" || id === "ast")

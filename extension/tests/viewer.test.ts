@@ -37,6 +37,24 @@ test("a pinned source line is told in words, with the line of the cell", () => {
   );
 });
 
+test("an error of a launch or a check opens the problems, its place leads to the source", () => {
+  const error = {
+    code: "K601",
+    severity: "error" as const,
+    text: "out differs from x + y: 1 of 7 elements",
+    span: [0, 7, 5, 7, 43] as [number, number, number, number, number],
+    help: "use --grid 3",
+  };
+  show(addTrace({ runs: { errors: [error] } }));
+  const chosen = host.querySelector<HTMLElement>('[role=tab][aria-selected="true"]')!;
+  expect(chosen.dataset.tab).toBe("problems");
+  const row = host.querySelector<HTMLElement>('[data-severity="error"]')!;
+  expect(row.querySelector(".wb-excerpt")!.textContent).toContain("tl.store(out_ptr + offs");
+  expect(row.textContent).toContain("help: use --grid 3");
+  row.querySelector<HTMLElement>(".wb-place")!.click();
+  expect(host.querySelector(".wb-status")!.textContent).toMatch(/^Pinned Python line 7/);
+});
+
 test("the Programs tab is there only when the interpreter recorded accesses", () => {
   show(addTrace());
   expect(tabs()).not.toContain("programs");

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workbench.bench.failures import diagnostics
+from workbench.source import KernelError
 from workbench.trace import (
     STAGE_IDS,
     Bench,
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from workbench.runtime.compiled import CompiledKernel
-    from workbench.runtime.tune import TuneResult
+    from workbench.tuning.tune import TuneResult
 
 
 class Record:
@@ -36,6 +38,7 @@ class Record:
     def __init__(self, source: Callable[[], Trace], compiled: CompiledKernel | None = None) -> None:
         self.compiled = compiled
         self.runs: list[Any] = []
+        self.error: KernelError | None = None  # that ended the run, not the compilation
         self.access: tuple[MemoryAccess, ...] = ()
         self._source = source
         self._base: Trace | None = None
@@ -52,6 +55,8 @@ class Record:
         columns: dict[str, list[Any]] = {}
         for run in self.runs:
             columns.setdefault(kinds[type(run)], []).append(run)
+        if self.error is not None:
+            columns["errors"] = list(diagnostics(self._base, self.error))
         runs = Runs(**{name: tuple(items) for name, items in columns.items()})
         return replace(self._base, runs=runs, access=self.access or self._base.access)
 
@@ -192,7 +197,12 @@ class KernelResult:
     @property
     def problems(self) -> tuple[Remark | Diagnostic, ...]:
         """Errors and remarks of all traces."""
-        return tuple(item for trace in self.traces for item in (*trace.errors, *trace.remarks))
+        found = [
+            item
+            for trace in self.traces
+            for item in (*trace.errors, *trace.runs.errors, *trace.remarks)
+        ]
+        return tuple(item for n, item in enumerate(found) if item not in found[:n])
 
     # -- what was run -----------------------------------------------------------------------
     def _runs(self, kind: type) -> list[Any]:
@@ -256,8 +266,13 @@ class KernelResult:
 
     def to_pandas(self) -> Any:
         """Return the measured points as a pandas DataFrame."""
-        import pandas  # type: ignore[import-not-found]
-
+        try:
+            import pandas  # type: ignore[import-not-found]
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "to_pandas needs pandas: pip install pandas (result.save('bench.csv') does not)",
+                name=error.name,
+            ) from None
         rows = [
             {
                 "series": bench.name, bench.axis or "launch": x, "ms": times[1],

@@ -107,7 +107,10 @@ class _Run:
             self.records.insert(0, Record(lambda: trace.trace))  # type: ignore[attr-defined]
         return self._result(error) if self.records else None
 
-    def _result(self, error: BaseException | None) -> KernelResult:
+    def _result(self, error: KernelError | None) -> KernelResult:
+        if error is not None and error.trace is None:
+            for record in self.records:
+                record.error = error
         return KernelResult(
             self.kernel,
             self.source.name,
@@ -152,7 +155,7 @@ class _Run:
     # -- running --------------------------------------------------------------------------
     def _execute(
         self, subject: Subject, compiled: CompiledKernel, points: Sequence[Point]
-    ) -> BaseException | None:
+    ) -> KernelError | None:
         plan = self.plan
         record = next(r for r in self.records if r.compiled is compiled)
         if subject.target == "interpreter" and prod(subject.grid) <= MOST_RECORDED_PROGRAMS:

@@ -419,7 +419,10 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """What happened after compilation; no part of it enters the trace's id."""
+    """What happened after compilation; no part of it enters the trace's id.
+
+    `errors` are those of launches, checks and benchmarks; `Trace.errors` are the compiler's.
+    """
 
     launches: tuple[Launch, ...] = ()
     checks: tuple[Check, ...] = ()
@@ -427,6 +430,7 @@ class Runs:
     tunes: tuple[Tune, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    errors: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

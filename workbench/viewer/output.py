@@ -128,7 +128,9 @@ def state_of(traces: Sequence[Trace]) -> State:
     if any(trace.errors for trace in traces):
         return "error"
     last = [trace.runs.checks[-1].ok for trace in traces if trace.runs.checks]
-    return "ok" if all(last) else "check failed"
+    if not all(last):
+        return "check failed"
+    return "error" if any(trace.runs.errors for trace in traces) else "ok"
 
 
 def encode(traces: Sequence[Trace], show: Sequence[str] = ()) -> str:
@@ -198,8 +200,8 @@ def _beside(traces: Sequence[Trace], show: Sequence[str], notebook: Path | str |
 
 def _where(characters: int) -> str:
     return (
-        f"full trace embedded ({characters / 1000:.0f} kB); open in JupyterLab with workbench "
-        "installed, or: workbench view NOTEBOOK"
+        f"full trace embedded ({characters / 1000:.0f} kB); open in JupyterLab with workbench, "
+        "or: workbench view NOTEBOOK"
     )
 
 

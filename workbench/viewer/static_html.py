@@ -11,9 +11,10 @@ import base64
 from collections.abc import Callable, Iterable, Sequence
 from html import escape as _escape
 
-from workbench.trace import Links, Stage, Trace, coverage
+from workbench.trace import Diagnostic, Links, Stage, Trace, coverage
 from workbench.viewer.highlight import highlight
 from workbench.viewer.summary import (
+    all_errors,
     bench_notes,
     bench_table,
     check_line,
@@ -61,7 +62,12 @@ def static_html(
 
     `picture` is the benchmark's PNG. Rows and colours give way before facts do.
     """
-    head = "".join(_facts(trace) for trace in traces)
+    said: list[Diagnostic] = []  # what a run reported stands in the traces of all its targets
+    head = ""
+    for trace in traces:
+        errors = [error for error in all_errors(trace) if error not in said]
+        said += errors
+        head += _facts(trace, errors)
     if picture is not None:
         head += _picture(traces, picture)
     tail = f"<p>{escape(footer)}</p>" if footer else ""
@@ -87,10 +93,11 @@ def _cut_down(traces: Sequence[Trace], limit: int, footer: str) -> str:
     return text if len(text.encode()) <= limit else f"<div>{note}</div>"
 
 
-def _facts(trace: Trace) -> str:
+def _facts(trace: Trace, errors: Sequence[Diagnostic]) -> str:
     """Return what was found out: verdict, errors, resources, checks, benchmark."""
-    parts = (_verdict, _errors, _skipped, _resources, _checks, _bench)
-    return "".join(part(trace) for part in parts)
+    said = "".join(_pre(escape(render_diagnostic(trace, error))) for error in errors[:20])
+    parts = (_skipped, _resources, _checks, _bench)
+    return _verdict(trace) + said + "".join(part(trace) for part in parts)
 
 
 def _stages(
@@ -120,12 +127,10 @@ def _verdict(trace: Trace) -> str:
         marks.append("✗ compile error")
     if trace.runs.checks:
         marks.append("✓ check ok" if trace.runs.checks[-1].ok else "✗ check failed")
+    elif trace.runs.errors:
+        marks.append("✗ not run to the end")
     tail = "".join(f" · {escape(part)}" for part in (*rest, *marks))
     return f"<p><b>{escape(name)}</b>{tail}</p>"
-
-
-def _errors(trace: Trace) -> str:
-    return "".join(_pre(escape(render_diagnostic(trace, error))) for error in trace.errors[:20])
 
 
 def _skipped(trace: Trace) -> str:

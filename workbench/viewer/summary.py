@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from workbench.trace import Check, Diagnostic, Mismatch, Trace, coverage
@@ -11,6 +12,7 @@ LINES = 40
 COLUMNS = 100
 CHARACTERS = 4_000
 POINTS = 14  # rows of the benchmark table; more are counted
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def headline(trace: Trace) -> str:
@@ -115,10 +117,15 @@ def _axis_value(x: float | str) -> str:
     return str(x) if isinstance(x, (int, str)) else f"{x:g}"
 
 
+def all_errors(trace: Trace) -> tuple[Diagnostic, ...]:
+    """Return the errors of the compilation and of what was run."""
+    return (*trace.errors, *trace.runs.errors)
+
+
 def problem_counts(trace: Trace) -> str:
     """Return "1 error, 2 notes" over errors and remarks, empty if there are none."""
     counts: dict[str, int] = {}
-    for remark in (*trace.errors, *trace.remarks):
+    for remark in (*all_errors(trace), *trace.remarks):
         counts[remark.severity] = counts.get(remark.severity, 0) + 1
     order = ("error", "warning", "missed", "note")
     words = {"missed": "missed optimisation"}
@@ -165,27 +172,38 @@ def _place(trace: Trace, span: tuple[int, int, int, int, int]) -> str:
 def plain(traces: Sequence[Trace], footer: Sequence[str] = ()) -> str:
     """Return the text/plain form of one or several traces of a kernel: at most 40 lines."""
     lines: list[str] = []
+    said: list[Diagnostic] = []  # what a run reported stands in the traces of all its targets
     for trace in traces:
-        lines += _plain(trace)
-    room = LINES - len(footer)
+        errors = [error for error in all_errors(trace) if error not in said]
+        said += errors
+        lines += _plain(trace, errors)
+    ends = [part for line in footer for part in _wrapped(line)]
+    room = LINES - len(ends)
     if len(lines) > room:
         lines = [*lines[: room - 1], f"… {len(lines) - room + 1} more lines in the viewer"]
-    text = "\n".join(_one_line(line, COLUMNS) for line in (*lines, *footer))
+    text = "\n".join(_one_line(line, COLUMNS) for line in (*lines, *ends))
     return text if len(text) <= CHARACTERS else text[: CHARACTERS - 2] + "…\n"
 
 
-def _plain(trace: Trace) -> list[str]:
-    lines = [headline(trace)]
-    for error in trace.errors[:2]:
-        lines += render_diagnostic(trace, error).split("\n")
-    lines += [f"not done: {skipped.what}: {skipped.why}" for skipped in trace.runs.skipped]
-    lines += [f"check   {check_line(check)}" for check in trace.runs.checks[-2:]]
+def _plain(trace: Trace, errors: Sequence[Diagnostic]) -> list[str]:
+    lines = _wrapped(headline(trace))
+    for error in errors[:2]:
+        for line in render_diagnostic(trace, error).split("\n"):
+            # Source lines and the carets below them stay whole; they start with blanks.
+            lines += [line] if line.startswith(" ") else _wrapped(line)
+    for skipped in trace.runs.skipped:
+        lines += _wrapped(f"not done: {skipped.what}: {skipped.why}")
+    for check in trace.runs.checks[-2:]:
+        lines += _wrapped(f"check   {check_line(check)}", 8)
     for check in trace.runs.checks[-1:]:
         lines += [f"        {mismatch_line(item)}" for item in check.first[:2]]
     if resources := resource_line(trace):
-        lines.append(resources)
+        # A long line ends between two facts, never within one.
+        parts = resources.split("  ")
+        lines += _wrapped("  ".join(part.replace(" ", NO_BREAK) for part in parts))
     lines += _table(*bench_table(trace))
-    lines += [f"  {note}" for note in bench_notes(trace)]
+    for note in bench_notes(trace):
+        lines += _wrapped(f"  {note}", 4)
     if problems := problem_counts(trace):
         lines.append(f"problems: {problems}")
     return lines
@@ -224,6 +242,19 @@ def _table(headings: list[str], rows: list[list[str]]) -> list[str]:
     ]
     left = len(rows) - len(shown)
     return [*lines[:1], *([f"  ({left} smaller sizes in the viewer)"] * bool(left)), *lines[1:]]
+
+
+def _wrapped(text: str, indent: int = 2) -> list[str]:
+    """Return text as lines of at most COLUMNS characters, the later ones indented."""
+    lines = textwrap.wrap(
+        text,
+        COLUMNS,
+        subsequent_indent=" " * indent,
+        drop_whitespace=True,
+        replace_whitespace=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(NO_BREAK, " ") for line in lines]
 
 
 def _one_line(text: str, width: int) -> str:

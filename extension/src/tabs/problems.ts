@@ -49,7 +49,8 @@ export function problemsOf(trace: Trace): Problem[] {
       places: [],
     }),
   );
-  const all = [...(trace.errors ?? []).map(of), ...skipped, ...(trace.remarks ?? []).map(of)];
+  const errors = [...(trace.errors ?? []), ...(trace.runs.errors ?? [])];
+  const all = [...errors.map(of), ...skipped, ...(trace.remarks ?? []).map(of)];
   const merged = new Map<string, Problem>();
   for (const problem of all) {
     const { places, ...said } = problem;
