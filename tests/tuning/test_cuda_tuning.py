@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.tuning.test_search import product
 
 import workbench as wb
 import workbench.triton as triton
 from tests.runtime.kernels import add
+from tests.tuning.test_search import product
 from workbench import tl
 from workbench.runtime import compiling
 from workbench.runtime.timing import Effort
