@@ -26,6 +26,7 @@ from workbench.targets.cpu.planning import Plan
 from workbench.targets.cpu.writer import Writer
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly, host, object_code
+from workbench.targets.objects import code_bytes
 from workbench.trace import Resources
 
 
@@ -50,7 +51,7 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
 
     def assemble() -> Binary:
         code = object_code(text, unit)
-        return Binary("object", code, Resources(code_bytes=len(code)))
+        return Binary("object", code, Resources(code_bytes=code_bytes(code)))
 
     return Built(
         symbol=module.name,

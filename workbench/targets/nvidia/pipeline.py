@@ -28,6 +28,7 @@ from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.shared_memory import Interval, allocate, insert_barriers
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.nvidia.toolchain import assemble, disassemble, find, missing
+from workbench.targets.objects import code_bytes
 from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
 
 _DEFAULT_WARPS = 4
@@ -82,7 +83,7 @@ def _built(
                     stack_bytes=result.stack_bytes,
                     barriers=result.barriers,
                     occupancy=_occupancy(unit, module, result.registers, shared_bytes),
-                    code_bytes=len(result.cubin),
+                    code_bytes=code_bytes(result.cubin),
                 ))  # fmt: skip
         return made["cubin"]
 
