@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -205,6 +206,48 @@ def bench_matmul() -> list[Row]:
     return rows
 
 
+#: Products measured under Triton too, with the same options; BLOCK_K is that of 16-bit types.
+PRODUCT_CONFIGS = ((128, 128, 64, 8, 3), (64, 64, 64, 4, 4))
+
+
+def bench_products() -> list[Row]:
+    """Measure the product kernel beside Triton's build of the same source."""
+    rows = []
+    peer = peers.under_triton(matmul_kernels) if peers.triton_installed() else None
+    torch.backends.cuda.matmul.allow_tf32 = True  # as `tl.dot` has it by default
+    for dtype, size in (
+        (torch.float16, 1024),
+        (torch.float16, 4096),
+        (torch.bfloat16, 4096),
+        (torch.float32, 2048),
+    ):
+        a, b = (torch.randn(size, size, device="cuda").to(dtype) for _ in "ab")
+        c, reference = torch.empty_like(a), torch.empty_like(a)
+        for bm, bn, bk, warps, stages in PRODUCT_CONFIGS:
+            bk = bk * 2 // a.element_size()
+            grid = (workbench.cdiv(size, bm) * workbench.cdiv(size, bn),)
+            arguments = a, b, c, size, size, size, size, 1, size, 1, size, 1
+            options: Any = {
+                "BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, "GROUP_M": 8, "num_warps": warps,
+                "num_stages": stages,
+            }  # fmt: skip
+            calls: dict[str, object] = {
+                "ours": partial(matmul[grid], *arguments, **options),
+                "cublas": partial(torch.mm, a, b, out=reference),
+            }
+            if peer is not None:
+                calls["triton"] = partial(peer.matmul[grid], *arguments, **options)
+            times = interleaved(calls)
+            case = f"matmul {bm}x{bn}x{bk} {warps} warps {stages} stages"
+            rows += [
+                row("matmul", case, DTYPES[dtype], size, times["ours"], baseline, times[baseline])
+                for baseline in times
+                if baseline != "ours"
+            ]
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return rows
+
+
 def _host_time(call: object, rounds: int = 3000) -> float:
     """Return the CPU time of one warm launch in microseconds (best of several batches)."""
     best = float("inf")
@@ -317,6 +360,7 @@ SUITES = {
     "softmax": bench_softmax,
     "matmul_mma_sync": bench_matmul,
     "launch": bench_launch,
+    "matmul": bench_products,
     **{suite: partial(bench_corpus, suite) for suite in CORPUS},
 }
 
@@ -331,18 +375,24 @@ def main(arguments: list[str]) -> int:
     failed += run_notebooks() if "notebooks" in names else 0
     failed += check() if "check" in names else 0
     failed += fuzz.main() if "fuzz" in names else 0
+    machine = torch.cuda.get_device_name()
+    file = machine.lower().replace("nvidia ", "").replace(" ", "-") + ".json"
+    folders = [RESULTS, *([Path(os.environ["OUT"])] if os.environ.get("OUT") else [])]
     rows: list[Row] = []
     for name, suite in SUITES.items():
-        if name in names:
-            start = time.perf_counter()
+        if name not in names:
+            continue
+        start = time.perf_counter()
+        try:
             rows += suite()
-            print(f"{name}: {time.perf_counter() - start:.0f} s")
+        except Exception:
+            traceback.print_exc()
+            failed += 1
+        print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
+        for folder in folders:  # after each suite: a run that is cut short leaves what it has
+            save(folder / file, machine, rows)
     if rows:
-        machine = torch.cuda.get_device_name().lower().replace("nvidia ", "").replace(" ", "-")
-        save(RESULTS / f"{machine}.json", torch.cuda.get_device_name(), rows)
         print(table(rows))
-        if os.environ.get("OUT"):
-            save(Path(os.environ["OUT"]) / f"{machine}.json", torch.cuda.get_device_name(), rows)
     return 1 if failed else 0
 
 
