@@ -6,7 +6,9 @@ import textwrap
 from typing import Any
 
 import numpy as np
+import torch
 
+import workbench.language as tl
 from tests.execution import default_target, execute
 from workbench.frontend import Argument, Options, Specialization, lower_kernel
 from workbench.ir import (
@@ -120,3 +122,40 @@ def error_of(function: Any, **values: Any) -> CompileError:
     except CompileError as error:
         return error
     raise AssertionError("the kernel compiled")
+
+
+def store(text: str) -> object:
+    """Return a kernel that stores the value of an expression, one element per offset."""
+    return from_text(f"""
+        def kernel(out, x, y, n, B: tl.constexpr):
+            i = tl.arange(0, B)
+            a = tl.load(x + i)
+            b = tl.load(y + i)
+            tl.store(out + i, {text})
+    """)
+
+
+def dtype_of(text: str, x: str, y: str = "float32") -> str:
+    """Return the dtype of an expression of `a` and `b`, loaded from arrays of these dtypes."""
+    seen = []
+    kernel = from_text(
+        f"""
+        def kernel(x, y, s, B: tl.constexpr):
+            i = tl.arange(0, B)
+            a = tl.load(x + i)
+            b = tl.load(y + i)
+            look({text})
+        """,
+        look=look_into(seen),
+    )
+    arrays = [torch.zeros(4, dtype=getattr(torch, name)) for name in (x, y)]
+    lowered(kernel, x=arrays[0], y=arrays[1], s=0.5, B=4)
+    return seen[0]
+
+
+def look_into(seen: list) -> object:
+    def look(value):
+        seen.append(str(getattr(value, "dtype", type(value).__name__)))
+
+    look.__signature_row__ = tl.load.__signature_row__
+    return look

@@ -111,7 +111,7 @@ def test_every_function_says_what_it_does(name):
 
 @pytest.mark.parametrize("rule", range(1, 31))
 def test_every_rule_has_a_test(rule):
-    texts = [p.read_text() for p in Path(__file__).parent.glob("test_*.py")]
+    texts = [p.read_text() for p in Path(__file__).parent.rglob("test_*.py")]
     assert any(f"def test_{rule:02d}_" in text or f"_{rule:02d}_" in text for text in texts)
 
 
