@@ -35,6 +35,20 @@ def test_carried_tiles_may_change_places(steps: int, n: int):
     np.testing.assert_array_equal(got, want)
 
 
+def long_chain(x_ptr, out_ptr, ROUNDS: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    total = tl.zeros((N,), tl.float32)
+    for k in tl.static_range(ROUNDS):
+        total = total * 0.5 + tl.load(x_ptr + at + k)
+    tl.store(out_ptr + at, total)
+
+
+def test_unrolled_loops_may_make_long_chains():
+    x = _RANDOM.integers(-5, 5, 500).astype(np.float32)
+    want, got = launch(long_chain, (1,), x, np.zeros(9, np.float32), ROUNDS=300, N=9)
+    np.testing.assert_allclose(got[1], want[1], rtol=1e-6, atol=1e-6)
+
+
 def branches(x_ptr, out_ptr, limit, N: tl.constexpr):
     at = tl.arange(0, N)
     x = tl.load(x_ptr + at)

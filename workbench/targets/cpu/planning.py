@@ -6,7 +6,8 @@ where that would be wrong or slow:
 - a load, if memory that it may read is written before its last use (where only the store that
   needs it is in doubt, the code looks at the addresses and has both ways);
 - a costly tile (an exp, say) that two loops need, that a loop inside needs again and again, that
-  is broadcast along an axis, or that is gathered from and needed otherwise too.
+  is broadcast along an axis, or that is gathered from and needed otherwise too;
+- every so often in a long chain of ops, as unrolled loops make them: one loop body holds no more.
 
 Tiles made by reductions, scans, products and control flow always have memory of their own.
 """
@@ -43,6 +44,8 @@ _COSTS = {
 }  # fmt: skip
 #: A tile that costs less is cheaper to compute again than to write and read.
 _HEAVY = 10
+#: Ops one after the other that a loop body holds; code is written by recursion over them.
+_DEEP = 64
 
 
 class Plan:
@@ -65,6 +68,7 @@ class Plan:
         self._noalias = {p.value: p.noalias for p in module.parameters}
         self._arguments = {p.name: p for p in module.parameters}
         self._number(module.body, None, 0)
+        self._cut_chains()
         for op in self._start:
             for result in op.results:
                 if (
@@ -93,6 +97,22 @@ class Plan:
                 number = self._number(region, op, number)
             self._end[op] = number
         return number
+
+    def _cut_chains(self) -> None:
+        """Keep a tile wherever a chain of ops has grown long."""
+        depths: dict[Value, int] = {}
+        for op in self._start:
+            if not self._is_virtual(op):
+                continue
+            depth = 1 + max((depths.get(value, 0) for value in op.operands), default=0)
+            for result in op.results:
+                if not shape_of(result.type):
+                    continue
+                if depth < _DEEP:
+                    depths[result] = depth
+                elif self.affine.form(result) is None:
+                    self.kept.add(result)
+                    self._costs[result] = 1
 
     def parent(self, op: Op) -> Op | None:
         """Return the op whose region an op stands in, None for the kernel's body."""
