@@ -9,6 +9,7 @@ import workbench.language as tl
 from tests.language.harness import error_of, from_text, lowered, result
 from workbench.frontend import Options
 from workbench.language import core, standard
+from workbench.runtime.callables import constexpr_function
 from workbench.runtime.jit import jit
 
 Pair = namedtuple("Pair", ["first", "second"])
@@ -81,6 +82,24 @@ def library_tanh(arg0, _semantic=None):
 def foreign(arg0, _semantic=None):
     table = {(core.dtype("fp32"),): ("their_gelu", core.dtype("fp32"))}
     return core.extern_elementwise("theirs", "a.bc", [arg0], table, is_pure=True)
+
+
+@core.builtin
+def scaled(x, by, dim: tl.constexpr = 0, _semantic=None):
+    """A builtin that hands on what it was handed, as Triton's own functions want it."""
+    assert isinstance(dim, int | tl.constexpr)
+    total = tl.sum(_semantic.to_tensor(x), axis=dim, _semantic=_semantic)
+    return tl.fma(total, by.value, tl.full((), dim, tl.float32, _semantic=_semantic))
+
+
+def test_builtins_of_a_library_hand_on_hidden_arguments_and_constexprs():
+    def kernel(out, x):
+        v = tl.load(x + tl.arange(0, 4), _semantic=None)
+        tl.store(out, scaled(v, 2.0))
+        tl.store(out + 1, scaled(v, 3.0, dim=0))
+
+    x = np.arange(4, dtype=np.float32)
+    assert result(kernel, np.float32, 2, x=x).tolist() == [12, 18]
 
 
 def test_builtins_and_externs_of_a_library():
@@ -173,6 +192,70 @@ def test_aggregates_hold_fields_and_have_methods():
         Range=Range,
     )
     assert result(kernel, np.int32, 6, n=1).tolist() == [21, 33, 4, 1, 1, 1]
+
+
+@core._aggregate
+class Interval:
+    low: tl.tensor
+    high: tl.tensor
+    width: tl.constexpr
+
+    def __init__(self, low, high, _semantic=None):
+        self.low = tl.add(low, 0, _semantic=_semantic)
+        self.high = high
+        self.width = tl.constexpr(self.twice(2))
+
+    @constexpr_function
+    def twice(self, n):
+        return 2 * n
+
+    def end(self, which: tl.constexpr, _semantic=None):
+        if not isinstance(which, tl.constexpr):
+            raise TypeError("builtins get constexprs")
+        return self.low if which == 0 else self.high
+
+    def __getitem__(self, place, _semantic=None):
+        return self.low if place == 0 else self.high
+
+    @jit
+    def __add__(self, other):
+        return Interval(self.low + other[0], self.high + other[1])
+
+    @jit
+    def __lt__(self, other):
+        return self.high < other.low
+
+    @jit
+    def __neg__(self):
+        return Interval(-self.high, -self.low)
+
+    @jit
+    def __call__(self, x):
+        return (x >= self.low) & (x <= self.high)
+
+    def __len__(self):
+        return 17
+
+
+def test_aggregates_say_what_their_operators_mean():
+    kernel = from_text(
+        """
+        def kernel(out, n):
+            a = Interval(n, n + 2)
+            b = a + a
+            b += a
+            c = -b
+            tl.store(out, b[0])
+            tl.store(out + 1, b[1])
+            tl.store(out + 2, c.low)
+            tl.store(out + 3, (a < b).to(tl.int32))
+            tl.store(out + 4, c.end(1))
+            tl.store(out + 5, a(n + 1).to(tl.int32) + a(n + 3))
+            tl.store(out + 6, a.width)
+        """,
+        Interval=Interval,
+    )
+    assert result(kernel, np.int32, 7, n=5).tolist() == [15, 21, -21, 1, -15, 1, 4]
 
 
 # -- the target -----------------------------------------------------------------------------------

@@ -23,8 +23,9 @@ from workbench.frontend.expressions import evaluate
 from workbench.frontend.python_functions import PYTHON, call_now, call_python, is_compile_time
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import is_tuple, unwrap
+from workbench.language.core import builtin
 from workbench.language.extra.libdevice import LIBRARY
-from workbench.language.table import BUILTINS
+from workbench.language.table import BUILTINS, HIDDEN
 from workbench.language.values import (
     describe,
     kind_of,
@@ -42,6 +43,7 @@ from workbench.source import (
 
 MAX_DEPTH = 64
 _SOURCES: WeakKeyDictionary[Any, KernelSource] = WeakKeyDictionary()
+_BUILTINS: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
 
 
 def lower_call(act: Activation, node: ast.Call) -> Any:
@@ -64,15 +66,20 @@ def lower_call(act: Activation, node: ast.Call) -> Any:
             raise unsupported(act, "**kwargs in a call", keyword.value)
         kwargs[keyword.arg] = evaluate(act, keyword.value)
     act.at(node)
-    return _call(act, function, args, kwargs, node)
+    return call(act, function, args, kwargs, node)
 
 
-def _call(
-    act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+def call(
+    act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.AST
 ) -> Any:
+    """Return what a function, a builtin or an object that can be called returns."""
+    if isinstance(function, Aggregate):
+        args, function = [function, *args], function.__operators__.get("__call__", function)
     function = _ours(unwrap(function))
     if isinstance(function, types.MethodType) and isinstance(function.__self__, Aggregate):
         args, function = [function.__self__, *args], function.__func__
+    if isinstance(function, types.FunctionType):
+        function = _library_builtin(function)
     inner = getattr(function, "__func__", function)
     row = getattr(inner, "__signature_row__", None)
     if row is not None:
@@ -87,10 +94,23 @@ def _call(
         return call_now(act, function, args, kwargs, node)
     raise act.error(
         UnsupportedSyntaxError,
-        f"'{ast.unparse(node.func)}' cannot be called in a kernel: it is a {kind_of(function)}",
+        f"'{ast.unparse(getattr(node, 'func', node))}' cannot be called in a kernel: "
+        f"it is a {kind_of(function)}",
         node,
         hint="a kernel calls tl functions, device functions and a few Python built-ins",
     )
+
+
+def _library_builtin(function: types.FunctionType) -> Any:
+    """Return a function that expects a hidden argument as the builtin it is meant to be."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if HIDDEN.isdisjoint(names) or hasattr(function, "__signature_row__"):
+        return function
+    known = _BUILTINS.get(function)
+    if known is None:
+        known = _BUILTINS[function] = builtin(function)
+    return known
 
 
 def _ours(function: Any) -> Any:
@@ -108,7 +128,7 @@ def _ours(function: Any) -> Any:
 
 
 def _check_call(
-    act: Activation, row: Any, bound: bool, args: list[Any], kwargs: dict[str, Any], node: ast.Call
+    act: Activation, row: Any, bound: bool, args: list[Any], kwargs: dict[str, Any], node: ast.AST
 ) -> None:
     """Raise ArgumentError for a call that a tl function's signature does not fit."""
     names = row.parameters
@@ -122,7 +142,7 @@ def _check_call(
             hint=f"its signature is {row.text()}",
         )
     for name in kwargs:
-        if name not in names:
+        if name not in names and name not in HIDDEN:
             raise act.error(
                 ArgumentError,
                 f"{row.name} has no parameter '{name}'",

@@ -11,6 +11,7 @@ import workbench.language as tl
 from workbench.frontend.activation import Activation, PoisonError, suggestion, unsupported
 from workbench.frontend.branches import choose
 from workbench.language import arithmetic as maths
+from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype, int1
 from workbench.language.indexing import subscript
@@ -42,6 +43,13 @@ _SYMBOLS: dict[type[ast.AST], str] = {
 _UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
     ast.USub: maths.negative, ast.UAdd: maths.positive, ast.Invert: maths.inverted,
     ast.Not: maths.logical_not,
+}  # fmt: skip
+_SPECIAL: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or",
+    ast.BitXor: "xor", ast.LShift: "lshift", ast.RShift: "rshift", ast.Lt: "lt", ast.LtE: "le",
+    ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne", ast.USub: "neg", ast.UAdd: "pos",
+    ast.Invert: "invert", ast.Subscript: "getitem",
 }  # fmt: skip
 _WORDS: dict[type[ast.expr], str] = {
     ast.Lambda: "lambda", ast.Dict: "a dict", ast.Set: "a set",
@@ -204,20 +212,39 @@ def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -
 
 
 # -- operators ------------------------------------------------------------------------------
+def operator_of(value: Any, op: ast.AST) -> Any:
+    """Return the method by which an aggregate defines an operator, None if it does not."""
+    if not isinstance(value, Aggregate):
+        return None
+    return value.__operators__.get(f"__{_SPECIAL.get(type(op))}__")
+
+
 def _binary(act: Activation, node: ast.BinOp) -> Any:
     a, b = evaluate(act, node.left), evaluate(act, node.right)
+    return binary(act, node.op, a, b, node)
+
+
+def binary(act: Activation, op: ast.operator | ast.cmpop, a: Any, b: Any, node: ast.AST) -> Any:
+    """Return `a op b`; an aggregate on the left says itself what its operators mean."""
     act.at(node)
-    return maths.binary(_SYMBOLS[type(node.op)], a, b)
+    special = operator_of(a, op)
+    if special is None:
+        return maths.binary(_SYMBOLS[type(op)], a, b)
+    return _call_special(act, special, [a, b], node)
 
 
-def operator_symbol(op: ast.operator) -> str:
-    """Return an operator as written."""
-    return _SYMBOLS[type(op)]
+def _call_special(act: Activation, function: Any, args: list[Any], node: ast.AST) -> Any:
+    from workbench.frontend.calls import call
+
+    return call(act, function, args, {}, node)
 
 
 def _unary(act: Activation, node: ast.UnaryOp) -> Any:
     value = evaluate(act, node.operand)
     act.at(node)
+    special = operator_of(value, node.op)
+    if special is not None:
+        return _call_special(act, special, [value], node)
     if not isinstance(value, tensor) and not isinstance(node.op, ast.Not) and not is_number(value):
         raise KernelTypeError(f"this operator does not take {describe(value)}")
     return _UNARY[type(node.op)](value)
@@ -270,7 +297,7 @@ def _compare_once(act: Activation, op: ast.cmpop, a: Any, b: Any, node: ast.Comp
             return (known[0] in known[1]) == isinstance(op, ast.In)
         except TypeError as error:
             raise act.error(KernelTypeError, f"'in' does not take {describe(b)}", node) from error
-    return maths.binary(_SYMBOLS[type(op)], a, b)
+    return binary(act, op, a, b, node)
 
 
 def _conditional(act: Activation, node: ast.IfExp) -> Any:
@@ -303,6 +330,9 @@ def _subscript(act: Activation, node: ast.Subscript) -> Any:
     act.at(node)
     if isinstance(value, tensor):
         return subscript(value, key, ast.unparse(node.slice))
+    special = operator_of(value, node)
+    if special is not None:
+        return _call_special(act, special, [value, key], node)
     if is_tuple(value) or isinstance(value, str):
         try:
             return value[static(key, "an index")]
@@ -397,4 +427,4 @@ _HANDLERS: dict[type[ast.expr], Callable[[Activation, Any], Any]] = {
     ast.Call: _call,
 }
 
-__all__ = ["PoisonError", "constexpr", "dtype", "evaluate", "operator_symbol", "truth"]
+__all__ = ["PoisonError", "binary", "constexpr", "dtype", "evaluate", "truth"]

@@ -22,7 +22,7 @@ from workbench.frontend.activation import (
     unsupported,
 )
 from workbench.frontend.branches import FLAGS, lower_if
-from workbench.frontend.expressions import evaluate, operator_symbol, truth
+from workbench.frontend.expressions import binary, evaluate, truth
 from workbench.frontend.loops import lower_for
 from workbench.frontend.syntax import effects, leaves
 from workbench.frontend.whiles import lower_while
@@ -239,8 +239,7 @@ def _augmented(act: Activation, node: ast.AugAssign) -> None:
         )
     old = act.read(node.target.id, node.target)
     value = evaluate(act, node.value)
-    act.at(node)
-    assign(act, node.target, maths.binary(operator_symbol(node.op), old, value), node)
+    assign(act, node.target, binary(act, node.op, old, value, node), node)
 
 
 def _annotated(act: Activation, node: ast.AnnAssign) -> None:

@@ -13,18 +13,21 @@ class Range:
     def length(self):
         return self.stop - self.start
 
-An instance is a tuple of its fields, so it goes through branches, loops and calls like one. The
-constructor runs while the kernel is compiled; methods are device functions.
+An instance is a tuple of its fields, so it goes through branches, loops and calls like one; its
+own `__getitem__`, `__add__` and the like are kept aside and only kernels see them. The constructor
+runs while the kernel is compiled, on an object that has the methods already; methods are device
+functions, or builtins where they have a parameter `_semantic`.
 """
 
 from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from workbench.language.constexprs import constexpr, unwrap
+from workbench.language.table import hidden_arguments
 
 
 class Aggregate(tuple[Any, ...]):
@@ -33,6 +36,8 @@ class Aggregate(tuple[Any, ...]):
     __slots__ = ()
     __aggregate__ = True
     _fields: tuple[str, ...] = ()
+    #: Special methods by name: in the class itself they would change what a tuple does.
+    __operators__: Mapping[str, Any] = {}
 
     @classmethod
     def _make(cls, items: Iterable[Any]) -> Aggregate:
@@ -63,10 +68,6 @@ class _Method:
         return self.function if instance is None else types.MethodType(self.function, instance)
 
 
-class _Fields:
-    """What `self` is while a constructor runs."""
-
-
 def _tuple(made: type[Aggregate], items: Iterable[Any]) -> Aggregate:
     return tuple[Any, ...].__new__(made, items)
 
@@ -79,15 +80,16 @@ def aggregate(cls: type) -> type[Aggregate]:
     constructor = cls.__dict__.get("__init__")
 
     def new(made: type[Aggregate], *args: Any, **kwargs: Any) -> Aggregate:
-        held = _Fields()
+        held = object.__new__(cast("Any", cls))
         if constructor is not None:
-            getattr(constructor, "fn", constructor)(held, *args, **kwargs)
+            function = getattr(constructor, "fn", constructor)
+            function(held, *args, **{**hidden_arguments(function), **kwargs})
         else:
             for name, value in zip(names, args, strict=False):
                 setattr(held, name, value)
             for name, value in kwargs.items():
                 setattr(held, name, value)
-        missing = [name for name in names if not hasattr(held, name)]
+        missing = [name for name in names if name not in vars(held)]
         if missing:
             raise TypeError(f"{cls.__name__} leaves {', '.join(missing)} without a value")
         values = [getattr(held, n) for n in names]
@@ -105,9 +107,19 @@ def aggregate(cls: type) -> type[Aggregate]:
         for name, value in vars(cls).items()
         if name not in ("__dict__", "__weakref__", "__init__", "__annotations__")
     }  # fmt: skip
+    special = {name: space.pop(name) for name in list(space) if _is_operator(name, space[name])}
     space |= {name: _Field(place) for place, name in enumerate(names)}
     space |= {"__new__": new, "_fields": names, "__slots__": (), "__doc__": cls.__doc__}
+    space["__operators__"] = {name: getattr(f, "function", f) for name, f in special.items()}
     return type(cls.__name__, (Aggregate,), space)
+
+
+def _is_operator(name: str, value: Any) -> bool:
+    return (
+        name.startswith("__")
+        and name.endswith("__")
+        and (callable(value) or isinstance(value, _Method))
+    )
 
 
 __all__ = ["Aggregate", "aggregate"]

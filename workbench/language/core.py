@@ -7,21 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+from workbench.language.aggregates import Aggregate
 from workbench.language.aggregates import aggregate as _aggregate
 from workbench.language.constexprs import constexpr
 from workbench.language.constexprs import unwrap as _unwrap_if_constexpr
 from workbench.language.dtypes import DTYPES, block_type, dtype
 from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.shapes import broadcast_tensor, common_shape
-from workbench.language.table import Signature, mark
+from workbench.language.table import HIDDEN, Signature, hidden_arguments, mark
 from workbench.language.values import static, tensor
 from workbench.language.values import to_tensor as _to_tensor
 from workbench.source import KernelTypeError, UnknownNameError
 
 TRITON_BUILTIN = "__triton_builtin__"
 CONSTEXPR_0 = constexpr(0)
-#: What functions that a library marks as builtins are handed for their hidden parameters.
-_HIDDEN = ("_semantic", "_builder", "_generator")
 
 
 mark(_unwrap_if_constexpr, __compile_time__=True)
@@ -42,18 +41,25 @@ mark(get_int_dtype, __compile_time__=True)
 def builtin(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a Python function that kernels call while they are compiled, on tensors."""
     given = inspect.signature(fn).parameters
-    shown = [p for name, p in given.items() if name not in _HIDDEN]
-    hidden = {name: None for name in _HIDDEN if name in given}
+    shown = [p for name, p in given.items() if name not in HIDDEN]
+    hidden = hidden_arguments(fn)
     variadic = any(p.kind is p.VAR_POSITIONAL for p in shown)
     plain = [p for p in shown if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
     @wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return _unwrap_if_constexpr(fn(*args, **{**hidden, **kwargs}))
+        known = {name: _known(value) for name, value in kwargs.items()}
+        found = fn(*map(_known, args), **{**hidden, **known})
+        return found if isinstance(found, Aggregate) else _unwrap_if_constexpr(found)
 
     required = sum(p.default is p.empty for p in plain)
     row = Signature(fn.__name__, tuple(p.name for p in plain), required, variadic)
     return mark(call, __signature_row__=row, **{TRITON_BUILTIN: True})
+
+
+def _known(value: Any) -> Any:
+    """Return a number or text as builtins get it: as a constexpr."""
+    return constexpr(value) if isinstance(value, bool | int | float | str) else value
 
 
 def extern(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,9 +6,14 @@ there yet is told apart from a misspelt one. `builtin` marks the function that i
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import wraps
+from types import ModuleType
+from typing import Any, TypeVar, cast
+
+from workbench.language.constexprs import unwrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +175,36 @@ def described(function: F, name: str = "") -> F:
 
 
 def builtin(function: F) -> F:
-    """Mark the implementation of a row of the table; a name outside the table is our mistake."""
+    """Mark the implementation of a row of the table; a name outside the table is our mistake.
+
+    Builtins that libraries define hand on the hidden arguments they were given, and constexprs.
+    """
     name = function.__name__
     if name not in NAMES:
         raise LookupError(f"{name} is not in the table of names")
-    BUILTINS[name] = described(function)
-    return function
+
+    @wraps(function)
+    def called(*args: Any, **given: Any) -> Any:
+        if given and not HIDDEN.isdisjoint(given):
+            plain = {n: unwrap(value) for n, value in given.items() if n not in HIDDEN}
+            return function(*(unwrap(value) for value in args), **plain)
+        return function(*args, **given)
+
+    described(function)
+    called.__dict__.update(function.__dict__)
+    BUILTINS[name] = called
+    return cast("F", called)
+
+
+#: Parameters by which Triton hands a function its compiler; authors do not write them.
+HIDDEN = frozenset({"_semantic", "_builder", "_generator"})
+
+
+def hidden_arguments(function: Callable[..., Any]) -> dict[str, ModuleType]:
+    """Return what a function of a library expects in its hidden parameters.
+
+    It is the module of the language: what builtins ask of it are functions on tensors.
+    """
+    from workbench.language import core
+
+    return dict.fromkeys(HIDDEN & inspect.signature(function).parameters.keys(), core)
