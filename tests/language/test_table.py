@@ -13,6 +13,7 @@ from tests.language.harness import error_of, from_text, run
 from tests.language.table_cases import CASES, N
 from workbench.frontend import Argument
 from workbench.ir import F32, Pointer
+from workbench.language import reference
 from workbench.language.table import BUILTINS, NAMES
 from workbench.language.values import tensor
 
@@ -107,6 +108,12 @@ def test_methods_are_the_functions(name):
 @pytest.mark.parametrize("name", sorted(BUILTINS))
 def test_every_function_says_what_it_does(name):
     assert BUILTINS[name].__doc__
+
+
+def test_the_page_of_names_is_what_the_table_says():
+    assert reference.PAGE.read_text() == reference.page(), (
+        "run python -m workbench.language.reference"
+    )
 
 
 @pytest.mark.parametrize("rule", range(1, 31))

@@ -211,7 +211,7 @@ class Activation:
         return self.error(UnknownNameError, f"name '{name}' is not defined", node, hint=hint)
 
     def _checked_global(self, name: str, value: Any, node: ast.AST) -> Any:
-        """Return a global as a kernel may use it (LANGUAGE.md, rule 16)."""
+        """Return a global as a kernel may use it (language/README.md, rule 16)."""
         kind = type(value).__name__
         if isinstance(value, constexpr):
             return value.value

@@ -1,7 +1,7 @@
 """What goes round a run-time loop: tensors and tuples of tensors, each of one type.
 
 An int32 is carried as `index` where it advances evenly (its value has a closed form), and as
-`i32`, truncated every round, where it does not (LANGUAGE.md, rule 18).
+`i32`, truncated every round, where it does not (language/README.md, rule 18).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operators, comparisons and mathematical functions (LANGUAGE.md, rules 3 to 9, 18, 24)."""
+"""Operators, comparisons and mathematical functions (README.md, rules 3 to 9, 18, 24)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read-modify-write of global memory (LANGUAGE.md, rule 29)."""
+"""Read-modify-write of global memory (README.md, rule 29)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Block pointers (LANGUAGE.md, rule 21): windows into arrays, moved and accessed as a whole."""
+"""Block pointers (README.md, rule 21): windows into arrays, moved and accessed as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of dtype (LANGUAGE.md, rule 28)."""
+"""Changes of dtype (README.md, rule 28)."""
 
 from __future__ import annotations
 

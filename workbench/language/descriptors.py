@@ -1,4 +1,4 @@
-"""Tensor descriptors (LANGUAGE.md, rule 22): arrays that are always accessed in bounds."""
+"""Tensor descriptors (README.md, rule 22): arrays that are always accessed in bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products (LANGUAGE.md, rule 27)."""
+"""Matrix products (README.md, rule 27)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of floats, and the widening that comes before them (LANGUAGE.md, rule 24)."""
+"""Functions of floats, and the widening that comes before them (README.md, rule 24)."""
 
 from __future__ import annotations
 

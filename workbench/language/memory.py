@@ -1,4 +1,4 @@
-"""Global memory: loads and stores through pointers (LANGUAGE.md, rules 18 to 20)."""
+"""Global memory: loads and stores through pointers (README.md, rules 18 to 20)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which dtype an operation on two operands computes in (LANGUAGE.md, rules 3 to 6)."""
+"""Which dtype an operation on two operands computes in (README.md, rules 3 to 6)."""
 
 from __future__ import annotations
 

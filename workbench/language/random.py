@@ -1,4 +1,4 @@
-"""Counter-based random numbers: Philox-4x32-10 and 4x64-10 (LANGUAGE.md, rule 30).
+"""Counter-based random numbers: Philox-4x32-10 and 4x64-10 (README.md, rule 30).
 
 Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). The streams are part of
 the language: the same seed and offset give the same bits as Triton.

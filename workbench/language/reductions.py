@@ -1,4 +1,4 @@
-"""Many values to one along an axis (LANGUAGE.md, rules 23 to 26)."""
+"""Many values to one along an axis (README.md, rules 23 to 26)."""
 
 from __future__ import annotations
 

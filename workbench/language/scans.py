@@ -1,4 +1,4 @@
-"""Running results along an axis (LANGUAGE.md, rules 23 and 26)."""
+"""Running results along an axis (README.md, rules 23 and 26)."""
 
 from __future__ import annotations
 
