@@ -20,6 +20,7 @@ from workbench.targets.nvidia import (  # noqa: F401 - importing a family regist
     scans,
     shapes,
     shared,
+    shared_dots,
     sorts,
     staged,
 )

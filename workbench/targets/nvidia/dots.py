@@ -1,4 +1,4 @@
-"""Matrix products: mma.sync on fragments, or multiply-adds over operands in shared memory.
+"""Matrix products: mma.sync on fragments (multiply-adds are in shared_dots.py).
 
 PTX ISA 9.0, mma.sync.aligned (sm_80; 8-bit floats sm_89). The fragments are layouts.mma_a, mma_b,
 mma_c; the register order inside a fragment is the instruction's.
@@ -14,7 +14,6 @@ from workbench.ir import (
     F8E5M2,
     F16,
     F32,
-    F64,
     I8,
     I32,
     Scalar,
@@ -25,8 +24,7 @@ from workbench.ir import (
 from workbench.layouts import LinearLayout
 from workbench.ops import Dot
 from workbench.targets.nvidia.chip import Chip
-from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type, zero
-from workbench.targets.nvidia.ops import SharedDot
+from workbench.targets.nvidia.lowering import Lowering, zero
 from workbench.targets.nvidia.table import NVIDIA
 
 
@@ -187,102 +185,6 @@ def _to_tf32(low: Lowering, words: list[str]) -> list[str]:
     """Round f32 words to tf32, ties away from zero. PTX ISA 9.0, cvt.rna.tf32.f32 (sm_80)."""
     text = "cvt.rna.tf32.f32 $0, $1;"
     return [low.emit.pure(f'call i32 asm "{text}", "=r,r"(i32 {w})') for w in words]
-
-
-@NVIDIA.lower(SharedDot)
-def lower_shared_dot(low: Lowering, op: SharedDot) -> None:
-    """Each thread computes its elements of the result from rows of A and columns of B.
-
-    A and B lie in shared memory; lanes that share a row read the same word.
-    """
-    from workbench.targets.nvidia.casts import cast
-
-    layout = low.layout(op.accumulator)
-    element = element_of(op.accumulator.type)
-    assert isinstance(element, Scalar)
-    accumulators = low.registers(op.accumulator)
-    inner = shape_of(op.a.type)[-1]
-    rank = layout.rank
-    places = [layout.unflatten(flat) for flat in layout.table("register")]
-    live = low.live(op.accumulator)
-    wide = F32 if element in (F16, BF16) else element
-    readers = [
-        _OperandReader(low, v, layout, k_axis) for v, k_axis in ((op.a, rank - 1), (op.b, rank - 2))
-    ]
-    for k in range(inner):
-        fetched: tuple[dict[tuple[int, ...], str], ...] = ({}, {})
-        for r in live:
-            batch, (m, n) = places[r][:-2], places[r][-2:]
-            values: list[str] = []
-            for reader, held, place in (
-                (readers[0], fetched[0], (*batch, m, k)),
-                (readers[1], fetched[1], (*batch, k, n)),
-            ):
-                if place not in held:
-                    held[place] = cast(low, reader.load(place), reader.element, wide, op)
-                values.append(held[place])
-            accumulators[r] = _multiply_add(low, values, accumulators[r], wide, element)
-    low.set_registers(op.result, accumulators)
-
-
-def _multiply_add(
-    low: Lowering, values: list[str], total: str | None, wide: Scalar, element: Scalar
-) -> str:
-    emit = low.emit
-    assert total is not None
-    a, b = values
-    if not element.is_float:
-        type = llvm_type(element)
-        return emit.add(type, emit.mul(type, a, b), total)
-    if wide != element:
-        single = emit.pure(f"fpext {llvm_type(element)} {total} to float")
-        new = emit.call(
-            "float", "llvm.fma.f32", f"float {a}, float {b}, float {single}", "float, float, float"
-        )
-        return emit.pure(f"fptrunc float {new} to {llvm_type(element)}")
-    type = llvm_type(element)
-    suffix = "f64" if element == F64 else "f32"
-    return emit.call(type, f"llvm.fma.{suffix}", f"{type} {a}, {type} {b}, {type} {total}",
-                     f"{type}, {type}, {type}")  # fmt: skip
-
-
-class _OperandReader:
-    """Reads single elements of an operand that lies in a shared buffer."""
-
-    def __init__(self, low: Lowering, value: Value, result: LinearLayout, k_axis: int) -> None:
-        from workbench.targets.nvidia.shared import Addresses, buffer_layout
-
-        self.low = low
-        self.element = element_scalar(value)
-        self.shared = buffer_layout(value)
-        self.inverse = self.shared.invert()
-        size = self.element.itemsize
-        # A thread's own part of the coordinates, k left out, as offsets in the buffer.
-        lane, warp = (
-            [self._offset(self._without(result.unflatten(c), k_axis)) * size for c in columns]
-            for columns in (result.flat("lane"), result.flat("warp"))
-        )
-        self.addresses = Addresses(low, low.scalar(value), lane, warp)
-        self.size = size
-
-    @staticmethod
-    def _without(place: tuple[int, ...], axis: int) -> tuple[int, ...]:
-        return tuple(0 if d == axis else c for d, c in enumerate(place))
-
-    def _offset(self, place: tuple[int, ...]) -> int:
-        flat, total, bit = self.shared.flatten(place), 0, 0
-        while flat:
-            if flat & 1:
-                total ^= self.inverse[bit]
-            flat >>= 1
-            bit += 1
-        return total
-
-    def load(self, place: tuple[int, ...]) -> str:
-        """Return the element at a place, of which each thread adds its own part."""
-        address = self.addresses(self._offset(place) * self.size)
-        type = llvm_type(self.element)
-        return self.low.emit.effect(f"load {type}, ptr addrspace(3) {address}, align {self.size}")
 
 
 __all__ = ["MatrixUnit", "lower_dot", "matrix_unit"]

@@ -277,7 +277,14 @@ class Lowering:
 
         Runs of columns that move bits by the same distance cost one and, one shift, one xor.
         """
-        columns = [*lane, *warp]
+        threads = 32 * self.num_warps - 1
+        return self.xor_of_bits(self.thread, [*lane, *warp], threads)
+
+    def xor_of_bits(self, number: str, columns: Sequence[int], possible: int) -> str:
+        """Return the XOR of columns[i] over the set bits i of an i32 within the mask `possible`.
+
+        Runs of columns that move bits by the same distance cost one and, one shift, one xor.
+        """
         runs: dict[int, int] = {}
         for bit, column in enumerate(columns):
             for target in range(column.bit_length()):
@@ -285,11 +292,9 @@ class Lowering:
                     distance = target - bit
                     runs[distance] = runs.get(distance, 0) | 1 << bit
         emit, total = self.emit, "0"
-        every = (1 << len(columns)) - 1
-        threads = 32 * self.num_warps - 1
         for distance, mask in sorted(runs.items()):
-            held = self.thread
-            if mask != every or mask != threads:
+            held = number
+            if mask != possible:
                 held = emit.bitwise("and", "i32", held, str(mask))
             if distance > 0:
                 held = emit.shift("shl", "i32", held, distance)

@@ -7,6 +7,7 @@ written once, c on the register. Bits of c that T never has are an immediate off
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 from workbench.ir import Shared, Value, element_of
 from workbench.layouts import LinearLayout, MatrixPlan, ldmatrix_fits
@@ -69,6 +70,14 @@ class Addresses:
         place = low.emit.bitwise("xor", "i32", self.thread, str(mixed))
         address = at(low, self.base, place)
         return at(low, address, str(fixed))
+
+    def moved(self, by: str, columns: Sequence[int]) -> Addresses:
+        """Return these addresses with T XOR `by`, an XOR of some of the columns."""
+        new = copy(self)
+        new.thread = self.low.emit.bitwise("xor", "i32", self.thread, by)
+        for column in columns:
+            new.image |= column
+        return new
 
 
 def addresses_of(low: Lowering, base: str, places: LinearLayout, itemsize: int) -> Addresses:
