@@ -360,8 +360,11 @@ def made() -> Made:
 
 
 def package_version(name: str) -> str:
-    """Return the version of an installed package, "0" for one that is run from its tree."""
+    """Return the version of an installed package, "0" for one that is not installed.
+
+    This package may be run from its tree, and knows its version all the same.
+    """
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return "0"
+        return getattr(sys.modules.get(name), "__version__", "0")

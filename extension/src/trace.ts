@@ -223,6 +223,7 @@ export interface Environment {
   clock?: number[];
   temp?: number[];
   driver?: string | null;
+  others?: number | null;
 }
 /** One measured series; every column is as long as `x`. */
 export interface Bench {

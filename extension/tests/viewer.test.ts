@@ -55,6 +55,24 @@ test("an error of a launch or a check opens the problems, its place leads to the
   expect(host.querySelector(".wb-status")!.textContent).toMatch(/^Pinned Python line 7/);
 });
 
+test("times of a busy machine are shown with a warning", () => {
+  const bench = (others: number) => ({
+    name: "add",
+    kind: "self" as const,
+    axis: "n",
+    x: [64],
+    milliseconds: [[1, 1, 1, 20]] as [number, number, number, number][],
+    bytes: [1000],
+    env: { device: "a CPU", others },
+  });
+  show(addTrace({ runs: { benches: [bench(0.6)] } }));
+  openTab("performance");
+  expect(host.querySelector(".wb-warning")!.textContent).toContain("60 % of the processor");
+  show(addTrace({ runs: { benches: [bench(0.05)] } }));
+  openTab("performance");
+  expect(host.querySelector(".wb-warning")).toBeNull();
+});
+
 test("the Programs tab is there only when the interpreter recorded accesses", () => {
   show(addTrace());
   expect(tabs()).not.toContain("programs");

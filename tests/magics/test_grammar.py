@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from workbench.magics import run_cell
 from workbench.magics.grammar import Origin, parse, parse_arguments, split_cell, split_words
 from workbench.source import OptionError
 
@@ -99,6 +100,39 @@ def test_negative_numbers_are_values_not_flags():
 
 
 @pytest.mark.parametrize(
+    ("line", "option", "value"),
+    [
+        ("--set BLOCK=4 --grid 3", "grid", "3"),
+        ("--grid=cdiv(n,4) --bench", "grid", "cdiv(n,4)"),
+        ('--check "x + y"', "check", '"x + y"'),
+        ("--set warps=4 --set BLOCK=8", "settings.num_warps", "warps=4"),
+        ("--bench", "bench", "--bench"),
+    ],
+)
+def test_the_place_of_an_option_is_that_of_its_value(line, option, value):
+    span = parse("kernel", line, {}, Origin("In[1]", 1, 1)).place(option)
+    assert line[span.column - 1 : span.end_column - 1] == value
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_the_place_within_a_word_is_that_of_the_part(quote):
+    line = f"--show {quote}source,tir,ptx{quote}"
+    with pytest.raises(OptionError) as caught:
+        parse("kernel", line, {}, Origin("In[1]", 1, 1))
+    span = caught.value.span
+    assert line[span.column - 1 : span.end_column - 1] == "tir"
+
+
+@pytest.mark.parametrize(
+    "line", ["--set BLOCK=1 --set BLOCK=2", "--set warps=4 --set num_warps=8", "--grid 1 --grid 2"]
+)
+def test_two_values_for_one_thing_are_k106(line):
+    with pytest.raises(OptionError, match="is given twice") as caught:
+        parse("kernel", line)
+    assert caught.value.code == "K106"
+
+
+@pytest.mark.parametrize(
     ("line", "code", "text"),
     [
         ("--gird 3", "K100", "did you mean --grid"),
@@ -107,6 +141,7 @@ def test_negative_numbers_are_values_not_flags():
         ("--grid", "K101", "--grid needs a value"),
         ("--bench=1", "K101", "--bench takes no value"),
         ("add sub", "K103", "unexpected 'sub'"),
+        ("--grid cdiv(n, 4)", "K103", "unexpected '4)'"),
         ("--target sm_91", "K114", "unknown target sm_91; known: cpu, interpreter, sm_80"),
         ("--metric gb", "K120", "unknown metric 'gb'; did you mean gbps?"),
         ("--show source,tir", "K122", "unknown pane 'tir'; panes: source ast tile gpu"),
@@ -125,6 +160,15 @@ def test_wrong_lines_say_what_is_wrong(line, code, text):
         parse("kernel", line)
     assert caught.value.code == code
     assert text in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "line", ["--set BM=128 BN=64", "--set BM=128,BN=64", "--set BM=128, BN=64"]
+)
+def test_several_settings_in_one_are_shown_one_by_one(line):
+    with pytest.raises(OptionError) as caught:
+        run_cell("def k(x, BM: tl.constexpr): tl.store(x, BM)\n", line, {})
+    assert "--set BN=64" in caught.value.hint
 
 
 def test_render_shows_the_word_with_carets():

@@ -36,6 +36,22 @@ def shell(monkeypatch):
     InteractiveShell.clear_instance()
 
 
+def test_errors_name_the_cell_by_the_number_it_shows(shell):
+    outcome, captured = run(shell, CELL.replace("GRID", "3").replace("tl.load(x", "tl.lod(x"))
+    number = outcome.execution_count
+    assert outcome.error_in_exec.span.file == f"In[{number}]"
+    shown = [output.data["text/plain"] for output in captured.outputs if MIME in output.data]
+    assert f"--> In[{number}]:5:9" in shown[0]
+
+
+def test_what_the_cells_own_python_raises_shows_the_cell_only(shell):
+    outcome, _ = run(shell, CELL.replace("GRID", "3") + "1 / 0\n")
+    assert isinstance(outcome.error_in_exec, ZeroDivisionError)
+    text = "\n".join(outcome.error_in_exec._render_traceback_())
+    assert "1 / 0" in text
+    assert "workbench" not in text
+
+
 def run(shell, text):
     with capture_output() as captured:
         outcome = shell.run_cell(text, store_history=True)

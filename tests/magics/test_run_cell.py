@@ -60,6 +60,32 @@ def test_the_interpreter_records_every_access(names):
     assert result.plot("access")._repr_png_()[:4] == b"\x89PNG"
 
 
+def test_an_unknown_argument_is_marked_alone_and_the_nearest_name_offered(names):
+    line = "--set BLOCK=3 --args x,y,outt,7 --grid 3"
+    with pytest.raises(OptionError) as caught:
+        run_cell(ADD, line, names)
+    span = caught.value.span
+    first = len("%%kernel ") + 1
+    assert line[span.column - first : span.end_column - first] == "outt"
+    assert caught.value.hint == "did you mean out?"
+
+
+def test_a_wrong_setting_among_others_is_the_one_that_is_marked(names):
+    line = "--set BLOK=3 --set warps=4 --args x,y,out,7 --grid 3"
+    with pytest.raises(OptionError) as caught:
+        run_cell(ADD, line, names)
+    first = len("%%kernel ") + 1
+    span = caught.value.span
+    assert line[span.column - first : span.end_column - first] == "BLOK=3"
+
+
+def test_a_launch_that_nothing_varies_is_called_by_its_grid(names):
+    result = run_cell(ADD, f"{SEVEN} --grid 3 --bench --target cpu", names)
+    assert (result.bench[0].axis, result.bench[0].x) == ("grid", ("3",))
+    others = result.bench[0].env.others
+    assert others is None or 0 <= others <= 1
+
+
 def test_a_failed_check_names_the_element_and_keeps_the_result(names):
     with pytest.raises(CheckError) as caught:
         run_cell(ADD, f'{SEVEN} --grid 1 --check "x + y" --target cpu', names, file="In[41]")

@@ -32,6 +32,13 @@ def test_line_range():
     assert rows == trace.text("ptx").split("\n")[1:3]
 
 
+def test_where_there_is_no_row_a_comment_says_why():
+    text = stage_text(add_trace(), "ptx", Request(line=500))
+    assert text.startswith("// no row of PTX came from line 500; add stands in In[3], lines ")
+    text = stage_text(add_trace(), "tile", Request(lines=(500, 600)))
+    assert "none of them in this range" in text
+
+
 def test_loc_names_the_place_of_each_row():
     text = stage_text(add_trace(), "ptx", Request(line=7, raw=True, loc=True))
     assert text.endswith(f"// {add_trace().sources[0].file}:7")

@@ -197,10 +197,12 @@ def split_settings(source: KernelSource, plan: Plan) -> tuple[dict[str, Any], di
         for name, value in plan.settings.items()
         if name not in names
     }
-    try:
-        check_options(options, source)
-    except KernelError as error:
-        raise error.at(plan.place("settings")) from None
+    for name, value in options.items():
+        try:
+            check_options({name: value}, source)
+        except KernelError as error:
+            place = plan.place(f"settings.{name}") or plan.place("settings")
+            raise error.at(place) from None
     return constants, {name: options[name] for name in options if name in DEFAULTS}
 
 

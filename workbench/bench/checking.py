@@ -59,6 +59,7 @@ def check_launch(
             f"{subject.name} stores to none of its arguments, so there is nothing to check",
             place,
             code="K602",
+            hint="store the result through a pointer parameter",
         )
     written = set(subject.outputs)
     before = {
@@ -74,7 +75,10 @@ def check_launch(
         try:
             comparisons.append(compare(name, subject.arguments[name], want, allowed[name]))
         except ValueError as error:
-            raise CheckError(str(error), place, code="K602") from error
+            raise CheckError(
+                str(error), place, code="K602",
+                hint="give one value for each element of the output, or a single number",
+            ) from error  # fmt: skip
     failed = [comparison for comparison in comparisons if not comparison.ok]
     search = _search(subject, failed[0], before) if failed else Search()
     error = _error(subject, failed[0], said, search) if failed else None

@@ -129,10 +129,14 @@ class _Run:
         if plan.target == "auto":
             targets = [chip()] if device.has_gpu() else [SHOWN_CHIP, "cpu"]
         for target in targets:
-            compiled = compile_kernel(
-                self.source, plan.signature, self.binder.constants, target,
-                assume=plan.assume, cached=plan.cached, **self.binder.options,
-            )  # fmt: skip
+            try:
+                compiled = compile_kernel(
+                    self.source, plan.signature, self.binder.constants, target,
+                    assume=plan.assume, cached=plan.cached, **self.binder.options,
+                )  # fmt: skip
+            except OptionError as error:
+                option = "assume" if error.message.startswith("--assume") else "sig"
+                raise error.at(plan.place(option)) from None
             self._add(compiled)
         wanted = {"launch": True, "check": plan.checked, "bench": plan.timed}
         for what in (name for name, asked in wanted.items() if asked):
@@ -171,8 +175,9 @@ class _Run:
         else:
             if subject.target == "interpreter":
                 raise OptionError(
-                    "--bench needs a device or --target cpu", plan.place("bench"), code="K118"
-                )
+                    "--bench needs a device or --target cpu", plan.place("bench"), code="K118",
+                    hint="the interpreter's time says nothing; leave --target out, or --bench",
+                )  # fmt: skip
             record.runs.append(launch_record(subject, None))
             benches, verdicts = time_points(
                 points, self._competitors, self._check if plan.checked else None, self._work,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from workbench.bench.baselines import Competitor
 from workbench.bench.checking import Verdict
+from workbench.bench.neighbours import Neighbours
 from workbench.bench.subject import Subject
 from workbench.bench.work import bytes_moved, dot_work
 from workbench.runtime.timing import Effort, Timing, measure
@@ -107,10 +108,12 @@ def time_points(
     others: dict[str, Series] = {}
     verdicts: list[Verdict] = []
     start = environment(gpu)
-    for position, point in enumerate(points):
-        x = axis_value(point.x, varying) if varying else position
+    neighbours = Neighbours()
+    for point in points:
         try:
             subject = point.build()
+            grid = " × ".join(map(str, subject.grid))
+            x = axis_value(point.x, varying) if varying else grid
             verdict = check(subject) if check is not None else None
             timed = [one for one in competitors(subject) if _note(one, others)]
             calls = {one.name: one.call for one in timed if one.call is not None}
@@ -136,8 +139,9 @@ def time_points(
         clock=(*start.clock, *end.clock),
         temp=(*start.temp, *end.temp),
         driver=start.driver,
+        others=None if gpu else neighbours.share(),
     )
-    axis = " × ".join(varying)
+    axis = " × ".join(varying) or "grid"  # a launch that nothing varies is called by its grid
     return [_bench(series, axis, chosen, where) for series in (own, *others.values())], verdicts
 
 

@@ -50,7 +50,10 @@ class Tuning:
         plan, binder, kernel = self._plan, self._binder, self._binder.kernel
         axes = {name: tuple(values) for name, values in plan.tune.items()}
         tuner = tuner_of(kernel)
-        configs = configurations(kernel, axes)
+        try:
+            configs = configurations(kernel, axes)
+        except OptionError as error:
+            raise error.at(plan.place("tune")) from None
         if len(configs) < 2:
             raise OptionError(
                 f"{tuner.__name__} has nothing to search among",

@@ -127,8 +127,9 @@ def _entry(request: Request, kernels: dict[str, Any], body: Body, file: str) -> 
             return kernels[request.name]
         known = ", ".join(kernels) or "none"
         raise OptionError(
-            f"the cell defines no kernel '{request.name}'; it defines: {known}", code="K131"
-        )
+            f"the cell defines no kernel '{request.name}'; it defines: {known}", code="K131",
+            hint="without a name the cell's last kernel is the one to run",
+        )  # fmt: skip
     if not kernels:
         raise OptionError(
             "the cell defines no kernel", code="K131",

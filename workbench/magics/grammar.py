@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.magics.options import WORDS, Option, Request, options_of
-from workbench.magics.values import Expression, Token, closest
+from workbench.magics.options import RUNS, WORDS, Option, Request, options_of
+from workbench.magics.values import Axis, Expression, Token, closest, part_span
 from workbench.source import OptionError, Span
 
 
@@ -159,60 +159,74 @@ def read(command: str, tokens: Sequence[Token]) -> Request:
     values: dict[str, Any] = {}
     places: dict[str, Span | None] = {}
     rest = list(tokens)
+    before: Option | None = None
     while rest:
         token = rest.pop(0)
         if not _is_flag(token):
-            _add_word(command, token, words)
+            _add_word(command, token, words, before)
             continue
         flag, equals, attached = token.text.partition("=")
         option = table.get(flag)
         if option is None:
             raise _unknown(command, flag, token, table)
-        given = replace(token, text=attached) if equals else None
-        _store(values, option, _value(option, token, given, rest, table), token)
-        places[option.field] = token.span
+        given = _attached(token, attached) if equals else None
+        if given is None and option.convert is not None and _has_value(rest, table):
+            given = rest.pop(0)
+        value = _value(option, token, given)
+        _store(values, option, value, token)
+        before = option
+        places[option.field] = (given or token).span
+        if option.repeated and isinstance(value, tuple):
+            places[f"{option.field}.{value[0]}"] = (given or token).span
     return _finish(Request(names=tuple(words), places=places, **values))
+
+
+def _attached(token: Token, text: str) -> Token:
+    """Return the value of `--flag=value` as a word of its own, with its own place."""
+    start = len(token.text) - len(text)
+    return replace(token, text=text, span=part_span(token.span, token.text, start))
+
+
+def _has_value(rest: Sequence[Token], table: Mapping[str, Option]) -> bool:
+    return bool(rest) and not (_is_flag(rest[0]) and rest[0].text.partition("=")[0] in table)
 
 
 def _is_flag(token: Token) -> bool:
     return not token.is_object and token.text.startswith("-") and token.text not in ("-", "--")
 
 
-def _add_word(command: str, token: Token, words: list[str]) -> None:
+def _add_word(command: str, token: Token, words: list[str], before: Option | None) -> None:
     most = WORDS[command]
-    if len(words) >= most:
+    # Half of an expression with blanks in it, such as `--grid cdiv(n, 4)`, is no kernel's name.
+    half = command in RUNS and not token.is_object and not token.text.isidentifier()
+    if len(words) >= most or (half and "@" not in token.text):
         expected = {0: "no name", 1: "one name"}.get(most, f"at most {most} words")
+        hint = 'quote an option\'s value that has spaces in it, as in --grid "cdiv(n, 4)"'
+        if before is not None and before.repeated and "=" in token.text:
+            hint = f"repeat the option: {before.flag} {token.text}"
         raise OptionError(
             f"unexpected {token.text!r}: {command} takes {expected}",
             token.span,
             code="K103",
-            hint="quote an option's value that has spaces in it",
+            hint=hint,
         )
     words.append(str(token.value) if token.is_object else token.text)
 
 
 def _unknown(command: str, flag: str, token: Token, table: Mapping[str, Option]) -> OptionError:
     longer = [name for name in table if flag.startswith("--") and name.startswith(flag)]
-    better = f"; did you mean {longer[0]}?" if longer else closest(flag, table)
+    better = f"; did you mean {longer[0]}?" if longer else closest(flag, table, 0.7)
     hint = f"options of {command}: {' '.join(sorted(table))}" if not better else None
     return OptionError(f"unknown option {flag!r}{better}", token.span, code="K100", hint=hint)
 
 
-def _value(
-    option: Option,
-    token: Token,
-    given: Token | None,
-    rest: list[Token],
-    table: Mapping[str, Option],
-) -> Any:
+def _value(option: Option, token: Token, given: Token | None) -> Any:
     if option.convert is None:
         if given is not None:
             raise OptionError(f"{option.flag} takes no value", token.span, code="K101")
         return True
     if given is not None:
         return option.convert(given)
-    if rest and not (_is_flag(rest[0]) and rest[0].text.partition("=")[0] in table):
-        return option.convert(rest.pop(0))
     if option.optional:
         return "interpreter"
     example = f"e.g. {option.example}" if option.example else None
@@ -222,11 +236,29 @@ def _value(
 def _store(values: dict[str, Any], option: Option, value: Any, token: Token) -> None:
     if option.repeated:
         added = value if isinstance(value, tuple) and option.field == "assume" else (value,)
-        values[option.field] = (*values.get(option.field, ()), *added)
+        known = values.get(option.field, ())
+        name = _named(value)
+        if name is not None and any(_named(other) == name and other != value for other in known):
+            raise OptionError(
+                f"{option.flag} {name} is given twice", token.span, code="K106",
+                hint="leave one of them out",
+            )  # fmt: skip
+        values[option.field] = (*known, *added)
     elif option.field in values and values[option.field] != value:
-        raise OptionError(f"{option.flag} is given twice", token.span, code="K106")
+        raise OptionError(
+            f"{option.flag} is given twice", token.span, code="K106", hint="leave one of them out"
+        )
     else:
         values[option.field] = value
+
+
+def _named(value: Any) -> str | None:
+    """Return what a value of a repeated option is for: a setting, an axis; None for others."""
+    match value:
+        case (str() as name, Expression()) | Axis(name=name):
+            return name
+        case _:
+            return None
 
 
 def _finish(request: Request) -> Request:
@@ -234,10 +266,11 @@ def _finish(request: Request) -> Request:
         raise OptionError(message, request.place(at), code=code, hint=hint)
 
     if request.args is not None and request.make is not None:
-        refuse("--args and --make exclude each other", "make", "K124")
+        hint = "--args gives one launch its arguments, --make those of every size of --x"
+        refuse("--args and --make exclude each other", "make", "K124", hint)
     if request.axes and request.make is None:
         hint = "give --make f, a function of the axes that returns the arguments"
         refuse("--x needs --make", "axes", "K125", hint)
     if request.cold and request.warm:
-        refuse("--cold and --warm exclude each other", "warm", "K127")
+        refuse("--cold and --warm exclude each other", "warm", "K127", "--cold is the default")
     return request

@@ -44,6 +44,9 @@ class KernelMagics(Magics):
         except KernelError as error:
             self._show(getattr(error, "result", None), line)
             raise self._shortened(error) from None
+        except Exception as error:
+            self._without_our_frames(error)
+            raise
         self._show(result, line)
         return result
 
@@ -55,7 +58,9 @@ class KernelMagics(Magics):
 
     def _file(self) -> str:
         shell: Any = self.shell
-        return f"In[{shell.execution_count}]"
+        # The number that the cell shows. `execution_count` is that of the next cell from some
+        # version of IPython on, and the display hook knows which.
+        return f"In[{max(1, shell.displayhook.prompt_count)}]"
 
     def _shortened(self, error: KernelError) -> KernelError:
         """Leave out our own frames' chain, unless full tracebacks are wanted."""
@@ -63,6 +68,18 @@ class KernelMagics(Magics):
             # The instance attribute hides the method, so IPython prints what it always does.
             error._render_traceback_ = None  # type: ignore[method-assign]
         return error
+
+    def _without_our_frames(self, error: Exception) -> None:
+        """Let IPython show what the cell's own Python raised from the cell's line on."""
+        if doctor.setting("tracebacks") == "full":
+            return
+        frame, file = error.__traceback__, self._file()
+        while frame is not None and frame.tb_frame.f_code.co_filename != file:
+            frame = frame.tb_next
+        shell: Any = self.shell
+        if frame is not None and error.__cause__ is None and error.__context__ is None:
+            told = shell.InteractiveTB.structured_traceback(type(error), error, frame)
+            error._render_traceback_ = lambda: told  # type: ignore[attr-defined]
 
     def _show(self, result: KernelResult | None, line: str) -> None:
         if result is None or _is_quiet(line):

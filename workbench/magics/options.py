@@ -28,6 +28,7 @@ from workbench.magics.values import (
     line_range,
     one_of,
     pane_names,
+    pattern,
     plain_text,
     seconds,
     setting,
@@ -114,7 +115,8 @@ class Option:
 
 
 _CELL = frozenset({"kernel"})
-_RUN = frozenset({"kernel", "check", "bench", "tune"})
+#: The commands that launch a kernel.
+RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune"})
 _BUILD = _RUN | {"compile"}
 _STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
 
@@ -258,7 +260,7 @@ OPTIONS: tuple[Option, ...] = (
         "--all", "everything", "also passes that changed nothing", commands=frozenset({"passes"}),
     ),
     Option(
-        "--grep", "grep", "only passes whose name matches", plain_text, "RE",
+        "--grep", "grep", "only passes whose name matches", pattern("--grep"), "RE",
         example="--grep layout", commands=frozenset({"passes"}),
     ),
     Option("--clear", "clear", "forget all results", commands=frozenset({"kernels"})),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from workbench.bench.plan import Peer, Plan
 from workbench.bench.sweep import points_of
 from workbench.magics.options import Request
-from workbench.magics.values import Expression, split_top_level
+from workbench.magics.values import Expression, part_span, split_top_level
 from workbench.source import KernelSource, OptionError
 from workbench.tuning.tune import SECONDS
 
@@ -81,7 +82,10 @@ def _count(
             cause = error.__cause__
             if isinstance(cause, NameError):
                 message = f"{expression.option}: name '{cause.name}' is not a parameter or axis"
-                raise OptionError(message, expression.span, code="K119") from None
+                known = ", ".join(name for name in names if name not in namespace)
+                raise OptionError(
+                    message, expression.span, code="K119", hint=f"there are: {known}"
+                ) from None
             raise
 
     return evaluate
@@ -101,7 +105,19 @@ def _make(request: Request, namespace: Mapping[str, Any]) -> Callable[..., Any] 
 
 
 def _settings(request: Request, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.evaluate(namespace, "K112") for name, value in request.settings}
+    return {
+        name: value.evaluate(namespace, "K112", _one_by_one(name, value.text))
+        for name, value in request.settings
+    }
+
+
+def _one_by_one(name: str, text: str) -> str | None:
+    """Return a hint where several settings were given as one, as in `A=1,B=2`."""
+    first, *others = split_top_level(text, ",")
+    if not others or not all(re.match(r"\s*[A-Za-z_]\w*\s*=[^=]", other) for other in others):
+        return None
+    settings = [f"{name}={first.strip()}", *(other.strip() for other in others)]
+    return "one setting at a time: " + " ".join(f"--set {setting}" for setting in settings)
 
 
 def _arguments(
@@ -137,5 +153,11 @@ def _values(expression: Expression, namespace: Mapping[str, Any]) -> tuple[list[
         return values, [""] * len(values)
     texts = [text.strip() for text in split_top_level(expression.text, ",")]
     texts = texts[:-1] if texts and not texts[-1] else texts
-    parts = [replace(expression, text=text) for text in texts]
-    return [part.evaluate(namespace) for part in parts], texts
+    values: list[Any] = []
+    start = 0
+    for text in texts:
+        start = expression.text.index(text, start)
+        place = part_span(expression.span, expression.text, start, start + len(text))
+        values.append(replace(expression, text=text, span=place).evaluate(namespace))
+        start += len(text)
+    return values, texts

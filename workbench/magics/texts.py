@@ -66,7 +66,23 @@ def stage_text(trace: Trace, name: StageId, request: Request) -> Shown:
             code="K129",
             hint=note or f"stages there are: {available}",
         )
-    return Shown("\n".join(_rows(trace, stage, request)), stage.lang)
+    rows = list(_rows(trace, stage, request))
+    return Shown("\n".join(rows or [_nothing(trace, stage, request)]), stage.lang)
+
+
+def _nothing(trace: Trace, stage: Stage, request: Request) -> str:
+    """Return a comment that says why there is no row."""
+    mark, title = COMMENT.get(stage.id, "//"), STAGE_NAMES[stage.id]
+    if request.line is not None:
+        return f"{mark} no row of {title} came from line {request.line}; {_extent(trace)}"
+    count = trace.strings[stage.text].count("\n") + 1
+    return f"{mark} {title} has {count:,} rows, none of them in this range"
+
+
+def _extent(trace: Trace) -> str:
+    source = trace.sources[0]
+    last = source.line0 + trace.strings[source.text].count("\n")
+    return f"{trace.kernel.name} stands in {source.file}, lines {source.line0} to {last}"
 
 
 def _rows(trace: Trace, stage: Stage, request: Request) -> Iterator[str]:
@@ -165,7 +181,7 @@ def line_story(trace: Trace, number: int) -> Shown:
         parts.append("\nremarks")
         parts += [f"  {remark}" for remark in remarks]
     if len(parts) == 1:
-        parts.append("no op came from this line")
+        parts.append(f"no op came from this line; {_extent(trace)}")
     return Shown("\n".join(parts))
 
 

@@ -10,7 +10,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.source import OptionError, Span
@@ -69,6 +69,10 @@ class Expression:
             return eval(compiled, dict(namespace))
         except Exception as error:
             message = f"{self.option}: {self.text!r} raised {type(error).__name__}: {error}"
+            if hint is None and isinstance(error, NameError):
+                known = (name for name in namespace if not name.startswith("_"))
+                better = closest(str(error.name), known, 0.6).removeprefix("; ")
+                hint = better or "define it in a cell above, or in this one"
             raise OptionError(message, self.span, code=code, hint=hint) from error
 
 
@@ -122,9 +126,12 @@ class Baseline:
     known: bool = False
 
 
-def closest(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean X?" for the known word most like `word`, or nothing."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+def closest(word: str, known: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return "; did you mean X?" for the known word most like `word`, or nothing.
+
+    `cutoff` is the share of letters that they must have in common.
+    """
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return f"; did you mean {found[0]}?" if found else ""
 
 
@@ -144,6 +151,21 @@ def split_top_level(text: str, separator: str) -> list[str]:
             parts.append(text[start:position])
             start = position + 1
     return [*parts, text[start:]]
+
+
+def part_span(span: Span | None, text: str, start: int, end: int | None = None) -> Span | None:
+    """Return the place of `text[start:end]` of a word, or the word's own where they do not match.
+
+    They match for a word that stands as it is in the line, or within one pair of quotes.
+    """
+    if span is None or span.line != span.end_line:
+        return span
+    quotes = span.end_column - span.column - len(text)
+    if quotes not in (0, 2):
+        return span
+    column = span.column + quotes // 2
+    end = len(text) if end is None else end
+    return replace(span, column=column + start, end_column=column + max(end, start + 1))
 
 
 def plain_text(token: Token) -> str:
@@ -271,18 +293,24 @@ def baseline(token: Token) -> Baseline:
 
 def pane_names(token: Token) -> tuple[str, ...]:
     """Return the panes of a comma-separated list."""
-    panes = tuple(name.strip() for name in plain_text(token).split(",") if name.strip())
+    text = plain_text(token)
+    panes = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in panes:
         if name not in PANES:
             known = " ".join(PANES)
-            raise OptionError(f"unknown pane {name!r}; panes: {known}", token.span, code="K122")
+            start = text.index(name)
+            place = part_span(token.span, text, start, start + len(name))
+            raise OptionError(f"unknown pane {name!r}; panes: {known}", place, code="K122")
     return panes
 
 
 def identifier(token: Token) -> str:
     """Return a name that can be bound."""
     if not token.text.isidentifier():
-        raise OptionError(f"--as needs an identifier, got {token.text!r}", token.span, code="K123")
+        raise OptionError(
+            f"--as needs an identifier, got {token.text!r}", token.span, code="K123",
+            hint="a name as in Python: letters, digits and _, no digit in front",
+        )  # fmt: skip
     return token.text
 
 
@@ -310,6 +338,25 @@ def line_range(token: Token) -> tuple[int, int]:
             hint="e.g. 10:30",
         )
     return int(match[1] or 1), int(match[2] or 2**31)
+
+
+def pattern(flag: str) -> Callable[[Token], str]:
+    """Return the converter of a regular expression."""
+
+    def convert(token: Token) -> str:
+        text = plain_text(token)
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise OptionError(
+                f"{flag} takes a regular expression, {text!r} is none: {error}",
+                token.span,
+                code="K101",
+                hint=f"for these very letters: {re.escape(text)}",
+            ) from None
+        return text
+
+    return convert
 
 
 def word_list(token: Token) -> tuple[str, ...]:

@@ -347,12 +347,16 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Where a benchmark ran; clock in MHz, temperature in degrees Celsius, at start and end."""
+    """Where a benchmark ran; clock in MHz, temperature in degrees Celsius, at start and end.
+
+    `others` is the share of the processor that other programs took meanwhile, 0 to 1.
+    """
 
     device: str
     clock: tuple[float, ...] = ()
     temp: tuple[float, ...] = ()
     driver: str | None = None
+    others: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

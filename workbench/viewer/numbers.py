@@ -22,6 +22,9 @@ UNITS: dict[Metric, str] = {
     "percent": "% of roofline",
 }
 
+#: Times are in doubt when other programs take more than this share of the processor.
+BUSY = 0.15
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
@@ -85,6 +88,15 @@ def axis_of(trace: Trace) -> str:
     """Return the name of the swept axis, "size" if it has none."""
     own = _latest(trace, "self")
     return own.axis if own is not None and own.axis else "size"
+
+
+def busy(trace: Trace) -> str | None:
+    """Return what to say of a benchmark beside which other programs ran, None if none did."""
+    own = _latest(trace, "self")
+    others = own.env.others if own is not None and own.env is not None else None
+    if others is None or others < BUSY:
+        return None
+    return f"other programs took {100 * others:.0f} % of the processor: these times mislead"
 
 
 def ceiling(ceilings: Sequence[Ceiling], unit: Literal["tflops", "gbps"]) -> float | None:

@@ -6,7 +6,16 @@ import textwrap
 from collections.abc import Sequence
 
 from workbench.trace import Check, Diagnostic, Mismatch, Trace, coverage
-from workbench.viewer.numbers import UNITS, axis_of, duration, figure, metric_of, ratios, series_of
+from workbench.viewer.numbers import (
+    UNITS,
+    axis_of,
+    busy,
+    duration,
+    figure,
+    metric_of,
+    ratios,
+    series_of,
+)
 
 LINES = 40
 COLUMNS = 100
@@ -110,6 +119,8 @@ def bench_notes(trace: Trace) -> list[str]:
         notes.append("✗ wrong result, not compared")
     if any(point.unsteady for point in points):
         notes.append("~ unsteady: the quantiles are more than 10 % of the median apart")
+    if doubt := busy(trace):
+        notes.append(doubt)
     return notes
 
 

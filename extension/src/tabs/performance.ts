@@ -7,6 +7,9 @@ import { count, figure, milliseconds } from "../texts";
 import type { Bench, Check, Trace } from "../trace";
 import type { Tab, TabServices } from "./tab";
 
+/** Times are in doubt when other programs take more than this share of the processor. */
+const BUSY = 0.15;
+
 export function mountPerformance(panel: HTMLElement, services: TabServices): Tab {
   const { trace: shown, traces } = services;
   const trace = ranFor(shown, traces);
@@ -105,7 +108,11 @@ function environment(benches: readonly Bench[]): HTMLElement | null {
       ? [...new Set(values)].map((v) => Math.round(v)).join("–") + unit
       : "";
   const facts = [env.device, range(env.clock, " MHz"), range(env.temp, " °C"), env.driver ?? ""];
-  return make("p", { class: "wb-muted" }, facts.filter(Boolean).join(" · "));
+  const line = make("p", { class: "wb-muted" }, facts.filter(Boolean).join(" · "));
+  if ((env.others ?? 0) < BUSY) return line;
+  const share = Math.round(100 * (env.others ?? 0));
+  const doubt = `▲ Other programs took ${share} % of the processor while this was timed: times of a busy machine mislead.`;
+  return make("div", {}, make("p", { class: "wb-warning" }, doubt), line);
 }
 
 function showCheck(check: Check, trace: Trace): HTMLElement {
