@@ -11,8 +11,11 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
+from itertools import chain, islice
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -51,30 +54,38 @@ def interleaved(
     return {name: timing.median * 1e3 for name, timing in timings.items()}
 
 
-def check(families: Sequence[Callable[[], Iterator[cases.Case]]] = cases.ALL) -> int:
-    """Run correctness cases; print the failures and how many there were."""
-    failed = total = 0
+def check() -> int:
+    """Run all correctness cases, in several processes; print the failures and how many."""
     start = time.perf_counter()
-    for family in families:
-        for name, run in family():
-            total += 1
-            try:
-                outcome = run()
-                if outcome.ok:
-                    continue
-                message = f"{outcome.name}: error {outcome.error} allowed {outcome.allowed}"
-            except Exception as error:
-                last = traceback.format_exc().strip().splitlines()[-3:]
-                message = (
-                    f"{name}: {type(error).__name__}: {str(error)[:300]} | {' / '.join(last)[:300]}"
-                )
-            failed += 1
-            if failed <= 25:
-                print("FAILED", message)
-    torch.cuda.synchronize()
+    # Most of the time goes into compiling, on one core per process.
+    workers = max(1, min(12, (os.cpu_count() or 2) - 2))
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        parts = list(pool.map(check_part, range(workers), [workers] * workers))
+    messages = [message for _, found in parts for message in found]
+    for message in messages[:25]:
+        print("FAILED", message)
+    total = sum(count for count, _ in parts)
     seconds = time.perf_counter() - start
-    print(f"correctness: {total - failed} passed, {failed} failed in {seconds:.0f} s")
-    return failed
+    print(f"correctness: {total - len(messages)} passed, {len(messages)} failed in {seconds:.0f} s")
+    return len(messages)
+
+
+def check_part(first: int, step: int) -> tuple[int, list[str]]:
+    """Run every `step`th case; returns how many, and what is wrong with those that failed."""
+    total, failed = 0, []
+    for name, run in islice(
+        chain.from_iterable(family() for family in cases.ALL), first, None, step
+    ):
+        total += 1
+        try:
+            outcome = run()
+            if not outcome.ok:
+                failed.append(f"{outcome.name}: error {outcome.error} allowed {outcome.allowed}")
+        except Exception as error:
+            last = " / ".join(traceback.format_exc().strip().splitlines()[-3:])
+            failed.append(f"{name}: {type(error).__name__}: {str(error)[:300]} | {last[:300]}")
+    torch.cuda.synchronize()
+    return total, failed
 
 
 def run_tests() -> int:
