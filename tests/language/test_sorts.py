@@ -241,6 +241,20 @@ def test_elements_are_scalars_and_leave_a_remark():
     assert any("an element of a block; elements move" in r.text for r in remarks.items)
 
 
+def test_a_colon_without_an_axis_is_ignored():
+    def kernel(out, x, n):
+        v = tl.load(x + tl.arange(0, 4))
+        tl.static_assert(v[:, :, None].shape == (4, 1))
+        tl.static_assert(v[None, :, :].shape == (1, 4))
+        tl.static_assert(n[:, None].shape == (1,))
+        tl.store(out + tl.arange(0, 4)[:, None, :], v[:, :, None] + n[:, None])
+
+    x = np.arange(4, dtype=np.float32)
+    assert result(kernel, np.float32, 4, x=x, n=5).tolist() == [5, 6, 7, 8]
+    _, remarks = lowered(kernel, out=np.zeros(4, np.float32), x=x, n=5)
+    assert any("for an axis that 'n' (int32) does not have" in r.text for r in remarks.items)
+
+
 def test_subscripts_that_mean_nothing_are_refused():
     head = "def kernel(x):\n    v = tl.zeros((4, 8), tl.float32)\n    "
     for line, message in [

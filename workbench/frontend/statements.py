@@ -204,13 +204,8 @@ def assign(
 
 
 def _assign_name(act: Activation, name: str, value: Any, node: ast.AST) -> None:
-    if name in act.constexprs:
-        raise act.error(
-            ConstexprError,
-            f"'{name}' is a constexpr and cannot be assigned again",
-            node,
-            hint=f"use another name, e.g. {name.lower()}_now = ...",
-        )
+    # From here on an ordinary variable, as in Triton; in a loop `carried.py` refuses it.
+    act.constexprs.discard(name)
     if isinstance(value, tensor):
         if not value.name:
             value.name, value.place = name, act.span(node)

@@ -37,7 +37,7 @@ def subscript(value: tensor, key: Any, text: str) -> tensor:
         raise ShapeError(f"[{text}] has more than one '...'")
     used = sum(k is not None and k is not Ellipsis for k in keys)
     if used > len(value.shape):
-        raise ShapeError(f"[{text}] has more axes than {describe(value)}")
+        keys = _without_surplus(value, keys, used, text)
     if Ellipsis in keys:
         place = keys.index(Ellipsis)
         keys[place : place + 1] = [slice(None)] * (len(value.shape) - used)
@@ -52,6 +52,19 @@ def subscript(value: tensor, key: Any, text: str) -> tensor:
             result = _element(result, part, axis, text)
             dropped.append(axis)
     return _without(result, dropped)
+
+
+def _without_surplus(value: tensor, keys: list[Any], used: int, text: str) -> list[Any]:
+    """Return the keys without the last ':' that have no axis; Triton takes those for granted."""
+    keys = list(keys)
+    for place in range(len(keys) - 1, -1, -1):
+        if used > len(value.shape) and keys[place] == slice(None):
+            del keys[place]
+            used -= 1
+    if used > len(value.shape):
+        raise ShapeError(f"unsupported tensor index: [{text}] has more axes than {describe(value)}")
+    current().remark(f"[{text}] has a ':' for an axis that {describe(value)} does not have")
+    return keys
 
 
 def _sliced(value: tensor, part: slice[Any, Any, Any], axis: int, text: str) -> tensor:

@@ -69,6 +69,21 @@ def test_02_an_annotated_constexpr_stays_weak_and_is_not_assigned_again():
     assert result(kernel, x=np.zeros(1, np.float16)) == [0.5]
 
 
+def test_02_a_plain_assignment_makes_a_variable_of_a_constexpr():
+    def kernel(out, n, B: tl.constexpr):
+        tl.store(out + tl.arange(0, B), 9)
+        B = min(B, n)
+        tl.store(out, B)
+        if n > 2:
+            B = B * 2
+        for i in range(n):
+            B += i
+        tl.store(out + 1, B)
+
+    assert result(kernel, np.int32, 4, n=3, B=4).tolist() == [3, 9, 9, 9]
+    assert result(kernel, np.int32, 4, n=1, B=4).tolist() == [1, 1, 9, 9]
+
+
 # -- 3 to 5: promotion ----------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("text", "x", "want"),
