@@ -106,6 +106,14 @@ def test_descent_is_never_worse_than_every_node_for_itself():
     assert optimal >= 25
 
 
+def test_any_number_of_neighbours_may_have_no_choice():
+    own = [[1.0, 1.0], *([3.0] for _ in range(100))]
+    pairs = {(0, n): [[0.0], [float(n == 70)]] for n in range(1, 101)}
+    assert cheapest(own, pairs) == [0] * 101
+    pairs[50, 0] = [[2.0, 0.0]]
+    assert cheapest(own, pairs) == [1, *[0] * 100]
+
+
 def test_elimination_agrees_with_enumeration_on_dense_graphs():
     for seed in range(20):
         source = random.Random(seed)

@@ -45,7 +45,7 @@ def cheapest(
     for (a, b), rows in pairs.items():
         costs = np.array(rows, np.float64)
         table = _Table((a,), costs.diagonal()) if a == b else _Table((a, b), costs)
-        _join(table, at, beside)
+        _join(_between_choices(table), at, beside)
     sizes = [_size(n, beside, own) for n in range(len(own))]
     queue = [(size, n) for n, size in enumerate(sizes)]
     heapify(queue)
@@ -71,6 +71,12 @@ def cheapest(
     for node, scope, choices in reversed(last):
         chosen[node] = int(choices[tuple(chosen[n] for n in scope)])
     return [chosen[n] for n in range(len(own))]
+
+
+def _between_choices(table: _Table) -> _Table:
+    """Return a table without the nodes that have no choice: an array has room for few axes."""
+    scope = tuple(n for n, extent in zip(table.scope, table.costs.shape, strict=True) if extent > 1)
+    return _Table(scope, table.costs.squeeze())
 
 
 def _join(table: _Table, at: list[list[_Table]], beside: list[set[int]]) -> None:
