@@ -24,6 +24,7 @@ const pressed = (): string[] =>
   [...host.querySelectorAll<HTMLElement>('.wb-toggle[data-stage][aria-pressed="true"]')].map(
     (toggle) => toggle.dataset.stage ?? "",
   );
+const launchOn = (device: string) => ({ t: 0, grid: [1], device });
 const press = (key: string): void => {
   const inside = host.querySelector<HTMLElement>(".wb-scroller")!;
   inside.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
@@ -71,6 +72,30 @@ test("times of a busy machine are shown with a warning", () => {
   show(addTrace({ runs: { benches: [bench(0.05)] } }));
   openTab("performance");
   expect(host.querySelector(".wb-warning")).toBeNull();
+});
+
+test("a search is a table with the fastest in front and its options to paste", () => {
+  const rows = [
+    { config: { BM: 64, warps: 4 }, milliseconds: 2, state: "ok" as const, registers: 40 },
+    { config: { BM: 512, warps: 4 }, state: "rejected" as const, why: "too much shared memory" },
+    { config: { BM: 128, warps: 8 }, milliseconds: 1, state: "ok" as const, registers: 90 },
+  ];
+  show(
+    addTrace({ runs: { launches: [launchOn("cpu")], tunes: [{ axes: ["BM"], rows, best: 2 }] } }),
+  );
+  openTab("performance");
+  const section = [...host.querySelectorAll("section")].find(
+    (one) => one.querySelector("h3")?.textContent === "Tuning",
+  )!;
+  expect(section.querySelector("code")!.textContent).toBe("--set BM=128 --set warps=8");
+  const cells = [...section.querySelectorAll("tbody tr")].map((row) =>
+    [...row.querySelectorAll("th, td")].map((cell) => cell.textContent),
+  );
+  expect(cells).toEqual([
+    ["128", "8", "1 ms", "90", "best"],
+    ["64", "4", "2 ms", "40", "ok"],
+    ["512", "4", "–", "–", "rejected: too much shared memory"],
+  ]);
 });
 
 test("the Programs tab is there only when the interpreter recorded accesses", () => {

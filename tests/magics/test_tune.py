@@ -51,6 +51,9 @@ def test_a_search_comes_first():
     assert record.rows[record.best].config["BLOCK"] == result.tune.config.kwargs["BLOCK"]
     assert "a block of at most 256" in record.rows[2].why
     assert result.tune.line.startswith("--set BLOCK=")
+    bundle = result.mimebundle()
+    assert f"tuned   {result.tune.line}" in bundle["text/plain"]
+    assert "rejected: " in bundle["text/html"]
     assert result.check.ok
     (bench,) = result.bench
     assert bench.x == (10, 1000)
@@ -166,10 +169,12 @@ def test_the_live_table(monkeypatch):
         table(rows, "compiling", 0.3)
         rows[0].state, rows[0].milliseconds = "timing", (0.5, 0.4, 0.6)
         table(rows, "timing", 0.4)
+        table(rows, "done", 0.5)
     assert tuning.progress.get() is None
-    first, second = (bundle["text/plain"] for bundle in shown)
+    first, second = (bundle["text/plain"] for bundle in shown[:2])
     assert "compiling: 0 of 30 in 0.3 s; 6 rows more; Stop" in first
     assert "best" in second.splitlines()[1]
     assert "<table>" in shown[0]["text/html"]
+    assert shown[2]["text/plain"].endswith("\nbest: --set BLOCK=1 --set warps=4 --set stages=3")
     with progress.showing_progress(quiet=True):
         assert tuning.progress.get() is None

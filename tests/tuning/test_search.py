@@ -356,9 +356,9 @@ def test_tune_along_axes():
     assert len(found.rows) == 4
     assert found.line in [f"--set BLOCK={b} --set warps={w}" for b in (16, 64) for w in (4, 8)]
     header, *rows = found.table()
-    assert header == ("BLOCK", "warps", "ms", "regs", "spills", "shared", "state")
+    assert header == ("BLOCK", "warps", "ms", "state")  # the CPU knows no registers of a thread
     assert rows[0][-1] == "best"
-    assert "add: 4 of 4 timed" in str(found)
+    assert "add: 4 of 4 timed" in repr(found)
     assert "<table>" in found._repr_html_()
     assert phases[0] == "compiling"
     assert phases[-1] == "done"

@@ -10,7 +10,7 @@ from IPython.display import display
 
 from workbench.bench.tuning import progress
 from workbench.tuning.search import Row
-from workbench.tuning.tune import aligned, html_table, table_of
+from workbench.tuning.tune import aligned, html_table, settings_line, table_of
 
 #: Nothing is shown before this many seconds.
 QUIET_SECONDS = 0.2
@@ -43,8 +43,12 @@ def _bundle(rows: Sequence[Row], phase: str, seconds: float) -> dict[str, str]:
     summary = f"{phase}: {ready} of {len(rows)} in {seconds:.1f} s"
     if cut > 0:
         summary += f"; {cut} rows more"
+    timed = [row for row in rows if row.milliseconds is not None]
     if phase != "done":
         summary += "; Stop (interrupt the kernel) keeps the best so far"
+    elif timed:
+        best = min(timed, key=lambda row: row.times[0])
+        summary += f"\nbest: {settings_line(best.config)}"
     return {
         "text/plain": f"{aligned(shown)}\n{summary}",
         "text/html": html_table(shown, summary),

@@ -32,7 +32,7 @@ SHORT = {name: short for short, name in SHORT_FORMS.items()}
 Check = Callable[[], "str | None"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TuneResult:
     """What a search found.
 
@@ -68,7 +68,7 @@ class TuneResult:
         """Return header and rows as texts, the fastest first."""
         return table_of(self.rows)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"{aligned(self.table())}\n{self._summary()}"
 
     def _summary(self) -> str:
@@ -93,14 +93,20 @@ def settings_line(config: Config) -> str:
 
 
 def table_of(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Return header and rows as texts, the fastest first, those without a time last."""
+    """Return header and rows as texts, the fastest first, those without a time last.
+
+    What no row knows, as registers on the CPU, has no column.
+    """
     names: dict[str, None] = {}
     for row in rows:
         names |= dict.fromkeys(_shown(row.config))
     header = (*(SHORT.get(name, name) for name in names), "ms", "regs", "spills", "shared", "state")
     ordered = sorted(rows, key=lambda row: row.times[0])
     best = ordered[0] if ordered and ordered[0].milliseconds is not None else None
-    return [header, *(_cells(row, list(names), row is best) for row in ordered)]
+    found = [header, *(_cells(row, list(names), row is best) for row in ordered)]
+    optional = [header.index(name) for name in ("regs", "spills", "shared")]
+    empty = [place for place in optional if not any(row[place] for row in found[1:])]
+    return [tuple(c for place, c in enumerate(row) if place not in empty) for row in found]
 
 
 def _shown(config: Config) -> dict[str, Any]:

@@ -22,6 +22,8 @@ from workbench.viewer.summary import (
     headline,
     mismatch_line,
     render_diagnostic,
+    tune_line,
+    tune_table,
 )
 
 LIMIT = 100_000  # bytes of HTML, picture included
@@ -96,7 +98,7 @@ def _cut_down(traces: Sequence[Trace], limit: int, footer: str) -> str:
 def _facts(trace: Trace, errors: Sequence[Diagnostic]) -> str:
     """Return what was found out: verdict, errors, resources, checks, benchmark."""
     said = "".join(_pre(escape(render_diagnostic(trace, error))) for error in errors[:20])
-    parts = (_skipped, _resources, _checks, _bench)
+    parts = (_skipped, _resources, _checks, _tune, _bench)
     return _verdict(trace) + said + "".join(part(trace) for part in parts)
 
 
@@ -151,6 +153,14 @@ def _checks(trace: Trace) -> str:
         lines.append(f"check {check_line(check)}")
         lines += [mismatch_line(item) for item in check.first]
     return _list(lines)
+
+
+def _tune(trace: Trace) -> str:
+    headings, rows = tune_table(trace)
+    if not rows:
+        return ""
+    title = f"Tuning · {tune_line(trace) or 'nothing could be timed'}"
+    return f"<details><summary>{escape(title)}</summary>{_table(headings, rows[:64])}</details>"
 
 
 def _bench(trace: Trace) -> str:

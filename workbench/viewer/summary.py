@@ -110,6 +110,42 @@ def bench_table(trace: Trace) -> tuple[list[str], list[list[str]]]:
     return headings, rows
 
 
+def tune_table(trace: Trace) -> tuple[list[str], list[list[str]]]:
+    """Return (headings, rows) of the latest search, the fastest first; empty without one."""
+    if not trace.runs.tunes:
+        return [], []
+    found = trace.runs.tunes[-1]
+    names = list(dict.fromkeys(name for row in found.rows for name in row.config))
+    order = sorted(found.rows, key=lambda row: (row.milliseconds is None, row.milliseconds or 0))
+    best = None if found.best is None else found.rows[found.best]
+    rows: list[list[str]] = []
+    for row in order:
+        state = "best" if row is best else row.state
+        numbers = (row.registers, row.spills, row.shared_bytes)
+        rows.append(
+            [
+                *(str(row.config.get(name, "")) for name in names),
+                figure(row.milliseconds),
+                *("" if number is None else f"{number:,}" for number in numbers),
+                state if row.why is None else f"{state}: {row.why}",
+            ]
+        )
+    headings = [*names, "ms", "regs", "spills", "shared", "state"]
+    kept = [n for n in range(len(headings)) if any(row[n] for row in rows)]
+    return [headings[n] for n in kept], [[row[n] for n in kept] for row in rows]
+
+
+def tune_line(trace: Trace) -> str:
+    """Return what the latest search chose, as options to paste; empty without one."""
+    found = trace.runs.tunes[-1] if trace.runs.tunes else None
+    if found is None or found.best is None:
+        return ""
+    best = found.rows[found.best]
+    timed = sum(row.milliseconds is not None for row in found.rows)
+    options = " ".join(f"--set {name}={value}" for name, value in best.config.items())
+    return f"{options}    best of {timed} timed, {figure(best.milliseconds)} ms"
+
+
 def bench_notes(trace: Trace) -> list[str]:
     """Return what a reader of the benchmark table has to know besides its numbers."""
     found = series_of(trace)
@@ -212,6 +248,8 @@ def _plain(trace: Trace, errors: Sequence[Diagnostic]) -> list[str]:
         # A long line ends between two facts, never within one.
         parts = resources.split("  ")
         lines += _wrapped("  ".join(part.replace(" ", NO_BREAK) for part in parts))
+    if chosen := tune_line(trace):
+        lines += _wrapped(f"tuned   {chosen}", 8)
     lines += _table(*bench_table(trace))
     for note in bench_notes(trace):
         lines += _wrapped(f"  {note}", 4)

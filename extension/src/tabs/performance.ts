@@ -4,7 +4,7 @@ import { drawPlot } from "../plot";
 import { arrangePlot, latestBenches, type Plot } from "../series";
 import { hasRuns, placeName, ranFor } from "../stages";
 import { count, figure, milliseconds } from "../texts";
-import type { Bench, Check, Trace } from "../trace";
+import type { Bench, Check, Trace, Tune } from "../trace";
 import type { Tab, TabServices } from "./tab";
 
 /** Times are in doubt when other programs take more than this share of the processor. */
@@ -42,6 +42,8 @@ export function mountPerformance(panel: HTMLElement, services: TabServices): Tab
   for (const { name, error } of latest) {
     if (error) content.append(make("p", { class: "wb-muted" }, `${name}: ${error}`));
   }
+  const tune = trace.runs.tunes?.at(-1);
+  if (tune) content.append(section("Tuning", ...tuneTable(tune)));
   if (checks.length > 0)
     content.append(section("Checks", ...checks.map((check) => showCheck(check, trace))));
   if (launches.length > 0) content.append(section("Launches", launchTable(trace)));
@@ -89,6 +91,56 @@ function benchTable(plot: Plot): HTMLElement {
   const name = ours?.name ?? "ours";
   const note = `Medians. A ratio above 1 means that ${name} is faster; ± marks unsteady times, ✗ wrong results.`;
   return scrollable("Measured times", table(note, head, rows));
+}
+
+/** What a search tried, the fastest first, and the line that chooses the winner again. */
+function tuneTable(tune: Tune): HTMLElement[] {
+  const rows = tune.rows ?? [];
+  const best = typeof tune.best === "number" ? rows[tune.best] : undefined;
+  const names = [...new Set(rows.flatMap(({ config }) => Object.keys(config)))];
+  const last = Number.POSITIVE_INFINITY;
+  const ordered = [...rows].sort(
+    (a, b) => (a.milliseconds ?? last) - (b.milliseconds ?? last) || 0,
+  );
+  const numbers = (
+    [
+      ["regs", "registers"],
+      ["spills", "spills"],
+      ["shared", "shared_bytes"],
+    ] as const
+  ).filter(([, key]) => rows.some((row) => typeof row[key] === "number"));
+  const head: Cell[] = [
+    ...names.map((text) => ({ text, number: true })),
+    { text: "time", number: true },
+    ...numbers.map(([text]) => ({ text, number: true })),
+    { text: "state" },
+  ];
+  const cells = ordered.map((row): Cell[] => {
+    const state = row === best ? "best" : row.state;
+    return [
+      ...names.map((name) => ({ text: String(row.config[name] ?? ""), number: true })),
+      {
+        text: typeof row.milliseconds === "number" ? milliseconds(row.milliseconds) : "–",
+        number: true,
+      },
+      ...numbers.map(([, key]) => ({
+        text: row[key]?.toLocaleString("en-US") ?? "–",
+        number: true,
+      })),
+      {
+        text: row.why ? `${state}: ${row.why}` : state,
+        className: row === best ? "wb-faster" : row.state === "ok" ? "" : "wb-slower",
+      },
+    ];
+  });
+  const options = Object.entries(best?.config ?? {}).map(
+    ([name, value]) => `--set ${name}=${value}`,
+  );
+  const chosen = best ? [make("p", {}, "Chosen: ", make("code", {}, options.join(" ")))] : [];
+  return [
+    ...chosen,
+    scrollable("Configurations", table("What was tried, the fastest first", head, cells)),
+  ];
 }
 
 /** A table in a box that scrolls sideways where it must, reachable by keyboard. */
