@@ -1,17 +1,23 @@
-"""Many random programs by seed: runs them, makes what fails small, writes it down as a test."""
+"""Many random programs by seed: runs them, makes what fails small, writes it down as a test.
+
+    python -m tests.fuzz.batch KIND TARGET KEEP FIRST COUNT      # a line of JSON for each seed
+
+KIND is `programs` (IR) or `sources` (text).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
 
+from tests.fuzz import sourced
 from tests.fuzz.keep import save
 from tests.fuzz.programs import launch, program
 from tests.fuzz.reduce import lines_of, reduced
-from tests.fuzz.running import difference, with_options
+from tests.fuzz.running import DEVICE_LOST, difference, kind_of, options_for, with_options
 from workbench.ir import Module
-
-WARPS = (1, 2, 4, 8)
-STAGES = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +32,7 @@ class Failure:
 
 def module_for(seed: int, target: str) -> Module:
     """Return the program of a seed, with options for a GPU."""
-    module = program(seed)
-    if target.startswith("sm_"):
-        warps, stages = WARPS[seed % 4], STAGES[seed // 4 % 4]
-        module = with_options(module, num_warps=warps, num_stages=stages)
-    return module
+    return with_options(program(seed), **options_for(seed, target))
 
 
 def try_seed(seed: int, target: str, *, keep: bool = True) -> Failure | None:
@@ -39,16 +41,48 @@ def try_seed(seed: int, target: str, *, keep: bool = True) -> Failure | None:
     said = difference(module, numbers, target)
     if not said:
         return None
-    kind = _kind(said)
-    small = reduced(module, lambda other: _kind(difference(other, numbers, target)) == kind)
-    said = difference(small, numbers, target)
-    kept = ""
-    if keep:
-        kept = save(f"{target}_{seed}", small, numbers, target, said).name
-    return Failure(seed, said, lines_of(small), kept)
+    if DEVICE_LOST not in said:
+        kind = kind_of(said)
+        module = reduced(module, lambda other: kind_of(difference(other, numbers, target)) == kind)
+        said = difference(module, numbers, target)
+    kept = save(f"{target}_{seed}", module, numbers, target, said).name if keep else ""
+    return Failure(seed, said, lines_of(module), kept)
 
 
-def _kind(said: str) -> str:
-    """Return the sort of a difference: an exception and its first words, or a wrong value."""
-    name, colon, rest = said.partition(": ")
-    return f"{name} {' '.join(rest.split()[:3])}" if colon else said.partition("[")[0]
+def try_source(seed: int, target: str, *, keep: bool = True) -> Failure | None:
+    """Run the kernel of a seed by NumPy and on a target; None if both agree."""
+    text = sourced.kernel_text(seed)
+    said = sourced.difference(text, seed, target)
+    if not said:
+        return None
+    if DEVICE_LOST not in said:
+        kind = kind_of(said)
+        text = sourced.reduced(
+            text, lambda other: kind_of(sourced.difference(other, seed, target)) == kind
+        )
+        said = sourced.difference(text, seed, target)
+    kept = sourced.save(f"{target}_{seed}", text, seed, target, said).name if keep else ""
+    return Failure(seed, said, len(text.splitlines()), kept)
+
+
+KINDS = {"programs": try_seed, "sources": try_source}
+
+
+def main(kind: str, target: str, keep: str, first: str, count: str) -> None:
+    """Write the failure of each seed, or null, as a line of JSON.
+
+    A device that has met an illegal access answers nothing any more: what is left of the seeds is
+    for a process of its own.
+    """
+    for seed in range(int(first), int(first) + int(count)):
+        failure = KINDS[kind](seed, target, keep=keep == "keep")
+        lost = failure is not None and DEVICE_LOST in failure.said
+        row = {"seed": seed, "failure": asdict(failure) if failure else None, "stops": lost}
+        sys.stdout.write(json.dumps(row) + "\n")
+        sys.stdout.flush()
+        if lost:
+            os._exit(1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

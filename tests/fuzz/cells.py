@@ -15,18 +15,17 @@ import inspect
 import io
 import json
 import random
-import selectors
-import subprocess
 import sys
 import textwrap
-import time
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-#: The longest that a cell may take, and how long a silent child is waited for.
+from tests.fuzz.children import rows
+
+#: The longest that a cell may compute, whatever else the machine does, and how long a silent child
+#: is waited for.
 SECONDS = 5.0
 PATIENCE = 30.0
 
@@ -261,12 +260,12 @@ def outcome(seed: int) -> tuple[str, str]:
     def stop(number: int, frame: Any) -> None:
         raise TooLong
 
-    signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         run_cell(cell.text, cell.line(target), {}, file=f"cell{seed}")
     except KernelError as error:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         unplaced = [e for e in (error, *error.others) if e.span is None]
         if unplaced:
             return "wrong", f"no place: {unplaced[0].code} {unplaced[0].message}"
@@ -274,55 +273,24 @@ def outcome(seed: int) -> tuple[str, str]:
     except TooLong:
         return "wrong", f"took more than {SECONDS:.0f} s"
     except BaseException as error:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         import traceback
 
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(frame.filename).name}:{frame.lineno}"
         return "wrong", f"{type(error).__name__} at {place}: {str(error)[:200]}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return "compiled", ""
 
 
-def outcomes(first: int, count: int) -> Iterator[tuple[int, str, str]]:
+def outcomes(first: int, count: int) -> Generator[tuple[int, str, str]]:
     """Yield (seed, outcome, what was said) of cells, run in child processes."""
-    seed, end = first, first + count
-    while seed < end:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.cells", str(seed), str(end - seed)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT,
-        )  # fmt: skip
-        try:
-            for line in _lines(child):
-                row = json.loads(line)
-                yield row["seed"], row["outcome"], row["said"]
-                seed = row["seed"] + 1
-        finally:
-            child.kill()
-            child.wait()
-        if seed < end:
-            said = "hangs" if child.returncode == -9 else f"ended with {child.returncode}"
-            yield seed, "wrong", f"the process {said}"
-            seed += 1
-
-
-def _lines(child: subprocess.Popen[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a child until it ends, or says nothing for too long."""
-    assert child.stdout is not None
-    waiting = selectors.DefaultSelector()
-    waiting.register(child.stdout, selectors.EVENT_READ)
-    held, end = b"", time.monotonic() + 4 * PATIENCE  # the first cell waits for the imports
-    while True:
-        if not waiting.select(timeout=max(0.0, end - time.monotonic())):
-            return
-        data = child.stdout.read1(65536)  # type: ignore[attr-defined]
-        if not data:
-            child.wait()
-            return
-        *lines, held = (held + data).split(b"\n")
-        yield from lines
-        end = time.monotonic() + PATIENCE
+    for row in rows(["tests.fuzz.cells"], first, count, PATIENCE):
+        if "ended" in row:
+            yield row["seed"], "wrong", row["ended"]
+        else:
+            yield row["seed"], row["outcome"], row["said"]
 
 
 def main(first: int, count: int) -> None:

@@ -13,6 +13,24 @@ from tests.passes.programs import GRID, Launch
 from workbench.interpreter import run_module
 from workbench.ir import Module
 
+WARPS = (1, 2, 4, 8)
+STAGES = (1, 2, 3, 4)
+#: What a difference says when the device met an illegal access.
+DEVICE_LOST = "CUDA error"
+
+
+def options_for(seed: int, target: str) -> dict[str, int]:
+    """Return the compile options that a seed is run with: all pairs come up on a GPU."""
+    if not target.startswith("sm_"):
+        return {}
+    return {"num_warps": WARPS[seed % 4], "num_stages": STAGES[seed // 4 % 4]}
+
+
+def kind_of(said: str) -> str:
+    """Return the sort of a difference: an exception and its first words, or a wrong value."""
+    name, colon, rest = said.partition(": ")
+    return f"{name} {' '.join(rest.split()[:3])}" if colon else said.partition("[")[0]
+
 
 def outputs(arguments: list[Any]) -> tuple[Any, Any]:
     """Return what a program wrote."""

@@ -62,7 +62,7 @@ from workbench.ops import (
 )
 
 #: Elements of each input array.
-SIZE = 64
+SIZE = 1024
 #: Exact integers stay below this, so that every intermediate fits 64 bits.
 LARGEST = 1 << 52
 GRID = (2,)

@@ -1,0 +1,334 @@
+"""The language on NumPy arrays, as far as random sources use it: an oracle that shares no code.
+
+A kernel's source is ordinary Python. Executed with the names of this file in place of `tl`, it
+computes what the kernel means, one program after the other: Python's own control flow is the
+meaning of loops, `break`, branches and calls.
+
+Integers are int64 here (the sources keep them small), floats are float32 and exact. `//` and `%`
+round toward zero, as the language's do on run-time values.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+class Num:
+    """A tile or a scalar that the kernel computes."""
+
+    def __init__(self, values: Any) -> None:
+        held = np.asarray(values)
+        wide = {"f": np.float32, "b": np.bool_}.get(held.dtype.kind, np.int64)
+        self.values: Array = held.astype(wide)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def __index__(self) -> int:
+        return int(self.values)
+
+    def __getitem__(self, key: Any) -> Num:
+        return Num(self.values[key])
+
+    def __neg__(self) -> Num:
+        return Num(-self.values)
+
+    def __invert__(self) -> Num:
+        return Num(~self.values)
+
+    def to(self, kind: type) -> Num:
+        if kind is np.int32 and self.values.dtype.kind == "f":
+            return Num(np.trunc(self.values).astype(np.int64))
+        if kind in (np.int8, np.int16, np.uint8):
+            return Num(self.values.astype(np.int64).astype(kind))
+        return Num(self.values.astype(kind))
+
+    def sum(self, axis: int) -> Num:
+        return added(self, axis)
+
+    def trans(self, *order: int) -> Num:
+        return Num(self.values.transpose(order or None))
+
+    def reshape(self, *shape: Any) -> Num:
+        return Num(self.values.reshape(*shape))
+
+    T = property(trans)
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    return np.where((a < 0) ^ (b < 0), -(np.abs(a) // np.abs(b)), np.abs(a) // np.abs(b))
+
+
+_OPERATORS: dict[str, Callable[[Array, Array], Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "floordiv": _quotient,
+    "mod": lambda a, b: a - b * _quotient(a, b), "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift, "lt": np.less,
+    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
+    "ne": np.not_equal,
+}  # fmt: skip
+
+
+def _together(a: Any, b: Any) -> tuple[Array, Array]:
+    x, y = (v.values if isinstance(v, Num) else np.asarray(v) for v in (a, b))
+    if "f" in (x.dtype.kind, y.dtype.kind):
+        return x.astype(np.float32), y.astype(np.float32)
+    if x.dtype.kind == y.dtype.kind == "b":
+        return x, y
+    return x.astype(np.int64), y.astype(np.int64)
+
+
+def _install(name: str, function: Callable[[Array, Array], Any]) -> None:
+    def forward(self: Num, other: Any) -> Any:
+        if isinstance(other, Ptr):
+            return NotImplemented
+        return Num(function(*_together(self, other)))
+
+    def backward(self: Num, other: Any) -> Num:
+        return Num(function(*_together(other, self)))
+
+    setattr(Num, f"__{name}__", forward)
+    setattr(Num, f"__r{name}__", backward)
+
+
+class Ptr:
+    """Addresses: a flat array and places in it."""
+
+    def __init__(self, held: Array, places: Any = 0) -> None:
+        self.held, self.places = held, np.asarray(places, np.int64)
+
+    def __add__(self, offset: Any) -> Ptr:
+        return Ptr(self.held, self.places + np.asarray(getattr(offset, "values", offset)))
+
+    __radd__ = __add__
+
+
+for _name, _function in _OPERATORS.items():
+    _install(_name, _function)
+
+
+class Block:
+    """A block pointer or a descriptor: a box of an array that moves."""
+
+    def __init__(self, base: Ptr, shape: Any, strides: Any, offsets: Any, block: Any) -> None:
+        self.base, self.block = base, tuple(block)
+        self.shape, self.strides = [int(n) for n in shape], [int(n) for n in strides]
+        self.offsets = [int(n) for n in offsets]
+
+    def at(self, offsets: Any) -> Block:
+        return Block(self.base, self.shape, self.strides, offsets, self.block)
+
+    def pointers(self, checked: Any = ()) -> tuple[Ptr, Array]:
+        """Return where the elements lie, and which are inside on the checked axes."""
+        place, inside = self.base.places, np.ones(self.block, bool)
+        for axis, extent in enumerate(self.block):
+            line = self.offsets[axis] + np.arange(extent)
+            line = line.reshape([-1 if a == axis else 1 for a in range(len(self.block))])
+            place = place + line * self.strides[axis]
+            if axis in np.atleast_1d(checked):
+                inside = inside & (line >= 0) & (line < self.shape[axis])
+        return Ptr(self.base.held, place), inside
+
+    def load(self, offsets: Any) -> Num:
+        return load(*self.at(offsets).pointers(range(len(self.block))))
+
+    def store(self, offsets: Any, value: Any) -> None:
+        where, inside = self.at(offsets).pointers(range(len(self.block)))
+        store(where, value, inside)
+
+
+def make_block_ptr(
+    base: Ptr, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any
+) -> Block:
+    return Block(base, shape, strides, offsets, block_shape)
+
+
+def make_tensor_descriptor(base: Ptr, shape: Any, strides: Any, block_shape: Any) -> Block:
+    return Block(base, shape, strides, [0] * len(shape), block_shape)
+
+
+def advance(block: Block, by: Any) -> Block:
+    return block.at([a + int(b) for a, b in zip(block.offsets, by, strict=True)])
+
+
+def _mask(mask: Any, shape: tuple[int, ...]) -> Array:
+    return np.broadcast_to(np.asarray(getattr(mask, "values", mask), bool), shape)
+
+
+def load(
+    where: Any, mask: Any = True, other: Any = 0, boundary_check: Any = (), padding_option: str = ""
+) -> Num:
+    if isinstance(where, Block):
+        where, mask = where.pointers(boundary_check)
+    on = _mask(mask, where.places.shape)
+    rest = np.broadcast_to(getattr(other, "values", other), where.places.shape)
+    return Num(
+        np.where(on, where.held[np.where(on, where.places, 0)], rest.astype(where.held.dtype))
+    )
+
+
+def store(where: Any, value: Any, mask: Any = True, boundary_check: Any = ()) -> None:
+    if isinstance(where, Block):
+        where, mask = where.pointers(boundary_check)
+    on = _mask(mask, where.places.shape)
+    values = np.broadcast_to(getattr(value, "values", value), where.places.shape)
+    where.held[where.places[on]] = values[on].astype(where.held.dtype)
+
+
+def atomic_add(where: Ptr, value: Any, mask: Any = True) -> Num:
+    on = _mask(mask, where.places.shape)
+    values = np.broadcast_to(getattr(value, "values", value), where.places.shape)
+    old = np.where(on, where.held[np.where(on, where.places, 0)], 0)
+    np.add.at(where.held, where.places[on], values[on].astype(where.held.dtype))
+    return Num(old)
+
+
+def _of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of Nums made of one of arrays; the rest of the arguments stays."""
+
+    def call(*given: Any, **named: Any) -> Num:
+        values = [getattr(v, "values", v) for v in given]
+        return Num(function(*values, **named))
+
+    return call
+
+
+def where(test: Any, a: Any, b: Any) -> Num:
+    x, y = _together(a, b)
+    return Num(np.where(getattr(test, "values", test), x, y))
+
+
+def maximum(a: Any, b: Any) -> Num:
+    return Num(np.maximum(*_together(a, b)))
+
+
+def minimum(a: Any, b: Any) -> Num:
+    return Num(np.minimum(*_together(a, b)))
+
+
+def clamp(x: Any, low: Any, high: Any) -> Num:
+    return minimum(maximum(x, low), high)
+
+
+def _wide(values: Array) -> Array:
+    return values.astype(np.float64) if values.dtype.kind == "f" else values.astype(np.int64)
+
+
+def added(x: Num, axis: int | None = None) -> Num:
+    kind = np.float32 if x.values.dtype.kind == "f" else np.int64
+    return Num(_wide(x.values).sum(axis).astype(kind))
+
+
+def cumsum(x: Num, axis: int = 0, reverse: bool = False) -> Num:
+    values = np.flip(x.values, axis) if reverse else x.values
+    done = _wide(values).cumsum(axis)
+    kind = np.float32 if x.values.dtype.kind == "f" else np.int64
+    return Num((np.flip(done, axis) if reverse else done).astype(kind))
+
+
+def dot(a: Num, b: Num, acc: Any = None, input_precision: str = "") -> Num:
+    done = a.values.astype(np.float64) @ b.values.astype(np.float64)
+    return Num((done + (0 if acc is None else acc.values)).astype(np.float32))
+
+
+def flip(x: Num, dim: int) -> Num:
+    return Num(np.flip(x.values, dim))
+
+
+def sort(x: Num, descending: bool = False) -> Num:
+    ordered = np.sort(x.values, axis=-1)
+    return Num(ordered[..., ::-1] if descending else ordered)
+
+
+def gather(source: Num, index: Num, axis: int) -> Num:
+    return Num(np.take_along_axis(source.values, index.values, axis))
+
+
+def join(a: Num, b: Num) -> Num:
+    return Num(np.stack(_together(a, b), axis=-1))
+
+
+def split(x: Num) -> tuple[Num, Num]:
+    return Num(x.values[..., 0]), Num(x.values[..., 1])
+
+
+def interleave(a: Num, b: Num) -> Num:
+    both = np.stack(_together(a, b), axis=-1)
+    return Num(both.reshape(*both.shape[:-2], -1))
+
+
+def cdiv(a: Any, b: Any) -> Any:
+    return (a + (b - 1)) // b
+
+
+def histogram(x: Num, bins: int) -> Num:
+    return Num(np.bincount(x.values.ravel(), minlength=bins)[:bins])
+
+
+def counted(*bounds: Any, **options: Any) -> Iterator[Num]:
+    """Count as `range` does; what comes out is known at run time only."""
+    return map(Num, builtins.range(*map(int, bounds)))
+
+
+class Language:
+    """Stands for `tl`."""
+
+    constexpr = int
+    int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
+    uint8, float32, float16 = np.uint8, np.float32, np.float32
+    int1 = np.bool_
+    range = staticmethod(counted)
+    static_range = staticmethod(builtins.range)
+    abs, floor = staticmethod(_of(np.abs)), staticmethod(_of(np.floor))
+    max, min = staticmethod(_of(np.max)), staticmethod(_of(np.min))
+    argmax, argmin = staticmethod(_of(np.argmax)), staticmethod(_of(np.argmin))
+    xor_sum = staticmethod(_of(np.bitwise_xor.reduce))
+    trans = permute = staticmethod(_of(np.transpose))
+    ravel, reshape = staticmethod(_of(np.ravel)), staticmethod(_of(np.reshape))
+    expand_dims = staticmethod(_of(np.expand_dims))
+    broadcast_to = staticmethod(_of(np.broadcast_to))
+
+    def __init__(self, program: int, programs: int) -> None:
+        self.program_id = lambda axis: Num(program)
+        self.num_programs = lambda axis: Num(programs)
+        for function in (
+            load, store, atomic_add, make_block_ptr, make_tensor_descriptor, advance, where,
+            maximum, minimum, clamp, cumsum, dot, flip, sort, gather, join, split,
+            interleave, cdiv, histogram,
+        ):  # fmt: skip
+            setattr(self, function.__name__, function)
+        self.sum = added
+
+    @staticmethod
+    def arange(start: int, end: int) -> Num:
+        return Num(np.arange(start, end))
+
+    @staticmethod
+    def full(shape: Any, value: Any, dtype: type) -> Num:
+        return Num(np.full(shape, getattr(value, "values", value))).to(dtype)
+
+    @staticmethod
+    def zeros(shape: Any, dtype: type) -> Num:
+        return Num(np.zeros(shape, dtype))
+
+
+def run(text: str, name: str, programs: int, arguments: list[Any]) -> None:
+    """Run every program of a kernel given as text; arrays hold the results afterwards."""
+    given = [Ptr(a) if isinstance(a, np.ndarray) else Num(a) for a in arguments]
+    code = compile(text, "<source>", "exec")
+    for program in builtins.range(programs):
+        names: dict[str, Any] = {"tl": Language(program, programs), "range": counted}
+        exec(code, names)
+        names[name](*given)
+
+
+__all__ = ["Language", "Num", "Ptr", "run"]
