@@ -50,7 +50,7 @@ def save(
     path = Path(path).expanduser()
     write = _writer(finished(traces), path, cubin, show)
     if path.exists() and not force:
-        raise _error("K802", f"{path} exists", "add --force to overwrite it")
+        raise _error("K802", f"{path} exists", "add --force, in Python force=True, to overwrite it")
     if not path.parent.is_dir():
         raise _error("K805", f"the folder {path.parent} does not exist", "create it first")
     try:

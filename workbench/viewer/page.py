@@ -17,7 +17,11 @@ from workbench.viewer.plots import bench_png
 from workbench.viewer.static_html import static_html
 from workbench.viewer.summary import headline
 
-STYLE = ":root{color-scheme:light dark}body{margin:0;font-family:system-ui,sans-serif}"
+#: The panes may be as high as the window leaves them beside header, tabs and status line.
+STYLE = (
+    ":root{color-scheme:light dark;--wb-panes-most:max(440px,100vh - 174px)}"
+    "body{margin:0;font-family:system-ui,sans-serif}"
+)
 
 
 def page(

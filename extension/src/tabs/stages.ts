@@ -12,7 +12,8 @@ const NARROW = 900; // px; below it one pane and the toggles as a selector
 const LEAST_SHARE = 0.12; // of the width that a pane keeps when its neighbour grows
 const STEP = 0.04;
 const TITLE_HEIGHT = 26; // px
-const [LOWEST, HIGHEST] = [180, 440]; // px; short kernels leave no empty panes
+const LOWEST = 180; // px; short kernels leave no empty panes
+const HIGHEST = "var(--wb-panes-most, 440px)"; // a page of its own allows more (page.py)
 
 /** The stages open at first: those asked for, else what the reader compares most. */
 export function defaultOpen(stages: readonly StageView[], asked: readonly string[] = []): string[] {
@@ -80,7 +81,7 @@ export function mountStages(panel: HTMLElement, services: TabServices): Tab {
     const chosen = visible();
     const longest = Math.max(...chosen.map(({ lines }) => lines.length));
     const wanted = TITLE_HEIGHT + (longest + 1) * ROW_HEIGHT;
-    panes.style.height = `${Math.max(LOWEST, Math.min(HIGHEST, wanted))}px`;
+    panes.style.height = `min(${HIGHEST}, ${Math.max(LOWEST, wanted)}px)`;
     const controls = chosen.map(() => make("div", { class: "wb-pane" }));
     panes.replaceChildren();
     controls.forEach((pane, i) => {
