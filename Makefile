@@ -3,7 +3,7 @@
 #   make lab     open JupyterLab on the notebooks
 #   make check   linters and fast tests            make test    every test
 #   make bench   measure against the baselines     make gpu     everything that needs an NVIDIA GPU
-#   make fuzz    random programs and mutated cells; FUZZ="programs 500 from 7 on sm_90a" says which
+#   make fuzz    random programs, sources and mutated cells; FUZZ="sources 500 from 7 on sm_90a" says which
 # PYTHON names the interpreter to build on; if it has torch, that torch is kept.
 
 PYTHON ?= python3

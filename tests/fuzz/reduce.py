@@ -20,7 +20,7 @@ from workbench.ir import (
     shape_of,
     verify_module,
 )
-from workbench.ops import Constant, For, If, Reduce, Scan, Store, While
+from workbench.ops import Constant, Elementwise, For, If, Reduce, Scan, Store, While, Yield
 from workbench.passes.cleanup import drop_dead, merge_equal
 from workbench.passes.manager import Remarks
 from workbench.source import KernelError
@@ -160,9 +160,21 @@ def _changes(module: Module) -> Iterator[Change]:
         if isinstance(op, If):
             for branch in (0, 1):
                 yield lambda o, b, n=number, k=branch: _taken(o, k) if o.id == n else None
+        if isinstance(op, Reduce | Scan) and len(op.combine.ops) > len(op.inputs) + 1:
+            yield lambda o, b, n=number: o.changed(combine=_largest(o, b)) if o.id == n else None
         if len(op.results) == 1 and not isinstance(op, Constant):
             yield from _operands(op)
             yield from _constants(op)
+
+
+def _largest(op: Reduce | Scan, build: Any) -> Block:
+    """Return a combination that is as good as any: the largest of each input."""
+    arguments, count = op.combine.arguments, len(op.inputs)
+    pairs = zip(arguments[:count], arguments[count:], strict=True)
+    with build.block() as ops:
+        found = tuple(build.add(Elementwise("max", pair)) for pair in pairs)
+        build.insert(Yield(found))
+    return Block(arguments, tuple(ops))
 
 
 def _operands(op: Op) -> Iterator[Change]:
