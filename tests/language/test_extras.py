@@ -42,6 +42,32 @@ def test_core_and_standard_have_what_libraries_import():
     assert not hasattr(standard, "no_such_name")
 
 
+@pytest.mark.parametrize("name", ["int1", "uint8", "int64", "float16", "bfloat16", "float8e5"])
+def test_dtypes_show_where_they_are(name):
+    assert repr(getattr(tl, name)) == f"triton.language.{name}"
+
+
+def test_words_of_signatures_name_dtypes():
+    words = ["i1", "u1", "i32", "u64", "fp16", "bf16", "fp64", "fp8e4nv"]
+    wanted = "int1 int1 int32 uint64 float16 bfloat16 float64 float8e4nv"
+    assert [tl.str_to_ty(word) for word in words] == [getattr(tl, name) for name in wanted.split()]
+    assert tl.str_to_ty("*i8", None) == tl.pointer_type(tl.int8)
+    assert tl.str_to_ty("*kfp32") == tl.pointer_type(tl.float32, const=True)
+    with pytest.raises(KeyError):
+        tl.str_to_ty("i7")
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [("tl.rand(out, 1)", "the seed"), ("tl.philox(1, i, i, 2.5, i)", "the offset")],
+)
+def test_random_numbers_are_made_of_integers(call, what):
+    kernel = from_text(f"def kernel(out):\n    i = tl.arange(0, 4)\n    {call}\n")
+    error = error_of(kernel, out=np.zeros(4, np.float32))
+    assert "of random numbers is an integer" in error.message
+    assert what in error.message
+
+
 def test_compile_time_helpers_in_a_kernel():
     def kernel(out, B: tl.constexpr):
         steps: tl.constexpr = tl.standard._log2(B)

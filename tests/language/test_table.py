@@ -132,7 +132,7 @@ def test_names_are_usable_on_the_host():
     assert (tl.constexpr(4) * 2 + 1).value == 9
     assert tl.float16.primitive_bitwidth == 16
     assert tl.dtype("fp32") == tl.float32
-    assert repr(tl.float32) == "triton.language.fp32"
+    assert repr(tl.float32) == "triton.language.float32"
     assert tl.pointer_type(tl.float16).element_ty == tl.float16
 
 

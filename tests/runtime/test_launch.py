@@ -54,6 +54,47 @@ def test_scalars_of_every_kind():
             assert out.tolist() == [float(value)] * n + [0] * (32 - n)
 
 
+@wb.jit
+def floats(out_ptr, half: tl.float16, brain: tl.bfloat16, single, double: tl.float64):
+    tl.static_assert(half.dtype == tl.float16 and brain.dtype == tl.bfloat16)
+    tl.store(out_ptr, half)
+    tl.store(out_ptr + 1, brain)
+    tl.store(out_ptr + 2, single)
+    tl.store(out_ptr + 3, double)
+
+
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_floats_are_rounded_to_the_types_of_their_parameters(target):
+    out = torch.zeros(4, dtype=torch.float64)
+    inf, third = float("inf"), 1 / 3
+    cases = [
+        ((third, third, third, third), [0.333251953125, 0.333984375, np.float32(third), third]),
+        ((1e6, 1e300, -1e300, 1e300), [inf, inf, -inf, 1e300]),
+    ]
+    for given, want in [*cases, *cases]:  # at first bound with care, then by generated launchers
+        floats[(1,)](out, *given, target=target)
+        assert out.tolist() == want
+    assert "ptx" in floats.warmup(torch.float64, *cases[0][0], grid=(1,), target="sm_90a").asm
+
+
+@wb.jit
+def small(out_ptr, n: tl.int8):
+    tl.store(out_ptr, n)
+
+
+def test_integers_that_their_type_does_not_hold_are_refused_at_every_launch():
+    out = torch.zeros(1, dtype=torch.int32)
+    for value in (3, 5, -128):
+        small[(1,)](out, value)
+        assert out.tolist() == [value]
+    for wrong in (130, -129, 2**70):
+        with pytest.raises(wb.KernelError) as caught:
+            small[(1,)](out, wrong)
+        assert caught.value.code == "K501"
+        assert isinstance(caught.value, OverflowError)
+    assert out.tolist() == [-128]
+
+
 def test_the_second_launch_compiles_nothing():
     x, y, out = arguments(100)
     first = wb.jit(add.fn)[(13,)](x, y, out, 100, BLOCK=8)

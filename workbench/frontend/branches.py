@@ -127,10 +127,15 @@ class Merge:
     def _differs(self, name: str, a: Any, b: Any, node: ast.AST) -> KernelError:
         shapes = isinstance(a, tensor) and isinstance(b, tensor) and a.dtype == b.dtype
         kind = ShapeError if shapes else KernelTypeError
-        shown = "the result" if name == RESULT else f"'{name}'" if name else "the value"
+        if name == RESULT:
+            shown = "Return type mismatch: the result"
+        elif name:
+            shown = f"Mismatched type for {name}: it"
+        else:
+            shown = "Ternary expression with dynamic condition has inconsistent type: it"
         return self.act.error(
             kind,
-            f"{shown} differs between the branches: {describe_type(a)} and {describe_type(b)}",
+            f"{shown} differs between the branches, {describe_type(a)} and {describe_type(b)}",
             node,
             hint="give it the same type and shape in both, e.g. with .to(...) or tl.full",
         )
@@ -302,9 +307,6 @@ def choose(
     act.at(node)
     merge = Merge(act, then_ops, else_ops)
     result = merge.unify("", a, b, node)
-    if not merge.slots:
-        act.builder.ops.extend([*then_ops, *else_ops])
-        return result
     if _is_cheap(then_ops) and _is_cheap(else_ops) and not any(s.result.shape for s in merge.slots):
         act.builder.ops.extend([*then_ops, *else_ops])
         for slot in merge.slots:

@@ -11,6 +11,9 @@ from workbench.frontend.calls import call_function
 from workbench.frontend.specialization import Argument, Options, Specialization
 from workbench.frontend.statements import flag, lower_block
 from workbench.ir import (
+    BF16,
+    F16,
+    F32,
     I32,
     INDEX,
     Block,
@@ -18,6 +21,7 @@ from workbench.ir import (
     KernelParameter,
     Module,
     Pointer,
+    Scalar,
     Type,
     Value,
     verify_module,
@@ -29,7 +33,7 @@ from workbench.language.values import (
     tensor,
     wrap,
 )
-from workbench.ops import Return
+from workbench.ops import Cast, Return
 from workbench.passes.manager import Remarks
 from workbench.source import ArgumentError, KernelSource, Parameter, Span, UnsupportedSyntaxError
 
@@ -161,9 +165,15 @@ def _argument(
             hint=f"give its value: {name}=...",
             code="K210",
         )
-    value = Value(_parameter_type(act, parameter, argument), name)
+    wanted = _parameter_type(act, parameter, argument)
+    # As in Triton a scalar of 16 bits is handed over in fp32: launchers have no such numbers.
+    short = isinstance(wanted, Scalar) and wanted in (F16, BF16)
+    value = Value(F32 if short else wanted, name)
     facts = argument.divisible, argument.low, argument.high, argument.noalias
     parameters.append(KernelParameter(name, value, *facts))
+    if isinstance(wanted, Scalar) and short:
+        act.at(act.source.tree.body[0])
+        value = act.builder.add(Cast(value, wanted))
     made_tensor: tensor = wrap(value)
     made_tensor.name = name
     return made_tensor

@@ -81,6 +81,9 @@ from workbench.language.dtypes import (
     uint32,
     uint64,
 )
+from workbench.language.dtypes import (
+    str_to_ty as str_to_ty,
+)
 from workbench.language.inline_assembly import inline_asm_elementwise
 from workbench.language.memory import load, store
 from workbench.language.methods import add_methods

@@ -140,7 +140,7 @@ def _any_exact(*operands: Any) -> bool:
 def _bitwise(symbol: str, a: Any, b: Any, to: dtype) -> tensor:
     if to.is_floating():
         raise KernelTypeError(
-            f"'{symbol}' takes integers, got {describe(a)} and {describe(b)}",
+            f"'{symbol}' takes integers; invalid operands of type {describe(a)} and {describe(b)}",
             hint="bitcast with .to(tl.int32, bitcast=True) to work on the bits of a float",
         )
     if symbol in ("<<", ">>"):

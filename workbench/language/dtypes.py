@@ -267,7 +267,7 @@ class dtype:
         return self.name
 
     def __repr__(self) -> str:
-        return f"triton.language.{self.name}"
+        return f"triton.language.{self.codegen_name()}"
 
 
 class pointer_type(dtype):
@@ -388,6 +388,22 @@ DTYPES: dict[str, dtype] = {
     )
 }  # fmt: skip
 _BY_ELEMENT: dict[Element, dtype] = {d.element: d for d in DTYPES.values()} | {INDEX: int32}
+
+
+def str_to_ty(name: str, c: object = None) -> dtype:
+    """Return the dtype that a word of a signature names, as "i32", "fp16" or "*kfp32".
+
+    Raises KeyError for any other word; `c` is the value of a constexpr, which is no dtype here.
+
+    >>> str_to_ty("*u8")
+    pointer<uint8>
+    """
+    if name.startswith("*"):
+        return pointer_type(str_to_ty(name[1:].removeprefix("k")), const=name.startswith("*k"))
+    for short, long in (("i", "int"), ("u", "uint")):
+        if name.startswith(short) and name[1:].isdecimal():
+            return int1 if name == "u1" else DTYPES[long + name[1:]]
+    return DTYPES[name]
 
 
 def number_type(dtype: dtype) -> Scalar:

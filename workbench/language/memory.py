@@ -93,7 +93,8 @@ def store(
     _no_block_options(boundary_check, "")
     if address.dtype.is_const():
         raise KernelTypeError(
-            f"store through {describe(address)}, which points to constant memory",
+            f"Cannot store to a constant pointer: {describe(address)}, "
+            "which points to constant memory",
             hint="drop tl.const (or the 'k' of '*k...') from the parameter's annotation",
         )
     element, shape = element_of(address), address.shape

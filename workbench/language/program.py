@@ -25,7 +25,7 @@ from workbench.source import ConstexprError, KernelTypeError
 def _grid_axis(axis: Any, name: str) -> int:
     number = static_int(axis, f"the axis of {name}")
     if number not in (0, 1, 2):
-        raise ConstexprError(f"{name} has the axes 0, 1 and 2, got {number}")
+        raise ConstexprError(f"{name} axis must be 0, 1, or 2 but got {number}")
     return number
 
 

@@ -42,7 +42,7 @@ def check_fits(number: int, other: tensor, symbol: str) -> None:
         hint = "cast the tensor to a wider type first, e.g. .to(tl.int64)"
     raise KernelTypeError(
         f"{number} does not fit {other.dtype} ({low} to {high}), the type of "
-        f"{describe(other)} in '{symbol}'",
+        f"{describe(other)} in '{symbol}': it is out of range",
         hint=hint,
     )
 
@@ -80,7 +80,8 @@ def _promote_integers(a: dtype, b: dtype, symbol: str, division: bool) -> dtype:
     signed_a, signed_b = a.is_int_signed(), b.is_int_signed()
     if division and signed_a != signed_b:
         raise KernelTypeError(
-            f"'{symbol}' of {a} and {b}: one is signed, the other is not",
+            f"Cannot use '{symbol}' on {a} and {b} because they have different "
+            "signedness: one is signed, the other is not",
             hint="cast one of them so that both are signed or both unsigned",
         )
     bits_a, bits_b = a.int_bitwidth, b.int_bitwidth

@@ -13,7 +13,7 @@ from workbench.language.arithmetic import binary
 from workbench.language.casts import bitcast_tensor, cast_tensor
 from workbench.language.dtypes import int32, int64, uint32, uint64
 from workbench.language.table import builtin
-from workbench.language.values import static_int, tensor, to_tensor
+from workbench.language.values import describe, static_int, tensor, to_tensor
 from workbench.source import KernelTypeError
 
 # Key increments and round multipliers by width: (key A, key B, round A, round B).
@@ -44,8 +44,8 @@ def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: 
 @builtin
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = 10) -> Words:
     """Return four random words for a seed and a counter of four 32- or 64-bit integers."""
-    key = cast_tensor(to_tensor(seed), uint64)
-    counters = [to_tensor(c) for c in (c0, c1, c2, c3)]
+    key = cast_tensor(_integer(seed, "the seed"), uint64)
+    counters = [_integer(c, "the offset") for c in (c0, c1, c2, c3)]
     if counters[0].dtype.int_bitwidth == 32:
         word = uint32
         high = cast_tensor(binary("&", binary(">>", key, 32), 0xFFFFFFFF), uint32)
@@ -55,6 +55,16 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = 10) ->
         low, high = key, cast_tensor(to_tensor(0), uint64)
     a, b, c, d = (_as_word(counter, word) for counter in counters)
     return philox_impl(a, b, c, d, low, high, n_rounds)
+
+
+def _integer(value: Any, what: str) -> tensor:
+    found = to_tensor(value)
+    if not found.dtype.is_int():
+        raise KernelTypeError(
+            f"{what} of random numbers is an integer, got {describe(found)}",
+            hint="load it first: tl.load(seed)" if found.dtype.is_ptr() else "convert it first",
+        )
+    return found
 
 
 def _as_word(c: tensor, word: Any) -> tensor:

@@ -6,6 +6,9 @@ run generated code (`launching.py`) and come back here only when something is ne
 
 from __future__ import annotations
 
+import ctypes
+import re
+import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +30,12 @@ from workbench.runtime.stand_ins import MockTensor, TensorWrapper
 from workbench.source import ArgumentError, KernelSource, LaunchError, OptionError, Parameter
 
 DIVISOR = 16
+
+
+class RangeError(LaunchError, OverflowError):
+    """An integer that its type does not hold (an OverflowError as in Triton)."""
+
+    code = "K501"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,9 +280,7 @@ def _integer(source: KernelSource, name: str, policy: Policy, value: int, call: 
         raise _wrong_kind(source, name, "an integer", f"a pointer ({word})")
     low, high = _limits(word)
     if not low <= value <= high:
-        raise LaunchError(
-            f"{name} = {value} does not fit {word}", parameter_span(source, name), code="K501"
-        )
+        raise RangeError(f"{name} = {value} does not fit {word}", parameter_span(source, name))
     divisible = DIVISOR if policy.value and policy.alignment and value % DIVISOR == 0 else 1
     call.receive(value, value)
     # A 1 whose type is fixed stays a run-time value of that type, but it is known.
@@ -293,9 +300,7 @@ def _smallest(source: KernelSource, name: str, value: int) -> str:
         low, high = _limits(word)
         if low <= value <= high:
             return word
-    raise LaunchError(
-        f"{name} = {value} needs more than 64 bits", parameter_span(source, name), code="K501"
-    )
+    raise RangeError(f"{name} = {value} needs more than 64 bits", parameter_span(source, name))
 
 
 def _number(
@@ -317,16 +322,39 @@ def _number(
     return Known(word)
 
 
-#: struct formats of scalar arguments; each argument takes a slot of eight bytes
+#: struct formats of scalar arguments; each argument takes a slot of eight bytes, and floats of
+#: 16 bits arrive as fp32
 FORMATS = {
     "i1": "?7x", "i8": "b7x", "i16": "h6x", "i32": "i4x", "i64": "q", "u8": "B7x", "u16": "H6x",
-    "u32": "I4x", "u64": "Q", "f16": "e6x", "f32": "f4x", "f64": "d",
+    "u32": "I4x", "u64": "Q", "f16": "f4x", "bf16": "f4x", "f32": "f4x", "f64": "d",
 }  # fmt: skip
 
 
 def format_of(word: str) -> str:
     """Return the struct format of one argument's slot."""
     return "Q" if word.startswith("*") else FORMATS[word]
+
+
+#: What struct raises for numbers that a slot does not hold.
+PACK_ERRORS = OverflowError, struct.error
+
+
+def fitted(form: str, values: Sequence[Any]) -> list[Any]:
+    """Return values that struct refused as slots hold them: floats beyond fp32 are infinite.
+
+    Raises RangeError for an integer that its type does not hold.
+    """
+    found: list[Any] = []
+    for letter, value in zip(re.findall("[?bBhHiIqQfd]", form), values, strict=False):
+        if letter == "f":
+            found.append(ctypes.c_float(value).value)
+            continue
+        try:
+            struct.pack(letter, value)
+        except PACK_ERRORS as error:
+            raise RangeError(f"an argument of the launch is {value}: {error}") from error
+        found.append(value)
+    return found
 
 
 def _pointer(source: KernelSource, name: str, policy: Policy, value: Any, call: Call) -> Known:

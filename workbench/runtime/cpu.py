@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from workbench.runtime.binding import PACK_ERRORS, fitted
 from workbench.runtime.launching import slots
 
 if TYPE_CHECKING:
@@ -401,7 +402,10 @@ def make_runner(
         except IndexError:
             buffer = ctypes.create_string_buffer(size)
             arguments = (buffer, ctypes.addressof(buffer))
-        pack_into(arguments[0], 0, *values, x, y, z)
+        try:
+            pack_into(arguments[0], 0, *values, x, y, z)
+        except PACK_ERRORS:
+            pack_into(arguments[0], 0, *fitted(form, values), x, y, z)
         total = x * y * z
         if total > 1:
             (_pool or pool()).run(function, direct, arguments[1], scratch_bytes, total)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import struct
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from workbench.runtime.binding import PACK_ERRORS, fitted
 from workbench.runtime.fastpath import NativeCode
 from workbench.runtime.grids import check_limits
 from workbench.runtime.launching import Runner, slots
@@ -356,6 +358,8 @@ def _runner(loaded: Loaded) -> Runner:
         f"            pack(memory, 0{values})\n"
         f"            code = launch(function, x, y, z, {launch.threads}, 1, 1, "
         f"{launch.dynamic_shared_bytes}, streams[stream], {address}, 0)[0]\n"
+        "        except PACK_ERRORS:\n"
+        "            code = None\n"
         "        finally:\n"
         "            release()\n"
         "        if code is SUCCESS:\n"
@@ -373,7 +377,8 @@ def _runner(loaded: Loaded) -> Runner:
         "streams": _streams,
         "SUCCESS": api.CUresult.CUDA_SUCCESS,
         "kernel": kernel,
-        "again": _careful(loaded, packer.pack_into),
+        "PACK_ERRORS": PACK_ERRORS,
+        "again": _careful(loaded, packer),
     }
     exec(compile(text, f"<runner of {kernel.name}>", "exec"), names)
     run = names["run"]
@@ -396,7 +401,7 @@ def _launch_address() -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
-def _careful(loaded: Loaded, pack: Callable[..., None]) -> Callable[..., CompiledKernel]:
+def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., CompiledKernel]:
     """Return the slow way to launch: own buffer, own context, errors in words."""
 
     def again(grid: tuple[int, int, int], stream: int, values: Sequence[Any]) -> CompiledKernel:
@@ -405,7 +410,7 @@ def _careful(loaded: Loaded, pack: Callable[..., None]) -> Callable[..., Compile
             raise lost_error(device)
         check_limits(grid, kernel.name, gpu=True)
         memory, _pointers, address = _buffer(len(values))
-        pack(memory, 0, *values)
+        packer.pack_into(memory, 0, *fitted(packer.format, values))
         api, launch = driver(), kernel.launch
         with current(device):
             (code,) = api.cuLaunchKernel(

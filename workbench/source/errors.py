@@ -85,6 +85,11 @@ class CompileError(KernelError):
 
     code = "K200"
 
+    @property
+    def error_message(self) -> str:
+        """The message without its place, as Triton names it."""
+        return self.message
+
 
 class UnsupportedSyntaxError(CompileError):
     """Python syntax that device code cannot have."""

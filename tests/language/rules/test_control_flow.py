@@ -53,6 +53,14 @@ def test_10_conditional_expressions():
     assert result(kernel, x=x, n=-2) == [-3]
 
 
+def test_10_a_conditional_expression_without_a_value_runs_one_side():
+    def kernel(out, n):
+        tl.store(out, 1) if n > 0 else tl.store(out + 1, 2)
+
+    assert result(kernel, np.int32, 2, n=5).tolist() == [1, 0]
+    assert result(kernel, np.int32, 2, n=-5).tolist() == [0, 2]
+
+
 def test_11_early_returns_of_a_kernel_and_of_a_function():
     def clipped(value, low, high):
         if value < low:
