@@ -11,6 +11,7 @@ import numpy as np
 from workbench.bench.arrays import clone, dtype_of, is_array, offset_of, shape_of, to_host
 from workbench.bench.compare import Comparison, compare
 from workbench.bench.locate import Search, who_stored
+from workbench.bench.phases import say
 from workbench.bench.subject import Subject, call_by_name
 from workbench.bench.tolerances import Tolerance, tolerance
 from workbench.bench.work import dot_work
@@ -154,6 +155,7 @@ def _tolerance(
 
 def _search(subject: Subject, failed: Comparison, before: Mapping[str, Any]) -> Search:
     """Find out who stored the wrong elements of one output."""
+    say(f"looking for the program that stored {failed.name}")
     array = before[failed.name]
     elements = {offset_of(array, difference.index): difference for difference in failed.first}
     flat = int(np.ravel_multi_index(failed.first[0].index, shape_of(array))) if array.shape else 0

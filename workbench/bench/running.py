@@ -20,6 +20,7 @@ from workbench.bench.binding import Binder, chip
 from workbench.bench.ceilings import ceilings
 from workbench.bench.checking import Verdict, check_launch
 from workbench.bench.guarding import guard, launch_isolated
+from workbench.bench.phases import say
 from workbench.bench.plan import Peer, Plan
 from workbench.bench.recorded import recorded_accesses
 from workbench.bench.results import KernelResult, Record
@@ -81,6 +82,7 @@ class _Run:
                 return self._result(None)
             if plan.tuned:
                 self._tune()
+            say(f"compiling {self.source.name}")
             points = [Point(x, lambda x=x: self.binder.bind(x)) for x in plan.points]
             subject = points[-1].build()
             points[-1] = replace(points[-1], build=lambda: subject)
@@ -95,6 +97,7 @@ class _Run:
 
     def _tune(self) -> None:
         """Search at the last, which is the largest, size; go on with what was found."""
+        say("searching among configurations", still=True)
         self.tuning = Tuning(self.binder, self.plan, self.plan.points[-1], synchronize)
         settings = {**self.plan.settings, **self.tuning.settings}
         plain = self.binder.plain_kernel
@@ -129,6 +132,7 @@ class _Run:
         if plan.target == "auto":
             targets = [chip()] if device.has_gpu() else [SHOWN_CHIP, "cpu"]
         for target in targets:
+            say(f"compiling {self.source.name} for {target}")
             try:
                 compiled = compile_kernel(
                     self.source, plan.signature, self.binder.constants, target,
@@ -163,6 +167,7 @@ class _Run:
         plan = self.plan
         record = next(r for r in self.records if r.compiled is compiled)
         if subject.target == "interpreter" and prod(subject.grid) <= MOST_RECORDED_PROGRAMS:
+            say("recording every access in the interpreter")
             record.access = recorded_accesses(subject)
         verdicts: list[Verdict] = []
         if plan.timed:
@@ -186,6 +191,7 @@ class _Run:
             record.runs += [*(verdict.record for verdict in verdicts), *benches]
             dots = dot_work(subject.module, subject.grid, subject.scalars)
             operand = dots.operand_types[0] if dots else None
+            say("measuring what the machine can do", still=True)
             record.runs += ceilings(str(benches[0].metric), subject.gpu, operand)
         failed = [verdict for verdict in verdicts if verdict.error is not None]
         return failed[0].error if failed else None
@@ -195,9 +201,12 @@ class _Run:
         if self.plan.guard:
             self._guard(subject, record)
         if self.plan.isolate:
+            say("launching in a process of its own")
             launch_isolated(self.kernel, subject)
 
     def _guard(self, subject: Subject, record: Record) -> None:
+        count = prod(subject.grid)
+        say(f"trying {count:,} program{'s' * (count != 1)} in the interpreter first")
         ran, total = guard(subject)
         if ran < total:
             why = f"{ran:,} of {total:,} programs were tried in the interpreter in the time given"
@@ -212,6 +221,8 @@ class _Run:
         elif subject.target != "interpreter" and has_prints(subject.module):
             launch = partial(_launch_and_show, subject, subject.launch)
         subject = replace(subject, launch=launch)
+        where = " in a process of its own" if self.plan.isolate else ""
+        say(f"launching{where}{' and checking' if self.plan.checked else ''}")
         start = time.perf_counter()
         if not self.plan.checked:
             subject.launch()
@@ -267,6 +278,7 @@ def without_runs(compiled: CompiledKernel) -> Any:
 
 def shown_chip_record(compiled: CompiledKernel, *, cached: bool = True) -> Record:
     """Return what a GPU would run, from the same facts; a failure is shown, not raised."""
+    say(f"compiling {compiled.source.name} for {SHOWN_CHIP}")
     try:
         peer = obtain(compiled.source, compiled.signature, SHOWN_CHIP, cached=cached)
     except KernelError as error:

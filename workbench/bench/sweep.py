@@ -11,6 +11,7 @@ from typing import Any, Literal
 from workbench.bench.baselines import Competitor
 from workbench.bench.checking import Verdict
 from workbench.bench.neighbours import Neighbours
+from workbench.bench.phases import say
 from workbench.bench.subject import Subject
 from workbench.bench.work import bytes_moved, dot_work
 from workbench.runtime.timing import Effort, Timing, measure
@@ -109,11 +110,13 @@ def time_points(
     verdicts: list[Verdict] = []
     start = environment(gpu)
     neighbours = Neighbours()
-    for point in points:
+    for number, point in enumerate(points, 1):
         try:
             subject = point.build()
             grid = " × ".join(map(str, subject.grid))
             x = axis_value(point.x, varying) if varying else grid
+            place = f" {' × '.join(varying)} = {x}, {number} of {len(points)}" if varying else ""
+            say(f"timing{place}", still=True)
             verdict = check(subject) if check is not None else None
             timed = [one for one in competitors(subject) if _note(one, others)]
             calls = {one.name: one.call for one in timed if one.call is not None}

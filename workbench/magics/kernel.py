@@ -14,7 +14,7 @@ from workbench.magics import doctor, lines, registry
 from workbench.magics.cells import offer_names, run_cell
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, complete, usage
-from workbench.magics.progress import showing_progress
+from workbench.magics.progress import StatusLine, showing_progress
 from workbench.source import KernelError, OptionError, register_text
 from workbench.viewer.display import cell_output
 
@@ -38,17 +38,27 @@ class KernelMagics(Magics):
     @cell_magic
     def kernel(self, line: str, cell: str) -> KernelResult | None:
         """Compile the kernel in this cell, run what the line asks for, show every stage."""
+        status = None if _is_quiet(line) else self._status()
         try:
-            with showing_progress(quiet=_is_quiet(line)):
+            with showing_progress(quiet=_is_quiet(line), line=status):
                 result = run_cell(cell, line, self._names, file=self._file())
+                if status is not None:
+                    status("writing the output", still=False)
+            self._show(result, line, status)
         except KernelError as error:
-            self._show(getattr(error, "result", None), line)
+            self._show(getattr(error, "result", None), line, status)
             raise self._shortened(error) from None
         except Exception as error:
             self._without_our_frames(error)
             raise
-        self._show(result, line)
+        finally:
+            if status is not None:
+                status.finish(None)
         return result
+
+    def _status(self) -> StatusLine | None:
+        """Return a line for a cell's progress; a terminal has no place for one."""
+        return StatusLine() if getattr(self.shell, "kernel", None) is not None else None
 
     @property
     def _names(self) -> dict[str, Any]:
@@ -81,12 +91,17 @@ class KernelMagics(Magics):
             told = shell.InteractiveTB.structured_traceback(type(error), error, frame)
             error._render_traceback_ = lambda: told  # type: ignore[attr-defined]
 
-    def _show(self, result: KernelResult | None, line: str) -> None:
+    def _show(
+        self, result: KernelResult | None, line: str, status: StatusLine | None = None
+    ) -> None:
         if result is None or _is_quiet(line):
             if result is not None:
                 result.shown = True
             return
-        show_result(result, self._names)
+        if status is None:
+            show_result(result, self._names)
+        else:
+            status.finish(output_of(result, self._names))
         result.shown = True
 
     def _request(self, command: str, line: str) -> Request:
@@ -147,12 +162,16 @@ class KernelMagics(Magics):
 
     def _run(self, command: str, run: Callable[..., KernelResult], line: str) -> KernelResult:
         request = self._request(command, line)
+        status = self._status()
         try:
-            with showing_progress(quiet=request.quiet):
+            with showing_progress(quiet=request.quiet, line=status):
                 result = run(request.name, request, self._names)
         except KernelError as error:
-            self._show(getattr(error, "result", None), line)
+            self._show(getattr(error, "result", None), line, status)
             raise
+        finally:
+            if status is not None:
+                status.finish(None)
         self._names["_kernel"] = result
         return result
 
@@ -193,10 +212,13 @@ def _is_quiet(line: str) -> bool:
 
 def show_result(result: KernelResult, namespace: dict[str, Any]) -> None:
     """Publish a result as one output of the cell."""
+    publish_display_data(output_of(result, namespace))
+
+
+def output_of(result: KernelResult, namespace: dict[str, Any]) -> dict[str, Any]:
+    """Return the output of a cell as a MIME bundle."""
     embed: Any = result.embed
-    publish_display_data(
-        cell_output(result.traces, namespace=namespace, embed=embed, show=result.show)
-    )
+    return cell_output(result.traces, namespace=namespace, embed=embed, show=result.show)
 
 
 def _display_result(result: KernelResult) -> None:

@@ -1,19 +1,26 @@
-"""The live table of a search: shown after a moment, and again whenever something changed."""
+"""What a cell shows while it runs: a line that says what is going on, the table of a search."""
 
 from __future__ import annotations
 
+import html
+import threading
+import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from IPython.display import display
+from IPython.display import display, publish_display_data
 
+from workbench.bench import phases
 from workbench.bench.tuning import progress
 from workbench.tuning.search import Row
 from workbench.tuning.tune import aligned, html_table, settings_line, table_of
 
 #: Nothing is shown before this many seconds.
 QUIET_SECONDS = 0.2
+#: The line appears when a cell has run this many seconds, and is written again as often.
+LINE_SECONDS = 0.5
 #: The most rows of a table that is still moving.
 MOST_ROWS = 24
 
@@ -55,11 +62,66 @@ def _bundle(rows: Sequence[Row], phase: str, seconds: float) -> dict[str, str]:
     }
 
 
+class StatusLine:
+    """One line that says what a run is doing, in the place where its result will stand."""
+
+    def __init__(self) -> None:
+        self._id = uuid.uuid4().hex
+        self._text = ""
+        self._still = False
+        self._shown = False
+        self._start = time.monotonic()
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, text: str, *, still: bool) -> None:
+        """Take note of what begins now; the first phase starts the clock."""
+        with self._lock:
+            self._text, self._still = text, still
+            if self._thread is None:
+                self._start = time.monotonic()
+                self._thread = threading.Thread(target=self._watch, daemon=True)
+                self._thread.start()
+            elif self._shown and not self._over.is_set():
+                self._write()
+
+    def _watch(self) -> None:
+        while not self._over.wait(LINE_SECONDS):
+            with self._lock:
+                # Writing during a still phase would disturb what is being timed.
+                if not self._over.is_set() and not (self._shown and self._still):
+                    self._write()
+
+    def _write(self) -> None:
+        line = f"{self._text} … {time.monotonic() - self._start:.1f} s"
+        line += "; Stop (interrupt the kernel) ends it"
+        bundle = {"text/plain": line, "text/html": f"<p>{html.escape(line)}</p>"}
+        self._publish(bundle)
+        self._shown = True
+
+    def _publish(self, bundle: dict[str, Any]) -> None:
+        publish_display_data(bundle, transient={"display_id": self._id}, update=self._shown)
+
+    def finish(self, bundle: dict[str, Any] | None) -> None:
+        """Put the result in the line's place; None takes the line away. Only the first counts."""
+        if self._over.is_set():
+            return
+        self._over.set()
+        with self._lock:
+            if bundle is None and self._shown:
+                self._publish({"text/plain": ""})
+            elif bundle is not None:
+                self._publish(bundle)
+
+
 @contextmanager
-def showing_progress(*, quiet: bool) -> Iterator[None]:
-    """Show the progress of searches within the block."""
-    token = progress.set(None if quiet else LiveTable())
+def showing_progress(*, quiet: bool, line: StatusLine | None = None) -> Iterator[None]:
+    """Show within the block the table of a search, and on `line` what else goes on."""
+    table = progress.set(None if quiet else LiveTable())
+    hears = phases.listener.set(None if quiet else line)
     try:
         yield
     finally:
-        progress.reset(token)
+        progress.reset(table)
+        phases.listener.reset(hears)
