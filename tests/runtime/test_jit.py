@@ -9,7 +9,7 @@ from workbench import tl
 from workbench.runtime.binding import Call, classify, policies_of
 from workbench.runtime.facts import Known, constant
 from workbench.runtime.jit import observing
-from workbench.source import kernel_source
+from workbench.source import CompileError, kernel_source
 
 
 def test_a_launch_in_the_interpreter(seven):
@@ -104,6 +104,21 @@ def test_do_not_specialize():
     assert known["d"] == Known("i32", divisible=16)
 
 
+@wb.jit(do_not_specialize=["N"])
+def contradictory(out, N: tl.constexpr): ...
+
+
+def test_a_constexpr_cannot_be_left_unspecialised():
+    ways = [
+        lambda: contradictory[(1,)](np.zeros(4, np.float32), 5),
+        lambda: wb.compile(contradictory, "*f32", {"N": 5}),
+    ]
+    for launch in ways:
+        with pytest.raises(CompileError, match="N marked as constexpr and listed") as caught:
+            launch()
+        assert "N: tl.constexpr" in str(caught.value)
+
+
 def test_pointers_are_specialised_by_alignment():
     whole = np.zeros(64, np.float32)
     start = -whole.ctypes.data % 16 // 4
@@ -166,3 +181,18 @@ def test_jit_attributes():
     assert wb.jit(add) is add
     assert len(add.cache_key) == 64
     assert wb.jit(debug=True)(add.fn).debug is True
+
+
+def test_decorating_reads_the_text_once(monkeypatch: pytest.MonkeyPatch):
+    read: list[object] = []
+    lines_of = inspect.getsourcelines
+
+    def counted(function: object) -> tuple[list[str], int]:
+        read.append(function)
+        return lines_of(function)
+
+    monkeypatch.setattr(inspect, "getsourcelines", counted)
+    kernel = workbench.jit(kernels.add.fn)
+    assert kernel.raw_src
+    assert kernel.src.startswith("def add(")
+    assert read == [kernels.add.fn]

@@ -231,7 +231,7 @@ class Activation:
             return value
         raise self.error(
             UnknownNameError,
-            f"'{name}' is an ordinary global ({kind}); a kernel sees only constexpr globals",
+            f"'{name}' is an ordinary global variable ({kind}); a kernel sees only constexpr ones",
             node,
             hint=f"write {name} = tl.constexpr({value!r:.40}), or pass it as an argument"
             if isinstance(value, int | float | str)

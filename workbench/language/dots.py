@@ -158,7 +158,7 @@ def _limit(given: Any, a: tensor, result: dtype) -> int:
         return 0
     if limit is not None:
         if limit > a.shape[-1]:
-            raise ConstexprError(f"max_num_imprecise_acc ({limit}) is above K ({a.shape[-1]})")
+            raise ConstexprError(f"max_num_imprecise_acc ({limit}) must be <= K ({a.shape[-1]})")
         return int(limit)
     if current().exact:
         return _EXACT_LIMIT

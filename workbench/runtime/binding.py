@@ -413,13 +413,23 @@ def policies_of(
     fixed: Sequence[str | int] = (),
     unaligned: Sequence[str | int] = (),
 ) -> tuple[Policy, ...]:
-    """Return each parameter's policy from its annotation and jit's `do_not_specialize` lists."""
+    """Return each parameter's policy from its annotation and jit's `do_not_specialize` lists.
+
+    Raises ArgumentError for a constexpr that is not to be specialised on (rule 15).
+    """
 
     def listed(number: int, name: str, names: Sequence[str | int]) -> bool:
         return number in names or name in names
 
     policies: list[Policy] = []
     for number, parameter in enumerate(source.parameters):
+        if parameter.is_constexpr and listed(number, parameter.name, fixed):
+            raise ArgumentError(
+                f"{parameter.name} marked as constexpr and listed in do_not_specialize: every "
+                "value of a constexpr makes a kernel of its own",
+                parameter_span(source, parameter.name),
+                hint="take it from the list, or drop ': tl.constexpr'",
+            )
         word = None if parameter.is_constexpr else annotated_type(parameter.annotation)
         plain = word is not None and word.startswith(("f", "bf", "i1"))
         policies.append(

@@ -171,7 +171,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return self._fn_name if self._repr is None else self._repr(specialization)
 
     @cached_property
-    def _policies(self) -> tuple[Policy, ...]:
+    def policies(self) -> tuple[Policy, ...]:
+        """What each parameter's declaration says about specialising on its value."""
         return policies_of(
             self.kernel_source, self.do_not_specialize, self.do_not_specialize_on_alignment
         )
@@ -256,7 +257,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             call.options.setdefault("debug", True)
         if not knobs.language.default_fp_fusion:
             call.options.setdefault("enable_fp_fusion", False)
-        classify(self.kernel_source, self._policies, call)
+        classify(self.kernel_source, self.policies, call)
         target, device = choose_target(self.kernel_source, call)
         if target is None or target == "auto":
             from workbench.runtime import cuda
@@ -373,7 +374,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         """Run the interpreter over host copies of CUDA tensors, and copy the results back."""
         with on_host(call.values) as values:
             copied = Call(values, call.options, {"target": "interpreter"})
-            classify(self.kernel_source, self._policies, copied)
+            classify(self.kernel_source, self.policies, copied)
             run_grid(runner, kernel, grid, 0, copied.objects)
 
     def _metadata(
