@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -192,7 +194,7 @@ def test_decorating_reads_the_text_once(monkeypatch: pytest.MonkeyPatch):
         return lines_of(function)
 
     monkeypatch.setattr(inspect, "getsourcelines", counted)
-    kernel = workbench.jit(kernels.add.fn)
+    kernel = wb.jit(add.fn)
     assert kernel.raw_src
     assert kernel.src.startswith("def add(")
-    assert read == [kernels.add.fn]
+    assert read == [add.fn]

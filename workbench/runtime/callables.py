@@ -40,7 +40,9 @@ class JITCallable:
         self.raw_src, self.starting_line_number = _lines(fn)
         self.hash: str | None = None
         self._fn_name = f"{fn.__module__}.{fn.__qualname__}"
-        self._source: KernelSource | KernelError = _read(fn)
+        self._source: KernelSource | KernelError = _read(
+            fn, self.raw_src, self.starting_line_number
+        )
         self._captures: Captures | None = None
         self._lock = threading.RLock()
         self.__doc__ = fn.__doc__
@@ -140,10 +142,10 @@ def _lines(fn: Callable[..., Any]) -> tuple[list[str], int]:
         return [], getattr(getattr(fn, "__code__", None), "co_firstlineno", 0)
 
 
-def _read(fn: Callable[..., Any]) -> KernelSource | KernelError:
+def _read(fn: Callable[..., Any], lines: list[str], first: int) -> KernelSource | KernelError:
     """Read the text now, while it is what was compiled; complain only when it is needed."""
     try:
-        return kernel_source(fn)
+        return kernel_source(fn, (lines, first) if lines else None)
     except KernelError as error:
         return error
     except SyntaxError as error:

@@ -87,10 +87,17 @@ class KernelSource:
         return tuple(parameters)
 
 
-def kernel_source(function: Callable[..., Any]) -> KernelSource:
-    """Read a function's text once; raises CompileError (K216) where there is none to read."""
+def kernel_source(
+    function: Callable[..., Any], read: tuple[list[str], int] | None = None
+) -> KernelSource:
+    """Read a function's text once; raises CompileError (K216) where there is none to read.
+
+    Args:
+        function: the function.
+        read: its lines and where they begin, if somebody has read them already.
+    """
     try:
-        lines, first_line = inspect.getsourcelines(function)
+        lines, first_line = read or inspect.getsourcelines(function)
     except (OSError, TypeError) as error:
         raise CompileError(
             f"the source of '{getattr(function, '__name__', function)}' cannot be read",
