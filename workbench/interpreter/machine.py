@@ -14,8 +14,6 @@ from workbench.interpreter.watching import Races, Watcher
 from workbench.ir import Array, Block, Element, Module, Op, Pointer, Scalar, Value, shape_of
 from workbench.ops import (
     AddPointer,
-    AtomicCompareExchange,
-    AtomicUpdate,
     Bitcast,
     Broadcast,
     Constant,
@@ -166,7 +164,12 @@ class Machine:
                 f"program {where}{', ' + place if place else ''} is {whole}; "
                 f"{nearest.name} has {nearest.elements} elements"
             ],
-            hint="mask the access so that every live element lies inside, e.g. mask=offsets < n",
+            hint=(
+                "give the block pointer or descriptor the array's own shape, and name every axis "
+                "that a block may leave in boundary_check"
+                if getattr(op, "box", False)
+                else "mask the access so that every live element lies inside, e.g. mask=offsets < n"
+            ),
         )
 
     def module_axes(self, program: tuple[int, ...]) -> tuple[int, ...]:
@@ -334,7 +337,4 @@ class _Recorder:
                     write,
                 )
             )
-        if isinstance(op, AtomicUpdate | AtomicCompareExchange):
-            self.races.atomic(program, flat[on])
-        elif write:
-            recording.races += self.races.written(op, program, flat[on], where[on])
+        recording.races += self.races.entered(op, program, flat[on], where[on], write=write)

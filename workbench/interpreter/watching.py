@@ -1,8 +1,8 @@
 """What the interpreter watches for on request: races, unwritten memory, promises that do not hold.
 
-A race is two programs that store to the same element, neither of which knows of the other. A
-program knows of another one after an atomic on an address on which that one did an atomic before:
-that is how locks and counters order programs.
+A race is two programs that write the same element, at least one of them by a plain store, neither
+of which knows of the other. A program knows of another one after an atomic on an address on which
+that one did an atomic before: that is how locks and counters order programs.
 """
 
 from __future__ import annotations
@@ -37,36 +37,66 @@ class Races:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.writers: dict[str, Array] = {}
+        #: The same for atomics.
+        self.updaters: dict[str, Array] = {}
         #: address -> programs that are known to whoever does an atomic there
         self.released: dict[int, set[int]] = {}
         self.known: dict[int, set[int]] = {}
 
-    def atomic(self, program: int, addresses: Array) -> None:
-        """An atomic: the program learns of all that were here, and is known from now on."""
+    def entered(
+        self, op: Op, program: int, flat: Array, where: Array, *, write: bool
+    ) -> list[Race]:
+        """Enter an access to live addresses and return the races that it makes."""
+        if isinstance(op, ATOMICS):
+            # An atomic reads, then writes: its reading says it all.
+            return [] if write else self.atomic(op, program, flat, where)
+        return self.written(op, program, flat, where) if write else []
+
+    def atomic(self, op: Op, program: int, flat: Array, where: Array) -> list[Race]:
+        """Enter an atomic on live addresses and return the races that it makes.
+
+        The program learns of all that did an atomic here, and is known to those that come.
+        """
+        found = self._unordered(op, program, flat, where, (self.writers,), self.updaters)
         known = self.known.setdefault(program, {program})
-        for address in addresses.tolist():
+        for address in flat.tolist():
             released = self.released.setdefault(address, set())
             known |= released
             released |= known
+        return found
 
     def written(self, op: Op, program: int, flat: Array, where: Array) -> list[Race]:
         """Enter a store to live addresses and return the races that it makes."""
+        earlier = (self.writers, self.updaters)
+        return self._unordered(op, program, flat, where, earlier, self.writers)
+
+    def _unordered(
+        self,
+        op: Op,
+        program: int,
+        flat: Array,
+        where: Array,
+        earlier: tuple[dict[str, Array], ...],
+        entered: dict[str, Array],
+    ) -> list[Race]:
+        """Return the races with who wrote the addresses earlier; enter the program."""
         found: list[Race] = []
+        known = self.known.get(program, ())
         for number in (int(n) for n in np.unique(where)):
             allocation = self.machine.global_memory.allocations[number]
-            writers = self.writers.get(allocation.name)
-            if writers is None:
-                writers = np.full(len(allocation.bytes), -1, np.int64)
-                self.writers[allocation.name] = writers
             offsets = flat[where == number] - allocation.start
-            before = writers[offsets]
-            known = self.known.get(program, ())
-            for place in np.flatnonzero((before >= 0) & (before != program)):
-                first = int(before[place])
-                if first not in known:
-                    element = allocation.element_at(int(offsets[place]) + allocation.start)
-                    found.append(Race(op.id, allocation.name, element, first, program))
-            writers[offsets] = program
+            raced: set[int] = set()
+            for programs in (table.get(allocation.name) for table in earlier):
+                before = programs[offsets] if programs is not None else np.empty(0, np.int64)
+                for place in np.flatnonzero((before >= 0) & (before != program)):
+                    first, offset = int(before[place]), int(offsets[place])
+                    if first not in known and offset not in raced:
+                        raced.add(offset)
+                        element = allocation.element_at(offset + allocation.start)
+                        found.append(Race(op.id, allocation.name, element, first, program))
+            if allocation.name not in entered:
+                entered[allocation.name] = np.full(len(allocation.bytes), -1, np.int64)
+            entered[allocation.name][offsets] = program
         return found
 
 
@@ -96,14 +126,11 @@ class Watcher:
     def access(self, op: Op, program: int, flat: Array, where: Array, *, write: bool) -> None:
         """An access to live addresses, all of which lie in allocations."""
         size = 1
-        if isinstance(op, ATOMICS):
-            self.races.atomic(program, flat)
-        elif write:
-            for race in self.races.written(op, program, flat, where):
-                self.machine.recording.races.append(race)
-                first = self.machine.shown_program(race.first_program)
-                name = f"{race.argument}[{race.element}]"
-                self.find("race", op, program, f"{name} was already stored by program {first}")
+        for race in self.races.entered(op, program, flat, where, write=write):
+            self.machine.recording.races.append(race)
+            first = self.machine.shown_program(race.first_program)
+            name = f"{race.argument}[{race.element}]"
+            self.find("race", op, program, f"{name} was already stored by program {first}")
         for number, unwritten in self._unwritten.items():
             allocation = self.machine.global_memory.allocations[number]
             size = allocation.itemsize
@@ -135,7 +162,6 @@ class Watcher:
     def _promise(self, op: Promise, values: Array, program: int) -> None:
         rank = max(1, len(shape_of(op.source.type)))
         held = np.reshape(values, shape_of(op.source.type) or (1,))
-        runs = op.contiguous or (1,) * rank
         for axis in range(rank):
             line = np.moveaxis(held, axis, 0)
             for steps, words in ((op.contiguous, "consecutive"), (op.constant, "equal")):
@@ -150,13 +176,22 @@ class Watcher:
                         f"element {row} is {_one(line[row])} after {_one(line[row - 1])}",
                     )  # fmt: skip
             multiple = op.divisible[axis] if op.divisible else 1
-            starts = line[:: max(1, runs[axis])]
-            if multiple > 1 and (bad := starts % multiple != 0).any():
-                value = starts[tuple(np.argwhere(bad)[0])]
-                self.find(
-                    "promise", op, program,
-                    f"multiples of {multiple} are promised along axis {axis}, but there is {value}",
-                )  # fmt: skip
+            if multiple > 1:
+                self._multiples(op, program, line, axis, multiple)
+
+    def _multiples(self, op: Promise, program: int, line: Array, axis: int, multiple: int) -> None:
+        """Look at the first number of each run of consecutive ones, which is what is promised.
+
+        multiple_of(start + arange(0, 16), 16) says that the runs begin at multiples of 16.
+        """
+        first = np.ones(line.shape, bool)
+        first[1:] = np.diff(line, axis=0) != 1
+        if (bad := first & (line % multiple != 0)).any():
+            self.find(
+                "promise", op, program,
+                f"multiples of {multiple} are promised along axis {axis}, but there is "
+                f"{line[tuple(np.argwhere(bad)[0])]}",
+            )  # fmt: skip
 
     def _assert(self, op: DeviceAssert, frame: Any) -> None:
         condition, mask = np.asarray(frame[op.condition]), np.asarray(frame.get(op.mask, True))

@@ -14,8 +14,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from workbench.interpreter import Finding, Recording, run_module
+from workbench.ir import Pointer
 from workbench.runtime.printed import PrintedTable, publish
-from workbench.source import line_of
+from workbench.source import LaunchError, line_of
 
 if TYPE_CHECKING:
     from workbench.runtime.compiled import CompiledKernel
@@ -70,6 +71,7 @@ def _block(found: list[Finding]) -> str:
         span = first.span
         lines.append(f"  --> {span.file}:{span.line}:{span.column}")
         lines.append(f"  {span.line} | {line_of(span)}")
+        lines += [f"note: called from {call}" for call in reversed(span.calls[-2:])]
     lines += [f"note: program {f.program}: {f.message}" for f in found[:3]]
     if len(found) > 3:
         lines.append(f"note: and {len(found) - 3} more")
@@ -120,10 +122,22 @@ def interpret(kernel: CompiledKernel, grid: tuple[int, int, int], values: Any) -
     if watch is None:
         recording = run_module(kernel.module, grid, values)
     else:
-        names = watch.uninitialised
+        names = _arrays(kernel, watch.uninitialised)
         recording = run_module(kernel.module, grid, values, watch=True, uninitialised=names)
         watch.recording = recording
     publish(PrintedTable(recording.output, kernel.module))
+
+
+def _arrays(kernel: CompiledKernel, names: Collection[str]) -> Collection[str]:
+    """Return names of array parameters; raises LaunchError for any other name."""
+    known = [p.name for p in kernel.module.parameters if isinstance(p.value.type, Pointer)]
+    for name in names:
+        if name not in known:
+            raise LaunchError(
+                f"uninitialised names '{name}', which is no array parameter of {kernel.name}",
+                hint=f"its array parameters are: {', '.join(known) or 'none'}",
+            )
+    return names
 
 
 __all__ = ["InterpretedRun", "interpret", "run_watched"]
