@@ -124,6 +124,7 @@ class _Single:
         # Subnormal results are 0 (.ftz): the exact form costs three more instructions.
         self.exp2 = _asm(low, "ex2.approx.ftz.f32 $0, $1", 1)
         self.log2 = _asm(low, "lg2.approx.f32 $0, $1", 1)
+        self.multiply_down = _asm(low, "mul.rm.f32 $0, $1, $2", 2)
         self.full_divide = _asm(low, "div.full.f32 $0, $1, $2", 2)
         self.reciprocal = _asm(low, "rcp.approx.ftz.f32 $0, $1", 1)
 
@@ -177,19 +178,18 @@ class _Single:
 
     # -- functions ------------------------------------------------------------------------
     def exp(self, v: list[str]) -> str:
-        """e^x = 2^t · (1 + r ln 2), where t + r = x · log2 e to twice the precision.
+        """e^x = 2^t · (1 + r), where t is x · log2 e rounded down and r = x - t · ln 2.
 
-        2^t alone would be wrong by |x| · 2^-24 relatively: 4 ulp at x = 9. Where x is infinite r
-        is NaN; the minimum, in which a NaN loses, makes it a number again.
+        2^t alone would be wrong by |x| · 2^-24 relatively: 4 ulp at x = 9. Rounding down keeps r
+        above 0 where 2^t is infinite, so that their product is. Where x itself is infinite r is
+        NaN; the minimum, in which a NaN loses, makes it a number again.
         """
-        log2e = 1.4426950216293335  # float32(log2 e); the rest is 1.925963033500e-8
-        product = self.multiply(v[0], _f32(log2e))
-        error = self.fma(v[0], _f32(log2e), self.negate(product))
-        error = self.fma(v[0], _f32(1.925963033500e-8), error)
-        error = _intrinsic(self.low, "llvm.minnum.f32", 2)([error, _f32(0.5)])
-        # A product, not an fma with 2^t: infinity times a negative rest would be NaN.
-        power = self.exp2([product])
-        return self.multiply(power, self.fma(error, _f32(math.log(2)), _f32(1.0)))
+        down = self.multiply_down([v[0], _f32(1.4426950216293335)])  # float32(log2 e), below it
+        rest = self.fma(down, _f32(-0.6931471824645996), v[0])  # -float32(ln 2)
+        rest = self.fma(down, _f32(1.904654323148e-9), rest)  # and what that is too large by
+        rest = _intrinsic(self.low, "llvm.minnum.f32", 2)([rest, _f32(0.5)])
+        power = self.exp2([down])
+        return self.fma(power, rest, power)
 
     def tanh(self, v: list[str]) -> str:
         """1 - 2 / (e^2|x| + 1) with x's sign; near 0 an odd polynomial keeps the relative error."""
