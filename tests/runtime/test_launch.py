@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import subprocess
 import sys
 import textwrap
@@ -93,6 +94,76 @@ def test_integers_that_their_type_does_not_hold_are_refused_at_every_launch():
         assert caught.value.code == "K501"
         assert isinstance(caught.value, OverflowError)
     assert out.tolist() == [-128]
+
+
+@wb.jit
+def applied(out_ptr, F: tl.constexpr):
+    tl.store(out_ptr, F(10))
+
+
+@wb.jit
+def applied_first(out_ptr, given):
+    tl.store(out_ptr, given[0](given[1]).to(given[2]))
+
+
+def adding(number):
+    by = tl.constexpr(number)
+
+    @wb.jit
+    def plus_number(x):
+        return x + by
+
+    def plain(x):
+        return x + by
+
+    return plus_number, plain
+
+
+def test_functions_of_one_text_that_capture_other_values_are_told_apart():
+    out = torch.zeros(1, dtype=torch.int32)
+    for number in (1, 2, 3, 1, 2):
+        for function in adding(number):
+            applied[(1,)](out, function)
+            assert out.item() == 10 + number
+        applied_first[(1,)](out, (adding(number)[0], 20, tl.int64))
+        assert out.item() == 20 + number
+
+
+def test_a_function_that_is_passed_follows_what_it_calls(monkeypatch):
+    @wb.jit
+    def outer(x):
+        return scale(x)  # noqa: F821 - defined by the test
+
+    out = torch.zeros(1, dtype=torch.int32)
+    times = {"twice": "return x * 2", "thrice": "return x * 3"}
+    for word in ("twice", "thrice", "twice"):
+        monkeypatch.setitem(globals(), "scale", defined(times[word]))
+        for number in range(3 * fastpath.NATIVE_AFTER):  # by every launcher
+            applied_first[(1,)](out, (outer, number, tl.int32))
+            assert out.item() == number * (2 if word == "twice" else 3)
+            applied[(1,)](out, outer)
+            assert out.item() == 10 * (2 if word == "twice" else 3)
+
+
+def defined(body):
+    space = {}
+    text = f"def scale(x):\n    {body}\n"
+    name = f"<a cell with {body}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    exec(compile(text, name, "exec"), space)
+    return wb.jit(space["scale"])
+
+
+def test_members_of_tuples_that_are_no_numbers_are_part_of_the_kernel():
+    @wb.jit
+    def total(out_ptr, given):
+        tl.store(out_ptr, given[0] + given[1])
+
+    out = torch.zeros(1)
+    for number in range(2 * fastpath.NATIVE_AFTER):
+        for first in (np.int64(3), tl.constexpr(4), np.float32(0.5), 2, torch.tensor(5).item()):
+            total[(1,)](out, (first, number))
+            assert out.item() == getattr(first, "value", first) + number
 
 
 def test_the_second_launch_compiles_nothing():

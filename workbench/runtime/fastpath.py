@@ -22,6 +22,8 @@ from workbench.runtime.launching import (
     Runner,
     Twins,
     dropping,
+    flattened,
+    is_passed,
     make_launcher,
     raw_stream,
     supports,
@@ -235,7 +237,7 @@ class _Known:
             for (name, known), kind in zip(call.known, call.kinds, strict=True)
             if kind != "c"
             for _, leaf, value in leaves(name, known, call.values[name])
-            if not (value is None or isinstance(value, str))
+            if is_passed(value)
         ]
         self.count = len(facts)
         #: Places of the arguments that the code receives, among those the launchers pass on.
@@ -313,7 +315,13 @@ def accepts(source: KernelSource, call: Call) -> bool:
         for _, fact, leaf in leaves(name, known, call.values[name])
         if fact.is_pointer
     )
-    return all(hasattr(array, "get_device") for array in arrays_given)
+    if not all(hasattr(array, "get_device") for array in arrays_given):
+        return False
+    nested = [v for v, kind in zip(call.values.values(), call.kinds, strict=True) if kind == "u"]
+    try:
+        return all(hash(flattened(value)[0]) is not None for value in nested)
+    except (AttributeError, TypeError):  # members that only the careful path knows
+        return False
 
 
 def on_gpu(device: int) -> bool:

@@ -47,7 +47,7 @@ from workbench.runtime.launching import (
 from workbench.runtime.options import without_effect
 from workbench.runtime.parameters import KernelParam
 from workbench.source import KernelSource, LaunchError
-from workbench.source.captures import Captures
+from workbench.source.captures import Captures, captures_of, functions_in
 
 T = TypeVar("T")
 
@@ -154,7 +154,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._named: dict[str, KernelSource] = {}
         self._loaded: set[tuple[str, int]] = set()
         self._launch: Callable[..., Any] = self._first_launch
-        self._fast: dict[tuple[str, int], fastpath.FastPath] = {}
+        self._fast: dict[tuple[str, int, tuple[int, ...]], fastpath.FastPath] = {}
 
     # -- what it is -----------------------------------------------------------------------
     @property
@@ -433,8 +433,16 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if not fastpath.accepts(self.kernel_source, call):
             return
         gpu = fastpath.on_gpu(device)
+        # What functions among the arguments reach is watched as well as what the kernel reaches.
+        reached = [
+            guard
+            for f in functions_in(tuple(call.values.values()))
+            for guard in captures_of(f).guards
+        ]
+        watched = replace(self.captures, guards=[*self.captures.guards, *reached])
         # Where an array says it, one launcher serves all GPUs.
-        identity = call.kinds, int(gpu) if "t" in call.kinds else device
+        place = int(gpu) if "t" in call.kinds else device
+        identity = call.kinds, place, tuple(id(value) for _, _, value in reached)
         with self._lock:
             path = self._fast.get(identity)
             if path is None:
@@ -442,7 +450,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
                     self.kernel_source,
                     call,
                     gpu,
-                    self.captures,
+                    watched,
                     self._slow,
                     self._set_launch,
                     device,

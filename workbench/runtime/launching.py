@@ -344,14 +344,28 @@ def _flatten(value: Any, key: list[Any], values: list[Any]) -> None:
             _flatten(item, key, values)
         elif item is None or kind is str:
             key.append(item)
-        elif kind.__name__ == "constexpr":
-            key += [kind, item.value]
+        elif not hasattr(item, "data_ptr"):
+            if is_passed(item):
+                raise AttributeError("a member that launchers do not know")
+            key += [kind, item.value if kind.__name__ == "constexpr" else item]
         else:
             address = item.data_ptr()
             if not address:
                 raise AttributeError("a tensor without memory")
             key += [item.dtype, item.get_device(), not address & 15]
             values.append(address)
+
+
+def is_passed(item: Any) -> bool:
+    """Say whether launchers hand on a member of a tuple; all others are part of the kernel."""
+    kind = item.__class__
+    return not (
+        item is None
+        or kind in (str, type)
+        or kind.__name__ == "constexpr"
+        or hasattr(item, "kernel_source")
+        or kind.__module__.startswith("workbench.language")
+    )
 
 
 def dropping(runner: Runner, kept: Sequence[int], count: int) -> Runner:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, cast
+from hashlib import sha256
+from typing import Any, Protocol, cast, runtime_checkable
 
 from workbench.source.errors import KernelError
 from workbench.source.kernels import KernelSource, kernel_source
@@ -113,8 +115,8 @@ def describe_value(value: Any) -> str:
             return f"{type(items).__qualname__}({', '.join(map(describe_value, items))})"
         case type() | types.BuiltinFunctionType():
             return f"{value.__module__}.{value.__qualname__}"
-        case _ if hasattr(value, "kernel_source"):
-            return f"device function {value.kernel_source.name} {value.kernel_source.text}"
+        case types.FunctionType() | _Kernel():
+            return _describe_function(value)
         case _ if hasattr(value, "value") and type(value).__name__ == "constexpr":
             return f"constexpr({describe_value(value.value)})"
         case _:
@@ -122,6 +124,56 @@ def describe_value(value: Any) -> str:
             if kind.__repr__ is object.__repr__:
                 return f"{kind.__module__}.{kind.__qualname__}"
             return f"{kind.__module__}.{kind.__qualname__}:{value!r}"
+
+
+def functions_in(value: Any) -> Iterator[Any]:
+    """Yield the device functions that a compile-time value is or holds."""
+    if isinstance(value, tuple):
+        for item in cast("tuple[Any, ...]", value):
+            yield from functions_in(item)
+    elif isinstance(value, types.FunctionType | _Kernel):
+        yield value
+    elif type(value).__name__ == "constexpr":
+        yield from functions_in(value.value)
+
+
+def captures_of(function: Any) -> Captures:
+    """Return what a device function reaches; nothing where its text cannot be read."""
+    try:
+        own = isinstance(function, types.FunctionType)
+        return captures(kernel_source(function) if own else function.kernel_source)
+    except KernelError:
+        return Captures()
+
+
+@runtime_checkable
+class _Kernel(Protocol):
+    """What `jit` makes of a function, seen from here."""
+
+    kernel_source: KernelSource
+
+
+#: Functions that are being described: one may reach itself through a value that holds it.
+_described: ContextVar[frozenset[int]] = ContextVar("described", default=frozenset())
+
+
+def _describe_function(function: Any) -> str:
+    """Return a text that changes with the function's text and with everything it reaches."""
+    name = f"device function {function.__module__}.{function.__qualname__}"
+    around = _described.get()
+    if id(function) in around:
+        return name
+    token = _described.set(around | {id(function)})
+    try:
+        found = captures_of(function)
+    finally:
+        _described.reset(token)
+    if not found.sources:
+        code = function.__code__
+        return f"{name} {code.co_code.hex()} {code.co_consts} {id(function)}"
+    parts = [source.text for source in found.sources]
+    parts += [f"{where} {value}" for where, value in found.values]
+    return f"{name} {sha256(chr(10).join(parts).encode()).hexdigest()}"
 
 
 def names_of(code: types.CodeType) -> Iterator[str]:
