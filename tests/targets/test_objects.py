@@ -33,3 +33,25 @@ def test_sass_takes_sixteen_bytes_an_instruction():
     compiled = wb.compile(fill, "*f32", {"BLOCK": 128}, target="sm_90a")
     rows = [row for row in compiled.asm["sass"].split("\n") if row.lstrip().startswith("/*")]
     assert compiled.trace.resources.code_bytes == 16 * len(rows)
+
+
+@wb.jit
+def größe(out_ptr, 数: tl.constexpr):
+    δ = tl.arange(0, 数)
+    tl.store(out_ptr + δ, δ.to(tl.float32))
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_names_may_have_any_letters(target):
+    compiled = wb.compile(größe, "*f32", {"数": 32}, target=target)
+    assert compiled.trace.kernel.name == "größe"
+    assert compiled.trace.kernel.entry.isascii()
+    text = compiled.asm["asm" if target == "cpu" else "ptx"]
+    assert compiled.trace.kernel.entry in text
+
+
+def test_a_kernel_with_a_foreign_name_runs():
+    torch = pytest.importorskip("torch")
+    out = torch.zeros(8)
+    größe[(1,)](out, 数=8)
+    assert torch.equal(out, torch.arange(8.0))

@@ -18,6 +18,23 @@ from typing import Any, Literal
 from workbench.ir import Module
 from workbench.trace import Rendered, Resources, StageId
 
+
+def symbol_of(name: str) -> str:
+    """Return what a kernel is called in the code: Python names may have any letters.
+
+    >>> symbol_of("add_1"), symbol_of("größe")
+    ('add_1', 'gr_u00f6__u00df_e')
+
+    LLVM IR, PTX and linkers agree on ASCII letters, digits and the underscore only.
+    """
+    return "".join(
+        letter
+        if letter.isascii() and (letter.isalnum() or letter == "_")
+        else f"_u{ord(letter):04x}_"
+        for letter in name
+    )
+
+
 Kind = Literal["cubin", "ptx", "object", "module"]
 
 

@@ -15,7 +15,7 @@ from workbench.passes.expand_assembly import expand_assembly
 from workbench.passes.expand_functions import expand_functions
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
-from workbench.targets.built import Binary, Built
+from workbench.targets.built import Binary, Built, symbol_of
 from workbench.targets.cpu import CPU
 from workbench.targets.cpu.chunks import memory_type
 from workbench.targets.cpu.functions import has_function
@@ -54,7 +54,7 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
         return Binary("object", code, Resources(code_bytes=code_bytes(code)))
 
     return Built(
-        symbol=module.name,
+        symbol=symbol_of(module.name),
         assemble=assemble,
         texts={
             "llvm": lambda: llvm_rows(text, ops),
@@ -170,7 +170,7 @@ def llvm_module(w: Writer, module: Module) -> str:
     """Return the text of the whole LLVM module."""
     emit = w.emit
     head = (
-        f"define void @{module.name}(ptr noalias %args, ptr noalias %scratch, "
+        f"define void @{symbol_of(module.name)}(ptr noalias %args, ptr noalias %scratch, "
         f"i64 %first, i64 %end) #0{w.debug} {{\nentry:\n"
     )
     parts: list[Any] = [

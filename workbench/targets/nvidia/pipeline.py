@@ -16,7 +16,7 @@ from workbench.passes.expand_functions import expand_functions
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
 from workbench.source import ResourceError
-from workbench.targets.built import Binary, Built
+from workbench.targets.built import Binary, Built, symbol_of
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import Chip, chip, residency
@@ -94,7 +94,7 @@ def _built(
         return sass_rows(disassemble(binary().data), ptx_rows(ptx, ops))
 
     return Built(
-        symbol=module.name,
+        symbol=symbol_of(module.name),
         assemble=binary,
         num_warps=module.attributes["num_warps"],
         num_stages=module.attributes["num_stages"],
@@ -202,7 +202,7 @@ def machine(unit: Chip, text: str) -> Machine:
 
 def lower(module: Module, unit: Chip, offsets: dict[int, int], shared_bytes: int) -> Lowering:
     """Return a finished lowering of GPU IR."""
-    low = Lowering(module, unit, NVIDIA, offsets, Affine(module))
+    low = Lowering(module, unit, NVIDIA, offsets, Affine(module, tiles=True))
     first = next((op.span for op in module.walk() if op.span is not None), None)
     file, line = (first.file, first.line) if first is not None else ("kernel", 1)
     low.debug = low.emit.start_debug(module.name, file, line)
@@ -230,12 +230,13 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     body = "\n".join(low.emit.lines)
     globals_ = "\n".join(low.emit.globals)
     declared = "\n".join(low.emit.declared.values())
+    name = symbol_of(module.name)
     return (
-        f'source_filename = "{module.name}"\n'
+        f'source_filename = "{name}"\n'
         f'target triple = "nvptx64-nvidia-cuda"\n'
         f"@shared_memory = external addrspace(3) global [0 x i8], align 1024\n"
         f"{globals_}\n{declared}\n"
-        f"define ptx_kernel void @{module.name}({', '.join(parameters)}) #0{low.debug} {{\n"
+        f"define ptx_kernel void @{name}({', '.join(parameters)}) #0{low.debug} {{\n"
         f"entry:\n{body}\n}}\n"
         f'attributes #0 = {{ nounwind "nvvm.reqntid"="{threads}" }}\n'
         f"{low.emit.metadata()}"
