@@ -57,12 +57,17 @@ def ast_stage(source: KernelSource, spans: Spans) -> Rendered:
     """Return the syntax tree, a row per node; an op belongs to the innermost node around it."""
     rows = list(_dump(source.tree, "", "", 0))
     places = [_place(source, node) for _, node in rows]
+    ends = _ends([len(text) - len(text.lstrip()) for text, _ in rows])
     owners: list[list[int]] = [[] for _ in rows]
+    found: dict[_Range, int | None] = {}  # ops share places: one line makes many of them
     for op, span in spans:
         here = next((s for s in (span, *reversed(span.calls)) if s.file == source.file), None)
         if here is None:
             continue
-        best = _innermost(places, here)
+        place = ((here.line, here.column), (here.end_line, here.end_column))
+        if place not in found:
+            found[place] = _innermost(places, ends, place)
+        best = found[place]
         if best is not None and op not in owners[best]:
             owners[best].append(op)
     return Rendered("\n".join(text for text, _ in rows), owners)
@@ -71,17 +76,36 @@ def ast_stage(source: KernelSource, spans: Spans) -> Rendered:
 _Range = tuple[tuple[int, int], tuple[int, int]]
 
 
-def _innermost(places: Sequence[_Range | None], span: Span) -> int | None:
-    """Return the first row among the smallest places that hold the span."""
-    start, end = (span.line, span.column), (span.end_line, span.end_column)
+def _ends(indents: Sequence[int]) -> list[int]:
+    """Return for each row of a tree the row after its last descendant."""
+    ends = [len(indents)] * len(indents)
+    open_rows: list[int] = []
+    for row, indent in enumerate(indents):
+        while open_rows and indents[open_rows[-1]] >= indent:
+            ends[open_rows.pop()] = row
+        open_rows.append(row)
+    return ends
+
+
+def _innermost(places: Sequence[_Range | None], ends: Sequence[int], wanted: _Range) -> int | None:
+    """Return the first row among the smallest places that hold the wanted one.
+
+    What does not hold it has no descendant that does, so that its rows are passed over.
+    """
+    start, end = wanted
     best: int | None = None
     smallest: tuple[int, int] | None = None
-    for row, place in enumerate(places):
-        if place is None or not (place[0] <= start and end <= place[1]):
-            continue
-        size = (place[1][0] - place[0][0], place[1][1] - place[0][1])
-        if smallest is None or size < smallest:
-            best, smallest = row, size
+    row = 0
+    while row < len(places):
+        place = places[row]
+        if place is not None:
+            if not (place[0] <= start and end <= place[1]):
+                row = ends[row]
+                continue
+            size = (place[1][0] - place[0][0], place[1][1] - place[0][1])
+            if smallest is None or size < smallest:
+                best, smallest = row, size
+        row += 1
     return best
 
 

@@ -21,6 +21,7 @@ from workbench.trace.schema import VERSION, Trace
 Json = Any  # what json.loads returns
 Decode = Callable[[Json], Any]
 
+_PLAIN = frozenset({int, str, bool, types.NoneType})
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 #: version -> function that turns a trace of that version (plain data) into the next one.
@@ -56,10 +57,19 @@ def dump(data: Json) -> str:
 
 def to_data(value: Any) -> Json:
     """Return a schema value as plain JSON data (dicts, lists, numbers, strings)."""
+    kind: type = type(value)
+    if kind is tuple or kind is list:
+        # The bulk of a trace is rows of op ids: those are copied as they are.
+        plain = _PLAIN.issuperset(map(type, value))
+        return list(value) if plain else [to_data(item) for item in value]
+    if kind in _PLAIN:
+        return value
+    return _other_data(value)
+
+
+def _other_data(value: Any) -> Json:
     if isinstance(value, float):
         return _number(value)
-    if isinstance(value, (tuple, list)):
-        return [to_data(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         return {str(key): to_data(item) for key, item in cast("dict[Any, Any]", value).items()}
     if dataclasses.is_dataclass(value):

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from workbench.trace import LazyTrace, Trace, pack, trim
+from workbench.trace.packing import packed_bytes
 from workbench.viewer import frontend
 from workbench.viewer.numbers import series_of
 from workbench.viewer.static_html import static_html
@@ -30,6 +31,8 @@ from workbench.viewer.summary import facts, headline, plain
 
 MIME = "application/vnd.workbench.trace+json"
 DATA_CHARACTERS = 280_000  # of base64
+#: What the quick estimate of a trace's size is at least too large by, as a factor.
+LEAST_RATIO = 0.8
 Embed = Literal["auto", "full", "summary", "none"]
 EMBED_MODES: tuple[Embed, ...] = ("auto", "full", "summary", "none")
 State = Literal["ok", "error", "check failed"]
@@ -147,38 +150,49 @@ def _store(
     data = encode(traces, show)
     if embed == "full" or len(data) <= DATA_CHARACTERS:
         return Embedded(data=data, note=_where(len(data)))
-    small, trimmed = _trim(traces, show)
-    data = encode(small, show)
-    if len(data) <= DATA_CHARACTERS:
-        note = f"{_where(len(data))} Left out to save space: {', '.join(trimmed)}."
-        return Embedded(data=data, trimmed=trimmed, note=note)
-    return _beside(traces, show, notebook)
+    found = _trim(traces, show)
+    if found is None:
+        return _beside(traces, data, notebook)
+    data, trimmed = found
+    note = f"{_where(len(data))} Left out to save space: {', '.join(trimmed)}."
+    return Embedded(data=data, trimmed=trimmed, note=note)
 
 
-def _trim(traces: Sequence[Trace], show: Sequence[str]) -> tuple[list[Trace], tuple[str, ...]]:
-    """Trim all traces in step, so that none loses more than it has to."""
+def _trim(traces: Sequence[Trace], show: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+    """Return (encoded, what was dropped) of traces that are trimmed until they fit.
+
+    The largest is trimmed first, and none loses more than it has to. None: nothing is enough.
+    """
+    room = DATA_CHARACTERS * 3 // 4  # base64 makes four characters of three bytes
+    least = [trim(trace, lambda _: False)[0] for trace in traces]
+    if sum(map(packed_bytes, least)) * LEAST_RATIO > room:
+        return None
     small = list(traces)
+    sizes = [packed_bytes(trace) for trace in traces]
     dropped: dict[str, None] = {}
-    for index in sorted(range(len(small)), key=lambda i: -len(pack([traces[i]]))):
+    for index in sorted(range(len(small)), key=lambda i: -sizes[i]):
 
         def fits(trace: Trace, index: int = index) -> bool:
-            return (
-                len(encode([*small[:index], trace, *small[index + 1 :]], show)) <= DATA_CHARACTERS
-            )
+            sizes[index] = packed_bytes(trace)
+            return sum(sizes) <= room
 
         small[index], names = trim(small[index], fits)
+        sizes[index] = packed_bytes(small[index])
         dropped |= dict.fromkeys(names)
-    return small, tuple(dropped)
+        if sum(sizes) <= room:
+            break
+    data = encode(small, show)
+    return (data, tuple(dropped)) if len(data) <= DATA_CHARACTERS else None
 
 
-def _beside(traces: Sequence[Trace], show: Sequence[str], notebook: Path | str | None) -> Embedded:
+def _beside(traces: Sequence[Trace], data: str, notebook: Path | str | None) -> Embedded:
     """Write the whole traces into a folder beside the notebook and refer to them."""
     trimmed = ("everything but the summary",)
     if notebook is None:
         note = "the trace is too large to embed (--embed full stores it all the same)."
         return Embedded(trimmed=trimmed, note=note)
     notebook = Path(notebook)
-    packed = pack(traces, **({"show": list(show)} if show else {}))
+    packed = base64.b64decode(data)
     name = bundle_id(traces).removeprefix("sha256:")[:12]
     folder = notebook.with_name(f"{notebook.stem}.traces")
     path = folder / f"{name}.wbt"
