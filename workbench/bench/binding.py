@@ -84,6 +84,7 @@ class Binder:
             words=words,
             settings=settings,
             compiled=compiled,
+            relaunch=lambda values: kernel[sizes](**values, **settings),
         )
         return self._last
 

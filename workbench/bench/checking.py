@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from workbench.bench.locate import Search, who_stored
 from workbench.bench.phases import say
 from workbench.bench.subject import Subject, call_by_name
 from workbench.bench.tolerances import Tolerance, tolerance
+from workbench.bench.unwritten import described, unwritten
 from workbench.bench.work import dot_work
 from workbench.interpreter import run_module
 from workbench.ir import element_of
@@ -27,11 +30,15 @@ Reference = Callable[[Mapping[str, Any]], Any]
 
 @dataclass(slots=True)
 class Verdict:
-    """The result of one check: the record for the Trace, and the error if it failed."""
+    """The result of one check: the record for the Trace, and the error if it failed.
+
+    `unwritten` says of outputs that are right where the kernel left them alone.
+    """
 
     record: Check
     comparisons: tuple[Comparison, ...]
     error: CheckError | None = None
+    unwritten: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -83,7 +90,41 @@ def check_launch(
     failed = [comparison for comparison in comparisons if not comparison.ok]
     search = _search(subject, failed[0], before) if failed else Search()
     error = _error(subject, failed[0], said, search) if failed else None
-    return Verdict(_record(subject, comparisons, said, search), tuple(comparisons), error)
+    record = _record(subject, comparisons, said, search)
+    verdict = Verdict(record, tuple(comparisons), error)
+    if not failed:
+        _look_for_unwritten(subject, verdict, before, said, synchronize, reference is None)
+    return verdict
+
+
+def _look_for_unwritten(
+    subject: Subject,
+    verdict: Verdict,
+    before: Mapping[str, Any],
+    said: str,
+    synchronize: Callable[[], object],
+    interpreted: bool,
+) -> None:
+    """Enter into a verdict what a right result hides: elements that were right all along.
+
+    Some of an output may be meant to stay; a launch that wrote nothing of one shows nothing. A
+    reference that reads an output says itself what stays of it.
+    """
+    words = set() if interpreted else set(re.findall(r"\w+", said))
+    for name, left in unwritten(subject, before, synchronize).items():
+        shown = subject.spelled(name)
+        if words & {name, shown} or not left.any():
+            continue
+        if left.all() and prod(subject.grid):
+            verdict.record = replace(verdict.record, ok=False)
+            verdict.error = CheckError(
+                f"nothing was written to {shown}: what it holds, which is right, was there before",
+                _store_span(subject, name),
+                code="K604",
+                hint="is the mask of the store always off, or does it go elsewhere?",
+            )
+        elif not interpreted:
+            verdict.unwritten += (described(shown, left),)
 
 
 def references(

@@ -193,6 +193,8 @@ class _Run:
             operand = dots.operand_types[0] if dots else None
             say("measuring what the machine can do", still=True)
             record.runs += ceilings(str(benches[0].metric), subject.gpu, operand)
+        for why in dict.fromkeys(why for verdict in verdicts for why in verdict.unwritten):
+            record.runs.append(Skipped(what="check", why=why))
         failed = [verdict for verdict in verdicts if verdict.error is not None]
         return failed[0].error if failed else None
 
@@ -220,7 +222,8 @@ class _Run:
             launch = partial(launch_isolated, self.kernel, subject)
         elif subject.target != "interpreter" and has_prints(subject.module):
             launch = partial(_launch_and_show, subject, subject.launch)
-        subject = replace(subject, launch=launch)
+        relaunch = None if self.plan.isolate else subject.relaunch
+        subject = replace(subject, launch=launch, relaunch=relaunch)
         where = " in a process of its own" if self.plan.isolate else ""
         say(f"launching{where}{' and checking' if self.plan.checked else ''}")
         start = time.perf_counter()

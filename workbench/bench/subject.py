@@ -19,7 +19,7 @@ class Subject:
     `roles` says of each array whether the kernel reads it ("in"), writes it ("out") or both
     ("inout"); `module` is the tile IR as the front end made it; `words` maps plain names that the
     user gave as arguments to parameter names; `settings` are the constexprs and options that the
-    launch is given.
+    launch is given. `relaunch` launches over other run-time arguments, where that is possible.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Subject:
     words: Mapping[str, str] = field(default_factory=dict[str, str])
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     compiled: Any = None
+    relaunch: Callable[[Mapping[str, Any]], object] | None = None
 
     @property
     def gpu(self) -> bool:

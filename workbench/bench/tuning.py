@@ -114,8 +114,9 @@ class Tuning:
             self._wanted = references(subject, plan.reference, before, said, plan.place("check"))
         wanted = self._wanted
         verdict = check_launch(
-            subject, lambda names: wanted, said, rtol=plan.rtol, atol=plan.atol,
-            place=plan.place("check"), synchronize=lambda: self._synchronize(subject),
+            replace(subject, relaunch=None), lambda names: wanted, said, rtol=plan.rtol,
+            atol=plan.atol, place=plan.place("check"),
+            synchronize=lambda: self._synchronize(subject),
         )  # fmt: skip
         return None if verdict.error is None else f"wrong result: {verdict.error.message}"
 

@@ -373,6 +373,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         '%%kernel add --check "x @ y"',
         "it sees copies of the arguments by parameter name, and the notebook's names.",
     ),
+    "K604": _entry(
+        "the outputs are right, but the kernel wrote nothing to one of them: an earlier run did.",
+        "tl.store(out_ptr + i, x, mask=i < 0)       # and out is right already",
+        "look at the mask and the pointer of the store. A check launches the kernel again, on\n"
+        "copies that hold something else, to see what it writes; your arrays stay as they are.",
+    ),
     "K701": _entry(
         "a baseline was skipped, or ended with an error; the rest was timed.",
         "%%kernel add --bench --baseline triton     # Triton is not installed",

@@ -173,7 +173,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--check", "check",
         "reference expression over copies of the arguments from before the launch; without one: "
-        "the interpreter",
+        "the interpreter; says, too, which elements of an output were right without being written",
         expression("--check"), "[EXPR]", "off", '--check "torch.matmul(a, b)"', optional=True,
         commands=_RUN,
     ),
