@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -130,17 +131,29 @@ def _row(line: str, prefixes: Sequence[str]) -> Printed | None:
 
 
 def _shown(values: Sequence[Printed]) -> str:
-    """Return the values of one tile, a line for each row of the tile."""
+    """Return what one program printed at one place, a line for each row of each tile.
+
+    A print of several tiles, or one in a loop, gives an index several values: the first ones are
+    the first tile, the second ones the next.
+    """
     if not values:
         return ""
     if values[-1].index == ():
         return ", ".join(row.value for row in values[:MOST_VALUES])  # a scalar, maybe in a loop
-    lines: dict[tuple[int, ...], list[str]] = {}
-    for row in values[:MOST_VALUES]:
-        lines.setdefault(row.index[:-1], []).append(row.value)
-    text = "\n".join(" ".join(line) for line in lines.values())
-    more = len(values) - MOST_VALUES
-    return f"{text}\n… {more} more" if more > 0 else text
+    tiles: list[dict[tuple[int, ...], list[str]]] = []
+    seen: Counter[tuple[int, ...]] = Counter()
+    for row in values:
+        number = seen[row.index]
+        seen[row.index] += 1
+        if number == len(tiles):
+            tiles.append({})
+        tiles[number].setdefault(row.index[:-1], []).append(row.value)
+    room, lines = MOST_VALUES, list[str]()
+    for line in (line for tile in tiles for line in tile.values()):
+        if room > 0:
+            lines.append(" ".join(line[:room]))
+        room -= len(line)
+    return "\n".join([*lines, f"… {-room} more"] if room < 0 else lines)
 
 
 def publish(table: PrintedTable) -> None:
