@@ -57,7 +57,7 @@ def dump(data: Json) -> str:
 
 def to_data(value: Any) -> Json:
     """Return a schema value as plain JSON data (dicts, lists, numbers, strings)."""
-    kind: type[Any] = type(value)
+    kind: Any = value.__class__
     if kind is tuple or kind is list:
         # The bulk of a trace is rows of op ids: those are copied as they are.
         plain = _PLAIN.issuperset(map(type, value))
