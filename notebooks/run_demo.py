@@ -47,6 +47,7 @@ def run_story(path: Path, target: Path) -> bool:
         timeout=SECONDS,
         kernel_name="python3",
         store_widget_state=False,
+        extra_arguments=["--log-level=ERROR"],  # else each kernel warns of its local connection
         resources={"metadata": {"path": str(target)}},
     )
     start = time.perf_counter()

@@ -39,7 +39,13 @@ export const KEYS: readonly (readonly [keys: string, action: string])[] = [
 
 export const NOTHING_PINNED =
   "Point at a row to see what is linked to it; click to pin. Press ? for the keys.";
-export const NO_LINK = "No op came from this row: the compiler made it up.";
+export const EMPTY_ROW = "empty line";
+
+/** What to say of a row that no op came from: of the user's own text, or of what was made of it. */
+export function noLink(stage: string): string {
+  const own = stage === "source" || stage === "ast";
+  return own ? "No op came from this line." : "No op came from this row: the compiler made it up.";
+}
 
 /** "1 row", "2 rows", "1,200 rows". */
 export function count(amount: number, noun: string): string {

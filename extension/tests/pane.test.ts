@@ -54,6 +54,25 @@ const press = (root: HTMLElement, key: string, more: KeyboardEventInit = {}): vo
   scroller(root).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, ...more }));
 };
 
+test("a row without a link says whose row it is; Esc takes the sentence back", () => {
+  const { roots, selection } = mountAll(view("source", [undefined, [1]]), view("ptx", [undefined]));
+  row(roots[0]!, 0).click();
+  expect(selection.choice.note).toBe("No op came from this line.");
+  press(roots[0]!, "Escape");
+  expect(selection.choice.note).toBe("");
+  row(roots[1]!, 0).click();
+  expect(selection.choice.note).toContain("the compiler made it up");
+});
+
+test("an empty row has a name, and a focused pane says which row it is at", () => {
+  const empty = { ...view("a", [[1], undefined]), lines: ["x = 1", ""] };
+  const { roots } = mountAll(empty);
+  expect(row(roots[0]!, 1).getAttribute("aria-label")).toBe("empty line");
+  expect(row(roots[0]!, 0).hasAttribute("aria-label")).toBe(false);
+  scroller(roots[0]!).dispatchEvent(new FocusEvent("focus"));
+  expect(scroller(roots[0]!).getAttribute("aria-activedescendant")).toBe(row(roots[0]!, 0).id);
+});
+
 test("only visible rows exist, and text is never parsed", () => {
   const { roots } = mountAll(view("a", cyclic(6_000)));
   expect(roots[0]!.querySelectorAll("[data-row]").length).toBeLessThan(60);

@@ -220,7 +220,8 @@ def _error(subject: Subject, failed: Comparison, said: str, search: Search) -> C
         hint = _grid_hint(subject, failed, search)
     notes: list[Note | str] = [note]
     if failed.nans:
-        notes.append(f"{failed.nans} elements are NaN where the reference is not")
+        count = f"{failed.nans:,} elements are" if failed.nans != 1 else "one element is"
+        notes.append(f"{count} NaN where the reference is not")
     notes += [
         Note(f"program {finding.program}: {finding.message}", finding.span)
         for finding in search.findings[:2]

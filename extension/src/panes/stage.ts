@@ -3,7 +3,7 @@ import { button, make, uniqueId } from "../dom";
 import { type Family, type Links, NOBODY, type Relation } from "../links";
 import type { Choice, Pin, Selection } from "../selection";
 import type { StageView } from "../stages";
-import { count, NO_LINK } from "../texts";
+import { count, EMPTY_ROW, noLink } from "../texts";
 import { appendTokens, type Token, tokenize } from "../tokens";
 import { mountRows, ROW_HEIGHT } from "./rows";
 import { drawRuler } from "./ruler";
@@ -94,6 +94,7 @@ export function mountStage(
       "aria-setsize": String(total),
       "aria-posinset": String(row + 1),
     });
+    if ((stage.lines[row] ?? "").trim() === "") element.setAttribute("aria-label", EMPTY_ROW);
     const number = make("i", { "aria-hidden": "true" }, String(row + stage.firstLine));
     element.append(number);
     if (stage.side.size > 0) {
@@ -163,8 +164,9 @@ export function mountStage(
     moveTo(row);
     anchor = row;
     const chosen = pinOf(row, row);
-    if (chosen.ops.size === 0 && !add) selection.clear(stage.id, NO_LINK);
-    else selection.pin(chosen, add, chosen.ops.size === 0 ? NO_LINK : "");
+    const note = chosen.ops.size === 0 ? noLink(stage.id) : "";
+    if (note !== "" && !add) selection.clear(stage.id, note);
+    else selection.pin(chosen, add, note);
   };
   const extend = (row: number): void => {
     if (selection.choice.pins.at(-1)?.stage !== stage.id) anchor = current;
@@ -217,7 +219,12 @@ export function mountStage(
     if (event.shiftKey) extend(row);
     else if (pressed < 0 || row === pressed) pin(row, event.ctrlKey || event.metaKey);
   });
-  listen("focus", () => services.onFocus(stage.id));
+  listen("focus", () => {
+    services.onFocus(stage.id);
+    if (list.shown.has(current)) {
+      scroller.setAttribute("aria-activedescendant", `${prefix}-${current}`);
+    }
+  });
   listen("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const page = Math.max(1, Math.floor(list.height / ROW_HEIGHT) - 1);
@@ -240,7 +247,10 @@ export function mountStage(
       return; // Shift+Enter runs the cell
     } else if (event.key === "Enter" || event.key === " ") {
       pin(current, false);
-    } else if (event.key === "Escape" && selection.choice.pins.length > 0) {
+    } else if (
+      event.key === "Escape" &&
+      (selection.choice.pins.length > 0 || selection.choice.note !== "")
+    ) {
       selection.clear(stage.id);
     } else if (event.key === "Escape") {
       root.closest<HTMLElement>("[role=tabpanel]")?.focus();
