@@ -29,9 +29,10 @@ def _operand(name, rows, columns, packed_axis):
 def _scale(rows, groups, kind):
     if kind is None:
         return None, np.ones((rows, 1))
-    if kind == "e8m0":
+    if kind in ("e8m0", "signed"):
         bits = RANDOM.integers(120, 134, (rows, groups)).astype(np.uint8)
-        return torch.from_numpy(bits), 2.0 ** (bits.astype(np.float64) - 127)
+        shown = bits.view(np.int8) if kind == "signed" else bits
+        return torch.from_numpy(shown), 2.0 ** (bits.astype(np.float64) - 127)
     memory = torch.from_numpy(RANDOM.uniform(0.5, 3, (rows, groups)).astype(np.float32))
     memory = memory.to(torch.float8_e4m3fn)
     return memory, memory.double().numpy()
@@ -71,6 +72,7 @@ def _kernel(formats, packs, has_scale, acc):
         (("e2m1", "e2m1"), (False, False), ("e8m0", "e8m0"), 32),
         (("e2m1", "e2m1"), (True, True), ("e4m3", "e4m3"), 16),
         (("e4m3", "e5m2"), (True, True), ("e8m0", "e8m0"), 32),
+        (("e5m2", "e5m2"), (True, True), ("signed", "e8m0"), 32),
         (("e5m2", "e2m1"), (True, True), (None, "e8m0"), 32),
         (("e2m1", "bf16"), (True, True), ("e8m0", None), 32),
         (("fp16", "e4m3"), (True, True), (None, "e8m0"), 32),

@@ -19,6 +19,7 @@ from workbench.language.dtypes import (
     float8e5,
     float16,
     float32,
+    int8,
     uint8,
     uint16,
     uint32,
@@ -149,6 +150,8 @@ def _factors(scale: tensor, *, exact_nan: bool) -> tensor:
     """Return scales as fp32: float8e4nv by value, uint8 as the exponent of a power of two."""
     if scale.dtype == float8e4nv:
         return cast_tensor(scale, float32)
+    if scale.dtype == int8:  # the same bits: Triton does not tell them apart
+        scale = bitcast_tensor(scale, uint8)
     if scale.dtype != uint8:
         raise KernelTypeError(
             f"dot_scaled takes scales of uint8 (e8m0) or float8e4nv, got {describe(scale)}"
