@@ -12,9 +12,11 @@ A *form* maps monomials (sorted tuples of atoms) to integer coefficients. Atoms:
 | value(v) | any other value without coordinates: loaded, carried without closed form |
 | x(d) | the coordinate along axis d of the value's own tile |
 | div(f,g) rem(f,g) min(f,g) max(f,g) | C-truncated division and remainder, smaller, larger |
+| promise(v) | a tile of which only what the author promised is known, if anything |
 
-Index arithmetic is exact, so a form *is* the value. A tile without a form is opaque; a scalar
-always has one (its own atom). From forms follow strides, contiguity, divisibility and how long
+Index arithmetic is exact, so a form *is* the value. A tile that is none of this is opaque: it has
+no form, or its own atom if these are asked for, so that `rows[:, None] * stride + x1` still says
+how x1 counts where the rows were loaded. A scalar always has a form. From forms follow strides, contiguity, divisibility and how long
 masks stay constant, so no separate analysis keeps those.
 """
 
@@ -58,12 +60,18 @@ from workbench.ops import (
 )
 
 _UNBOUNDED = 1 << 62
+#: Products of sums with more terms than this say nothing that anybody asks for.
+_MOST_TERMS = 64
 
 
 class Affine:
-    """Forms of a module's values; `form(value)` is None for opaque tiles."""
+    """Forms of a module's values; `form(value)` is None for opaque tiles.
 
-    def __init__(self, module: Module) -> None:
+    With `tiles`, opaque tiles of integers and pointers are atoms of their own.
+    """
+
+    def __init__(self, module: Module, *, tiles: bool = False) -> None:
+        self._tiles = tiles
         self._atoms: dict[tuple[str, Any], Atom] = {}
         self._forms: dict[Value, Form | None] = {}
         self._divisors: dict[Atom, int] = {}
@@ -150,7 +158,7 @@ class Affine:
             _, _, contiguous, constant, divisible = atom.key
             if constant[axis] > 1:
                 return 0, constant[axis], divisible[axis]
-            return 1, contiguous[axis], divisible[axis]
+            return (1 if contiguous[axis] > 1 else None), contiguous[axis], divisible[axis]
         if atom.kind in ("min", "max"):
             first, second = (self.run(f, axis, extent) for f in atom.key)
             strides = {first[0], second[0]}
@@ -288,12 +296,15 @@ class Affine:
                 self._own(result)
 
     def _own(self, value: Value) -> None:
-        """Give a scalar the form of an unknown; tiles stay opaque."""
-        element = element_of(value.type) if not _is_token(value) else None
-        if element is not None and not shape_of(value.type) and _counts(element):
+        """Give a scalar the form of an unknown; tiles have one only if these are asked for."""
+        self._forms[value] = None
+        if _is_token(value) or not _counts(element_of(value.type)):
+            return
+        rank = len(shape_of(value.type))
+        if not rank:
             self._forms[value] = Form({(self.atom("value", value),): 1})
-        else:
-            self._forms[value] = None
+        elif self._tiles:
+            self._forms[value] = _promising(self, value, [(1,) * rank] * 3)
 
     def _for(self, op: For) -> None:
         counter, *carried = op.body.arguments
@@ -404,7 +415,7 @@ def _elementwise(self: Affine, op: Elementwise) -> Form | None:
         case "sub":
             return a - b
         case "mul":
-            return a * b
+            return a * b if len(a.terms) * len(b.terms) <= _MOST_TERMS else None
         case "neg":
             return a.scaled(-1)
         case "shl" if b.constant is not None and 0 <= b.constant < 63:
@@ -517,8 +528,14 @@ def _promise(self: Affine, op: Promise) -> Form | None:
         )
         if known:
             return form
-    key = (op.result, tuple(range(len(shape))), *map(tuple, promised))
-    return Form({(self.atom("promise", key, frozenset(range(len(shape)))),): 1})
+    return _promising(self, op.result, promised)
+
+
+def _promising(self: Affine, value: Value, promised: Iterable[Iterable[int]]) -> Form:
+    """Return the form of a tile of which no more is known than three promises for each axis."""
+    axes = range(len(shape_of(value.type)))
+    key = (value, tuple(axes), *map(tuple, promised))
+    return Form({(self.atom("promise", key, frozenset(axes)),): 1})
 
 
 _RULES: dict[type[Op], Callable[[Affine, Any], Form | None]] = {

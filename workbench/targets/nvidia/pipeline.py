@@ -11,6 +11,7 @@ from math import prod
 from workbench.analysis.affine import Affine
 from workbench.ir import Module, Pointer, Tile, Value, element_of, shape_of
 from workbench.ops import Dot, Reduce, Scan
+from workbench.passes.accumulation import accumulate_products
 from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
 from workbench.passes.expand_functions import expand_functions
 from workbench.passes.manager import Recorder, Remarks
@@ -169,6 +170,7 @@ def _warps(module: Module, remarks: Remarks) -> int:
 
 def _gpu_passes(module: Module, unit: Chip, recorder: Recorder) -> Module:
     steps = [
+        ("accumulate-products", accumulate_products),
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
         ("pipeline-loads", partial(_pipeline, unit=unit)),

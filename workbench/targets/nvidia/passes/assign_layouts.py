@@ -61,7 +61,7 @@ def assign_layouts(module: Module, remarks: Remarks, chip: Chip) -> Module:
 
     Needs: no `index` types. Keeps: every value; adds gpu.convert_layout where layouts differ.
     """
-    graph = LayoutGraph(module, Affine(module), chip)
+    graph = LayoutGraph(module, Affine(module, tiles=True), chip)
     chosen = solve(graph)
     _explain(graph, chosen, remarks)
     return _Applier(module, graph, chosen, chip).run()

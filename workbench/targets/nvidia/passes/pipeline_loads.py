@@ -72,7 +72,7 @@ def pipeline_loads(module: Module, remarks: Remarks, shared_limit: int) -> Modul
     Needs: layouts. Keeps: every value (memory that the loop stores to is not loaded ahead).
     """
     stages = module.attributes["num_stages"]
-    facts = Affine(module)
+    facts = Affine(module, tiles=True)
     uses = _uses(module)
     stored = any(isinstance(op, Store) or "atomic" in op.name for op in module.walk())
 
