@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from workbench.ir import Module
+from workbench.passes.accumulation import accumulate_products
 from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
@@ -29,6 +30,7 @@ def with_barriers(module: Module, remarks: Remarks, unit: Chip = SM_80) -> Modul
 PASSES: dict[str, Pass] = {
     **{name.removesuffix("-again"): work for name, work in TILE_PASSES},
     "narrow-index": narrow_index,
+    "accumulate-products": accumulate_products,
     "assign-layouts": partial(assign_layouts, chip=SM_80),
     "pipeline-loads": partial(pipeline_loads, shared_limit=SM_80.shared_bytes),
     "insert-barriers": with_barriers,
