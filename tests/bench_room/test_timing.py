@@ -28,6 +28,7 @@ def test_interrupt_keeps_what_was_measured():
     timings = measure(calls, effort=Effort(0.0, 1e9, 20))
     assert timings["a"].samples
     assert timings["b"].samples
+    assert timings["a"].stopped
 
 
 def test_interrupt_before_every_candidate_has_a_sample_is_raised():

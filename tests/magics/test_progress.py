@@ -32,7 +32,7 @@ def published(monkeypatch):
 
 def test_a_fast_run_shows_its_result_only(published):
     line = StatusLine()
-    line("compiling", still=False)
+    line("compiling")
     line.finish({"text/plain": "the result"})
     line.finish(None)
     assert [(text, update) for text, _, update in published] == [("the result", False)]
@@ -69,8 +69,9 @@ def test_phases_of_a_run_are_told_in_order():
     torch = pytest.importorskip("torch")
     heard = []
 
-    def hear(text, *, still):
+    def hear(text, *, still, stops):
         heard.append((text, still))
+        assert stops is not text.startswith("launching")
 
     names = {"make": lambda N: {"x_ptr": torch.ones(N), "n": N}, "wb": wb}
     line = '--make make --x N=8,16 --set BLOCK=8 --grid "cdiv(n, BLOCK)" --target cpu'
@@ -88,3 +89,24 @@ def test_phases_of_a_run_are_told_in_order():
     timed = [text for text, still in heard if still]
     assert timed[:2] == ["timing N = 8, 1 of 2", "timing N = 16, 2 of 2"]
     assert phases.listener.get() is None
+
+
+def test_a_stopped_sweep_keeps_the_sizes_it_has(monkeypatch):
+    torch = pytest.importorskip("torch")
+    from workbench.bench import sweep
+
+    real = sweep.measure
+
+    def measure(*arguments, **settings):
+        timings = real(*arguments, **settings)
+        for timing in timings.values():
+            timing.stopped = True
+        return timings
+
+    monkeypatch.setattr(sweep, "measure", measure)
+    names = {"make": lambda N: {"x_ptr": torch.ones(N), "n": N}}
+    line = '--make make --x N=8,16,32 --set BLOCK=8 --grid "cdiv(n, BLOCK)" --target cpu --bench'
+    result = run_cell(CELL, line, names)
+    assert result.bench[0].x == (8,)
+    (skipped,) = result.trace.runs.skipped
+    assert skipped.why == "stopped after 1 of 3 sizes"

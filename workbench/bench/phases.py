@@ -9,8 +9,14 @@ from typing import Protocol
 class Listener(Protocol):
     """Hears of each phase of a run as it begins."""
 
-    def __call__(self, text: str, *, still: bool) -> None:
-        """Take note of a phase; during a still one nothing may use the processor."""
+    def __call__(self, text: str, *, still: bool, stops: bool) -> None:
+        """Take note of a phase.
+
+        Args:
+            text: what it is.
+            still: nothing else may use the processor meanwhile.
+            stops: an interrupt of the kernel ends it.
+        """
         ...
 
 
@@ -18,8 +24,8 @@ class Listener(Protocol):
 listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
-def say(text: str, *, still: bool = False) -> None:
-    """Say what begins now. `still`: it is timed, so that listeners keep off the processor."""
+def say(text: str, *, still: bool = False, stops: bool = True) -> None:
+    """Say what begins now; the arguments are those of a Listener."""
     hears = listener.get()
     if hears is not None:
-        hears(text, still=still)
+        hears(text, still=still, stops=stops)

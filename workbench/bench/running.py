@@ -189,6 +189,10 @@ class _Run:
                 name=self.source.name, gpu=subject.gpu, metric=plan.metric, warm=plan.warm,
             )  # fmt: skip
             record.runs += [*(verdict.record for verdict in verdicts), *benches]
+            done = len(benches[0].x)
+            if done < len(points):
+                why = f"stopped after {done} of {len(points)} sizes"
+                record.runs.append(Skipped(what="the rest of the benchmark", why=why))
             dots = dot_work(subject.module, subject.grid, subject.scalars)
             operand = dots.operand_types[0] if dots else None
             say("measuring what the machine can do", still=True)
@@ -225,7 +229,9 @@ class _Run:
         relaunch = None if self.plan.isolate else subject.relaunch
         subject = replace(subject, launch=launch, relaunch=relaunch)
         where = " in a process of its own" if self.plan.isolate else ""
-        say(f"launching{where}{' and checking' if self.plan.checked else ''}")
+        # Compiled code that runs in this process hears nothing of interrupts.
+        stops = self.plan.isolate or subject.target == "interpreter"
+        say(f"launching{where}{' and checking' if self.plan.checked else ''}", stops=stops)
         start = time.perf_counter()
         if not self.plan.checked:
             subject.launch()

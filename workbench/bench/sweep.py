@@ -135,6 +135,8 @@ def time_points(
         own.add(x, timings[own_name], amount, ok)
         for name in calls:
             others[name].add(x, timings[name], amount, None)
+        if timings[own_name].stopped:
+            break
     end = environment(gpu)
     chosen = metric if metric != "auto" else _metric(own)
     where = Environment(

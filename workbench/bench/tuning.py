@@ -85,8 +85,9 @@ class Tuning:
         if found.config is None:
             if search.error is not None:
                 raise search.error
+            early = "stopped before any configuration was timed"
             raise OptionError(
-                "no configuration could be timed",
+                early if search.stopped else "no configuration could be timed",
                 plan.place("tune"),
                 code="K121",
                 notes=[str(row.reason) for row in search.rows if row.reason],

@@ -43,7 +43,7 @@ class KernelMagics(Magics):
             with showing_progress(quiet=_is_quiet(line), line=status):
                 result = run_cell(cell, line, self._names, file=self._file())
                 if status is not None:
-                    status("writing the output", still=False)
+                    status("writing the output")
             self._show(result, line, status)
         except KernelError as error:
             self._show(getattr(error, "result", None), line, status)

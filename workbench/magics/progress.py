@@ -21,6 +21,8 @@ from workbench.tuning.tune import aligned, html_table, settings_line, table_of
 QUIET_SECONDS = 0.2
 #: The line appears when a cell has run this many seconds, and is written again as often.
 LINE_SECONDS = 0.5
+#: After this long a launch may be one that never ends.
+PATIENCE_SECONDS = 10.0
 #: The most rows of a table that is still moving.
 MOST_ROWS = 24
 
@@ -69,16 +71,17 @@ class StatusLine:
         self._id = uuid.uuid4().hex
         self._text = ""
         self._still = False
+        self._stops = True
         self._shown = False
         self._start = time.monotonic()
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def __call__(self, text: str, *, still: bool) -> None:
+    def __call__(self, text: str, *, still: bool = False, stops: bool = True) -> None:
         """Take note of what begins now; the first phase starts the clock."""
         with self._lock:
-            self._text, self._still = text, still
+            self._text, self._still, self._stops = text, still, stops
             if self._thread is None:
                 self._start = time.monotonic()
                 self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -94,8 +97,12 @@ class StatusLine:
                     self._write()
 
     def _write(self) -> None:
-        line = f"{self._text} … {time.monotonic() - self._start:.1f} s"
-        line += "; Stop (interrupt the kernel) ends it"
+        seconds = time.monotonic() - self._start
+        line = f"{self._text} … {seconds:.1f} s"
+        if self._stops:
+            line += "; Stop (interrupt the kernel) ends it"
+        elif seconds > PATIENCE_SECONDS:
+            line += "; only a restart of the kernel ends a launch that never does"
         bundle = {"text/plain": line, "text/html": f"<p>{html.escape(line)}</p>"}
         self._publish(bundle)
         self._shown = True

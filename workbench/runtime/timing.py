@@ -28,9 +28,10 @@ Call = Callable[[], object]
 
 @dataclass(slots=True)
 class Timing:
-    """Samples of one candidate, in milliseconds."""
+    """Samples of one candidate, in milliseconds; `stopped` says that the user ended it early."""
 
     samples: list[float] = field(default_factory=list[float])
+    stopped: bool = False
 
     @property
     def quantiles(self) -> tuple[float, float, float, int]:
@@ -79,7 +80,7 @@ def measure(
     """Return the timings of all candidates, measured in one interleaved run.
 
     KeyboardInterrupt ends the measurement early and keeps what was measured, once every candidate
-    has a sample.
+    has a sample; all timings are `stopped` then, so that whoever measures more can end too.
     """
     effort = effort or Effort()
     timings = {name: Timing() for name in candidates}
@@ -89,6 +90,8 @@ def measure(
     except KeyboardInterrupt:
         if not all(timing.samples for timing in timings.values()):
             raise
+        for timing in timings.values():
+            timing.stopped = True
     return timings
 
 
