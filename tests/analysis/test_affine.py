@@ -24,15 +24,16 @@ from workbench.passes.pipeline import tile_passes
 
 
 def check(module: Module, grid: tuple[int, ...], arguments: list[Any]) -> None:
-    """Compare all forms of a module with what its values are."""
+    """Compare all forms of a module with what its values are, without and with opaque tiles."""
     note(print_module(module))
-    facts = Affine(module)
+    both = Affine(module), Affine(module, tiles=True)
 
     def look(frame: Watched, op: Op, value: Value, array: Array) -> None:
-        if element_of(value.type) == I1:
-            check_mask(facts, value, array)
-        else:
-            check_forms(facts, frame, value, array)
+        for facts in both:
+            if element_of(value.type) == I1:
+                check_mask(facts, value, array)
+            else:
+                check_forms(facts, frame, value, array)
 
     with np.errstate(all="ignore"):
         watch(module, grid, arguments, look)
@@ -54,12 +55,15 @@ def test_forms_of_random_programs_are_their_values(module: Module, launch: Launc
     check(narrow_index(final, Remarks()), GRID, launch.arguments())
 
 
-def facts_of(lines: str, parameters: str = "") -> tuple[Affine, dict[str, Value]]:
+def facts_of(
+    lines: str, parameters: str = "", *, tiles: bool = False
+) -> tuple[Affine, dict[str, Value]]:
     """Return the forms of a few lines of IR and the values by name."""
     head = f"kernel @k(%p: ptr<f32> {{divisible = 16}}{parameters}) {{\n"
     module = parse_module(head + lines + "\n  tile.return\n}\n")
     names = {p.name: p.value for p in module.parameters}
-    return Affine(module), names | {r.hint: r for op in module.walk() for r in op.results}
+    facts = Affine(module, tiles=tiles)
+    return facts, names | {r.hint: r for op in module.walk() for r in op.results}
 
 
 ROW = """
@@ -107,6 +111,36 @@ def test_i32_arithmetic_that_may_wrap_has_no_polynomial():
     facts, values = facts_of(lines, ", %n: i32")
     assert "arg(n)" not in repr(facts.form(values["big"]))
     assert repr(facts.form(values["exact"])) == "arg(n)·arg(n)"
+
+
+GATHERED = """
+  %is = tile.splat %i {shape = (8,)} : tile<8xptr<i32>>
+  %row = tile.load %is : tile<8xi32>
+  %sizes = tile.splat %n {shape = (8,)} : tile<8xi32>
+  %starts = tile.mul [%row, %sizes] {WRAP} : tile<8xi32>
+  %column = tile.expand_dims %starts {axis = 1} : tile<8x1xi32>
+  %rows = tile.broadcast %column {shape = (8, 64)} : tile<8x64xi32>
+  %x = tile.iota {start = 0, type = tile<64xi32>} : tile<64xi32>
+  %xs = tile.expand_dims %x {axis = 0} : tile<1x64xi32>
+  %columns = tile.broadcast %xs {shape = (8, 64)} : tile<8x64xi32>
+  %offsets = tile.add [%rows, %columns] {no_wrap = True} : tile<8x64xi32>
+  %ps = tile.splat %p {shape = (8, 64)} : tile<8x64xptr<f32>>
+  %q = tile.add_pointer %ps, %offsets : tile<8x64xptr<f32>>
+"""
+
+
+@pytest.mark.parametrize("wrap", ["", "{no_wrap = True}"])
+@pytest.mark.parametrize(("divisible", "width"), [(1, 1), (2, 2), (16, 4), (12, 4)])
+def test_rows_that_were_loaded_leave_the_columns_side_by_side(wrap, divisible, width):
+    """A product that wraps keeps the powers of two that divide it."""
+    lines = GATHERED.replace("{WRAP}", wrap)
+    parameters = f", %i: ptr<i32>, %n: i32 {{divisible = {divisible}}}"
+    facts, values = facts_of(lines, parameters, tiles=True)
+    assert facts.vector(values["q"], 1) == width
+    assert facts.vector(values["q"], 0) == 1
+    assert facts.stride(values["q"], 0) is None
+    opaque, values = facts_of(lines, parameters)
+    assert opaque.form(values["q"]) is None
 
 
 def test_a_number_that_changes_by_what_the_round_computes_has_no_closed_form():
