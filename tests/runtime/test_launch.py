@@ -166,6 +166,34 @@ def test_members_of_tuples_that_are_no_numbers_are_part_of_the_kernel():
             assert out.item() == getattr(first, "value", first) + number
 
 
+@wb.jit(debug=True)
+def checked(out_ptr, n):
+    offsets = tl.program_id(0) * 4 + tl.arange(0, 4)
+    tl.device_assert(offsets + n < 16, "inside", mask=offsets > 0)
+    assert n != -1
+    tl.store(out_ptr + offsets, offsets + n)
+
+
+def test_assertions_that_fail_on_the_cpu_are_errors_of_their_launch():
+    out = torch.zeros(8, dtype=torch.int32)
+    cases = [(2, None), (9, "inside"), (2, None), (-1, "n != -1"), (8, None)]
+    for forget in (False, True):  # also of code that comes from the disk
+        if forget:
+            compiling.forget()
+            checked.forget_launches()
+        for n, words in cases:
+            if words is None:
+                checked[(2,)](out, n)
+                assert out.tolist() == list(range(n, n + 8))
+                continue
+            with pytest.raises(RuntimeError, match=words) as caught:
+                checked[(2,)](out, n)
+            assert caught.value.code == "K510"
+            assert ("device_assert" if n == 9 else "assert n") in str(caught.value)
+    checked[(2,)](out, 9, debug=False)
+    assert out.tolist() == list(range(9, 17))
+
+
 def test_the_second_launch_compiles_nothing():
     x, y, out = arguments(100)
     first = wb.jit(add.fn)[(13,)](x, y, out, 100, BLOCK=8)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.runtime.binding import PACK_ERRORS, fitted
 from workbench.runtime.launching import slots
+from workbench.source import LaunchError
 
 if TYPE_CHECKING:
     from workbench.runtime.compiled import CompiledKernel
@@ -375,28 +376,59 @@ def load(kernel: CompiledKernel) -> Callable[..., CompiledKernel]:
     launch = kernel.launch
     runner = make_runner(
         kernel.code, launch.symbol, int(launch.extra["scratch_bytes"]), slots(kernel).format,
-        prints=bool(launch.extra.get("prints")),
+        prints=bool(launch.extra.get("prints")), asserts=launch.extra.get("asserts"),
     )  # fmt: skip
 
     def run(x: int, y: int, z: int, stream: Any, *values: Any) -> CompiledKernel:
-        runner(x, y, z, *values)
+        number = runner(x, y, z, *values)
+        if number is not None:
+            raise _failed(kernel, number)
         return kernel
 
     return run
 
 
+def _failed(kernel: CompiledKernel, number: int) -> LaunchError:
+    """Return the error for an assertion, found by its op's number in the tile IR."""
+    from workbench.ops import DeviceAssert
+
+    op = next((op for op in kernel.module.walk() if op.id == number), None)
+    words = f": {op.message}" if isinstance(op, DeviceAssert) and op.message else ""
+    return AssertionFailedError(
+        f"assertion failed in {kernel.name}{words}",
+        op.span if op is not None else None,
+        hint="kernel.interpret[grid](...) says in which program and at which element",
+    )
+
+
+class AssertionFailedError(LaunchError, RuntimeError):
+    """A `device_assert` that does not hold (a RuntimeError, as devices give)."""
+
+    code = "K510"
+
+
 def make_runner(
-    image: bytes, symbol: str, scratch_bytes: int, form: str, *, prints: bool = False
-) -> Callable[..., None]:
-    """Return `run(x, y, z, *values)` of an object file; `form` packs the values (struct)."""
-    linked = link(image, symbol)
+    image: bytes,
+    symbol: str,
+    scratch_bytes: int,
+    form: str,
+    *,
+    prints: bool = False,
+    asserts: str | None = None,
+) -> Callable[..., int | None]:
+    """Return `run(x, y, z, *values)` of an object file; `form` packs the values (struct).
+
+    It returns the number of an assertion that failed; `asserts` is the variable that holds it.
+    """
+    linked = link(image, symbol, *([asserts] if asserts else []))
+    failure = ctypes.c_int64.from_address(linked.addresses[asserts]) if asserts else None
     function = linked.addresses[symbol]
     direct = _PROGRAMS(function)
     pack_into = struct.Struct(form + "qqq").pack_into
     size = struct.calcsize(form + "qqq")
     free: list[tuple[Any, int]] = []  # argument buffers that no launch is using
 
-    def run(x: int, y: int, z: int, *values: Any) -> None:
+    def run(x: int, y: int, z: int, *values: Any) -> int | None:
         try:
             arguments = free.pop()
         except IndexError:
@@ -415,6 +447,10 @@ def make_runner(
         if prints:
             sys.stdout.flush()
             _libc().fflush(None)
+        if failure is not None and failure.value:
+            number, failure.value = failure.value - 1, 0
+            return number
+        return None
 
     run.linked = linked  # type: ignore[attr-defined]  # the code lives as long as its runner
     return run

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from workbench.targets.cpu.writer import Writer
 
 
+#: The variable that holds the number of an assertion that failed, and 0 before.
+FAILED = "failed_assertion"
+
+
 def _text(w: Writer, text: str) -> str:
     """Return the name of a constant C string."""
     raw = text.encode() + b"\0"
@@ -75,8 +79,11 @@ def _argument(w: Writer, text: str, element: Element, *, hexadecimal: bool) -> t
 
 @CPU.lower(DeviceAssert)
 def device_assert(w: Writer, op: DeviceAssert) -> None:
-    """Say once per program instance that an assertion failed."""
+    """Leave the op's number where an assertion fails; the launch then raises an error."""
     w.flush()
+    if not w.asserts:
+        w.emit.globals.append(f"@{FAILED} = global i64 0")
+    w.asserts = True
     emit = w.emit
     with w.temporary():
         flag = w.reserve(8)
@@ -99,10 +106,10 @@ def device_assert(w: Writer, op: DeviceAssert) -> None:
         emit.at(op)
         failed = emit.effect(f"load i8, ptr {flag}, align 1")
         bad = emit.effect(f"icmp ne i8 {failed}, 0")
-        message = op.message.replace("%", "%%")
 
         def complain() -> list[tuple[str, str]]:
-            _print(w, f"assertion failed: {message}\n", "")
+            # The numbers of ops begin with 0.
+            emit.do(f"store atomic i64 {op.id + 1}, ptr @{FAILED} monotonic, align 8")
             return []
 
         w.either(bad, complain, list)

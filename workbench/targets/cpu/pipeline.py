@@ -18,6 +18,7 @@ from workbench.passes.pipeline import narrow
 from workbench.targets.built import Binary, Built, symbol_of
 from workbench.targets.cpu import CPU
 from workbench.targets.cpu.chunks import memory_type
+from workbench.targets.cpu.debug import FAILED
 from workbench.targets.cpu.functions import has_function
 from workbench.targets.cpu.listing import asm_rows
 from workbench.targets.cpu.memory import STREAM, alignment
@@ -60,7 +61,8 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
             "llvm": lambda: llvm_rows(text, ops),
             "asm": lambda: asm_rows(assembly(text, unit), ops),
         },
-        extra={"scratch_bytes": writer.scratch_bytes, "prints": writer.prints},
+        extra={"scratch_bytes": writer.scratch_bytes, "prints": writer.prints}
+        | ({"asserts": FAILED} if writer.asserts else {}),
     )
 
 

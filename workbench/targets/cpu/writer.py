@@ -88,6 +88,7 @@ class Writer:
         self.scratch_bytes = DUMMY_BYTES
         self._used_bytes = DUMMY_BYTES
         self.prints = False
+        self.asserts = False
         #: Short code instead of fast code: what is written now hardly ever runs.
         self.compact = False
         #: Stores past the caches: whether the processor has them, are written now, were written.
