@@ -283,6 +283,7 @@ async function checkWidget(browser) {
 /** In each target of a viewer, a load in the source marks rows in every open pane. */
 async function checkLinks(viewer, name) {
   await viewer.scrollIntoViewIfNeeded();
+  await viewer.locator('[role=tab][data-tab="stages"]').click(); // a failed check opens its problems
   const targets = viewer.locator(".wb-targets button");
   for (let i = 0; i < Math.max(1, await targets.count()); i++) {
     if ((await targets.count()) > 0) await targets.nth(i).click();

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from workbench import run_cell
-from workbench.magics import registry
+from workbench.magics import lines, registry
 from workbench.source import CheckError, CompileError, KernelError, LaunchError, OptionError
 
 ADD = """
@@ -230,3 +230,20 @@ def test_saving_by_suffix(names, tmp_path):
 @pytest.mark.parametrize("target", ["cpu", "sm_90a"])
 def test_a_kernel_that_does_nothing_compiles(target):
     run_cell("def k(x_ptr, n):\n    tl.arange(0, 8)\n", f'--sig "*f32 i32" --target {target}')
+
+
+def test_kernels_lists_every_specialisation_with_its_latest_verdict(names):
+    run_cell(ADD, f'{SEVEN} --grid 3 --check "x + y" --target cpu', names)
+    run_cell(ADD, "--set BLOCK=4 --args x,y,out,7 --grid 2 --target cpu", names)
+    run_cell(ADD, f"{SEVEN} --grid 3 --target cpu", names)
+    head, *rows = lines.kernels().splitlines()
+    assert head.split() == ["kernel", "target", "specialisation", "regs", "spills", "ms", "check"]
+    assert [row.split()[2] for row in rows] == ["f32·BLOCK=3", "f32·BLOCK=4"]
+    assert [row.endswith("ok") for row in rows] == [True, False]  # a launch keeps the verdict
+
+
+def test_every_stage_can_be_saved(names, tmp_path):
+    result = run_cell(ADD, f"{SEVEN} --grid 3 --target cpu", names)
+    text = result.save(tmp_path / "add.tile").read_text()
+    assert text.startswith("// kernel add; target cpu")
+    assert "tile.load" in text

@@ -14,6 +14,8 @@ from workbench.trace import MemoryAccess, Trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+#: Behind words on hatching, which could not be read on it.
+_CLEAR = {"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"}
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 MOST_BOXES = 2_000
 
@@ -66,6 +68,7 @@ def access_figure(trace: Trace) -> Figure:
                 box.element + 0.5, 0.35 - row,
                 f"[{box.element}]\nlane {box.lane}" if box.live else f"off\nlane {box.lane}",
                 ha="center", va="center", size=7, color="white" if box.live else "#24292f",
+                bbox=None if box.live else _CLEAR,
             )  # fmt: skip
     for number, program in enumerate(programs[:8]):
         colour = COLOURS[number % len(COLOURS)]

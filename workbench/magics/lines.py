@@ -156,13 +156,22 @@ def _run_existing(what: Any, request: Request, namespace: Mapping[str, Any]) -> 
 
 
 def kernels(*, clear: bool = False) -> Shown:
-    """Return a table of the kernels that have results; `clear` forgets them."""
+    """Return a table of the kernels that have results; `clear` forgets them.
+
+    One row for each specialisation: its latest time and the verdict of its latest check.
+    """
     if clear:
         registry.clear()
         return Shown("no results")
     headings = ("kernel", "target", "specialisation", "regs", "spills", "ms", "check")
-    rows = [headings]
-    rows += [_row(trace) for result in registry.results() for trace in result.traces]
+    rows: list[tuple[str, ...]] = [headings]
+    latest: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for result in registry.results():
+        for trace in result.traces:
+            row = _row(trace)
+            older = latest.get(row[:3], ("",) * len(row))
+            latest[row[:3]] = tuple(new or old for new, old in zip(row, older, strict=True))
+    rows += latest.values()
     if len(rows) == 1:
         return Shown("no results")
     widths = [max(len(row[column]) for row in rows) for column in range(len(headings))]

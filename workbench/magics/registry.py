@@ -34,9 +34,9 @@ def names() -> list[str]:
 
 
 def results() -> Iterator[KernelResult]:
-    """Yield the latest result of each kernel."""
+    """Yield the results of each kernel, the oldest first."""
     for known in _results.values():
-        yield known[-1]
+        yield from known
 
 
 def latest(name: str) -> KernelResult | None:

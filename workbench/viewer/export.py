@@ -4,7 +4,7 @@
 |--------|---------|
 | .html | viewer and trace in one page, no requests |
 | .wbt, .json | the trace: gzip, or canonical JSON |
-| .ptx .ll .sass .s | the text of a stage |
+| .tile .gpu .ll .ptx .sass .s | the text of a stage |
 | .cubin | the assembled code, byte for byte |
 | .png .svg | the benchmark's plot |
 | .csv | the benchmark's points |
@@ -26,6 +26,8 @@ from workbench.viewer.numbers import UNITS, axis_of, metric_of, series_of
 from workbench.viewer.output import finished
 
 STAGE_OF: dict[str, tuple[str, str]] = {  # suffix -> (stage, how a comment begins)
+    ".tile": ("tile", "//"),
+    ".gpu": ("gpu", "//"),
     ".ptx": ("ptx", "//"),
     ".ll": ("llvm", ";"),
     ".sass": ("sass", "//"),

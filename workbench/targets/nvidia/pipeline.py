@@ -164,7 +164,11 @@ def _warps(module: Module, remarks: Remarks) -> int:
     if not reduces:
         return _DEFAULT_WARPS
     warps = max(1, min(32, widest // (32 * 16)))
-    remarks.note(None, f"num_warps = {warps}: about {widest // (32 * warps)} elements a thread")
+    each = widest // (32 * warps)
+    share = (
+        f"about {each} elements a thread" if each else f"{widest} elements for {32 * warps} threads"
+    )
+    remarks.note(None, f"num_warps = {warps}: {share}")
     return warps
 
 

@@ -76,7 +76,7 @@ def _explain(graph: LayoutGraph, chosen: list[LinearLayout], remarks: Remarks) -
         remarks.note(
             node.op,
             f"layout {layout.kind or 'chosen'}: {costs[layout]:.0f} cycles here, "
-            f"the next best of {len(costs)} {others[0]:.0f}",
+            f"the next best of {len(costs)} candidates takes {others[0]:.0f}",
         )
 
 
