@@ -261,7 +261,8 @@ def outcome(seed: int) -> tuple[str, str]:
         raise TooLong
 
     signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    # Again and again: an exception in a destructor is lost.
+    signal.setitimer(signal.ITIMER_PROF, SECONDS, 1.0)
     try:
         run_cell(cell.text, cell.line(target), {}, file=f"cell{seed}")
     except KernelError as error:

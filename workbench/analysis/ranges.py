@@ -37,6 +37,8 @@ from workbench.ops import (
 Interval = tuple[int, int]
 #: Addresses stay this far from the 32-bit limits, so that a constant offset may be split off.
 MARGIN = 1 << 21
+#: Exact integers are numbers that fit 64 bits, so that bounds beyond this are never met.
+_FARTHEST = 1 << 128
 FULL32: Interval = (-(1 << 31), (1 << 31) - 1)
 FULL64: Interval = (-(1 << 63), (1 << 63) - 1)
 _MOVES = (Splat, Broadcast, ExpandDims, Reshape, Transpose, Promise)
@@ -74,7 +76,7 @@ class IndexProgram:
                 axis: int = step.data[0]
                 found.append((extents[axis], extents[axis]))
             else:
-                found.append(_RULES[step.kind](step, [found[i] for i in step.inputs]))
+                found.append(_interval(step, [found[i] for i in step.inputs]))
         return found
 
     def fits(self, values: Mapping[str, int], grid: Sequence[int]) -> bool:
@@ -107,7 +109,7 @@ def value_intervals(module: Module, narrow: bool) -> dict[Value, Interval]:
         elif step.kind == "num_programs":
             interval = (1, highest)
         else:
-            interval = _RULES[step.kind](step, [found[i] for i in step.inputs])
+            interval = _interval(step, [found[i] for i in step.inputs])
         if narrow and number in writer.closed:
             interval = (max(interval[0], FULL32[0]), min(interval[1], FULL32[1]))
         found.append(interval)
@@ -269,6 +271,15 @@ def _changes(argument: Value, after: Value, body: Block) -> list[tuple[Value, in
         found.append((change, 1 if op.function == "add" else -1))
         after = before
     return found
+
+
+def _interval(step: Step, inputs: list[Interval]) -> Interval:
+    """Return a step's interval; far outside of what a machine holds all bounds are alike.
+
+    Else a chain of squares would double the digits of its bounds at every step.
+    """
+    low, high = _RULES[step.kind](step, inputs)
+    return max(-_FARTHEST, min(low, _FARTHEST)), max(-_FARTHEST, min(high, _FARTHEST))
 
 
 def _corners(a: Interval, b: Interval) -> Interval:

@@ -46,24 +46,38 @@ class Group:
         if isinstance(sink.op, Store | AtomicUpdate) or isinstance(self.sinks[-1].op, Store):
             return False
         own: Axes = tuple(range(len(self.shape)))
-        return not any(self._waits(w, value, own, own) for value in sink.roots)
+        return not self._waits(w, [(value, own) for value in sink.roots], own)
 
-    def _waits(self, w: Writer, value: Value, axes: Axes | None, own: Axes) -> bool:
-        for sink in self.sinks:
-            if value in sink.results:
+    def _waits(self, w: Writer, needed: list[tuple[Value, Axes | None]], own: Axes) -> bool:
+        """Say whether values, seen along axes of the nest, need what this group computes.
+
+        Each pair is looked at once: many ways may lead to it.
+        """
+        seen = set(needed)
+        while needed:
+            value, axes = needed.pop()
+            made = next((sink for sink in self.sinks if value in sink.results), None)
+            if made is not None:
                 # A kept tile may be used at the very point at which it is computed.
-                return not (isinstance(sink, Fill) and axes == own)
-        op = value.op
-        if op is None or value in w.buffers or value in w.scalars:
-            return False
-        if STATEMENTS.rule(type(op)) is not None:
-            return False
-        inner = None if axes is None else moved_axes(op, axes)
-        return any(self._waits(w, v, inner if shape_of(v.type) else None, own) for v in op.operands)
+                if isinstance(made, Fill) and axes == own:
+                    continue
+                return True
+            op = value.op
+            if op is None or value in w.buffers or value in w.scalars:
+                continue
+            if STATEMENTS.rule(type(op)) is not None:
+                continue
+            inner = None if axes is None else moved_axes(op, axes)
+            for operand in op.operands:
+                pair = (operand, inner if shape_of(operand.type) else None)
+                if pair not in seen:
+                    seen.add(pair)
+                    needed.append(pair)
+        return False
 
     def feeds(self, w: Writer, value: Value) -> bool:
         """Say whether a value needs what this group will have computed."""
-        return self._waits(w, value, None, ())
+        return self._waits(w, [(value, None)], ())
 
     # -- writing --------------------------------------------------------------------------
     def write(self, w: Writer) -> None:

@@ -99,8 +99,9 @@ def _float_rule(low: Lowering, op: Elementwise, element: Scalar) -> Callable[[in
 
 
 def _define(low: Lowering, op: Elementwise | Select, register: Callable[[int], str]) -> None:
-    """Write floats now, integers and masks when they are needed."""
-    if element_scalar(op.result).is_float and shape_of(op.result.type):
+    """Write floats now, integers, masks and pointers when they are needed."""
+    element = element_of(op.result.type)
+    if isinstance(element, Scalar) and element.is_float and shape_of(op.result.type):
         live = set(low.live(op.result))
         count = low.layout(op.result).registers()
         low.set_registers(op.result, [register(r) if r in live else None for r in range(count)])
