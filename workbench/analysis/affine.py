@@ -16,8 +16,8 @@ A *form* maps monomials (sorted tuples of atoms) to integer coefficients. Atoms:
 
 Index arithmetic is exact, so a form *is* the value. A tile that is none of this is opaque: it has
 no form, or its own atom if these are asked for, so that `rows[:, None] * stride + x1` still says
-how x1 counts where the rows were loaded. A scalar always has a form. From forms follow strides, contiguity, divisibility and how long
-masks stay constant, so no separate analysis keeps those.
+how x1 counts where the rows were loaded. A scalar always has a form. From forms follow strides,
+contiguity, divisibility and how long masks stay constant, so no separate analysis keeps those.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Affine:
     """
 
     def __init__(self, module: Module, *, tiles: bool = False) -> None:
-        self._tiles = tiles
+        self.tiles = tiles
         self._atoms: dict[tuple[str, Any], Atom] = {}
         self._forms: dict[Value, Form | None] = {}
         self._divisors: dict[Atom, int] = {}
@@ -277,6 +277,17 @@ class Affine:
         self._divisors[atom] = divisor
         return Form({(atom,): 1})
 
+    def unknown(self, value: Value, divisor: int = 1) -> Form:
+        """Return the form of a tile of which only that `divisor` divides all elements is known."""
+        rank = len(shape_of(value.type))
+        form = _promising(self, value, [(1,) * rank, (1,) * rank, (divisor,) * rank])
+        self._divisors.update(dict.fromkeys(form.atoms(), divisor))
+        return form
+
+    def also(self, atom: Atom, renamed: Atom) -> None:
+        """Let what divides an atom divide its other name too."""
+        self._divisors[renamed] = self._divisors.get(atom, 1)
+
     def coordinate(self, axis: int) -> Form:
         """Return the coordinate along an axis of the tile."""
         return Form({(self.atom("x", axis, frozenset((axis,))),): 1})
@@ -328,8 +339,8 @@ class Affine:
         rank = len(shape_of(value.type))
         if not rank:
             self._forms[value] = Form({(self.atom("value", value),): 1})
-        elif self._tiles:
-            self._forms[value] = _promising(self, value, [(1,) * rank] * 3)
+        elif self.tiles:
+            self._forms[value] = self.unknown(value)
 
     def _for(self, op: For) -> None:
         counter, *carried = op.body.arguments
@@ -432,21 +443,30 @@ def _elementwise(self: Affine, op: Elementwise) -> Form | None:
     a, b = forms[0], forms[-1]
     assert a is not None
     assert b is not None
-    if element == I32 and op.function in ("add", "sub", "mul", "neg", "shl") and not op.no_wrap:
-        return None  # may wrap: then no polynomial
-    match op.function:
+    if op.function in ("div", "rem", "min", "max"):
+        return _opaque(self, op.function, a, b)
+    exact = _polynomial(op.function, a, b)
+    if exact is None or element != I32 or op.no_wrap:
+        return exact
+    # It may wrap, then it is no polynomial; a power of two that divides it still does.
+    divisor = min(_power_of_two(self.divisor(exact)), 1 << 31)
+    if not shape_of(op.result.type):
+        return self.promised(op.result, divisor)
+    return self.unknown(op.result, divisor) if self.tiles else None
+
+
+def _polynomial(function: str, a: Form, b: Form) -> Form | None:
+    match function:
         case "add":
             return a + b
         case "sub":
             return a - b
-        case "mul":
-            return a * b if len(a.terms) * len(b.terms) <= _MOST_TERMS else None
+        case "mul" if len(a.terms) * len(b.terms) <= _MOST_TERMS:
+            return a * b
         case "neg":
             return a.scaled(-1)
         case "shl" if b.constant is not None and 0 <= b.constant < 63:
             return a.scaled(1 << b.constant)
-        case "div" | "rem" | "min" | "max":
-            return _opaque(self, op.function, a, b)
         case _:
             return None
 
@@ -496,8 +516,9 @@ def _renamed_promise(self: Affine, atom: Atom, rename: Callable[[int], Form]) ->
                 new[target] = old[place]
     rank = max((t for new in moved for t in new), default=-1) + 1
     key = (value, tuple(targets), *(tuple(new.get(d, 1) for d in range(rank)) for new in moved))
-    axes = frozenset(moved[0])
-    return Form({(self.atom("promise", key, axes),): 1})
+    renamed = self.atom("promise", key, frozenset(moved[0]))
+    self.also(atom, renamed)
+    return Form({(renamed,): 1})
 
 
 def _shaped(move: Callable[[Affine, Any, int], Form]) -> Callable[[Affine, Any], Form | None]:
