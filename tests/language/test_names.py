@@ -4,6 +4,7 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
+import torch
 
 import workbench.language as tl
 import workbench.triton as triton
@@ -81,6 +82,29 @@ def test_moving_elements():
     cube = block.reshape(2, 2, 2).transpose(2, 0, 1).ravel()
     assert got[:24].tolist() == [*block.T.ravel(), *(x + 10), *cube]
     assert got[24:].tolist() == [0, 1, 5, 6, 0, 5, 1, 6]
+
+
+def test_a_pair_is_split_into_scalars():
+    def kernel(out, x):
+        first, second = tl.split(tl.load(x + tl.arange(0, 2)))
+        tl.static_assert(first.shape == () and second.shape == ())
+        high, low = tl.split(tl.join(first + 1, second * 2))
+        tl.store(out, high)
+        tl.store(out + 1, low)
+
+    assert result(kernel, np.int32, 2, x=np.array([3, 5], np.int32)).tolist() == [4, 10]
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_absolute_values_of_short_floats(dtype):
+    def kernel(out, x):
+        i = tl.arange(0, 8)
+        tl.store(out + i, tl.abs(tl.load(x + i)))
+
+    x = torch.tensor([0.0, -0.0, 1.5, -1.5, -448, 2.0**-9, -(2.0**-9), float("nan")]).to(dtype)
+    out = torch.zeros(8, dtype=dtype)
+    run(kernel, out=out, x=x)
+    assert out.view(torch.uint8).tolist() == [code & 0x7F for code in x.view(torch.uint8).tolist()]
 
 
 def test_axes_are_added_by_number_and_by_none():

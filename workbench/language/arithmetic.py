@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.ir import INDEX, element_of
-from workbench.language.casts import cast_tensor, widen_bfloat16
+from workbench.language.casts import bitcast_tensor, cast_tensor, widen_bfloat16
 from workbench.language.constexprs import is_tuple
-from workbench.language.dtypes import DTYPES, dtype, float16, float32, int1, int32
+from workbench.language.dtypes import DTYPES, dtype, float16, float32, int1, int32, uint8
 from workbench.language.floats import elementwise, float_function, real, real_functions
 from workbench.language.promotion import common_dtype, promote
 from workbench.language.shapes import broadcast_value, common_shape, operand
@@ -515,6 +515,8 @@ def abs(x: Any) -> Any:
         raise KernelTypeError(f"abs does not take {describe(value)}")
     if value.dtype.is_int_unsigned():
         return value
+    if value.dtype.is_fp8():
+        return bitcast_tensor(arithmetic("&", bitcast_tensor(value, uint8), 0x7F), value.dtype)
     return made(Elementwise("abs", (value.value,)), value.dtype)
 
 

@@ -324,8 +324,13 @@ def split(a: Any) -> tuple[tensor, tensor]:
     value = to_tensor(a)
     if value.shape[-1:] != (2,):
         raise ShapeError(f"split needs a last axis of extent 2, got {describe(value)}")
-    op = current().builder.insert(Split(value.stored()))
-    return wrap(op.results[0], value.dtype), wrap(op.results[1], value.dtype)
+    source = value.stored()
+    if len(value.shape) == 1:  # blocks have rows, so that layouts hold for the halves too
+        source = emit(Reshape(source, (1, 2)))
+    first, second = current().builder.insert(Split(source)).results
+    if len(value.shape) == 1:
+        first, second = emit(Reshape(first, ())), emit(Reshape(second, ()))
+    return wrap(first, value.dtype), wrap(second, value.dtype)
 
 
 @builtin
