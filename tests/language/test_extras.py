@@ -47,6 +47,22 @@ def test_dtypes_show_where_they_are(name):
     assert repr(getattr(tl, name)) == f"triton.language.{name}"
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "words"),
+    [
+        (tl, "float8e4b15", "tl.float8e4b15 is not supported yet"),
+        (tl, "nonsense", "tl.nonsense does not exist"),
+        (tl.extra.libdevice, "j0", "libdevice.j0 is not supported yet"),
+    ],
+)
+def test_names_to_come_say_so(module, name, words):
+    assert not hasattr(module, name)
+    with pytest.raises(AttributeError, match=words):
+        getattr(module, name)
+    kernel = from_text(f"def kernel(x):\n    getattr(m, '{name}')\n", m=module)
+    assert words in error_of(kernel, x=None).message
+
+
 def test_words_of_signatures_name_dtypes():
     words = ["i1", "u1", "i32", "u64", "fp16", "bf16", "fp64", "fp8e4nv"]
     wanted = "int1 int1 int32 uint64 float16 bfloat16 float64 float8e4nv"

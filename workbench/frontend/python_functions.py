@@ -146,7 +146,9 @@ def _getattr(act: Activation, args: list[Any], node: ast.AST) -> Any:
     try:
         return unwrap(getattr(args[0], name, *args[2:]))
     except AttributeError as error:
-        message = f"getattr: {describe(args[0])} has no '{name}'"
+        module = isinstance(args[0], types.ModuleType)
+        missing = f"{describe(args[0])} has no '{name}'"
+        message = f"getattr: {error if module else missing}"
         raise act.error(KernelTypeError, message, node) from error
 
 

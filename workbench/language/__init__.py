@@ -140,6 +140,7 @@ from workbench.language.shapes import (
     zeros_like,
 )
 from workbench.language.sorts import bitonic_merge, flip, gather, histogram, sort, topk
+from workbench.language.table import NAMES, absent_name
 from workbench.language.values import (
     tensor,
 )
@@ -164,5 +165,11 @@ __all__ = [
     "uint16", "uint32", "uint64", "uint_to_uniform_float", "umulhi", "view", "where", "xor_sum",
     "zeros", "zeros_like",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """Say of a name that is not here whether it is to come."""
+    raise absent_name("tl", name, name in NAMES)
+
 
 add_methods()

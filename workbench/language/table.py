@@ -196,6 +196,12 @@ def builtin(function: F) -> F:
     return cast("F", called)
 
 
+def absent_name(module: str, name: str, known: bool) -> AttributeError:
+    """Return the error for a name that a module does not have; `known`: the language has it."""
+    words = "is not supported yet" if known else "does not exist"
+    return AttributeError(f"{module}.{name} {words}")
+
+
 #: Parameters by which Triton hands a function its compiler; authors do not write them.
 HIDDEN = frozenset({"_semantic", "_builder", "_generator"})
 

@@ -23,7 +23,7 @@ from workbench.language.dtypes import (
     uint64,
 )
 from workbench.language.floats import float_function, real_functions
-from workbench.language.table import LIBDEVICE, described
+from workbench.language.table import LIBDEVICE, absent_name, described
 from workbench.language.values import describe, made, tensor, to_tensor
 from workbench.ops import FUNCTIONS, Elementwise
 from workbench.source import KernelTypeError
@@ -332,5 +332,11 @@ for _word in ("int", "uint", "ll", "ull"):
     _to_float(f"{_word}2float_rn", float32)
     _to_float(f"{_word}2double_rn", float64)
 _to_float("double2float_rn", float32)
+
+
+def __getattr__(name: str) -> object:
+    """Say of a name that is not here whether it is to come."""
+    raise absent_name("libdevice", name, name in LIBDEVICE)
+
 
 __all__ = ["LIBRARY", *LIBRARY]  # pyright: ignore[reportUnsupportedDunderAll]
