@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pytest
 from bleach.css_sanitizer import CSSSanitizer
 
 from tests.trace.samples import add_lazy, add_trace, failed_trace, matmul_trace
-from workbench.trace import STAGE_IDS, Kernel, Made, TraceBuilder, unpack
+from workbench.trace import STAGE_IDS, Bench, Kernel, Made, Runs, TraceBuilder, unpack
 from workbench.viewer import MIME, frontend, mimebundle, output, plain, static_html
+from workbench.viewer.summary import bench_table
 
 VOID = {"img", "br"}
 
@@ -236,3 +238,17 @@ def test_a_missing_front_end_is_said(monkeypatch) -> None:
 def test_no_trace_is_an_error_of_the_caller() -> None:
     with pytest.raises(ValueError, match="at least one trace"):
         mimebundle([])
+
+
+def test_small_rates_stand_in_the_smaller_unit() -> None:
+    series = {"axis": "n", "x": (64.0, 128.0), "metric": "tflops"}
+    times = ((1.0, 1.0, 1.0, 20), (2.0, 2.0, 2.0, 20))
+    own = Bench(name="add", kind="self", milliseconds=times, flops=(5e6, 4e8), **series)
+    trace = replace(add_trace(), runs=Runs(benches=(own,)))
+    headings, rows = bench_table(trace)
+    assert headings == ["n", "ours ms", "GFLOP/s"]
+    assert rows == [["64", "1", "5"], ["128", "2", "200"]]
+    fast = replace(own, flops=(5e9, 4e9))
+    headings, rows = bench_table(replace(trace, runs=Runs(benches=(fast,))))
+    assert headings[-1] == "TFLOP/s"
+    assert rows[0][-1] == "5"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from workbench.trace import Check, Diagnostic, Mismatch, Trace, coverage
 from workbench.viewer.numbers import (
     UNITS,
+    Metric,
     axis_of,
     busy,
     duration,
@@ -89,10 +90,11 @@ def bench_table(trace: Trace) -> tuple[list[str], list[list[str]]]:
         return [], []
     timed = [series for series in baselines if series.points]
     by_rate = metric != "ms"
+    unit, factor = _readable_unit(metric, [p.value for s in (own, *timed) for p in s.points])
     headings = [axis_of(trace)]
     for series in (own, *timed):
         headings.append(f"{'ours' if series.own else series.name} ms")
-        headings += [UNITS[metric]] * by_rate
+        headings += [unit] * by_rate
     if timed:
         headings.append("ratio" if len(timed) == 1 else f"vs {timed[0].name}")
     faster = ratios(trace)
@@ -103,11 +105,19 @@ def bench_table(trace: Trace) -> tuple[list[str], list[list[str]]]:
             other = series.at(point.x)
             mark = "" if other is None else " ✗" * other.wrong + " ~" * other.unsteady
             row.append((figure(other.milliseconds) if other else "-") + mark)
-            row += [figure(other.value) if other else "-"] * by_rate
+            value = None if other is None or other.value is None else other.value * factor
+            row += [figure(value)] * by_rate
         if timed:
             row.append(f"{faster[point.x]:.2f}" if point.x in faster else "-")
         rows.append(row)
     return headings, rows
+
+
+def _readable_unit(metric: Metric, values: Sequence[float | None]) -> tuple[str, float]:
+    """Return (unit, factor) in which the largest rate of a table is 1 or more, as in the viewer."""
+    largest = max((value for value in values if value is not None), default=0.0)
+    smaller = {"tflops": "GFLOP/s", "gbps": "MB/s"}.get(metric)
+    return (smaller, 1e3) if smaller and 0 < largest < 1 else (UNITS[metric], 1.0)
 
 
 def tune_table(trace: Trace) -> tuple[list[str], list[list[str]]]:
