@@ -21,8 +21,8 @@ def cast(
 ) -> tensor:
     """Return a value in another dtype.
 
-    `fp_downcast_rounding` is "rtne" or "rtz", for floats to narrower floats only;
-    `bitcast` keeps the bits, for dtypes of one width.
+    `fp_downcast_rounding` is "rtne" or "rtz", for floats to narrower floats only (where the dtype
+    stays, nothing is rounded); `bitcast` keeps the bits, for dtypes of one width.
     """
     value, to = to_tensor(input), as_dtype(dtype)
     rounding = static(fp_downcast_rounding, "fp_downcast_rounding")
@@ -41,7 +41,7 @@ def _check_rounding(rounding: Any, value: tensor, to: dtype) -> None:
         and to.is_floating()
         and to.primitive_bitwidth < value.dtype.primitive_bitwidth
     )
-    if not narrows:
+    if not narrows and value.dtype != to:
         raise KernelTypeError(
             f"fp_downcast_rounding is for floats to narrower floats, not {value.dtype} to {to}",
             hint="leave fp_downcast_rounding out",

@@ -51,6 +51,30 @@ def test_27_accumulators_and_results():
     assert "both" in error_of(product(more=both), out=half, x=half, y=half, **sizes).message
 
 
+def test_27_operands_of_a_loop_are_read_in_branches_too():
+    def kernel(out, x, y, n, m, K: tl.constexpr):
+        i = tl.arange(0, 16)
+        first = second = third = tl.zeros((16, 16), tl.float32)
+        for k in range(0, n, K):
+            at = i[:, None] * n + k + tl.arange(0, K)[None, :]
+            a, b = tl.load(x + at), tl.load(y + at)
+            first += tl.dot(a, tl.trans(a))
+            if k < m:
+                second += tl.dot(b, tl.trans(a))
+                third += tl.dot(b, tl.trans(b))
+        at = i[:, None] * 16 + i[None, :]
+        tl.store(out + at, first)
+        tl.store(out + 256 + at, second)
+        tl.store(out + 512 + at, third)
+
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-4, 5, (16, 80)).astype(np.float16) for _ in "xy")
+    got = result(kernel, np.float32, (3, 16, 16), x=x, y=y, n=80, m=40, K=16)
+    a, b = x.astype(np.float32), y.astype(np.float32)
+    want = a @ a.T, b[:, :48] @ a[:, :48].T, b[:, :48] @ b[:, :48].T
+    assert np.array_equal(got, np.stack(want))
+
+
 def test_27_precision_and_leading_axes():
     from workbench.ops import Dot
 
@@ -101,5 +125,7 @@ def test_28_rounding_and_bits():
     assert bits.tolist() == x.view(np.int32).tolist()
     error = error_of(store("a.to(tl.int16, bitcast=True)"), out=x, **given)
     assert error.message == "bitcast from fp32 (32 bits) to int16 (16 bits)"
+    same = result(store("a.to(tl.float32, fp_downcast_rounding='rtz')"), np.float32, 4, **given)
+    assert same.tolist() == x.tolist()
     error = error_of(store("a.to(tl.float64, fp_downcast_rounding='rtz')"), out=x, **given)
     assert "floats to narrower floats" in error.message

@@ -124,14 +124,16 @@ def _staged(
     if not isinstance(op, Load) or not isinstance(op.result.type, Tile):
         return None
     users: list[Op] = []
+    here = set(map(id, loop.body.ops))
     for user in uses.get(op.result, []):
         end = user
         if isinstance(user, Transpose):
             (end,) = uses[user.result] if len(uses[user.result]) == 1 else (user,)
-        if isinstance(user, ConvertLayout) or isinstance(end, ConvertLayout):
-            users.append(user)
-        else:
+        if not isinstance(user, ConvertLayout) and not isinstance(end, ConvertLayout):
             return None
+        if not here.issuperset((id(user), id(end))):
+            return None  # a branch or an inner loop reads it
+        users.append(user)
     if not users or not _feeds_dot(users, uses):
         return None
     reason = _obstacle(loop, op, facts)
@@ -398,16 +400,31 @@ def _from_buffer(
 
 
 def _reading(op: Op, replaced: dict[Value, Value]) -> Op:
-    if not any(v in replaced for v in op.operands):
-        return op
+    """Return an op, and what stands in its regions, with replaced operands."""
     fields: dict[str, Any] = {}
     for spec in op.fields:
         held = op.__dict__[spec.name]
-        if spec.role in ("operand", "optional"):
-            fields[spec.name] = replaced.get(held, held)
-        elif spec.role == "operands":
+        if spec.role in ("operand", "optional") and held in replaced:
+            fields[spec.name] = replaced[held]
+        elif spec.role == "operands" and any(v in replaced for v in held):
             fields[spec.name] = tuple(replaced.get(v, v) for v in held)
-    return op.changed(**fields)
+        elif spec.role == "region":
+            block = _block_reading(held, replaced)
+            if block is not held:
+                fields[spec.name] = block
+    return op.changed(**fields) if fields else op
+
+
+def _block_reading(block: Block, replaced: dict[Value, Value]) -> Block:
+    inner = dict(replaced)
+    ops: list[Op] = []
+    for op in block.ops:
+        new = _reading(op, inner)
+        if new is not op:
+            inner.update(zip(op.results, new.results, strict=True))
+        ops.append(new)
+    same = all(new is old for new, old in zip(ops, block.ops, strict=True))
+    return block if same else Block(block.arguments, tuple(ops))
 
 
 def _next_slot(slot: Value, stages: int, builder: Builder) -> Value:
