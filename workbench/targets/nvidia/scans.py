@@ -1,7 +1,7 @@
 """Running results along an axis: in the thread, across lanes, across warps.
 
 A scan needs order: along its axis coordinates must ascend with register, then lane, then warp
-(`scan_layout`). Each thread scans its own registers; the totals are scanned across lanes by
+(`scan_layouts`). Each thread scans its own registers; the totals are scanned across lanes by
 shuffles and across warps through shared memory; what comes before a thread is then combined into
 its registers. `reverse` is the same with registers, lanes and warps taken from the end.
 """
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from workbench.ir import Tile
 from workbench.layouts import LinearLayout, blocked
+from workbench.layouts.coordinates import axis_bits
+from workbench.layouts.families import LANE_BITS
 from workbench.ops import Scan
 from workbench.targets.nvidia.layout import shuffle
 from workbench.targets.nvidia.lowering import Lowering
@@ -28,11 +30,41 @@ from workbench.targets.nvidia.reductions import (
 from workbench.targets.nvidia.table import NVIDIA
 
 
-def scan_layout(shape: tuple[int, ...], axis: int, num_warps: int) -> LinearLayout:
-    """Return the layout in which a scan works: the axis first in registers, lanes and warps."""
-    order = (axis, *(d for d in range(len(shape) - 1, -1, -1) if d != axis))
+def scan_layouts(shape: tuple[int, ...], axis: int, num_warps: int) -> list[LinearLayout]:
+    """Return the layouts in which a scan may work: all threads along its axis, or as few as can be.
+
+    In the second, warps and then lanes go along the other axes, and what lanes are left along the
+    axis; threads have longer runs of it, and there is less to exchange between them.
+    """
+    others = [d for d in range(len(shape) - 1, -1, -1) if d != axis]
     extent = 1 << (shape[axis] - 1).bit_length()
-    return blocked(shape, max(1, extent // (32 * num_warps)), order, num_warps)
+    vector = max(1, extent // (32 * num_warps))
+    found = [blocked(shape, vector, (axis, *others), num_warps)]
+    bits = axis_bits(shape)
+    along, *rest = (
+        [1 << sum(bits[d + 1 :]) + bit for bit in range(bits[d])] for d in (axis, *others)
+    )
+    across = [column for columns in rest for column in columns]
+    warps = num_warps.bit_length() - 1
+    lanes = min(LANE_BITS, len(across) - warps)
+    if lanes > 0:
+        own = along[len(along) - min(len(along), LANE_BITS - lanes) :]
+        absent = [0] * (LANE_BITS - lanes - len(own))
+        lane = (*own, *absent, *across[:lanes])
+        register = (*along[: len(along) - len(own)], *across[lanes + warps :])
+        columns = register, lane, tuple(across[lanes : lanes + warps]), ()
+        found.append(LinearLayout.from_flat(columns, shape, "scan"))
+    return found
+
+
+def scan_cost(layout: LinearLayout, axis: int, inputs: int) -> float:
+    """Return the estimated cycles of a scan in one of its layouts (costs.py has the unit)."""
+    along = _along(layout, axis)
+    warps, rows = layout.size("warp"), len(along.sequences)
+    held = sum(map(len, along.sequences))
+    shuffles = rows * along.lanes.bit_length() if along.lanes > 1 else 0
+    crossing = 30 + rows * along.warps * inputs if along.warps > 1 else 0
+    return warps * inputs * (shuffles + 0.5 * held) + crossing
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ from workbench.targets.nvidia.passes.costs import (
     reduction_cost,
 )
 from workbench.targets.nvidia.reductions import result_layout
-from workbench.targets.nvidia.scans import scan_layout
+from workbench.targets.nvidia.scans import scan_cost, scan_layouts
 from workbench.targets.nvidia.shapes import repeated_axes
 from workbench.targets.nvidia.sorts import kept_layout, sort_layout
 from workbench.targets.nvidia.staged import is_staged
@@ -286,8 +286,12 @@ class LayoutGraph:
     def _scan(self, op: Scan, weight: float) -> None:
         shape = shape_of(op.inputs[0].type)
         work = self.execution[op.id] = self._new(shape, op, weight)
-        self.nodes[work].offer(scan_layout(shape, op.axis, self.num_warps))
-        self.nodes[work].fixed = True
+        axis, count = op.axis, len(op.inputs)
+        node = self.nodes[work]
+        for layout in scan_layouts(shape, axis, self.num_warps):
+            node.offer(layout)
+        node.costs.append(lambda layout: scan_cost(layout, axis, count))
+        node.fixed = True
         for value in op.inputs:
             self._edge(value, work, weight)
         for result in op.results:
