@@ -129,6 +129,7 @@ def test_21_a_loop_carries_only_what_moves():
         ("tl.advance(x, (1,))", "advance needs a block pointer"),
         ("p + 1", "'+' does not take"),
         ("tl.make_block_ptr(x, (4, 4), (4, 1), (0, 0), (4, 4), (1, 1))", "is not an order of 2"),
+        ("tl.make_block_ptr(x, (4, 4), (4, 1), (0, 0), (4, 4), (0, (1,)))", "is not an order"),
         ("tl.make_block_ptr(x, (4, 4), (4,), (0, 0), (4, 4), (1, 0))", "the strides of make_bl"),
         ("tl.load(x, boundary_check=(0,))", "boundary_check and padding_option are for block"),
     ],

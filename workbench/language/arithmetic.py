@@ -559,6 +559,8 @@ def div_rn(x: Any, y: Any) -> tensor:
 @builtin
 def umulhi(x: Any, y: Any) -> tensor:
     """Return the high half of the unsigned product of two integers."""
+    for side in (x, y):
+        to_tensor(side)  # which says what is no number
     to = common_dtype(x, y, "umulhi")
     if to.int_bitwidth not in (32, 64):
         raise KernelTypeError(f"umulhi takes 32- and 64-bit integers, got {describe(x)}")

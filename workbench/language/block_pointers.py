@@ -96,7 +96,7 @@ def make_block_ptr(
     check_rank(rank, "make_block_ptr")
     axes = static(order, "the order of make_block_ptr")
     axes = axes if is_tuple(axes) else (axes,)
-    if sorted(axes) != list(range(rank)):
+    if len(axes) != rank or any(axis not in axes for axis in range(rank)):
         raise ShapeError(
             f"{tuple(axes)} is not an order of {rank} axes",
             hint="name every axis once, the one with stride 1 first, e.g. order=(1, 0)",
