@@ -602,3 +602,20 @@ def test_microscaling_formats():
     assert scale.to(torch.float32)[:2].tolist() == [1, 0.25]
     random = mxfp.MXScaleTensor(size=(64,)).random(low=0.5, high=4.0).to(torch.float32)
     assert 0.5 <= random.min() <= random.max() <= 4.0
+
+
+# -- kernels compiled ahead, as the tutorials use them --------------------------------------------
+@triton.jit
+def doubled(X, Z, n, SIZE: tl.constexpr, stages: tl.constexpr):
+    for start in tl.range(0, n, SIZE, num_stages=stages):
+        off = start + tl.arange(0, SIZE)
+        tl.store(Z + off, 2 * tl.load(X + off, mask=off < n), mask=off < n)
+
+
+def test_a_warmed_up_kernel_is_asked_for_its_numbers_and_takes_every_argument():
+    x, z = torch.arange(10.0), torch.zeros(10)
+    kernel = doubled.warmup(x, z, 10, SIZE=4, stages=2, grid=(1,))
+    kernel._init_handles()
+    assert kernel.metadata.shared == 0
+    kernel[(1, 1, 1)](x, z, 10, 4, 2)
+    assert torch.equal(z, 2 * x)

@@ -189,6 +189,10 @@ class CompiledKernel:
         """The most threads that a program of this kernel may have."""
         return 1024 if self.target.startswith("sm_") else 1
 
+    def _init_handles(self) -> None:
+        """Assemble now; Triton's tutorials call this before they read registers and memory."""
+        _ = self.launch
+
     def result(self) -> CompiledKernel:
         """Return the kernel itself: compilations are complete when they return."""
         return self
