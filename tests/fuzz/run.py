@@ -78,8 +78,9 @@ def fuzz_programs(
     """Run random programs or sources; returns how many failed."""
     start = time.monotonic()
     command = ["tests.fuzz.batch", kind, target, "keep" if keep else "no"]
+    patience = min(PATIENCE, seconds or PATIENCE)
     ran = failed = 0
-    for row in spread(first, count, workers, seconds, lambda a, n: rows(command, a, n, PATIENCE)):
+    for row in spread(first, count, workers, seconds, lambda a, n: rows(command, a, n, patience)):
         ran += 1
         failure = row.get("failure") or ({"said": row["ended"]} if "ended" in row else None)
         if failure is None:
