@@ -14,6 +14,7 @@ from workbench.frontend.activation import Activation
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.control import LoopRange
+from workbench.language.dtypes import dtype
 from workbench.language.values import (
     describe,
     is_number,
@@ -41,8 +42,8 @@ def is_compile_time(function: Any) -> bool:
         return True
     if getattr(function, "__module__", None) == "math":
         return True
-    if isinstance(function, types.BuiltinMethodType):
-        return isinstance(function.__self__, str)
+    if isinstance(function, types.BuiltinMethodType | types.MethodType):
+        return isinstance(function.__self__, str | dtype)
     return is_named_tuple(function)
 
 

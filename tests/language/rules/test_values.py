@@ -238,3 +238,30 @@ def test_09_wide_operands_fail_and_chains_work():
     assert "'and' needs a condition" in error_of(store("a and b"), out=ints, **given).message
     assert result(store("0 < a < 3"), np.int32, 4, **given).tolist() == [0, 1, 1, 0]
     assert result(store("1 if 0 < 5 < 3 else 2"), np.int32, 4, **given).tolist() == [2] * 4
+
+
+# -- dtypes ---------------------------------------------------------------------------------
+QUESTIONS = [name for name in dir(tl.float32) if name.startswith("is_") and name != "is_dtype"]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_dtypes_answer_in_kernels_as_on_the_host(question: str):
+    kernel = from_text(f"""
+        def kernel(out, x, y):
+            first: tl.constexpr = x.dtype.element_ty.{question}()
+            if first:
+                tl.store(out, 1)
+            if y.dtype.element_ty.{question}() or tl.load(y).dtype.{question}():
+                tl.store(out + 1, 1)
+    """)
+    x, y = np.zeros(1, np.int16), np.zeros(1, np.float32)
+    want = [getattr(t, question)() for t in (tl.int16, tl.float32)]
+    assert result(kernel, np.int32, 2, x=x, y=y).tolist() == [int(answer) for answer in want]
+
+
+def test_dtypes_tell_their_bounds_in_kernels():
+    def kernel(out, x):
+        tl.store(out, x.dtype.element_ty.get_int_max_value())
+        tl.store(out + 1, x.dtype.element_ty.get_int_min_value())
+
+    assert result(kernel, np.int32, 2, x=np.zeros(1, np.int16)).tolist() == [32767, -32768]
