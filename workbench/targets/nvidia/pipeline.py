@@ -32,6 +32,8 @@ from workbench.targets.nvidia.toolchain import assemble, disassemble, find, miss
 from workbench.targets.objects import code_bytes
 from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
 
+#: The most elements of a tile that one thread may hold; nearly all of so many are spilled.
+MOST_ELEMENTS = 2048
 _DEFAULT_WARPS = 4
 _DEFAULT_STAGES = 3
 
@@ -140,10 +142,30 @@ def _with_options(module: Module, remarks: Remarks) -> Module:
             hint="--set warps=4",
             code="K402",
         )
+    _check_width(module, warps)
     if options.get("num_stages") is None:
         options["num_stages"] = _DEFAULT_STAGES
         options["stages_are_free"] = True
     return replace(module, attributes=options)
+
+
+def _check_width(module: Module, warps: int) -> None:
+    """Refuse tiles whose code would be written out for minutes, only to spill nearly all of it."""
+    threads = 32 * warps
+    for op in module.walk():
+        for value in op.results:
+            if not isinstance(value.type, Tile):
+                continue
+            elements = prod(1 << (extent - 1).bit_length() for extent in shape_of(value.type))
+            if elements > MOST_ELEMENTS * threads:
+                raise ResourceError(
+                    f"a tile of {prod(shape_of(value.type)):,} elements leaves "
+                    f"{elements // threads:,} to each of {threads} threads, which have at most "
+                    "255 registers",
+                    op.span,
+                    hint="take a smaller tile and more programs, or a loop over the tile",
+                    code="K402",
+                )
 
 
 def _warps(module: Module, remarks: Remarks) -> int:
