@@ -70,13 +70,32 @@ def lower_elementwise(low: Lowering, op: Elementwise) -> None:
     if element.is_float:
         _define(low, op, _float_rule(low, op, element))
     elif op.row.compares:
+        inside = _inside_run(low, op)
         _define(low, op, lambda r: compare_integers(low.emit, op.function, element,
-                                                    *_inputs(low, op, r)))  # fmt: skip
+                                                    *_inputs(low, op, r & ~inside)))  # fmt: skip
     elif op.function in ("add", "sub", "mul", "shl", "neg") and element.bits >= 32:
         low.set_lazy(op.result, lambda r: _linear(low, op, element, r))
     else:
         _define(low, op, lambda r: integer_function(low.emit, op.function, element,
                                                     _inputs(low, op, r)))  # fmt: skip
+
+
+def _inside_run(low: Lowering, op: Elementwise) -> int:
+    """Return the register bits that lead from the first element of a run to its others.
+
+    A comparison gives the same along aligned runs that its sides' forms tell (as a mask does whose
+    bound a number divides), so that the first element's answer is that of all.
+    """
+    if not shape_of(op.result.type):
+        return 0
+    layout, found = low.layout(op.result), 0
+    for axis, extent in enumerate(layout.shape):
+        run = low.affine.mask_run(op.result, axis, extent)
+        for bit, place in enumerate(layout.bases["register"]):
+            step = place[axis]
+            if 0 < step < run and not any(place[:axis]) and not any(place[axis + 1 :]):
+                found |= 1 << bit
+    return found
 
 
 def _inputs(low: Lowering, op: Elementwise, register: int) -> list[str]:
