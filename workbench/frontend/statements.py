@@ -251,6 +251,11 @@ def _annotated(act: Activation, node: ast.AnnAssign) -> None:
         return
     act.at(node.value)
     name = node.target.id
+    if isinstance(value, tensor) and (value.constant is None or value.shape):
+        # As in Triton the annotation is no check: what needs a compile-time value refuses it.
+        act.session.remark(f"'{name}' is annotated as a constexpr, it got a run-time value")
+        assign(act, node.target, value, node)
+        return
     known = static(value, f"'{name}', annotated as constexpr,")
     place = act.span(node)
     if name in act.constexprs and act.places.get(name) != place:

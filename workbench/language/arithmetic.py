@@ -285,6 +285,16 @@ def logical(word: str, a: Any, b: Any) -> tensor:
     return arithmetic("&" if word == "and" else "|", x, y)
 
 
+def logical_and(self: Any, other: Any) -> tensor:
+    """Return `self and other` element by element, both int1."""
+    return logical("and", self, other)
+
+
+def logical_or(self: Any, other: Any) -> tensor:
+    """Return `self or other` element by element, both int1."""
+    return logical("or", self, other)
+
+
 def _need_bool(x: tensor, word: str) -> None:
     if x.dtype != int1:
         raise KernelTypeError(

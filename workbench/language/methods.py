@@ -53,4 +53,9 @@ def add_methods() -> None:
     setattr(tensor, "to", to)  # noqa: B010 - the class declares no methods of its own
     setattr(tensor, "T", property(trans))  # noqa: B010
     setattr(tensor, "item", item)  # noqa: B010 - tl itself has no such name
+    for method in (maths.logical_and, maths.logical_or):
+        row = Signature(method.__name__, ("self", "other"), 2, False)
+        setattr(method, "__signature_row__", row)  # noqa: B010
+        setattr(tensor, method.__name__, method)
+        MEMBERS.append(method.__name__)
     MEMBERS.extend(["item", "dtype", "shape", "type", "numel", "T", "to"])

@@ -84,6 +84,28 @@ def test_02_a_plain_assignment_makes_a_variable_of_a_constexpr():
     assert result(kernel, np.int32, 4, n=1, B=4).tolist() == [1, 1, 9, 9]
 
 
+def test_02_a_constexpr_annotation_is_no_check():
+    def kernel(out, n):
+        twice: tl.constexpr = n * 2
+        tl.store(out, twice + 1)
+
+    _, remarks = lowered(kernel, out=np.zeros(1, np.int32), n=3)
+    assert any("'twice' is annotated as a constexpr" in r.text for r in remarks.items)
+    assert result(kernel, np.int32, 1, n=3).tolist() == [7]
+
+
+def test_09_conditions_have_methods():
+    def kernel(out, x, n):
+        v = tl.load(x + tl.arange(0, 4))
+        tl.store(out + tl.arange(0, 4), (v > 1).logical_and(v < n))
+        tl.store(out + 4 + tl.arange(0, 4), (v < 1).logical_or(v > n))
+
+    x = np.arange(4, dtype=np.float32)
+    assert result(kernel, np.int32, 8, x=x, n=3).tolist() == [0, 0, 1, 0, 1, 0, 0, 0]
+    kernel = from_text("def kernel(out, x):\n    tl.store(out, tl.load(x).logical_and(True))\n")
+    assert "'and' needs a condition (int1)" in error_of(kernel, out=x, x=x).message
+
+
 # -- 3 to 5: promotion ----------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("text", "x", "want"),
