@@ -327,7 +327,7 @@ def test_stores_to_constant_memory():
         ("tl.reshape(tl.arange(0, 8), (3, 3))", "reshape of int32 of shape (8,), 8 elements"),
         (
             "tl.sum(tl.arange(0, 8), axis=1)",
-            "invalid axis: the axis of sum 1 is outside a block with 1 axes",
+            "invalid axis 1: the axis of sum 1 is outside a block with 1 axes",
         ),
         ("int(n)", "int() needs a compile-time value, got 'n' (int32)"),
         ("f'{n}'", "an f-string can show only values known at compile time"),

@@ -174,6 +174,13 @@ def checked(out_ptr, n):
     tl.store(out_ptr + offsets, offsets + n)
 
 
+def test_the_environment_turns_assertions_on_for_all(monkeypatch):
+    monkeypatch.setenv("TRITON_DEBUG", "1")
+    out = torch.zeros(8, dtype=torch.int32)
+    with pytest.raises(RuntimeError, match="inside"):
+        checked[(2,)](out, 9, debug=False)
+
+
 def test_assertions_that_fail_on_the_cpu_are_errors_of_their_launch():
     out = torch.zeros(8, dtype=torch.int32)
     cases = [(2, None), (9, "inside"), (2, None), (-1, "n != -1"), (8, None)]

@@ -187,7 +187,9 @@ def axis_number(axis: Any, rank: int, what: str = "axis") -> int:
     """Return a compile-time axis, counted from 0; raises ShapeError outside the rank."""
     number = static_int(axis, what)
     if not -rank <= number < rank:
-        raise ShapeError(f"invalid axis: {what} {number} is outside a block with {rank} axes")
+        raise ShapeError(
+            f"invalid axis {number}: {what} {number} is outside a block with {rank} axes"
+        )
     return number % rank
 
 

@@ -253,7 +253,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
 
     def _bind(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[Call, str, int]:
         call = bind_names(self.kernel_source, args, given)
-        if self.debug or knobs.runtime.debug:
+        if knobs.runtime.debug:
+            call.options["debug"] = True
+        elif self.debug:
             call.options.setdefault("debug", True)
         if not knobs.language.default_fp_fusion:
             call.options.setdefault("enable_fp_fusion", False)
