@@ -174,3 +174,20 @@ def test_a_promise_of_a_tile_and_of_its_transpose_differ():
     facts, values = facts_of(lines)
     assert facts.form(values["a"]) != facts.form(values["b"])
     assert facts.mask_run(values["same"], 0, 4) == 1
+
+
+def test_masks_of_quotients_have_runs_where_nothing_is_negative():
+    """-8 // 4 is -2, but -7 // 4 is -1: below 0 the runs do not begin at multiples of 4."""
+    lines = """
+  %x = tile.iota {{start = 0, type = tile<64xindex>}} : tile<64xindex>
+  %c = tile.constant {{value = 16, type = index}} : index
+  %pid = tile.program_id {{axis = 0}} : index
+  %first = tile.mul [%pid, %c] : index
+  %s = tile.splat %{start} {{shape = (64,)}} : tile<64xindex>
+  %i = tile.add [%s, %x] : tile<64xindex>
+  %four = tile.constant {{value = 4, type = tile<64xindex>}} : tile<64xindex>
+  %q = tile.div [%i, %four] : tile<64xindex>
+  %mask = tile.lt [%q, %four] : tile<64xi1>"""
+    for start, run in (("n", 1), ("first", 4)):
+        facts, values = facts_of(lines.format(start=start), ", %n: index {divisible = 16}")
+        assert facts.mask_run(values["mask"], 0, 64) == run

@@ -251,6 +251,9 @@ class Affine:
             return 1
         # Every comparison is h < 0 (or its negation, which is constant over the same runs).
         h = f - g if op.function in ("lt", "ge", "eq", "ne") else g - f
+        # An address before the array is nobody's; a mask of negative numbers has to be right.
+        if not all(self._rounds_down(a) for m in h.terms for a in m if axis in a.axes):
+            return 1
         stride, run, _ = self.run(h, axis, extent)
         if stride == 0:
             return run
@@ -262,6 +265,27 @@ class Affine:
         # +x + e < 0 changes at x = -e;  -x + e < 0 changes at x = e + 1.
         bound = rest if stride == 1 else rest + number(1)
         return min(run, _power_of_two(self.divisor(bound)))
+
+    def _rounds_down(self, atom: Atom) -> bool:
+        """Say whether no negative number is divided in an atom: division truncates toward zero."""
+        if atom.kind in ("min", "max"):
+            return all(self._rounds_down(a) for form in atom.key for m in form.terms for a in m)
+        return atom.kind not in ("div", "rem") or self._not_negative(atom.key[0])
+
+    def _not_negative(self, form: Form) -> bool:
+        """Say whether a form is a sum of what is known not to be negative."""
+        return all(
+            coefficient > 0 and all(self._is_count(atom) for atom in monomial)
+            for monomial, coefficient in form.terms.items()
+        )
+
+    def _is_count(self, atom: Atom) -> bool:
+        if atom.kind == "arg":
+            lows = [p.low for p in self.parameters.values() if p.name == atom.key]
+            return lows[0] is not None and lows[0] >= 0
+        if atom.kind in ("div", "rem"):
+            return all(map(self._not_negative, atom.key))
+        return atom.kind in ("x", "pid", "programs", "trip", "trips")
 
     # -- construction ---------------------------------------------------------------------
     def atom(self, kind: str, key: Any, axes: frozenset[int] = frozenset()) -> Atom:
