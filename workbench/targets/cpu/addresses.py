@@ -13,7 +13,7 @@ from workbench.analysis.forms import Atom, Form
 from workbench.ir import Pointer, Scalar, Value, element_of
 from workbench.ops.memory import pointee_of
 from workbench.targets.cpu.arithmetic import Arithmetic
-from workbench.targets.cpu.chunks import Chunk, Coordinate, Point, register_type
+from workbench.targets.cpu.chunks import Chunk, Coordinate, Point, register_type, uniform
 from workbench.targets.cpu.functions import apply_function
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ def address_of(w: Writer, pointers: Value, point: Point) -> Address:
     """Return where a pointer value points at a point."""
     form = w.affine.form(pointers)
     if form is None:
-        chunk = w.chunk(pointers, point)
-        return Address("scattered" if chunk.lanes else "uniform", chunk.text)
+        return _opaque(w, pointers, point)
     size = pointee_of(pointers.type).itemsize
     moving = [d for d in form.axes if point[d].kind != "uniform"]
     if not moving:
@@ -51,6 +50,19 @@ def address_of(w: Writer, pointers: Value, point: Point) -> Address:
         if found is not None:
             return found
     return Address("scattered", _evaluate_lanes(w, form, point, size))
+
+
+def _opaque(w: Writer, pointers: Value, point: Point) -> Address:
+    """Return the address in a tile without a form: rows that were loaded, for example.
+
+    Where the lanes count up within a row the first one's address, a number, is enough.
+    """
+    moving = [d for d, coordinate in enumerate(point) if coordinate.kind != "uniform"]
+    if len(moving) == 1 and point[moving[0]].kind == "lanes" and w.counts_up(pointers, moving[0]):
+        first = tuple(uniform(c.text) if d in moving else c for d, c in enumerate(point))
+        return Address("contiguous", w.chunk(pointers, first).text)
+    chunk = w.chunk(pointers, point)
+    return Address("scattered" if chunk.lanes else "uniform", chunk.text)
 
 
 def _straight(w: Writer, form: Form, point: Point, axis: int, size: int) -> Address | None:

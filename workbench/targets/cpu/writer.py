@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from workbench.analysis.affine import Affine
+from workbench.analysis.forms import Form
 from workbench.ir import Block, Element, Module, Op, Value, element_of, shape_of
 from workbench.source import TargetError
 from workbench.targets.cpu.arithmetic import Arithmetic
@@ -97,6 +99,18 @@ class Writer:
         self.streamed = False
         #: The debug attachment of the function, known once its place is.
         self.debug = ""
+
+    @cached_property
+    def _tiles(self) -> Affine:
+        return Affine(self.module, tiles=True)
+
+    def counts_up(self, pointers: Value, axis: int) -> bool:
+        """Say whether neighbours along an axis lie side by side, whatever the tile's rows are."""
+        form = self._tiles.form(pointers)
+        if form is None:
+            return False
+        moving = {m: c for m, c in form.terms.items() if any(axis in atom.axes for atom in m)}
+        return Form(moving) == self._tiles.coordinate(axis)
 
     # -- scalars and chunks ---------------------------------------------------------------
     def arithmetic(self, lanes: int) -> Arithmetic:
