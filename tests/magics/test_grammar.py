@@ -167,7 +167,7 @@ def test_wrong_lines_say_what_is_wrong(line, code, text):
 )
 def test_several_settings_in_one_are_shown_one_by_one(line):
     with pytest.raises(OptionError) as caught:
-        run_cell("def k(x, BM: tl.constexpr): tl.store(x, BM)\n", line, {})
+        run_cell("def k(x, BM: tl.constexpr): tl.store(x, BM)\n", f"{line} --sig *fp32", {})
     assert "--set BN=64" in caught.value.hint
 
 
