@@ -98,7 +98,7 @@ def run_tests() -> int:
     failed = 0
     parts = [
         (["tests/language"], {"WORKBENCH_TEST_TARGET": cuda.chip(0)}),
-        (["tests/runtime", "tests/tuning", "tests/corpus", "-m", "gpu"], {}),
+        (["tests/runtime", "tests/tuning", "tests/targets", "tests/corpus", "-m", "gpu"], {}),
     ]
     for arguments, environment in parts:
         arguments = [a for a in arguments if not a.startswith("tests/") or Path(a).exists()]

@@ -10,7 +10,7 @@ import os
 import sys
 
 COUNT = 300
-SECONDS = 180
+SECONDS = 40
 
 
 def main(count: int = COUNT, first: int = 0, seconds: int = SECONDS) -> int:
