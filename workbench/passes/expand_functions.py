@@ -15,7 +15,7 @@ def expand_functions(module: Module, remarks: Remarks, native: Native) -> Module
     Before:
         %1 = tile.hypot [%a, %b] : f32
     After:
-        %2 = tile.cast %a {to = f64} : f64
+        %2 = tile.abs [%a] : f32
         ...
         %1 = tile.select %8, %inf, %7 : f32
 

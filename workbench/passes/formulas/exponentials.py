@@ -30,7 +30,7 @@ _LOG10_2 = (
     (0.3010299956639812, -2.8037281277851704e-18),
 )
 _LOG2_E = 1.4426950408889634
-_LOG2_E_LOW = 2.0355273740931033e-17
+_LOG2_E_PARTS = ((1.44269502162933349609375, 1.925962987e-08), (_LOG2_E, 2.0355273740931033e-17))
 
 
 def exp_reduced(t: Terms, x: Value) -> tuple[Value, Value]:
@@ -64,24 +64,20 @@ def exp2(t: Terms, x: Value) -> Value:
 
 def exp10(t: Terms, x: Value) -> Value:
     """10^x in two factors, as x log2(10) alone would lose its last bits."""
-    if not t.is_double:
-        return t.in_double(exp10, x)
-    x = t.held(x, -325.0, 310.0)
+    x = t.held(x, *t.either((-46.0, 39.0), (-325.0, 310.0)))
     k = t.rint(t.scaled(x, 3.321928094887362))
     minus = t.neg(k)
-    high, low = _LOG10_2[1]
+    high, low = t.either(*_LOG10_2)
     r = t.fma(minus, t.real(low), t.fma(minus, t.real(high), x))
     r = t.scaled(r, math.log(10))
     return t.times_power_of_two(t.plus(_expm1_of(t, r), 1.0), t.to_integer(k))
 
 
 def expm1(t: Terms, x: Value) -> Value:
-    """e^x - 1 = 2^k (e^r - 1) + (2^k - 1); e^x itself where 1 no longer counts."""
-    most = t.either(20.0, 40.0)
-    k, r = exp_reduced(t, t.held(x, -60.0, most))
-    scale = t.power_of_two(k)
-    near = t.fma(scale, _expm1_of(t, r), t.plus(scale, -1.0))
-    return t.select(t.test("gt", x, most), exp(t, x), near)
+    """e^x - 1 = 2 (2^(k-1) (e^r - 1) + (2^(k-1) - 1/2)): half of 2^k is always a number."""
+    k, r = exp_reduced(t, t.held(x, -60.0, t.either(89.0, 710.0)))
+    half = t.power_of_two(t.sub(k, t.whole(1)))
+    return t.scaled(t.fma(half, _expm1_of(t, r), t.plus(half, -0.5)), 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +108,7 @@ def _taken_apart(t: Terms, x: Value) -> _Parts:
 
 def _log_of(t: Terms, parts: _Parts) -> Value:
     """With f = m - 1, which is exact, and s = f / (m + 1): log m = f - s (f - s^2 Q(s^2))."""
-    f, s = parts.less, t.div(parts.less, parts.more)
+    f, s = parts.less, t.ratio(parts.less, parts.more)
     square = t.mul(s, s)
     tail = t.mul(square, t.horner(square, t.either(_LOG_SINGLE, _LOG_DOUBLE)))
     return t.fma(t.neg(s), t.sub(f, tail), f)
@@ -151,7 +147,7 @@ def log1p(t: Terms, x: Value) -> Value:
     """Add c / u to log u, where c is what rounding 1 + x to u lost."""
     u = t.plus(x, 1.0)
     lost = t.sub(x, t.plus(u, -1.0))
-    found = t.add(log(t, u), t.div(lost, u))
+    found = t.add(log(t, u), t.ratio(lost, u))
     found = t.select(t.test("eq", u, 1.0), x, found)
     at_end = t.either_of(t.test("eq", u, math.inf), t.test("eq", u, 0.0))
     return t.select(at_end, log(t, u), found)
@@ -162,33 +158,37 @@ def _log2_in_two(t: Terms, x: Value) -> tuple[Value, Value]:
     """Return log2 of a positive number as a sum of two, with about ten bits more than one has."""
     parts = _taken_apart(t, x)
     f, d = parts.less, parts.more
-    s = t.div(f, d)
+    s = t.ratio(f, d)
     # What m + 1 and the quotient lost by rounding.
     d_low = t.sub(f, t.plus(d, -2.0))
-    s_low = t.div(t.sub(t.fma(t.neg(s), d, f), t.mul(s, d_low)), d)
+    s_low = t.ratio(t.sub(t.fma(t.neg(s), d, f), t.mul(s, d_low)), d)
     square = t.mul(s, s)
-    tail = t.mul(t.mul(s, square), t.horner(square, _LOG_DOUBLE))
+    tail = t.mul(t.mul(s, square), t.horner(square, t.either(_LOG_SINGLE, _LOG_DOUBLE)))
     high, low = t.scaled(s, 2.0), t.fma(t.real(2.0), s_low, tail)
     whole = t.add(high, low)
     rest = t.add(t.sub(high, whole), low)
-    product = t.scaled(whole, _LOG2_E)
-    error = t.fma(whole, t.real(_LOG2_E), t.neg(product))
-    error = t.fma(rest, t.real(_LOG2_E), t.fma(whole, t.real(_LOG2_E_LOW), error))
+    log2_e, log2_e_low = t.either(*_LOG2_E_PARTS)
+    product = t.scaled(whole, log2_e)
+    error = t.fma(whole, t.real(log2_e), t.neg(product))
+    error = t.fma(rest, t.real(log2_e), t.fma(whole, t.real(log2_e_low), error))
     total = t.add(parts.e, product)
     return total, t.add(t.sub(product, t.sub(total, parts.e)), error)
 
 
 def power(t: Terms, x: Value, y: Value) -> Value:
-    """x^y = 2^(y log2 |x|), the logarithm and the product as sums of two; then signs and ends."""
-    if not t.is_double:
-        return t.in_double(power, x, y)
+    """x^y = 2^(y log2 |x|), the logarithm and the product as sums of two; then signs and ends.
+
+    In f32 within 2 ulp, and within 6 where the result comes near the largest or smallest number.
+    """
     a = t.abs(x)
     normal = t.select(t.either_of(t.test("eq", a, 0.0), t.test("eq", a, math.inf)), t.real(1.0), a)
     high, low = _log2_in_two(t, normal)
-    y_held = t.held(y, -1e300, 1e300)
+    largest = t.either(1e35, 1e300)  # times a logarithm, still a number
+    y_held = t.held(y, -largest, largest)
     product = t.mul(y_held, high)
     rest = t.add(t.fma(y_held, high, t.neg(product)), t.mul(y_held, low))
-    inside = t.held(product, -1100.0, 1100.0)
+    farthest = t.either(160.0, 1100.0)
+    inside = t.held(product, -farthest, farthest)
     rest = t.select(t.apply("eq", inside, product), rest, t.real(0.0))
     k = t.rint(inside)
     r = t.scaled(t.add(t.sub(inside, k), rest), math.log(2))
@@ -220,11 +220,9 @@ def _with_sign(t: Terms, x: Value, y: Value, magnitude: Value) -> Value:
 
 
 def cbrt(t: Terms, x: Value) -> Value:
-    """2^(log2 |x| / 3), made exact by a step of Newton's method."""
-    if not t.is_double:
-        return t.in_double(cbrt, x)
+    """2^(log2 |x| / 3), put right by a step of Newton's method."""
     a = t.abs(x)
-    root = exp2(t, t.scaled(log2(t, a), 1 / 3))
+    root = t.call("exp2", t.scaled(t.call("log2", a), 1 / 3))
     square = t.mul(root, root)
     excess = t.fma(square, root, t.neg(a))
     root = t.sub(root, t.div(excess, t.scaled(square, 3.0)))
@@ -234,18 +232,13 @@ def cbrt(t: Terms, x: Value) -> Value:
 
 def hypot(t: Terms, x: Value, y: Value) -> Value:
     """The larger times sqrt(1 + ratio^2): no overflow on the way."""
-    if not t.is_double:
-        wide = t.doubled()
-        a, b = t.widen(x), t.widen(y)
-        found = t.narrow(wide.sqrt(wide.fma(a, a, wide.mul(b, b))))
-    else:
-        a, b = t.abs(x), t.abs(y)
-        less = t.apply("lt", a, b)
-        large, small = t.select(less, b, a), t.select(less, a, b)
-        zero = t.test("eq", large, 0.0)
-        ratio = t.div(small, t.select(zero, t.real(1.0), large))
-        found = t.mul(large, t.sqrt(t.fma(ratio, ratio, t.real(1.0))))
-        found = t.select(t.either_of(t.is_nan(a), t.is_nan(b)), t.add(a, b), found)
+    a, b = t.abs(x), t.abs(y)
+    less = t.apply("lt", a, b)
+    large, small = t.select(less, b, a), t.select(less, a, b)
+    zero = t.test("eq", large, 0.0)
+    ratio = t.div(small, t.select(zero, t.real(1.0), large))
+    found = t.mul(large, t.sqrt(t.fma(ratio, ratio, t.real(1.0))))
+    found = t.select(t.either_of(t.is_nan(a), t.is_nan(b)), t.add(a, b), found)
     infinite = t.either_of(t.test("eq", t.abs(x), math.inf), t.test("eq", t.abs(y), math.inf))
     return t.select(infinite, t.real(math.inf), found)
 

@@ -69,6 +69,10 @@ class Terms:
         """Return a / b, correctly rounded."""
         return self.apply("div_rn", a, b)
 
+    def ratio(self, a: Value, b: Value) -> Value:
+        """Return a / b to within 2 ulp, for what is put right later or counts little."""
+        return self.apply("div", a, b)
+
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """Return a * b + c, rounded once."""
         return self.apply("fma", a, b, c)
