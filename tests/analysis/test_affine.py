@@ -115,7 +115,9 @@ def test_i32_arithmetic_that_may_wrap_has_no_polynomial():
 
 GATHERED = """
   %is = tile.splat %i {shape = (8,)} : tile<8xptr<i32>>
-  %row = tile.load %is : tile<8xi32>
+  %each = tile.iota {start = 0, type = tile<8xi32>} : tile<8xi32>
+  %places = tile.add_pointer %is, %each : tile<8xptr<i32>>
+  %row = tile.load %places : tile<8xi32>
   %sizes = tile.splat %n {shape = (8,)} : tile<8xi32>
   %starts = tile.mul [%row, %sizes] {WRAP} : tile<8xi32>
   %column = tile.expand_dims %starts {axis = 1} : tile<8x1xi32>
@@ -141,6 +143,29 @@ def test_rows_that_were_loaded_leave_the_columns_side_by_side(wrap, divisible, w
     assert facts.stride(values["q"], 0) is None
     opaque, values = facts_of(lines, parameters)
     assert opaque.form(values["q"]) is None
+
+
+def test_what_is_loaded_from_one_place_is_the_same():
+    """Along runs in which address, mask and replacement are; and so is what is made of it."""
+    lines = """
+      %x = tile.iota {start = 0, type = tile<64xi32>} : tile<64xi32>
+      %four = tile.constant {value = 4, type = tile<64xi32>} : tile<64xi32>
+      %group = tile.div [%x, %four] : tile<64xi32>
+      %is = tile.splat %i {shape = (64,)} : tile<64xptr<i32>>
+      %places = tile.add_pointer %is, %group : tile<64xptr<i32>>
+      %bound = tile.splat %n {shape = (64,)} : tile<64xi32>
+      %mask = tile.lt [%x, %bound] : tile<64xi1>
+      %whole = tile.load %places : tile<64xi32>
+      %part = tile.load %places mask %mask : tile<64xi32>
+      %odd = tile.load %places mask %mask other %x : tile<64xi32>
+      %zero = tile.constant {value = 0, type = tile<64xi32>} : tile<64xi32>
+      %below = tile.lt [%whole, %zero] : tile<64xi1>
+      %more = tile.add [%whole, %bound] : tile<64xi32>
+      %wrapped = tile.select %below, %more, %whole : tile<64xi32>
+    """
+    facts, values = facts_of(lines, ", %i: ptr<i32>, %n: i32 {divisible = 2}", tiles=True)
+    runs = {name: facts.constant_runs(values[name]) for name in ("whole", "part", "odd", "wrapped")}
+    assert runs == {"whole": (4,), "part": (2,), "odd": (1,), "wrapped": (4,)}
 
 
 def test_a_number_that_changes_by_what_the_round_computes_has_no_closed_form():

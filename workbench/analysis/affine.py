@@ -28,6 +28,7 @@ from typing import Any
 
 from workbench.analysis.forms import Atom, Form, Monomial, number
 from workbench.ir import (
+    I1,
     I32,
     Block,
     KernelParameter,
@@ -42,6 +43,7 @@ from workbench.ir import (
 )
 from workbench.ops import (
     AddPointer,
+    Bitcast,
     Broadcast,
     Cast,
     Constant,
@@ -50,10 +52,12 @@ from workbench.ops import (
     For,
     If,
     Iota,
+    Load,
     NumPrograms,
     ProgramId,
     Promise,
     Reshape,
+    Select,
     Splat,
     Transpose,
     While,
@@ -303,10 +307,38 @@ class Affine:
 
     def unknown(self, value: Value, divisor: int = 1) -> Form:
         """Return the form of a tile of which only that `divisor` divides all elements is known."""
-        rank = len(shape_of(value.type))
-        form = _promising(self, value, [(1,) * rank, (1,) * rank, (divisor,) * rank])
+        shape = shape_of(value.type)
+        ones = (1,) * len(shape)
+        same = [
+            min(run, 1 << (extent - 1).bit_length())
+            for run, extent in zip(self.equal_runs(value), shape, strict=True)
+        ]
+        form = _promising(self, value, [ones, same, (divisor,) * len(shape)])
         self._divisors.update(dict.fromkeys(form.atoms(), divisor))
         return form
+
+    def constant_runs(self, value: Value) -> tuple[int, ...]:
+        """Return, for each axis, the length of aligned runs over which all elements are equal."""
+        shape, form = shape_of(value.type), self.form(value)
+        if isinstance(value.op, Constant | Splat):
+            return (_UNBOUNDED,) * len(shape)
+        if form is not None:
+            runs = [self.run(form, axis, extent) for axis, extent in enumerate(shape)]
+            return tuple(run if stride == 0 else 1 for stride, run, _ in runs)
+        if element_of(value.type) == I1:
+            return tuple(self.mask_run(value, axis, extent) for axis, extent in enumerate(shape))
+        return (1,) * len(shape)
+
+    def equal_runs(self, value: Value) -> tuple[int, ...]:
+        """Return constant runs of what an op computes element by element: those of its operands."""
+        op, runs = value.op, (_UNBOUNDED,) * len(shape_of(value.type))
+        together = (Elementwise, Select, Cast, Bitcast, Load)
+        if not isinstance(op, together) or (isinstance(op, Load) and op.volatile):
+            return (1,) * len(runs)
+        for operand in op.operands:
+            if shape_of(operand.type):
+                runs = tuple(map(min, runs, self.constant_runs(operand)))
+        return runs
 
     def also(self, atom: Atom, renamed: Atom) -> None:
         """Let what divides an atom divide its other name too."""

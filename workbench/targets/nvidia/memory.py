@@ -64,12 +64,18 @@ class Access:
     axis: int | None
 
 
-def plan_access(low: Lowering, pointers: Value, mask: Value | None, itemsize: int) -> Access:
-    """Return the widest vectors that layout, addresses and mask allow."""
+def plan_access(
+    low: Lowering, pointers: Value, mask: Value | None, itemsize: int, repeated: int = 0
+) -> Access:
+    """Return the widest vectors that layout, addresses and mask allow.
+
+    `repeated`: places, as bits of the flat place, that hold what the place without them holds.
+    """
     if not shape_of(pointers.type):
         return Access(((0,),), 1, None)
     layout = low.layout(pointers)
-    unique = first_of_copies(low, pointers)
+    table = layout.table("register")
+    unique = [r for r in first_of_copies(low, pointers) if not table[r] & repeated]
     best, best_axis = 1, None
     for axis, extent in enumerate(layout.shape):
         width = min(
@@ -128,7 +134,8 @@ _LETTER = {16: "h", 32: "r", 64: "l"}
 @NVIDIA.lower(Load)
 def lower_load(low: Lowering, op: Load) -> None:
     element = pointee_of(op.pointers.type)
-    access = plan_access(low, op.pointers, op.mask, element.itemsize)
+    repeated = _repeated_places(low, op)
+    access = plan_access(low, op.pointers, op.mask, element.itemsize, repeated)
     count = low.layout(op.result).registers() if shape_of(op.result.type) else 1
     registers: list[str | None] = [None] * count
     for group in access.groups:
@@ -136,16 +143,33 @@ def lower_load(low: Lowering, op: Load) -> None:
         for register, operand in zip(group, loaded, strict=True):
             registers[register] = operand
     if shape_of(op.result.type):
-        _copy_duplicates(low, op.result, registers)
+        _copy_duplicates(low, op.result, registers, repeated)
     low.set_registers(op.result, registers)
 
 
-def _copy_duplicates(low: Lowering, value: Value, registers: list[str | None]) -> None:
+def _repeated_places(low: Lowering, op: Load) -> int:
+    """Return the bits of a thread's places within runs over which it would load the same."""
+    if not shape_of(op.result.type):
+        return 0
+    layout = low.layout(op.result)
+    runs, below, found = low.affine.equal_runs(op.result), sum(layout.bits), 0
+    for run, bits in zip(runs, layout.bits, strict=True):
+        below -= bits
+        inside = (min(run, 1 << bits) - 1) << below
+        for column in layout.flat("register"):
+            if column.bit_count() == 1:
+                found |= column & inside
+    return found
+
+
+def _copy_duplicates(
+    low: Lowering, value: Value, registers: list[str | None], repeated: int
+) -> None:
     table = low.layout(value).table("register")
     first = {table[r]: operand for r, operand in enumerate(registers) if operand is not None}
     for r in low.live(value):
         if registers[r] is None:
-            registers[r] = first[table[r]]
+            registers[r] = first[table[r] & ~repeated]
 
 
 def access_condition(
