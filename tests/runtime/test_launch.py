@@ -439,3 +439,27 @@ def test_a_descriptor_launched_again_is_not_bound_again(monkeypatch):
         launch(10)
     launch(1)  # an extent of 1 is another specialisation
     launch(16)
+
+
+def careful_launches(monkeypatch, kernel) -> list[int]:
+    """Return a list that grows with every launch of a kernel that is bound with care."""
+    seen, careful = [], kernel._careful
+
+    def count(*given):
+        seen.append(1)
+        return careful(*given)
+
+    monkeypatch.setattr(kernel, "_careful", count)
+    return seen
+
+
+def test_a_launcher_that_was_kept_gets_as_fast_as_the_kernel(monkeypatch):
+    """`kernel[grid]` from before the first launch knows the code that was generated after it."""
+    kernel = wb.jit(add.fn)
+    kept = kernel[(3,)]
+    x, y, out = torch.arange(7.0), torch.ones(7), torch.zeros(7)
+    seen = careful_launches(monkeypatch, kernel)
+    for _ in range(40):  # native code takes over on the way
+        kept(x, y, out, 7, BLOCK=3)
+    assert torch.equal(out, x + y)
+    assert len(seen) == 1

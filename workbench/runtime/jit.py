@@ -11,6 +11,7 @@ Decorating never compiles and never rejects; errors surface at the first launch 
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -92,6 +93,10 @@ class KernelInterface(Generic[T]):
     def warmup(self, *args: Any, grid: Any = None, **given: Any) -> Any:
         """Compile for these arguments without launching; torch dtypes may stand for tensors."""
         return self.run(*args, grid=grid, warmup=True, **given)
+
+
+#: By thread: kernels (their ids) whose latest launcher is asked already for the call in hand.
+_asked = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +406,12 @@ class JITFunction(JITCallable, KernelInterface[T]):
 
     # -- the fast path --------------------------------------------------------------------
     def _first_launch(self, grid: Any, *args: Any, **given: Any) -> Any:
+        """Launch with care, unless `kernel[grid]` was kept from before there was generated code."""
+        if self._launch != self._first_launch:
+            return self._launch(grid, *args, **given)
+        return self._launch_and_install(grid, *args, **given)
+
+    def _launch_and_install(self, grid: Any, *args: Any, **given: Any) -> Any:
         """Launch with care, then put generated code in front of later launches."""
         done = self._careful(grid, args, given)
         if done is None:
@@ -417,7 +428,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         num_stages: Any,
         options: dict[str, Any],
     ) -> Any:
-        """Take over from a launcher that does not know a call."""
+        """Take over from a launcher that does not know a call.
+
+        It may be one that was kept while launches of another kind became the latest: those know.
+        """
         if extra:
             return self._call(grid, *values.values(), *extra, **options)
         given = {name: value for name, value in values.items() if value is not NOT_GIVEN}
@@ -426,7 +440,14 @@ class JITFunction(JITCallable, KernelInterface[T]):
             given["num_warps"] = num_warps
         if num_stages is not None:
             given["num_stages"] = num_stages
-        return self._first_launch(grid, **given)
+        asked: set[int] = _asked.__dict__.setdefault("kernels", set())
+        if id(self) in asked:
+            return self._launch_and_install(grid, **given)
+        asked.add(id(self))
+        try:
+            return self._launch(grid, **given)
+        finally:
+            asked.discard(id(self))
 
     def _install(
         self, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner, device: int
