@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from workbench.runtime.parameters import KernelParam
-from workbench.source import KernelError, KernelSource, OptionError, kernel_source
+from workbench.source import KernelError, KernelSource, OptionError, kernel_source, source_lines
 from workbench.source.captures import Captures, captures
 
 #: All of them, so that a change of one's text reaches those that call it.
@@ -137,7 +137,7 @@ def _reached(found: Captures) -> str:
 
 def _lines(fn: Callable[..., Any]) -> tuple[list[str], int]:
     try:
-        return inspect.getsourcelines(fn)
+        return source_lines(fn)
     except (OSError, TypeError):
         return [], getattr(getattr(fn, "__code__", None), "co_firstlineno", 0)
 

@@ -22,7 +22,13 @@ from workbench.source.errors import (
     UnknownNameError,
     UnsupportedSyntaxError,
 )
-from workbench.source.kernels import KernelSource, Parameter, kernel_source, register_text
+from workbench.source.kernels import (
+    KernelSource,
+    Parameter,
+    kernel_source,
+    register_text,
+    source_lines,
+)
 from workbench.source.spans import Source, Span, line_of
 
 __all__ = [
@@ -49,4 +55,5 @@ __all__ = [
     "kernel_source",
     "line_of",
     "register_text",
+    "source_lines",
 ]

@@ -7,7 +7,7 @@ import builtins
 import inspect
 import linecache
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -97,7 +97,7 @@ def kernel_source(
         read: its lines and where they begin, if somebody has read them already.
     """
     try:
-        lines, first_line = read or inspect.getsourcelines(function)
+        lines, first_line = read or source_lines(function)
     except (OSError, TypeError) as error:
         raise CompileError(
             f"the source of '{getattr(function, '__name__', function)}' cannot be read",
@@ -118,6 +118,42 @@ def kernel_source(
         function=function,
         names=function.__globals__,
     )
+
+
+def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
+    """Return a function's lines, decorators included, and the number of the first.
+
+    As `inspect.getsourcelines` does, whose tokenizer costs more than compiled code takes to load;
+    it is asked only where the indentation does not say where the function ends.
+
+    Raises:
+        OSError, TypeError: there is no text.
+    """
+    inner = inspect.unwrap(function)
+    lines, start = inspect.findsource(inner)
+    block = _block_by_indentation(lines[start:])
+    return (block, start + 1) if block is not None else inspect.getsourcelines(inner)
+
+
+def _block_by_indentation(lines: Sequence[str]) -> list[str] | None:
+    """Return the lines of the `def` at their start; None unless they parse as just that."""
+    margin = len(lines[0]) - len(lines[0].lstrip())
+    inside, end = False, 0
+    for number, line in enumerate(lines):
+        code = line.strip()
+        if not code or code.startswith("#"):
+            continue
+        if inside and len(line) - len(line.lstrip()) <= margin and code[0] not in ")]}":
+            break
+        inside = inside or code.startswith(("def ", "async def "))
+        end = number + 1
+    block = list(lines[:end])
+    try:
+        body = ast.parse(textwrap.dedent("".join(block))).body
+    except SyntaxError:
+        return None
+    alone = len(body) == 1 and isinstance(body[0], ast.FunctionDef)
+    return block if alone else None
 
 
 def _decorator_lines(text: str) -> int:
