@@ -103,3 +103,9 @@ def test_a_missing_constexpr_points_at_the_parameter():
         read_signature(SOURCE, "*f32 *f32 *f32 i32")
     assert "add: no constexpr given for 'BLOCK'" in str(caught.value)
     assert caught.value.span.line == SOURCE.first_line
+
+
+def test_a_number_in_a_signature_is_shown_as_it_is_written():
+    with pytest.raises(OptionError, match="unknown type '1'") as caught:
+        read_word("1")
+    assert "is i32=1;" in caught.value.hint

@@ -118,9 +118,10 @@ def read_word(word: str, where: str = "--sig", column: int = 0) -> Known:
     name = parse_type(type_word)
     if name is None:
         place = f" at column {column}" if column else ""
+        known = f"an integer that is always {word} is i32={word}; " if word.isdigit() else ""
         raise OptionError(
             f"{where}: unknown type {type_word!r}{place}",
-            hint="types are i1 i8 i16 i32 i64 u8 … u64 f16 bf16 f32 f64 f8e4m3 f8e5m2, "
+            hint=f"{known}types are i1 i8 i16 i32 i64 u8 … u64 f16 bf16 f32 f64 f8e4m3 f8e5m2, "
             "with * before them for pointers",
             code="K113",
         )
