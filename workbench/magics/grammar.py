@@ -197,9 +197,10 @@ def _is_flag(token: Token) -> bool:
 
 def _add_word(command: str, token: Token, words: list[str], before: Option | None) -> None:
     most = WORDS[command]
-    # Half of an expression with blanks in it, such as `--grid cdiv(n, 4)`, is no kernel's name.
-    half = command in RUNS and not token.is_object and not token.text.isidentifier()
-    if len(words) >= most or (half and "@" not in token.text):
+    # Half of an expression with blanks in it, such as `--grid cdiv(n, 4)`, is no kernel's name;
+    # name@launch is one, and so is file.py::name.
+    named = token.is_object or token.text.isidentifier() or "@" in token.text or "::" in token.text
+    if len(words) >= most or (command in RUNS and not named):
         expected = {0: "no name", 1: "one name"}.get(most, f"at most {most} words")
         hint = 'quote an option\'s value that has spaces in it, as in --grid "cdiv(n, 4)"'
         if before is not None and before.repeated and "=" in token.text:
