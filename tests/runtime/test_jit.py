@@ -187,13 +187,13 @@ def test_jit_attributes():
 
 def test_decorating_reads_the_text_once(monkeypatch: pytest.MonkeyPatch):
     read: list[object] = []
-    lines_of = inspect.getsourcelines
+    find = inspect.findsource
 
     def counted(function: object) -> tuple[list[str], int]:
         read.append(function)
-        return lines_of(function)
+        return find(function)
 
-    monkeypatch.setattr(inspect, "getsourcelines", counted)
+    monkeypatch.setattr(inspect, "findsource", counted)
     kernel = wb.jit(add.fn)
     assert kernel.raw_src
     assert kernel.src.startswith("def add(")
