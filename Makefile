@@ -3,7 +3,8 @@
 #   make lab     open JupyterLab on the notebooks
 #   make check   linters and fast tests            make test    every test
 #   make bench   measure against the baselines     make gpu     everything that needs an NVIDIA GPU
-#   make fuzz    random programs, sources and mutated cells; FUZZ="sources 500 from 7 on sm_90a" says which
+#   make gpu GPU="tests fuzz" runs parts: tests, notebooks, check, fuzz, bench, or suites of the bench
+#   make fuzz    random programs, sources and mutated cells; FUZZ="sources 500 from 7 on sm_90a state fuzz.json" says which
 # PYTHON names the interpreter to build on; if it has torch, that torch is kept.
 
 PYTHON ?= python3
@@ -34,7 +35,7 @@ fuzz: $(STAMP)
 
 # The GPU machine may have no network and no Jupyter: whatever Python is there runs it from the tree.
 gpu:
-	PYTHONPATH=$(CURDIR) $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) tests/bench/gpu.py
+	PYTHONPATH=$(CURDIR) $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) -m tests.gpu.run $(GPU)
 
 $(STAMP): pyproject.toml constraints.txt hatch_build.py .ci/environment.py $(wildcard extension/*.json extension/scripts/* extension/src/*.ts extension/src/*/*.ts extension/src/*.css)
 	$(PYTHON) .ci/environment.py $(VENV)

@@ -7,6 +7,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--bless", action="store_true", help="rewrite golden files to what comes out; read the diff"
     )
+    parser.addoption(
+        "--share", default="1/1", help="run one of so many shares of the tests, e.g. 2/8"
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep one share; shares of equal runs have every test once."""
+    number, shares = map(int, config.getoption("--share").split("/"))
+    if shares > 1:
+        config.hook.pytest_deselected(items=[item for n, item in enumerate(items)
+                                             if n % shares != number - 1])  # fmt: skip
+        items[:] = items[number - 1 :: shares]
 
 
 @pytest.fixture

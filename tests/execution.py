@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from workbench.devices.printed import captured
 from workbench.interpreter import run_module
 from workbench.ir import Module, Pointer
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
-from workbench.runtime.printed import captured
 
 #: How the native launcher packs a number, by its type in the IR; pointers are addresses.
 SLOTS = {
@@ -47,7 +47,7 @@ def execute(
 
 
 def _on_cpu(module: Module, grid: Sequence[int], arguments: Sequence[Any]) -> list[str]:
-    from workbench.runtime import cpu
+    from workbench.launch import on_cpu
     from workbench.targets.cpu import pipeline
 
     recorder = Recorder()
@@ -55,7 +55,7 @@ def _on_cpu(module: Module, grid: Sequence[int], arguments: Sequence[Any]) -> li
     packed = [_address(a) if hasattr(a, "dtype") and np.ndim(a) else a for a in arguments]
     form = "<" + "".join(SLOTS.get(str(p.value.type), "Q") for p in module.parameters)
     prints = bool(code.extra["prints"])
-    run = cpu.make_runner(
+    run = on_cpu.make_runner(
         code.assemble().data, code.symbol, code.extra["scratch_bytes"], form, prints=prints
     )
     if not prints:

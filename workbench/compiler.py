@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
 from typing import Any
 
-from workbench.analysis.roles import parameter_roles
+from workbench.analysis.memory import parameter_roles
 from workbench.frontend import lower_kernel
-from workbench.frontend.specialization import Argument, Specialization
+from workbench.frontend.specialization import Argument, Specialization, type_of
 from workbench.ir import Module, Pointer
 from workbench.passes.listing import ast_stage, shown_source, source_stage
 from workbench.passes.manager import Recorder
@@ -325,16 +325,18 @@ class _Compilation:
             elif argument.items is not None:
                 found.append(Parameter(name=name, type="tuple", role="scalar"))
             else:
-                role = roles.get(name, "in" if isinstance(argument.type, Pointer) else "scalar")
+                role = roles.get(name, "in" if argument.is_pointer else "scalar")
                 align = argument.divisible if argument.divisible != 1 else None
-                found.append(Parameter(name=name, type=str(argument.type), role=role, align=align))
+                shown = str(type_of(argument.type or ""))
+                found.append(Parameter(name=name, type=shown, role=role, align=align))
         return tuple(found)
 
     def _spec_words(self) -> str:
         words: list[str] = []
         for name, argument in self.spec.arguments:
-            if isinstance(argument.type, Pointer) and str(argument.type.pointee) not in words:
-                words.append(str(argument.type.pointee))
+            kind = None if argument.type is None else type_of(argument.type)
+            if isinstance(kind, Pointer):
+                words += [] if str(kind.pointee) in words else [str(kind.pointee)]
             elif argument.is_constant and not _is_unit(argument):
                 words.append(f"{name}={argument.value}")
         warps = self.built.num_warps if self.built else self.spec.options.num_warps

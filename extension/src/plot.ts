@@ -108,7 +108,8 @@ function drawSeries(
       `${series.name}, ${plot.axis || "size"} ${point.x.toLocaleString("en-US")}: ` +
       `${figure(point.median)} ${plot.unit} (${milliseconds(point.milliseconds)})` +
       (wrong ? ", wrong result" : point.ok === null ? ", not checked" : "") +
-      (point.unsteady ? ", unsteady" : "");
+      (point.unsteady ? ", unsteady" : "") +
+      (point.timed ? `, ${point.timed}` : "");
     const mark = draw(
       "g",
       { class: "wb-point", tabindex: "-1", role: "img", "aria-label": text },

@@ -13,6 +13,7 @@ export interface Point {
   milliseconds: number;
   ok: boolean | null;
   unsteady: boolean;
+  timed: "cold" | "hot" | "host" | null;
 }
 
 export interface Series {
@@ -149,6 +150,7 @@ function seriesOf(
         milliseconds: q50,
         ok: bench.ok?.[i] ?? null,
         unsteady: bench.unsteady?.[i] ?? false,
+        timed: bench.timed?.[i] ?? null,
       },
     ];
   });

@@ -69,6 +69,12 @@ export interface Ops {
   born?: number[];
   calls?: [number, number][][];
 }
+/** A rewrite rule that a pass applied: what it uses ("x + 0 = x"), and at which ops. */
+export interface AppliedRule {
+  name: string;
+  identity: string;
+  ops: number[];
+}
 /** One compiler pass: its time, its texts before and after, and what it did to ops. */
 export interface Pass {
   name: string;
@@ -82,6 +88,7 @@ export interface Pass {
   add?: number[];
   del?: number[];
   map?: [number, number[]][];
+  rules?: AppliedRule[];
   stats?: Record<string, number>;
 }
 /** A layout conversion: from and to by layout name, how it is done, bytes through shared. */
@@ -236,6 +243,7 @@ export interface Bench {
   bytes?: (number | null)[];
   ok?: (boolean | null)[];
   unsteady?: boolean[];
+  timed?: ("cold" | "hot" | "host")[];
   metric?: "tflops" | "gbps" | "ms" | "percent" | null;
   env?: Environment | null;
   error?: string | null;
@@ -247,10 +255,11 @@ export interface Ceiling {
   value: number;
   source: "data sheet" | "measured";
 }
-/** One tried configuration, and why it was rejected or wrong. */
+/** One tried configuration, and why it was rejected or wrong; `timed` as in `Bench`. */
 export interface TuneRow {
   config: Record<string, Scalar>;
   milliseconds?: number | null;
+  timed?: "cold" | "hot" | "host" | null;
   state: "ok" | "rejected" | "wrong";
   why?: string | null;
   registers?: number | null;

@@ -307,6 +307,34 @@ test("the pass list is filtered, and shows what changed", () => {
   expect(names()).toEqual(["idle"]);
 });
 
+test("a pass shows the rules that it applied, with their identities and places", () => {
+  const trace = addTrace();
+  trace.strings.push("%0 = tile.a\n%1 = tile.b", "%0 = tile.b");
+  const rules = [{ name: "add-zero", identity: "x + 0 = x", ops: [3, 4, 3] }];
+  trace.passes = [
+    {
+      name: "canonicalize",
+      pipe: "tile",
+      milliseconds: 1,
+      changed: true,
+      before: 5,
+      after: 6,
+      rules,
+    },
+    { name: "other", pipe: "tile", milliseconds: 1, changed: true, before: 6, after: 5 },
+  ];
+  show(trace);
+  openTab("passes");
+  const shown = host.querySelector<HTMLDetailsElement>(".wb-rules")!;
+  expect(shown.querySelector("summary")!.textContent).toBe("1 rule applied 3 times");
+  expect(shown.querySelector("code")!.textContent).toBe("x + 0 = x");
+  const places = [...shown.querySelectorAll<HTMLElement>(".wb-place")];
+  expect(places.map(({ textContent }) => textContent)).toEqual(["In[3]:5", "In[3]:6"]);
+  host.querySelector<HTMLElement>("[data-pass='1']")!.click();
+  expect(host.querySelector(".wb-rules")).toBeNull();
+  expect(host.querySelectorAll(".wb-problems li").length).toBe(0);
+});
+
 test("the end of a viewer leaves nothing behind", () => {
   const viewer = show(addTrace());
   viewer.end();

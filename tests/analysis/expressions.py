@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from workbench.ir import (
     F32,
     I32,
+    I64,
     INDEX,
     Block,
     Builder,
@@ -19,27 +21,33 @@ from workbench.ir import (
     Op,
     Pointer,
     Value,
+    element_of,
     tile,
 )
 from workbench.ops import (
     AddPointer,
+    Bitcast,
     Broadcast,
     Cast,
     Constant,
     Elementwise,
     ExpandDims,
     For,
+    If,
     Iota,
     Load,
     ProgramId,
     Promise,
+    Reshape,
     Return,
+    Select,
     Splat,
     Transpose,
+    While,
     Yield,
 )
 
-SHAPES = ((8,), (16,), (12,), (5,), (4, 8), (8, 16), (6, 4))
+SHAPES = ((8,), (16,), (12,), (5,), (4, 8), (8, 16), (6, 4), (4, 4))
 #: Kernel arguments: name -> (what divides it, values at launch).
 ARGUMENTS = {"a": (16, (0, 16, 48)), "b": (1, (0, 1, 5, 24)), "s": (8, (8, 64))}
 
@@ -118,7 +126,10 @@ class Expressions:
     def expression(self, depth: int) -> Value:
         if depth == 0:
             return self.leaf()
-        name = self.pick(["add", "add", "add", "mul", "sub", "div", "rem", "min", "max", "shl"])
+        kinds = ["add", "add", "add", "mul", "sub", "div", "rem", "min", "max", "shl"]
+        name = self.pick([*kinds, "where", "clamp", "reshape", "told"])
+        if name in ("where", "clamp", "reshape", "told"):
+            return getattr(self, name)(depth - 1)
         if name in ("div", "rem"):
             divisor = self.constant(self.pick([1, 2, 3, 4, 8, 16, 32]))
             if self.pick([True, False, False]):
@@ -139,11 +150,64 @@ class Expressions:
         pair = (self.expression(depth - 1), self.expression(self.pick(range(depth))))
         return self.add(Elementwise(name, pair))
 
+    def where(self, depth: int) -> Value:
+        """Return one of two expressions, by a mask that stays for later accesses."""
+        pair = (self.expression(depth), self.expression(0))
+        if self.pick([True, False]):
+            condition = self.add(Elementwise("lt", (self.scalar(), self.scalar())))
+        else:
+            condition = self.add(Elementwise(self.pick(["lt", "ge"]), pair))
+        return self.add(Select(condition, pair[0], self.expression(0)))
+
+    def clamp(self, depth: int) -> Value:
+        """Return an expression that does not pass a bound, beside the mask of where it would."""
+        inside = self.expression(depth)
+        bound = self.add(Splat(self.scalar(), self.shape))
+        one = self.constant(1)
+        self.add(Elementwise("lt", (inside, bound)))
+        return self.add(Elementwise("min", (inside, self.add(Elementwise("sub", (bound, one))))))
+
+    def reshape(self, depth: int) -> Value:
+        """Return an expression that went through other shapes."""
+        inside = self.expression(depth)
+        total = prod(self.shape)
+        splits = [(a, total // a) for a in (2, 3, 4, 8) if total % a == 0]
+        there = self.pick([(total,), (1, total), *splits, *((a, 1, b) for a, b in splits)])
+        return self.add(Reshape(self.add(Reshape(inside, there)), self.shape))
+
+    def told(self, depth: int) -> Value:
+        """Return an expression of which truths are promised: a part of what is so."""
+        axis = self.pick(range(len(self.shape)))
+        extent = self.shape[axis]
+        line = self.spread(self.add(Iota(0, tile((extent,), INDEX))), axis)
+        if extent % 4:
+            return line
+        four = self.ones(axis, 4)
+        if self.pick([True, False]):
+            sixteen = self.add(Elementwise("mul", (self.scalar_tile(), self.constant(16))))
+            moved = self.add(Elementwise("add", (line, sixteen)))
+            return self.add(Promise(moved, contiguous=four, divisible=self.ones(axis, 16)))
+        quarter = self.add(Elementwise("div", (line, self.constant(4))))
+        some = self.add(Elementwise("mul", (quarter, self.scalar_tile())))
+        return self.add(Promise(some, constant=four))
+
+    def scalar_tile(self) -> Value:
+        return self.add(Splat(self.scalar(), self.shape))
+
+    def ones(self, axis: int, number: int) -> tuple[int, ...]:
+        return tuple(number if d == axis else 1 for d in range(len(self.shape)))
+
     def uses(self) -> None:
         """Make pointers and masks of expressions."""
         depth = self.pick([1, 2, 3])
         base = self.add(Splat(self.names["p"], self.shape))
-        self.add(AddPointer(base, self.expression(depth)))
+        pointers = self.add(AddPointer(base, self.expression(depth)))
+        if self.pick([True, False]):
+            there = self.add(Bitcast(pointers, I64))
+            there = self.add(
+                Elementwise("add", (there, self.add(Constant(64, tile(self.shape, I64)))))
+            )
+            self.add(Bitcast(there, element_of(pointers.type)))
         mask: Value | None = None
         for _ in range(self.pick([1, 2])):
             pair = (self.expression(depth - 1), self.expression(self.pick([0, 1])))
@@ -172,7 +236,8 @@ class Expressions:
         )
         upper = self.add(Constant(self.pick([0, 5, 17]), INDEX))
         counter, moving = Value(INDEX, "k"), Value(INDEX, "moving")
-        start = self.scalar()
+        start, tile_start = self.scalar(), self.expression(1)
+        carried = Value(tile_start.type, "carried")
         with self.builder.block() as ops:
             self.round = self.pick([counter, moving])
             self.uses()
@@ -180,10 +245,50 @@ class Expressions:
                 [self.names["s"], self.names["b"], self.add(Constant(16, INDEX)), counter]
             )
             moved = self.add(Elementwise("add", (moving, by)))
-            self.builder.insert(Yield((moved,)))
+            self.add(Elementwise("lt", (carried, self.expression(0))))
+            self.builder.insert(Yield((moved, self.turned(carried, moved))))
         self.round = None
-        block = Block((counter, moving), tuple(ops))
-        self.builder.insert(For(lower, upper, step, (start,), block))
+        block = Block((counter, moving, carried), tuple(ops))
+        self.builder.insert(For(lower, upper, step, (start, tile_start), block))
+        self.chase()
+
+    def turned(self, carried: Value, by: Value) -> Value:
+        """Return what a round makes of a carried tile: it moves, perhaps, or is turned around."""
+        far = self.add(Splat(self.pick([self.names["s"], by]), self.shape))
+        kind = self.pick(["moves", "may move", "turns"])
+        if kind == "turns" and self.shape == (4, 4):
+            return self.add(Transpose(carried, (1, 0)))
+        moved = self.add(Elementwise("add", (carried, far)))
+        if kind == "moves":
+            return moved
+        condition = self.add(Elementwise("lt", (by, self.names["s"])))
+        with self.builder.block() as then:
+            self.builder.insert(Yield((moved,)))
+        with self.builder.block() as otherwise:
+            self.builder.insert(Yield((carried,)))
+        return self.add(If(condition, Block((), tuple(then)), Block((), tuple(otherwise))))
+
+    def chase(self) -> None:
+        """Carry pointers and a number round a while loop that ends."""
+        base = self.add(Splat(self.names["p"], self.shape))
+        start = self.add(AddPointer(base, self.expression(1)))
+        zero = self.add(Constant(0, INDEX))
+        before, asked, at, here = (
+            Value(v.type, n) for v, n in ((zero, "i"), (start, "q"), (zero, "j"), (start, "r"))
+        )
+        with self.builder.block() as condition:
+            three = self.add(Constant(3, INDEX))
+            self.builder.insert(Yield((self.add(Elementwise("lt", (before, three))),)))
+        with self.builder.block() as body:
+            one = self.add(Constant(1, INDEX))
+            step = self.add(Splat(self.pick([at, self.names["s"]]), self.shape))
+            self.round = at
+            self.uses()
+            self.round = None
+            following = self.add(AddPointer(here, step))
+            self.builder.insert(Yield((self.add(Elementwise("add", (at, one))), following)))
+        blocks = Block((before, asked), tuple(condition)), Block((at, here), tuple(body))
+        self.builder.insert(While((zero, start), *blocks))
 
 
 @st.composite

@@ -6,6 +6,7 @@ interpreter's numbers by enumeration.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,14 @@ import pytest
 from hypothesis import given, note
 
 from tests.analysis.expressions import expression_arguments, expression_modules
-from tests.analysis.watching import Watched, check_forms, check_mask, watch
+from tests.analysis.watching import (
+    Watched,
+    check_conjuncts,
+    check_forms,
+    check_mask,
+    check_under_masks,
+    watch,
+)
 from tests.passes.meaning import cases
 from tests.passes.programs import GRID, Launch, launches, modules
 from workbench.analysis.affine import Affine
@@ -24,16 +32,19 @@ from workbench.passes.pipeline import tile_passes
 
 
 def check(module: Module, grid: tuple[int, ...], arguments: list[Any]) -> None:
-    """Compare all forms of a module with what its values are, without and with opaque tiles."""
+    """Compare all forms of a module with what its values are: plain, with tiles, as promised."""
     note(print_module(module))
-    both = Affine(module), Affine(module, tiles=True)
+    plain, tiles = Affine(module), Affine(module, tiles=True)
+    told = Affine(module, tiles=True, promises=True)
 
     def look(frame: Watched, op: Op, value: Value, array: Array) -> None:
-        for facts in both:
+        for facts in (plain, tiles, told):
             if element_of(value.type) == I1:
                 check_mask(facts, value, array)
+                check_conjuncts(facts, frame, value, array)
             else:
                 check_forms(facts, frame, value, array)
+                check_under_masks(facts, frame, value, array)
 
     with np.errstate(all="ignore"):
         watch(module, grid, arguments, look)
@@ -196,7 +207,7 @@ def test_a_promise_of_a_tile_and_of_its_transpose_differ():
   %a = tile.broadcast %e {shape = (4, 4)} : tile<4x4xindex>
   %b = tile.transpose %a {order = (1, 0)} : tile<4x4xindex>
   %same = tile.eq [%a, %b] : tile<4x4xi1>"""
-    facts, values = facts_of(lines)
+    facts, values = facts_of(lines, tiles=True)
     assert facts.form(values["a"]) != facts.form(values["b"])
     assert facts.mask_run(values["same"], 0, 4) == 1
 
@@ -216,3 +227,21 @@ def test_masks_of_quotients_have_runs_where_nothing_is_negative():
     for start, run in (("n", 1), ("first", 4)):
         facts, values = facts_of(lines.format(start=start), ", %n: index {divisible = 16}")
         assert facts.mask_run(values["mask"], 0, 64) == run
+
+
+def test_each_op_is_looked_at_twice_however_deep_its_loop_is(monkeypatch: pytest.MonkeyPatch):
+    """Once to see by how much a round changes what it carries, once with what follows from it."""
+    lines = "  %zero = tile.constant {value = 0, type = index} : index\n"
+    depth = 12
+    for i in range(depth):
+        start = f"%p{i - 1}" if i else "%zero"
+        lines += f"%r{i} = tile.for %zero, %n, %n, [{start}] {{\n^(%k{i}: index, %p{i}: index):\n"
+    for i in reversed(range(depth)):
+        moved = f"%r{i + 1}" if i + 1 < depth else f"%p{i}"
+        lines += f"%x{i} = tile.add [{moved}, %n] : index\ntile.yield [%x{i}]\n}} : index\n"
+    seen: Counter[int] = Counter()
+    work = Affine._op
+    monkeypatch.setattr(Affine, "_op", lambda self, op: (seen.update([op.id]), work(self, op))[1])
+    facts, values = facts_of(lines, ", %n: index {divisible = 8}", tiles=True)
+    assert set(seen.values()) == {1, 2}
+    assert facts.divisor(facts.form(values["r0"])) == 8

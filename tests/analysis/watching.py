@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from workbench.analysis.affine import Affine, Atom, Form
-from workbench.interpreter.machine import Machine, _ProgramFrame
-from workbench.ir import Array, Block, Module, Op, Pointer, Value, element_of, shape_of
+from workbench.interpreter.machine import Machine
+from workbench.interpreter.program import ProgramFrame
+from workbench.ir import I1, Array, Block, Module, Op, Pointer, Value, element_of, shape_of
 from workbench.ops import For
 
 Look = Callable[["Watched", Op, Value, Array], None]
 
 
-class Watched(_ProgramFrame):
+class Watched(ProgramFrame):
     """A program instance that shows each result to `look`, and evaluates forms."""
 
     def __init__(self, machine: Machine, program: tuple[int, int, int], look: Look) -> None:
@@ -61,18 +63,37 @@ class Watched(_ProgramFrame):
         if kind in ("trip", "trips"):
             return self.rounds(self.loops[key], done=kind == "trip")
         if kind == "value":
-            return elements(self.values[key], key)
+            # What a branch that was not taken would have computed is never selected.
+            return elements(self.values.get(key, np.asarray(0)), key)
         if kind == "x":
             return np.indices(shape)[key]
         if kind == "promise":
             return self.promised(key, shape)
-        a, b = (self.evaluate(form, shape) for form in key)
+        if kind == "moved":
+            return self.moved(key, shape)
+        return self.made(kind, [self.evaluate(form, shape) for form in key])
+
+    def made(self, kind: str, parts: list[Array]) -> Array:
+        """Return what an atom that is made of forms stands for."""
+        *conditions, a, b = parts
+        if kind == "select":
+            on = reduce(np.logical_and, [c < 0 for c in conditions], np.True_)
+            return np.where(on, a, b)
         if kind in ("min", "max"):
             return np.minimum(a, b) if kind == "min" else np.maximum(a, b)
         assert kind in ("div", "rem"), kind
         # Truncated, like C and the ops.
         quotient = np.abs(a) // np.abs(b) * np.sign(a) * np.sign(b)
         return quotient if kind == "div" else a - quotient * b
+
+    def moved(self, key: Any, shape: tuple[int, ...]) -> Any:
+        """Return how far a carried tile is from where it began: everywhere the same."""
+        value, start = key
+        if value not in self.values:
+            return 0  # what a branch that was not taken would have computed is never selected
+        far = elements(self.values[value], value) - self.evaluate(start, shape_of(value.type))
+        assert np.all(far == far.flat[0]), f"{value!r} did not move as a whole: {far.tolist()}"
+        return far.flat[0]
 
     def rounds(self, loop: For, *, done: bool) -> int:
         """Return the number of the current round of a loop, or how many there are."""
@@ -84,7 +105,9 @@ class Watched(_ProgramFrame):
     def promised(self, key: Any, shape: tuple[int, ...]) -> Array:
         """Return a promised tile, its axes where the form has them."""
         value, places = key[0], key[1]
-        array = elements(self.values[value], value)
+        # What a branch that was not taken would have computed is never selected.
+        held = self.values.get(value, np.zeros(shape_of(value.type), np.int64))
+        array = elements(held, value)
         kept = [axis for axis, place in enumerate(places) if place is not None]
         array = array[tuple(slice(None) if p is not None else 0 for p in places)]
         order = sorted(range(len(kept)), key=lambda i: places[kept[i]])
@@ -155,3 +178,32 @@ def check_mask(facts: Affine, value: Value, array: Array) -> None:
         lines = np.moveaxis(array, axis, -1)
         runs = runs_of(lines, min(length, extent))
         assert np.all(runs == runs[:, :1]), f"{value!r} along {axis}, runs of {length}: {runs}"
+
+
+def check_conjuncts(facts: Affine, frame: Watched, value: Value, array: Array) -> None:
+    """Compare a mask with the forms that are below 0 where it is on."""
+    if not facts.tiles:
+        return
+    shape = shape_of(value.type)
+    forms = facts.conjuncts(value)
+    on = reduce(np.logical_and, [frame.evaluate(h, shape) < 0 for h in forms], np.ones(shape, bool))
+    assert np.array_equal(on, array), f"{value!r}: {forms}"
+
+
+def check_under_masks(facts: Affine, frame: Watched, value: Value, array: Array) -> None:
+    """Compare what is said of a pointer where a mask is on with the places where it is."""
+    shape = shape_of(value.type)
+    element = element_of(value.type)
+    if not isinstance(element, Pointer) or not facts.tiles:
+        return
+    size = element.pointee.itemsize
+    masks = [m for m in frame.values if element_of(m.type) == I1 and shape_of(m.type) == shape]
+    for mask in masks[-2:] if shape else ():
+        on = frame.values[mask]
+        for axis, extent in enumerate(shape):
+            width = facts.vector(value, axis, mask)
+            lines = runs_of(np.moveaxis(array, axis, -1), min(width, extent))
+            live = runs_of(np.moveaxis(on, axis, -1), min(width, extent)).all(1)
+            told = f"{facts.accessed(value, mask)} along {axis}: {width}, {lines[live]}"
+            assert not np.any(lines[live, :1] % (size * min(width, extent))), told
+            assert np.all(np.diff(lines[live]) == size), told

@@ -1,50 +1,72 @@
-"""The CPU suites: vector add, softmax and matmul in fp32 against torch with `out=`.
+"""The CPU suites: vector add, softmax and matmul in fp32 against torch with `out=`, and a copy.
 
-Both run with the same number of threads. They take turns in short rounds, with a pause before
-each in which the other's idle workers stop spinning (two spinning pools on the same cores spoil
-each other's times), and the best call of all rounds counts: the rest is what else the machine did.
+All run with the same number of threads. They take turns in short bursts, with a pause before each
+in which the others' idle workers stop spinning (spinning pools on the same cores spoil each other's
+times), and the best call of all bursts counts: the rest is what else the machine did. A race is run
+twice; rows whose ratios differ by more than 3 % (6 % below 10 µs) between the two are unsteady.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 
 import workbench
-from tests.bench.rows import Row, row
+from tests.bench.rows import Row, compared, row, steady
 from tests.kernels import matmul as matmul_kernels
 from tests.kernels import softmax, vector_add
-from workbench.runtime.cpu import set_num_threads
+from workbench.devices.pool import set_num_threads
+from workbench.runtime.timing import ROUNDS
 
-#: Rounds for each side, at least this long; more on a busy machine, until the best has settled.
-_ROUND_SECONDS = 0.06
-_LEAST_ROUNDS, _MOST_ROUNDS = 6, 40
+#: Bursts for each side, at least this long; more on a busy machine, until the best has settled.
+_BURST_SECONDS = 0.06
+_LEAST_BURSTS, _MOST_BURSTS = 6, 40
 _PAUSE_SECONDS = 0.004
 
 BLOCK = 1024
 MATMUL_BLOCKS = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8}
 
 
-def race(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float]:
-    """Return the best microseconds of both, in turns until neither has improved for five rounds."""
-    best = [float("inf"), float("inf")]
+Calls = Mapping[str, Callable[[], object]]
+
+
+def race(calls: Calls) -> dict[str, float]:
+    """Return the best microseconds of each, in turns until none has improved for five bursts."""
+    best = dict.fromkeys(calls, float("inf"))
     settled = 0
-    for number in range(_MOST_ROUNDS):
-        before = list(best)
-        for side, call in enumerate((ours, theirs)):
+    for number in range(_MOST_BURSTS):
+        before = dict(best)
+        for name, call in calls.items():
             time.sleep(_PAUSE_SECONDS)
-            end = time.perf_counter() + _ROUND_SECONDS
+            end = time.perf_counter() + _BURST_SECONDS
             while (start := time.perf_counter()) < end:
                 call()
-                best[side] = min(best[side], time.perf_counter() - start)
-        improved = any(new < 0.99 * old for new, old in zip(best, before, strict=True))
+                best[name] = min(best[name], time.perf_counter() - start)
+        improved = any(best[name] < 0.99 * before[name] for name in best)
         settled = 0 if improved else settled + 1
-        if number >= _LEAST_ROUNDS and settled >= 5:
+        if number >= _LEAST_BURSTS and settled >= 5:
             break
-    return best[0] * 1e6, best[1] * 1e6
+    return {name: seconds * 1e6 for name, seconds in best.items()}
+
+
+def _rows(suite: str, case: str, size: int, calls: Calls, moved: int, flops: int = 0) -> list[Row]:
+    """Race "ours" against the others, and against a copy of as many bytes; return the rows."""
+    source = torch.zeros(moved // 2, dtype=torch.uint8)
+    copied = torch.empty_like(source)
+    calls = {**calls, "copy": lambda: copied.copy_(source)}
+    races = [race(calls) for _ in range(ROUNDS)]
+    best = {name: min(found[name] for found in races) for name in calls}
+    rows = []
+    for name in calls:
+        if name != "ours":
+            timings = steady([(found["ours"], found[name]) for found in races])
+            plain = row(suite, case, "fp32", size, best["ours"], name, best[name])
+            rows.append(replace(compared(plain, *timings), bytes=moved, flops=flops))
+    return rows
 
 
 def _threads() -> int:
@@ -66,10 +88,11 @@ def vector_add_rows() -> list[Row]:
         grid = (-(-n // BLOCK),)
         kernel[grid](x, y, out, n, BLOCK=BLOCK)
         assert torch.equal(out, x + y)
-        times = race(
-            lambda: kernel[grid](x, y, out, n, BLOCK=BLOCK), lambda: torch.add(x, y, out=out)
-        )
-        rows.append(row("cpu_vector_add", _case(threads), "fp32", n, times[0], "torch", times[1]))
+        calls = {
+            "ours": lambda: kernel[grid](x, y, out, n, BLOCK=BLOCK),
+            "torch": lambda: torch.add(x, y, out=out),
+        }
+        rows += _rows("cpu_vector_add", _case(threads), n, calls, 3 * x.nbytes)
     return rows
 
 
@@ -87,9 +110,8 @@ def softmax_rows() -> list[Row]:
 
         ours()
         torch.testing.assert_close(out, torch.softmax(x, -1))
-        times = race(ours, lambda: torch.softmax(x, -1, out=out))
-        case = _case(threads)
-        rows.append(row("cpu_softmax", case, "fp32", columns, times[0], "torch", times[1]))
+        calls = {"ours": ours, "torch": lambda: torch.softmax(x, -1, out=out)}
+        rows += _rows("cpu_softmax", _case(threads), columns, calls, 2 * x.nbytes)
     return rows
 
 
@@ -109,9 +131,9 @@ def matmul_rows() -> list[Row]:
 
         ours()
         torch.testing.assert_close(c, a @ b, rtol=1e-4, atol=1e-3)
-        times = race(ours, lambda: torch.mm(a, b, out=c))
+        calls = {"ours": ours, "torch": lambda: torch.mm(a, b, out=c)}
         case = f"128x128x32, {_case(threads)}"
-        rows.append(row("cpu_matmul", case, "fp32", n, times[0], "torch", times[1]))
+        rows += _rows("cpu_matmul", case, n, calls, 3 * a.nbytes, 2 * n**3)
     return rows
 
 

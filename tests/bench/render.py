@@ -19,7 +19,12 @@ RESULTS = ROOT / "tests" / "bench" / "results"
 START, END = "<!-- results: start -->", "<!-- results: end -->"
 
 #: Baselines in the order of their columns; the libraries share one.
-COLUMNS = {"triton": ("triton",), "torch, cuBLAS": ("torch", "cublas", "cudnn"), "copy": ("copy",)}
+COLUMNS = {
+    "triton": ("triton",),
+    "torch, cuBLAS": ("torch", "cublas", "cudnn"),
+    "copy": ("copy",),
+    "roofline": ("roofline",),
+}
 
 Result = dict[str, Any]
 
@@ -34,37 +39,84 @@ def rendered(folder: Path = RESULTS) -> str:
             suites[row["suite"]].append(row)
         versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
         parts.append(f"**{data['machine']}** ({data['date']}; {versions})\n")
-        compared = {s: rows for s, rows in suites.items() if any(r["ratio"] for r in rows)}
+        hosted = {s: rows for s, rows in suites.items() if all(_is_host(r) for r in rows)}
+        compared = {
+            s: rows
+            for s, rows in suites.items()
+            if s not in hosted and any(r["ratio"] for r in rows)
+        }
         parts += _compared(compared)
-        parts += _timed({s: rows for s, rows in suites.items() if s not in compared})
+        parts += _hosted(hosted)
+        parts += _timed({s: rows for s, rows in suites.items() if s not in {**compared, **hosted}})
     return "\n".join(parts)
 
 
 def _compared(suites: dict[str, list[Result]]) -> list[str]:
-    """Return the table of what has baselines: means over a suite's cases, the worst in brackets."""
+    """Return the table of what has baselines: means over a suite's cases, the worst in brackets.
+
+    Ratios that are unsteady, or that hold time of the host, are in no mean; they are counted.
+    """
     named = {
         title: baselines
         for title, baselines in COLUMNS.items()
         if any(r["baseline"] in baselines for rows in suites.values() for r in rows)
     }
-    lines = [
-        f"| suite | kernels | types | cases | {' | '.join(f'÷ {title}' for title in named)} |",
-        "|---|---|---|---|" + "---|" * len(named),
-    ]
+    left_out = any(_is_left_out(r) for rows in suites.values() for r in rows)
+    last = ["left out"] if left_out else []
+    titles = ["suite", "kernels", "types", "cases", *(f"÷ {title}" for title in named), *last]
+    lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for suite, rows in suites.items():
         cases = {(r["case"], r["dtype"], r["size"]) for r in rows}
         words = dict.fromkeys(r["case"].split()[0] for r in rows)
         kernels = [word for word in words if word.isidentifier()]
         types = dict.fromkeys(r["dtype"] for r in rows)
         means = (
-            _mean(r["ratio"] for r in rows if r["ratio"] and r["baseline"] in baselines)
+            _mean(
+                r["ratio"]
+                for r in rows
+                if r["ratio"] and r["baseline"] in baselines and not _is_left_out(r)
+            )
             for baselines in named.values()
         )
+        marks = [_left_out(rows)] if left_out else []
         lines.append(
             f"| {suite.replace('_', ' ')} | {', '.join(kernels)} | {', '.join(types)} "
-            f"| {len(cases)} | {' | '.join(means)} |"
+            f"| {len(cases)} | {' | '.join([*means, *marks])} |"
         )
     return [*lines, ""]
+
+
+def _is_host(row: Result) -> bool:
+    return row.get("timed") == "host"
+
+
+def _is_left_out(row: Result) -> bool:
+    """Whether a row supports no claim; results of before rows said so are taken as they are."""
+    return _is_host(row) or bool(row.get("unsteady"))
+
+
+def _left_out(rows: list[Result]) -> str:
+    host = sum(_is_host(r) for r in rows)
+    unsteady = sum(_is_left_out(r) for r in rows) - host
+    parts = [f"{n} {what}" for n, what in ((host, "host"), (unsteady, "unsteady")) if n]
+    return ", ".join(parts)
+
+
+def _hosted(suites: dict[str, list[Result]]) -> list[str]:
+    """Return the table of what the host's time is asked of."""
+    lines = ["| on the host | microseconds | ratios |", "|---|---|---|"] if suites else []
+    for suite, rows in suites.items():
+        cases: dict[str, list[Result]] = defaultdict(list)
+        for row in rows:
+            cases[row["case"]].append(row)
+        for case, found in cases.items():
+            ratios = ", ".join(
+                f"÷ {r['baseline']} {r['ratio']:.2f}{' (unsteady)' if r.get('unsteady') else ''}"
+                for r in found
+                if r["ratio"]
+            )
+            lines.append(f"| {suite}: {case} | {found[0]['ours_us']:.2f} | {ratios} |")
+    return [*lines, ""] if lines else []
 
 
 def _mean(ratios: Iterable[float]) -> str:

@@ -1,7 +1,9 @@
 """Rows of benchmark results: what is measured, against what, and where it is kept.
 
 A results file is `{"machine", "versions", "date", "rows"}`; a row is one case against one
-baseline, ratio = baseline_us / ours_us (above 1: faster than the baseline).
+baseline, ratio = baseline_us / ours_us (above 1: faster than the baseline). The baseline
+"roofline" is no program: the time that the data sheet's memory or tensor cores would need. Files
+written before rows said how they were timed have no `timed`, and are read all the same.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 import datetime
 import json
 import platform
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
+
+from workbench.runtime.timing import Timed, Timing, ratio
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -21,7 +25,16 @@ RESULTS = Path(__file__).parent / "results"
 class Row:
     """One measured case; times in microseconds, null where nothing was compared.
 
-    `size` is elements, columns of a row, or M = N = K.
+    Attributes:
+        suite, case, dtype: what was measured.
+        size: elements, columns of a row, M = N = K, or bytes moved.
+        ours_us, baseline, baseline_us, ratio: what was found, against what.
+        timed: cold or hot, or host where one of the two times may hold the host's own; such a row
+            is in no mean. None where no device is timed.
+        unsteady: two independent rounds do not agree on the ratio (on the time, where there is
+            none): within 3 %, 6 % below 10 µs. Such a row supports no claim.
+        rounds: the ratio (or the time) of each round.
+        bytes, flops: what the case must move and multiply.
     """
 
     suite: str
@@ -32,29 +45,65 @@ class Row:
     baseline: str
     baseline_us: float | None
     ratio: float | None
+    timed: Timed | None = None
+    unsteady: bool = False
+    rounds: tuple[float, ...] = ()
+    bytes: int | None = None
+    flops: int | None = None
 
 
 def row(
     suite: str, case: str, dtype: str, size: int, ours: float, baseline: str, theirs: float | None
 ) -> Row:
-    """Return a row; `ours` and `theirs` are microseconds."""
-    ratio = None if theirs is None else round(theirs / ours, 4)
+    """Return a row of plain numbers; `ours` and `theirs` are microseconds."""
+    times = None if theirs is None else round(theirs / ours, 4)
     return Row(suite, case, dtype, size, round(ours, 3), baseline,
-               None if theirs is None else round(theirs, 3), ratio)  # fmt: skip
+               None if theirs is None else round(theirs, 3), times)  # fmt: skip
+
+
+def compared(plain: Row, ours: Timing, theirs: Timing) -> Row:
+    """Return a row with what two timings of one measurement say of its ratio."""
+    found = ratio(ours, theirs)
+    both = {ours.timed, theirs.timed}
+    return replace(
+        plain,
+        timed="host" if "host" in both else ours.timed,
+        unsteady=found.unsteady,
+        rounds=tuple(round(b / a, 4) for a, b in zip(ours.rounds, theirs.rounds, strict=False)),
+    )
+
+
+def limited(plain: Row, ours: Timing) -> Row:
+    """Return a row against a limit that is not measured, with what the timing says of our time."""
+    return replace(
+        plain,
+        timed=ours.timed,
+        unsteady=ours.unsteady,
+        rounds=tuple(round(time * 1e3, 3) for time in ours.rounds),
+    )
+
+
+def steady(rounds: Sequence[tuple[float, float]]) -> tuple[Timing, Timing]:
+    """Return the timings of rounds of (ours, theirs) in microseconds, each round one number."""
+    found = Timing(), Timing()
+    for pair in rounds:
+        for timing, time in zip(found, pair, strict=True):
+            timing.add_round(Timing([time / 1e3]))
+    return found
 
 
 def table(rows: Iterable[Row]) -> str:
-    """Return rows as aligned text."""
+    """Return rows as aligned text; ~ marks unsteady ones."""
     lines = [
         f"{'suite':<16} {'case':<28} {'dtype':<6} {'size':>10} {'ours us':>11} "
-        f"{'baseline':>9} {'us':>11} {'ratio':>6}"
+        f"{'baseline':>9} {'us':>11} {'ratio':>7} timed"
     ]
     for r in rows:
         theirs = "-" if r.baseline_us is None else f"{r.baseline_us:.2f}"
-        ratio = "-" if r.ratio is None else f"{r.ratio:.2f}"
+        found = "-" if r.ratio is None else f"{r.ratio:.2f}"
         lines.append(
             f"{r.suite:<16} {r.case:<28} {r.dtype:<6} {r.size:>10} {r.ours_us:>11.2f} "
-            f"{r.baseline:>9} {theirs:>11} {ratio:>6}"
+            f"{r.baseline:>9} {theirs:>11} {found:>6}{'~' if r.unsteady else ' '} {r.timed or ''}"
         )
     return "\n".join(lines)
 

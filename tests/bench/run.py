@@ -55,7 +55,8 @@ def main(names: list[str]) -> int:
     if torch.cuda.is_available():
         from tests.bench import gpu
 
-        return gpu.main([n for n in names if n in gpu.SUITES] if names else list(gpu.SUITES))
+        suites = [n for n in names if n in gpu.SUITES] if names else list(gpu.SUITES)
+        return gpu.main(suites) if suites else 0
     return 0
 
 

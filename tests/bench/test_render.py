@@ -7,10 +7,10 @@ import json
 from tests.bench import render
 
 
-def result(suite, case, ours, baseline="torch", theirs=None):
+def result(suite, case, ours, baseline="torch", theirs=None, **more):
     ratio = None if theirs is None else theirs / ours
     return {"suite": suite, "case": case, "dtype": "fp32", "size": 8, "ours_us": ours,
-            "baseline": baseline, "baseline_us": theirs, "ratio": ratio}  # fmt: skip
+            "baseline": baseline, "baseline_us": theirs, "ratio": ratio, **more}  # fmt: skip
 
 
 def test_the_readme_is_what_the_results_say():
@@ -38,3 +38,30 @@ def test_many_times_are_summed_up(tmp_path):
     (tmp_path / "chip.json").write_text(json.dumps(data))
     text = render.rendered(tmp_path)
     assert "| corpus compile: 11 kernels, cold to PTX | median 6, longest 11 (k11) |" in text
+
+
+def rendered(tmp_path, rows):
+    data = {"machine": "a chip", "versions": {}, "date": "2026-01-01", "rows": rows}
+    (tmp_path / "chip.json").write_text(json.dumps(data))
+    return render.rendered(tmp_path).splitlines()
+
+
+def test_host_and_unsteady_rows_are_in_no_mean(tmp_path):
+    lines = rendered(tmp_path, [
+        result("row_sums", "sum 8x8", 1.0, "triton", 2.0, timed="cold"),
+        result("row_sums", "sum 8x8", 1.0, "torch", 9.0, timed="host"),
+        result("row_sums", "sum 9x8", 1.0, "triton", 7.0, timed="cold", unsteady=True),
+        result("row_sums", "sum 9x8", 1.0, "roofline", 0.5, timed="cold"),
+    ])  # fmt: skip
+    assert (
+        "| suite | kernels | types | cases | ÷ triton | ÷ torch, cuBLAS | ÷ roofline " in lines[2]
+    )
+    assert "| row sums | sum | fp32 | 2 | 2.00 |  | 0.50 | 1 host, 1 unsteady |" in lines
+
+
+def test_a_suite_of_the_host_stands_apart(tmp_path):
+    lines = rendered(tmp_path, [
+        result("launch", "3 tensors", 3.0, "torch", 4.5, timed="host"),
+        result("launch", "3 tensors", 3.0, "triton", 9.0, timed="host", unsteady=True),
+    ])  # fmt: skip
+    assert "| launch: 3 tensors | 3.00 | ÷ torch 1.50, ÷ triton 3.00 (unsteady) |" in lines

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.interpreter.test_machine import ADD
-from workbench.analysis.roles import parameter_roles
+from workbench.analysis.memory import parameter_roles
 from workbench.bench.checking import check_launch
 from workbench.bench.subject import Subject
 from workbench.interpreter import run_module

@@ -52,6 +52,8 @@ def test_every_point_has_a_time_work_and_a_verdict():
     assert own.ok == (True, True)
     assert own.bytes == (3 * 4 * 7, 3 * 4 * 8)
     assert own.metric == "gbps"
+    assert own.timed == peer.timed == ("hot", "hot")  # nothing flushes a CPU's caches
+    assert len(own.unsteady) == len(peer.unsteady) == 2
     assert peer.x == (7, 8)
     assert all(times[3] >= 3 for times in peer.milliseconds)
     assert missing.error == "not installed"

@@ -9,7 +9,18 @@ import torch
 from torch.nn import functional
 
 from tests.corpus.philox import philox, uniform
-from tests.corpus.sample import F32, HALVES, Check, Launch, Maker, Problem, close, exact, sample
+from tests.corpus.sample import (
+    F32,
+    HALVES,
+    Check,
+    Launch,
+    Maker,
+    Problem,
+    close,
+    exact,
+    once,
+    sample,
+)
 from tests.kernels import activations, dropout
 from workbench import cdiv, next_power_of_2
 
@@ -189,7 +200,7 @@ def bias_residual(make: Maker, rows: int, columns: int, activation: str) -> Prob
         want = functions[activation](inner) + residual.double()
         yield close("out", out, want, inner.abs() + residual.double().abs())
 
-    return Problem((launch,), checks, 3 * x.nbytes,
+    return Problem((launch,), checks, once(x, residual, bias, out),
                    lambda: functions[activation](x + bias) + residual)  # fmt: skip
 
 
@@ -205,7 +216,8 @@ def outer_sum(make: Maker, rows: int, columns: int) -> Problem:
         (x, y, out, rows, columns, *x.stride(), *y.stride(), *out.stride()),
         {"ROWS": 32, "COLS": 64, "num_warps": 4},
     )
-    return Problem((launch,), lambda: [exact("out", out, x + y)], out.nbytes,
+    return Problem((launch,), lambda: [exact("out", out, x + y)],
+                   once(out, x[:, 0], y[0]),
                    lambda: torch.add(x, y, out=out))  # fmt: skip
 
 

@@ -6,7 +6,20 @@ from collections.abc import Iterator
 
 import torch
 
-from tests.corpus.sample import BF16, F16, F32, Check, Launch, Maker, Problem, close, exact, sample
+from tests.corpus.sample import (
+    BF16,
+    F16,
+    F32,
+    Check,
+    Launch,
+    Maker,
+    Problem,
+    close,
+    distinct,
+    exact,
+    once,
+    sample,
+)
 from tests.kernels import block_sparse
 from workbench import cdiv
 
@@ -50,8 +63,11 @@ def product(make, rows: int, columns: int, block: int, n: int, density: float) -
         yield close("out", out, dense(torch.float64) @ x.double())
 
     full = dense(make.dtype) if density == 1.0 else None
-    return Problem((launch,), checks, values.nbytes + x.nbytes + out.nbytes,
-                   None if full is None else lambda: full @ x)  # fmt: skip
+    blocks = int(keep.sum())
+    moved = once(first, column, out) + blocks * once(values[0])
+    moved += distinct(column, columns) * block * once(x[0])
+    return Problem((launch,), checks, moved, None if full is None else lambda: full @ x,
+                   flops=2 * blocks * block**2 * n)  # fmt: skip
 
 
 @sample(
@@ -110,4 +126,7 @@ def attention(make: Maker, heads: int, n: int, d: int, block: int) -> Problem:
         yield exact("empty rows", lse[:, empty], wanted[:, empty])
         yield Check("lse", lse[:, ~empty], wanted[:, ~empty], 2e-2)
 
-    return Problem((launch,), checks, 4 * q.nbytes)
+    # Two lists: how many blocks each row has, and which.
+    moved = once(q, k, v, out, lse) + 4 * (2 * blocks + int(keep.sum()))
+    pairs = int(whole.sum()) * block**2 + int(partial.sum()) * block * (block + 1) // 2
+    return Problem((launch,), checks, moved, flops=4 * heads * d * pairs)

@@ -7,7 +7,19 @@ from collections.abc import Iterator
 import torch
 from torch.nn import functional
 
-from tests.corpus.sample import BF16, F16, F32, Check, Launch, Maker, Problem, close, exact, sample
+from tests.corpus.sample import (
+    BF16,
+    F16,
+    F32,
+    Check,
+    Launch,
+    Maker,
+    Problem,
+    close,
+    exact,
+    once,
+    sample,
+)
 from tests.kernels import convolution
 from workbench import cdiv
 
@@ -48,8 +60,9 @@ def conv2d(make, n, c, h, w, k, taps, stride, pad, dilation, groups) -> Problem:
     def checks() -> Iterator[Check]:
         yield close("out", out, reference(x.double(), weight.double(), bias.double()))
 
-    return Problem((launch,), checks, x.nbytes + weight.nbytes + out.nbytes,
-                   lambda: reference(x, weight, bias))  # fmt: skip
+    return Problem((launch,), checks, once(x, weight, bias, out),
+                   lambda: reference(x, weight, bias),
+                   flops=2 * n * p * q * k * (c // groups) * taps**2)  # fmt: skip
 
 
 @sample("conv1d", convolution, fast=((1, 3, 5, 4, False), (2, 33, 40, 3, True)),
@@ -77,7 +90,7 @@ def causal_conv1d(
         want = functional.silu(inner) if act else inner
         yield close("out", out, want, 2 * size * (1 + size if act else 1), taps)
 
-    return Problem((launch,), checks, 2 * x.nbytes, lambda: formula(x, weight, bias))
+    return Problem((launch,), checks, once(x, weight, bias, out), lambda: formula(x, weight, bias))
 
 
 @sample("conv_depthwise", convolution, fast=((1, 2, 5, 6, 3, 1), (2, 3, 17, 19, 3, 2)),
@@ -99,7 +112,7 @@ def depthwise_conv2d(
         size = formula(x.double().abs(), weight.double().abs())
         yield close("out", out, formula(x.double(), weight.double()), size, taps * taps)
 
-    return Problem((launch,), checks, x.nbytes + out.nbytes, lambda: formula(x, weight))
+    return Problem((launch,), checks, once(x, weight, out), lambda: formula(x, weight))
 
 
 POOLS = ((1, 2, 5, 6, 2, 2), (2, 3, 17, 19, 3, 2))

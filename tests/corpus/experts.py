@@ -6,7 +6,20 @@ from collections.abc import Iterator
 
 import torch
 
-from tests.corpus.sample import BF16, F16, F32, Check, Launch, Maker, Problem, close, exact, sample
+from tests.corpus.sample import (
+    BF16,
+    F16,
+    F32,
+    Check,
+    Launch,
+    Maker,
+    Problem,
+    close,
+    distinct,
+    exact,
+    once,
+    sample,
+)
 from tests.kernels import experts
 from workbench import cdiv, next_power_of_2
 
@@ -51,7 +64,7 @@ def _sorting(make: Maker, chosen: torch.Tensor, n_experts: int, tile: int):
                {"TILE": tile, "num_warps": 1}),
         Launch(experts.scatter_tokens, (blocks,), (chosen, counts, placed, n, blocks), named),
     )  # fmt: skip
-    return launches, starts, owners, placed
+    return launches, starts, owners, placed, counts
 
 
 def _layout(chosen: torch.Tensor, n_experts: int, tile: int, most: int):
@@ -74,7 +87,7 @@ def _layout(chosen: torch.Tensor, n_experts: int, tile: int, most: int):
 def sort_by_expert(make: Maker, tokens: int, n_experts: int, top_k: int) -> Problem:
     chosen = make.integers(0, n_experts, tokens, top_k)
     chosen[chosen == 1] = 0  # one expert without tokens
-    launches, starts, owners, placed = _sorting(make, chosen, n_experts, 16)
+    launches, starts, owners, placed, counts = _sorting(make, chosen, n_experts, 16)
 
     def checks() -> Iterator[Check]:
         wants = _layout(chosen, n_experts, 16, owners.numel())
@@ -82,7 +95,9 @@ def sort_by_expert(make: Maker, tokens: int, n_experts: int, top_k: int) -> Prob
                                    strict=True):  # fmt: skip
             yield exact(name, got, want)
 
-    return Problem(launches, checks, 3 * chosen.nbytes)
+    return Problem(
+        launches, checks, once(chosen, starts, owners) + 4 * chosen.numel(), scratch=(counts,)
+    )
 
 
 @sample(
@@ -102,7 +117,8 @@ def expert_products(make, tokens: int, n_experts: int, top_k: int, width: int, i
     y, out = make.output(tokens * top_k, inner), make.output(tokens, inner, dtype=F32)
     large = tokens * top_k >= 16 * n_experts
     tile = 64 if large else 16
-    sort_launches, _, owners, placed = _sorting(make, chosen, n_experts, tile)
+    sort_launches, *tables = _sorting(make, chosen, n_experts, tile)
+    _, owners, placed, _ = tables
     columns = 128 if large else 64
     main = Launch(
         experts.grouped_product,
@@ -132,5 +148,12 @@ def expert_products(make, tokens: int, n_experts: int, top_k: int, width: int, i
             rows = torch.where(flat == e)[0]
             y[rows] = x[rows // top_k] @ w[e].T
 
-    moved = min(n_experts, tokens * top_k) * inner * width * w.element_size() + 2 * y.nbytes
-    return Problem((*sort_launches, main, last), checks, moved, by_torch)
+    moved = once(x, chosen, weights, y, out) + distinct(chosen, n_experts) * once(w[0])
+    return Problem(
+        (*sort_launches, main, last),
+        checks,
+        moved,
+        by_torch,
+        flops=2 * chosen.numel() * inner * width,
+        scratch=tuple(tables),
+    )

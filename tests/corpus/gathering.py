@@ -17,7 +17,9 @@ from tests.corpus.sample import (
     Maker,
     Problem,
     close,
+    distinct,
     exact,
+    once,
     sample,
 )
 from tests.kernels import gathering
@@ -41,7 +43,8 @@ def embedding(make: Maker, count: int, rows: int, columns: int) -> Problem:
         want = weight[index % rows]
         yield exact("out", out, torch.where(index[:, None] == 0, 0, want))
 
-    return Problem((launch,), checks, 2 * out.nbytes,
+    moved = once(index, out) + distinct((index % rows)[index != 0], rows) * once(weight[0])
+    return Problem((launch,), checks, moved,
                    lambda: functional.embedding(index % rows, weight))  # fmt: skip
 
 
@@ -53,7 +56,8 @@ def gather_rows(make: Maker, count: int, rows: int, columns: int) -> Problem:
     launch = Launch(gathering.gather_rows, (cdiv(count, 16), cdiv(columns, 128)),
                     (index, x, out, count, columns),
                     {"ROWS": 16, "COLS": 128, "num_warps": 4})  # fmt: skip
-    return Problem((launch,), lambda: [exact("out", out, x[index.long()])], 2 * out.nbytes,
+    moved = once(index, out) + distinct(index, rows) * once(x[0])
+    return Problem((launch,), lambda: [exact("out", out, x[index.long()])], moved,
                    lambda: torch.index_select(x, 0, index))  # fmt: skip
 
 
@@ -65,8 +69,10 @@ def take_along(make: Maker, rows: int, columns: int, n_out: int) -> Problem:
     launch = Launch(gathering.take_along, (cdiv(rows * n_out, 512),),
                     (x, index, out, rows * n_out, n_out, x.stride(0)),
                     {"BLOCK": 512, "num_warps": 4})  # fmt: skip
-    return Problem((launch,), lambda: [exact("out", out, x.gather(1, index))],
-                   2 * out.nbytes + index.nbytes, lambda: x.gather(1, index))  # fmt: skip
+    named = torch.zeros(x.shape, dtype=torch.bool, device=x.device).scatter_(1, index, True)
+    moved = once(index, out) + int(named.sum()) * x.element_size()
+    return Problem((launch,), lambda: [exact("out", out, x.gather(1, index))], moved,
+                   lambda: x.gather(1, index))  # fmt: skip
 
 
 @sample("gather", gathering, fast=((2, 1), (3, 100)), slow=((2, 256),), gpu=((9, 1000),),
@@ -77,7 +83,7 @@ def shuffle_row(make: Maker, rows: int, columns: int) -> Problem:
     block = next_power_of_2(columns)
     launch = Launch(gathering.shuffle_row, (rows,), (x, index, out, x.stride(0), columns),
                     {"BLOCK": block, "num_warps": 4})  # fmt: skip
-    return Problem((launch,), lambda: [exact("out", out, x[:, index])], 2 * x.nbytes,
+    return Problem((launch,), lambda: [exact("out", out, x[:, index])], once(x, index, out),
                    lambda: x[:, index])  # fmt: skip
 
 
@@ -97,7 +103,8 @@ def scatter_add(make: Maker, count: int, rows: int, columns: int) -> Problem:
         yield close("out", out, want, size, count)
 
     total = torch.zeros_like(out) if x.is_cuda else out
-    return Problem((launch,), checks, x.nbytes + 2 * x.nbytes,
+    moved = once(x, index) + 2 * distinct(index, rows) * once(out[0])
+    return Problem((launch,), checks, moved,
                    lambda: total.index_add_(0, index, x.float()))  # fmt: skip
 
 
@@ -115,7 +122,8 @@ def scatter_add_in_16_bits(make: Maker, count: int, rows: int, columns: int) -> 
         zero = torch.zeros(rows, columns, dtype=torch.float64, device=x.device)
         yield exact("out", out, zero.index_add(0, index, x.double()))
 
-    return Problem((launch,), checks, 3 * x.nbytes)
+    moved = once(x, index) + 2 * distinct(index, rows) * once(out[0])
+    return Problem((launch,), checks, moved)
 
 
 @sample("scatter", gathering, fast=((40, 7),), slow=((1, 1),), gpu=((10**5, 999),),
@@ -130,7 +138,8 @@ def scatter_max(make: Maker, count: int, places: int) -> Problem:
         start = torch.full((places,), -2000, dtype=make.dtype, device=x.device)
         yield exact("out", out, start.scatter_reduce(0, index, x, "amax"))
 
-    return Problem((launch,), checks, x.nbytes + index.nbytes,
+    moved = once(x, index) + 2 * distinct(index, places) * out.element_size()
+    return Problem((launch,), checks, moved,
                    lambda: out.scatter_reduce_(0, index, x, "amax"))  # fmt: skip
 
 
@@ -162,7 +171,7 @@ def segment_sum(make: Maker, segments: int, longest: int, columns: int, mean: bo
     def by_torch() -> object:
         return torch.segment_reduce(x.float(), "mean", offsets=offsets)
 
-    return Problem((launch,), checks, x.nbytes, by_torch)
+    return Problem((launch,), checks, once(offsets, x, out), by_torch)
 
 
 @sample("segments", gathering, fast=((1,), (700,)), slow=((256,),), gpu=((20001,),))
@@ -197,7 +206,7 @@ def jagged_softmax(make: Maker, segments: int, longest: int) -> Problem:
             size = want * 2 * x[start:end].double().abs()
             yield close(f"segment {i}", out[start:end], want, size, longest)
 
-    return Problem((launch,), checks, 2 * x.nbytes)
+    return Problem((launch,), checks, once(offsets, x, out))
 
 
 @sample("segments", gathering, fast=((3, 5, 1), (6, 9, 50)), gpu=((50, 300, 300),),
@@ -215,4 +224,4 @@ def pad_jagged(make: Maker, segments: int, longest: int, columns: int) -> Proble
             want[i, : end - start] = x[start:end]
         yield exact("out", out, want)
 
-    return Problem((launch,), checks, x.nbytes + out.nbytes)
+    return Problem((launch,), checks, once(offsets, x, out))

@@ -7,7 +7,18 @@ from collections.abc import Iterator
 import torch
 from torch.nn import functional
 
-from tests.corpus.sample import F32, Check, Launch, Maker, Problem, close, exact, sample
+from tests.corpus.sample import (
+    F32,
+    Check,
+    Launch,
+    Maker,
+    Problem,
+    close,
+    distinct,
+    exact,
+    once,
+    sample,
+)
 from tests.kernels import generated
 from workbench import cdiv, next_power_of_2
 
@@ -35,7 +46,7 @@ def add_relu_mul(make: Maker, rows: int) -> Problem:
         yield close("out", out, want, size)
 
     launch = _flat(generated.poi_add_relu_mul, rows * 96, (x, bias, scale, out))
-    return Problem((launch,), checks, 2 * x.nbytes, by_torch)
+    return Problem((launch,), checks, once(x, bias, scale, out), by_torch)
 
 
 @sample(POINTWISE, generated, fast=((1, 3, 5, 1), (2, 17, 33, 2)), slow=((3, 16, 16, 0),),
@@ -75,7 +86,8 @@ def index(make: Maker, count: int, rows: int) -> Problem:
     x, out = make.normal(rows, 48), make.output(count, 48)
     places = make.integers(-rows, rows, count, dtype=torch.int64)
     launch = _flat(generated.poi_index_put, count * 48, (places, x, out, rows))
-    return Problem((launch,), lambda: [exact("out", out, x[places])], 2 * out.nbytes,
+    moved = once(places, out) + distinct(places % rows, rows) * once(x[0])
+    return Problem((launch,), lambda: [exact("out", out, x[places])], moved,
                    lambda: x[places])  # fmt: skip
 
 
@@ -103,7 +115,8 @@ def transpose_add(make: Maker, rows: int, columns: int) -> Problem:
     launch = Launch(generated.poi_transpose_add, (cdiv(rows, 32), cdiv(columns, 32)),
                     (x, bias, out, columns, rows),
                     {"YBLOCK": 32, "XBLOCK": 32, "num_warps": 4})  # fmt: skip
-    return Problem((launch,), lambda: [exact("out", out, (x + bias).T)], 2 * x.nbytes,
+    return Problem((launch,), lambda: [exact("out", out, (x + bias).T)],
+                   once(x, bias, out),
                    lambda: (x + bias).T.contiguous())  # fmt: skip
 
 
@@ -132,7 +145,7 @@ def sum_square(make: Maker, rows: int, columns: int) -> Problem:
         yield close("sum", out, x.double().square().sum(1), terms=columns)
         yield exact("max", top, x.amax(1))
 
-    return Problem((launch,), checks, x.nbytes, lambda: (x.square().sum(1), x.amax(1)))
+    return Problem((launch,), checks, once(x, out, top), lambda: (x.square().sum(1), x.amax(1)))
 
 
 @sample(REDUCTION, generated, fast=((2, 1), (5, 300)), slow=((3, 128),), gpu=((33, 4001),),
@@ -162,7 +175,7 @@ def layer_norm(make: Maker, rows: int, columns: int) -> Problem:
         size = (a.abs() + 2 * a.abs().mean(1, keepdim=True)) * rstd * (1 + rstd)
         yield close("out", out, want, size * w.double().abs() + b.double().abs(), columns)
 
-    return Problem((launch,), checks, 2 * x.nbytes,
+    return Problem((launch,), checks, once(x, w, b, out),
                    lambda: functional.layer_norm(x, (columns,), w, b))  # fmt: skip
 
 
@@ -183,4 +196,4 @@ def channel_variance(make: Maker, batch: int, channels: int) -> Problem:
         yield close("mean", mean, rows.mean(1), rows.abs().mean(1), batch * 49)
         yield close("var", var, rows.var(1, unbiased=False), rows.square().mean(1), batch * 49)
 
-    return Problem((launch,), checks, x.nbytes, lambda: torch.var_mean(x, (0, 2, 3)))
+    return Problem((launch,), checks, once(x, mean, var), lambda: torch.var_mean(x, (0, 2, 3)))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from tests.corpus.sample import BF16, F16, F32, Check, Launch, Maker, Problem, close, sample
+from tests.corpus.sample import BF16, F16, F32, Check, Launch, Maker, Problem, close, once, sample
 from tests.kernels import linear_attention
 from workbench import cdiv, next_power_of_2
 
@@ -58,8 +58,8 @@ def recurrent(make: Maker, heads: int, length: int, key: int, value: int, start:
     )  # fmt: skip
     state = h0 if start else torch.zeros_like(h0)
     eps = 2 * (length + key) ** 0.5 * torch.finfo(F32).eps + 4 * torch.finfo(F32).eps
-    return Problem((launch,), lambda: _checks(q, k, v, g, state, out, ht, scale, eps),
-                   2 * q.nbytes + 2 * v.nbytes)  # fmt: skip
+    moved = once(q, k, v, g, out, ht) + (once(h0) if start else 0)
+    return Problem((launch,), lambda: _checks(q, k, v, g, state, out, ht, scale, eps), moved)
 
 
 @sample(
@@ -93,8 +93,12 @@ def chunked(make: Maker, heads: int, length: int, key: int, value: int) -> Probl
     h0 = torch.zeros(heads, key, value, device=q.device)
     # Operands of products are rounded: states and weights to the data's type, fp32 to tf32.
     eps = 4 * max(torch.finfo(make.dtype).eps, 2**-10)
+    # Of each position its keys with its values, its query with the state; within a chunk queries
+    # with the keys before them, and these products with values.
+    pairs = length * (chunk + 1) // 2
+    flops = heads * (4 * length * key * value + 2 * pairs * (key + value))
     return Problem(launches, lambda: _checks(q, k, v, g, h0, out, ht, scale, eps),
-                   2 * q.nbytes + 2 * v.nbytes)  # fmt: skip
+                   once(q, k, v, g, out, ht), flops=flops, scratch=(sums, h))  # fmt: skip
 
 
 @sample(
@@ -148,4 +152,6 @@ def merge_inverses(make: Maker, heads: int, length: int) -> Problem:
             "inverse", out, want.reshape(out.shape), 2 * size.reshape(out.shape) + 1e-6, 2 * n
         )
 
-    return Problem((launch,), checks, a.nbytes + x.nbytes + out.nbytes)
+    return Problem(
+        (launch,), checks, once(a) // 4 + once(x, out), flops=4 * heads * (length // (2 * n)) * n**3
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch.nn import functional
 
-from tests.corpus.sample import F32, Check, Launch, Maker, Problem, close, exact, sample
+from tests.corpus.sample import F32, Check, Launch, Maker, Problem, close, exact, once, sample
 from tests.kernels import losses
 from workbench import cdiv, next_power_of_2
 
@@ -78,7 +78,9 @@ def cross_entropy(
         total = functional.cross_entropy(leaf, target, label_smoothing=smoothing)
         return torch.autograd.grad(total, leaf)
 
-    return Problem((launch,), checks, 3 * logits.nbytes, by_torch)
+    # Rows that are ignored are not read; their gradients are written.
+    moved = once(target, loss, logits) + kept * once(logits[0])
+    return Problem((launch,), checks, moved, by_torch)
 
 
 @sample("cross_entropy", losses, fast=((4, 100), (3, 129)), slow=((1, 1), (5, 1024)),
@@ -112,7 +114,8 @@ def cross_entropy_two_kernels(make: Maker, rows: int, columns: int) -> Problem:
         size = dloss.double().abs()[:, None] * (x.softmax(1) * (8 + 2 * x.abs()) + onehot)
         yield close("gradient", logits, gradient, size, 4)
 
-    return Problem(launches, checks, 3 * logits.nbytes)
+    moved = once(logits, logits, target, dloss[target != IGNORED], loss, lse)
+    return Problem(launches, checks, moved)
 
 
 @sample("logsumexp", losses, fast=((3, 70), (4, 1000)), slow=((2, 1), (3, 256)),
@@ -131,7 +134,7 @@ def logsumexp(make: Maker, rows: int, columns: int) -> Problem:
         finite = torch.where(x.isinf(), 0, x).double().abs().amax(1)
         yield close("out", out, x.double().logsumexp(1), finite + 1, columns)
 
-    return Problem((launch,), checks, x.nbytes, lambda: torch.logsumexp(x, 1))
+    return Problem((launch,), checks, once(x, out), lambda: torch.logsumexp(x, 1))
 
 
 @sample("log_softmax", losses, fast=((3, 70), (4, 129)), slow=((2, 1),), gpu=((17, 5000),),
@@ -174,7 +177,7 @@ def kl_divergence(make: Maker, rows: int, columns: int, log_target: bool) -> Pro
         yield close("loss", loss, parts.sum(1) / rows, size, columns)
         yield close("grad", grad, -weight / rows, weight * (1 + y.double().abs()) / rows)
 
-    return Problem((launch,), checks, 3 * x.nbytes)
+    return Problem((launch,), checks, once(x, y, loss, grad))
 
 
 @sample("cross_entropy", losses, fast=((3, 100),), dtypes=(F32,))

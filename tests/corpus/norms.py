@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch.nn import functional
 
-from tests.corpus.sample import F32, Check, Launch, Maker, Problem, close, sample
+from tests.corpus.sample import F32, Check, Launch, Maker, Problem, close, once, sample
 from tests.kernels import norms
 from workbench import cdiv, next_power_of_2
 
@@ -60,7 +60,7 @@ def layer_norm(make: Maker, rows: int, columns: int) -> Problem:
     return Problem(
         (launch,),
         lambda: _forward_checks(x, w, b, y, mean, rstd),
-        2 * x.nbytes,
+        once(x, w, b, y, mean, rstd),
         lambda: functional.layer_norm(x, (columns,), w, b, EPS),
     )
 
@@ -78,7 +78,7 @@ def layer_norm_row(make: Maker, rows: int, columns: int) -> Problem:
     return Problem(
         (launch,),
         lambda: _forward_checks(x, w, b, y, mean, rstd),
-        2 * x.nbytes,
+        once(x, w, b, y, mean, rstd),
         lambda: functional.layer_norm(x, (columns,), w, b, EPS),
     )
 
@@ -157,8 +157,9 @@ def layer_norm_backward(make: Maker, rows: int, columns: int) -> Problem:
     return Problem(
         (main, _sum_partials(partials[0], dw), _sum_partials(partials[1], db)),
         lambda: _backward_checks(x, w, dy, dx, dw, db, rstd),
-        3 * x.nbytes,
+        once(dy, x, w, mean, rstd, dx, dw, db),
         lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True),
+        scratch=tuple(partials),
     )
 
 
@@ -180,7 +181,8 @@ def layer_norm_backward_locked(make: Maker, rows: int, columns: int) -> Problem:
     return Problem(
         (main, _sum_partials(partials[0], dw), _sum_partials(partials[1], db)),
         lambda: _backward_checks(x, w, dy, dx, dw, db, rstd),
-        3 * x.nbytes,
+        once(dy, x, w, mean, rstd, dx, dw, db),
+        scratch=(*partials, locks),
     )
 
 
@@ -205,7 +207,7 @@ def rms_norm(make: Maker, rows: int, columns: int) -> Problem:
         want = (x.double().square().mean(1) + EPS).rsqrt()
         yield close("rstd", rstd, want, terms=columns)
 
-    return Problem((launch,), checks, 2 * x.nbytes,
+    return Problem((launch,), checks, once(x, w, y, rstd),
                    lambda: functional.rms_norm(x, (columns,), w, EPS))  # fmt: skip
 
 
@@ -236,8 +238,10 @@ def rms_norm_backward(make: Maker, rows: int, columns: int) -> Problem:
 
     leaves = [t.detach().requires_grad_() for t in (x, w)]
     y = functional.rms_norm(leaves[0], (columns,), leaves[1], EPS)
-    return Problem((main, _sum_partials(partial, dw)), checks, 3 * x.nbytes,
-                   lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True))  # fmt: skip
+    return Problem((main, _sum_partials(partial, dw)), checks,
+                   once(dy, x, w, rstd, dx, dw),
+                   lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True),
+                   scratch=(partial,))  # fmt: skip
 
 
 @sample("rmsnorm", norms, fast=((3, 65),), slow=((2, 128), (1, 1)), gpu=LARGE, bench=BENCH,
@@ -268,4 +272,4 @@ def add_rms_norm(make: Maker, rows: int, columns: int) -> Problem:
     def by_torch() -> object:
         return functional.rms_norm(torch.add(x, residual, out=total), (columns,), w, EPS)
 
-    return Problem((launch,), checks, 4 * x.nbytes, by_torch)
+    return Problem((launch,), checks, once(x, residual, w, y, total), by_torch)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from tests.corpus.sample import BF16, F16, F32, Check, Launch, Maker, Problem, close, sample
+from tests.corpus.sample import BF16, F16, F32, Check, Launch, Maker, Problem, close, once, sample
 from tests.kernels import optimizers
 from workbench import cdiv
 
@@ -47,7 +47,9 @@ def _adam(make: Maker, n: int, decoupled: bool) -> Problem:
     def by_torch() -> None:
         if not state:
             param.grad = grad
-            state.append(make_step([param], lr=lr, weight_decay=decay, fused=param.is_cuda))
+            # Capturable: its step can be part of a CUDA graph.
+            on_gpu = {"fused": param.is_cuda, "capturable": param.is_cuda}
+            state.append(make_step([param], lr=lr, weight_decay=decay, **on_gpu))
         state[0].step()
 
     moved = 2 * param.nbytes + grad.nbytes + 2 * (m.nbytes + v.nbytes)
@@ -97,6 +99,8 @@ def sgd(make: Maker, n: int, has_momentum: bool, nesterov: bool) -> Problem:
         {"NESTEROV": nesterov, "HAS_MOMENTUM": has_momentum, "BLOCK": 1024, "num_warps": 4},
     )
 
+    moved = 2 * once(param) + once(grad, lr) + (2 * once(buffer) if has_momentum else 0)
+
     def checks() -> Iterator[Check]:
         p, g, b = old
         g = g + _rounded(decay) * p
@@ -106,7 +110,7 @@ def sgd(make: Maker, n: int, has_momentum: bool, nesterov: bool) -> Problem:
             g = g + _rounded(momentum) * kept if nesterov else kept
         yield close("param", param, p - _rounded(0.05) * g, p.abs() + g.abs() + b.abs())
 
-    return Problem((launch,), checks, 2 * param.nbytes + grad.nbytes + 2 * buffer.nbytes)
+    return Problem((launch,), checks, moved)
 
 
 @sample("sgd", optimizers, fast=((1025,),), gpu=((98433,),), bench=((1 << 26,),),
@@ -144,7 +148,7 @@ def sgd_of_list(make: Maker, count: int) -> Problem:
         for i, (p, g, before) in enumerate(zip(params, grads, old, strict=True)):
             yield close(f"tensor {i}", p, before - _rounded(0.1) * g.double(), g.double().abs())
 
-    return Problem((launch,), checks, 3 * sum(p.nbytes for p in params),
+    return Problem((launch,), checks, 3 * once(*params) + once(*tables, size),
                    lambda: torch._foreach_add_(params, grads, alpha=-0.1))  # fmt: skip
 
 
@@ -167,4 +171,4 @@ def clipped_gradient(make: Maker, n: int, programs: int) -> Problem:
         scale = torch.clamp(1.0 / (want + 1e-6), max=1.0)
         yield close("grad", grad, before * scale, before.abs() * scale, terms=n)
 
-    return Problem(launches, checks, 3 * grad.nbytes)
+    return Problem(launches, checks, 2 * once(grad) + once(norm), scratch=(partial,))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from tests.corpus.sample import F32, Check, Launch, Maker, Problem, close, exact, sample
+from tests.corpus.sample import F32, Check, Launch, Maker, Problem, close, exact, once, sample
 from tests.kernels import reductions
 from workbench import cdiv, next_power_of_2
 
@@ -33,7 +33,7 @@ def two_stage_sum(make: Maker, n: int) -> Problem:
     def checks() -> Iterator[Check]:
         yield close("sum", out, x.double().sum()[None], x.double().abs().sum(), n)
 
-    return Problem(launches, checks, x.nbytes, lambda: x.sum(dtype=F32))
+    return Problem(launches, checks, once(x, out), lambda: x.sum(dtype=F32), scratch=(partial,))
 
 
 @sample("reductions", reductions, fast=LENGTHS, gpu=LONG, bench=((1 << 24,),), repeatable=False)
@@ -46,7 +46,7 @@ def atomic_sum(make: Maker, n: int) -> Problem:
     def checks() -> Iterator[Check]:
         yield close("sum", out, x.double().sum()[None], x.double().abs().sum(), n)
 
-    return Problem((launch,), checks, x.nbytes, lambda: x.sum(dtype=F32))
+    return Problem((launch,), checks, once(x, out, out), lambda: x.sum(dtype=F32))
 
 
 @sample("reductions", reductions, fast=LENGTHS, gpu=LONG, dtypes=INTEGERS,
@@ -57,7 +57,8 @@ def integer_sum(make: Maker, n: int) -> Problem:
     out = make.output(1, dtype=torch.int64, fill=0)
     launch = Launch(reductions.integer_sum, (cdiv(n, 4096),), (x, out, n),
                     {"BLOCK": 4096, "num_warps": 4})  # fmt: skip
-    return Problem((launch,), lambda: [exact("sum", out, x.long().sum()[None])], x.nbytes,
+    return Problem((launch,), lambda: [exact("sum", out, x.long().sum()[None])],
+                   once(x, out, out),
                    lambda: x.sum())  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def long_row_sum(make: Maker, rows: int, columns: int) -> Problem:
     def checks() -> Iterator[Check]:
         yield close("sum", out, x.double().sum(1), x.double().abs().sum(1), columns)
 
-    return Problem((launch,), checks, x.nbytes, lambda: x.sum(1, dtype=F32))
+    return Problem((launch,), checks, once(x, out), lambda: x.sum(1, dtype=F32))
 
 
 @sample("reductions", reductions, fast=((1, 3), (100, 65)), slow=((64, 64), (33, 1)),
@@ -88,7 +89,7 @@ def column_sum(make: Maker, rows: int, columns: int) -> Problem:
     def checks() -> Iterator[Check]:
         yield close("sum", out, x.double().sum(0), x.double().abs().sum(0), rows)
 
-    return Problem((launch,), checks, x.nbytes, lambda: x.sum(0, dtype=F32))
+    return Problem((launch,), checks, once(x, out), lambda: x.sum(0, dtype=F32))
 
 
 @sample("reductions", reductions, fast=((2, 3, 5), (3, 7, 40)), slow=((1, 16, 32),),
@@ -97,7 +98,7 @@ def middle_max(make: Maker, outer: int, middle: int, inner: int) -> Problem:
     x, out = make.normal(outer, middle, inner), make.output(outer, inner)
     launch = Launch(reductions.middle_max, (outer, cdiv(inner, 64)), (x, out, middle, inner),
                     {"MIDDLE": next_power_of_2(middle), "INNER": 64, "num_warps": 4})  # fmt: skip
-    return Problem((launch,), lambda: [exact("max", out, x.amax(1))], x.nbytes,
+    return Problem((launch,), lambda: [exact("max", out, x.amax(1))], once(x, out),
                    lambda: x.amax(1))  # fmt: skip
 
 
@@ -117,7 +118,7 @@ def row_variance(make: Maker, rows: int, columns: int) -> Problem:
         yield close("mean", mean, a.mean(1), a.abs().mean(1), columns)
         yield close("variance", var, a.var(1, unbiased=False), a.square().mean(1), columns)
 
-    return Problem((launch,), checks, x.nbytes, lambda: torch.var_mean(x, 1))
+    return Problem((launch,), checks, once(x, mean, var), lambda: torch.var_mean(x, 1))
 
 
 def _first_largest(x: torch.Tensor) -> torch.Tensor:
@@ -137,7 +138,7 @@ def row_max_index(make: Maker, rows: int, columns: int) -> Problem:
         yield exact("value", value, x.amax(1))
         yield exact("index", index, _first_largest(x))
 
-    return Problem((launch,), checks, x.nbytes, lambda: x.max(1))
+    return Problem((launch,), checks, once(x, value, index), lambda: x.max(1))
 
 
 @sample("reductions", reductions, fast=((2, 1), (3, 100)), slow=((2, 1025),), gpu=((7, 4096),),
@@ -146,7 +147,8 @@ def row_argmax_by_pairs(make: Maker, rows: int, columns: int) -> Problem:
     x, index = make.integers(-8, 9, rows, columns), make.output(rows, dtype=torch.int64)
     launch = Launch(reductions.row_argmax_by_pairs, (rows,), (x, index, x.stride(0), columns),
                     {"BLOCK": next_power_of_2(columns), "num_warps": 4})  # fmt: skip
-    return Problem((launch,), lambda: [exact("index", index, _first_largest(x))], x.nbytes,
+    return Problem((launch,), lambda: [exact("index", index, _first_largest(x))],
+                   once(x, index),
                    lambda: x.argmax(1))  # fmt: skip
 
 

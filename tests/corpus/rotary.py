@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import torch
 
-from tests.corpus.sample import F32, Check, Launch, Maker, Problem, close, sample
+from tests.corpus.sample import F32, Check, Launch, Maker, Problem, close, distinct, once, sample
 from tests.kernels import rotary
 from workbench import cdiv, next_power_of_2
 
@@ -56,7 +56,7 @@ def rope_half(make, batch: int, length: int, q_heads: int, k_heads: int, dim: in
             x = x.double()
             yield close(name, got, _turned(x, cos.double(), sine), x.abs() + _swapped(x).abs())
 
-    return Problem((launch,), checks, 2 * (q.nbytes + k.nbytes),
+    return Problem((launch,), checks, 2 * once(q, k) + once(cos, sin),
                    lambda: (_turned(q, cos, sin), _turned(k, cos, sin)))  # fmt: skip
 
 
@@ -96,7 +96,8 @@ def rope_interleaved(make: Maker, tokens: int, heads: int, dim: int) -> Problem:
         yield close("out", out, turned(x.double(), c, s), size.flatten(-2))
 
     c, s = (t[positions][:, None].to(x.dtype) for t in (cos, sin))
-    return Problem((launch,), checks, 2 * x.nbytes, lambda: turned(x, c, s))
+    angles = distinct(positions, length) * once(cos[0], sin[0])
+    return Problem((launch,), checks, once(x, out, positions) + angles, lambda: turned(x, c, s))
 
 
 @sample(
@@ -124,4 +125,4 @@ def rope_by_head(make, batch: int, heads: int, length: int, dim: int, sign: int)
         want = turned(a, cos.double(), sign * sin.double())
         yield close("out", out, want, a.abs() + _swapped(a).abs())
 
-    return Problem((launch,), checks, 2 * x.nbytes, lambda: turned(x, cos, sin))
+    return Problem((launch,), checks, once(x, out, cos, sin), lambda: turned(x, cos, sin))

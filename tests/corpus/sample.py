@@ -63,14 +63,19 @@ class Problem:
     Attributes:
         launches: run in this order.
         checks: called after the launches; makes the references.
-        moved_bytes: what has to be read and written once; a copy of as many is the ceiling.
+        moved_bytes: what has to be read and written once (`traffic.py` says what counts); a copy
+            of as many is the ceiling.
         torch: the same by torch, as a baseline.
+        flops: operations of its matrix products, 2 M N K each; 0 where it has none.
+        scratch: tensors that are no part of the problem: what one launch leaves for the next.
     """
 
     launches: tuple[Launch, ...]
     checks: Callable[[], Iterable[Check]]
     moved_bytes: int = 0
     torch: Callable[[], object] | None = None
+    flops: int = 0
+    scratch: tuple[torch.Tensor, ...] = ()
 
 
 class Maker:
@@ -241,6 +246,18 @@ def jitted(kernel: Callable[..., Any]) -> Any:
     if kernel not in _jitted:
         _jitted[kernel] = workbench.jit(kernel)
     return _jitted[kernel]
+
+
+def once(*tensors: torch.Tensor) -> int:
+    """Return the bytes of tensors that are read or written once."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def distinct(index: torch.Tensor, count: int) -> int:
+    """Return how many different numbers below `count` an index names."""
+    named = torch.zeros(count, dtype=torch.bool, device=index.device)
+    named[index.flatten().long()] = True
+    return int(named.sum())
 
 
 def run(problem: Problem, target: str | None = None) -> None:

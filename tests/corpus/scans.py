@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from tests.corpus.sample import F32, HALVES, Check, Launch, Maker, Problem, close, exact, sample
+from tests.corpus.sample import (
+    F32,
+    HALVES,
+    Check,
+    Launch,
+    Maker,
+    Problem,
+    close,
+    distinct,
+    exact,
+    once,
+    sample,
+)
 from tests.kernels import scans
 from workbench import cdiv, next_power_of_2
 
@@ -31,7 +43,7 @@ def _by_row(
     warps = min(max(block // 256, 1), 8)
     launch = Launch(kernel, (rows,), (x, out, *more, x.stride(0), columns),
                     {**named, "BLOCK": block, "num_warps": warps})  # fmt: skip
-    return Problem((launch,), lambda: checks(out), x.nbytes + out.nbytes, torch_call)
+    return Problem((launch,), lambda: checks(out), once(x, out, *more), torch_call)
 
 
 @sample(
@@ -163,7 +175,7 @@ def two_stage_cumsum(make: Maker, n: int) -> Problem:
     def checks() -> Iterator[Check]:
         yield close("out", out, x.double().cumsum(0), x.double().abs().cumsum(0), n)
 
-    return Problem(launches, checks, x.nbytes + out.nbytes, lambda: x.cumsum(0, dtype=F32))
+    return Problem(launches, checks, once(x, out), lambda: x.cumsum(0, dtype=F32), scratch=(total,))
 
 
 @sample("scans", scans, fast=((1,), (3000,)), slow=((1024,),), gpu=((10**6 + 1,),))
@@ -192,7 +204,7 @@ def histogram(make: Maker, n: int, bins: int) -> Problem:
     def checks() -> Iterator[Check]:
         yield exact("counts", out, torch.bincount(x.long(), minlength=bins))
 
-    return Problem((launch,), checks, x.nbytes,
+    return Problem((launch,), checks, once(x, out, out),
                    lambda: torch.bincount(x, minlength=bins))  # fmt: skip
 
 
@@ -204,9 +216,11 @@ def atomic_histogram(make: Maker, n: int, bins: int) -> Problem:
     launch = Launch(scans.atomic_histogram, (cdiv(n, 1024),), (x, out, n, -2.0, scale, bins),
                     {"BLOCK": 1024, "num_warps": 4})  # fmt: skip
 
+    places = ((x + 2) * scale).int()
+    kept = places[(x >= -2) & (places < bins)]
+
     def checks() -> Iterator[Check]:
-        places = ((x + 2) * scale).int()
-        kept = places[(x >= -2) & (places < bins)]
         yield exact("counts", out, torch.bincount(kept.long(), minlength=bins))
 
-    return Problem((launch,), checks, x.nbytes, lambda: torch.histc(x, bins, -2, 2))
+    moved = once(x) + 2 * distinct(kept, bins) * out.element_size()
+    return Problem((launch,), checks, moved, lambda: torch.histc(x, bins, -2, 2))

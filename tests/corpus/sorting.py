@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from tests.corpus.philox import philox, uniform
-from tests.corpus.sample import F32, HALVES, Check, Launch, Maker, Problem, exact, sample
+from tests.corpus.sample import F32, HALVES, Check, Launch, Maker, Problem, exact, once, sample
 from tests.kernels import sorting
 from workbench import cdiv, next_power_of_2
 
@@ -72,7 +72,7 @@ def _largest(make: Maker, kernel, rows: int, columns: int, k: int) -> Problem:
         yield exact("values", value, values[:, :k])
         yield exact("places", index, places[:, :k])
 
-    return Problem((launch,), checks, x.nbytes, lambda: x.topk(k, 1))
+    return Problem((launch,), checks, once(x, value, index), lambda: x.topk(k, 1))
 
 
 @sample("topk", sorting, fast=((2, 5, 1), (3, 100, 8)), slow=((1, 64, 64), (2, 256, 2)),
@@ -126,7 +126,7 @@ def radix_sort(make: Maker, n: int) -> Problem:
         ]  # fmt: skip
         here, there = there, here
     return Problem(tuple(launches), lambda: [exact("keys", here, before.sort().values)],
-                   2 * keys.nbytes, lambda: before.sort())  # fmt: skip
+                   2 * once(keys), lambda: before.sort(), scratch=(counts,))  # fmt: skip
 
 
 @sample("sampling", sorting, fast=((3, 5, 1.0), (4, 100, 0.7)), gpu=((64, 32000, 1.3),),
@@ -148,7 +148,7 @@ def gumbel_sample(make: Maker, rows: int, columns: int, temperature: float) -> P
     def by_torch() -> object:
         return torch.multinomial((logits.float() / temperature).softmax(1), 1)
 
-    return Problem((launch,), checks, logits.nbytes, by_torch)
+    return Problem((launch,), checks, once(logits, out), by_torch)
 
 
 @sample("sampling", sorting, fast=((3, 5, 0.5), (4, 100, 0.9)), gpu=((16, 4001, 0.8),),
@@ -172,4 +172,4 @@ def nucleus_sample(make: Maker, rows: int, columns: int, top_p: float) -> Proble
         near |= (mass - limit[:, None]).abs().amin(1) < 1e-5
         yield Check("place", place, wanted, near.double())
 
-    return Problem((launch,), checks, logits.nbytes)
+    return Problem((launch,), checks, once(logits, draws, kept, place))

@@ -210,9 +210,8 @@ def test_a_run_time_value_where_a_constexpr_is_needed():
 
 def typed_argument():
     from workbench.frontend import Argument
-    from workbench.ir import I32
 
-    return Argument(I32)
+    return Argument("i32")
 
 
 def test_a_constexpr_is_not_assigned_again():

@@ -1,19 +1,22 @@
-"""Many random programs by seed: runs them, makes what fails small, writes it down as a test.
+"""The child process of the fuzz: runs one case after the other, makes small what fails, keeps it.
 
-    python -m tests.fuzz.batch KIND TARGET KEEP FIRST COUNT      # a line of JSON for each seed
+    python -m tests.fuzz.batch      # a line of JSON in, a line of JSON out
 
-KIND is `programs` (IR) or `sources` (text).
+A case is {"kind", "target", "seed", "keep" (a folder), "reducing" (seconds)}; kinds are `programs`
+(IR), `sources` (text) and `cells` (mutated cells of the corpus, whose target their seed says).
 """
 
 from __future__ import annotations
 
-import json
-import os
-import sys
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from tests.fuzz import sourced
-from tests.fuzz.keep import save
+from tests.fuzz.cells import outcome
+from tests.fuzz.children import Case, Report, serve
+from tests.fuzz.keep import FOUND, save
 from tests.fuzz.programs import launch, program
 from tests.fuzz.reduce import lines_of, reduced
 from tests.fuzz.running import DEVICE_LOST, difference, kind_of, options_for, with_options
@@ -22,7 +25,7 @@ from workbench.ir import Module
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A program that a target got wrong: `lines` of it are left, kept in the file `kept`."""
+    """A case that a target got wrong: `lines` of it are left, kept in the file `kept`."""
 
     seed: int
     said: str
@@ -30,59 +33,88 @@ class Failure:
     kept: str
 
 
+class Budget:
+    """How long a failing case may be made small; whoever waits is told that it goes on."""
+
+    def __init__(self, seconds: float = 60.0, report: Report | None = None) -> None:
+        self.end = time.monotonic() + seconds
+        self.report = report
+
+    def allows(self) -> bool:
+        """Return whether there is time for one more try."""
+        if self.report is not None:
+            self.report("reducing")
+        return time.monotonic() < self.end
+
+
 def module_for(seed: int, target: str) -> Module:
     """Return the program of a seed, with options for a GPU."""
     return with_options(program(seed), **options_for(seed, target))
 
 
-def try_seed(seed: int, target: str, *, keep: bool = True) -> Failure | None:
+def try_seed(
+    seed: int, target: str, *, keep: Path | None = FOUND, budget: Budget | None = None
+) -> Failure | None:
     """Run the program of a seed in the interpreter and on a target; None if both agree."""
     module, numbers = module_for(seed, target), launch(seed)
     said = difference(module, numbers, target)
     if not said:
         return None
+    kind, time_left = kind_of(said), budget or Budget()
     if DEVICE_LOST not in said:
-        kind = kind_of(said)
-        module = reduced(module, lambda other: kind_of(difference(other, numbers, target)) == kind)
+        module = reduced(
+            module,
+            lambda other: (
+                time_left.allows()
+                and kind_of(difference(other, numbers, target, watch=True)) == kind
+            ),
+        )
         said = difference(module, numbers, target)
-    kept = save(f"{target}_{seed}", module, numbers, target, said).name if keep else ""
+    kept = save(f"{target}_{seed}", module, numbers, target, said, keep).name if keep else ""
     return Failure(seed, said, lines_of(module), kept)
 
 
-def try_source(seed: int, target: str, *, keep: bool = True) -> Failure | None:
+def try_source(
+    seed: int, target: str, *, keep: Path | None = FOUND, budget: Budget | None = None
+) -> Failure | None:
     """Run the kernel of a seed by NumPy and on a target; None if both agree."""
     text = sourced.kernel_text(seed)
     said = sourced.difference(text, seed, target)
     if not said:
         return None
+    kind, time_left = kind_of(said), budget or Budget()
     if DEVICE_LOST not in said:
-        kind = kind_of(said)
         text = sourced.reduced(
-            text, lambda other: kind_of(sourced.difference(other, seed, target)) == kind
+            text,
+            lambda other: (
+                time_left.allows() and kind_of(sourced.difference(other, seed, target)) == kind
+            ),
         )
         said = sourced.difference(text, seed, target)
-    kept = sourced.save(f"{target}_{seed}", text, seed, target, said).name if keep else ""
+    kept = sourced.save(f"{target}_{seed}", text, seed, target, said, keep).name if keep else ""
     return Failure(seed, said, len(text.splitlines()), kept)
 
 
-KINDS = {"programs": try_seed, "sources": try_source}
+RUNS: dict[str, Callable[..., Failure | None]] = {"programs": try_seed, "sources": try_source}
 
 
-def main(kind: str, target: str, keep: str, first: str, count: str) -> None:
-    """Write the failure of each seed, or null, as a line of JSON.
+def answer(case: Case, report: Report) -> Case:
+    """Run a case and say what came of it.
 
-    A device that has met an illegal access answers nothing any more: what is left of the seeds is
-    for a process of its own.
+    A device that has met an illegal access answers nothing any more: other cases are for a process
+    of their own.
     """
-    for seed in range(int(first), int(first) + int(count)):
-        failure = KINDS[kind](seed, target, keep=keep == "keep")
-        lost = failure is not None and DEVICE_LOST in failure.said
-        row = {"seed": seed, "failure": asdict(failure) if failure else None, "stops": lost}
-        sys.stdout.write(json.dumps(row) + "\n")
-        sys.stdout.flush()
-        if lost:
-            os._exit(1)
+    seed = case["seed"]
+    if case["kind"] == "cells":
+        what, said = outcome(seed)
+        failure = Failure(seed, said, 0, "") if what == "wrong" else None
+        return {"outcome": what, "failure": failure and asdict(failure)}
+    budget = Budget(case.get("reducing", 60.0), report)
+    keep = Path(case["keep"]) if case["keep"] else None
+    failure = RUNS[case["kind"]](seed, case["target"], keep=keep, budget=budget)
+    lost = failure is not None and DEVICE_LOST in failure.said
+    return {"outcome": "", "failure": failure and asdict(failure), "stops": lost}
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve(answer)

@@ -1,9 +1,6 @@
 """Mutated cells: kernels of the corpus with tokens deleted, swapped or replaced, types changed.
 
-Whatever a cell says, compiling it may only succeed or raise KernelErrors that have a place. Cells
-run in a child process, so that one that ends the process or does not come back is found too:
-
-    python -m tests.fuzz.cells FIRST COUNT      # one line of JSON for each cell
+Whatever a cell says, compiling it may only succeed or raise KernelErrors that have a place.
 """
 
 from __future__ import annotations
@@ -13,21 +10,15 @@ import dataclasses
 import functools
 import inspect
 import io
-import json
 import random
 import sys
 import textwrap
 import tokenize
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.children import rows
-
-#: The longest that a cell may compute, whatever else the machine does, and how long a silent child
-#: is waited for.
+#: The longest that a cell may compute, whatever else the machine does.
 SECONDS = 5.0
-PATIENCE = 120.0
 
 TYPES = ("i1", "i8", "i16", "i32", "i64", "u8", "u32", "f16", "bf16", "f32", "f64", "f8e4m3")
 DTYPES = ("int1", "int8", "int16", "int32", "int64", "uint8", "uint32", "float16", "bfloat16",
@@ -285,23 +276,4 @@ def outcome(seed: int) -> tuple[str, str]:
     return "compiled", ""
 
 
-def outcomes(first: int, count: int) -> Generator[tuple[int, str, str]]:
-    """Yield (seed, outcome, what was said) of cells, run in child processes."""
-    for row in rows(["tests.fuzz.cells"], first, count, PATIENCE):
-        if "ended" in row:
-            yield row["seed"], "wrong", row["ended"]
-        else:
-            yield row["seed"], row["outcome"], row["said"]
-
-
-def main(first: int, count: int) -> None:
-    """Write the outcome of each cell as a line of JSON."""
-    out = sys.stdout
-    sys.stdout = io.StringIO()  # cells may print
-    for seed in range(first, first + count):
-        what, said = outcome(seed)
-        print(json.dumps({"seed": seed, "outcome": what, "said": said}), file=out, flush=True)
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+__all__ = ["corpus", "mutated", "outcome"]

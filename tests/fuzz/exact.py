@@ -81,18 +81,8 @@ class ExactWriter(Writer):
     def __init__(self, seed: int, steps: int) -> None:
         self.random = random.Random(seed)
         self.sizes: dict[Value, Size] = {}
-        super().__init__(self._no_draw, steps)
+        super().__init__(self.random, steps)
         self.shape2 = (self.pick(EXTENTS), self.pick(EXTENTS))
-
-    @staticmethod
-    def _no_draw(strategy: Any) -> Any:
-        raise AssertionError(f"{strategy} is drawn from a seed here")
-
-    def pick(self, options: Any) -> Any:
-        return self.random.choice(list(options))
-
-    def number(self, low: int, high: int) -> int:
-        return self.random.randint(low, high)
 
     # -- sizes ----------------------------------------------------------------------------
     def know(self, value: Value, bounds: tuple[int, int] | None = None) -> None:

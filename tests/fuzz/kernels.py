@@ -21,11 +21,15 @@ class KernelWriter(SourceWriter):
         if self.number(0, 3) == 0:
             self.line(f"if {self.condition()}:")
             self.line("    return")
-        for term in [*self.scopes[0].changing, *self.scopes[0].terms[-4:]]:
-            self.store(term)
+        self.last_stores()
         functions = "\n\n".join(self.helpers)
         body = "\n".join(self.lines)
         return f"{functions}\n\n\ndef kernel({PARAMETERS}):\n{body}\n".lstrip()
+
+    def last_stores(self) -> None:
+        """Store what the kernel came to."""
+        for term in [*self.scopes[0].changing, *self.scopes[0].terms[-4:]]:
+            self.store(term)
 
     # -- statements -----------------------------------------------------------------------
     def statement(self) -> None:
@@ -278,9 +282,4 @@ class KernelWriter(SourceWriter):
         self.line(f"tl.store({base} + {place}, {term.text}{mask})")
 
 
-def kernel_text(seed: int) -> str:
-    """Return the source of a seed's kernel, with the functions that it calls."""
-    return KernelWriter(seed).text()
-
-
-__all__ = ["PARAMETERS", "SIZE", "KernelWriter", "kernel_text"]
+__all__ = ["PARAMETERS", "SIZE", "KernelWriter"]

@@ -4,8 +4,9 @@ A kernel's source is ordinary Python. Executed with the names of this file in pl
 computes what the kernel means, one program after the other: Python's own control flow is the
 meaning of loops, `break`, branches and calls.
 
-Integers are int64 here (the sources keep them small), floats are float32 and exact. `//` and `%`
-round toward zero, as the language's do on run-time values.
+Integers are int64 here (the sources keep them small), floats are float32 and exact; words are
+integers of a width, which wrap (`Word`). `//` and `%` round toward zero, as the language's do on
+run-time values.
 """
 
 from __future__ import annotations
@@ -46,12 +47,16 @@ class Num:
     def __invert__(self) -> Num:
         return Num(~self.values)
 
-    def to(self, kind: type) -> Num:
-        if kind is np.int32 and self.values.dtype.kind == "f":
-            return Num(np.trunc(self.values).astype(np.int64))
-        if kind in (np.int8, np.int16, np.uint8):
-            return Num(self.values.astype(np.int64).astype(kind))
-        return Num(self.values.astype(kind))
+    def to(self, kind: Any) -> Num:
+        values = self.values
+        if isinstance(kind, SmallFloat):
+            return Num(kind.rounded(values))
+        if kind is np.int32:
+            whole = np.trunc(values) if values.dtype.kind == "f" else values
+            return Num(whole.astype(np.int64).astype(np.int32))
+        if kind in WORDS:
+            return Word(values.astype(np.int64).astype(kind))
+        return Num(values.astype(kind))
 
     def sum(self, axis: int) -> Num:
         return added(self, axis)
@@ -65,8 +70,50 @@ class Num:
     T = property(trans)
 
 
+class Word(Num):
+    """Integers of a width that wrap; with a number they stay what they are."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+
+    def __neg__(self) -> Num:
+        return Word(-self.values)
+
+    def __invert__(self) -> Num:
+        return Word(~self.values)
+
+    def to(self, kind: Any) -> Num:
+        if kind in WORDS:
+            return Word(self.values.astype(kind))
+        return Num(self.values).to(kind)
+
+
+#: Widths whose arithmetic wraps; an int32 is exact in kernels.
+WORDS = (np.int8, np.int16, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
+
+
+class SmallFloat:
+    """A narrow float: digits of its mantissa, the lowest exponent, the largest number."""
+
+    def __init__(self, digits: int, lowest: int, largest: float, saturates: bool) -> None:
+        self.digits, self.lowest, self.largest = digits, lowest, largest
+        self.saturates = saturates
+
+    def rounded(self, values: Array, toward_zero: bool = False) -> Array:
+        """Return the nearest numbers of this type, ties to even, or those nearer to 0."""
+        wide = values.astype(np.float64)
+        _, exponents = np.frexp(wide)
+        steps = np.exp2(np.maximum(exponents - 1, self.lowest) - self.digits)
+        found = (np.trunc if toward_zero else np.rint)(wide / steps) * steps
+        most = self.largest if self.saturates or toward_zero else np.inf
+        outside = (np.abs(found) > self.largest) & (np.isfinite(values) | self.saturates)
+        return np.where(outside, np.copysign(most, found), found).astype(np.float32)
+
+
 def _quotient(a: Array, b: Array) -> Array:
-    return np.where((a < 0) ^ (b < 0), -(np.abs(a) // np.abs(b)), np.abs(a) // np.abs(b))
+    """Divide and truncate, from NumPy's floor: the magnitude of the lowest number does not fit."""
+    floor = a // b
+    return floor + (((a < 0) ^ (b < 0)) & (floor * b != a))
 
 
 _OPERATORS: dict[str, Callable[[Array, Array], Any]] = {
@@ -79,6 +126,11 @@ _OPERATORS: dict[str, Callable[[Array, Array], Any]] = {
 
 
 def _together(a: Any, b: Any) -> tuple[Array, Array]:
+    for one in (a, b):
+        if isinstance(one, Word):
+            kind = one.values.dtype
+            pair = (np.asarray(getattr(v, "values", v)).astype(kind) for v in (a, b))
+            return next(pair), next(pair)
     x, y = (v.values if isinstance(v, Num) else np.asarray(v) for v in (a, b))
     if "f" in (x.dtype.kind, y.dtype.kind):
         return x.astype(np.float32), y.astype(np.float32)
@@ -87,14 +139,21 @@ def _together(a: Any, b: Any) -> tuple[Array, Array]:
     return x.astype(np.int64), y.astype(np.int64)
 
 
+def _alike(values: Any, *inputs: Any) -> Num:
+    """Return words if words went in and integers came out."""
+    held = np.asarray(values)
+    words = held.dtype.kind in "iu" and any(isinstance(v, Word) for v in inputs)
+    return Word(held) if words else Num(held)
+
+
 def _install(name: str, function: Callable[[Array, Array], Any]) -> None:
     def forward(self: Num, other: Any) -> Any:
         if isinstance(other, Ptr):
             return NotImplemented
-        return Num(function(*_together(self, other)))
+        return _alike(function(*_together(self, other)), self, other)
 
     def backward(self: Num, other: Any) -> Num:
-        return Num(function(*_together(other, self)))
+        return _alike(function(*_together(other, self)), self, other)
 
     setattr(Num, f"__{name}__", forward)
     setattr(Num, f"__r{name}__", backward)
@@ -110,6 +169,9 @@ class Ptr:
         return Ptr(self.held, self.places + np.asarray(getattr(offset, "values", offset)))
 
     __radd__ = __add__
+
+    def to(self, kind: type) -> Ptr:
+        return Ptr(self.held.view(kind), self.places)
 
 
 for _name, _function in _OPERATORS.items():
@@ -171,9 +233,8 @@ def load(
         where, mask = where.pointers(boundary_check)
     on = _mask(mask, where.places.shape)
     rest = np.broadcast_to(getattr(other, "values", other), where.places.shape)
-    return Num(
-        np.where(on, where.held[np.where(on, where.places, 0)], rest.astype(where.held.dtype))
-    )
+    found = np.where(on, where.held[np.where(on, where.places, 0)], rest.astype(where.held.dtype))
+    return Word(found) if found.dtype in WORDS else Num(found)
 
 
 def store(where: Any, value: Any, mask: Any = True, boundary_check: Any = ()) -> None:
@@ -184,7 +245,7 @@ def store(where: Any, value: Any, mask: Any = True, boundary_check: Any = ()) ->
     where.held[where.places[on]] = values[on].astype(where.held.dtype)
 
 
-def atomic_add(where: Ptr, value: Any, mask: Any = True) -> Num:
+def atomic_add(where: Ptr, value: Any, mask: Any = True, sem: str = "") -> Num:
     on = _mask(mask, where.places.shape)
     values = np.broadcast_to(getattr(value, "values", value), where.places.shape)
     old = np.where(on, where.held[np.where(on, where.places, 0)], 0)
@@ -192,27 +253,44 @@ def atomic_add(where: Ptr, value: Any, mask: Any = True) -> Num:
     return Num(old)
 
 
+def atomic_xchg(where: Ptr, value: Any, sem: str = "") -> Num:
+    old = where.held[where.places].copy()
+    where.held[where.places] = getattr(value, "values", value)
+    return Num(old)
+
+
+def atomic_cas(where: Ptr, expected: Any, value: Any, sem: str = "") -> Num:
+    old = where.held[where.places].copy()
+    same = old == getattr(expected, "values", expected)
+    where.held[where.places] = np.where(same, getattr(value, "values", value), old)
+    return Num(old)
+
+
+def cast(x: Num, kind: Any, fp_downcast_rounding: str = "rtne") -> Num:
+    return Num(kind.rounded(x.values, fp_downcast_rounding == "rtz"))
+
+
 def _of(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of Nums made of one of arrays; the rest of the arguments stays."""
 
     def call(*given: Any, **named: Any) -> Num:
         values = [getattr(v, "values", v) for v in given]
-        return Num(function(*values, **named))
+        return _alike(function(*values, **named), *given)
 
     return call
 
 
 def where(test: Any, a: Any, b: Any) -> Num:
     x, y = _together(a, b)
-    return Num(np.where(getattr(test, "values", test), x, y))
+    return _alike(np.where(getattr(test, "values", test), x, y), a, b)
 
 
 def maximum(a: Any, b: Any) -> Num:
-    return Num(np.maximum(*_together(a, b)))
+    return _alike(np.maximum(*_together(a, b)), a, b)
 
 
 def minimum(a: Any, b: Any) -> Num:
-    return Num(np.minimum(*_together(a, b)))
+    return _alike(np.minimum(*_together(a, b)), a, b)
 
 
 def clamp(x: Any, low: Any, high: Any) -> Num:
@@ -284,7 +362,11 @@ class Language:
 
     constexpr = int
     int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
-    uint8, float32, float16 = np.uint8, np.float32, np.float32
+    uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
+    float32, float16 = np.float32, SmallFloat(10, -14, 65504.0, saturates=False)
+    bfloat16 = SmallFloat(7, -126, 3.3895313892515355e38, saturates=False)
+    float8e4nv = SmallFloat(3, -6, 448.0, saturates=True)
+    float8e5 = SmallFloat(2, -14, 57344.0, saturates=True)
     int1 = np.bool_
     range = staticmethod(counted)
     static_range = staticmethod(builtins.range)
@@ -301,12 +383,16 @@ class Language:
         self.program_id = lambda axis: Num(program)
         self.num_programs = lambda axis: Num(programs)
         for function in (
-            load, store, atomic_add, make_block_ptr, make_tensor_descriptor, advance, where,
-            maximum, minimum, clamp, cumsum, dot, flip, sort, gather, join, split,
-            interleave, cdiv, histogram,
+            load, store, atomic_add, atomic_xchg, atomic_cas, cast, make_block_ptr,
+            make_tensor_descriptor, advance, where, maximum, minimum, clamp, cumsum, dot, flip,
+            sort, gather, join, split, interleave, cdiv, histogram,
         ):  # fmt: skip
             setattr(self, function.__name__, function)
         self.sum = added
+        # What authors say of a value changes nothing.
+        self.multiple_of = self.max_contiguous = self.max_constancy = lambda x, _: x
+        self.assume = lambda condition: None
+        self.pointer_type = lambda element: element
 
     @staticmethod
     def arange(start: int, end: int) -> Num:

@@ -77,7 +77,7 @@ def reduced(module: Module, fails: Fails) -> Module:
         ):
             return False  # not a program any more, or one that is not well defined
 
-    module = _without_effects(module, still)
+    module = _in_bulk(_without_effects(module, still), still)
     before = None
     while before is not module:
         before = module
@@ -126,6 +126,56 @@ def _without_effects(module: Module, still: Callable[[Module], bool]) -> Module:
     return module
 
 
+def _in_bulk(module: Module, still: Callable[[Module], bool]) -> Module:
+    """Let loops give what they began with, and ops 0: many at once, the last ones first."""
+    size = len(list(module.walk())) // 2
+    while size >= 4:
+        end = len(plain := _plain(module))
+        while end > 0:
+            chosen = set(plain[max(0, end - size) : end])
+            change: Change = lambda op, build, chosen=chosen: (  # noqa: E731
+                _simple(op, build) if op.id in chosen else None
+            )
+            candidate = _cleaned(rebuild(module, change))
+            if _weight(candidate) < _weight(module) and still(candidate):
+                module = candidate
+                plain = _plain(module)
+            end = min(end, len(plain)) - size
+        size //= 2
+    return module
+
+
+def _plain(module: Module) -> list[int]:
+    """Return the ops that `_simple` has something for."""
+    combining = _combining(module)
+    return [
+        op.id
+        for op in module.walk()
+        if op.id not in combining
+        and (isinstance(op, For | While) or (_is_number(op) and not isinstance(op, Constant)))
+    ]
+
+
+def _is_number(op: Op) -> bool:
+    return len(op.results) == 1 and isinstance(element_of(op.results[0].type), Scalar)
+
+
+def _simple(op: Op, build: Any) -> Any:
+    if isinstance(op, For | While):
+        return op.inits
+    element = element_of(op.results[0].type)
+    assert isinstance(element, Scalar)
+    return build.add(Constant(0.0 if element.is_float else 0, op.results[0].type))
+
+
+def _combining(module: Module) -> set[int]:
+    """Return what reductions combine by, which stays associative, or they would mean nothing."""
+    return {
+        inner.id for op in module.walk() if isinstance(op, Reduce | Scan)
+        for inner in op.combine.ops
+    }  # fmt: skip
+
+
 def _drop(op: Op, gone: set[int]) -> Any:
     return DROP if op.id in gone else None
 
@@ -142,11 +192,7 @@ def _ends_block(module: Module, number: int) -> bool:
 
 def _changes(module: Module) -> Iterator[Change]:
     """Yield rewrites that each make one op simpler, the last ops first."""
-    # What a reduction combines by stays associative, or the program would mean nothing.
-    combining = {
-        inner.id for op in module.walk() if isinstance(op, Reduce | Scan)
-        for inner in op.combine.ops
-    }  # fmt: skip
+    combining = _combining(module)
     for op in reversed(list(module.walk())):
         number = op.id
         if number in combining:

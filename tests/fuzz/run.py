@@ -1,33 +1,43 @@
 """`make fuzz`: many random programs and mutated cells; what fails is made small and kept.
 
     python -m tests.fuzz.run [programs COUNT] [sources COUNT] [cells COUNT] [from SEED]
-                             [on TARGET] [workers COUNT] [seconds LIMIT]
+                             [on TARGET,...] [jobs COUNT] [seconds LIMIT] [state FILE]
+                             [found FOLDER]
+    python -m tests.fuzz.run summary FILE...
 
-Programs (IR) and sources (text) go through the target (cpu; `sm_90a` interprets the GPU IR where
-there is no GPU) and are compared with the interpreter and with NumPy. All run in child processes,
-one for each worker, so that one that ends or hangs is a finding like any other. LIMIT ends each
-kind early; what was run is said.
+Programs (IR) and sources (text) go through each target (cpu, interpreter; `sm_90a` interprets the
+GPU IR where there is no GPU) and are compared with the interpreter and with NumPy. All run in
+child processes, one for each job, so that one that ends or hangs is a finding like any other.
+LIMIT ends the run early. FILE holds what was run and what failed (`progress.py`): the same call
+again runs what is left. What fails is written to FOLDER (tests/fuzz/found, where tests replay it).
+`summary` says what files hold, together.
 """
 
 from __future__ import annotations
 
-import collections
 import os
 import queue
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
-from tests.fuzz.cells import outcomes
-from tests.fuzz.children import rows
+from tests.fuzz.children import Case, Child
+from tests.fuzz.keep import FOUND
+from tests.fuzz.progress import Part, Progress
 
 CORES = len(os.sched_getaffinity(0))
-#: How long a program may take; making one small that fails takes longest.
-PATIENCE = 300.0
+#: Seconds that a case may be silent, that one which fails may be made small, between two saves.
+PATIENCE, REDUCING, SAVING = 90.0, 60.0, 5.0
+COMMAND = ("tests.fuzz.batch",)
 DEFAULT = {"programs": 2000, "sources": 2000, "cells": 10_000}
+WORDS = (*DEFAULT, "from", "on", "jobs", "seconds", "state", "found")
 
 
 def say(text: str) -> None:
@@ -36,101 +46,159 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def spread(
-    first: int,
-    count: int,
-    workers: int,
-    seconds: float | None,
-    run: Callable[[int, int], Generator[Any]],
-) -> Iterator[Any]:
-    """Yield what `run(first, count)` yields for shares of the seeds, as it comes."""
-    end = time.monotonic() + (seconds or float("inf"))
-    share = -(-count // workers)
-    found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+def place_of(kind: str, target: str) -> str:
+    """Return what runs a target's code here: a device, this machine, or the interpreter."""
+    if kind == "cells":
+        return "compiled only"
+    if not target.startswith("sm_"):
+        return "this machine"
+    import torch
 
-    def part(start: int) -> None:
+    if not torch.cuda.is_available():
+        return "GPU IR interpreted"
+    return str(torch.cuda.get_device_name(0))
+
+
+@dataclass
+class Run:
+    """What to run: so many cases of each kind from a seed on, on each target."""
+
+    counts: dict[str, int]
+    first: int = 1000
+    targets: tuple[str, ...] = ("cpu",)
+    jobs: int = CORES
+    seconds: float = float("inf")
+    progress: Progress = field(default_factory=Progress)
+    found: Path = FOUND
+
+    def __post_init__(self) -> None:
+        self.end = time.monotonic() + self.seconds
+        self._next = threading.Lock()
+        self._children: list[Child] = []
+        self._answers: queue.SimpleQueue[tuple[Part, int, Case, float] | None] = queue.SimpleQueue()
+
+    def parts(self) -> list[Part]:
+        """Return the parts that this run adds to."""
+        pairs = [
+            (kind, target)
+            for kind in self.counts
+            for target in (self.targets if kind != "cells" else ("their own",))
+        ]
+        return [self.progress.part(kind, t, place_of(kind, t)) for kind, t in pairs]
+
+    def left(self) -> Iterator[tuple[Part, int]]:
+        """Yield what is left to do, the parts in turn, so that a limit ends all alike."""
+        seeds = [
+            [
+                (part, seed)
+                for seed in range(self.first, self.first + self.counts[part.kind])
+                if seed not in part.seeds
+            ]
+            for part in self.parts()
+        ]
+        for cases in zip_longest(*seeds):
+            yield from (case for case in cases if case is not None)
+
+    def go(self) -> int:
+        """Run what is left; returns how many cases of this run's parts have failed."""
+        start, left = time.monotonic(), self.left()
+        signal.signal(signal.SIGTERM, _interrupt)
+        jobs = [threading.Thread(target=self._job, args=(left,)) for _ in range(self.jobs)]
+        for job in jobs:
+            job.start()
         try:
-            with closing(run(start, min(share, first + count - start))) as cases:
-                for case in cases:
-                    found.put(case)
-                    if time.monotonic() > end:
-                        break
+            self._collect()
+        except KeyboardInterrupt:
+            say("interrupted: the cases that run now are not counted")
+            self.end = 0.0
+            for child in self._children:
+                child.interrupt()
         finally:
-            found.put(None)
+            self.progress.save()
+        for part in self.parts():
+            say(part.line())
+        say(f"{time.monotonic() - start:.0f} s with {self.jobs} jobs")
+        return sum(len(part.failures) for part in self.parts())
 
-    starts = range(first, first + count, share)
-    with ThreadPoolExecutor(workers) as pool:
-        for start in starts:
-            pool.submit(part, start)
-        for _ in starts:
-            yield from iter(found.get, None)
+    def _job(self, left: Iterator[tuple[Part, int]]) -> None:
+        try:
+            with closing(Child(COMMAND, PATIENCE)) as child:
+                self._children.append(child)
+                while time.monotonic() < self.end:
+                    with self._next:
+                        case = next(left, None)
+                    if case is None:
+                        break
+                    self._answers.put((*case, *self._ask(child, *case)))
+        finally:
+            self._answers.put(None)
+
+    def _ask(self, child: Child, part: Part, seed: int) -> tuple[Case, float]:
+        begin = time.monotonic()
+        reducing = max(1.0, min(REDUCING, self.end - begin))
+        question = {"kind": part.kind, "target": part.target, "seed": seed}
+        answer = child.ask({**question, "keep": str(self.found.absolute()), "reducing": reducing})
+        return answer, time.monotonic() - begin
+
+    def _collect(self) -> None:
+        saved, running = time.monotonic(), self.jobs
+        while running:
+            found = self._answers.get()
+            if found is None:
+                running -= 1
+                continue
+            part, seed, answer, seconds = found
+            failure = part.add(seed, answer, seconds)
+            if failure is not None:
+                _tell(part, failure)
+            if time.monotonic() - saved > SAVING:
+                self.progress.save()
+                saved = time.monotonic()
 
 
-def fuzz_programs(
-    kind: str,
-    first: int,
-    count: int,
-    target: str,
-    workers: int = CORES,
-    seconds: float | None = None,
-    keep: bool = True,
-) -> int:
-    """Run random programs or sources; returns how many failed."""
-    start = time.monotonic()
-    command = ["tests.fuzz.batch", kind, target, "keep" if keep else "no"]
-    patience = min(PATIENCE, seconds or PATIENCE)
-    ran = failed = 0
-    for row in spread(first, count, workers, seconds, lambda a, n: rows(command, a, n, patience)):
-        ran += 1
-        failure = row.get("failure") or ({"said": row["ended"]} if "ended" in row else None)
-        if failure is None:
-            continue
-        failed += 1
-        say(f"{kind} seed {row['seed']} on {target}: {failure['said']}")
-        if failure.get("kept"):
-            say(f"    {failure['lines']} lines, kept as tests/fuzz/found/{failure['kept']}")
-        say(f"    again: python -m tests.fuzz.run {kind} 1 from {row['seed']} on {target}")
-    took = f"{time.monotonic() - start:.0f} s"
-    early = f" of {count} (the time was up)" if ran < count else ""
-    options = "; num_warps 1 to 8, num_stages 1 to 4" if target.startswith("sm_") else ""
-    verdict = "ok" if not failed else "FAILED"
-    say(f"{verdict}: {kind} on {target}: {ran} run{early} from seed {first}{options}, "
-        f"{failed} failed, {took}")  # fmt: skip
-    return failed
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
-def fuzz_cells(first: int, count: int, workers: int = CORES, seconds: float | None = None) -> int:
-    """Compile mutated cells; returns how many did anything but compile or be refused."""
-    start = time.monotonic()
-    counted: collections.Counter[str] = collections.Counter()
-    for seed, what, said in spread(first, count, workers, seconds, outcomes):
-        counted[what] += 1
-        if what == "wrong":
-            say(f"cell {seed}: {said}")
-    took = f"{time.monotonic() - start:.0f} s"
-    words = ", ".join(f"{number} {what}" for what, number in sorted(counted.items()))
-    say(f"{'FAILED' if counted['wrong'] else 'ok'}: cells: {words}, {took}")
-    return counted["wrong"]
+def _tell(part: Part, failure: dict[str, Any]) -> None:
+    say(f"{part.kind} seed {failure['seed']} on {part.target}: {failure['said']}")
+    if failure.get("kept"):
+        say(f"    {failure['lines']} lines, kept as {failure['kept']}")
+    target = f" on {part.target}" if part.kind != "cells" else ""
+    say(f"    again: python -m tests.fuzz.run {part.kind} 1 from {failure['seed']}{target}")
+
+
+def summary(paths: list[Path]) -> int:
+    """Say what files hold, and each failure."""
+    whole = Progress()
+    for path in paths:
+        whole.merge(Progress(path))
+    for part in whole:
+        say(part.line())
+        for failure in part.failures:
+            say(f"    {failure['seed']}: {failure['said']}")
+    return 0
 
 
 def main(words: list[str]) -> int:
     """Run what the words ask for; the exit status is 1 if anything failed."""
+    if words[:1] == ["summary"]:
+        return summary([Path(word) for word in words[1:]])
     given = dict(zip(words[::2], words[1::2], strict=True))
-    first, target = int(given.pop("from", 1000)), given.pop("on", "cpu")
-    workers = int(given.pop("workers", CORES))
-    seconds = float(given.pop("seconds")) if "seconds" in given else None
-    if unknown := set(given) - set(DEFAULT):
-        known = ", ".join((*DEFAULT, "from", "on", "workers", "seconds"))
-        say(f"unknown: {', '.join(sorted(unknown))}; known: {known}")
+    if unknown := set(given) - set(WORDS):
+        say(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(WORDS)}")
         return 2
-    counts = {name: int(number) for name, number in given.items()} or DEFAULT
-    failed = 0
-    for kind in ("programs", "sources"):
-        if kind in counts:
-            failed += fuzz_programs(kind, first, counts[kind], target, workers, seconds)
-    if "cells" in counts:
-        failed += fuzz_cells(first, counts["cells"], workers, seconds)
-    return 1 if failed else 0
+    counts = {kind: int(given[kind]) for kind in DEFAULT if kind in given} or DEFAULT
+    run = Run(
+        counts,
+        first=int(given.get("from", 1000)),
+        targets=tuple(given.get("on", "cpu").split(",")),
+        jobs=int(given.get("jobs", CORES)),
+        seconds=float(given.get("seconds", "inf")),
+        progress=Progress(Path(given["state"]) if "state" in given else None),
+        found=Path(given.get("found", FOUND)),
+    )
+    return 1 if run.go() else 0
 
 
 if __name__ == "__main__":

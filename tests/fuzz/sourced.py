@@ -14,8 +14,8 @@ import numpy as np
 
 from tests.execution import execute
 from tests.fuzz import oracle
+from tests.fuzz.accesses import kernel_text
 from tests.fuzz.keep import FOUND
-from tests.fuzz.kernels import kernel_text
 from tests.fuzz.reduce import TooLongError, at_most
 from tests.fuzz.running import options_for, with_options
 from tests.fuzz.sources import ROOM, SIZE
@@ -64,10 +64,10 @@ def difference(text: str, seed: int, target: str) -> str:
     return ""
 
 
-def save(name: str, text: str, seed: int, target: str, said: str) -> Path:
+def save(name: str, text: str, seed: int, target: str, said: str, folder: Path = FOUND) -> Path:
     """Write a failing kernel down as a test."""
-    FOUND.mkdir(exist_ok=True)
-    path = FOUND / f"{name}.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.txt"
     head = json.dumps({"seed": seed, "target": target})
     path.write_text(f"# {head}\n# {said}\n{text}\n")
     return path

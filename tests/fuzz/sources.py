@@ -34,12 +34,22 @@ class Term:
     steps: int = 0  # binary digits after the point
 
 
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A name that holds integers of a width, `int8` or another, which wrap."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+
+
 @dataclass
 class Scope:
     """Names that may be read here; those in `changing` may be assigned again."""
 
     terms: list[Term] = field(default_factory=list)
     changing: list[Term] = field(default_factory=list)
+    words: list[Word] = field(default_factory=list)
 
 
 class SourceWriter:
@@ -312,4 +322,4 @@ class SourceWriter:
         return Term(f"tl.{function}({a.text}, axis=0)", kind, (), a.most * grown, a.steps)
 
 
-__all__ = ["HELD", "ROOM", "SIZE", "Scope", "SourceWriter", "Term"]
+__all__ = ["HELD", "ROOM", "SIZE", "Scope", "SourceWriter", "Term", "Word"]

@@ -6,7 +6,9 @@ import collections
 
 import pytest
 
-from tests.fuzz.cells import corpus, mutated, outcomes
+from tests.fuzz.cells import corpus, mutated
+from tests.fuzz.children import answers
+from tests.fuzz.run import COMMAND, PATIENCE
 
 COUNT = 500
 
@@ -14,12 +16,13 @@ COUNT = 500
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, COUNT, 125))
 def test_mutated_cells_are_compiled_or_refused_with_a_place(first: int):
-    found = list(outcomes(first, 125))
-    assert [seed for seed, _, _ in found] == list(range(first, first + 125))
-    wrong = [f"seed {seed}: {said}" for seed, what, said in found if what == "wrong"]
+    cases = [{"kind": "cells", "seed": seed} for seed in range(first, first + 125)]
+    found = list(answers(COMMAND, cases, PATIENCE))
+    assert [row["seed"] for row in found] == list(range(first, first + 125))
+    wrong = [f"seed {row['seed']}: {row}" for row in found if row.get("failure", "ended")]
     assert not wrong, "\n".join(wrong)
     # Both happen, or the mutations are no test of anything.
-    assert len(collections.Counter(what for _, what, _ in found)) == 2
+    assert len(collections.Counter(row["outcome"] for row in found)) == 2
 
 
 def test_cells_are_mutated_by_seed():

@@ -73,7 +73,7 @@ def test_two_programs_writing_one_element_is_a_race():
     }
     """
     out = np.zeros(1, np.int32)
-    recording = run_module(parse_module(text), (2,), [out, 3], record=True)
+    recording = run_module(parse_module(text), (2,), [out, 3], watch=True)
     assert [
         (r.argument, r.element, r.first_program, r.second_program) for r in recording.races
     ] == [("out", 0, 0, 1)]

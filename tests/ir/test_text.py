@@ -37,7 +37,7 @@ from workbench.ir import (
     verify_module,
 )
 from workbench.ops import Constant, DevicePrint, Elementwise, Load, Return
-from workbench.source import KernelError
+from workbench.source import CompileError, KernelError
 
 
 def read_back(module: Module) -> Module:
@@ -210,3 +210,26 @@ def test_damaged_text_is_an_error_with_a_place(text: str, source: random.Random)
         rows = damaged.split("\n")
         assert 1 <= error.span.line <= len(rows)
         assert 1 <= error.span.column <= len(rows[error.span.line - 1]) + 1
+
+
+def test_rings_of_buffers_say_their_slots():
+    text = "\n".join((
+        "#S0 = linear<4x4, offset=[(0,1),(0,2),(1,0),(2,0)]>",
+        "kernel @k() {",
+        "  %a = gpu.shared_allocate {type = shared<4x4xf16, #S0, slots=3>} : "
+        "shared<4x4xf16, #S0, slots=3>",
+        "  %b = gpu.shared_allocate {type = shared<2x4x4xf16>} : shared<2x4x4xf16>",
+        "  %c = gpu.shared_allocate {type = shared<8xf32, slots=1>} : shared<8xf32, slots=1>",
+        "  tile.return",
+        "}",
+        "",
+    ))  # fmt: skip
+    module = parse_module(text)
+    assert print_module(module) == text
+    ring, tile, one = (op.result.type for op in module.body.ops[:-1])
+    assert (ring.slots, ring.shape, ring.bytes, ring.slot_bytes) == (3, (4, 4), 96, 32)
+    assert (tile.slots, tile.shape, tile.bytes) == (0, (2, 4, 4), 64)
+    assert (one.slots, one.bytes) == (1, 32)
+    for wrong in ("slots=0", "slots=x", "slots"):
+        with pytest.raises(CompileError, match=r"slots are a number|expected '='"):
+            parse_module(text.replace("slots=3", wrong))

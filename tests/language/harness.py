@@ -28,7 +28,6 @@ from workbench.ir import (
     U32,
     U64,
     Module,
-    Pointer,
     Type,
     parse_module,
     print_module,
@@ -57,14 +56,14 @@ def argument(value: Any, constant: bool) -> Argument:
     if constant or value is None or isinstance(value, str | tuple):
         return Argument(None, value)
     if isinstance(value, Typed):
-        return Argument(value.type)
+        return Argument(str(value.type))
     if hasattr(value, "dtype"):
-        return Argument(Pointer(ELEMENTS[str(value.dtype).removeprefix("torch.")]))
+        return Argument(f"*{ELEMENTS[str(value.dtype).removeprefix('torch.')]}")
     if isinstance(value, bool):
-        return Argument(I1)
+        return Argument("i1")
     if isinstance(value, int):
-        return Argument(I32 if -(2**31) <= value < 2**31 else I64)
-    return Argument(F32)
+        return Argument("i32" if -(2**31) <= value < 2**31 else "i64")
+    return Argument("f32")
 
 
 def lowered(

@@ -188,10 +188,9 @@ def test_named_tuples_keep_their_fields():
 
     from tests.language.harness import run
     from workbench.frontend import Argument
-    from workbench.ir import I32
 
     out = np.zeros(1, np.int32)
-    items = (Argument(I32), Argument(None, 3))
+    items = (Argument("i32"), Argument(None, 3))
     module, _ = lowered(kernel, out=out, p=Argument(None, Pair, items=items))
     from tests.execution import default_target, execute
 

@@ -10,7 +10,6 @@ import workbench.language as tl
 import workbench.triton as triton
 from tests.language.harness import from_text, lowered, result, run
 from workbench.frontend import Argument, Options
-from workbench.ir import F32, I32, Pointer
 from workbench.ops import Assume, Barrier, DeviceAssert, Promise, Select
 from workbench.runtime.jit import jit
 
@@ -128,8 +127,8 @@ def test_tuples_and_namedtuples_as_arguments():
         out, n = pair
         tl.store(out, n * config.scale + config.M)
 
-    pair = Argument(None, items=(Argument(Pointer(F32)), Argument(I32)))
-    config = Argument(None, Config, items=(Argument(None, 100), Argument(I32)))
+    pair = Argument(None, items=(Argument("*f32"), Argument("i32")))
+    config = Argument(None, Config, items=(Argument(None, 100), Argument("i32")))
     module, _ = lowered(kernel, pair=pair, config=config)
     assert [p.name for p in module.parameters] == ["pair.0", "pair.1", "config.1"]
     from workbench.interpreter import run_module
@@ -143,8 +142,8 @@ def test_facts_of_arguments_reach_the_module():
     def kernel(x, n):
         tl.store(x, n)
 
-    n = Argument(I32, divisible=16, low=0, high=100)
-    x = Argument(Pointer(F32), divisible=32, noalias=True, constant_memory=False)
+    n = Argument("i32", divisible=16, low=0, high=100)
+    x = Argument("*f32", divisible=32, noalias=True)
     module, _ = lowered(kernel, x=x, n=n)
     first, second = module.parameters
     assert (first.divisible, first.noalias) == (32, True)

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import workbench.language as tl
-from tests.language.harness import error_of, from_text, run
+from tests.language.harness import error_of, from_text, lowered, run
+from workbench.source import ShapeError
 
 RANDOM = np.random.default_rng(3)
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
@@ -116,12 +117,63 @@ def test_the_smallest_scale_and_nan():
     assert (out[2:] == 32).all()
 
 
+#: What holds an operand of a format, and how many numbers one element of it holds.
+HOLDERS = {"e2m1": ("uint8", 2), "e4m3": ("float8e4nv", 1), "e5m2": ("float8e5", 1),
+           "bf16": ("bfloat16", 1), "fp16": ("float16", 1)}  # fmt: skip
+
+
+@pytest.mark.parametrize("side", ["lhs", "rhs"])
+@pytest.mark.parametrize("name", HOLDERS)
+@pytest.mark.parametrize(("scale", "run_length"), [("uint8", 32), ("int8", 32), ("float8e4nv", 16)])
+def test_a_scale_of_another_shape_is_refused(name, side, scale, run_length):
+    """Too many and too few, transposed, wrong rank, another row count: found and expected shown."""
+    rows, k = (16, 128) if side == "lhs" else (8, 128)
+    groups = k // run_length
+    holder, packed = HOLDERS[name]
+    operands = {"lhs": (16, k // packed), "rhs": (k // packed, 8)}
+    other = {"lhs": ("rhs", (k, 8)), "rhs": ("lhs", (16, k))}[side]
+    wrong = [(rows, groups * 2), (rows, groups // 2), (rows, 1), (groups, rows), (rows * 2, groups),
+             (1, groups), (groups,), (rows,), (1, rows, groups), (rows * groups,), ()]  # fmt: skip
+    for shape in [*wrong, (rows, groups)]:
+        block = f"tl.zeros({operands[side]}, tl.{holder})"
+        given = {
+            side: f"{block}, tl.zeros({shape}, tl.{scale}), {name!r}",
+            other[0]: f"tl.zeros({other[1]}, tl.bfloat16), None, 'bf16'",
+        }
+        text = f"""
+            def kernel(x):
+                tl.dot_scaled({given["lhs"]}, {given["rhs"]})
+        """
+        if shape == (rows, groups):
+            lowered(from_text(text), x=None)
+            continue
+        error = error_of(text, x=None)
+        assert isinstance(error, ShapeError)
+        assert f"{side}_scale is " in error.message
+        assert f"expected shape {(rows, groups)}" in error.message
+        assert error.span is not None
+
+
+def test_operands_without_two_axes_are_refused():
+    for lhs, rhs, named in [("(64,)", "(64, 16)", "lhs"), ("(16, 64)", "(64,)", "rhs")]:
+        error = error_of(
+            f"""
+            def kernel(x):
+                tl.dot_scaled(tl.zeros({lhs}, tl.bfloat16), None, "bf16",
+                              tl.zeros({rhs}, tl.bfloat16), None, "bf16")
+            """,
+            x=None,
+        )
+        assert isinstance(error, ShapeError)
+        assert f"{named} is " in error.message
+
+
 def test_wrong_operands_are_refused():
     head = """
         def kernel(x):
             a, b = tl.zeros((16, 64), tl.uint8), tl.zeros((64, 16), tl.uint8)
             s, t = tl.zeros((16, 2), tl.uint8), tl.zeros((16, 3), tl.uint8)
-            h = tl.zeros((16, 64), tl.float16)
+            h, n = tl.zeros((16, 64), tl.float16), tl.zeros((16, 16), tl.bfloat16)
     """
     for line, message in [
         ("tl.dot_scaled(a, s, 'e3m2', b, s, 'e4m3')", "knows no lhs_format 'e3m2'"),
@@ -129,5 +181,9 @@ def test_wrong_operands_are_refused():
         ("tl.dot_scaled(h, s, 'e2m1', b, s, 'e4m3')", "takes e2m1 as uint8"),
         ("tl.dot_scaled(a, t, 'e4m3', b, s, 'e4m3')", "lhs_scale is 't'"),
         ("tl.dot_scaled(a, s.to(tl.int32), 'e4m3', b, s, 'e4m3')", "takes scales of uint8"),
+        (
+            "tl.dot_scaled(n, s, 'bf16', n, None, 'bf16')",
+            "K is no multiple of 32, lhs_scale is 's'",
+        ),
     ]:
         assert message in error_of(head.rstrip() + "\n" + " " * 12 + line, x=None).message

@@ -12,7 +12,6 @@ import workbench.language as tl
 from tests.language.harness import error_of, from_text, run
 from tests.language.table_cases import CASES, N
 from workbench.frontend import Argument
-from workbench.ir import F32, Pointer
 from workbench.language import reference
 from workbench.language.table import BUILTINS, NAMES
 from workbench.language.values import tensor
@@ -90,7 +89,7 @@ def test_reductions_through_descriptors_are_absent_and_say_so(method):
     error = error_of(
         "def k(x):\n    d = tl.make_tensor_descriptor(x, [16], [1], [16])\n"
         f"    d.{method}([0], tl.zeros((16,), tl.float32))\n",
-        x=Argument(Pointer(F32)),
+        x=Argument("*f32"),
     )
     assert error.message == f"tensor_descriptor.{method} is not supported yet"
 

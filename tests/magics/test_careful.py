@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from workbench import run_cell
-from workbench.source import CheckError, LaunchError
+from workbench.source import CheckError, LaunchError, OptionError
 
 COPY = """
 def copy(x_ptr, out_ptr, BLOCK: tl.constexpr):
@@ -41,6 +41,64 @@ def test_a_guarded_launch_is_refused_before_it_runs(names):
 def test_a_guarded_launch_that_is_right_runs(names):
     line = "--set BLOCK=7 --args x,out --grid 1 --target cpu --guard --check x"
     assert run_cell(COPY, line, names).check.ok
+
+
+SHIFT = """
+def shift(x_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets)
+    tl.store(x_ptr + offsets + 1, x)
+"""
+DOUBLE = """
+def double(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, 2 * tl.load(x_ptr + offsets))
+"""
+WAIT = """
+def wait(flag_ptr):
+    while tl.atomic_add(flag_ptr, 0) == 0:
+        pass
+"""
+
+
+@pytest.mark.parametrize("option", ["--guard", "--check"])
+def test_races_are_errors_of_a_guard_and_of_a_check(names, option):
+    line = f"--set BLOCK=2 --args x --grid 3 --target cpu {option}"
+    with pytest.raises(LaunchError) as error:
+        run_cell(SHIFT, line, names)
+    assert error.value.code == "K514"
+    assert error.value.span.line == 5
+    assert ("nothing was launched" in str(error.value)) == (option == "--guard")
+
+
+@pytest.mark.parametrize("option", ["--guard", "--check"])
+def test_a_wait_that_nobody_ends_is_not_launched(names, option):
+    names["flag"] = torch.zeros(1, dtype=torch.int32)
+    with pytest.raises(LaunchError) as error:
+        run_cell(WAIT, f"--args flag --grid 2 --target cpu {option}", names)
+    assert error.value.code == "K515"
+
+
+@pytest.mark.parametrize("option", ["--guard", '--check "names_of(x)"'])
+def test_arguments_that_overlap_are_seen_to(names, option):
+    names["y"] = names["x"][1:]
+    names["names_of"] = lambda x: names["y"].clone()
+    with pytest.raises(LaunchError) as error:
+        run_cell(DOUBLE, f"--set BLOCK=2 --args x,y --grid 3 --target cpu {option}", names)
+    assert error.value.code == "K514"
+    assert "(out_ptr[" in str(error.value)
+
+
+def test_findings_are_remarks_on_request(names):
+    line = "--set BLOCK=2 --args x --grid 3 --target cpu --guard --report remark"
+    result = run_cell(SHIFT, line, names)
+    said = [run.why for run in result.trace.runs.skipped if run.what == "remark"]
+    assert said[0] == (
+        "x_ptr[2], read here, was already stored by program (0,), program (1,), line 5"
+    )
+    with pytest.raises(OptionError) as error:
+        run_cell(SHIFT, line.replace("remark", "warning"), names)
+    assert error.value.code == "K134"
 
 
 def test_an_isolated_launch_gives_its_results_back(names):

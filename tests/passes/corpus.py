@@ -11,11 +11,11 @@ import numpy as np
 from tests.kernels import matmul, reductions, softmax, vector_add
 from workbench.compiler import lower
 from workbench.ir import BF16, Module
+from workbench.launch.facts import Signature, to_specialization
+from workbench.launch.options import check_options
+from workbench.launch.signature import read_signature
 from workbench.ops.numbers import encode
 from workbench.runtime.compiling import source_of
-from workbench.runtime.facts import Signature, to_specialization
-from workbench.runtime.options import check_options
-from workbench.runtime.signature import read_signature
 
 
 def tile_ir(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hypothesis import HealthCheck, settings
 
 from workbench.interpreter import run_module
 from workbench.ir import Module
+
+if TYPE_CHECKING:
+    from hypothesis import settings
 
 #: WORKBENCH_TEST_SCALE=20 runs the counts of a nightly job.
 SCALE = float(os.environ.get("WORKBENCH_TEST_SCALE", "1"))
@@ -19,6 +21,8 @@ SCALE = float(os.environ.get("WORKBENCH_TEST_SCALE", "1"))
 
 def cases(count: int, **options: Any) -> settings:
     """Return Hypothesis settings for so many examples."""
+    from hypothesis import HealthCheck, settings
+
     return settings(
         max_examples=max(1, int(count * SCALE)),
         deadline=None,

@@ -13,9 +13,13 @@ from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.targets.nvidia.chip import Chip, chip
 from workbench.targets.nvidia.passes.assign_layouts import assign_layouts
+from workbench.targets.nvidia.passes.barriers import insert_barriers
+from workbench.targets.nvidia.passes.conversions import halve_conversions
+from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
-from workbench.targets.nvidia.passes.shared_memory import allocate, insert_barriers
+from workbench.targets.nvidia.passes.shared_memory import allocate
 from workbench.targets.nvidia.pipeline import _gpu_passes
+from workbench.targets.simt.verifier import verify_layouts
 
 SM_80 = chip("sm_80")
 
@@ -23,16 +27,18 @@ SM_80 = chip("sm_80")
 def with_barriers(module: Module, remarks: Remarks, unit: Chip = SM_80) -> Module:
     """Place shared memory and insert the barriers that it needs."""
     offsets, _, _ = allocate(module, unit)
-    return insert_barriers(module, offsets)
+    return insert_barriers(module, remarks, offsets, unit)
 
 
 #: Every pass by the name that golden files use.
 PASSES: dict[str, Pass] = {
     **{name.removesuffix("-again"): work for name, work in TILE_PASSES},
     "narrow-index": narrow_index,
+    "split-full-blocks": split_full_blocks,
     "accumulate-products": accumulate_products,
     "assign-layouts": partial(assign_layouts, chip=SM_80),
     "pipeline-loads": partial(pipeline_loads, shared_limit=SM_80.shared_bytes),
+    "halve-conversions": partial(halve_conversions, chip=SM_80),
     "insert-barriers": with_barriers,
 }
 
@@ -53,7 +59,10 @@ def gpu_steps(
     options = {"num_warps": 4, "num_stages": 3, **module.attributes, **attributes}
     module = narrow_index(replace(module, attributes=options), recorder.remarks)
     yield "narrow-index", module
+    recorder.check = True
     module = _gpu_passes(module, unit, recorder)
     for record in recorder.passes:
         yield record.name, record.after
-    yield "insert-barriers", with_barriers(module, recorder.remarks, unit)
+    module = with_barriers(module, recorder.remarks, unit)
+    verify_layouts(module, unit)
+    yield "insert-barriers", module

@@ -1,4 +1,4 @@
-"""Random tile programs for Hypothesis: well defined by construction, small, and deterministic.
+"""Random tile programs, for Hypothesis or from a seed: well defined, small, and deterministic.
 
 A program reads `f` (f32), `h` (f16) and `g` (i32), is told `n` (small) and `m` (any i32), and
 stores everything it computed: floats to `floats`, integers and truth values to `integers`, a
@@ -8,14 +8,12 @@ every address that is dereferenced is in bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from hypothesis import strategies as st
-
+from tests.files.form import filled
 from workbench.ir import (
     F16,
     F32,
@@ -61,6 +59,9 @@ from workbench.ops import (
     Yield,
 )
 
+if TYPE_CHECKING:
+    from hypothesis import strategies as st
+
 #: Elements of each input array.
 SIZE = 1024
 #: Exact integers stay below this, so that every intermediate fits 64 bits.
@@ -81,18 +82,31 @@ class Scope:
     bounds: dict[Value, tuple[int, int]] = field(default_factory=dict)
 
 
+class Choices(Protocol):
+    """Who decides: a `random.Random`, or Hypothesis, which can make what fails smaller."""
+
+    def choice(self, options: list[Any], /) -> Any: ...
+    def randint(self, low: int, high: int, /) -> int: ...
+
+
+def unrolling(ops: Sequence[Op]) -> tuple[tuple[str, int], ...]:
+    """Return the hints of a loop: some are unrolled, as the length of the body decides."""
+    factor = len(ops) % 5
+    return (("loop_unroll_factor", factor),) if factor > 1 else ()
+
+
 class Writer:
-    """Writes one program; `draw` is Hypothesis's, so that failures shrink."""
+    """Writes one program."""
 
     def __init__(
         self,
-        draw: Callable[[st.SearchStrategy[Any]], Any],
+        choices: Choices,
         size: int,
         *,
         indices: bool = False,
         divisions: bool = True,
     ) -> None:
-        self.draw = draw
+        self.choices = choices
         self.size = size
         #: Write index arithmetic and control flow only, mostly of scalars.
         self.indices = indices
@@ -106,10 +120,10 @@ class Writer:
 
     # -- choices --------------------------------------------------------------------------
     def pick(self, options: Any) -> Any:
-        return self.draw(st.sampled_from(list(options)))
+        return self.choices.choice(list(options))
 
     def number(self, low: int, high: int) -> int:
-        return self.draw(st.integers(low, high))
+        return self.choices.randint(low, high)
 
     def carried(self, value: Value) -> Value:
         """Return what a loop or a branch hands on of a value; writers that need more say so."""
@@ -472,7 +486,9 @@ class Writer:
         self.depth -= 1
         self.scopes.pop()
         block = Block((counter, total, place), tuple(ops))
-        done = self.builder.insert(For(lower, upper, step, (init, start), block))
+        done = self.builder.insert(
+            For(lower, upper, step, (init, start), block, hints=unrolling(ops))
+        )
         self.know(done.results[0])
         self.know(done.results[1], bounds)
 
@@ -510,7 +526,9 @@ class Writer:
         self.depth -= 1
         self.scopes.pop()
         block = Block((counter, total, moving, where), tuple(ops))
-        done = self.builder.insert(For(lower, upper, step, (zero, pointers, place), block))
+        done = self.builder.insert(
+            For(lower, upper, step, (zero, pointers, place), block, hints=unrolling(ops))
+        )
         self.know(done.results[0])
         self.know(done.results[2], (0, count + most * 32))
 
@@ -567,6 +585,10 @@ class Writer:
         self.know(done.results[1])
 
     # -- the whole ------------------------------------------------------------------------
+    def kept(self) -> list[Value]:
+        """Return what is stored at the end, as far as there is room, the first ones first."""
+        return self.scopes[0].values
+
     def store(self, value: Value) -> None:
         """Store a value where nothing else is stored."""
         shape, element = shape_of(value.type), element_of(value.type)
@@ -597,7 +619,7 @@ class Writer:
             self.region = self.builder.add(Elementwise("mul", (program, room)))
             for _ in range(self.size):
                 self.step()
-            for value in self.scopes[0].values:
+            for value in self.kept():
                 if value not in (self.parameters["n"], self.parameters["m"]):
                     self.store(value)
             self.builder.insert(Return())
@@ -608,11 +630,34 @@ class Writer:
         return Module("random", parameters, Block((), tuple(ops)), {}, self.builder.next_id)
 
 
-@st.composite
-def modules(draw: Any, most: int = 20, indices: bool = False, divisions: bool = True) -> Module:
+class _Drawn:
+    """Choices that Hypothesis makes; its package is needed here and below only."""
+
+    def __init__(self, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
+        from hypothesis import strategies
+
+        self.draw, self.strategies = draw, strategies
+
+    def choice(self, options: list[Any], /) -> Any:
+        return self.draw(self.strategies.sampled_from(options))
+
+    def randint(self, low: int, high: int, /) -> int:
+        return self.draw(self.strategies.integers(low, high))
+
+
+def modules(
+    most: int = 20, indices: bool = False, divisions: bool = True
+) -> st.SearchStrategy[Module]:
     """Programs of up to `most` top-level steps; with `indices` mostly exact integers."""
-    size = draw(st.integers(1, most))
-    return Writer(draw, size, indices=indices, divisions=divisions).module()
+    from hypothesis import strategies as st
+
+    @st.composite
+    def written(draw: Any) -> Module:
+        choices = _Drawn(draw)
+        size = choices.randint(1, most)
+        return Writer(choices, size, indices=indices, divisions=divisions).module()
+
+    return written()
 
 
 #: The large numbers that `m` takes: around the 32-bit limits, and small.
@@ -627,13 +672,21 @@ class Launch:
     m: int
     seed: int
 
+    def values(self) -> dict[str, str]:
+        """Return what parameters get, in the words of tests/files/form.py."""
+        outputs = f"[{ROOM * GRID[0]}] zeros"
+        return {
+            "f": f"[{SIZE}] random -8 8 {self.seed}",
+            "h": f"[{SIZE}] halves -8 8 {self.seed}",
+            "g": f"[{SIZE}] random {-(1 << 31)} {(1 << 31) - 1} {self.seed}",
+            "floats": outputs, "integers": outputs, "n": str(self.n), "m": str(self.m),
+        }  # fmt: skip
+
     def arguments(self) -> list[Any]:
-        random = np.random.default_rng(self.seed)
-        floats = random.integers(-8, 9, SIZE).astype(np.float32)
-        halves = (random.integers(-8, 9, SIZE) / 2).astype(np.float16)
-        integers = random.integers(-(1 << 31), 1 << 31, SIZE).astype(np.int32)
-        outputs = [np.zeros(ROOM * GRID[0], np.float32), np.zeros(ROOM * GRID[0], np.int64)]
-        return [floats, halves, integers, *outputs, self.n, self.m]
+        types = (F32, F16, I32, F32, I64)
+        words = list(self.values().values())
+        arrays = [filled(w, t, k) for k, (w, t) in enumerate(zip(words, types, strict=False))]
+        return [*arrays, self.n, self.m]
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -642,4 +695,6 @@ class Launch:
 
 def launches() -> st.SearchStrategy[Launch]:
     """Numbers to run a program with."""
+    from hypothesis import strategies as st
+
     return st.builds(Launch, st.integers(0, 8), st.sampled_from(NUMBERS), st.integers(0, 3))

@@ -13,17 +13,18 @@ from tests.passes.pipelines import PASSES, with_barriers
 from workbench.ir import Module, parse_module, print_module, verify_module
 from workbench.passes.cleanup import drop_dead
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.passes.shared_memory import insert_barriers
+from workbench.targets.nvidia.passes.barriers import insert_barriers
 
 #: Types of the names that examples use without defining them.
 FREE = {
     "x": "f32", "y": "f32", "lo": "index", "hi": "index", "step": "index", "one": "index",
     "zero": "index", "s": "index", "n": "index", "p": "ptr<f32>", "q": "ptr<f16>",
+    "flag": "ptr<i32>",
 }  # fmt: skip
 #: Passes that change the types of parameters: what they are afterwards.
 FREE_AFTER = {"narrow-index": {"n": "i32"}}
 #: Passes whose smallest example is too long for a docstring; they have golden files.
-LONG = ("pipeline-loads",)
+LONG = ("pipeline-loads", "split-full-blocks")
 OPTIONS = {"num_warps": 1, "num_stages": 2}
 _RESULTS = re.compile(r"((?:%\w+(?:, )?)+) = ")
 

@@ -10,7 +10,7 @@ import pytest
 
 import workbench as wb
 from tests.runtime.kernels import add, fill
-from workbench.runtime import fastpath
+from workbench.launch import fastpath
 from workbench.source import KernelError, LaunchError
 
 torch = pytest.importorskip("torch")
@@ -215,7 +215,7 @@ def test_an_illegal_access_is_located_and_the_context_is_lost():
 
 
 def test_properties():
-    from workbench.runtime import cuda
+    from workbench.devices import cuda
 
     found = cuda.properties(0)
     assert found.name == torch.cuda.get_device_name(0)

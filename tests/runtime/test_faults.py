@@ -5,7 +5,7 @@ import numpy as np
 import workbench as wb
 from tests.runtime.kernels import add, fill
 from workbench import tl
-from workbench.runtime.cuda import STICKY
+from workbench.devices.cuda import STICKY
 from workbench.runtime.faults import locate
 from workbench.source import LaunchError
 

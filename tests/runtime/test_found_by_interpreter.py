@@ -177,14 +177,14 @@ RACES: dict[str, tuple[Any, int, tuple[Any, ...], str, str]] = {
 @pytest.mark.parametrize("way", RACES)
 def test_races_are_found_with_line_and_element(way: str):
     kernel, programs, given, text, element = RACES[way]
-    run = kernel.interpret[(programs,)](*given, **settings(kernel))
+    run = kernel.interpret[(programs,)](*given, **settings(kernel), report="remark")
     assert {f.kind for f in run.findings} == {"race"}
     assert run.findings[0].span.line == line_of(put if way == "helper" else kernel, text)
     assert f"{element} was already stored by program" in run.findings[0].message
 
 
 def test_a_race_in_a_helper_names_the_call():
-    run = racing_in_helper.interpret[(2,)](floats(4), BLOCK=4)
+    run = racing_in_helper.interpret[(2,)](floats(4), BLOCK=4, report="remark")
     line = line_of(racing_in_helper, "put(out_ptr")
     assert f"note: called from {run.findings[0].span.file}:{line}:" in run.report()
 
@@ -246,7 +246,7 @@ UNWRITTEN: dict[str, tuple[Any, tuple[Any, ...], str, str, list[int]]] = {
 @pytest.mark.parametrize("way", UNWRITTEN)
 def test_reads_of_what_nobody_wrote_are_found(way: str):
     kernel, given, name, text, elements = UNWRITTEN[way]
-    run = kernel.interpret[(1,)](*given, BLOCK=4, uninitialised=(name,))
+    run = kernel.interpret[(1,)](*given, BLOCK=4, uninitialised=(name,), report="remark")
     found = [f.message for f in run.findings]
     assert found == [f"{name}[{n}] is read before anything wrote it" for n in elements]
     assert {f.span.line for f in run.findings} == {line_of(kernel, text)}
@@ -294,15 +294,15 @@ def check_promise(run: Any, owner: Any, text: str, said: str) -> None:
 
 def test_promises_are_looked_at_wherever_they_are_made():
     out = np.zeros(64, np.int32)
-    run = promises_in_helper.interpret[(1,)](out, 3)
+    run = promises_in_helper.interpret[(1,)](out, 3, report="remark")
     check_promise(run, promised_in_helper, "the promise", "multiples of 16 are promised")
-    run = promises_rows.interpret[(1,)](floats(64), 5, BLOCK=4)
+    run = promises_rows.interpret[(1,)](floats(64), 5, BLOCK=4, report="remark")
     check_promise(run, promises_rows, "tl.multiple_of", "along axis 1, but there is 5")
-    run = promises_equal.interpret[(1,)](out, 2, BLOCK=8)
+    run = promises_equal.interpret[(1,)](out, 2, BLOCK=8, report="remark")
     check_promise(run, promises_equal, "tl.max_constancy", "element 2 is 1 after 0")
     # A pointer's promise is in bytes: where the array begins on a multiple of 16 it cannot hold.
     shift = (16 - out.ctypes.data % 16) // 4 % 4
-    run = promises_a_pointer.interpret[(1,)](out[shift:], out[32:33].copy(), 1)
+    run = promises_a_pointer.interpret[(1,)](out[shift:], out[32:33].copy(), 1, report="remark")
     check_promise(run, promises_a_pointer, "tl.multiple_of", "multiples of 16 are promised")
 
 
@@ -315,10 +315,16 @@ def promises_as_products_do(out_ptr, n, BLOCK: tl.constexpr):
 
 
 def test_runs_that_begin_elsewhere_are_found():
-    run = promises_as_products_do.interpret[(2,)](floats(64), 20, BLOCK=16)
+    run = promises_as_products_do.interpret[(2,)](floats(64), 20, BLOCK=16, report="remark")
     # The second program has 16, 17, 18, 19, 0, 0, ...: that is no run of 16.
     assert {f.program for f in run.findings if f.kind == "promise"} == {(1,)}
     assert any("runs of 16 consecutive numbers" in f.message for f in run.findings)
+
+
+@wb.jit
+def promises_pointers(x_ptr, BLOCK: tl.constexpr):
+    pointers = x_ptr + tl.arange(0, BLOCK)
+    tl.store(tl.max_contiguous(tl.multiple_of(pointers, 4), BLOCK), 1.0)
 
 
 HOLDS: list[Callable[[], Any]] = [
@@ -326,6 +332,7 @@ HOLDS: list[Callable[[], Any]] = [
     lambda: promises_rows.interpret[(1,)](floats(64), 8, BLOCK=4),
     lambda: promises_as_products_do.interpret[(2,)](floats(32), 32, BLOCK=16),
     lambda: promises_equal.interpret[(1,)](np.zeros(8, np.int32), 4, BLOCK=8),
+    lambda: promises_pointers.interpret[(1,)](floats(32), BLOCK=16),
 ]
 
 

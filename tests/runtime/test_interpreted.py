@@ -53,7 +53,7 @@ def asserting(x_ptr, BLOCK: tl.constexpr):
 
 
 def test_two_programs_that_store_one_element_are_a_race():
-    run = overlapping.interpret[(3,)](np.zeros(10, np.float32), BLOCK=4)
+    run = overlapping.interpret[(3,)](np.zeros(10, np.float32), BLOCK=4, report="remark")
     races = [
         (r.argument, r.element, r.first_program, r.second_program) for r in run.recording.races
     ]
@@ -72,21 +72,23 @@ def test_programs_that_a_lock_orders_do_not_race():
 
 
 def test_promises_that_do_not_hold_are_found():
-    run = promising.interpret[(1,)](np.zeros(16, np.int32), 40)
+    run = promising.interpret[(1,)](np.zeros(16, np.int32), 40, report="remark")
     found = {f.kind: f for f in run.findings}
     said = [f.message for f in run.findings]
     assert "multiples of 16 are promised along axis 0, but there is 40" in said
     assert any("runs of 8 consecutive numbers are promised" in text for text in said)
     assert found["assumption"].span.line == line_of(promising, "tl.assume")
-    assert not promising.interpret[(1,)](np.zeros(16, np.int32), 112).findings[1:]
+    run = promising.interpret[(1,)](np.zeros(16, np.int32), 112, report="remark")
+    assert not run.findings[1:]
 
 
 def test_reads_of_what_nobody_wrote_are_found():
     out, lock = np.zeros(2, np.float32), np.zeros(1, np.int32)
-    run = locked.interpret[(1,)](out, lock, uninitialised=("out_ptr",))
+    unwritten = {"uninitialised": ("out_ptr",), "report": "remark"}
+    run = locked.interpret[(1,)](out, lock, **unwritten)
     assert [f.message for f in run.findings] == ["out_ptr[0] is read before anything wrote it"]
     assert run.findings[0].span.line == line_of(locked, "tl.load")
-    assert len(locked.interpret[(3,)](out, lock, uninitialised=("out_ptr",)).findings) == 1
+    assert len(locked.interpret[(3,)](out, lock, **unwritten).findings) == 1
 
 
 def test_a_failing_assertion_says_program_line_and_element():
@@ -115,7 +117,7 @@ def test_prints_are_a_table_by_program(capsys):
 
 
 def test_cpu_prints_are_read_alike():
-    from workbench.runtime.printed import PrintedTable, captured
+    from workbench.devices.printed import PrintedTable, captured
 
     x = np.arange(6, dtype=np.float32)
     with captured() as lines:

@@ -8,10 +8,10 @@ import pytest
 import workbench as wb
 from tests.runtime.kernels import add, fill, scaled
 from workbench import tl
-from workbench.runtime.binding import Call, classify, policies_of
-from workbench.runtime.facts import Known, constant
+from workbench.launch.binding import Call, classify, policies_of
 from workbench.runtime.jit import observing
 from workbench.source import CompileError, kernel_source
+from workbench.source.arguments import Argument, constant
 
 
 def test_a_launch_in_the_interpreter(seven):
@@ -81,9 +81,9 @@ def test_integers_are_specialised_by_value():
     known, call = specialised(some, 1, 16, 17, 2**40)
     assert known == {
         "a": constant(1),
-        "b": Known("i32", divisible=16),
-        "c": Known("i32"),
-        "d": Known("i64", divisible=16),
+        "b": Argument("i32", divisible=16),
+        "c": Argument("i32"),
+        "d": Argument("i64", divisible=16),
     }
     assert call.runtime == [16, 17, 2**40]
 
@@ -91,19 +91,19 @@ def test_integers_are_specialised_by_value():
 def test_numbers_by_type():
     known, _ = specialised(some, True, 0.5, None, np.int64(2**63 - 1))
     assert known == {
-        "a": Known("i1"),
-        "b": Known("f32"),
+        "a": Argument("i1"),
+        "b": Argument("f32"),
         "c": constant(None),
-        "d": Known("i64"),
+        "d": Argument("i64"),
     }
 
 
 def test_do_not_specialize():
     known, _ = specialised(some, 1, 16, 1, 16, fixed=["a", 1])
-    assert known["a"] == Known("i32")
-    assert known["b"] == Known("i32")
+    assert known["a"] == Argument("i32")
+    assert known["b"] == Argument("i32")
     assert known["c"] == constant(1)
-    assert known["d"] == Known("i32", divisible=16)
+    assert known["d"] == Argument("i32", divisible=16)
 
 
 @wb.jit(do_not_specialize=["N"])
@@ -125,14 +125,14 @@ def test_pointers_are_specialised_by_alignment():
     whole = np.zeros(64, np.float32)
     start = -whole.ctypes.data % 16 // 4
     known, _ = specialised(some, whole[start:], whole[start + 1 :], 0, 0)
-    assert known["a"] == Known("*f32", divisible=16)
-    assert known["b"] == Known("*f32")
+    assert known["a"] == Argument("*f32", divisible=16)
+    assert known["b"] == Argument("*f32")
 
 
 def test_tuples_are_specialised_by_item():
     known, call = specialised(some, (2, (3.0, None)), 5, 5, 5)
-    assert known["a"].items[0] == Known("i32")
-    assert known["a"].items[1].items == (Known("f32"), constant(None))
+    assert known["a"].items[0] == Argument("i32")
+    assert known["a"].items[1].items == (Argument("f32"), constant(None))
     assert call.runtime == [2, 3.0, 5, 5, 5]
 
 
@@ -142,9 +142,9 @@ def annotated(a: "*fp16", b: "i64", c: tl.int64, d: "fp16"): ...  # noqa: F722, 
 def test_annotations_fix_types():
     known, _ = specialised(annotated, np.zeros(8, np.float16), 16, 1, 2)
     assert known["a"].type == "*f16"
-    assert known["b"] == Known("i64", divisible=16)
-    assert known["c"] == Known("i64", low=1, high=1)
-    assert known["d"] == Known("f16")
+    assert known["b"] == Argument("i64", divisible=16)
+    assert known["c"] == Argument("i64", low=1, high=1)
+    assert known["d"] == Argument("f16")
 
 
 def test_a_changed_global_recompiles(monkeypatch):

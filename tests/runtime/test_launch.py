@@ -13,7 +13,10 @@ import pytest
 import workbench as wb
 from tests.runtime.kernels import add, fill, offset_fill
 from workbench import tl
-from workbench.runtime import cache, compiling, fastpath
+from workbench.launch import fastpath
+from workbench.launch.binding import bind_names, classify
+from workbench.launch.measures import measure_integer
+from workbench.runtime import cache, compiling
 from workbench.runtime.cache import CacheWarning
 from workbench.trace import problems
 
@@ -376,12 +379,12 @@ def strided(out_ptr, n, stride, BLOCK: tl.constexpr):
 
 def test_a_compiled_kernel_gets_wider_indices_where_it_needs_them(monkeypatch):
     out = torch.zeros(64)
-    kernel = strided[(1,)](out, 8, 5, BLOCK=8)
+    kernel = strided[(1,)](out, 7, 5, BLOCK=8)
     assert kernel.launch.narrow_index
     asked = []
     twin_of = compiling.twin_of
     monkeypatch.setattr(compiling, "twin_of", lambda k: asked.append(twin_of(k)) or asked[-1])
-    kernel[(1,)](out, 8, 3, 8)
+    kernel[(1,)](out, 7, 3, 8)
     assert not asked
     kernel[(1,)](out, 1, 2**30 + 1, 8)  # only the first element is stored to
     assert not asked[0].launch.narrow_index
@@ -410,7 +413,7 @@ def test_tuples_and_none_in_turns():
 def test_a_tuple_launched_again_is_not_bound_again(monkeypatch):
     kernel = wb.jit(over_members.fn)
     x, _, out = arguments(100)
-    kernel[(1,)]((x, out), (2, 3), None, 100, BLOCK=128)
+    kernel[(1,)]((x, out), (9, 3), None, 97, BLOCK=128)
     monkeypatch.setattr(kernel, "_careful", lambda *_: pytest.fail("bound with care"))
     for factor in (5, 7):
         kernel[(1,)]((x, out), (factor, 3), None, 99, BLOCK=128)
@@ -418,7 +421,7 @@ def test_a_tuple_launched_again_is_not_bound_again(monkeypatch):
 
 
 def test_a_descriptor_launched_again_is_not_bound_again(monkeypatch):
-    from workbench.runtime.descriptors import TensorDescriptor
+    from workbench.launch.descriptors import TensorDescriptor
 
     @wb.jit
     def double(source, out, BLOCK: tl.constexpr):
@@ -432,11 +435,11 @@ def test_a_descriptor_launched_again_is_not_bound_again(monkeypatch):
         double[(wb.cdiv(rows, 4),)](*given, BLOCK=4)
         assert torch.equal(out, 2 * x)
 
-    launch(6)
+    launch(5)
     with monkeypatch.context() as patch:
         patch.setattr(double, "_careful", lambda *_: pytest.fail("bound with care"))
         launch(7)
-        launch(10)
+        launch(11)
     launch(1)  # an extent of 1 is another specialisation
     launch(16)
 
@@ -463,3 +466,54 @@ def test_a_launcher_that_was_kept_gets_as_fast_as_the_kernel(monkeypatch):
         kept(x, y, out, 7, BLOCK=3)
     assert torch.equal(out, x + y)
     assert len(seen) == 1
+
+
+def test_strides_say_what_accesses_need():
+    """Of rows of 2-byte elements 8 must divide the stride, of 4-byte elements 4."""
+    kernel = wb.jit(over_members.fn)
+    for dtype, needed in ((torch.float16, 8), (torch.float32, 4), (torch.int8, 16)):
+        x, out = torch.ones(100, dtype=dtype), torch.ones(100, dtype=dtype)
+        found, numbers = [], (39, 36, 40, 48, 56, 44, 52, 38)
+        for n in numbers:
+            call = bind_names(kernel.kernel_source, ((x, out), (2, 3), None, n), {"BLOCK": 128})
+            classify(kernel.kernel_source, kernel.policies, call)
+            found.append(dict(call.known)["n"].divisible)
+        expected = [max(d for d in (16, needed, 1) if n % d == 0) for n in numbers]
+        assert found == expected
+
+
+def test_small_integers_are_told_apart_by_16_and_1_only():
+    words = {n: measure_integer(n)[:2] for n in (1, 2, 4, 8, 24, 31, 16, 0, -16, -4, -31)}
+    assert {n for n, (_, alignment) in words.items() if alignment == 16} == {16, 0, -16}
+    assert {alignment for _, alignment in words.values()} == {1, 16}
+
+
+@pytest.mark.parametrize("launches", [1, fastpath.NATIVE_AFTER + 1])
+def test_a_new_integer_costs_what_a_known_one_does(monkeypatch, launches):
+    x, _, out = arguments(100)
+
+    @wb.jit
+    def shifted(x_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
+        offsets = tl.arange(0, BLOCK)
+        tl.store(out_ptr + offsets, tl.load(x_ptr + offsets) + seed % n, mask=offsets < n)
+
+    for _ in range(launches):
+        shifted[(1,)](x, out, 101, 3, BLOCK=64)
+    for name in ("_careful", "_slow", "_obtain"):
+        monkeypatch.setattr(shifted, name, lambda *_, **__: pytest.fail("not the fast way"))
+    for seed in range(5, 4000, 36):
+        for n in (7, 31, 101):
+            shifted[(1,)](x, out, n, seed, BLOCK=64)
+            count = min(n, 64)
+            torch.testing.assert_close(out[:count], x[:count] + seed % n)
+
+
+def test_integers_beyond_64_bits_signed_are_their_own_type():
+    @wb.jit
+    def keep(out_ptr, n):
+        tl.store(out_ptr, (n >> 60).to(tl.int64))
+
+    out = torch.zeros(1, dtype=torch.int64)
+    for n in [2**40 + 16, 2**63 + 16] * 2:
+        keep[(1,)](out, n)
+        assert out.item() == n >> 60

@@ -223,6 +223,7 @@ def bench(name: str, kind: str, sizes: tuple[int, ...], slow: float) -> Bench:
         bytes=tuple(12.0 * size for size in sizes),
         ok=tuple(None if kind == "baseline" else i != 2 for i in range(len(sizes))),
         unsteady=tuple(i == last for i in range(len(sizes))),
+        timed=("cold",) * len(sizes),
         metric="gbps",
         env=Environment(device="CPU", clock=(3000.0,)),
     )

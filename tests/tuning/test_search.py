@@ -99,8 +99,8 @@ def product(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.con
 
 def module_of(**sizes):
     from workbench.compiler import lower
-    from workbench.runtime.facts import Signature, to_specialization
-    from workbench.runtime.signature import read_signature
+    from workbench.launch.facts import Signature, to_specialization
+    from workbench.launch.signature import read_signature
 
     arguments = read_signature(product.kernel_source, "*f16 *f16 *f32 i32", sizes)
     return lower(product.kernel_source, to_specialization(Signature(arguments))).module

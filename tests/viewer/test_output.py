@@ -15,7 +15,7 @@ from bleach.css_sanitizer import CSSSanitizer
 from tests.trace.samples import add_lazy, add_trace, failed_trace, matmul_trace
 from workbench.trace import STAGE_IDS, Bench, Kernel, Made, Runs, TraceBuilder, unpack
 from workbench.viewer import MIME, frontend, mimebundle, output, plain, static_html
-from workbench.viewer.summary import bench_table
+from workbench.viewer.summary import bench_notes, bench_table
 
 VOID = {"img", "br"}
 
@@ -252,3 +252,17 @@ def test_small_rates_stand_in_the_smaller_unit() -> None:
     headings, rows = bench_table(replace(trace, runs=Runs(benches=(fast,))))
     assert headings[-1] == "TFLOP/s"
     assert rows[0][-1] == "5"
+
+
+def test_a_time_that_may_hold_the_hosts_is_marked_and_compared_with_nothing():
+    times = ((1.0, 1.0, 1.0, 20),) * 2
+    own = Bench(name="add", kind="self", axis="n", x=(1, 2), milliseconds=times, metric="ms",
+                timed=("cold", "cold"))  # fmt: skip
+    peer = replace(own, name="torch", kind="baseline", timed=("cold", "host"))
+    trace = replace(add_trace(), runs=Runs(benches=(own, peer)))
+    _, rows = bench_table(trace)
+    assert rows == [["1", "1", "1", "1.00"], ["2", "1", "1 host", "-"]]
+    notes = " ".join(bench_notes(trace))
+    assert "cold: each run finds its inputs in memory" in notes
+    assert "host: could not be captured" in notes
+    assert "hot:" not in notes

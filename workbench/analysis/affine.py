@@ -12,51 +12,60 @@ A *form* maps monomials (sorted tuples of atoms) to integer coefficients. Atoms:
 | value(v) | any other value without coordinates: loaded, carried without closed form |
 | x(d) | the coordinate along axis d of the value's own tile |
 | div(f,g) rem(f,g) min(f,g) max(f,g) | C-truncated division and remainder, smaller, larger |
-| promise(v) | a tile of which only what the author promised is known, if anything |
+| select(h…,f,g) | f where all h are below 0, else g |
+| moved(v) | by how much a carried tile, all of it alike, has moved since the loop began |
+| promise(v) | a tile of which runs are known, by promise or by what it is made of, beside a form |
 
 Index arithmetic is exact, so a form *is* the value. A tile that is none of this is opaque: it has
 no form, or its own atom if these are asked for, so that `rows[:, None] * stride + x1` still says
 how x1 counts where the rows were loaded. A scalar always has a form. From forms follow strides,
 contiguity, divisibility and how long masks stay constant, so no separate analysis keeps those.
+
+What the author promises stands beside a form, never in its place: `form` looks through promises,
+and what is asked of runs is answered by forms without and with them, whichever says more.
+
+What each op makes of its operands' forms is said in transfer.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import gcd
-from typing import Any
+from math import gcd, lcm
+from typing import Any, Literal
 
-from workbench.analysis.forms import Atom, Form, Monomial, number
+from workbench.analysis.forms import Atom, Form, Monomial, all_atoms, number
+from workbench.analysis.transfer import (
+    MOVES,
+    RULES,
+    counts,
+    promising,
+    rewritten,
+    selected,
+)
 from workbench.ir import (
     I1,
-    I32,
     Block,
     KernelParameter,
     Module,
     Op,
     Pointer,
-    Scalar,
     Value,
     element_of,
     shape_of,
     walk,
 )
 from workbench.ops import (
-    AddPointer,
     Bitcast,
     Broadcast,
     Cast,
     Constant,
+    ConvertLayout,
     Elementwise,
     ExpandDims,
     For,
     If,
-    Iota,
     Load,
-    NumPrograms,
-    ProgramId,
     Promise,
-    Reshape,
     Select,
     Splat,
     Transpose,
@@ -67,23 +76,30 @@ _UNBOUNDED = 1 << 62
 #: A form that names more atoms, counted as often as they are written, is as good as none: work on
 #: forms grows with what is written, which chains of divisions double at every step.
 _MOST_ATOMS = 256
-#: Products of sums with more terms than this say nothing that anybody asks for.
-_MOST_TERMS = 64
 
 
 class Affine:
     """Forms of a module's values; `form(value)` is None for opaque tiles.
 
-    With `tiles`, opaque tiles of integers and pointers are atoms of their own.
+    With `tiles`, opaque tiles of integers and pointers are atoms of their own, and there are forms
+    that say much but that nobody can evaluate.
     """
 
-    def __init__(self, module: Module, *, tiles: bool = False) -> None:
+    def __init__(self, module: Module, *, tiles: bool = False, promises: bool = False) -> None:
         self.tiles = tiles
+        self.promises = promises
         self._atoms: dict[tuple[str, Any], Atom] = {}
         self._forms: dict[Value, Form | None] = {}
         self._divisors: dict[Atom, int] = {}
         self._sizes: dict[Atom, int] = {}
         self._mask_runs: dict[tuple[Value, int, int], int] = {}
+        self._conjuncts: dict[Value, tuple[Form, ...]] = {}
+        self._under: dict[tuple[Value, Value], Form] = {}
+        #: By how much a carried value changes in a round, while loops are looked at first.
+        self._changes: dict[Value, Form] = {}
+        #: Carried values whose change is another in each round.
+        self._varying: set[Value] = set()
+        self._looking: Literal["not in a loop", "first", "again"] = "not in a loop"
         self.parameters: dict[Value, KernelParameter] = {}
         for parameter in module.parameters:
             self.parameters[parameter.value] = parameter
@@ -96,7 +112,12 @@ class Affine:
                     divisor //= gcd(divisor, element.pointee.itemsize)
                 self._divisors[atom] = divisor
                 self._forms[parameter.value] = Form({(atom,): 1})
+        #: The same with promises beside forms; None where nobody promises.
+        self._told: Affine | None = None
         self._block(module.body)
+        if tiles and not promises and any(isinstance(op, Promise) for op in module.walk()):
+            self._told = Affine(module, tiles=True, promises=True)
+            self._mask_runs.clear()
 
     # -- queries --------------------------------------------------------------------------
     def form(self, value: Value) -> Form | None:
@@ -164,16 +185,33 @@ class Affine:
         if atom.kind in ("div", "rem"):
             return self._quotient_run(atom, axis, extent)
         if atom.kind == "promise":
-            _, _, contiguous, constant, divisible = atom.key
-            if constant[axis] > 1:
-                return 0, constant[axis], divisible[axis]
-            return (1 if contiguous[axis] > 1 else None), contiguous[axis], divisible[axis]
-        if atom.kind in ("min", "max"):
-            first, second = (self.run(f, axis, extent) for f in atom.key)
-            strides = {first[0], second[0]}
-            if strides == {0}:
-                return 0, min(first[1], second[1]), gcd(first[2], second[2])
+            return self._told_run(atom, axis, extent)
+        if atom.kind in ("min", "max", "select"):
+            *conditions, first, second = atom.parts
+            a, b = (self.run(form, axis, extent) for form in (first, second))
+            whole = min((self._sign_run(h, axis, extent) for h in conditions), default=_UNBOUNDED)
+            if atom.kind != "select" and a[0] == b[0] == 0:
+                return 0, min(a[1], b[1]), gcd(a[2], b[2])
+            if atom.kind == "select" and a[0] == b[0]:
+                return a[0], min(whole, a[1], b[1]), self._atom_divisor(atom)
+            return None, 1, self._atom_divisor(atom)
         return None, 1, 1
+
+    def _told_run(self, atom: Atom, axis: int, extent: int) -> tuple[int | None, int, int]:
+        """Return the run of a tile of which a promise and a form are known: the longer of both.
+
+        A multiple is promised of the first number of each run of consecutive ones, however long.
+        """
+        _, _, contiguous, constant, divisible, form = atom.key
+        stride, run, start = (None, 1, 1) if form is None else self.run(form, axis, extent)
+        multiple = divisible[axis]
+        if constant[axis] > 1 and (stride != 0 or run < constant[axis]):
+            stride, run = 0, max(run, constant[axis])
+        elif contiguous[axis] > 1 and (stride != 1 or run < contiguous[axis]):
+            stride, run = 1, max(run, contiguous[axis])
+        if stride == 1 and run < extent:
+            multiple = gcd(multiple, run)
+        return stride, run, lcm(start, multiple)
 
     def _quotient_run(self, atom: Atom, axis: int, extent: int) -> tuple[int | None, int, int]:
         inner, divisor = atom.key
@@ -186,25 +224,32 @@ class Affine:
             both = gcd(both, run)
         return (stride, run, both) if atom.kind == "rem" else (0, run, 1)
 
-    def vector(self, pointer: Value, axis: int) -> int:
+    def vector(self, pointer: Value, axis: int, mask: Value | None = None) -> int:
         """Return how many neighbours along an axis lie side by side and aligned in memory.
 
-        A power of two; 1 if nothing is known. Alignment is in elements of the pointee.
+        A power of two; 1 if nothing is known. Alignment is in elements of the pointee. With a
+        mask: what holds where it is on.
         """
-        form = self.form(pointer)
-        if form is None:
-            return 1
-        stride, run, start = self.run(form, axis, shape_of(pointer.type)[axis])
-        if stride != 1:
-            return 1
-        return min(run, _power_of_two(start))
+        form = self.accessed(pointer, mask)
+        width = 1
+        if form is not None:
+            stride, run, start = self.run(form, axis, shape_of(pointer.type)[axis])
+            if stride == 1:
+                width = min(run, _power_of_two(start))
+        return width if self._told is None else max(width, self._told.vector(pointer, axis, mask))
 
-    def stride(self, pointer: Value, axis: int) -> int | Form | None:
+    def stride(self, pointer: Value, axis: int, mask: Value | None = None) -> int | Form | None:
         """Return the distance in elements of neighbours along an axis: number, form or None."""
-        form = self.form(pointer)
+        found = self._stride(self.accessed(pointer, mask), axis, shape_of(pointer.type)[axis])
+        if isinstance(found, int) or self._told is None:
+            return found
+        told = self._told.stride(pointer, axis, mask)
+        return told if isinstance(told, int) or found is None else found
+
+    def _stride(self, form: Form | None, axis: int, extent: int) -> int | Form | None:
         if form is None:
             return None
-        stride, _, _ = self.run(form, axis, shape_of(pointer.type)[axis])
+        stride, _, _ = self.run(form, axis, extent)
         if stride is not None:
             return stride
         total: dict[Monomial, int] = {}
@@ -222,13 +267,85 @@ class Affine:
             total[rest] = total.get(rest, 0) + coefficient
         return Form(total)
 
+    # -- masks ----------------------------------------------------------------------------
+    def accessed(self, pointer: Value, mask: Value | None) -> Form | None:
+        """Return a form that a pointer has where a mask is on: clamps that do nothing are gone."""
+        form = self.form(pointer)
+        if form is None or mask is None or not any(atom.parts for atom in form.atoms()):
+            return form
+        known = self._under.get((pointer, mask))
+        if known is None:
+            known = self._under[pointer, mask] = self._clamped(form, self.conjuncts(mask))
+        return known
+
+    def _clamped(self, form: Form, known: tuple[Form, ...]) -> Form:
+        def holds(h: Form) -> bool:
+            """Say whether h < 0 follows from one of what is known to be below 0."""
+            return any((d := (h - k).constant) is not None and d <= 0 for k in known)
+
+        def leaf(atom: Atom) -> Form | None:
+            found = self._decided(atom, holds)
+            return None if found is None else rewritten(self, found, leaf)
+
+        return rewritten(self, form, leaf)
+
+    def _decided(self, atom: Atom, holds: Callable[[Form], bool]) -> Form | None:
+        """Return the part that a clamp or selection comes down to, by what is known below 0."""
+        if atom.kind == "select":
+            *conditions, then, otherwise = atom.parts
+            if all(map(holds, conditions)):
+                return then
+            return otherwise if any(holds(-h - number(1)) for h in conditions) else None
+        if atom.kind in ("min", "max"):
+            small, large = atom.parts
+            if not holds(small - large - number(1)):
+                small, large = large, small
+                if not holds(small - large - number(1)):
+                    return None
+            return small if atom.kind == "min" else large
+        if atom.kind == "rem":
+            dividend, divisor = atom.parts
+            positive = self._not_negative(dividend) or holds(-dividend - number(1))
+            return dividend if positive and holds(dividend - divisor) else None
+        return None
+
+    def conjuncts(self, mask: Value) -> tuple[Form, ...]:
+        """Return forms that are all below 0 exactly where a mask is on."""
+        known = self._conjuncts.get(mask)
+        if known is None:
+            known = self._conjuncts[mask] = self._taken_apart(mask)
+        return known
+
+    def _taken_apart(self, mask: Value) -> tuple[Form, ...]:
+        op = mask.op
+        if isinstance(op, Constant):
+            return () if op.value else (number(0),)
+        if op is not None and type(op) in MOVES:
+            parts = [MOVES[type(op)](self, op, h) for h in self.conjuncts(op.operands[0])]
+            if all(part is not None for part in parts):
+                return tuple(part for part in parts if part is not None)
+        if isinstance(op, Elementwise):
+            if op.function == "and":
+                return tuple({h: None for v in op.inputs for h in self.conjuncts(v)})
+            if op.row.compares and op.function != "ne":
+                f, g = (self.form(v) for v in op.inputs)
+                if f is not None and g is not None:
+                    return _below(op.function, f, g)
+        if not shape_of(mask.type):
+            return (Form({(self.atom("value", mask),): -1}),)
+        ones = (1,) * len(shape_of(mask.type))
+        return (promising(self, mask, (ones, ones, ones)).scaled(-1),)
+
     def mask_run(self, mask: Value | None, axis: int, extent: int) -> int:
         """Return the length of aligned runs along an axis over which a mask is constant."""
         if mask is None:
             return _UNBOUNDED
         known = self._mask_runs.get((mask, axis, extent))
         if known is None:
-            known = self._mask_runs[mask, axis, extent] = self._mask_run(mask, axis, extent)
+            known = self._mask_run(mask, axis, extent)
+            if self._told is not None:
+                known = max(known, self._told.mask_run(mask, axis, extent))
+            self._mask_runs[mask, axis, extent] = known
         return known
 
     def _mask_run(self, mask: Value, axis: int, extent: int) -> int:
@@ -239,6 +356,8 @@ class Affine:
             if op.function in ("and", "or", "xor"):
                 return min(self.mask_run(v, axis, extent) for v in op.inputs)
             return self._comparison_run(op, axis, extent) if op.row.compares else 1
+        if isinstance(op, ConvertLayout):
+            return self.mask_run(op.source, axis, extent)
         if isinstance(op, Transpose):
             return self.mask_run(op.source, op.order[axis], extent)
         if isinstance(op, Broadcast):
@@ -253,27 +372,33 @@ class Affine:
         f, g = (self.form(v) for v in op.inputs)
         if f is None or g is None:
             return 1
-        # Every comparison is h < 0 (or its negation, which is constant over the same runs).
-        h = f - g if op.function in ("lt", "ge", "eq", "ne") else g - f
+        if op.function in ("eq", "ne"):
+            # Both h < 1 and -h < 1; where h is the same along the runs, so are these.
+            return run if (run := self._sign_run(f - g, axis, extent, level=True)) > 1 else 1
+        # Every other comparison is h < 0 or its negation, which is constant over the same runs.
+        return self._sign_run(f - g if op.function in ("lt", "ge") else g - f, axis, extent)
+
+    def _sign_run(self, h: Form, axis: int, extent: int, *, level: bool = False) -> int:
+        """Return the length of aligned runs over which h < 0 is constant; `level`: h itself."""
         # An address before the array is nobody's; a mask of negative numbers has to be right.
         if not all(self._rounds_down(a) for m in h.terms for a in m if axis in a.axes):
             return 1
-        stride, run, _ = self.run(h, axis, extent)
+        stride, run, start = self.run(h, axis, extent)
         if stride == 0:
             return run
-        if op.function in ("eq", "ne") or stride not in (1, -1):
+        if level or stride not in (1, -1):
             return 1
-        rest = Form({m: c for m, c in h.terms.items() if not any(axis in a.axes for a in m)})
-        if any(a.kind != "x" for m in h.terms for a in m if axis in a.axes):
-            return 1
-        # +x + e < 0 changes at x = -e;  -x + e < 0 changes at x = e + 1.
-        bound = rest if stride == 1 else rest + number(1)
-        return min(run, _power_of_two(self.divisor(bound)))
+        if stride == -1:  # -x + e < 0 changes at x = e + 1, where -x + e + 1 is 0.
+            _, run, start = self.run(h + number(1), axis, extent)
+        # Numbers that count up from a multiple of the run's length pass 0 at its first only.
+        return min(run, _power_of_two(start))
 
     def _rounds_down(self, atom: Atom) -> bool:
         """Say whether no negative number is divided in an atom: division truncates toward zero."""
-        if atom.kind in ("min", "max"):
-            return all(self._rounds_down(a) for form in atom.key for m in form.terms for a in m)
+        if atom.kind in ("min", "max", "select"):
+            return all(self._rounds_down(a) for form in atom.parts for a in form.atoms())
+        if atom.beside is not None:
+            return all(map(self._rounds_down, atom.beside.atoms()))
         return atom.kind not in ("div", "rem") or self._not_negative(atom.key[0])
 
     def _not_negative(self, form: Form) -> bool:
@@ -289,6 +414,10 @@ class Affine:
             return lows[0] is not None and lows[0] >= 0
         if atom.kind in ("div", "rem"):
             return all(map(self._not_negative, atom.key))
+        if atom.kind == "select":
+            return all(map(self._not_negative, atom.parts[-2:]))
+        if atom.beside is not None:
+            return self._not_negative(atom.beside)
         return atom.kind in ("x", "pid", "programs", "trip", "trips")
 
     # -- construction ---------------------------------------------------------------------
@@ -313,12 +442,18 @@ class Affine:
             min(run, 1 << (extent - 1).bit_length())
             for run, extent in zip(self.equal_runs(value), shape, strict=True)
         ]
-        form = _promising(self, value, [ones, same, (divisor,) * len(shape)])
+        form = promising(self, value, (ones, same, (divisor,) * len(shape)))
         self._divisors.update(dict.fromkeys(form.atoms(), divisor))
         return form
 
     def constant_runs(self, value: Value) -> tuple[int, ...]:
         """Return, for each axis, the length of aligned runs over which all elements are equal."""
+        runs = self._constant_runs(value)
+        if self._told is None:
+            return runs
+        return tuple(map(max, runs, self._told.constant_runs(value)))
+
+    def _constant_runs(self, value: Value) -> tuple[int, ...]:
         shape, form = shape_of(value.type), self.form(value)
         if isinstance(value.op, Constant | Splat):
             return (_UNBOUNDED,) * len(shape)
@@ -332,8 +467,8 @@ class Affine:
     def equal_runs(self, value: Value) -> tuple[int, ...]:
         """Return constant runs of what an op computes element by element: those of its operands."""
         op, runs = value.op, (_UNBOUNDED,) * len(shape_of(value.type))
-        together = (Elementwise, Select, Cast, Bitcast, Load)
-        if not isinstance(op, together) or (isinstance(op, Load) and op.volatile):
+        together = (Elementwise, Select, Cast, Bitcast, ConvertLayout, Load)
+        if not isinstance(op, together) or not op.removable:
             return (1,) * len(runs)
         for operand in op.operands:
             if shape_of(operand.type):
@@ -342,27 +477,42 @@ class Affine:
 
     def also(self, atom: Atom, renamed: Atom) -> None:
         """Let what divides an atom divide its other name too."""
-        self._divisors[renamed] = self._divisors.get(atom, 1)
+        if atom in self._divisors:
+            self._divisors[renamed] = self._divisors[atom]
 
     def coordinate(self, axis: int) -> Form:
         """Return the coordinate along an axis of the tile."""
         return Form({(self.atom("x", axis, frozenset((axis,))),): 1})
 
     def _atom_divisor(self, atom: Atom) -> int:
-        if atom.kind in ("rem", "min", "max"):
-            return gcd(self.divisor(atom.key[0]), self.divisor(atom.key[1]))
-        return self._divisors.get(atom, 1)
+        if atom.kind in ("rem", "min", "max", "select"):
+            return gcd(*(self.divisor(part) for part in atom.parts[-2:]))
+        known = self._divisors.get(atom)
+        if known is None and atom.beside is not None:
+            known = self._divisors[atom] = self._told_divisor(atom)
+        return known or 1
+
+    def _told_divisor(self, atom: Atom) -> int:
+        """Return what divides a promised tile: multiples that each number is the first of."""
+        _, _, contiguous, _, divisible, form = atom.key
+        found = self.divisor(form)
+        for axis in atom.axes:
+            stride, _, _ = self.run(form, axis, 1 << 30)
+            if stride != 1 and contiguous[axis] == 1:
+                found = lcm(found, divisible[axis])
+        return found
 
     def _size(self, form: Form) -> int:
         """Return how many atoms a form names where it is written out."""
         return sum(1 + sum(map(self._atom_size, monomial)) for monomial in form.terms)
 
     def _atom_size(self, atom: Atom) -> int:
-        if atom.kind not in ("div", "rem", "min", "max"):
+        inside = atom.parts if atom.beside is None else (atom.beside,)
+        if not inside:
             return 1
         known = self._sizes.get(atom)
         if known is None:
-            known = self._sizes[atom] = 1 + sum(map(self._size, atom.key))
+            known = self._sizes[atom] = 1 + sum(map(self._size, inside))
         return known
 
     def _block(self, block: Block) -> None:
@@ -370,15 +520,21 @@ class Affine:
             self._op(op)
 
     def _op(self, op: Op) -> None:
-        rule = _RULES.get(type(op))
+        rule = RULES.get(type(op))
         if rule is not None:
             form = rule(self, op)
             small = form is not None and self._size(form) <= _MOST_ATOMS
             self._forms[op.results[0]] = form if small else None
-        elif isinstance(op, For):
-            self._for(op)
+        elif isinstance(op, For | While):
+            self._loop(op)
             return
-        elif isinstance(op, While | If):
+        elif isinstance(op, If):
+            self._block(op.then)
+            self._block(op.otherwise)
+            for value, *yields in zip(op.results, op.then.yields, op.otherwise.yields, strict=True):
+                self._joined(op, value, *yields)
+            return
+        else:
             for region in op.regions:
                 for argument in region.arguments:
                     self._own(argument)
@@ -387,54 +543,155 @@ class Affine:
             if self._forms.get(result) is None:
                 self._own(result)
 
-    def _own(self, value: Value) -> None:
+    def _own(self, value: Value, divisor: int = 1) -> None:
         """Give a scalar the form of an unknown; tiles have one only if these are asked for."""
         self._forms[value] = None
-        if _is_token(value) or not _counts(element_of(value.type)):
+        if _is_token(value) or not counts(element_of(value.type)):
             return
         rank = len(shape_of(value.type))
         if not rank:
-            self._forms[value] = Form({(self.atom("value", value),): 1})
+            self._forms[value] = self.promised(value, divisor)
         elif self.tiles:
-            self._forms[value] = self.unknown(value)
+            self._forms[value] = self.unknown(value, divisor)
 
-    def _for(self, op: For) -> None:
-        counter, *carried = op.body.arguments
-        lower, step = self.form(op.lower), self.form(op.step)
-        trip = Form({(self.atom("trip", counter),): 1})
-        self._forms[counter] = (
-            lower + step * trip if lower is not None and step is not None else None
-        )
-        if self._forms[counter] is None:
-            self._own(counter)
-        # First with a fresh atom for each carried value: its change over one round is then read
-        # off the yielded form; where that is a closed form the body is walked again with it.
-        marks: dict[Value, Atom] = {}
-        for argument in carried:
-            if _counts(element_of(argument.type)):
-                mark = self.atom("carry", argument)
-                marks[argument] = mark
-                self._forms[argument] = Form({(mark,): 1})
-            else:
-                self._forms[argument] = None
-        self._block(op.body)
-        inside = {counter, *carried, *(r for inner in walk(op.body) for r in _received(inner))}
-        for argument, init, after, result in zip(
-            carried, op.inits, op.body.yields, op.results, strict=True
-        ):
-            start, end = self.form(init), self.form(after)
-            closed = None
-            if argument in marks and start is not None and end is not None:
-                change = end - Form({(marks[argument],): 1})
-                if not change.axes and not any(_names(a, inside) for a in change.atoms()):
-                    closed = start + change * trip
-                    self._forms[result] = start + change * Form({(self.atom("trips", counter),): 1})
-            if closed is None:
-                self._own(argument)
-                self._own(result)
-            else:
-                self._forms[argument] = closed
-        self._block(op.body)
+    def _joined(self, op: If, value: Value, then: Value, otherwise: Value) -> None:
+        """Give the result of a branch a form: of both, or one of two."""
+        a, b = self.form(then), self.form(otherwise)
+        if a is None or b is None:
+            self._own(value)
+        elif a == b:
+            self._forms[value] = a
+        elif self.tiles and self._size(found := self._choice(op, a, b)) <= _MOST_ATOMS:
+            self._forms[value] = found
+        else:
+            self._own(value, gcd(self.divisor(a), self.divisor(b)))
+
+    def _choice(self, op: If, then: Form, otherwise: Form) -> Form:
+        found = selected(self, op.condition, then, otherwise)
+        assert found is not None
+        return found
+
+    # -- loops ----------------------------------------------------------------------------
+    def _loop(self, op: For | While) -> None:
+        """Look at a loop twice, with all the loops in it.
+
+        First each carried value is a name of its own; by how much a round changes it is read off
+        what is yielded. Then they have the forms that follow.
+        """
+        if self._looking != "not in a loop":
+            self._rounds(op)
+            return
+        self._looking = "first"
+        self._rounds(op)
+        self._looking = "again"
+        for known in (self._mask_runs, self._conjuncts, self._under):
+            known.clear()
+        self._rounds(op)
+        self._looking = "not in a loop"
+
+    def _rounds(self, op: For | While) -> None:
+        trip = trips = None
+        if isinstance(op, For):
+            counter = op.body.arguments[0]
+            lower, step = self.form(op.lower), self.form(op.step)
+            trip, trips = (Form({(self.atom(k, counter),): 1}) for k in ("trip", "trips"))
+            self._forms[counter] = None if lower is None or step is None else lower + step * trip
+            if self._forms[counter] is None:
+                self._own(counter)
+        carried = op.body.arguments[isinstance(op, For) :]
+        twins = op.condition.arguments if isinstance(op, While) else carried
+        for init, argument, twin in zip(op.inits, carried, twins, strict=True):
+            for value in {argument: None, twin: None}:
+                if self._looking == "first":
+                    self._mark(value)
+                else:
+                    self._carried(value, init, argument, trip)
+        for region in op.regions:
+            self._block(region)
+        if self._looking == "first":
+            self._read_changes(op, carried)
+        for init, argument, result in zip(op.inits, carried, op.results, strict=True):
+            self._carried(result, init, argument, trips)
+
+    def _mark(self, value: Value) -> None:
+        """Give a carried value a name of its own; a tile's says where it is turned."""
+        self._own(value)
+        shape = shape_of(value.type)
+        if shape and not _is_token(value) and counts(element_of(value.type)):
+            ones = (1,) * len(shape)
+            self._forms[value] = promising(self, value, (ones, ones, ones))
+
+    def _read_changes(self, op: For | While, carried: tuple[Value, ...]) -> None:
+        """Note by how much a round changes each carried value, where all elements change alike."""
+        inside = {
+            *(a for region in op.regions for a in region.arguments),
+            *(r for region in op.regions for inner in walk(region) for r in _received(inner)),
+        }
+        for argument, after in zip(carried, op.body.yields, strict=True):
+            mark, end = self.form(argument), self.form(after)
+            if mark is None or end is None:
+                continue
+            change = end - mark
+            if change.axes:
+                continue
+            named = {_names(atom, inside) for atom in change.atoms()}
+            tile = any(atom.kind == "promise" for atom in all_atoms(change))
+            self._changes[argument] = change
+            if True in named or (tile and not self.tiles):
+                self._varying.add(argument)
+
+    def _carried(self, value: Value, init: Value, argument: Value, rounds: Form | None) -> None:
+        """Give a value that a loop carries the form that follows from the change in a round.
+
+        `rounds`: the number of rounds until the value is looked at, None if that has no name.
+        """
+        start, change = self.form(init), self._changes.get(argument)
+        if start is None or change is None:
+            self._own(value)
+            return
+        change = self._settled(change)
+        divisor = self.divisor(change)
+        if rounds is not None and argument not in self._varying:
+            self._forms[value] = start + change * rounds
+        elif self.tiles:
+            moved = self.atom("moved", (value, start))
+            self._divisors[moved] = divisor
+            self._forms[value] = start + Form({(moved,): 1})
+        else:
+            self._own(value, gcd(divisor, self.divisor(start)))
+
+    def _settled(self, change: Form) -> Form:
+        """Return a change with the names of carried values replaced by their forms."""
+
+        def leaf(atom: Atom) -> Form | None:
+            if atom.kind != "value" or atom.key not in self._changes:
+                return None
+            found = self.form(atom.key)
+            return None if found is None or found == Form({(atom,): 1}) else found
+
+        return rewritten(self, change, leaf)
+
+
+_latest: tuple[Module, Affine] | None = None
+
+
+def tile_forms(module: Module) -> Affine:
+    """Return the forms of a module, with tiles; passes that change nothing leave them as well."""
+    global _latest
+    held = _latest
+    if held is None or held[0] is not module:
+        held = _latest = module, Affine(module, tiles=True)
+    return held[1]
+
+
+def _below(function: str, f: Form, g: Form) -> tuple[Form, ...]:
+    """Return what is below 0 exactly where f and g compare so."""
+    one = number(1)
+    found = {
+        "lt": (f - g,), "gt": (g - f,), "le": (f - g - one,), "ge": (g - f - one,),
+        "eq": (f - g - one, g - f - one),
+    }  # fmt: skip
+    return found[function]
 
 
 def _counts_up(form: Form) -> bool:
@@ -453,9 +710,11 @@ def _counts_up(form: Form) -> bool:
 def _is_sum(atom: Atom) -> bool:
     if atom.kind in ("div", "rem"):
         return _counts_up(atom.key[0])
-    if atom.kind in ("min", "max"):
-        signs = [_counts_up(form) for form in atom.key]
+    if atom.kind in ("min", "max", "select"):
+        signs = [_counts_up(form) for form in atom.parts[-2:]]
         return any(signs) if atom.kind == "max" else all(signs)
+    if atom.beside is not None:
+        return _counts_up(atom.beside)
     return True
 
 
@@ -468,196 +727,21 @@ def _received(op: Op) -> Iterable[Value]:
 
 def _names(atom: Atom, values: set[Value]) -> bool:
     """Say whether an atom stands for one of the values, or depends on one."""
-    if atom.kind in ("div", "rem", "min", "max"):
-        return any(_names(inner, values) for form in atom.key for inner in form.atoms())
-    return (atom.key[0] if atom.kind == "promise" else atom.key) in values
+    inside = list(atom.parts)
+    if atom.kind in ("promise", "moved"):
+        value, *_, form = atom.key
+        if value in values:
+            return True
+        inside = [form] if form is not None else []
+    elif not inside:
+        return atom.key in values
+    return any(_names(inner, values) for form in inside for inner in form.atoms())
 
 
 def _is_token(value: Value) -> bool:
     return type(value.type).__name__ in ("Token", "Shared")
 
 
-def _counts(element: Any) -> bool:
-    """Say whether values of an element type have forms: wide integers and pointers."""
-    return isinstance(element, Pointer) or (
-        isinstance(element, Scalar) and element.kind in ("int", "index") and element.bits >= 32
-    )
-
-
 def _power_of_two(value: int) -> int:
     """Return the largest power of two that divides a positive number."""
     return value & -value if value else _UNBOUNDED
-
-
-def _elementwise(self: Affine, op: Elementwise) -> Form | None:
-    element = element_of(op.result.type)
-    if not _counts(element) or op.row.compares:
-        return None
-    forms = [self.form(v) for v in op.inputs]
-    if any(f is None for f in forms):
-        return None
-    a, b = forms[0], forms[-1]
-    assert a is not None
-    assert b is not None
-    if op.function in ("div", "rem", "min", "max"):
-        return _opaque(self, op.function, a, b)
-    exact = _polynomial(op.function, a, b)
-    if exact is None or element != I32 or op.no_wrap:
-        return exact
-    # It may wrap, then it is no polynomial; a power of two that divides it still does.
-    divisor = min(_power_of_two(self.divisor(exact)), 1 << 31)
-    if not shape_of(op.result.type):
-        return self.promised(op.result, divisor)
-    return self.unknown(op.result, divisor) if self.tiles else None
-
-
-def _polynomial(function: str, a: Form, b: Form) -> Form | None:
-    match function:
-        case "add":
-            return a + b
-        case "sub":
-            return a - b
-        case "mul" if len(a.terms) * len(b.terms) <= _MOST_TERMS:
-            return a * b
-        case "neg":
-            return a.scaled(-1)
-        case "shl" if b.constant is not None and 0 <= b.constant < 63:
-            return a.scaled(1 << b.constant)
-        case _:
-            return None
-
-
-def _opaque(self: Affine, kind: str, a: Form, b: Form) -> Form:
-    x, y = a.constant, b.constant
-    if x is not None and y is not None and y:
-        quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
-        return number(
-            {"div": quotient, "rem": x - quotient * y, "min": min(x, y), "max": max(x, y)}[kind]
-        )
-    if kind in ("min", "max") and (difference := (a - b).constant) is not None:
-        return a if (difference <= 0) == (kind == "min") else b
-    return Form({(self.atom(kind, (a, b), a.axes | b.axes),): 1})
-
-
-def _renamed(self: Affine, form: Form, rename: Callable[[int], Form]) -> Form:
-    """Return the form with every coordinate x(d) replaced by rename(d), inside atoms too."""
-    total = number(0)
-    for monomial, coefficient in form.terms.items():
-        product = number(coefficient)
-        for atom in monomial:
-            if not atom.axes:
-                product = product * Form({(atom,): 1})
-            elif atom.kind == "x":
-                product = product * rename(atom.key)
-            elif atom.kind == "promise":
-                product = product * _renamed_promise(self, atom, rename)
-            else:
-                a, b = (_renamed(self, f, rename) for f in atom.key)
-                product = product * _opaque(self, atom.kind, a, b)
-        total = total + product
-    return total
-
-
-def _renamed_promise(self: Affine, atom: Atom, rename: Callable[[int], Form]) -> Form:
-    """Return a promise's atom with its axes moved; an axis that vanishes promises nothing."""
-    value, *promised = atom.key
-    moved: list[dict[int, int]] = [{}, {}, {}]
-    places, *promised = promised
-    targets: list[int | None] = []
-    for place in places:
-        target = None if place is None else next(iter(rename(place).axes), None)
-        targets.append(target)
-        if target is not None:
-            for old, new in zip(promised, moved, strict=True):
-                new[target] = old[place]
-    rank = max((t for new in moved for t in new), default=-1) + 1
-    key = (value, tuple(targets), *(tuple(new.get(d, 1) for d in range(rank)) for new in moved))
-    renamed = self.atom("promise", key, frozenset(moved[0]))
-    self.also(atom, renamed)
-    return Form({(renamed,): 1})
-
-
-def _shaped(move: Callable[[Affine, Any, int], Form]) -> Callable[[Affine, Any], Form | None]:
-    def rule(self: Affine, op: Any) -> Form | None:
-        form = self.form(op.source)
-        return None if form is None else _renamed(self, form, lambda d: move(self, op, d))
-
-    return rule
-
-
-def _broadcast(self: Affine, op: Broadcast, axis: int) -> Form:
-    return number(0) if shape_of(op.source.type)[axis] == 1 else self.coordinate(axis)
-
-
-def _reshape(self: Affine, op: Reshape) -> Form | None:
-    """Only axes of extent 1 come and go; anything else stays opaque."""
-    source = shape_of(op.source.type)
-    form = self.form(op.source)
-    kept = [d for d, extent in enumerate(source) if extent != 1]
-    new = [d for d, extent in enumerate(op.shape) if extent != 1]
-    if form is None or [source[d] for d in kept] != [op.shape[d] for d in new]:
-        return None
-    places = dict(zip(kept, new, strict=True))
-    return _renamed(self, form, lambda d: self.coordinate(places[d]) if d in places else number(0))
-
-
-def _cast(self: Affine, op: Cast) -> Form | None:
-    """Widening a signed integer keeps its value; a truncation only where nothing is lost."""
-    source = element_of(op.source.type)
-    fits = op.no_wrap or op.to.bits >= source.bits
-    if _counts(source) and _counts(op.to) and fits:
-        return self.form(op.source)
-    return None
-
-
-def _promise(self: Affine, op: Promise) -> Form | None:
-    """Keep the form where it says as much as the promise; else stand for it with an own atom."""
-    form = self.form(op.source)
-    shape = shape_of(op.source.type)
-    if not shape:
-        if form is None or form.constant is not None or not op.divisible:
-            return form
-        if self.divisor(form) % op.divisible[0] == 0:
-            return form
-        return self.promised(op.result, op.divisible[0])
-    ones = (1,) * len(shape)
-    promised = [op.contiguous or ones, op.constant or ones, op.divisible or ones]
-    if form is not None:
-        runs = [self.run(form, axis, extent) for axis, extent in enumerate(shape)]
-        known = all(
-            (c == 1 or (run[0] == 1 and run[1] >= min(c, _power_of_two(e)))) and run[2] % d == 0
-            for run, c, d, e in zip(runs, promised[0], promised[2], shape, strict=True)
-        )
-        if known:
-            return form
-    return _promising(self, op.result, promised)
-
-
-def _promising(self: Affine, value: Value, promised: Iterable[Iterable[int]]) -> Form:
-    """Return the form of a tile of which no more is known than three promises for each axis."""
-    axes = range(len(shape_of(value.type)))
-    key = (value, tuple(axes), *map(tuple, promised))
-    return Form({(self.atom("promise", key, frozenset(axes)),): 1})
-
-
-_RULES: dict[type[Op], Callable[[Affine, Any], Form | None]] = {
-    Constant: lambda self, op: (
-        number(int(op.value)) if _counts(element_of(op.type)) else None
-    ),
-    Iota: lambda self, op: self.coordinate(0) + number(op.start),
-    ProgramId: lambda self, op: Form({(self.atom("pid", op.axis),): 1}),
-    NumPrograms: lambda self, op: Form({(self.atom("programs", op.axis),): 1}),
-    Elementwise: _elementwise,
-    AddPointer: lambda self, op: (
-        None
-        if (p := self.form(op.pointer)) is None or (o := self.form(op.offset)) is None
-        else p + o
-    ),
-    Splat: lambda self, op: self.form(op.source),
-    Broadcast: _shaped(_broadcast),
-    ExpandDims: _shaped(lambda self, op, d: self.coordinate(d + (d >= op.axis))),
-    Transpose: _shaped(lambda self, op, d: self.coordinate(op.order.index(d))),
-    Reshape: _reshape,
-    Cast: _cast,
-    Promise: _promise,
-}  # fmt: skip

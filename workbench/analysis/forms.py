@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 Monomial = tuple["Atom", ...]
+#: Atoms that are made of forms: see affine.py.
+OPAQUE = frozenset(("div", "rem", "min", "max", "select"))
 
 
 class Atom:
@@ -20,9 +22,21 @@ class Atom:
         #: Axes of the tile whose coordinates the atom depends on.
         self.axes = axes
 
+    @property
+    def parts(self) -> tuple[Form, ...]:
+        """The forms that a quotient, remainder, minimum, maximum or selection is made of."""
+        return self.key if self.kind in OPAQUE else ()
+
+    @property
+    def beside(self) -> Form | None:
+        """The form that a promised tile has all the same, if that is known."""
+        return self.key[-1] if self.kind == "promise" else None
+
     def __repr__(self) -> str:
-        if self.kind in ("div", "rem", "min", "max"):
-            return f"{self.kind}({self.key[0]}, {self.key[1]})"
+        if self.parts:
+            return f"{self.kind}({', '.join(map(repr, self.parts))})"
+        if self.kind == "promise":
+            return f"promise({getattr(self.key[0], 'name', self.key[0])})"
         return f"{self.kind}({getattr(self.key, 'name', self.key)})"
 
 
@@ -56,6 +70,9 @@ class Form:
     def scaled(self, factor: int) -> Form:
         """Return the form times a number."""
         return Form({m: c * factor for m, c in self.terms.items()} if factor else {})
+
+    def __neg__(self) -> Form:
+        return self.scaled(-1)
 
     def __sub__(self, other: Form) -> Form:
         return self + other.scaled(-1)
@@ -101,6 +118,16 @@ class Form:
                 else names or str(coefficient)
             )
         return " + ".join(words)
+
+
+def all_atoms(form: Form) -> Iterable[Atom]:
+    """Yield the atoms of a form and those inside of them, repeated as they are."""
+    for atom in form.atoms():
+        yield atom
+        for part in atom.parts:
+            yield from all_atoms(part)
+        if atom.beside is not None:
+            yield from all_atoms(atom.beside)
 
 
 def number(value: int) -> Form:

@@ -33,6 +33,7 @@ from workbench.ops import (
     Transpose,
     While,
 )
+from workbench.ops.numbers import truncated_quotient
 
 Interval = tuple[int, int]
 #: Addresses stay this far from the 32-bit limits, so that a constant offset may be split off.
@@ -292,7 +293,7 @@ def _quotient(step: Step, inputs: list[Interval]) -> Interval:
     if b[0] <= 0 <= b[1]:
         most = max(abs(a[0]), abs(a[1]))
         return -most, most
-    found = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) for x in a for y in b]
+    found = [truncated_quotient(x, y) for x in a for y in b]
     return min(*found, 0 if a[0] <= 0 <= a[1] else found[0]), max(
         *found, 0 if a[0] <= 0 <= a[1] else found[0]
     )

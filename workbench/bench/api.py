@@ -9,6 +9,7 @@ from workbench.bench.plan import Peer, Plan
 from workbench.bench.results import KernelResult
 from workbench.bench.running import run_plan
 from workbench.bench.sweep import points_of
+from workbench.interpreter import Report, checked_report
 from workbench.runtime.compiling import source_of
 from workbench.source import KernelSource, OptionError
 
@@ -24,9 +25,13 @@ def check(
     target: str = "auto",
     rtol: float | None = None,
     atol: float | None = None,
+    guard: bool = False,
+    report: Report = "error",
     **settings: Any,
 ) -> KernelResult:
     """Launch a kernel and compare its outputs with a reference.
+
+    The interpreter looks for races for two seconds at most, `guard` for ten and before the launch.
 
     Args:
         kernel: the kernel object.
@@ -38,10 +43,14 @@ def check(
         target: "auto", "cpu", "interpreter" or a chip.
         rtol: relative tolerance; by the least precise type involved if None.
         atol: absolute tolerance, likewise.
+        guard: run the launch in the interpreter first, and launch only what is found right there.
+        report: "error" raises what the interpreter finds, "remark" writes it into the result.
         settings: constexprs and compile options.
 
     Raises:
         CheckError: the result differs (K601); the KernelResult is the error's `result`.
+        LaunchError: an access that leaves its argument (K502), a race (K514), programs that wait
+            for ever (K515).
     """
     plan = Plan(
         arguments=_by_name(source_of(kernel), args),
@@ -53,6 +62,8 @@ def check(
         reference_text=getattr(reference, "__name__", "the reference"),
         rtol=rtol,
         atol=atol,
+        guard=guard,
+        report=checked_report(report),
     )
     return run_plan(kernel, plan)
 

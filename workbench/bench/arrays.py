@@ -6,10 +6,14 @@ kernels take fits f64 exactly), integers and booleans as they are.
 
 from __future__ import annotations
 
+import ctypes
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from workbench.interpreter import describe_argument
 
 #: torch's and NumPy's dtype names -> the compiler's
 DTYPES = {
@@ -93,3 +97,59 @@ def offset_of(array: Any, index: tuple[int, ...]) -> int:
     else:
         strides = tuple(array.stride())
     return sum(i * stride for i, stride in zip(index, strides, strict=True))
+
+
+def host_copies(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return copies of arrays in the host's memory; what shares memory goes on sharing it.
+
+    Shapes and strides stay; anything but an array is given as it is.
+    """
+    copies: dict[str, Any] = dict(values)
+    extents: list[tuple[int, int, str]] = []
+    for name, value in values.items():
+        described = describe_argument(value) if is_array(value) else None
+        if described is not None:
+            extents.append((described[1], described[2], name))
+    group: list[str] = []
+    reach = 0
+    for low, high, name in sorted(extents):
+        if group and low >= reach:
+            _copy_together(values, group, copies)
+            group = []
+        group.append(name)
+        reach = max(reach, high) if len(group) > 1 else high
+    _copy_together(values, group, copies)
+    return copies
+
+
+def _copy_together(values: Mapping[str, Any], names: list[str], copies: dict[str, Any]) -> None:
+    """Copy arrays that share memory; one that shares none is copied alone."""
+    if len(names) == 1:
+        copies[names[0]] = to_host(clone(values[names[0]]))
+        return
+    storages: dict[int, Any] = {}
+    for name in names:
+        value = values[name]
+        if is_tensor(value):
+            storage = value.untyped_storage()
+            kept = storages.setdefault(storage.data_ptr(), None)
+            if kept is None:
+                kept = storages[storage.data_ptr()] = storage.clone().cpu()
+            copies[name] = (
+                value.detach()
+                .new_empty(0, device="cpu")
+                .set_(kept, value.storage_offset(), value.size(), value.stride())
+            )
+    arrays = [name for name in names if not is_tensor(values[name])]
+    if not arrays:
+        return
+    described = [describe_argument(values[name]) for name in arrays]
+    lows = [found[1] for found in described if found is not None]
+    highs = [found[2] for found in described if found is not None]
+    low, high = min(lows), max(highs)
+    source: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
+    held = np.frombuffer(source, np.uint8).copy()
+    for name in arrays:
+        array = values[name]
+        offset = array.ctypes.data - low
+        copies[name] = np.ndarray(array.shape, array.dtype, held.data, offset, array.strides)

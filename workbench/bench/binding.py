@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workbench.analysis.roles import parameter_roles
+from workbench.analysis.memory import parameter_roles
 from workbench.bench.arrays import clone, is_array, on_gpu
 from workbench.bench.plan import Plan
 from workbench.bench.subject import Subject, call_by_name
+from workbench.launch.options import DEFAULTS, SHORT_FORMS, check_options
 from workbench.runtime import CompiledKernel, JITFunction
-from workbench.runtime.options import DEFAULTS, SHORT_FORMS, check_options
 from workbench.source import KernelError, KernelSource, OptionError, Span
 from workbench.tuning.tune import without_search
 

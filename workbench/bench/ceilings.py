@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from workbench.runtime.timing import Effort, measure
+from workbench.runtime.measuring import measure
+from workbench.runtime.timing import Effort
 from workbench.trace import Ceiling
 
 #: device name -> GB/s of memory, TFLOP/s by operand type without sparsity; NVIDIA's data sheets
@@ -27,10 +28,7 @@ def ceilings(metric: str, gpu: bool, operand: str | None) -> tuple[Ceiling, ...]
         found.append(Ceiling(name="copy", unit="gbps", value=copy, source="measured"))
     if not gpu:
         return tuple(found)
-    import torch
-
-    name = torch.cuda.get_device_name()
-    sheet = next((limits for known, limits in SHEETS.items() if known in name), None)
+    sheet = _sheet()
     if sheet is None:
         return tuple(found)
     memory, tensor = sheet
@@ -44,6 +42,31 @@ def ceilings(metric: str, gpu: bool, operand: str | None) -> tuple[Ceiling, ...]
                 Ceiling(name=f"{kind} peak", unit="tflops", value=value, source="data sheet")
             )
     return tuple(found)
+
+
+def _sheet(name: str | None = None) -> tuple[float, dict[str, float]] | None:
+    """Return the data sheet's limits of a device, None for one that is unknown."""
+    if name is None:
+        import torch
+
+        name = torch.cuda.get_device_name()
+    return next((limits for known, limits in SHEETS.items() if known in name), None)
+
+
+def roofline(moved: float, flops: float, operand: str, name: str | None = None) -> float | None:
+    """Return the least milliseconds that a device's data sheet allows; None for an unknown one.
+
+    Args:
+        moved: bytes that have to be read or written.
+        flops: operations of matrix products.
+        operand: the type of their operands, e.g. "f16", "bf16", "tf32".
+        name: the device's, that of the current CUDA device if None.
+    """
+    sheet = _sheet(name)
+    if sheet is None or (flops and operand not in sheet[1]):
+        return None
+    memory, tensor = sheet
+    return max(moved / memory / 1e6, flops / tensor[operand] / 1e9 if flops else 0.0)
 
 
 @lru_cache(2)

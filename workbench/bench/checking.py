@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.bench.arrays import clone, dtype_of, is_array, offset_of, shape_of, to_host
+from workbench.bench.arrays import clone, dtype_of, host_copies, is_array, offset_of, shape_of
 from workbench.bench.compare import Comparison, compare
 from workbench.bench.locate import Search, who_stored
 from workbench.bench.phases import say
@@ -20,8 +20,8 @@ from workbench.bench.unwritten import described, unwritten
 from workbench.bench.work import dot_work
 from workbench.interpreter import run_module
 from workbench.ir import element_of
-from workbench.ops import AtomicUpdate, Store
-from workbench.source import CheckError, KernelError, Note, Span
+from workbench.ops import Store
+from workbench.source import CheckError, KernelError, LaunchError, Note, Span
 from workbench.trace import Check, Mismatch
 
 #: Gets the names that stand for copies of the arguments; returns the reference.
@@ -32,12 +32,14 @@ Reference = Callable[[Mapping[str, Any]], Any]
 class Verdict:
     """The result of one check: the record for the Trace, and the error if it failed.
 
+    A launch whose result is right fails with a LaunchError where its programs race.
+
     `unwritten` says of outputs that are right where the kernel left them alone.
     """
 
     record: Check
     comparisons: tuple[Comparison, ...]
-    error: CheckError | None = None
+    error: CheckError | LaunchError | None = None
     unwritten: tuple[str, ...] = ()
 
     @property
@@ -176,7 +178,7 @@ def _by_output(
 
 
 def _interpreted(subject: Subject, before: Mapping[str, Any]) -> dict[str, Any]:
-    values = {name: to_host(clone(value)) for name, value in before.items()}
+    values = host_copies(before)
     arguments = [values[parameter.name] for parameter in subject.module.parameters]
     run_module(subject.module, subject.grid, arguments)
     return {name: values[name] for name in subject.outputs}
@@ -261,7 +263,7 @@ def _grid_hint(subject: Subject, failed: Comparison, search: Search) -> str | No
 
 def _store_span(subject: Subject, name: str) -> Span | None:
     """Return the place of the last store through pointers of an array, else of the last store."""
-    stores = [op for op in subject.module.walk() if isinstance(op, Store | AtomicUpdate)]
+    stores = [op for op in subject.module.walk() if op.writes_memory]
     dtype = dtype_of(subject.arguments[name])
     fitting = [op for op in stores if str(element_of(op.operands[1].type)) == dtype] or stores
     return fitting[-1].span if fitting else None

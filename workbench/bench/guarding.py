@@ -1,48 +1,115 @@
 """`--guard` and `--isolate`: launches that may go wrong without taking the notebook with them.
 
-A guarded launch runs in the interpreter first, over copies of its arguments: an access outside of
-every argument is an error with its place, and nothing was launched. A long grid is searched from
-both ends for some seconds. An isolated launch runs in a process of its own (`runtime/isolated.py`).
+A guarded launch runs in the interpreter first, watched, over copies of its arguments: what is found
+is an error with its place, and nothing was launched. A long grid is searched from both ends for
+some seconds. An isolated launch runs in a process of its own (`runtime/isolated.py`).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 
-from workbench.bench.arrays import clone, is_array, to_host
+from workbench.bench.arrays import bytes_of, host_copies, is_array, to_host
 from workbench.bench.subject import Subject
-from workbench.interpreter import Machine
+from workbench.interpreter import Finding, Machine, Report, error_of, grouped, said_of
 from workbench.runtime import isolated
 from workbench.runtime.faults import from_both_ends, locate
-from workbench.source import LaunchError, Note
+from workbench.source import KernelError, LaunchError, Note
 
 #: A guard ends its search after this long.
 SECONDS = 10.0
+#: A check spends no more than this on looking for races; nor does it copy more than this.
+CHECK_SECONDS = 2.0
+CHECK_BYTES = 1 << 28
+#: What a watched run that goes wrong raises.
+ENDS_THE_RUN = ("K502", "K510", "K515")
 
 
-def guard(subject: Subject, seconds: float = SECONDS) -> tuple[int, int]:
-    """Run a launch in the interpreter first; returns how many of how many programs ran.
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a watched run found: of `total` programs `ran` were run in the time given."""
+
+    ran: int
+    total: int
+    findings: tuple[Finding, ...] = ()
+
+    def error(self) -> LaunchError | None:
+        """Return the findings that are errors, None if there are none."""
+        return error_of(self.findings)
+
+    def remarks(self, report: Report) -> list[str]:
+        """Return the findings that are not raised, in one line each."""
+        return [
+            f"{found[0].message}, program {found[0].program}, line {place.line}"
+            if (place := found[0].span) is not None
+            else said_of(found).message
+            for found in grouped(self.findings)
+            if report == "remark" or found[0].severity == "remark"
+        ]
+
+
+def watch(subject: Subject, seconds: float) -> Watched:
+    """Run a launch in the interpreter, over copies of its arguments, and watch it.
 
     Raises:
-        LaunchError: K502 with the place of an access that lies outside of every argument.
+        LaunchError: what ends the run: an access that leaves its argument (K502), programs that
+            wait for ever (K515), an assertion that fails (K510).
     """
-    values = {name: to_host(clone(value)) for name, value in subject.arguments.items()}
-    names = {**subject.constants, **values}
+    names = {**subject.constants, **host_copies(subject.arguments)}
     arguments = [_value(names, parameter.name) for parameter in subject.module.parameters]
-    machine = Machine(subject.module, subject.grid, arguments)
-    total, ran = prod(subject.grid), 0
+    machine = Machine(subject.module, subject.grid, arguments, watch=True)
+    ended: list[tuple[int, ...]] = []
     end = time.monotonic() + seconds
-    for program in from_both_ends(subject.grid):
-        if time.monotonic() > end:
-            break
-        try:
-            machine.run_program(program)
-        except LaunchError as error:
-            error.notes = (*error.notes, Note("found by --guard; nothing was launched"))
+
+    def in_time() -> Iterator[tuple[int, int, int]]:
+        for program in from_both_ends(subject.grid):
+            if time.monotonic() > end:
+                return
+            yield program
+
+    machine.run(in_time(), ended.append)
+    return Watched(len(ended), prod(subject.grid), tuple(machine.recording.findings))
+
+
+def guard(subject: Subject, seconds: float = SECONDS, report: Report = "error") -> Watched:
+    """Watch a launch in the interpreter first.
+
+    Raises:
+        LaunchError: with the place of what was found, unless `report` makes remarks of it; what
+            ends the run (see `watch`) is an error in any case.
+    """
+    try:
+        watched = watch(subject, seconds)
+        error = watched.error() if report == "error" else None
+        if error is not None:
+            raise error
+    except LaunchError as error:
+        said = Note("found by --guard; nothing was launched")
+        error.notes = (*error.notes[:2], said, *error.notes[2:])
+        raise
+    return watched
+
+
+def watch_checked(subject: Subject) -> Watched:
+    """Watch a launch that is checked, as far as that takes little time and memory.
+
+    A kernel that the interpreter cannot run is not watched. Raises LaunchError as `watch` does.
+    """
+    nothing = Watched(0, prod(subject.grid))
+    if (
+        sum(bytes_of(value) for value in subject.arguments.values() if is_array(value))
+        > CHECK_BYTES
+    ):
+        return nothing
+    try:
+        return watch(subject, CHECK_SECONDS)
+    except KernelError as error:
+        if error.code in ENDS_THE_RUN:
             raise
-        ran += 1
-    return ran, total
+        return nothing
 
 
 def _value(names: dict[str, object], name: str) -> object:

@@ -7,6 +7,7 @@ out their outputs in order; the search ends when a program stores it, or after s
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,24 +69,24 @@ def who_stored(
     machine = Machine(module, grid, values, record=True, watch=True)
     search = Search(findings=machine.recording.findings)
     end = time.monotonic() + seconds
-    for number in _outwards(prod(grid), share):
-        program = _coordinates(number, grid)
-        try:
-            machine.run_program(program)
-        except KernelError:
-            return search  # the program cannot be run here; the check's own message stands
+
+    def ended(_: object) -> bool:
         for access in machine.recording.accesses:
             if access.write and access.live and access.argument == name:
                 search.covered.add(access.element)
                 if access.element in elements:
+                    program = _coordinates(access.program, grid)
                     span = _span(module, access.op)
                     search.found[access.element] = Storing(
-                        program[: len(grid)], number, access.op, span
+                        program[: len(grid)], access.program, access.op, span
                     )
         machine.recording.accesses.clear()
-        if len(search.found) == len(elements) or time.monotonic() > end:
-            return search
-    search.complete = True
+        return len(search.found) == len(elements) or time.monotonic() > end
+
+    programs = [_coordinates(number, grid) for number in _outwards(prod(grid), share)]
+    # Where a program cannot be run here, the check's own message stands.
+    with contextlib.suppress(KernelError):
+        search.complete = machine.run(programs, ended)
     return search
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.interpreter import Report
 from workbench.source import Span
 
 Names = Mapping[str, Any]
@@ -31,7 +32,8 @@ class Plan:
 
     `arguments` are given by parameter name, or `make` makes them from the axis values of each of
     `points`. `reference` computes what the outputs must be; with `interpreted` the interpreter
-    does. `guard` and `isolate` say how careful launches are (`guarding.py`).
+    does. `guard` and `isolate` say how careful launches are (`guarding.py`), `report` what becomes
+    of what the interpreter finds: "error" raises it, "remark" writes it down.
     With `tuned` a search among configurations, along the axes `tune`, comes first.
     `places` says where each of these was written, for errors.
     """
@@ -62,6 +64,7 @@ class Plan:
     tuned: bool = False
     tune_seconds: float | None = None
     guard: bool = False
+    report: Report = "error"
     isolate: bool = False
     show: Sequence[str] = ()
     embed: str = "auto"

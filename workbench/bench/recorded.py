@@ -7,7 +7,6 @@ from collections import defaultdict
 from workbench.bench.arrays import clone, to_host
 from workbench.bench.subject import Subject
 from workbench.interpreter import Access, run_module
-from workbench.ops import AtomicCompareExchange, AtomicUpdate
 from workbench.trace import MemoryAccess
 
 
@@ -22,7 +21,7 @@ def recorded_accesses(subject: Subject) -> tuple[MemoryAccess, ...]:
     atomics = {
         op.id
         for op in subject.module.walk()
-        if isinstance(op, AtomicUpdate | AtomicCompareExchange)
+        if any(effect.reads and effect.writes for effect in op.own_effects())
     }
     return tuple(
         MemoryAccess(

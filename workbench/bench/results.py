@@ -277,10 +277,12 @@ class KernelResult:
             {
                 "series": bench.name, bench.axis or "launch": x, "ms": times[1],
                 "ms_20": times[0], "ms_80": times[2], "flops": flops, "bytes": moved, "ok": ok,
+                "timed": timed, "unsteady": unsteady,
             }
             for bench in self.bench
-            for x, times, flops, moved, ok in zip(
-                bench.x, bench.milliseconds, bench.flops, bench.bytes, bench.ok, strict=True
+            for x, times, flops, moved, ok, timed, unsteady in zip(
+                bench.x, bench.milliseconds, bench.flops, bench.bytes, bench.ok, bench.timed,
+                bench.unsteady, strict=True,
             )
         ]  # fmt: skip
         return pandas.DataFrame(rows)

@@ -19,7 +19,7 @@ from workbench.bench.baselines import Competitor, expression_call, known_call
 from workbench.bench.binding import Binder, chip
 from workbench.bench.ceilings import ceilings
 from workbench.bench.checking import Verdict, check_launch
-from workbench.bench.guarding import guard, launch_isolated
+from workbench.bench.guarding import Watched, guard, launch_isolated, watch_checked
 from workbench.bench.phases import say
 from workbench.bench.plan import Peer, Plan
 from workbench.bench.recorded import recorded_accesses
@@ -28,12 +28,12 @@ from workbench.bench.subject import Subject, call_by_name
 from workbench.bench.sweep import Point, counted_work, time_points
 from workbench.bench.tuning import Tuning
 from workbench.bench.work import dot_work
+from workbench.devices.printed import PrintedTable, captured, has_prints, publish
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import obtain, source_of
 from workbench.runtime.faults import wait
-from workbench.runtime.printed import PrintedTable, captured, has_prints, publish
-from workbench.source import KernelError, KernelSource, OptionError
+from workbench.source import KernelError, KernelSource, LaunchError, OptionError
 from workbench.trace import Launch, LaunchArgument, Runs, Skipped
 
 SHOWN_CHIP = "sm_90a"
@@ -213,14 +213,31 @@ class _Run:
     def _guard(self, subject: Subject, record: Record) -> None:
         count = prod(subject.grid)
         say(f"trying {count:,} program{'s' * (count != 1)} in the interpreter first")
-        ran, total = guard(subject)
+        watched = guard(subject, report=self.plan.report)
+        ran, total = watched.ran, watched.total
         if ran < total:
             why = f"{ran:,} of {total:,} programs were tried in the interpreter in the time given"
             record.runs.append(Skipped(what="guard", why=why))
+        self._remark(watched, record)
+
+    def _watch(self, subject: Subject, record: Record) -> LaunchError | None:
+        """Look for races of a launch that is checked; they are raised after the check."""
+        say("looking for races in the interpreter")
+        watched = watch_checked(subject)
+        if watched.ran:
+            self._remark(watched, record)
+        return watched.error() if self.plan.report == "error" else None
+
+    def _remark(self, watched: Watched, record: Record) -> None:
+        for why in watched.remarks(self.plan.report):
+            record.runs.append(Skipped(what="remark", why=why))
 
     def _once(self, subject: Subject, record: Record) -> list[Verdict]:
+        raced: LaunchError | None = None
         if self.plan.guard:
             self._guard(subject, record)
+        elif self.plan.checked:
+            raced = self._watch(subject, record)
         launch = subject.launch
         if self.plan.isolate:
             launch = partial(launch_isolated, self.kernel, subject)
@@ -239,6 +256,9 @@ class _Run:
             record.runs.append(launch_record(subject, (time.perf_counter() - start) * 1e3))
             return []
         verdict = self._check(subject)
+        if verdict.ok and raced is not None:
+            verdict.error = raced
+            verdict.record = replace(verdict.record, ok=False)
         record.runs += [launch_record(subject, None), verdict.record]
         return [verdict]
 

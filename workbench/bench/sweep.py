@@ -14,7 +14,8 @@ from workbench.bench.neighbours import Neighbours
 from workbench.bench.phases import say
 from workbench.bench.subject import Subject
 from workbench.bench.work import bytes_moved, dot_work
-from workbench.runtime.timing import Effort, Timing, measure
+from workbench.runtime.measuring import measure
+from workbench.runtime.timing import Effort, Timed, Timing, ratio
 from workbench.source import OptionError
 from workbench.trace import Bench, Environment
 
@@ -43,10 +44,16 @@ class Series:
     bytes: list[float | None] = field(default_factory=list[float | None])
     ok: list[bool | None] = field(default_factory=list[bool | None])
     unsteady: list[bool] = field(default_factory=list[bool])
+    timed: list[Timed] = field(default_factory=list[Timed])
     error: str | None = None
 
     def add(
-        self, x: Any, timing: Timing, work: tuple[float | None, float | None], ok: bool | None
+        self,
+        x: Any,
+        timing: Timing,
+        work: tuple[float | None, float | None],
+        ok: bool | None,
+        unsteady: bool,
     ) -> None:
         """Add one point."""
         self.x.append(x)
@@ -54,7 +61,8 @@ class Series:
         self.flops.append(work[0])
         self.bytes.append(work[1])
         self.ok.append(ok)
-        self.unsteady.append(timing.unsteady)
+        self.unsteady.append(unsteady)
+        self.timed.append(timing.timed)
 
 
 def points_of(
@@ -132,10 +140,13 @@ def time_points(
         ok = None if verdict is None else verdict.ok
         if verdict is not None:
             verdicts.append(verdict)
-        own.add(x, timings[own_name], amount, ok)
+        mine = timings[own_name]
+        own.add(x, mine, amount, ok, mine.unsteady)
         for name in calls:
-            others[name].add(x, timings[name], amount, None)
-        if timings[own_name].stopped:
+            # Of a baseline the ratio counts: what drifts with ours is steady.
+            theirs = timings[name]
+            others[name].add(x, theirs, amount, None, ratio(mine, theirs).unsteady)
+        if mine.stopped:
             break
     end = environment(gpu)
     chosen = metric if metric != "auto" else _metric(own)
@@ -175,6 +186,7 @@ def _bench(series: Series, axis: str, metric: Any, where: Environment) -> Bench:
         bytes=tuple(series.bytes),
         ok=tuple(series.ok),
         unsteady=tuple(series.unsteady),
+        timed=tuple(series.timed),
         metric=metric,
         env=where,
         error=series.error,

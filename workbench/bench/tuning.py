@@ -161,6 +161,7 @@ def _row(row: Row) -> TuneRow:
             for name, value in shown.items()
         },
         milliseconds=row.milliseconds[0] if row.milliseconds else None,
+        timed=row.timed,
         state="wrong" if wrong else "ok" if row.state in _TIMED else "rejected",
         why=row.reason or None,
         registers=launch.registers if launch else None,

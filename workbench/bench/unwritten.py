@@ -16,10 +16,10 @@ import numpy as np
 
 from workbench.bench.arrays import bytes_of, clone, is_array, is_tensor
 from workbench.bench.subject import Subject
+from workbench.devices.printed import has_prints
 from workbench.interpreter import describe_argument
 from workbench.ir import Pointer, element_of
 from workbench.ops import Load
-from workbench.runtime.printed import has_prints
 
 #: Outputs larger than this together are not copied for the second launch.
 MOST_BYTES = 1 << 30

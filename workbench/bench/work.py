@@ -17,7 +17,7 @@ import numpy as np
 
 from workbench.bench.arrays import bytes_of, is_array
 from workbench.ir import Array, Block, Module, Op, Scalar, Value, element_of, shape_of
-from workbench.ops import AtomicUpdate, Dot, For, If, Load, Store, While
+from workbench.ops import Dot, For, If, While
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class _ScalarFrame:
             op = value.op
             if op is None or op.regions or not isinstance(value.type, Scalar):
                 raise _UnknownValueError
-            if isinstance(op, Load | Store | AtomicUpdate):
+            if not op.pure:
                 raise _UnknownValueError
             for operand in op.operands:
                 self.value(operand)

@@ -112,6 +112,7 @@ def _run_time_for(act: Activation, node: ast.For, over: LoopRange) -> None:
     reassigned = target in does.names
     old = act.scope.get(target, Unbound("has no value"))
     if does.breaks or does.returns:
+        _answer_hints_of_a_while(act, over)
         lower_left_early(act, node, counting, does, old)
         return
     carried = carry(act, node, does, target, frozenset({target}))
@@ -145,3 +146,10 @@ def _run_time_for(act: Activation, node: ast.For, over: LoopRange) -> None:
     finish(act, node, does, carried, op, target)
     if not keeps:
         act.scope[target] = Deferred(lambda: last_value(act, counting, old))
+
+
+def _answer_hints_of_a_while(act: Activation, over: LoopRange) -> None:
+    """Say that a loop which may be left early, a `while` from here on, obeys no hint."""
+    given = [*over.hints, *([("num_stages", over.stages)] if over.stages is not None else [])]
+    for name, value in given:
+        act.session.remark(f"{name}={value} is not obeyed: the loop may be left early", "missed")

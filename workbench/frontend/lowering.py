@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.frontend.activation import RETURN, Activation, ErrorLimitError, Session
 from workbench.frontend.calls import call_function
-from workbench.frontend.specialization import Argument, Options, Specialization
+from workbench.frontend.specialization import Argument, Options, Specialization, type_of
 from workbench.frontend.statements import flag, lower_block
 from workbench.ir import (
     BF16,
@@ -180,8 +180,8 @@ def _argument(
 
 
 def _parameter_type(act: Activation, parameter: Parameter, argument: Argument) -> Type:
-    given = argument.type
-    assert given is not None
+    assert argument.type is not None
+    given = type_of(argument.type)
     if given == I32 and act.session.state.exact_index:
         return INDEX
     if isinstance(given, Pointer):
@@ -189,6 +189,6 @@ def _parameter_type(act: Activation, parameter: Parameter, argument: Argument) -
         marked = note is const or (
             isinstance(note, str) and ("const" in note or note.strip("'\"").startswith("*k"))
         )
-        if argument.constant_memory or marked:
+        if marked:
             return Pointer(given.pointee, True)
     return given

@@ -7,32 +7,11 @@ here is hashable plain data: it is (part of) the compile key.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from workbench.ir import Type
+from workbench.ir import SCALARS, Element, Pointer
+from workbench.source.arguments import Argument
 
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One parameter: a constant (`type` is None, `value` its value) or a run-time value.
-
-    `divisible` divides an integer's value or a pointer's address in bytes; `low` and `high`
-    bound an integer; `items` are the members of a tuple argument (then `type` is None too).
-    """
-
-    type: Type | None
-    value: Any = None
-    divisible: int = 1
-    low: int | None = None
-    high: int | None = None
-    noalias: bool = False
-    constant_memory: bool = False
-    items: tuple[Argument, ...] | None = None
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether the parameter's value is known now."""
-        return self.type is None and self.items is None
+__all__ = ["Argument", "Options", "Specialization", "type_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +46,15 @@ class Specialization:
     def argument(self, name: str) -> Argument:
         """Return what is known about one parameter; raises KeyError."""
         return dict(self.arguments)[name]
+
+
+def type_of(word: str) -> Element:
+    """Return the IR type of a type name: "i32", "*f32", "*kf32" (memory that is only read).
+
+    >>> str(type_of("*f16"))
+    'ptr<f16>'
+    """
+    if word.startswith("*"):
+        constant_memory = word.startswith("*k")
+        return Pointer(type_of(word.removeprefix("*").removeprefix("k")), constant_memory)
+    return SCALARS[word]

@@ -38,7 +38,7 @@ from workbench.language.values import (
     to_tensor,
     wrap,
 )
-from workbench.ops import Elementwise, If, While, Yield
+from workbench.ops import If, While, Yield
 
 
 def lower_while(act: Activation, node: ast.While) -> None:
@@ -167,7 +167,7 @@ def _go_on(act: Activation, node: ast.stmt, more: Callable[[], Any]) -> tensor:
         return stays
     if test.constant is False:
         return test
-    if all(isinstance(op, Elementwise | Yield) or (op.pure and not op.regions) for op in then_ops):
+    if all(op.pure and not op.regions for op in then_ops):
         act.builder.ops.extend(then_ops[:-1])
         return maths.arithmetic("&", stays, test)
     with act.builder.block() as else_ops:

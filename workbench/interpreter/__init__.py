@@ -7,9 +7,11 @@ targets/interpreter. Everything here runs on NumPy alone.
 from workbench.interpreter.constants import interpret_constant_op
 from workbench.interpreter.machine import Machine, run_module
 from workbench.interpreter.memory import Allocation, Memory, describe_argument
-from workbench.interpreter.recording import Access, Finding, Race, Recording
+from workbench.interpreter.recording import Access, Finding, Race, Recording, Severity
+from workbench.interpreter.reporting import Report, checked_report, error_of, grouped, said_of
 
 __all__ = [
-    "Access", "Allocation", "Finding", "Machine", "Memory", "Race", "Recording",
-    "describe_argument", "interpret_constant_op", "run_module",
+    "Access", "Allocation", "Finding", "Machine", "Memory", "Race", "Recording", "Report",
+    "Severity", "checked_report", "describe_argument", "error_of", "grouped",
+    "interpret_constant_op", "run_module", "said_of",
 ]  # fmt: skip

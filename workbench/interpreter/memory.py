@@ -12,16 +12,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from workbench.ir import Array, Element
-from workbench.ops.numbers import decode, encode, memory_dtype, value_dtype
+from workbench.ir import Array
 
 _U8 = np.dtype(np.uint8)
 _PAGE = 4096
 _NEAR = 256  # pages: what lies further apart is entered apart
+
+
+class Places(NamedTuple):
+    """Elements in the bytes of an allocation: an array, and the indices of each in it.
+
+    Elements that do not lie at multiples of their size are taken apart into bytes, one row each.
+    """
+
+    held: Array
+    indices: Array
+    dtype: np.dtype[Any]
+
+    def read(self) -> Array:
+        """Return the bits of the elements."""
+        found = self.held[self.indices]
+        if found.ndim == 1:
+            return found
+        return np.ascontiguousarray(found).view(self.dtype).ravel()
+
+    def write(self, bits: Array) -> None:
+        """Write the bits of the elements; the last one wins where places repeat."""
+        if self.indices.ndim > 1:
+            bits = np.ascontiguousarray(bits).view(_U8).reshape(self.indices.shape)
+        self.held[self.indices] = bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +63,19 @@ class Allocation:
     def elements(self) -> int:
         """How many elements lie between the first one and the end."""
         return max(0, self.end - self.address) // max(1, self.itemsize)
+
+    def holds(self, addresses: Array, size: int) -> Array:
+        """Say for each address whether all of `size` bytes from there are its own."""
+        return (addresses >= self.start) & (addresses <= self.end - size)
+
+    def places(self, addresses: Array, dtype: np.dtype[Any]) -> Places:
+        """Return where elements of a type lie at addresses that the allocation holds."""
+        offsets = addresses - self.start
+        size = dtype.itemsize
+        if size == 1 or not np.any(offsets % size):
+            whole = self.bytes[: len(self.bytes) // size * size].view(dtype)
+            return Places(whole, offsets // size, dtype)
+        return Places(self.bytes, offsets[:, None] + np.arange(size), dtype)
 
     def element_at(self, address: int) -> int:
         """Return which element, counted from the first one, lies at an address."""
@@ -113,61 +149,24 @@ class Memory:
             name = f"memory at {low:#x}"
             self.allocations.append(Allocation(name, low, low, high, 1, view, None))
 
-    def locate(self, addresses: Array, itemsize: int) -> Array:
-        """Return for each address which allocation holds `itemsize` bytes there, -1 for none."""
-        flat = addresses.ravel()
-        found = np.full(flat.shape, -1, np.int64)
-        for number, allocation in enumerate(self.allocations):
-            inside = (flat >= allocation.start) & (flat + itemsize <= allocation.end)
+    def locate(self, addresses: Array, itemsize: int, among: Sequence[int] | None = None) -> Array:
+        """Return for each address which allocation holds `itemsize` bytes there, -1 for none.
+
+        `among` are the numbers of the allocations that are looked at; None: all.
+        """
+        found = np.full(addresses.shape, -1, np.int64)
+        for number in range(len(self.allocations)) if among is None else among:
+            inside = self.allocations[number].holds(addresses, itemsize)
             found[inside & (found < 0)] = number
         return found
 
-    def read(self, addresses: Array, where: Array, element: Element) -> Array:
-        """Return the values at flat addresses; `where` is what `locate` gave, 0 where it is -1."""
-        dtype = np.dtype(memory_dtype(element))
-        bits = np.zeros(addresses.shape, dtype)
-        for number in _numbers(where):
-            if number >= 0:
-                chosen = where == number
-                bits[chosen] = self._gather(self.allocations[number], addresses[chosen], dtype)
-        values = decode(bits, element)
-        return np.asarray(values, value_dtype(element))
-
-    def write(self, addresses: Array, where: Array, values: Array, element: Element) -> None:
-        """Write values to flat addresses; the last one wins where addresses repeat."""
-        bits: Array = np.asarray(encode(values, element)).view(memory_dtype(element))
-        for number in _numbers(where):
-            if number < 0:
-                continue
-            chosen = where == number
-            allocation = self.allocations[number]
-            offsets = addresses[chosen] - allocation.start
-            size: int = bits.dtype.itemsize
-            if _aligned(offsets, size):
-                whole = allocation.bytes[: len(allocation.bytes) // size * size].view(bits.dtype)
-                whole[offsets // size] = bits[chosen]
-            else:
-                places = offsets[:, None] + np.arange(size)
-                split = np.ascontiguousarray(bits[chosen]).view(_U8).reshape(-1, size)
-                allocation.bytes[places] = split
-
-    @staticmethod
-    def _gather(allocation: Allocation, addresses: Array, dtype: np.dtype[Any]) -> Array:
-        offsets = addresses - allocation.start
-        size = dtype.itemsize
-        if _aligned(offsets, size):
-            whole = allocation.bytes[: len(allocation.bytes) // size * size].view(dtype)
-            return whole[offsets // size]
-        places = offsets[:, None] + np.arange(size)
-        return np.ascontiguousarray(allocation.bytes[places]).view(dtype).ravel()
-
-    def nearest(self, address: int) -> Allocation | None:
-        """Return the allocation that lies closest to an address."""
+    def nearest(self, address: int, among: Sequence[Allocation] = ()) -> Allocation | None:
+        """Return the allocation that lies closest to an address, of some or of all."""
 
         def distance(a: Allocation) -> int:
             return max(a.start - address, address - a.end, 0)
 
-        return min(self.allocations, key=distance, default=None)
+        return min(among or self.allocations, key=distance, default=None)
 
 
 def _writable() -> list[tuple[int, int]]:
@@ -182,11 +181,3 @@ def _writable() -> list[tuple[int, int]]:
             start, end = (int(part, 16) for part in extent.split("-"))
             found.append((start, end))
     return found
-
-
-def _numbers(where: Array) -> list[int]:
-    return [int(number) for number in np.unique(where)]
-
-
-def _aligned(offsets: Array, size: int) -> bool:
-    return size == 1 or not np.any(offsets % size)

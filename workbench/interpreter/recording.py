@@ -1,11 +1,13 @@
-"""What a run leaves behind: accesses, races between programs, printed text."""
+"""What a run leaves behind: accesses, findings, printed text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from workbench.source import Span
+from workbench.source import Note, Span
+
+Severity = Literal["error", "remark"]
 
 
 class Access(NamedTuple):
@@ -27,20 +29,25 @@ class Access(NamedTuple):
 
 
 class Race(NamedTuple):
-    """Two programs wrote the same element without an atomic; `op` made the second write."""
+    """Two programs touched an element, one of them to write it, and nothing orders the two.
+
+    `op` is the later access, `first_op` the earlier one; `same`: a write left the value as it was.
+    """
 
     op: int
     argument: str
     element: int
     first_program: int
     second_program: int
+    first_op: int
+    same: bool
 
 
 class Finding(NamedTuple):
     """Something that a run should not do, found because it was watched.
 
-    `kind` is "race", "uninitialised", "promise" or "assumption"; `program` are the coordinates of
-    the program that did it.
+    `kind` is "race", "acquire", "uninitialised", "promise" or "assumption"; `program` are the
+    coordinates of the program that did it. A "remark" is a finding that need not be a mistake.
     """
 
     kind: str
@@ -48,13 +55,17 @@ class Finding(NamedTuple):
     span: Span | None
     program: tuple[int, ...]
     message: str
+    severity: Severity = "error"
+    notes: tuple[Note, ...] = ()
+    hint: str | None = None
 
 
 @dataclass(slots=True)
 class Recording:
-    """Accesses and races (only where recording was asked for) and what the kernel printed.
+    """Accesses (where recording was asked for), findings (where watching was), printed lines.
 
-    `truncated` says that accesses were left out because there were too many.
+    `races` are those of the findings, element by element. `truncated` says that accesses were left
+    out because there were too many.
     """
 
     accesses: list[Access] = field(default_factory=list[Access])

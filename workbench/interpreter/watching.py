@@ -1,219 +1,176 @@
-"""What the interpreter watches for on request: races, unwritten memory, promises that do not hold.
+"""What the interpreter watches for on request: races, unwritten memory, claims that do not hold.
 
-A race is two programs that write the same element, at least one of them by a plain store, neither
-of which knows of the other. A program knows of another one after an atomic on an address on which
-that one did an atomic before: that is how locks and counters order programs.
+Races are in races.py. What an op claims of its values, it says itself (`Op.broken`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import Any
 
 import numpy as np
 
-from workbench.interpreter.recording import Finding, Race
-from workbench.ir import Array, Op, shape_of
-from workbench.ops import (
-    Assume,
-    AtomicCompareExchange,
-    AtomicUpdate,
-    DeviceAssert,
-    Promise,
-)
-from workbench.source import LaunchError
-
-if TYPE_CHECKING:
-    from workbench.interpreter.machine import Machine
+from workbench.interpreter.dependence import Exit
+from workbench.interpreter.memory import Allocation
+from workbench.interpreter.races import Conflict, Races
+from workbench.interpreter.recording import Finding, Race, Severity
+from workbench.interpreter.run import Run
+from workbench.ir import Array, Op
+from workbench.source import LaunchError, Note, Span
 
 #: Findings of one sort at one op beyond this many say nothing new.
 MOST_FINDINGS = 20
-ATOMICS = (AtomicUpdate, AtomicCompareExchange)
-
-
-class Races:
-    """Who wrote each element last, and which programs know of each other."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.writers: dict[str, Array] = {}
-        #: The same for atomics.
-        self.updaters: dict[str, Array] = {}
-        #: address -> programs that are known to whoever does an atomic there
-        self.released: dict[int, set[int]] = {}
-        self.known: dict[int, set[int]] = {}
-
-    def entered(
-        self, op: Op, program: int, flat: Array, where: Array, *, write: bool
-    ) -> list[Race]:
-        """Enter an access to live addresses and return the races that it makes."""
-        if isinstance(op, ATOMICS):
-            # An atomic reads, then writes: its reading says it all.
-            return [] if write else self.atomic(op, program, flat, where)
-        return self.written(op, program, flat, where) if write else []
-
-    def atomic(self, op: Op, program: int, flat: Array, where: Array) -> list[Race]:
-        """Enter an atomic on live addresses and return the races that it makes.
-
-        The program learns of all that did an atomic here, and is known to those that come.
-        """
-        found = self._unordered(op, program, flat, where, (self.writers,), self.updaters)
-        known = self.known.setdefault(program, {program})
-        for address in flat.tolist():
-            released = self.released.setdefault(address, set())
-            known |= released
-            released |= known
-        return found
-
-    def written(self, op: Op, program: int, flat: Array, where: Array) -> list[Race]:
-        """Enter a store to live addresses and return the races that it makes."""
-        earlier = (self.writers, self.updaters)
-        return self._unordered(op, program, flat, where, earlier, self.writers)
-
-    def _unordered(
-        self,
-        op: Op,
-        program: int,
-        flat: Array,
-        where: Array,
-        earlier: tuple[dict[str, Array], ...],
-        entered: dict[str, Array],
-    ) -> list[Race]:
-        """Return the races with who wrote the addresses earlier; enter the program."""
-        found: list[Race] = []
-        known = self.known.get(program, ())
-        for number in (int(n) for n in np.unique(where)):
-            allocation = self.machine.global_memory.allocations[number]
-            offsets = flat[where == number] - allocation.start
-            raced: set[int] = set()
-            for programs in (table.get(allocation.name) for table in earlier):
-                before = programs[offsets] if programs is not None else np.empty(0, np.int64)
-                for place in np.flatnonzero((before >= 0) & (before != program)):
-                    first, offset = int(before[place]), int(offsets[place])
-                    if first not in known and offset not in raced:
-                        raced.add(offset)
-                        element = allocation.element_at(offset + allocation.start)
-                        found.append(Race(op.id, allocation.name, element, first, program))
-            if allocation.name not in entered:
-                entered[allocation.name] = np.full(len(allocation.bytes), -1, np.int64)
-            entered[allocation.name][offsets] = program
-        return found
+#: Races beyond this many are not written down.
+MOST_RACES = 10_000
 
 
 class Watcher:
-    """Looks at every access and every promise of a run."""
+    """Looks at every access and every claim of a run."""
 
-    def __init__(self, machine: Machine, uninitialised: Collection[str] = ()) -> None:
+    def __init__(self, machine: Run, uninitialised: Collection[str] = ()) -> None:
         self.machine = machine
         self.races = Races(machine)
-        self._counts: dict[tuple[str, int], int] = {}
+        self._ops: dict[int, Op] = {op.id: op for op in machine.module.walk()}
+        self._counts: dict[tuple[str, Severity, int], int] = {}
+        #: By class: whether its ops claim anything.
+        self._claims: dict[type[Op], Callable[..., Any] | None] = {}
         self._unwritten: dict[int, Array] = {
-            number: np.ones(len(allocation.bytes), bool)
-            for number, allocation in enumerate(machine.global_memory.allocations)
+            id(allocation): np.ones(len(allocation.bytes), bool)
+            for allocation in machine.global_memory.allocations
             if allocation.name in uninitialised
         }
 
-    def find(self, kind: str, op: Op, program: int, message: str) -> None:
+    def find(
+        self,
+        kind: str,
+        op: Op,
+        program: int,
+        message: str,
+        *,
+        severity: Severity = "error",
+        notes: tuple[Note, ...] = (),
+        hint: str | None = None,
+    ) -> None:
         """Enter a finding, the first ones of an op only."""
-        key = kind, op.id
+        key = kind, severity, op.id
         self._counts[key] = self._counts.get(key, 0) + 1
         if self._counts[key] <= MOST_FINDINGS:
             where = self.machine.shown_program(program)
-            finding = Finding(kind, op.id, op.span, where, message)
+            finding = Finding(kind, op.id, op.span, where, message, severity, notes, hint)
             self.machine.recording.findings.append(finding)
 
+    def polls(self, decided: Exit) -> None:
+        """Hear of a loop that may wait, before it goes round."""
+        self.races.polls(decided)
+
+    def ended(self, program: int) -> None:
+        """Hear that a program has ended."""
+        self.races.clocks.forget(program)
+
+    def last_written(self, address: int) -> tuple[int, Span | None] | None:
+        """Return the program that wrote an address last, and where; None: nobody did."""
+        found = self.races.last_written(address)
+        return None if found is None else (found[0], self._ops[found[1]].span)
+
     # -- memory ---------------------------------------------------------------------------
-    def access(self, op: Op, program: int, flat: Array, where: Array, *, write: bool) -> None:
-        """An access to live addresses, all of which lie in allocations."""
-        size = 1
-        for race in self.races.entered(op, program, flat, where, write=write):
-            self.machine.recording.races.append(race)
-            first = self.machine.shown_program(race.first_program)
-            name = f"{race.argument}[{race.element}]"
-            self.find("race", op, program, f"{name} was already stored by program {first}")
-        for number, unwritten in self._unwritten.items():
-            allocation = self.machine.global_memory.allocations[number]
-            size = allocation.itemsize
-            here = flat[where == number]
-            places = (here - allocation.start)[:, None] + np.arange(size)
-            if write:
-                unwritten[places] = False
-                continue
-            for address in here[unwritten[places].any(1)][:MOST_FINDINGS]:
+    def read(
+        self, op: Op, program: int, allocation: Allocation, addresses: Array, size: int
+    ) -> None:
+        """A read of live addresses, all of which lie in an allocation; before it is done."""
+        for conflict in self.races.read(op, program, allocation, addresses, size):
+            self._race(op, program, conflict)
+        unwritten = self._unwritten.get(id(allocation))
+        if unwritten is not None:
+            places = (addresses - allocation.start)[:, None] + np.arange(size)
+            for address in addresses[unwritten[places].any(1)][:MOST_FINDINGS]:
                 name = f"{allocation.name}[{allocation.element_at(int(address))}]"
-                self.find("uninitialised", op, program, f"{name} is read before anything wrote it")
+                self.find(
+                    "uninitialised", op, program, f"{name} is read before anything wrote it",
+                    hint="store it first, or mask it in the load",
+                )  # fmt: skip
+
+    def write(
+        self,
+        op: Op,
+        program: int,
+        allocation: Allocation,
+        addresses: Array,
+        size: int,
+        same: Array,
+    ) -> None:
+        """A write to live addresses; `same` says where it leaves memory as it was."""
+        for conflict in self.races.write(op, program, allocation, addresses, size, same):
+            self._race(op, program, conflict)
+        unwritten = self._unwritten.get(id(allocation))
+        if unwritten is not None:
+            unwritten[(addresses - allocation.start)[:, None] + np.arange(size)] = False
+
+    def _race(self, op: Op, program: int, found: Conflict) -> None:
+        first = self._ops[found.op]
+        name = self.machine.shown_place(found.address)
+        other = self.machine.shown_program(found.program)
+        if found.poll:
+            load, by = (
+                (op, other) if not found.writes else (first, self.machine.shown_program(program))
+            )
+            reader = program if load is op else found.program
+            self.find(
+                "acquire", load, reader,
+                f"{name}, which program {by} writes, decides how long a loop goes round: acquire "
+                "missing, this load orders nobody's data",
+                severity="remark",
+                hint="wait with tl.atomic_add(flag, 0, sem='acquire')",
+            )  # fmt: skip
+            return
+        races = self.machine.recording.races
+        if len(races) < MOST_RACES:
+            allocation, element = self.machine.element_at(found.address)
+            races.append(
+                Race(op.id, allocation, element, found.program, program, first.id, found.same)
+            )
+        done = "already " + ("stored" if found.written else "read")
+        words = f"{name} was {done} by program {other}"
+        if not found.writes:
+            words = f"{name}, read here, was {done} by program {other}"
+        notes = [
+            Note(f"program {other} {'wrote' if found.written else 'read'} it here", first.span)
+        ]
+        if found.same:
+            notes.append(Note("the value stayed the same"))
+        elif found.missed is not None:
+            notes.append(Note(found.missed.words, self._ops[found.missed.op].span))
+        self.find(
+            "race", op, program, words,
+            severity="remark" if found.same else "error", notes=tuple(notes), hint=_hint(found),
+        )  # fmt: skip
 
     # -- what the author says --------------------------------------------------------------
     def before(self, op: Op, frame: Any) -> None:
-        """Look at an op that promises or asserts something."""
-        match op:
-            case Promise():
-                self._promise(op, np.asarray(frame[op.source]), frame.number)
-            case Assume():
-                values = np.asarray(frame[op.condition])
-                if not values.all():
-                    place = _first(~values)
-                    self.find("assumption", op, frame.number, f"the assumption is false{place}")
-            case DeviceAssert():
-                self._assert(op, frame)
-            case _:
-                pass
-
-    def _promise(self, op: Promise, values: Array, program: int) -> None:
-        rank = max(1, len(shape_of(op.source.type)))
-        held = np.reshape(values, shape_of(op.source.type) or (1,))
-        for axis in range(rank):
-            line = np.moveaxis(held, axis, 0)
-            for steps, words in ((op.contiguous, "consecutive"), (op.constant, "equal")):
-                length = steps[axis] if steps else 1
-                inside = np.arange(1, line.shape[0]) % max(1, length) != 0
-                wrong = np.diff(line, axis=0) != (1 if words == "consecutive" else 0)
-                if (bad := wrong[inside]).any():
-                    row = np.arange(1, line.shape[0])[inside][np.argwhere(bad)[0][0]]
-                    self.find(
-                        "promise", op, program,
-                        f"runs of {length} {words} numbers are promised along axis {axis}, but "
-                        f"element {row} is {_one(line[row])} after {_one(line[row - 1])}",
-                    )  # fmt: skip
-            multiple = op.divisible[axis] if op.divisible else 1
-            if multiple > 1:
-                self._multiples(op, program, line, axis, multiple)
-
-    def _multiples(self, op: Promise, program: int, line: Array, axis: int, multiple: int) -> None:
-        """Look at the first number of each run of consecutive ones, which is what is promised.
-
-        multiple_of(start + arange(0, 16), 16) says that the runs begin at multiples of 16.
-        """
-        first = np.ones(line.shape, bool)
-        first[1:] = np.diff(line, axis=0) != 1
-        if (bad := first & (line % multiple != 0)).any():
-            self.find(
-                "promise", op, program,
-                f"multiples of {multiple} are promised along axis {axis}, but there is "
-                f"{line[tuple(np.argwhere(bad)[0])]}",
-            )  # fmt: skip
-
-    def _assert(self, op: DeviceAssert, frame: Any) -> None:
-        condition, mask = np.asarray(frame[op.condition]), np.asarray(frame.get(op.mask, True))
-        failed = (condition == 0) & mask
-        if failed.any():
-            program = self.machine.shown_program(frame.number)
-            words = f": {op.message}" if op.message else ""
-            count = f"{int(failed.sum())} of {failed.size} elements fail"
-            raise LaunchError(
-                f"assertion failed in program {program}{_first(failed)}{words}",
-                op.span,
-                code="K510",
-                notes=[count] if failed.ndim else [],
-            )
+        """Look at an op that claims something; raises LaunchError K510 for an assertion."""
+        kind = type(op)
+        if kind not in self._claims:
+            self._claims[kind] = None if kind.broken is Op.broken else kind.broken
+        claims = self._claims[kind]
+        if claims is None:
+            return
+        for broken in claims(op, frame):
+            if broken.kind == "assertion":
+                program = self.machine.shown_program(frame.number)
+                raise LaunchError(
+                    f"assertion failed in program {program}{broken.message}",
+                    op.span,
+                    code="K510",
+                    notes=broken.notes,
+                )
+            self.find(broken.kind, op, frame.number, broken.message)
 
 
-def _first(wrong: Array) -> str:
-    """Say which element is the first wrong one, nothing for a scalar."""
-    if not wrong.ndim:
-        return ""
-    return f" at element {tuple(int(i) for i in np.argwhere(wrong)[0])}"
-
-
-def _one(values: Array) -> Any:
-    return np.ravel(values)[0]
+def _hint(found: Conflict) -> str:
+    if found.narrow:
+        return 'scope="cta" is indivisible within one program only; use scope="gpu"'
+    if found.mixed:
+        return "make the plain access an atomic too, or let a release and an acquire order the two"
+    return (
+        "let one program touch the element, or order the two: a release after the first access, "
+        "an acquire of the same atomic before the second"
+    )

@@ -12,6 +12,22 @@ from workbench.ir.operation import Block, Op, Value
 Array = np.ndarray[Any, Any]
 
 
+class Rounds(Protocol):
+    """One execution of a loop whose end is not known before."""
+
+    def turned(self, before: Sequence[Array], after: Sequence[Array]) -> None:
+        """Hear that the body has run: the carried values were `before` and are `after`.
+
+        A round in which nothing changed would go round for ever if this program ran alone, so
+        another one gets its turn here.
+        """
+        ...
+
+    def ended(self) -> None:
+        """Hear that the loop is over."""
+        ...
+
+
 class Frame(Protocol):
     """The state of one program instance while it runs.
 
@@ -43,6 +59,10 @@ class Frame(Protocol):
 
     def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
         """Run a region with its arguments bound; return what its last op gives back."""
+        ...
+
+    def loop(self, op: Op) -> Rounds:
+        """Return what is to be told of each round of a loop that may wait for memory."""
         ...
 
     def emit(self, op: Op, text: str) -> None:

@@ -15,18 +15,20 @@ results. An op and its values never change afterwards: passes make new ones (see
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
     Literal,
+    NamedTuple,
     Self,
     dataclass_transform,
     get_type_hints,
 )
 
+from workbench.ir.effects import ANYTHING, Effects
 from workbench.ir.types import Tile, Type
 from workbench.layouts import LinearLayout
 from workbench.source import Span
@@ -125,6 +127,14 @@ class _Declared:
     """Tells type checkers that annotated fields make the constructor; `Op` does it."""
 
 
+class Broken(NamedTuple):
+    """What the author said and does not hold: a "promise", an "assumption" or an "assertion"."""
+
+    kind: Literal["promise", "assumption", "assertion"]
+    message: str
+    notes: tuple[str, ...] = ()
+
+
 class Op(_Declared):
     """One operation; see the top of this file. `id` is 0 until a builder inserts it.
 
@@ -134,10 +144,16 @@ class Op(_Declared):
     mnemonic: ClassVar[str] = ""
     #: Mnemonics of a family that is one class (elementwise functions); empty for most ops.
     family: ClassVar[dict[str, dict[str, Any]]] = {}
-    #: No effect but its results: may be dropped, merged, moved out of loops.
-    pure: ClassVar[bool] = True
+    #: Whether it stands last in a block and says what the block gives back.
+    ends_block: ClassVar[bool] = False
+    #: Whether its regions may run again and again.
+    repeats: ClassVar[bool] = False
+    #: What `own_effects` gives where a class does not override it.
+    _effects: ClassVar[Effects] = ANYTHING
     #: What the class declares, in order.
     fields: ClassVar[tuple[FieldSpec, ...]] = ()
+    #: Whether some of it is a region.
+    has_regions: ClassVar[bool] = False
 
     id: int = attribute(default=0, init=False)
     span: Span | None = attribute(default=None)
@@ -148,11 +164,20 @@ class Op(_Declared):
     #: The name that the results print under.
     hint: InitVar[str] = attribute(default="")
 
-    def __init_subclass__(cls, mnemonic: str = "", pure: bool | None = None, **rest: Any) -> None:
+    def __init_subclass__(
+        cls,
+        mnemonic: str = "",
+        effects: Effects | None = None,
+        ends_block: bool = False,
+        repeats: bool = False,
+        **rest: Any,
+    ) -> None:
         super().__init_subclass__(**rest)
         cls.mnemonic = mnemonic
-        if pure is not None:
-            cls.pure = pure
+        cls.ends_block = ends_block
+        cls.repeats = repeats
+        if effects is not None:
+            cls._effects = effects
         specs: list[FieldSpec] = []
         for name, hint in get_type_hints(cls).items():
             if name not in cls.__annotations__ or str(hint).startswith("typing.ClassVar"):
@@ -165,6 +190,7 @@ class Op(_Declared):
             if name in cls.__dict__:
                 delattr(cls, name)
         cls.fields = tuple(specs)
+        cls.has_regions = any(spec.role == "region" for spec in specs)
         # As an assignment, type checkers would take it for the one constructor of all ops.
         type.__setattr__(cls, "__init__", _make_init(cls.fields))
         for name in [mnemonic, *cls.family]:
@@ -188,6 +214,40 @@ class Op(_Declared):
         """Return the results' values; `frame[value]` is the array that a value holds now."""
         raise TypeError(f"{self.name} has no meaning of its own")
 
+    def own_effects(self) -> Effects:
+        """Return what this op does besides computing its results, its regions left aside."""
+        return self._effects
+
+    def flows(self) -> tuple[tuple[Value, Value], ...]:
+        """Return (given, received) pairs of values that control flow hands on unchanged.
+
+        A loop's start value is received by the argument of its body, and so on.
+        """
+        return ()
+
+    def decided_by(self) -> tuple[Value, ...]:
+        """Return the values that say which of its regions run and how often; () for most ops."""
+        return ()
+
+    def handed_on(self) -> tuple[tuple[Value, ...], ...]:
+        """Return, for each result that control flow hands on, the arguments that hold it inside."""
+        return ()
+
+    def keeping(self, places: Sequence[int]) -> Op:
+        """Return control flow that hands on the values of these results only.
+
+        Nothing may use the others, nor the arguments that hold them.
+        """
+        raise TypeError(f"{self.name} hands nothing on")
+
+    def commutes(self, other: Op) -> bool:
+        """Whether memory is the same in the end whichever of the two comes first."""
+        return False
+
+    def broken(self, frame: Frame) -> Iterable[Broken]:
+        """Say what of what the author claims, if the op claims anything, does not hold here."""
+        return ()
+
     # -- what all ops have ----------------------------------------------------------------
     @property
     def name(self) -> str:
@@ -199,6 +259,32 @@ class Op(_Declared):
         """The only result."""
         (value,) = self.results
         return value
+
+    def effects(self) -> Effects:
+        """Return what this op and the ops in its regions do besides computing results."""
+        known = self.__dict__.get("_all_effects")
+        if known is None:
+            found = dict.fromkeys(self.own_effects())
+            for region in self.regions:
+                for op in region.ops:
+                    found.update(dict.fromkeys(op.effects()))
+            known = self.__dict__["_all_effects"] = tuple(found)
+        return known
+
+    @property
+    def pure(self) -> bool:
+        """Whether its results are all it gives: it may be dropped, merged, moved out of loops."""
+        return not self.effects()
+
+    @property
+    def removable(self) -> bool:
+        """Whether nobody misses it if nobody uses its results."""
+        return all(effect.removable for effect in self.effects())
+
+    @property
+    def writes_memory(self) -> bool:
+        """Whether it writes global memory itself, its regions left aside."""
+        return any(e.writes and e.space == "global" for e in self.own_effects())
 
     @property
     def operands(self) -> tuple[Value, ...]:
@@ -225,6 +311,11 @@ class Op(_Declared):
         return tuple(self.__dict__[s.name] for s in self.fields if s.role == "region")
 
     @property
+    def region_names(self) -> tuple[str, ...]:
+        """The names of the fields that hold its blocks."""
+        return tuple(s.name for s in self.fields if s.role == "region")
+
+    @property
     def attributes(self) -> dict[str, Any]:
         """What it holds besides operands and regions, by name."""
         return {s.name: self.__dict__[s.name] for s in self.fields if s.role == "attribute"}
@@ -240,6 +331,40 @@ class Op(_Declared):
         for mine, other in zip(new.results, self.results, strict=False):
             mine.hint = other.hint
         return new
+
+    def with_regions(self, **regions: Block) -> Self:
+        """Return a copy with other regions and this op's own results, so users need no change.
+
+        For regions that yield what the old ones did.
+        """
+        new = self.changed(**regions)
+        new.__dict__["results"] = self.results
+        return new
+
+    def with_operands(self, operands: Sequence[Value], **fields: Any) -> Self:
+        """Return the op reading other values, one for each of its operands; see `changed`."""
+        return self.changed(**self._as_fields(operands), **fields)
+
+    def duplicate(self, operands: Sequence[Value], **fields: Any) -> Self:
+        """Return a second op like this one: a builder gives it an id, its origin is this op."""
+        new = self.with_operands(operands, **fields)
+        new.__dict__["id"], new.__dict__["origins"] = 0, (self.id,)
+        return new
+
+    def _as_fields(self, operands: Sequence[Value]) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        start = 0
+        for spec in self.fields:
+            held = self.__dict__[spec.name]
+            if spec.role == "operands":
+                fields[spec.name] = tuple(operands[start : start + len(held)])
+                start += len(held)
+            elif spec.role == "operand" or (spec.role == "optional" and held is not None):
+                fields[spec.name] = operands[start]
+                start += 1
+        if start != len(operands):
+            raise ValueError(f"{self.name} has {start} operands, not {len(operands)}")
+        return fields
 
     def __repr__(self) -> str:
         return f"<{self.name} #{self.id}>"

@@ -134,14 +134,28 @@ class _Parser:
             if not shape or 0 in shape:
                 raise self.fail(f"a {word} needs extents of at least 1, e.g. {word}<4x8xf32>")
             element = self.element()
-            layout = self.layout() if self.accept(",") else None
+            more = self.accept(",")
+            layout = None
+            if more and not (word == "shared" and self.peek()[1] == "slots"):
+                layout = self.layout()
+                more = word == "shared" and self.accept(",")
+            slots = self.slots() if more else 0
             self.expect(">")
             if word == "tile":
                 return Tile(shape, element, layout)
             if isinstance(element, Scalar):
-                return Shared(shape, element, layout)
+                return Shared(shape, element, layout, slots)
             raise self.fail(f"shared memory holds numbers, found '{element}'", last=True)
         raise self.fail(f"unknown type '{word}'", last=True)
+
+    def slots(self) -> int:
+        """Read how many tiles a ring of buffers has room for."""
+        self.expect("slots")
+        self.expect("=")
+        kind, word = self.next()
+        if kind != "number" or not word.isdigit() or word == "0":
+            raise self.fail(f"slots are a number of at least 1, found '{word}'", last=True)
+        return int(word)
 
     def element(self) -> Element:
         type = self.type()

@@ -1,7 +1,7 @@
 """Types of IR values: scalars, pointers, tiles of them, shared buffers, tokens.
 
 Text forms: `i1 i32 u8 index f16 bf16 f32 f8e4m3`, `ptr<f16>`, `tile<128x64xf16>`, in GPU IR
-`tile<128x64xf16, #L1>`, `shared<3x128x64xf16, #S0>`, `token`.
+`tile<128x64xf16, #L1>`, `shared<128x64xf16, #S0, slots=3>`, `token`.
 """
 
 from __future__ import annotations
@@ -104,22 +104,26 @@ class Tile(Type):
 
 @dataclass(frozen=True)
 class Shared(Type):
-    """A buffer in shared memory; `layout` maps offsets to the coordinates of the last two axes.
+    """A buffer in shared memory for a tile; `layout` maps offsets to coordinates of the tile.
 
-    A leading axis of extent `stages` counts the slots of a ring.
+    With `slots` it is a ring: so many tiles one after the other. Without (0) it is one tile.
     """
 
     shape: tuple[int, ...]
     element: Scalar
     layout: LinearLayout | None = None
+    slots: int = 0
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of one tile, padded extents included."""
+        shape = self.shape if self.layout is None else self.layout.padded
+        return prod(shape) * self.element.itemsize
 
     @property
     def bytes(self) -> int:
-        """Bytes of the whole buffer, padded extents included."""
-        slots = prod(self.shape[:-2])
-        if self.layout is None:
-            return prod(self.shape) * self.element.itemsize
-        return slots * prod(self.layout.padded) * self.element.itemsize
+        """Bytes of the whole buffer."""
+        return max(1, self.slots) * self.slot_bytes
 
     def __str__(self) -> str:
         return format_type(self)
@@ -186,9 +190,10 @@ def format_type(type: Type, alias: dict[LinearLayout, str] | None = None) -> str
     """Write a type; layouts are written as their alias where one is given."""
     if isinstance(type, Tile | Shared):
         word = "tile" if isinstance(type, Tile) else "shared"
-        text = "x".join([*map(str, type.shape), str(type.element)])
-        if type.layout is None:
-            return f"{word}<{text}>"
-        name = (alias or {}).get(type.layout) or str(type.layout)
-        return f"{word}<{text}, {name}>"
+        parts = ["x".join([*map(str, type.shape), str(type.element)])]
+        if type.layout is not None:
+            parts.append((alias or {}).get(type.layout) or str(type.layout))
+        if isinstance(type, Shared) and type.slots:
+            parts.append(f"slots={type.slots}")
+        return f"{word}<{', '.join(parts)}>"
     return str(type)

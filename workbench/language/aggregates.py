@@ -23,11 +23,10 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from workbench.language.constexprs import constexpr, unwrap
-from workbench.language.table import hidden_arguments
 
 
 class Aggregate(tuple[Any, ...]):
@@ -72,8 +71,11 @@ def _tuple(made: type[Aggregate], items: Iterable[Any]) -> Aggregate:
     return tuple[Any, ...].__new__(made, items)
 
 
-def aggregate(cls: type) -> type[Aggregate]:
-    """Return a class of tuples for a class that declares fields by annotations."""
+def aggregate(cls: type, hidden: Callable[[Callable[..., Any]], dict[str, Any]]) -> type[Aggregate]:
+    """Return a class of tuples for a class that declares fields by annotations.
+
+    `hidden` says what a constructor gets in parameters that authors do not write.
+    """
     annotations = inspect.get_annotations(cls)
     names = tuple(annotations)
     constants = {n for n in names if "constexpr" in str(annotations[n])}
@@ -83,7 +85,7 @@ def aggregate(cls: type) -> type[Aggregate]:
         held = object.__new__(cast("Any", cls))
         if constructor is not None:
             function = getattr(constructor, "fn", constructor)
-            function(held, *args, **{**hidden_arguments(function), **kwargs})
+            function(held, *args, **{**hidden(function), **kwargs})
         else:
             for name, value in zip(names, args, strict=False):
                 setattr(held, name, value)

@@ -10,7 +10,18 @@ from typing import Any
 from workbench.ir import INDEX, element_of
 from workbench.language.casts import bitcast_tensor, cast_tensor, widen_bfloat16
 from workbench.language.constexprs import is_tuple
-from workbench.language.dtypes import DTYPES, dtype, float16, float32, int1, int32, uint8
+from workbench.language.dots import dot
+from workbench.language.dtypes import (
+    DTYPES,
+    dtype,
+    float16,
+    float32,
+    int1,
+    int32,
+    uint8,
+    uint32,
+    uint64,
+)
 from workbench.language.floats import elementwise, float_function, real, real_functions
 from workbench.language.promotion import common_dtype, promote
 from workbench.language.shapes import broadcast_value, common_shape, operand
@@ -19,6 +30,7 @@ from workbench.language.table import builtin
 from workbench.language.values import (
     describe,
     emit,
+    fit_number,
     is_number,
     kind_of,
     made,
@@ -28,6 +40,7 @@ from workbench.language.values import (
     wrap,
 )
 from workbench.ops import AddPointer, Bitcast, Elementwise, Select
+from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.source import KernelTypeError
 
 _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
@@ -58,8 +71,6 @@ def binary(symbol: str, a: Any, b: Any) -> Any:
             return _compare_tuples(symbol, a, b)
         return _in_python(symbol, a, b)
     if symbol == "@":
-        from workbench.language.dots import dot
-
         current().superset("the operator '@'; write tl.dot")
         return dot(a, b)
     for side in (a, b):
@@ -181,15 +192,13 @@ def _folded(symbol: str, a: Any, b: Any, to: dtype) -> tensor | None:
     if symbol in ("//", "%"):
         if right == 0:
             return None
-        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-        number = quotient if symbol == "//" else left - quotient * right
+        divide = truncated_quotient if symbol == "//" else truncated_remainder
+        number = divide(left, right)
     elif symbol in ("<<", ">>") and not 0 <= right < to.int_bitwidth:
         return None
     else:
         number = _PYTHON[symbol](left, right)
     exact = to == int32 and current().exact_index and symbol in ("+", "-", "*", "//", "%")
-    from workbench.language.values import fit_number
-
     return tensor(None, to, (), fit_number(number, INDEX if exact else to.element))
 
 
@@ -574,9 +583,6 @@ def umulhi(x: Any, y: Any) -> tensor:
     to = common_dtype(x, y, "umulhi")
     if to.int_bitwidth not in (32, 64):
         raise KernelTypeError(f"umulhi takes 32- and 64-bit integers, got {describe(x)}")
-    from workbench.language.casts import bitcast_tensor
-    from workbench.language.dtypes import uint32, uint64
-
     unsigned = uint32 if to.int_bitwidth == 32 else uint64
     shape = common_shape(x, y, what="umulhi")
     sides = [bitcast_tensor(wrap(operand(v, to, shape), to), unsigned).value for v in (x, y)]

@@ -7,8 +7,8 @@ from typing import Any
 from workbench.ir import Value
 from workbench.language.casts import cast_tensor
 from workbench.language.dtypes import bfloat16, float16, int1
-from workbench.language.memory import element_of, mask_of, pointer_of
-from workbench.language.shapes import broadcast_tensor, common_shape, operand
+from workbench.language.memory import check_fits, element_of, mask_of, pointer_of
+from workbench.language.shapes import operand
 from workbench.language.state import current
 from workbench.language.table import builtin
 from workbench.language.values import describe, is_number, static, tensor, to_tensor, wrap
@@ -63,10 +63,12 @@ def _update(
     _check_element(address, function, name)
     element = element_of(address)
     test = None if mask is None else mask_of(mask)
-    shape = common_shape(address, value, test, what=f"pointer, value and mask of {name}")
+    shape = address.shape
+    for part, word in ((test, "mask"), (value, "value")):
+        check_fits(address, part, word, name)
     number = value if is_number(value) else cast_tensor(to_tensor(value), element)
     op = AtomicUpdate(
-        broadcast_tensor(address, shape).value,
+        address.value,
         operand(number, element, shape),
         None if test is None else operand(test, int1, shape),
         function=function,
@@ -139,9 +141,11 @@ def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = N
     element = element_of(address)
     if element.primitive_bitwidth not in (16, 32, 64) or address.dtype.is_const():
         raise KernelTypeError(f"atomic_cas does not take {describe(address)}")
-    shape = common_shape(address, cmp, val, what="the operands of atomic_cas")
+    shape = address.shape
+    for part, word in ((cmp, "cmp"), (val, "value")):
+        check_fits(address, part, word, "atomic_cas")
     op = AtomicCompareExchange(
-        broadcast_tensor(address, shape).value,
+        address.value,
         _uncast(cmp, element, shape),
         _uncast(val, element, shape),
         order=_word(sem, _ORDERS, "acq_rel", "sem"),

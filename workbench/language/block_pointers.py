@@ -156,16 +156,20 @@ def store_block(pointer: BlockPointer, value: Any, boundary_check: Any, **option
             f"store through {pointer!r} got {describe(given)}",
             hint=f"cast it first, e.g. .to({element.spelling})",
         )
-    data = block_of_shape(given, shape, "store")
+    data = _block_of_shape(given, shape, "store")
     mask = inside(pointer.window, shape, _checked_axes(pointer, boundary_check, "store"))
     where = pointers(pointer.window, shape).value
     current().builder.insert(Store(where, data.stored(), mask, box=True, **options))
 
 
-def block_of_shape(value: tensor, shape: Shape, name: str) -> tensor:
-    """Return a value widened to the shape of the block it is written to."""
-    if merge_shapes(value.shape, shape) != shape:
-        raise ShapeError(f"{name} of a block of shape {shape} got {describe(value)}")
+def _block_of_shape(value: tensor, shape: Shape, name: str) -> tensor:
+    """Return a value widened to the shape of the block it is written to: a scalar, or its rank."""
+    same_rank = not value.shape or len(value.shape) == len(shape)
+    if not same_rank or merge_shapes(value.shape, shape) != shape:
+        raise ShapeError(
+            f"{name} of a block of shape {shape} got {describe(value)}",
+            hint="give a block of that shape; add an axis where one is missing, e.g. x[:, None]",
+        )
     return broadcast_tensor(value, shape)
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from workbench.ir import INDEX, Tile, Value
 from workbench.language.arithmetic import binary
+from workbench.language.casts import cast_tensor
 from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import dtype, int1, int32, int64, pointer_type
 from workbench.language.shapes import broadcast_tensor, broadcast_value, operand
@@ -125,8 +126,6 @@ def _wide(stride: tensor) -> tensor:
     """Return a stride whose product with an offset cannot wrap."""
     if current().exact_index and stride.dtype == int32:
         return stride
-    from workbench.language.casts import cast_tensor
-
     return stride if stride.dtype.int_bitwidth == 64 else cast_tensor(stride, int64)
 
 

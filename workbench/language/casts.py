@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.language.dtypes import bfloat16, dtype, float32, number_type
-from workbench.language.shapes import as_dtype
 from workbench.language.table import builtin
-from workbench.language.values import describe, emit, fit_number, static, tensor, to_tensor, wrap
+from workbench.language.values import (
+    as_dtype,
+    describe,
+    emit,
+    fit_number,
+    static,
+    tensor,
+    to_tensor,
+    wrap,
+)
 from workbench.ops import Bitcast, Cast
+from workbench.ops.numbers import round_to
 from workbench.source import KernelTypeError
 
 
@@ -55,7 +64,10 @@ def cast_tensor(value: tensor, to: dtype, rounding: Any = "rtne") -> tensor:
     if value.dtype.is_ptr() or to.is_ptr():
         return _cast_pointer(value, to)
     if value.constant is not None and not value.shape and not to.is_floating():
-        return tensor(None, to, (), fit_number(value.constant, to.element), value.name)
+        number = value.constant
+        if value.dtype.is_floating():  # as written: the dtype may hold another one
+            number = round_to(number, value.dtype.element).item()
+        return tensor(None, to, (), fit_number(number, to.element), value.name)
     return wrap(emit(Cast(value.stored(), number_type(to), rounding=rounding)), to)
 
 

@@ -45,15 +45,31 @@ def range(
     warp_specialize: Any = False,
     disable_licm: Any = False,
 ) -> LoopRange:
-    """Return a loop range with hints for the compiler; it is never unrolled by the front end."""
+    """Return a loop range with hints for the compiler: any value gives the same result.
+
+    `num_stages` is how many rounds' copies may be under way, `loop_unroll_factor` how many rounds
+    become one. A hint that a target does not obey is answered by a remark at the loop.
+    """
     values = loop_unroll_factor, disallow_acc_multi_buffer, flatten, warp_specialize, disable_licm
-    hints = tuple(
-        (name, value)
-        for name, raw in zip(_HINTS, values, strict=True)
-        if (value := static(raw, name))
-    )
+    given = {name: static(raw, name) for name, raw in zip(_HINTS, values, strict=True)}
     stages = static(num_stages, "num_stages")
+    _check_count("num_stages", stages, 0)
+    _check_count("loop_unroll_factor", given["loop_unroll_factor"], 1)
+    for name in _HINTS[1:]:
+        if not isinstance(given[name], bool | None) and given[name] not in (0, 1):
+            raise ConstexprError(f"{name} is True or False, got {given[name]!r}")
+    hints = tuple((name, value) for name, value in given.items() if value)
     return LoopRange(*_bounds(arg1, arg2, step), stages=stages, hints=hints)
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConstexprError(
+            f"{name} of a loop is an integer from {least} on, got {value!r}",
+            hint=f"leave {name} out, or give a number such as {name}={max(least, 2)}",
+        )
 
 
 @builtin

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from types import ModuleType
 from typing import Any
 
-from workbench.language.aggregates import Aggregate
-from workbench.language.aggregates import aggregate as _aggregate
+from workbench.language.aggregates import Aggregate, aggregate
+from workbench.language.casts import cast_tensor
 from workbench.language.constexprs import constexpr
 from workbench.language.constexprs import unwrap as _unwrap_if_constexpr
 from workbench.language.dtypes import DTYPES, block_type, dtype
 from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.shapes import broadcast_tensor, common_shape
-from workbench.language.table import HIDDEN, Signature, hidden_arguments, mark
+from workbench.language.table import HIDDEN, Signature, mark
 from workbench.language.values import static, tensor
 from workbench.language.values import to_tensor as _to_tensor
 from workbench.source import KernelTypeError, UnknownNameError
@@ -24,6 +26,20 @@ CONSTEXPR_0 = constexpr(0)
 
 
 mark(_unwrap_if_constexpr, __compile_time__=True)
+
+
+def hidden_arguments(function: Callable[..., Any]) -> dict[str, ModuleType]:
+    """Return what a function of a library expects in its hidden parameters.
+
+    It is this module: what builtins ask of it are functions on tensors.
+    """
+    this = sys.modules[__name__]
+    return dict.fromkeys(HIDDEN & inspect.signature(function).parameters.keys(), this)
+
+
+def _aggregate(cls: type) -> type[Aggregate]:
+    """Return a class of tuples for a class that declares fields by annotations."""
+    return aggregate(cls, hidden_arguments)
 
 
 def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
@@ -105,8 +121,6 @@ def extern_elementwise(
     found = function(*(broadcast_tensor(x, shape) for x in operands))
     wanted = _unwrap_if_constexpr(result)
     if isinstance(wanted, dtype) and found.dtype != wanted:
-        from workbench.language.casts import cast_tensor
-
         return cast_tensor(found, wanted)
     return found
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from workbench.language.arithmetic import binary
-from workbench.language.block_pointers import block_of_shape
 from workbench.language.blocks import (
     Window,
     base_of,
@@ -21,7 +20,7 @@ from workbench.language.blocks import (
 )
 from workbench.language.casts import cast_tensor
 from workbench.language.dtypes import dtype, int1, pointer_type
-from workbench.language.shapes import broadcast_tensor, insert_axis, operand
+from workbench.language.shapes import arange, broadcast_tensor, insert_axis, operand
 from workbench.language.state import current
 from workbench.language.table import Signature, builtin
 from workbench.language.values import Shape, describe, tensor, to_tensor, wrap
@@ -86,7 +85,7 @@ class tensor_descriptor(NamedTuple):
         """Write rows `x_offsets` of the block of columns that starts at `y_offset`."""
         _check_writable(self, "scatter")
         where, mask = _rows(self, x_offsets, y_offset, "scatter")
-        given = block_of_shape(cast_tensor(to_tensor(value), self.dtype), where.shape, "scatter")
+        given = _whole_block(self, value, where.shape, "scatter")
         op = Store(where.value, given.stored(), operand(mask, int1, where.shape))
         current().builder.insert(op)
 
@@ -142,7 +141,7 @@ def store_tensor_descriptor(desc: Any, offsets: Any, value: Any) -> None:
     _check_writable(found, "store")
     window = _window(found, offsets, "store")
     shape = found.block_shape
-    given = block_of_shape(cast_tensor(to_tensor(value), found.dtype), shape, "store")
+    given = _whole_block(found, value, shape, "store")
     mask = inside(window, shape, range(len(shape)))
     op = Store(pointers(window, shape).value, given.stored(), mask, box=True)
     current().builder.insert(op)
@@ -155,6 +154,17 @@ def _descriptor(desc: Any, name: str) -> tensor_descriptor:
         f"{name} needs a tensor descriptor, got {describe(desc)}",
         hint="make one with tl.make_tensor_descriptor, or pass a TensorDescriptor to the kernel",
     )
+
+
+def _whole_block(desc: tensor_descriptor, value: Any, shape: Shape, name: str) -> tensor:
+    """Return a value as a block to be written; but for a scalar it must have the block's shape."""
+    given = to_tensor(value)
+    if given.shape and given.shape != shape:
+        raise ShapeError(
+            f"{name} of a block of shape {shape} got {describe(given)}",
+            hint="a descriptor writes whole blocks; widen the value with tl.broadcast_to",
+        )
+    return broadcast_tensor(cast_tensor(given, desc.dtype), shape)
 
 
 def _check_writable(desc: tensor_descriptor, name: str) -> None:
@@ -184,8 +194,6 @@ def _rows(desc: tensor_descriptor, rows: Any, column: Any, name: str) -> tuple[t
     if len(index.shape) != 1 or not index.dtype.is_int():
         raise ShapeError(f"{name} needs a 1-dimensional block of row numbers, got {describe(rows)}")
     (first,) = integers(column, f"the column of {name}", 1)
-    from workbench.language.shapes import arange
-
     down = insert_axis(index, 1)
     across = insert_axis(binary("+", arange(0, desc.block_shape[1]), first), 0)
     where = binary("+", desc.base, binary("*", down, desc.strides[0]))

@@ -15,10 +15,10 @@ from workbench.language.dtypes import (
     int32,
     uint8,
 )
-from workbench.language.shapes import as_dtype, reshape_tensor, splat_constant
+from workbench.language.shapes import reshape_tensor, splat_constant
 from workbench.language.state import current
 from workbench.language.table import builtin
-from workbench.language.values import describe, made, origins, static, tensor, to_tensor
+from workbench.language.values import as_dtype, describe, made, origins, static, tensor, to_tensor
 from workbench.ops import Dot
 from workbench.ops.dots import Precision
 from workbench.source import ConstexprError, KernelTypeError, ShapeError
@@ -154,6 +154,8 @@ def _accumulator(acc: Any, result: dtype, shape: tuple[int, ...], wanted: dtype)
 def _limit(given: Any, a: tensor, result: dtype) -> int:
     """Return the largest K that 8-bit floats may be summed over in the short accumulator."""
     limit = static(given, "max_num_imprecise_acc")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise ConstexprError(f"max_num_imprecise_acc is a number of K from 0 on, got {limit!r}")
     if not (a.dtype.is_fp8() and result == float32):
         return 0
     if limit is not None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import dtype, number_type
-from workbench.language.shapes import as_dtype, broadcast_tensor, common_shape
+from workbench.language.shapes import broadcast_tensor, common_shape
 from workbench.language.state import current
 from workbench.language.table import builtin
-from workbench.language.values import Shape, static, static_int, tensor, to_tensor, wrap
+from workbench.language.values import Shape, as_dtype, static, static_int, tensor, to_tensor, wrap
 from workbench.ops import InlineAssembly
 from workbench.source import ConstexprError
 
@@ -36,7 +36,7 @@ def inline_asm_elementwise(
         operands,
         types,
         pack=static_int(pack, "pack"),
-        effects=not static(is_pure, "is_pure"),
+        has_effects=not static(is_pure, "is_pure"),
     )
     return found if is_tuple(wanted) else found[0]
 
@@ -48,7 +48,7 @@ def assembly(
     types: list[dtype],
     *,
     pack: int = 1,
-    effects: bool = False,
+    has_effects: bool = False,
     shape: Shape = (),
 ) -> tuple[tensor, ...]:
     """Insert assembly and return its results."""
@@ -60,7 +60,7 @@ def assembly(
         types=tuple(map(number_type, types)),
         shape=() if operands else extents,
         pack=pack,
-        effects=effects,
+        has_effects=has_effects,
     )
     current().builder.insert(op)
     return tuple(wrap(value, t) for value, t in zip(op.results, types, strict=True))

@@ -100,13 +100,7 @@ def store(
     element, shape = element_of(address), address.shape
     test = None if mask is None else mask_of(mask)
     for part, word in ((test, "mask"), (value, "value")):
-        if isinstance(part, tensor) and part.shape:
-            _scalar_takes_scalars(address, part, word, "store")
-            if merge_shapes(part.shape, shape) != shape:
-                raise ShapeError(
-                    f"store through {describe(address)} got a {word} of shape {part.shape}",
-                    hint="value and mask are widened to the pointers' shape, pointers never are",
-                )
+        check_fits(address, part, word, "store")
     op = Store(
         address.value,
         _converted(value, element, shape),
@@ -148,6 +142,18 @@ def mask_of(mask: Any) -> tensor:
             hint="compare first, e.g. offsets < n",
         )
     return test
+
+
+def check_fits(address: tensor, part: Any, word: str, name: str) -> None:
+    """Refuse what would widen the pointers: the same memory would be written several times."""
+    if not isinstance(part, tensor) or not part.shape:
+        return
+    _scalar_takes_scalars(address, part, word, name)
+    if merge_shapes(part.shape, address.shape) != address.shape:
+        raise ShapeError(
+            f"{name} through {describe(address)} got a {word} of shape {part.shape}",
+            hint="value and mask are widened to the pointers' shape, pointers never are",
+        )
 
 
 def _scalar_takes_scalars(address: tensor, part: tensor, word: str, name: str) -> None:

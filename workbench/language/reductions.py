@@ -11,7 +11,6 @@ from workbench.language.casts import cast_tensor, widen_bfloat16
 from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import dtype, float32, int32, uint32
 from workbench.language.shapes import (
-    as_dtype,
     axis_number,
     broadcast_value,
     insert_axis,
@@ -20,6 +19,7 @@ from workbench.language.shapes import (
 from workbench.language.state import current, wrapping_index
 from workbench.language.table import builtin
 from workbench.language.values import (
+    as_dtype,
     describe,
     emit,
     is_number,

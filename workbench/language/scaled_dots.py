@@ -35,7 +35,7 @@ from workbench.language.shapes import (
 )
 from workbench.language.state import current
 from workbench.language.table import builtin
-from workbench.language.values import describe, static, tensor, to_tensor
+from workbench.language.values import describe, origins, static, tensor, to_tensor
 from workbench.source import ConstexprError, KernelTypeError, ShapeError
 
 _FORMATS: dict[str, tuple[dtype, dtype]] = {
@@ -58,15 +58,20 @@ def dot_scaled(
     rhs_k_pack: Any = True,
     out_dtype: Any = float32,
 ) -> tensor:
-    """Return the product of operands whose runs of 32 (or 16) along K share a scale (+ acc).
+    """Return the product of operands whose runs along K share a scale (+ acc).
 
     Formats are "e2m1" (two per uint8, the low half first, along K unless `*_k_pack` is False),
-    "e4m3", "e5m2", "bf16" and "fp16". Scales are powers of two in uint8 (e8m0) or float8e4nv, of
-    shape [.., M, K/32] and [.., N, K/32]; None stands for 1.
+    "e4m3", "e5m2", "bf16" and "fp16". Scales are powers of two in uint8 (e8m0), one for 32
+    numbers, of shape [.., M, K/32] and [.., N, K/32], or float8e4nv, one for 16, of shape
+    [.., M, K/16] and [.., N, K/16]; None stands for 1. Raises ShapeError for any other shape.
     """
     formats = [_format(f, side) for f, side in ((lhs_format, "lhs"), (rhs_format, "rhs"))]
     to = float16 if "fp16" in formats else bfloat16
     exact_nan = not static(fast_math, "fast_math")
+    for value, side in ((lhs, "lhs"), (rhs, "rhs")):
+        block = to_tensor(value)
+        if len(block.shape) < 2:
+            raise ShapeError(f"dot_scaled needs blocks of 2 or 3 axes, {side} is {describe(block)}")
     a = _decoded(to_tensor(lhs), formats[0], -1 if static(lhs_k_pack, "lhs_k_pack") else -2, "lhs")
     b = _decoded(to_tensor(rhs), formats[1], -2 if static(rhs_k_pack, "rhs_k_pack") else -1, "rhs")
     a = _scaled(a, lhs_scale, "lhs", exact_nan=exact_nan)
@@ -131,19 +136,41 @@ def _scaled(x: tensor, scale: Any, side: str, *, exact_nan: bool) -> tensor:
     if not _is_given(scale):
         return x
     factors = to_tensor(scale)
-    extent = x.shape[-1]
-    fits = len(factors.shape) == len(x.shape) and factors.shape[:-1] == x.shape[:-1]
-    if not fits or extent % factors.shape[-1] or extent // factors.shape[-1] not in (16, 32):
-        rows = "M" if side == "lhs" else "N"
-        raise ShapeError(
-            f"dot_scaled: {side}_scale is {describe(factors)} for {x.shape[-2]} {rows} and K = "
-            f"{extent}",
-            hint=f"its shape is [{rows}, K/32], with K/16 for scales of 16",
-        )
-    run = extent // factors.shape[-1]
+    run = _run_length(factors, side)
+    _check_scale_shape(x, factors, run, side)
     numbers = _factors(factors, exact_nan=exact_nan)
     wide = broadcast_tensor(insert_axis(numbers, len(x.shape)), (*factors.shape, run))
     return arithmetic("*", cast_tensor(x, float32), reshape_tensor(wide, x.shape))
+
+
+def _run_length(factors: tensor, side: str) -> int:
+    """Return how many numbers along K share a scale: the scale's dtype says so, as in Triton."""
+    if factors.dtype == float8e4nv:
+        return 16
+    if factors.dtype in (uint8, int8):
+        return 32
+    raise KernelTypeError(
+        f"dot_scaled takes scales of uint8 (e8m0) or float8e4nv, {side}_scale is "
+        f"{describe(factors)}"
+    )
+
+
+def _check_scale_shape(x: tensor, factors: tensor, run: int, side: str) -> None:
+    rows, extent = x.shape[-2:]
+    name = "M" if side == "lhs" else "N"
+    word = f"{name} = {rows}, K = {extent} and a scale of {factors.dtype} for every {run} of K"
+    if extent % run:
+        raise ShapeError(
+            f"dot_scaled: K is no multiple of {run}, {side}_scale is {describe(factors)} ({word})",
+            hint=f"pad {side} along K, or pass {side}_scale=None",
+        )
+    wanted = (*x.shape[:-1], extent // run)
+    if factors.shape != wanted:
+        raise ShapeError(
+            f"dot_scaled: {side}_scale is {describe(factors)}, expected shape {wanted} for {word}",
+            hint=f"a scale tensor is [.., {name}, K/{run}]; rhs_scale has N first, not K",
+            notes=origins(x, factors),
+        )
 
 
 def _factors(scale: tensor, *, exact_nan: bool) -> tensor:
@@ -152,10 +179,6 @@ def _factors(scale: tensor, *, exact_nan: bool) -> tensor:
         return cast_tensor(scale, float32)
     if scale.dtype == int8:  # the same bits: Triton does not tell them apart
         scale = bitcast_tensor(scale, uint8)
-    if scale.dtype != uint8:
-        raise KernelTypeError(
-            f"dot_scaled takes scales of uint8 (e8m0) or float8e4nv, got {describe(scale)}"
-        )
     exponent = cast_tensor(scale, uint32)
     smallest = splat_constant(1 << 22, uint32, ())
     bits = where(binary("==", exponent, 0), smallest, arithmetic("<<", exponent, 23))

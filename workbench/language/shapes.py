@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.ir import INDEX, Element, Scalar, Tile, Value, element_of, shape_of
+from workbench.language.casts import cast_tensor
 from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import dtype, int32
 from workbench.language.state import current
 from workbench.language.table import builtin
 from workbench.language.values import (
     Shape,
+    as_dtype,
     check_shape,
     constant_value,
     describe,
     emit,
     is_number,
-    kind_of,
     made,
     origins,
     splat_constant,
@@ -154,8 +155,6 @@ def full(shape: Any, value: Any, dtype: Any) -> tensor:
         raise ShapeError(f"full needs a scalar value, got {describe(number)}")
     if number.constant is not None:
         return splat_constant(number.constant, to, extents)
-    from workbench.language.casts import cast_tensor
-
     return broadcast_tensor(cast_tensor(number, to), extents)
 
 
@@ -170,16 +169,6 @@ def zeros_like(input: Any) -> tensor:
     """Return a block of zeros with the shape and dtype of another."""
     like = to_tensor(input)
     return splat_constant(0, like.dtype, like.shape)
-
-
-def as_dtype(value: Any) -> dtype:
-    """Return a dtype; raises for anything else."""
-    found = static(value, "the dtype")
-    if not isinstance(found, dtype):
-        raise KernelTypeError(
-            f"a dtype is needed, got {kind_of(found)} {found!r}", hint="use e.g. tl.float32"
-        )
-    return found.scalar
 
 
 # -- axes -----------------------------------------------------------------------------------

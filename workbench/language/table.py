@@ -6,11 +6,9 @@ there yet is told apart from a misspelt one. `builtin` marks the function that i
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from workbench.language.constexprs import unwrap
@@ -204,13 +202,3 @@ def absent_name(module: str, name: str, known: bool) -> AttributeError:
 
 #: Parameters by which Triton hands a function its compiler; authors do not write them.
 HIDDEN = frozenset({"_semantic", "_builder", "_generator"})
-
-
-def hidden_arguments(function: Callable[..., Any]) -> dict[str, ModuleType]:
-    """Return what a function of a library expects in its hidden parameters.
-
-    It is the module of the language: what builtins ask of it are functions on tensors.
-    """
-    from workbench.language import core
-
-    return dict.fromkeys(HIDDEN & inspect.signature(function).parameters.keys(), core)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.ir import INDEX, Element, Type, Value, element_of, shape_of, tile
+from workbench.ir import INDEX, Element, Scalar, Type, Value, element_of, shape_of, tile
 from workbench.language.constexprs import is_tuple, like
 from workbench.language.dtypes import (
     block_type,
@@ -33,6 +33,7 @@ from workbench.language.dtypes import (
 )
 from workbench.language.state import current
 from workbench.ops import Cast, Constant
+from workbench.ops.numbers import to_integer
 from workbench.source import ConstexprError, KernelTypeError, Note, ShapeError, Span
 
 Number = int | float | bool
@@ -148,13 +149,18 @@ def constant_value(number: Number | None, element: Element, shape: Shape) -> Val
 
 
 def fit_number(number: Number, element: Element) -> Number:
-    """Return a number as a constant of an element type: integers wrap, floats truncate."""
+    """Return a number as a constant of an element type, as a cast at run time would.
+
+    Integers wrap; floats become integers by the rules of `tile.cast`.
+    """
     kind = element.kind
     if kind == "float":
         return float(number)
     if kind == "bool":
         return bool(number)
-    whole = int(number) if number == number and abs(number) != float("inf") else 0
+    if isinstance(number, float) and isinstance(element, Scalar):
+        return to_integer(number, element).item()
+    whole = int(number)
     if kind == "index" or kind == "pointer":
         return whole
     bits = element.bits
@@ -225,6 +231,16 @@ def static(value: Any, what: str) -> Any:
     if is_tuple(value):
         return like(value, [static(item, what) for item in value])
     return value
+
+
+def as_dtype(value: Any) -> dtype:
+    """Return a dtype; raises for anything else."""
+    found = static(value, "the dtype")
+    if not isinstance(found, dtype):
+        raise KernelTypeError(
+            f"a dtype is needed, got {kind_of(found)} {found!r}", hint="use e.g. tl.float32"
+        )
+    return found.scalar
 
 
 def static_int(value: Any, what: str) -> int:

@@ -172,6 +172,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "@workbench.torch_op\ndef scale(x, factor): ...",
         "annotate every parameter and the result (x: torch.Tensor), or pass schema=.",
     ),
+    "K134": _entry(
+        "what is to become of findings is said by no known word.",
+        "%%kernel add --guard --report warning",
+        "give error, which raises them, or remark, which writes them down.",
+    ),
     "K200": _entry(
         "the kernel's text cannot be compiled; the message says what is wrong with it.",
         "def add(x_ptr, n):\n    tl.store(x_ptr)",
@@ -356,6 +361,29 @@ EXPLANATIONS: dict[str, Explanation] = {
         "a kernel with autotune meets new arguments while a CUDA graph is being captured.",
         "with torch.cuda.graph(g): tuned_kernel[grid](x, n)   # for the first time",
         "launch it once with these arguments before the capture.",
+    ),
+    "K514": _entry(
+        "a data race: two programs touch an element, one writes it, and nothing orders the two.",
+        "tl.store(x_ptr + i + 1, tl.load(x_ptr + i))   # the next program reads x[i + 1]",
+        "let one program touch the element, or order the two: a release after the first access\n"
+        "(tl.atomic_xchg(flag, 1, sem='release')), an acquire before the second\n"
+        "(tl.atomic_add(flag, 0, sem='acquire')). A plain load waits, but orders nobody.\n"
+        "--report remark goes on in spite of it.",
+    ),
+    "K515": _entry(
+        "a deadlock: the programs that are left wait for what none of them will write.",
+        "while tl.atomic_cas(lock_ptr, 0, 1) != 0: pass   # and nobody releases the lock",
+        "the notes name the programs, the lines and what each waits for.",
+    ),
+    "K516": _entry(
+        "an element was read before anything wrote it.",
+        "kernel.interpret[grid](x, out, uninitialised=('out_ptr',))",
+        "store it first, or mask it in the load.",
+    ),
+    "K517": _entry(
+        "a promise about a value does not hold, so compiled code may do anything.",
+        "tl.multiple_of(offset, 16)                 # and offset is 40",
+        "drop the promise, or make it true: the message names what was found.",
     ),
     "K601": _entry(
         "the kernel's result differs from the reference by more than the tolerance.",

@@ -79,7 +79,7 @@ def passes(
     grep: str | None = None,
     namespace: Namespace = None,
 ) -> Shown:
-    """Return the list of passes with their times, or the diff of one (by name or number)."""
+    """Return the list of passes with their times, or one's rules and diff (by name or number)."""
     trace = registry.find(kernel, namespace).trace
     return passes_text(trace, which, Request(everything=everything, grep=grep))
 

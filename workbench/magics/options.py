@@ -69,6 +69,7 @@ class Request:
     no_cache: bool = False
     no_run: bool = False
     guard: bool = False
+    report: str = "error"
     isolate: bool = False
     quiet: bool = False
     lines: tuple[int, int] | None = None
@@ -234,9 +235,15 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--guard", "guard",
-        "run the launch in the interpreter first: an access outside of the arguments is an error "
-        "and nothing is launched",
+        "run the launch in the interpreter first: an access outside of the arguments, a race or a "
+        "wait without end is an error and nothing is launched",
         default="off", commands=_RUN,
+    ),
+    Option(
+        "--report", "report",
+        "what becomes of races and false promises that --guard and --check find",
+        one_of("--report", "report", ("error", "remark"), "K134"), "R", "error",
+        "--report remark", commands=_RUN,
     ),
     Option(
         "--isolate", "isolate",

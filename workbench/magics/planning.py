@@ -9,6 +9,7 @@ from typing import Any
 
 from workbench.bench.plan import Peer, Plan
 from workbench.bench.sweep import points_of
+from workbench.interpreter import checked_report
 from workbench.magics.options import Request
 from workbench.magics.values import Expression, part_span, split_top_level
 from workbench.source import KernelSource, OptionError
@@ -55,6 +56,7 @@ def make_plan(request: Request, source: KernelSource, namespace: Mapping[str, An
         tuned=bool(request.tune) or request.tune_for is not None,
         tune_seconds=request.tune_for or SECONDS,
         guard=request.guard,
+        report=checked_report(request.report),
         isolate=request.isolate,
         show=request.show or (),
         embed=request.embed,

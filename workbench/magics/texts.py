@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench.magics.options import Request
 from workbench.source import OptionError
-from workbench.trace import Stage, StageId, Trace
+from workbench.trace import Pass, Stage, StageId, Trace
 from workbench.trace.links import ops_of_rows
 
 COMMENT = {"source": "#", "ast": "#", "asm": "#", "llvm": ";"}
@@ -123,7 +123,7 @@ def _text_of(trace: Trace, place: tuple[int, int]) -> str:
 
 
 def passes_text(trace: Trace, which: str | None, request: Request) -> Shown:
-    """Return the list of passes with times and op counts, or the diff of one pass."""
+    """Return the list of passes with times and op counts, or the rules and diff of one pass."""
     if which is not None:
         return Shown(_pass_diff(trace, which), "diff")
     chosen = [
@@ -156,11 +156,23 @@ def _pass_diff(trace: Trace, which: str) -> str:
         if not step.changed or step.before is None or step.after is None:
             parts.append(f"{step.name}: changed nothing")
             continue
+        parts += _rules(trace, step)
         before, after = (trace.strings[text].split("\n") for text in (step.before, step.after))
         parts += difflib.unified_diff(
             before, after, f"before {step.name}", f"after {step.name}", lineterm=""
         )
     return "\n".join(parts)
+
+
+def _rules(trace: Trace, step: Pass) -> Sequence[str]:
+    """Return a line for each rewrite rule that a pass applied: how often, what, where."""
+    found: list[str] = []
+    for rule in step.rules:
+        places = (source_line(trace, op) for op in rule.ops)
+        lines = sorted({place[1] for place in places if place})
+        where = f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))})" if lines else ""
+        found.append(f"{len(rule.ops)} × {rule.name}: {rule.identity}{where}")
+    return found
 
 
 def line_story(trace: Trace, number: int) -> Shown:

@@ -22,7 +22,7 @@ from workbench.ops.inline_assembly import InlineAssembly
 from workbench.ops.layout import ConvertLayout
 from workbench.ops.memory import AddPointer, Load, Store, pointee_of
 from workbench.ops.program import Assume, Barrier, NumPrograms, ProgramId, Promise
-from workbench.ops.reductions import Reduce, Scan, combine_function
+from workbench.ops.reductions import Reduce, Scan, combine_function, combines
 from workbench.ops.shapes import (
     Broadcast,
     Concatenate,
@@ -79,6 +79,7 @@ __all__ = [
     "While",
     "Yield",
     "combine_function",
+    "combines",
     "convert",
     "elementwise",
     "index_constant",

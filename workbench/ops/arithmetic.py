@@ -9,6 +9,7 @@ import numpy as np
 from workbench.ir import (
     I1,
     INDEX,
+    NONE,
     Array,
     Frame,
     Op,
@@ -27,7 +28,7 @@ from workbench.ops.numbers import compute_element, round_to, value_dtype
 from workbench.source import KernelTypeError, ShapeError
 
 
-class Constant(Op, mnemonic="tile.constant"):
+class Constant(Op, mnemonic="tile.constant", effects=NONE):
     """A number known at compile time, in every element of `type`.
 
     %0 = tile.constant {value = 0.5, type = tile<4xf32>} : tile<4xf32>
@@ -41,19 +42,21 @@ class Constant(Op, mnemonic="tile.constant"):
 
     def interpret(self, frame: Frame) -> Array:
         element = element_of(self.type)
-        values: Array = np.full(shape_of(self.type), self.value, _constant_dtype(element))
+        values: Array = np.full(
+            shape_of(self.type), self.value, _constant_dtype(self.value, element)
+        )
         return round_to(values, element)
 
 
-def _constant_dtype(element: object) -> type[np.generic]:
-    if isinstance(element, Scalar) and element.is_float:
+def _constant_dtype(value: float, element: object) -> type[np.generic]:
+    if isinstance(value, float) or (isinstance(element, Scalar) and element.is_float):
         return np.float64
     if isinstance(element, Scalar) and element.kind == "uint" and element.bits == 64:
         return np.uint64
     return np.int64
 
 
-class Iota(Op, mnemonic="tile.iota"):
+class Iota(Op, mnemonic="tile.iota", effects=NONE):
     """The integers `start`, `start + 1`, ... as a one-dimensional tile.
 
     %0 = tile.iota {start = 0, type = tile<8xindex>} : tile<8xindex>
@@ -70,7 +73,7 @@ class Iota(Op, mnemonic="tile.iota"):
         return values.astype(value_dtype(self.type.element))
 
 
-class Elementwise(Op):
+class Elementwise(Op, effects=NONE):
     """A function of functions.FUNCTIONS applied to each element of operands of one type.
 
     %2 = tile.add [%0, %1] : tile<4xf32>
@@ -128,7 +131,7 @@ class Elementwise(Op):
         return np.asarray(values, value_dtype(element))
 
 
-class Select(Op, mnemonic="tile.select"):
+class Select(Op, mnemonic="tile.select", effects=NONE):
     """`then` where the condition holds, `otherwise` elsewhere; both are evaluated.
 
     %3 = tile.select %0, %1, %2 : tile<4xf32>

@@ -8,6 +8,7 @@ import numpy as np
 
 from workbench.ir import (
     F16,
+    NONE,
     Array,
     Element,
     Frame,
@@ -19,16 +20,16 @@ from workbench.ir import (
     element_of,
     with_element,
 )
-from workbench.ops.numbers import bits_of, from_bits, limits, round_to, value_dtype
+from workbench.ops.numbers import bits_of, from_bits, round_to, toward_zero
 from workbench.source import KernelTypeError
 
 
-class Cast(Op, mnemonic="tile.cast"):
+class Cast(Op, mnemonic="tile.cast", effects=NONE):
     """The same number in another element type.
 
-    Float to narrower float rounds to nearest even (`rounding = "rtz"`: toward zero), to 8-bit
-    floats saturating; float to integer truncates, saturates, and gives 0 for NaN; to i1 is
-    `!= 0`; an integer to a narrower one (index to i32 too) keeps the low bits.
+    Float to narrower float rounds once, to nearest even (`rounding = "rtz"`: toward zero), to
+    8-bit floats saturating, infinities too; float to integer truncates, saturates, and gives 0
+    for NaN; to i1 is `!= 0`; an integer to a narrower one (index to i32 too) keeps the low bits.
 
         %1 = tile.cast %0 {to = f16} : tile<4xf16>
     """
@@ -54,38 +55,18 @@ class Cast(Op, mnemonic="tile.cast"):
 
 def convert(values: Array, source: Scalar, to: Scalar, rounding: str = "rtne") -> Array:
     """Return values of type `source` as values of type `to`; see Cast for the rules."""
-    with np.errstate(all="ignore"):
-        if to.kind == "bool":
-            return values != 0
-        if source.is_float and not to.is_float:
-            low, high = limits(to)
-            wide = np.trunc(np.nan_to_num(values.astype(np.float64), nan=0.0))
-            inside = np.clip(wide, float(low), float(high))
-            exact = np.where(inside >= float(high), int(high), 0)
-            small = np.where(inside >= float(high), 0, inside)
-            return np.where(
-                inside >= float(high),
-                exact.astype(value_dtype(to))
-                if high < 2**63
-                else np.full_like(small, high, value_dtype(to)),
-                small.astype(value_dtype(to)),
-            )
-        if rounding == "rtz" and source.is_float and to.bits < source.bits:
-            return _toward_zero(values, to)
-        if source.bits > 32 and to.is_float and to.bits < 32 and to != F16:
-            values = values.astype(np.float32)
-        return round_to(values, to)
+    if source == to:
+        return values
+    if to.kind == "bool":
+        return values != 0
+    if rounding == "rtz" and source.is_float and to.is_float and to.bits < source.bits:
+        return toward_zero(values, to)
+    if source.bits > 32 and source.is_integer and to.is_float and to.bits < 32 and to != F16:
+        values = values.astype(np.float32)
+    return round_to(values, to)
 
 
-def _toward_zero(values: Array, to: Scalar) -> Array:
-    """Round to nearest, then step back where that went away from zero."""
-    near = round_to(values, to)
-    away = np.abs(near.astype(np.float64)) > np.abs(values.astype(np.float64))
-    bits = bits_of(near, to)
-    return np.where(away, from_bits((bits - away.astype(bits.dtype)).astype(bits.dtype), to), near)
-
-
-class Bitcast(Op, mnemonic="tile.bitcast"):
+class Bitcast(Op, mnemonic="tile.bitcast", effects=NONE):
     """The same bits read as another element type of the same width.
 
     %1 = tile.bitcast %0 {to = i32} : tile<4xi32>

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
-from workbench.ir import Array, Block, Frame, Op, Type, Value, attribute
+from workbench.ir import NONE, Array, Block, Effect, Effects, Frame, Op, Type, Value, attribute
 from workbench.source import KernelTypeError
 
+Kept = TypeVar("Kept", bound=Op)
 
-class Yield(Op, mnemonic="tile.yield", pure=False):
+
+class Yield(Op, mnemonic="tile.yield", effects=NONE, ends_block=True):
     """What a region gives back to the op it belongs to.
 
     tile.yield [%0]
@@ -22,7 +25,7 @@ class Yield(Op, mnemonic="tile.yield", pure=False):
         return None
 
 
-class Return(Op, mnemonic="tile.return", pure=False):
+class Return(Op, mnemonic="tile.return", effects=NONE, ends_block=True):
     """The end of the kernel.
 
     tile.return
@@ -32,7 +35,7 @@ class Return(Op, mnemonic="tile.return", pure=False):
         return None
 
 
-class For(Op, mnemonic="tile.for", pure=False):
+class For(Op, mnemonic="tile.for", effects=NONE, repeats=True):
     """Run the body with its counter at lower, lower + step, ... while below `upper`.
 
     A negative step counts down while above `upper`. The body's arguments are the counter and the
@@ -52,11 +55,30 @@ class For(Op, mnemonic="tile.for", pure=False):
     stages: int | None = attribute(default=None)
     hints: tuple[Any, ...] = attribute(default=())
 
+    @property
+    def keeps_invariants(self) -> bool:
+        """Whether the author wants what does not change to stay in the loop."""
+        return bool(dict(self.hints).get("disable_licm"))
+
     def infer(self) -> tuple[Type, ...]:
         return tuple(value.type for value in self.inits)
 
     def verify(self) -> None:
         _verify_carried(self, self.inits, self.body.arguments[1:], self.body)
+
+    def flows(self) -> tuple[tuple[Value, Value], ...]:
+        return _carried(self, self.body.arguments[1:], self.results)
+
+    def decided_by(self) -> tuple[Value, ...]:
+        return (self.lower, self.upper, self.step)
+
+    def handed_on(self) -> tuple[tuple[Value, ...], ...]:
+        return tuple((argument,) for argument in self.body.arguments[1:])
+
+    def keeping(self, places: Sequence[int]) -> For:
+        counter, *carried = self.body.arguments
+        body = _kept(self.body, (counter, *_at(places, carried)), places)
+        return _named(self, places, self.changed(inits=_at(places, self.inits), body=body))
 
     def interpret(self, frame: Frame) -> tuple[Array, ...]:
         lower, upper, step = (int(frame[v]) for v in (self.lower, self.upper, self.step))
@@ -67,7 +89,11 @@ class For(Op, mnemonic="tile.for", pure=False):
         return carried
 
 
-class While(Op, mnemonic="tile.while", pure=False):
+#: A loop without a bound may run for ever, which those who wait for the launch can tell.
+_MAY_NOT_END: Effects = (Effect("outside", order="relaxed"),)
+
+
+class While(Op, mnemonic="tile.while", effects=_MAY_NOT_END, repeats=True):
     """Run the body while the condition region yields true; both see the carried values.
 
     %1 = tile.while [%0] {
@@ -89,14 +115,32 @@ class While(Op, mnemonic="tile.while", pure=False):
     def verify(self) -> None:
         _verify_carried(self, self.inits, self.body.arguments, self.body)
 
+    def flows(self) -> tuple[tuple[Value, Value], ...]:
+        return _carried(self, self.condition.arguments, self.body.arguments, self.results)
+
+    def decided_by(self) -> tuple[Value, ...]:
+        return self.condition.yields
+
+    def handed_on(self) -> tuple[tuple[Value, ...], ...]:
+        return tuple(zip(self.condition.arguments, self.body.arguments, strict=True))
+
+    def keeping(self, places: Sequence[int]) -> While:
+        condition = Block(_at(places, self.condition.arguments), self.condition.ops)
+        body = _kept(self.body, _at(places, self.body.arguments), places)
+        new = self.changed(inits=_at(places, self.inits), condition=condition, body=body)
+        return _named(self, places, new)
+
     def interpret(self, frame: Frame) -> tuple[Array, ...]:
         carried = tuple(frame[v] for v in self.inits)
+        rounds = frame.loop(self)
         while bool(frame.run(self.condition, carried)[0]):
-            carried = frame.run(self.body, carried)
+            before, carried = carried, frame.run(self.body, carried)
+            rounds.turned(before, carried)
+        rounds.ended()
         return carried
 
 
-class If(Op, mnemonic="tile.if", pure=False):
+class If(Op, mnemonic="tile.if", effects=NONE):
     """Run one of two regions; both yield values of the same types.
 
     %1 = tile.if %0 {
@@ -121,8 +165,51 @@ class If(Op, mnemonic="tile.if", pure=False):
                 f"the branches of an if give {_types(then)} and {_types(otherwise)}", self.span
             )
 
+    def flows(self) -> tuple[tuple[Value, Value], ...]:
+        return tuple(
+            pair
+            for region in self.regions
+            for pair in zip(region.yields, self.results, strict=True)
+        )
+
+    def decided_by(self) -> tuple[Value, ...]:
+        return (self.condition,)
+
+    def handed_on(self) -> tuple[tuple[Value, ...], ...]:
+        return ((),) * len(self.results)
+
+    def keeping(self, places: Sequence[int]) -> If:
+        then, otherwise = (_kept(region, (), places) for region in self.regions)
+        return _named(self, places, self.changed(then=then, otherwise=otherwise))
+
     def interpret(self, frame: Frame) -> tuple[Array, ...]:
         return frame.run(self.then if bool(frame[self.condition]) else self.otherwise, [])
+
+
+def _at(places: Sequence[int], values: Sequence[Value]) -> tuple[Value, ...]:
+    return tuple(values[place] for place in places)
+
+
+def _named(old: Op, places: Sequence[int], new: Kept) -> Kept:
+    """Return an op whose results have the names that another's have at some places."""
+    for result, value in zip(new.results, _at(places, old.results), strict=True):
+        result.hint = value.hint
+    return new
+
+
+def _kept(block: Block, arguments: tuple[Value, ...], places: Sequence[int]) -> Block:
+    """Return a region with other arguments that yields only the values at some places."""
+    end = block.terminator.changed(values=_at(places, block.yields))
+    return Block(arguments, (*block.ops[:-1], end))
+
+
+def _carried(op: For | While, *receivers: tuple[Value, ...]) -> tuple[tuple[Value, Value], ...]:
+    return tuple(
+        pair
+        for given in (op.inits, op.body.yields)
+        for received in receivers
+        for pair in zip(given, received, strict=True)
+    )
 
 
 def _types(types: list[Type]) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from workbench.ir import Frame, Op, Value, attribute
+from workbench.ir import SEEN_OUTSIDE, Broken, Frame, Op, Value, attribute
+from workbench.ops.program import first_element
 
 
-class DevicePrint(Op, mnemonic="tile.print", pure=False):
+class DevicePrint(Op, mnemonic="tile.print", effects=SEEN_OUTSIDE):
     """Print values, one line per element, with program and index.
 
     tile.print [%0] {prefix = "x: "}
@@ -28,7 +31,7 @@ class DevicePrint(Op, mnemonic="tile.print", pure=False):
                 frame.emit(self, f"pid {program} idx {place} {self.prefix}{shown}")
 
 
-class DeviceAssert(Op, mnemonic="tile.assert", pure=False):
+class DeviceAssert(Op, mnemonic="tile.assert", effects=SEEN_OUTSIDE):
     """Stop with a message where a condition does not hold and the mask is on.
 
     tile.assert %0 {message = "n is positive"}
@@ -42,3 +45,12 @@ class DeviceAssert(Op, mnemonic="tile.assert", pure=False):
         holds = np.asarray(frame[self.condition]) | ~np.asarray(frame.get(self.mask, True))
         if not np.all(holds):
             frame.emit(self, f"assertion failed: {self.message}")
+
+    def broken(self, frame: Frame) -> Iterator[Broken]:
+        condition, mask = np.asarray(frame[self.condition]), np.asarray(frame.get(self.mask, True))
+        failed = (condition == 0) & mask
+        if failed.any():
+            words = f": {self.message}" if self.message else ""
+            count = f"{int(failed.sum())} of {failed.size} elements fail"
+            notes = (count,) if failed.ndim else ()
+            yield Broken("assertion", f"{first_element(failed)}{words}", notes)

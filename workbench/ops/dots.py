@@ -9,6 +9,7 @@ import numpy as np
 from workbench.ir import (
     F32,
     F64,
+    NONE,
     Array,
     Element,
     Frame,
@@ -26,7 +27,7 @@ from workbench.source import ShapeError
 Precision = Literal["tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"]
 
 
-class Dot(Op, mnemonic="tile.dot"):
+class Dot(Op, mnemonic="tile.dot", effects=NONE):
     """accumulator + a @ b, for a [.., M, K] and b [.., K, N].
 
     Products are exact in the accumulator's type but for `precision`, which says how f32 operands

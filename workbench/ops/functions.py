@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from workbench.ir import Array, Scalar
+from workbench.ops.numbers import truncated_quotient, truncated_remainder
 
 Takes = Literal["float", "integer", "number", "any"]
 
@@ -38,30 +39,55 @@ class Function:
     identity: Callable[[Scalar], float | int] | None = None
 
 
-def _truncated_quotient(a: Array, b: Array) -> Array:
+def _quotient(a: Array, b: Array) -> Array:
+    """Divide; integers by zero give 0."""
     if a.dtype.kind == "f":
         return a / b
-    safe = np.where(b == 0, np.ones_like(b), b)
-    quotient = a // safe
-    if a.dtype.kind == "i":
-        quotient = quotient + ((quotient < 0) & (quotient * safe != a))
-    return np.where(b == 0, np.zeros_like(a), quotient).astype(a.dtype)
+    zero = b == 0
+    quotient = truncated_quotient(a, np.where(zero, np.ones_like(b), b))
+    return np.where(zero, np.zeros_like(a), quotient).astype(a.dtype)
 
 
-def _truncated_remainder(a: Array, b: Array) -> Array:
+def _remainder(a: Array, b: Array) -> Array:
+    """Return what `_quotient` leaves; an integer modulo zero is itself."""
     if a.dtype.kind == "f":
         return np.fmod(a, b)
-    return (a - _truncated_quotient(a, b) * np.where(b == 0, np.ones_like(b), b)).astype(a.dtype)
+    zero = b == 0
+    remainder = truncated_remainder(a, np.where(zero, np.ones_like(b), b))
+    return np.where(zero, a, remainder).astype(a.dtype)
 
 
 def _shift_left(a: Array, b: Array) -> Array:
-    bits = a.dtype.itemsize * 8
-    return np.where(b.astype(np.int64) < bits, a << (b % bits).astype(a.dtype), 0).astype(a.dtype)
+    inside, amount = _amount(a, b)
+    return np.where(inside, a << amount, np.zeros_like(a)).astype(a.dtype)
 
 
 def _shift_right(a: Array, b: Array) -> Array:
-    bits = a.dtype.itemsize * 8
-    return a >> np.minimum(b.astype(np.int64), bits - 1).astype(a.dtype)
+    inside, amount = _amount(a, b)
+    signs = np.where(a < 0, ~np.zeros_like(a), np.zeros_like(a))
+    return np.where(inside, a >> amount, signs).astype(a.dtype)
+
+
+def _amount(a: Array, b: Array) -> tuple[Array, Array]:
+    """Say where a shift's amount, read as unsigned, is below the width; return it, 0 elsewhere."""
+    bits = 1 if a.dtype == np.bool_ else a.dtype.itemsize * 8
+    inside = _unsigned(b) < bits
+    return inside, np.where(inside, b, 0).astype(a.dtype)
+
+
+def _number_or_nan(extreme: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """Let every NaN lose: C's fmin and fmax, which NumPy calls, give NaN for a signalling one."""
+
+    def evaluate(a: Array, b: Array) -> Array:
+        found = extreme(a, b)
+        if found.dtype.kind != "f" or not np.isnan(found).any():
+            return found
+        return np.where(np.isnan(a), b, np.where(np.isnan(b), a, found))
+
+    return evaluate
+
+
+smaller, larger = _number_or_nan(np.fmin), _number_or_nan(np.fmax)
 
 
 def _multiply_high(a: Array, b: Array) -> Array:
@@ -217,11 +243,11 @@ _ROWS = (
     Function("sub", 2, "any", _subtract, "a - b; integers wrap"),
     Function("mul", 2, "any", _multiply, "a * b; integers wrap", commutes=True,
              identity=lambda _: 1),
-    Function("div", 2, "number", _truncated_quotient, "a / b; integers truncate toward zero"),
-    Function("rem", 2, "number", _truncated_remainder, "remainder with the sign of a"),
-    Function("min", 2, "any", np.fmin, "smaller of two; a NaN loses", commutes=True,
+    Function("div", 2, "number", _quotient, "a / b; integers truncate toward zero"),
+    Function("rem", 2, "number", _remainder, "remainder with the sign of a"),
+    Function("min", 2, "any", smaller, "smaller of two; a NaN loses", commutes=True,
              identity=_highest),
-    Function("max", 2, "any", np.fmax, "larger of two; a NaN loses", commutes=True,
+    Function("max", 2, "any", larger, "larger of two; a NaN loses", commutes=True,
              identity=_lowest),
     Function("minimum", 2, "number", np.minimum, "smaller of two; a NaN wins", commutes=True,
              identity=_highest),
@@ -232,9 +258,11 @@ _ROWS = (
     Function("or", 2, "integer", np.bitwise_or, "bitwise or", commutes=True, identity=lambda _: 0),
     Function("xor", 2, "integer", np.bitwise_xor, "bitwise exclusive or", commutes=True,
              identity=lambda _: 0),
-    Function("shl", 2, "integer", _shift_left, "shift left; by the width or more gives 0"),
+    Function("shl", 2, "integer", _shift_left,
+             "shift left; by the width or more, or less than 0, gives 0"),
     Function("shr", 2, "integer", _shift_right,
-             "shift right, arithmetic for signed and logical for unsigned types"),
+             "shift right, arithmetic for signed and logical for unsigned types; by the width or "
+             "more, or less than 0, only copies of the sign (0 if unsigned) are left"),
     Function("mulhi", 2, "integer", _multiply_high, "high half of the double-width product",
              commutes=True),
     Function("lt", 2, "any", np.less, "a < b", compares=True),

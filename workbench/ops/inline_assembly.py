@@ -7,7 +7,10 @@ from typing import Any, cast
 import numpy as np
 
 from workbench.ir import (
+    ANYTHING,
+    NONE,
     Array,
+    Effects,
     Frame,
     Op,
     Scalar,
@@ -20,18 +23,19 @@ from workbench.ir import (
 )
 from workbench.ops.casts import convert
 from workbench.ops.functions import FUNCTIONS
-from workbench.ops.idioms import Held, run_idiom
 from workbench.ops.numbers import bits_of, compute_element, from_bits, round_to, value_dtype
+from workbench.ptx import Program, evaluate
 from workbench.source import KernelTypeError, ShapeError
 
 
-class InlineAssembly(Op, mnemonic="tile.inline_asm", pure=False):
+class InlineAssembly(Op, mnemonic="tile.inline_asm"):
     """Instructions of the target, run for `pack` elements of every operand at a time.
 
     `text` names its registers $0, $1, ...: results first, then operands, as `constraints` says
     ("=r", "f", ...; 32 bits r and f, 64 bits l and d, 16 bits h). Elements of fewer than 32 bits
-    share registers, the first in the low bits. `types` are the results' element types. What it
-    means away from its target is known for common instructions alone (idioms.py).
+    share registers, the first in the low bits. `types` are the results' element types;
+    `has_effects`: it does more than compute them. What it
+    means away from its target is known for common instructions alone (ptx/).
 
         %1 = tile.inline_asm [%0] {text = "neg.f32 $0, $1;", constraints = "=f,f", types = (f32,)} : tile<4xf32>
     """  # noqa: E501
@@ -42,7 +46,7 @@ class InlineAssembly(Op, mnemonic="tile.inline_asm", pure=False):
     types: tuple[Scalar, ...] = attribute(default=())
     shape: tuple[int, ...] = attribute(default=())
     pack: int = attribute(default=1)
-    effects: bool = attribute(default=False)
+    has_effects: bool = attribute(default=False)
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -61,13 +65,21 @@ class InlineAssembly(Op, mnemonic="tile.inline_asm", pure=False):
                 f"inline assembly on {self.pack} elements at a time, not a power of two", self.span
             )
 
+    @property
+    def program(self) -> Program:
+        """The assembly as data, for whoever computes it away from its target."""
+        return Program(self.text, self.types, self.pack, self.span)
+
+    def own_effects(self) -> Effects:
+        return ANYTHING if self.has_effects else NONE
+
     def interpret(self, frame: Frame) -> tuple[Array, ...]:
         held = [(np.asarray(frame[v]), element_of(v.type)) for v in self.inputs]
-        return run_idiom(self, _Arrays(self.extents), held)
+        return evaluate(self.program, _Arrays(self.extents), held)
 
 
 class _Arrays:
-    """Computes idioms on arrays."""
+    """Computes assembly on arrays."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
@@ -101,4 +113,4 @@ class _Arrays:
         return cast("Any", np.where(condition, then, otherwise))
 
 
-__all__ = ["Held", "InlineAssembly"]
+__all__ = ["InlineAssembly"]

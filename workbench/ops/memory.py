@@ -7,7 +7,9 @@ from typing import Literal
 import numpy as np
 
 from workbench.ir import (
+    NONE,
     Array,
+    Effects,
     Frame,
     Op,
     Pointer,
@@ -16,8 +18,10 @@ from workbench.ir import (
     Value,
     attribute,
     element_of,
+    reads,
     shape_of,
     with_element,
+    writes,
 )
 from workbench.ops.numbers import round_to
 from workbench.source import KernelTypeError, ShapeError
@@ -27,7 +31,7 @@ StoreCache = Literal["", "wb", "cg", "cs", "wt"]
 Eviction = Literal["", "evict_first", "evict_last", "evict_normal"]
 
 
-class AddPointer(Op, mnemonic="tile.add_pointer"):
+class AddPointer(Op, mnemonic="tile.add_pointer", effects=NONE):
     """Pointers moved by whole elements; offsets are signed (unsigned types: zero-extended).
 
     %2 = tile.add_pointer %0, %1 : tile<4xptr<f32>>
@@ -52,7 +56,7 @@ class AddPointer(Op, mnemonic="tile.add_pointer"):
         return frame[self.pointer] + frame[self.offset].astype(np.int64) * pointee.itemsize
 
 
-class Load(Op, mnemonic="tile.load", pure=False):
+class Load(Op, mnemonic="tile.load"):
     """Read one element through each pointer; masked-off lanes read `other`, or 0.
 
     pointers[S], mask[S] of i1, other[S]  ->  [S] of the pointee type. A masked-off pointer is
@@ -76,14 +80,19 @@ class Load(Op, mnemonic="tile.load", pure=False):
     def verify(self) -> None:
         _verify_access(self, self.mask, self.other)
 
+    def own_effects(self) -> Effects:
+        if self.volatile:
+            return (reads("global", self.pointers, "relaxed", "sys"),)
+        return (reads("global", self.pointers),)
+
     def interpret(self, frame: Frame) -> Array:
         element = pointee_of(self.pointers.type)
         live = np.broadcast_to(frame.get(self.mask, True), shape_of(self.pointers.type))
         loaded = frame.read(self, frame[self.pointers], live, element)
-        return np.where(live, loaded, round_to(frame.get(self.other, 0), element))
+        return np.where(live, loaded, frame.get(self.other, round_to(0, element)))
 
 
-class Store(Op, mnemonic="tile.store", pure=False):
+class Store(Op, mnemonic="tile.store"):
     """Write one element through each pointer whose mask holds.
 
     tile.store %0, %1 mask %2
@@ -104,6 +113,9 @@ class Store(Op, mnemonic="tile.store", pure=False):
                 "store through a pointer to constant memory", self.span,
                 hint="drop tl.const (or the 'k' of '*k…') from the parameter's annotation",
             )  # fmt: skip
+
+    def own_effects(self) -> Effects:
+        return (writes("global", self.pointers),)
 
     def interpret(self, frame: Frame) -> None:
         element = pointee_of(self.pointers.type)

@@ -2,13 +2,14 @@
 
 NumPy has no bf16 and no 8-bit floats: their values live in float32 arrays that hold only
 representable numbers. `round_to` makes them so; `encode` and `decode` give the bits in memory.
-Rounding is to nearest, ties to even, everywhere.
+Rounding is to nearest, ties to even, and happens once; `toward_zero` rounds the other way. What a
+float becomes as an integer is said by `to_integer` alone: NumPy leaves it to the machine and warns.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,21 @@ from workbench.ir import BF16, F8E4M3, F8E5M2, F16, F32, F64, I1, INDEX, Array, 
 
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 _SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+
+
+#: An integer of Python's, exact, or an array of integers.
+Integer = TypeVar("Integer", int, Array)
+
+
+def truncated_quotient(a: Integer, b: Integer) -> Integer:
+    """Return a / b rounded toward zero, as C and PTX divide; `b` is nowhere 0."""
+    floor: Any = a // b
+    return floor + ((floor < 0) & (floor * b != a))
+
+
+def truncated_remainder(a: Integer, b: Integer) -> Integer:
+    """Return what truncated division leaves: it has the sign of `a`; `b` is nowhere 0."""
+    return a - truncated_quotient(a, b) * b
 
 
 def value_dtype(element: Element) -> Any:
@@ -36,14 +52,49 @@ def memory_dtype(element: Element) -> Any:
     return np.uint8 if element == I1 else value_dtype(element)
 
 
-def round_to(values: Array, element: Element) -> Array:
+def round_to(values: Array | float, element: Element) -> Array:
     """Return `values` as the nearest values of a type; integers are truncated to its width."""
     with np.errstate(all="ignore"):
         if element == BF16:
             return _widen_bf16(_bf16_bits(values))
         if element in (F8E4M3, F8E5M2):
             return decode(_small_float_bits(values, element), element)
-        return np.asarray(values).astype(value_dtype(element))
+        values = np.asarray(values)
+        if values.dtype.kind == "f" and isinstance(element, Scalar) and element.is_integer:
+            return to_integer(values, element)
+        return values.astype(value_dtype(element))
+
+
+def to_integer(values: Array | float, element: Scalar) -> Array:
+    """Return floats as integers: truncated, saturated to the type's range, 0 for NaN.
+
+    PTX ISA 9.0, cvt.rzi; for i1 it is `!= 0`, which a NaN is. Never warns, whatever the values.
+    """
+    with np.errstate(all="ignore"):
+        wide = np.asarray(values, np.float64)
+        if element.kind == "bool":
+            return wide != 0
+        low, high = (int(limit) for limit in limits(element))
+        whole = np.trunc(np.where(np.isnan(wide), 0.0, wide))
+        # The highest integer of 64 bits is no float64: what it rounds to lies outside.
+        above, below = whole >= float(high), whole < float(low)
+        dtype = value_dtype(element)
+        inside = np.where(above | below, 0.0, whole).astype(dtype)
+        return np.where(above, dtype(high), np.where(below, dtype(low), inside))
+
+
+def toward_zero(values: Array, element: Scalar) -> Array:
+    """Return floats as the values of a narrower float next to them on the side of zero.
+
+    An infinity stays one where the type has it in conversions (f32, f16, bf16); 8-bit floats
+    saturate.
+    """
+    with np.errstate(all="ignore"):
+        near = round_to(values, element)
+        away = np.abs(near.astype(np.float64)) > np.abs(values.astype(np.float64))
+        bits = bits_of(near, element)
+        inward = from_bits(bits - away.astype(bits.dtype), element).reshape(near.shape)
+        return np.where(away, inward, near)
 
 
 def round_tf32(values: Array) -> Array:
@@ -56,10 +107,15 @@ def round_tf32(values: Array) -> Array:
 
 def encode(values: Array, element: Element) -> Array:
     """Return the bits that values of a type have in memory."""
-    if element == BF16:
-        return _bf16_bits(values)
-    if element in (F8E4M3, F8E5M2):
-        return _small_float_bits(values, element)
+    with np.errstate(all="ignore"):
+        if element == BF16:
+            return _bf16_bits(values)
+        if element in (F8E4M3, F8E5M2):
+            codes = _small_float_bits(values, element)
+            if element == F8E4M3:
+                return codes
+            # Only a conversion saturates: what is a value of the type stays it.
+            return np.where(np.isinf(values), codes & 0x80 | 0x7C, codes).astype(np.uint8)
     if element == I1:
         return np.asarray(values, np.uint8)
     return np.asarray(values, value_dtype(element))
@@ -80,16 +136,33 @@ def bits_of(values: Array, element: Element) -> Array:
     """Return values of a type as unsigned integers of its width."""
     if element.kind == "bool":
         return np.asarray(values, np.uint8)
-    return np.ascontiguousarray(encode(values, element)).view(_UNSIGNED[element.bits])
+    held = np.ascontiguousarray(encode(values, element)).view(_UNSIGNED[element.bits])
+    return held.reshape(np.shape(values))
 
 
 def from_bits(bits: Array, element: Element) -> Array:
     """Return the values of a type that unsigned integers of its width stand for."""
-    return decode(np.ascontiguousarray(bits).view(memory_dtype(element)), element)
+    held = np.ascontiguousarray(bits).view(memory_dtype(element))
+    return decode(held.reshape(np.shape(bits)), element)
 
 
-def _bf16_bits(values: Array) -> Array:
-    single = np.ascontiguousarray(np.asarray(values, np.float32))
+def _single(values: Array | float) -> Array:
+    """Return values as float32 that round to narrower floats as they themselves do.
+
+    float64 is rounded to odd: truncated, the last bit set where that lost something. To nearest
+    twice could make a tie of what was none (S. Boldo, G. Melquiond, Emulation of FMA, 2008).
+    """
+    wide = np.asarray(values)
+    near = wide.astype(np.float32)
+    if wide.dtype != np.float64:
+        return near
+    bits = near.view(np.uint32) - (np.abs(near.astype(np.float64)) > np.abs(wide))
+    exact = bits.astype(np.uint32).view(np.float32).astype(np.float64) == wide
+    return (bits | ~exact).astype(np.uint32).view(np.float32)
+
+
+def _bf16_bits(values: Array | float) -> Array:
+    single = np.ascontiguousarray(_single(values))
     bits = single.view(np.uint32)
     rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> np.uint64(16)
     quiet = (bits >> 16) | 0x40
@@ -124,7 +197,7 @@ def _small_float_table(element: Scalar) -> Array:
     return table
 
 
-def _small_float_bits(values: Array, element: Scalar) -> Array:
+def _small_float_bits(values: Array | float, element: Scalar) -> Array:
     """Return 8-bit float codes, rounded to nearest even, saturated to the largest finite value.
 
     PTX ISA, `cvt.rn.satfinite`: infinities become the largest finite value, NaN stays NaN.

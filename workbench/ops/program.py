@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 
-from workbench.ir import INDEX, Array, Frame, Op, Scalar, Type, Value, attribute
+from workbench.ir import (
+    BLOCK_FENCE,
+    INDEX,
+    NONE,
+    SEEN_OUTSIDE,
+    Array,
+    Broken,
+    Frame,
+    Op,
+    Pointer,
+    Scalar,
+    Type,
+    Value,
+    attribute,
+    element_of,
+    shape_of,
+)
 from workbench.ops.numbers import value_dtype
 
 
-class ProgramId(Op, mnemonic="tile.program_id"):
+class ProgramId(Op, mnemonic="tile.program_id", effects=NONE):
     """The index of this program instance along a grid axis.
 
     %0 = tile.program_id {axis = 0} : index
@@ -24,7 +43,7 @@ class ProgramId(Op, mnemonic="tile.program_id"):
         return np.asarray(frame.program_id(self.axis), value_dtype(self.type))
 
 
-class NumPrograms(Op, mnemonic="tile.num_programs"):
+class NumPrograms(Op, mnemonic="tile.num_programs", effects=NONE):
     """How many program instances there are along a grid axis.
 
     %0 = tile.num_programs {axis = 0} : index
@@ -40,7 +59,7 @@ class NumPrograms(Op, mnemonic="tile.num_programs"):
         return np.asarray(frame.num_programs(self.axis), value_dtype(self.type))
 
 
-class Promise(Op, mnemonic="tile.promise"):
+class Promise(Op, mnemonic="tile.promise", effects=NONE):
     """The value itself, about which the author promises something along each axis.
 
     `divisible`: the first of each aligned run of contiguous elements is a multiple;
@@ -61,8 +80,35 @@ class Promise(Op, mnemonic="tile.promise"):
     def interpret(self, frame: Frame) -> Array:
         return frame[self.source]
 
+    def broken(self, frame: Frame) -> Iterator[Broken]:
+        shape = shape_of(self.source.type) or (1,)
+        held = np.reshape(frame[self.source], shape)
+        element = element_of(self.source.type)
+        # Pointers are consecutive where elements are; multiples are of bytes.
+        one = element.pointee.itemsize if isinstance(element, Pointer) else 1
+        for axis in range(len(shape)):
+            line = np.moveaxis(held, axis, 0)
+            for steps, words in ((self.contiguous, "consecutive"), (self.constant, "equal")):
+                length = steps[axis] if steps else 1
+                inside = np.arange(1, line.shape[0]) % max(1, length) != 0
+                wrong = np.diff(line, axis=0) != (one if words == "consecutive" else 0)
+                if (bad := wrong[inside]).any():
+                    row = np.arange(1, line.shape[0])[inside][np.argwhere(bad)[0][0]]
+                    text = f"element {row} is {_one(line[row])} after {_one(line[row - 1])}"
+                    said = f"runs of {length} {words} numbers are promised along axis {axis}"
+                    yield Broken("promise", f"{said}, but {text}")
+            multiple = self.divisible[axis] if self.divisible else 1
+            # What is promised is the first number of each run of consecutive ones:
+            # multiple_of(start + arange(0, 16), 16) says that the runs begin at multiples of 16.
+            first = np.ones(line.shape, bool)
+            first[1:] = np.diff(line, axis=0) != one
+            if (bad := first & (line % max(1, multiple) != 0)).any():
+                found = line[tuple(np.argwhere(bad)[0])]
+                said = f"multiples of {multiple} are promised along axis {axis}"
+                yield Broken("promise", f"{said}, but there is {found}")
 
-class Assume(Op, mnemonic="tile.assume", pure=False):
+
+class Assume(Op, mnemonic="tile.assume", effects=SEEN_OUTSIDE):
     """The author's promise that a condition holds.
 
     tile.assume %0
@@ -74,8 +120,13 @@ class Assume(Op, mnemonic="tile.assume", pure=False):
         if not np.all(frame[self.condition]):
             frame.emit(self, "the assumption does not hold")
 
+    def broken(self, frame: Frame) -> Iterator[Broken]:
+        wrong = ~np.asarray(frame[self.condition], bool)
+        if wrong.any():
+            yield Broken("assumption", f"the assumption is false{first_element(wrong)}")
 
-class Barrier(Op, mnemonic="tile.barrier", pure=False):
+
+class Barrier(Op, mnemonic="tile.barrier", effects=BLOCK_FENCE):
     """All threads of the program instance wait for each other; orders their memory accesses.
 
     tile.barrier
@@ -83,3 +134,14 @@ class Barrier(Op, mnemonic="tile.barrier", pure=False):
 
     def interpret(self, frame: Frame) -> None:
         return None
+
+
+def first_element(wrong: Array) -> str:
+    """Say which element is the first wrong one, nothing for a scalar."""
+    if not wrong.ndim:
+        return ""
+    return f" at element {tuple(int(i) for i in np.argwhere(wrong)[0])}"
+
+
+def _one(values: Array) -> Any:
+    return np.ravel(values)[0]

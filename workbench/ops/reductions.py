@@ -14,13 +14,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.ir import Array, Block, Frame, Op, Type, Value, attribute, element_of, shape_of, tile
+from workbench.ir import (
+    NONE,
+    Array,
+    Block,
+    Frame,
+    Op,
+    Type,
+    Value,
+    attribute,
+    element_of,
+    shape_of,
+    tile,
+)
 from workbench.ops.arithmetic import Elementwise
 from workbench.ops.functions import Function
 from workbench.source import ShapeError
 
 
-class Reduce(Op, mnemonic="tile.reduce"):
+class Reduce(Op, mnemonic="tile.reduce", effects=NONE):
     """Combine all elements along `axis`, in any order; the axis disappears.
 
     %1 = tile.reduce [%0] {axis = 0} {
@@ -59,7 +71,7 @@ class Reduce(Op, mnemonic="tile.reduce"):
         return tuple(part[0] for part in parts)
 
 
-class Scan(Op, mnemonic="tile.scan"):
+class Scan(Op, mnemonic="tile.scan", effects=NONE):
     """Running results of an associative combine along `axis`, each element included.
 
     %1 = tile.scan [%0] {axis = 0} {
@@ -105,6 +117,11 @@ def _verify_along(op: Op, inputs: tuple[Value, ...], axis: int) -> None:
     rank = len(next(iter(shapes)))
     if not 0 <= axis < rank:
         raise ShapeError(f"{op.name} along axis {axis} of a value with {rank} axes", op.span)
+
+
+def combines(op: Op) -> bool:
+    """Say whether an op combines the elements along an axis by a region."""
+    return isinstance(op, Reduce | Scan)
 
 
 def combine_function(combine: Block) -> Function | None:

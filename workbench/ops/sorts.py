@@ -6,6 +6,7 @@ import numpy as np
 
 from workbench.ir import (
     I32,
+    NONE,
     Array,
     Frame,
     Op,
@@ -20,7 +21,7 @@ from workbench.ir import (
 from workbench.source import KernelTypeError, ShapeError
 
 
-class Sort(Op, mnemonic="tile.sort"):
+class Sort(Op, mnemonic="tile.sort", effects=NONE):
     """Integers in order along the last axis, ascending or descending; only the first `keep` stay.
 
     `keep = 0` keeps all. Floats are sorted by integer keys that order the same way.
@@ -55,7 +56,7 @@ class Sort(Op, mnemonic="tile.sort"):
         return (ordered[..., ::-1] if self.descending else ordered)[..., : self.kept]
 
 
-class Merge(Op, mnemonic="tile.merge"):
+class Merge(Op, mnemonic="tile.merge", effects=NONE):
     """Bitonic rows of integers put in order along the last axis, whose extent is a power of two.
 
     A row is bitonic if it rises and then falls, or is a rotation of such a row. Of any other row
@@ -101,7 +102,7 @@ def _check_row(op: Op, source: Value) -> None:
         raise KernelTypeError(f"{op.name} orders integers, got {source.type}", op.span)
 
 
-class Gather(Op, mnemonic="tile.gather"):
+class Gather(Op, mnemonic="tile.gather", effects=NONE):
     """Elements of `source` at places `index` along `axis`; other coordinates stay.
 
     The shapes agree but for `axis`. An index outside the axis picks the last element.
@@ -139,7 +140,7 @@ class Gather(Op, mnemonic="tile.gather"):
         return np.take_along_axis(source, places, self.axis)
 
 
-class Histogram(Op, mnemonic="tile.histogram"):
+class Histogram(Op, mnemonic="tile.histogram", effects=NONE):
     """How often each of 0 ... bins - 1 occurs among the elements whose mask holds.
 
     Other values are not counted.

@@ -18,8 +18,8 @@ from workbench.ir import (
     rebuild,
 )
 from workbench.ops import Dot, Elementwise
-from workbench.passes.canonicalize import constant_of
 from workbench.passes.manager import Remarks
+from workbench.passes.rules import constant_of
 
 
 def accumulate_products(module: Module, remarks: Remarks) -> Module:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-from workbench.ir import Block, Builder, Module, Op, Value
+from workbench.ir import Builder, Module, Op, Value
 from workbench.ir.rebuild import Rebuilder
-from workbench.ops import For, While
 from workbench.passes.manager import Remarks
 
 
@@ -41,48 +40,34 @@ def drop_constant_carries(module: Module, remarks: Remarks) -> Module:
 class _Dropper(Rebuilder):
     def __init__(self, module: Module) -> None:
         super().__init__(module, self._drop)
-        #: By loop: the places of the carried values that stay.
-        self.kept: dict[int, list[int]] = {}
+        #: By loop: what the carried values that go always were, by place.
+        self.starts: dict[int, dict[int, Value]] = {}
 
     def with_new_operands(self, op: Op) -> Op:
         """Let what is carried unchanged stand for its start value before the body is rebuilt."""
-        if isinstance(op, For | While) and op.inits:
-            own = op.body.arguments[_first(op) :]
-            keep: list[int] = []
-            for i, (init, argument, after) in enumerate(
-                zip(op.inits, own, op.body.yields, strict=True)
-            ):
-                if after is not argument and after is not init:
-                    keep.append(i)
-                    continue
-                start = self.values.get(init, init)
-                self.values[argument] = start
-                if isinstance(op, While):
-                    self.values[op.condition.arguments[i]] = start
-            self.kept[op.id] = keep
+        places = op.handed_on()
+        if any(places):
+            self.starts[op.id] = dict(self._unchanged(op, places))
         return super().with_new_operands(op)
 
+    def _unchanged(
+        self, op: Op, places: tuple[tuple[Value, ...], ...]
+    ) -> Iterator[tuple[int, Value]]:
+        given: dict[Value, list[Value]] = {}
+        for value, received in op.flows():
+            given.setdefault(received, []).append(value)
+        for place, arguments in enumerate(places):
+            init, *later = given[arguments[0]]
+            if all(value is init or value in arguments for value in later):
+                start = self.values.get(init, init)
+                self.values.update(dict.fromkeys(arguments, start))
+                yield place, start
+
     def _drop(self, op: Op, builder: Builder) -> tuple[Value, ...] | None:
-        if not isinstance(op, For | While) or len(self.kept.get(op.id, op.inits)) == len(op.inits):
+        starts = self.starts.get(op.id)
+        if not starts:
             return None
-        keep = self.kept[op.id]
-        end = op.body.terminator.changed(values=tuple(op.body.yields[i] for i in keep))
-        fields: dict[str, Any] = {
-            "inits": tuple(op.inits[i] for i in keep),
-            "body": _with(op.body, _first(op), keep, (*op.body.ops[:-1], end)),
-        }
-        if isinstance(op, While):
-            fields["condition"] = _with(op.condition, 0, keep, op.condition.ops)
-        new = builder.insert(op.changed(**fields))
-        left = dict(zip(keep, new.results, strict=True))
-        return tuple(left.get(i, init) for i, init in enumerate(op.inits))
-
-
-def _first(op: For | While) -> int:
-    """Return the place of the first carried value among the body's arguments."""
-    return 1 if isinstance(op, For) else 0
-
-
-def _with(block: Block, first: int, keep: list[int], ops: tuple[Op, ...]) -> Block:
-    own = block.arguments[first:]
-    return Block((*block.arguments[:first], *(own[i] for i in keep)), ops)
+        keep = [place for place in range(len(op.results)) if place not in starts]
+        new = builder.insert(op.keeping(keep))
+        found = starts | dict(zip(keep, new.results, strict=True))
+        return tuple(found[place] for place in range(len(op.results)))

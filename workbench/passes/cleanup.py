@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.ir import DROP, Block, Builder, Drop, Module, Op, Value, rebuild
-from workbench.ops import For, If, Load, While, Yield
+from workbench.ops import For, While
 from workbench.passes.manager import Remarks
 
 
@@ -66,7 +66,7 @@ def _number_blocks(
 
 
 def drop_dead(module: Module, remarks: Remarks) -> Module:
-    """Drop ops whose results nobody uses, and loop values that only feed themselves.
+    """Drop ops whose results nobody uses, and what loops and branches hand on for nobody.
 
     Before:
         %1 = tile.mul [%x, %y] : f32
@@ -74,7 +74,7 @@ def drop_dead(module: Module, remarks: Remarks) -> Module:
     After:
         tile.return
 
-    Keeps: every effect. A load that nobody uses is dropped unless it is volatile.
+    Keeps: every effect but plain reads, which nobody misses.
     """
     needed: set[Value] = set()
     before = -1
@@ -83,9 +83,9 @@ def drop_dead(module: Module, remarks: Remarks) -> Module:
         _mark(module.body, needed)
 
     def rewrite(op: Op, builder: Builder) -> Op | tuple[Value, ...] | Drop | None:
-        if _removable(op) and not isinstance(op, Yield) and needed.isdisjoint(original[op.id]):
+        if op.removable and not op.ends_block and needed.isdisjoint(original[op.id]):
             return DROP
-        if isinstance(op, For) and op.results:
+        if op.results and op.decided_by():
             return _without_dead_carries(op, original[op.id], needed, builder)
         return None
 
@@ -93,66 +93,37 @@ def drop_dead(module: Module, remarks: Remarks) -> Module:
     return rebuild(module, rewrite)
 
 
-def _removable(op: Op) -> bool:
-    """Say whether an op may go if its results are not needed."""
-    if isinstance(op, Load):
-        return not op.volatile
-    if isinstance(op, For | If):
-        return all(_removable(inner) for region in op.regions for inner in region.ops)
-    return op.pure or isinstance(op, Yield)
-
-
 def _mark(block: Block, needed: set[Value]) -> None:
     """Mark, last op first, every value that an effect or a needed value reads."""
     for op in reversed(block.ops):
-        if isinstance(op, For | While):
-            _mark_loop(op, needed)
-        elif isinstance(op, If):
-            if not _removable(op) or not needed.isdisjoint(op.results):
-                needed.update((op.condition, *op.then.yields, *op.otherwise.yields))
-            _mark(op.then, needed)
-            _mark(op.otherwise, needed)
-        elif isinstance(op, Yield):
+        if op.ends_block:
             continue
-        elif not _removable(op) or not needed.isdisjoint(op.results):
+        live = not op.removable or not needed.isdisjoint(op.results)
+        decisive = op.decided_by()
+        if decisive:
+            needed.update(given for given, received in op.flows() if received in needed)
+            needed.update(decisive if live else ())
+        elif live:
             needed.update(op.operands)
             for region in op.regions:
                 needed.update(region.yields)
+        if live:
+            for region in op.regions:
                 _mark(region, needed)
 
 
-def _mark_loop(op: For | While, needed: set[Value]) -> None:
-    body = op.body
-    if isinstance(op, While):
-        # A while may run for ever, so its condition and all it carries count as needed.
-        needed.update((*op.inits, *body.arguments, *body.yields, *op.condition.yields))
-        _mark(op.condition, needed)
-    else:
-        for i, argument in enumerate(body.arguments[1:]):
-            if argument in needed or op.results[i] in needed:
-                needed.update((argument, body.yields[i], op.inits[i]))
-        if not _removable(op) or not needed.isdisjoint(op.results):
-            needed.update((op.lower, op.upper, op.step))
-    _mark(body, needed)
-
-
 def _without_dead_carries(
-    op: For, results: tuple[Value, ...], needed: set[Value], builder: Builder
+    op: Op, results: tuple[Value, ...], needed: set[Value], builder: Builder
 ) -> tuple[Value, ...] | None:
-    """Return the results of a loop that carries only what is needed."""
-    arguments = op.body.arguments[1:]
-    keep = [i for i, a in enumerate(arguments) if a in needed or results[i] in needed]
-    if len(keep) == len(arguments):
+    """Return the results of control flow that hands on only what is needed."""
+    places = zip(results, op.handed_on(), strict=True)
+    keep = [i for i, held in enumerate(places) if not needed.isdisjoint((held[0], *held[1]))]
+    if len(keep) == len(results):
         return None
-    end = op.body.terminator
-    body = Block(
-        (op.body.arguments[0], *(arguments[i] for i in keep)),
-        (*op.body.ops[:-1], end.changed(values=tuple(op.body.yields[i] for i in keep))),
-    )
-    new = builder.insert(op.changed(inits=tuple(op.inits[i] for i in keep), body=body))
+    new = builder.insert(op.keeping(keep))
     found = dict(zip(keep, new.results, strict=True))
-    # A dead result needs no replacement; its start value stands in because something must.
-    return tuple(found.get(i, op.inits[i]) for i in range(len(results)))
+    # A dead result needs no replacement: nobody reads it.
+    return tuple(found.get(i, result) for i, result in enumerate(results))
 
 
 def hoist_invariants(module: Module, remarks: Remarks) -> Module:
@@ -173,11 +144,14 @@ def hoist_invariants(module: Module, remarks: Remarks) -> Module:
           tile.yield [%2]
         } : f32
 
-    Keeps: every result. Loads stay where they are.
+    Keeps: every result. Loads stay where they are, and everything in a loop with `disable_licm`.
     """
 
     def rewrite(op: Op, builder: Builder) -> Op | None:
         if not isinstance(op, For | While):
+            return None
+        if isinstance(op, For) and op.keeps_invariants:
+            remarks.note(op, "disable_licm: what does not change stays in the loop", "applied")
             return None
         varying: set[Value] = set(op.body.arguments)
         stay: list[Op] = []

@@ -6,8 +6,8 @@ from typing import Any
 
 from workbench.ir import Builder, Module, Op, Scalar, Value, element_of, rebuild, tile
 from workbench.ops import Bitcast, Cast, Constant, Elementwise, InlineAssembly, Select
-from workbench.ops.idioms import run_idiom
 from workbench.passes.manager import Remarks
+from workbench.ptx import evaluate
 
 
 def expand_assembly(module: Module, remarks: Remarks) -> Module:
@@ -25,14 +25,14 @@ def expand_assembly(module: Module, remarks: Remarks) -> Module:
         if not isinstance(op, InlineAssembly):
             return None
         remarks.note(op, "inline assembly is computed by equal ops")
-        machine = _Ops(builder, op.extents)
-        return run_idiom(op, machine, [(value, element_of(value.type)) for value in op.inputs])
+        inputs = [(value, element_of(value.type)) for value in op.inputs]
+        return evaluate(op.program, _Ops(builder, op.extents), inputs)
 
     return rebuild(module, rewrite)
 
 
 class _Ops:
-    """Computes idioms by inserting ops."""
+    """Computes assembly by inserting ops."""
 
     def __init__(self, builder: Builder, shape: tuple[int, ...]) -> None:
         self.builder = builder

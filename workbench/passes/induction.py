@@ -15,9 +15,9 @@ from workbench.ir import (
     rebuild,
     shape_of,
 )
-from workbench.ops import AddPointer, Cast, Constant, Elementwise, For, Splat
-from workbench.passes.canonicalize import scalar_of
+from workbench.ops import AddPointer, Cast, Constant, Elementwise, For, Promise, Splat
 from workbench.passes.manager import Remarks
+from workbench.passes.rules import scalar_of
 
 
 def scalar_inductions(module: Module, remarks: Remarks) -> Module:
@@ -74,6 +74,9 @@ def _moves(argument: Value, after: Value) -> list[Value]:
     moves: list[Value] = []
     while after is not argument:
         op = after.op
+        if isinstance(op, Promise):
+            after = op.source
+            continue
         if isinstance(op, AddPointer):
             before, offset = op.pointer, op.offset
         elif (

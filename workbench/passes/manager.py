@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from workbench.ir import Module, Op, verify_module
+from workbench.passes.rules import Rule
 from workbench.source import Span
 
 Severity = Literal["error", "warning", "note", "missed", "applied"]
@@ -30,17 +31,27 @@ class Remark:
     code: str = ""
 
 
+#: Rules and the ids of the ops at which they were applied, in order.
+Applied = list[tuple[Rule, int]]
+
+
 class Remarks:
     """Collects remarks; `pass_name` is the pass that runs now."""
 
     def __init__(self) -> None:
         self.items: list[Remark] = []
         self.pass_name = ""
+        #: What the pass that runs now has applied.
+        self.rules: Applied = []
 
     def note(self, op: Op | None, text: str, severity: Severity = "note", code: str = "") -> None:
         """Record one remark about `op` (None: about the kernel)."""
         number, span = (op.id, op.span) if op is not None else (0, None)
         self.items.append(Remark(severity, text, self.pass_name, number, span, code))
+
+    def applied(self, rule: Rule, op: Op) -> None:
+        """Record that a rule rewrote `op`; it is written out when somebody looks."""
+        self.rules.append((rule, op.id))
 
 
 Pass = Callable[[Module, Remarks], Module]
@@ -55,6 +66,7 @@ class PassRecord:
     before: Module
     after: Module
     milliseconds: float
+    rules: Applied = field(default_factory=list[tuple[Rule, int]])
 
     @property
     def changed(self) -> bool:
@@ -70,10 +82,14 @@ class Recorder:
     passes: list[PassRecord] = field(default_factory=list[PassRecord])
     times: dict[str, float] = field(default_factory=dict[str, float])
     check: bool = field(default_factory=lambda: os.environ.get("WORKBENCH_VERIFY") == "1")
+    #: What a pass must leave true; a target demands more of its own IR.
+    verify: Callable[[Module], None] = verify_module
 
     def run(self, name: str, work: Pass, module: Module, pipe: Literal["tile", "gpu"]) -> Module:
         """Run one pass; under WORKBENCH_VERIFY=1 its result is verified."""
         self.remarks.pass_name = name
+        rules: Applied = []
+        self.remarks.rules = rules
         start = time.perf_counter()
         try:
             after = work(module, self.remarks)
@@ -82,9 +98,9 @@ class Recorder:
                 error.add_note(f"in pass {name} on kernel {module.name}; this is our mistake")
             raise
         took = (time.perf_counter() - start) * 1e3
-        self.passes.append(PassRecord(name, pipe, module, after, took))
+        self.passes.append(PassRecord(name, pipe, module, after, took, rules))
         if self.check and after is not module:
-            verify_module(after)
+            self.verify(after)
         return after
 
     def pipeline(

@@ -10,17 +10,24 @@ from workbench.passes.induction import scalar_inductions
 from workbench.passes.intervals import use_intervals
 from workbench.passes.manager import Pass, Recorder
 from workbench.passes.narrow_index import narrow_index
+from workbench.passes.order import keep_polls, relax_atomics
+from workbench.passes.promises import place_promises
+from workbench.passes.unroll import unroll_loops
 
 TILE_PASSES: list[tuple[str, Pass]] = [
+    ("place-promises", place_promises),
     ("canonicalize", canonicalize),
     ("merge-equal", merge_equal),
     ("drop-constant-carries", drop_constant_carries),
+    ("unroll-loops", unroll_loops),
     ("use-intervals", use_intervals),
     ("scalar-inductions", scalar_inductions),
     ("canonicalize-again", canonicalize),
     ("hoist-invariants", hoist_invariants),
     ("merge-equal-again", merge_equal),
     ("drop-dead", drop_dead),
+    ("keep-polls", keep_polls),
+    ("relax-atomics", relax_atomics),
 ]
 
 

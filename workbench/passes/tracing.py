@@ -10,8 +10,17 @@ from collections.abc import Iterable
 
 from workbench.ir import Module, Op, print_rows
 from workbench.passes.manager import PassRecord, Recorder, Remark
+from workbench.passes.rules import Rule
 from workbench.source import KernelError, Span
-from workbench.trace import Diagnostic, DiagnosticNote, OpChanges, Rendered, StageId, TraceBuilder
+from workbench.trace import (
+    AppliedRule,
+    Diagnostic,
+    DiagnosticNote,
+    OpChanges,
+    Rendered,
+    StageId,
+    TraceBuilder,
+)
 from workbench.trace.schema import Place
 
 NOWHERE: Place = (-1, 0, 0, 0, 0)
@@ -90,7 +99,19 @@ def _changes(record: PassRecord) -> OpChanges:
         remove=gone,
         map={old: tuple(sorted(ids)) for old, ids in sorted(replaced.items())},
         stats={"ops": len(after), "added": len(new), "removed": len(gone)},
+        rules=_applied(record),
     )
+
+
+def _applied(record: PassRecord) -> list[AppliedRule]:
+    """Return the rules that a pass applied, most used first, with the ops of its input."""
+    ops: dict[Rule, list[int]] = {}
+    for rule, op in record.rules:
+        ops.setdefault(rule, []).append(op)
+    return [
+        AppliedRule(name=rule.name, identity=rule.identity, ops=tuple(places))
+        for rule, places in sorted(ops.items(), key=lambda item: (-len(item[1]), item[0].name))
+    ]
 
 
 def add_ops(

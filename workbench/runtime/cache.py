@@ -1,6 +1,6 @@
 """Compiled kernels on disk: one directory per key, complete or absent.
 
-    <cache>/v1/<first two digits>/<key>/entry.json   numbers a launch needs, names and checksums
+    <cache>/v2/<first two digits>/<key>/entry.json   numbers a launch needs, names and checksums
                                         code         what the loader takes
                                         index        the index program, where there is one
                                         trace-<id>   the trace for one place of the source text
@@ -26,7 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 PACKAGE = Path(__file__).parent.parent
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import pickle
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.launch.abi import LaunchData, Parameter
+from workbench.launch.facts import Signature, to_specialization
 from workbench.runtime import cache
-from workbench.runtime.facts import Signature, to_specialization
+from workbench.runtime.bound import BoundLaunch
 from workbench.source import KernelError, KernelSource, ToolError
 
 if TYPE_CHECKING:
@@ -25,29 +27,6 @@ STAGES = ("source", "ast", "tile", "gpu", "llvm", "ptx", "sass", "asm")
 
 #: Triton's names of our stages.
 ALIASES = {"ttir": "tile", "ttgir": "gpu", "llir": "llvm"}
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchData:
-    """The numbers that a launch needs, plain data that the cache stores.
-
-    `parameters` are (path, type name) of the run-time arguments in the order of the code's own
-    parameters, `outputs` the names of those that the kernel stores through.
-    """
-
-    symbol: str
-    kind: str
-    parameters: tuple[tuple[str, str], ...]
-    num_warps: int = 1
-    num_stages: int = 1
-    threads: int = 1
-    shared_bytes: int = 0
-    dynamic_shared_bytes: int = 0
-    registers: int | None = None
-    spill_bytes: int | None = None
-    narrow_index: bool = False
-    outputs: tuple[str, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class CompiledKernel:
@@ -71,6 +50,7 @@ class CompiledKernel:
         launch: LaunchData | None = None,
         code: bytes | None = None,
         index_program: Any = None,
+        find_twin: Callable[[CompiledKernel], CompiledKernel] | None = None,
     ) -> None:
         self.source = source
         self.signature = signature
@@ -84,6 +64,7 @@ class CompiledKernel:
         self._compiled = compiled
         self._launch = launch
         self._code = code
+        self._find_twin = find_twin
         self._trace: LazyTrace | None = None
         self._lock = threading.RLock()
 
@@ -112,7 +93,7 @@ class CompiledKernel:
         return self._code
 
     def _assemble(self) -> None:
-        from workbench.analysis.roles import parameter_roles
+        from workbench.analysis.memory import parameter_roles
 
         compiled = self._compiled
         assert compiled is not None
@@ -141,7 +122,8 @@ class CompiledKernel:
             outputs=tuple(
                 name for name, role in parameter_roles(compiled.module).items() if "out" in role
             ),
-            extra={name: value for name, value in built.extra.items() if name != "tools"},
+            made=tuple(Parameter(**made) for made in built.extra.get("made", ())),
+            extra={n: value for n, value in built.extra.items() if n not in ("tools", "made")},
         )
         self.tools = tuple(built.extra.get("tools", ()))
         self.store([list(tool) for tool in self.tools])
@@ -154,6 +136,11 @@ class CompiledKernel:
         if self.index_program is not None:
             files["index"] = pickle.dumps(self.index_program)
         cache.store(self.hash, cache.Entry({"launch": asdict(self.launch), "tools": tools}, files))
+
+    def twin(self) -> CompiledKernel:
+        """Return the same kernel with exact instead of 32-bit indices."""
+        assert self._find_twin is not None
+        return self._find_twin(self)
 
     # -- what people look at --------------------------------------------------------------
     @property
@@ -211,7 +198,7 @@ class CompiledKernel:
     def outputs(self) -> tuple[str, ...]:
         """The pointer parameters that the kernel stores through."""
         if self._launch is None:
-            from workbench.analysis.roles import parameter_roles
+            from workbench.analysis.memory import parameter_roles
 
             return tuple(n for n, role in parameter_roles(self.module).items() if "out" in role)
         return self._launch.outputs
@@ -294,9 +281,7 @@ class CompiledKernel:
 
     def __getitem__(self, grid: Any) -> Any:
         """Return a callable that launches this very compilation with run-time arguments."""
-        from workbench.runtime.launching import bound_launch
-
-        return bound_launch(self, grid)
+        return BoundLaunch(self, grid)
 
     def __repr__(self) -> str:
         return f"<compiled kernel {self.name} for {self.target}>"

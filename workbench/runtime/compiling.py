@@ -11,11 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from workbench.launch.abi import LaunchData, Parameter
+from workbench.launch.facts import Signature, to_specialization
+from workbench.launch.options import check_options
+from workbench.launch.signature import Words, read_signature
 from workbench.runtime import cache
-from workbench.runtime.compiled import CompiledKernel, LaunchData
-from workbench.runtime.facts import Signature, to_specialization
-from workbench.runtime.options import check_options
-from workbench.runtime.signature import Words, read_signature
+from workbench.runtime.compiled import CompiledKernel
 from workbench.source import (
     ArgumentError,
     CompileError,
@@ -143,12 +144,17 @@ def adopt(
     if chosen:
         signature = _with_width(signature, launch.narrow_index)
     key = cache.make_key(*_all_parts(source, captured, target), signature.text())
-    kernel = CompiledKernel(
+    kernel = _made(
         source, signature, target, key, launch=launch, code=code, index_program=index_program
     )
     kernel.store([list(tool) for tool in tools])
     with _lock:
         return _kernels.setdefault(key, kernel)
+
+
+def _made(*args: Any, **given: Any) -> CompiledKernel:
+    """Return a compiled kernel, which finds its twin here."""
+    return CompiledKernel(*args, find_twin=lambda kernel: twin_of(kernel), **given)
 
 
 def twin_of(kernel: CompiledKernel) -> CompiledKernel:
@@ -205,7 +211,7 @@ def _moved(kernel: CompiledKernel, source: KernelSource) -> CompiledKernel:
     old = kernel.source
     if (old.file, old.first_line, old.indent) == (source.file, source.first_line, source.indent):
         return kernel
-    moved = CompiledKernel(
+    moved = _made(
         source,
         kernel.signature,
         kernel.target,
@@ -227,8 +233,9 @@ def _from_disk(
     data = dict(entry.data["launch"])
     data["parameters"] = tuple((name, word) for name, word in data["parameters"])
     data["outputs"] = tuple(data["outputs"])
+    data["made"] = tuple(_parameter(made) for made in data["made"])
     program = pickle.loads(entry.files["index"]) if "index" in entry.files else None
-    return CompiledKernel(
+    return _made(
         source,
         signature,
         target,
@@ -237,6 +244,11 @@ def _from_disk(
         code=entry.files["code"],
         index_program=program,
     )
+
+
+def _parameter(stored: Mapping[str, Any]) -> Parameter:
+    lists = {name: tuple(stored[name]) for name in ("inputs", "data")}
+    return Parameter(**{**stored, **lists})
 
 
 def _same_tools(tools: Sequence[Sequence[Any]]) -> bool:
@@ -269,9 +281,7 @@ def _compile(
         signature = _with_width(signature, compiled.lowered.spec.options.narrow_index)
     key = cache.make_key(*parts, signature.text())
     program = compiled.lowered.index_program
-    kernel = CompiledKernel(
-        source, signature, target, key, compiled=compiled, index_program=program
-    )
+    kernel = _made(source, signature, target, key, compiled=compiled, index_program=program)
     _kernels[key] = kernel
     return kernel
 

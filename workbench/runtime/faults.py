@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from workbench.runtime import arrays
+from workbench.devices import arrays
 from workbench.source import KernelError, LaunchError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def wait(kernel: CompiledKernel, grid: Sequence[int], values: Mapping[str, Any])
     Raises:
         LaunchError: K502 with the place of the access if it was found, or K503.
     """
-    from workbench.runtime import cuda
+    from workbench.devices import cuda
 
     found = (arrays.describe(value) for value in values.values() if arrays.is_array(value))
     device = next((array.device for array in found if array.device is not None), arrays.HOST)
@@ -57,17 +57,22 @@ def locate(
     arguments = [_like(values, parameter.name) for parameter in module.parameters]
     machine = Machine(module, tuple(grid), arguments)
     end = time.monotonic() + seconds
-    for program in from_both_ends(grid):
-        if time.monotonic() > end:
-            break
-        try:
-            machine.run_program(program)
-        except LaunchError as found:
-            if found.code == "K502":
-                return _joined(found, error, program)
-            break
-        except KernelError:
-            break
+    begun: list[tuple[int, int, int]] = []
+
+    def in_time() -> Iterator[tuple[int, int, int]]:
+        for program in from_both_ends(grid):
+            if time.monotonic() > end:
+                return
+            begun.append(program)
+            yield program
+
+    try:
+        machine.run(in_time())
+    except LaunchError as found:
+        if found.code == "K502":
+            return _joined(found, error, begun[-1])
+    except KernelError:
+        pass
     return error
 
 

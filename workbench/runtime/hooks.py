@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from workbench.runtime.grids import Grid
+from workbench.launch.grids import Grid
 
 
 class Launched(Protocol):

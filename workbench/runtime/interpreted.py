@@ -1,8 +1,10 @@
 """`kernel.interpret[grid](...)`: a launch that is watched while the interpreter runs it.
 
-Stores of two programs to one element, reads of elements that nobody wrote, and promises that do
-not hold are findings; an access outside every argument, and an assertion that fails, end the run
-with an error. What the kernel prints is shown as a table by program.
+Accesses of two programs to one element that nothing orders, reads of elements that nobody wrote,
+and promises that do not hold are findings, which are raised when the run is over, or on request
+(`report="remark"`) only kept. An access that leaves its argument, programs that wait for each other
+for ever, and an assertion that fails end the run with an error at once. What the kernel prints is
+shown as a table by program.
 """
 
 from __future__ import annotations
@@ -13,20 +15,22 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from workbench.interpreter import Finding, Recording, run_module
+from workbench.devices.printed import PrintedTable, publish
+from workbench.interpreter import (
+    Finding,
+    Recording,
+    Report,
+    checked_report,
+    error_of,
+    grouped,
+    run_module,
+    said_of,
+)
 from workbench.ir import Pointer
-from workbench.runtime.printed import PrintedTable, publish
-from workbench.source import LaunchError, line_of
+from workbench.source import LaunchError
 
 if TYPE_CHECKING:
-    from workbench.runtime.compiled import CompiledKernel
-
-_WORDS = {
-    "race": "two programs store to the same element",
-    "uninitialised": "an element is read before anything wrote it",
-    "promise": "a promise about a value does not hold",
-    "assumption": "an assumption does not hold",
-}
+    from workbench.launch.abi import Loadable
 
 
 class InterpretedRun:
@@ -38,7 +42,7 @@ class InterpretedRun:
         printed: what the kernel printed, as a table by program.
     """
 
-    def __init__(self, kernel: CompiledKernel, recording: Recording) -> None:
+    def __init__(self, kernel: Loadable, recording: Recording) -> None:
         self.kernel = kernel
         self.recording = recording
         self.printed = PrintedTable(recording.output, kernel.module)
@@ -50,10 +54,7 @@ class InterpretedRun:
 
     def report(self) -> str:
         """Return the findings as text: one block for each op, with its line and first cases."""
-        by_op: dict[tuple[str, int], list[Finding]] = {}
-        for finding in self.findings:
-            by_op.setdefault((finding.kind, finding.op), []).append(finding)
-        return "\n".join(_block(found) for found in by_op.values())
+        return "\n".join(said_of(found).render() for found in grouped(self.findings))
 
     def __repr__(self) -> str:
         found = self.report() or "nothing found"
@@ -63,26 +64,12 @@ class InterpretedRun:
         return f"<pre>{html.escape(repr(self))}</pre>"
 
 
-def _block(found: list[Finding]) -> str:
-    """Return one sort of finding at one op, worded as errors are."""
-    first = found[0]
-    lines = [f"remark: {_WORDS[first.kind]}"]
-    if first.span is not None:
-        span = first.span
-        lines.append(f"  --> {span.file}:{span.line}:{span.column}")
-        lines.append(f"  {span.line} | {line_of(span)}")
-        lines += [f"note: called from {call}" for call in reversed(span.calls[-2:])]
-    lines += [f"note: program {f.program}: {f.message}" for f in found[:3]]
-    if len(found) > 3:
-        lines.append(f"note: and {len(found) - 3} more")
-    return "\n".join(lines)
-
-
 class _Watch:
     """What the launch that is going on is to be watched for, and what it left."""
 
-    def __init__(self, uninitialised: Collection[str]) -> None:
+    def __init__(self, uninitialised: Collection[str], schedule: int) -> None:
         self.uninitialised = uninitialised
+        self.schedule = schedule
         self.recording: Recording | None = None
 
 
@@ -90,8 +77,8 @@ _watch: ContextVar[_Watch | None] = ContextVar("watch", default=None)
 
 
 @contextmanager
-def _watching(uninitialised: Collection[str]) -> Iterator[_Watch]:
-    watch = _Watch(uninitialised)
+def _watching(uninitialised: Collection[str], schedule: int) -> Iterator[_Watch]:
+    watch = _Watch(uninitialised, schedule)
     token = _watch.set(watch)
     try:
         yield watch
@@ -100,7 +87,13 @@ def _watching(uninitialised: Collection[str]) -> Iterator[_Watch]:
 
 
 def run_watched(
-    kernel: Any, grid: Any, *args: Any, uninitialised: Collection[str] = (), **given: Any
+    kernel: Any,
+    grid: Any,
+    *args: Any,
+    uninitialised: Collection[str] = (),
+    report: Report = "error",
+    schedule: int = 0,
+    **given: Any,
 ) -> InterpretedRun | None:
     """Run a launch in the interpreter and watch it.
 
@@ -109,26 +102,45 @@ def run_watched(
         grid: 1 to 3 integers, or a function of the dict of all arguments.
         args: arguments by position.
         uninitialised: names of array parameters whose elements count as unwritten.
+        report: "error" raises the findings, "remark" leaves them in the result.
+        schedule: 0 runs programs in the order of the grid; any other number is the seed of an order
+            in which they change over at atomics too.
         given: arguments by name, and options; `debug` is on, so that assertions are looked at.
+
+    Raises:
+        LaunchError: an access that leaves its argument (K502), an assertion that fails (K510),
+            programs that wait for ever (K515); unless `report` says otherwise a race (K514), a read
+            of what nobody wrote (K516), a promise that does not hold (K517). All findings are in
+            the error's `run`.
     """
-    with _watching(uninitialised) as watch:
+    report = checked_report(report)
+    with _watching(uninitialised, schedule) as watch:
         compiled = kernel.run(*args, grid=grid, **{"debug": True, **given, "target": "interpreter"})
-    return None if compiled is None else InterpretedRun(compiled, watch.recording or Recording())
+    if compiled is None:
+        return None
+    run = InterpretedRun(compiled, watch.recording or Recording())
+    error = error_of(run.findings) if report == "error" else None
+    if error is not None:
+        error.run = run  # type: ignore[attr-defined]
+        raise error
+    return run
 
 
-def interpret(kernel: CompiledKernel, grid: tuple[int, int, int], values: Any) -> None:
+def interpret(kernel: Loadable, grid: tuple[int, int, int], values: Any) -> None:
     """Run a compiled kernel in the interpreter; what it prints is shown at once."""
     watch = _watch.get()
     if watch is None:
         recording = run_module(kernel.module, grid, values)
     else:
         names = _arrays(kernel, watch.uninitialised)
-        recording = run_module(kernel.module, grid, values, watch=True, uninitialised=names)
+        recording = run_module(
+            kernel.module, grid, values, watch=True, uninitialised=names, schedule=watch.schedule
+        )
         watch.recording = recording
     publish(PrintedTable(recording.output, kernel.module))
 
 
-def _arrays(kernel: CompiledKernel, names: Collection[str]) -> Collection[str]:
+def _arrays(kernel: Loadable, names: Collection[str]) -> Collection[str]:
     """Return names of array parameters; raises LaunchError for any other name."""
     known = [p.name for p in kernel.module.parameters if isinstance(p.value.type, Pointer)]
     for name in names:

@@ -86,7 +86,7 @@ def _how(status: int) -> str:
 
 def main() -> None:
     """Do the launch that standard input holds; the answer goes to standard output."""
-    from workbench.runtime.printed import captured
+    from workbench.devices.printed import captured
 
     answer = os.fdopen(os.dup(1), "wb")
     kernel, grid, arguments, settings, gpu, outputs = shipping.loads(sys.stdin.buffer.read())
@@ -115,7 +115,7 @@ def _launched(
     if not gpu:
         kernel[grid](**arguments, **settings)
         return {name: arguments[name] for name in outputs}
-    from workbench.runtime import cuda
+    from workbench.devices import cuda
 
     moved = {n: v.cuda() if hasattr(v, "cuda") else v for n, v in arguments.items()}
     kernel[grid](**moved, **settings)

@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from workbench.runtime import fastpath, hooks, knobs
-from workbench.runtime.arrays import HOST
-from workbench.runtime.binding import (
+from workbench.devices.streams import HOST, current_device, current_stream
+from workbench.launch import fastpath
+from workbench.launch.abi import Runner
+from workbench.launch.binding import (
     Call,
     Policy,
     bind_names,
@@ -29,23 +29,18 @@ from workbench.runtime.binding import (
     leaves,
     policies_of,
 )
+from workbench.launch.facts import Signature
+from workbench.launch.grids import Grid, resolve_grid
+from workbench.launch.host_copies import on_host
+from workbench.launch.launchers import NOT_GIVEN
+from workbench.launch.options import without_effect
+from workbench.runtime import hooks, knobs
+from workbench.runtime.bound import load, run_grid
 from workbench.runtime.callables import JITCallable, parameters_of
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import fits_launch, obtain
-from workbench.runtime.facts import Signature
-from workbench.runtime.grids import Grid, resolve_grid
 from workbench.runtime.hooks import LaunchRecord, observing
-from workbench.runtime.host_copies import on_host
-from workbench.runtime.kernel_caches import DeviceCaches
-from workbench.runtime.launching import (
-    NOT_GIVEN,
-    Runner,
-    current_device,
-    current_stream,
-    load,
-    run_grid,
-)
-from workbench.runtime.options import without_effect
+from workbench.runtime.kernel_caches import DeviceCaches, JitFunctionInfo
 from workbench.runtime.parameters import KernelParam
 from workbench.source import KernelSource, LaunchError
 from workbench.source.captures import Captures, captures_of, functions_in
@@ -62,15 +57,6 @@ class NoGridError(LaunchError, RuntimeError):
     """A kernel that is called like a function (a RuntimeError as in Triton)."""
 
     code = "K507"
-
-
-@dataclass(frozen=True, slots=True)
-class JitFunctionInfo:
-    """A kernel object as compile hooks are told of it."""
-
-    module: ModuleType | str
-    name: str
-    jit_function: JITFunction
 
 
 def _do_nothing(*args: Any, **given: Any) -> None:
@@ -267,7 +253,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         classify(self.kernel_source, self.policies, call)
         target, device = choose_target(self.kernel_source, call)
         if target is None or target == "auto":
-            from workbench.runtime import cuda
+            from workbench.devices import cuda
 
             target = cuda.chip(device)
         return call, target, device
@@ -324,7 +310,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
 
     def _careful(
         self, grid: Any, args: Sequence[Any], given: Mapping[str, Any]
-    ) -> tuple[CompiledKernel, Call, Grid, Runner, int] | None:
+    ) -> tuple[CompiledKernel, Call, Runner, int] | None:
         """Bind, compile if need be, run, and tell who watches."""
         for hook in self.pre_run_hooks:
             hook(*args, **given)
@@ -344,7 +330,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._start(kernel, call, sizes, runner, stream)
         if hooks.watchers:
             hooks.tell_observers(LaunchRecord(kernel, sizes, call.values, device))
-        return kernel, call, sizes, runner, device
+        return kernel, call, runner, device
 
     def _load(self, kernel: CompiledKernel, device: int) -> Runner:
         """Load a kernel on a device, between the hooks for that at the first time."""
@@ -416,8 +402,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
         done = self._careful(grid, args, given)
         if done is None:
             return None
-        self._install(*done)
-        return done[0]
+        kernel, call, runner, device = done
+        self._install(kernel, call, runner, device)
+        return kernel
 
     def _slow(
         self,
@@ -449,9 +436,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         finally:
             asked.discard(id(self))
 
-    def _install(
-        self, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner, device: int
-    ) -> None:
+    def _install(self, kernel: CompiledKernel, call: Call, runner: Runner, device: int) -> None:
         """Put generated code in front of launches like this one."""
         if not fastpath.accepts(self.kernel_source, call):
             return
@@ -478,7 +463,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
                     self._set_launch,
                     device,
                 )
-            path.add(kernel, call, grid, runner, self._chooser(kernel, call, device))
+            path.add(kernel, call, runner, self._chooser(kernel, call, device))
             path.activate()
 
     def _set_launch(self, launch: Callable[..., Any]) -> None:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from workbench.devices.streams import HOST
+from workbench.launch.facts import Signature
 from workbench.runtime import knobs
-from workbench.runtime.arrays import HOST
-from workbench.runtime.facts import Signature
 
 if TYPE_CHECKING:
     from workbench.runtime.compiled import CompiledKernel
-    from workbench.runtime.jit import JITFunction
+
+
+@dataclass(frozen=True, slots=True)
+class JitFunctionInfo:
+    """A kernel object as compile hooks are told of it."""
+
+    module: ModuleType | str
+    name: str
+    jit_function: Any
 
 
 class KernelCache(dict[str, "CompiledKernel"]):
     """Kernels by target and specialisation; clearing it makes the next launch look anew."""
 
-    def __init__(self, owner: JITFunction[Any], device: int) -> None:
+    def __init__(self, owner: Any, device: int) -> None:
         super().__init__()
         self._owner = owner
         self._device = device
@@ -50,7 +60,6 @@ class KernelCache(dict[str, "CompiledKernel"]):
     def _told(
         self, key: str, signature: Signature, target: str, extra: Mapping[str, Any], warmup: bool
     ) -> dict[str, Any]:
-        from workbench.runtime.jit import JitFunctionInfo
         from workbench.runtime.preloading import write_specialization
 
         owner, proxy = self._owner, signature.proxy()
@@ -89,7 +98,7 @@ class KernelCache(dict[str, "CompiledKernel"]):
 class DeviceCaches(dict[Any, tuple[Any, ...]]):
     """device -> (kernels, keys, target, backend, binder), as Triton has it; the first is in use."""
 
-    def __init__(self, owner: JITFunction[Any]) -> None:
+    def __init__(self, owner: Any) -> None:
         super().__init__()
         self._owner = owner
 

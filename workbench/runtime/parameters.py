@@ -6,8 +6,8 @@ import inspect
 from functools import cached_property
 from typing import Any
 
-from workbench.runtime.binding import annotated_type
-from workbench.runtime.facts import triton_name
+from workbench.launch.binding import annotated_type
+from workbench.launch.facts import triton_name
 
 
 class KernelParam:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from workbench.runtime.facts import Known, Signature
+from workbench.launch.facts import Signature
 from workbench.source import OptionError
+from workbench.source.arguments import Argument
 
 
 class SpecializationError(OptionError, RuntimeError):
@@ -27,7 +28,7 @@ def write_specialization(name: str, signature: Signature, target: str) -> str:
     )
 
 
-def _known(known: Known) -> dict[str, Any]:
+def _known(known: Argument) -> dict[str, Any]:
     stored: dict[str, Any] = {"type": known.type, "divisible": known.divisible}
     if known.items is not None:
         stored["items"] = [_known(item) for item in known.items]
@@ -64,10 +65,10 @@ def read_specialization(text: str, name: str) -> tuple[Signature, str]:
     return Signature(arguments, tuple(sorted(stored["options"].items()))), stored["target"]
 
 
-def _read_known(stored: dict[str, Any]) -> Known:
+def _read_known(stored: dict[str, Any]) -> Argument:
     if "items" in stored:
-        return Known(None, items=tuple(_read_known(item) for item in stored["items"]))
-    return Known(stored["type"], _read_value(stored.get("value")), stored["divisible"])
+        return Argument(None, items=tuple(_read_known(item) for item in stored["items"]))
+    return Argument(stored["type"], _read_value(stored.get("value")), stored["divisible"])
 
 
 def _read_value(stored: Any) -> Any:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from workbench.runtime.timing import Effort, Timing, measure
+from workbench.runtime.measuring import measure
+from workbench.runtime.timing import Effort, Timing
 
 
 def do_bench(
@@ -23,7 +24,9 @@ def do_bench(
 ) -> Any:
     """Return how many milliseconds a call takes, measured with a cold L2 cache.
 
-    On a machine with a GPU by events of the device, else by the host's clock.
+    On a machine with a GPU the device times itself, so that time of the host is not part of it:
+    `fn` is captured into a CUDA graph, and is called once for several runs. What cannot be captured
+    is timed by events around each call. Without a GPU the host's clock is used.
 
     Args:
         fn: what to time.
@@ -52,23 +55,13 @@ def do_bench_cudagraph(
     quantiles: Sequence[float] | None = None,
     return_mode: Literal["min", "max", "mean", "median", "all"] = "mean",
 ) -> Any:
-    """Return the milliseconds of a call inside a CUDA graph: without the cost of launching."""
-    import torch
-
+    """Return the milliseconds of a call right after the same call, in a CUDA graph: a hot cache."""
     if not _has_gpu():
         return do_bench(fn, 25, rep, grad_to_none, quantiles, return_mode)
-    with torch.cuda.stream(torch.cuda.Stream()):
-        for tensor in grad_to_none or ():
-            tensor.grad = None
-        fn()
-        torch.cuda.synchronize()
-        graph, nodes = torch.cuda.CUDAGraph(), 40
-        with torch.cuda.graph(graph):
-            for _ in range(nodes):
-                fn()
-        effort = Effort(warm_up=0, milliseconds=rep, runs=5)
-        whole = measure({"": graph.replay}, gpu=True, warm=True, effort=effort)[""]
-    timing = Timing([sample / nodes for sample in whole.samples])
+    for tensor in grad_to_none or ():
+        tensor.grad = None
+    effort = Effort(warm_up=0, milliseconds=rep, runs=5)
+    timing = measure({"": fn}, gpu=True, warm=True, effort=effort)[""]
     return _summarise(timing, quantiles, return_mode)
 
 

@@ -15,6 +15,7 @@ from workbench.trace.packing import pack, unpack
 from workbench.trace.schema import (
     STAGE_IDS,
     VERSION,
+    AppliedRule,
     Bench,
     Ceiling,
     Check,
@@ -52,6 +53,7 @@ from workbench.trace.trimming import trim
 __all__ = [
     "STAGE_IDS",
     "VERSION",
+    "AppliedRule",
     "Bench",
     "Ceiling",
     "Check",

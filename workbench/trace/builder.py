@@ -23,6 +23,7 @@ from workbench.trace.codec import identify
 from workbench.trace.lazy import LazyTrace
 from workbench.trace.limits import limited
 from workbench.trace.schema import (
+    AppliedRule,
     Diagnostic,
     Kernel,
     Made,
@@ -83,12 +84,16 @@ Text = str | Rendered | LazyText | Callable[[], Rendered]
 
 @dataclass(frozen=True, slots=True)
 class OpChanges:
-    """What a pass did to ops: added ids, removed ids, old id -> ids that replace it, counts."""
+    """What a pass did to ops: added ids, removed ids, old id -> ids that replace it, counts.
+
+    `rules` are the rewrite rules that it applied.
+    """
 
     add: Sequence[int] = ()
     remove: Sequence[int] = ()
     map: Mapping[int, Sequence[int]] = field(default_factory=dict[int, Sequence[int]])
     stats: Mapping[str, Number] = field(default_factory=dict[str, Number])
+    rules: Sequence[AppliedRule] = ()
 
 
 def row_runs(rows: Sequence[Sequence[int]]) -> RowMap:
@@ -320,6 +325,7 @@ class TraceBuilder:
                     del_=tuple(changes.remove),
                     map=tuple((old, tuple(new)) for old, new in sorted(changes.map.items())),
                     stats=dict(changes.stats),
+                    rules=tuple(changes.rules),
                     **sides,
                 )
             )

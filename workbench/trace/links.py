@@ -196,5 +196,6 @@ def _op_problems(trace: Trace) -> Iterator[str]:
         used.update(*(ops for _, _, ops in stage.rows))
     used |= {entry.op for entry in (*trace.access, *trace.layouts, *trace.shared)}
     used |= {entry.op for entry in (*trace.remarks, *trace.errors) if entry.op is not None}
+    used.update(*(rule.ops for step in trace.passes for rule in step.rules))
     if unknown := sorted(used - known):
         yield f"ops {unknown[:5]} are used but not in the op table"

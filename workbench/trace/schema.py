@@ -143,6 +143,15 @@ class Ops:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedRule:
+    """A rewrite rule that a pass applied: what it uses ("x + 0 = x"), and at which ops."""
+
+    name: str
+    identity: str
+    ops: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
     """One compiler pass: its time, its texts before and after, and what it did to ops.
 
@@ -162,6 +171,7 @@ class Pass:
     add: tuple[int, ...] = ()
     del_: tuple[int, ...] = ()
     map: tuple[tuple[int, tuple[int, ...]], ...] = ()  # old op -> the ops that replace it
+    rules: tuple[AppliedRule, ...] = ()
     stats: dict[str, Number] = field(default_factory=dict[str, Number])
 
 
@@ -364,6 +374,8 @@ class Bench:
     """One measured series; every column is as long as `x`.
 
     `flops` and `bytes` are the work of one launch. `ok` is None where a point was not checked.
+    `timed` says what the caches held (cold: flushed before each run; hot: as the run before left
+    them), or `host` where the host's own time may be in the time of a GPU.
     `error` says why a baseline has no numbers ("not installed"); then the columns are empty.
     """
 
@@ -376,6 +388,7 @@ class Bench:
     bytes: tuple[float | None, ...] = ()
     ok: tuple[bool | None, ...] = ()
     unsteady: tuple[bool, ...] = ()
+    timed: tuple[Literal["cold", "hot", "host"], ...] = ()
     metric: Literal["tflops", "gbps", "ms", "percent"] | None = None
     env: Environment | None = None
     error: str | None = None
@@ -393,10 +406,11 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRow:
-    """One tried configuration, and why it was rejected or wrong."""
+    """One tried configuration, and why it was rejected or wrong; `timed` as in `Bench`."""
 
     config: dict[str, Scalar]
     milliseconds: float | None = None
+    timed: Literal["cold", "hot", "host"] | None = None
     state: Literal["ok", "rejected", "wrong"]
     why: str | None = None
     registers: int | None = None

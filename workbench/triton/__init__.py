@@ -6,17 +6,17 @@ Only names that work are here, so that `hasattr` and `try: import` probes tell t
 import sys
 
 from workbench.language import constexpr
+from workbench.launch.stand_ins import MockTensor, TensorWrapper, reinterpret
 from workbench.runtime import knobs
-from workbench.runtime.ahead import compile
 from workbench.runtime.callables import constexpr_function
 from workbench.runtime.host import cdiv, next_power_of_2
 from workbench.runtime.jit import JITFunction, KernelInterface, jit
-from workbench.runtime.scratch import set_allocator
-from workbench.runtime.stand_ins import MockTensor, TensorWrapper, reinterpret
 from workbench.triton import _utils, backends, compiler, errors, language, runtime, testing, tools
+from workbench.triton.compiler.ahead import compile
 from workbench.triton.compiler.errors import CompilationError
 from workbench.triton.errors import TritonError
 from workbench.triton.runtime.errors import InterpreterError, OutOfResources
+from workbench.triton.runtime.scratch import set_allocator
 from workbench.tuning.autotune import Config, autotune, heuristics
 
 #: The version whose language this is; libraries compare it.

@@ -7,7 +7,8 @@ from functools import reduce
 from math import prod
 from typing import Any
 
-from workbench.runtime.facts import ITEM_BITS, TYPE_NAMES, parse_type, triton_name
+from workbench.devices.elements import ITEM_BITS, TYPE_NAMES
+from workbench.launch.facts import parse_type, triton_name
 
 TRITON_MAX_TENSOR_NUMEL = 1048576
 

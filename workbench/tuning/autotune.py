@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from workbench.runtime import arrays, hooks, knobs
+from workbench.devices import arrays
+from workbench.runtime import hooks, knobs
 from workbench.runtime.jit import InterpretedFunction, JITFunction, KernelInterface, Plan
 from workbench.runtime.timing import Effort
 from workbench.source import KernelError, KernelSource
@@ -64,7 +65,7 @@ class _Wrapper(KernelInterface[Any]):
 
     @property
     def interpret(self) -> Any:
-        """`kernel.interpret[grid](...)` runs the launch in the interpreter, without tuning."""
+        """`kernel.interpret[grid](...)` watches the launch in the interpreter, without tuning."""
         return _Interpreted(self)
 
     def __getattr__(self, name: str) -> Any:
@@ -78,7 +79,9 @@ class _Interpreted:
         self._kernel = kernel
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return partial(self._kernel.run, grid=grid, target="interpreter")
+        from workbench.runtime.interpreted import run_watched
+
+        return partial(run_watched, self._kernel, grid)
 
 
 class Autotuner(_Wrapper):

@@ -2,19 +2,19 @@
 
 Candidates take turns, so that what disturbs one disturbs all. After each round those that are
 clearly slower than the best are left out. What a candidate needs before and after a run (zeroing,
-restoring) is not part of its time. On a GPU a run is the replay of a captured graph where the
-candidate can be captured, so that the host's work is not part of its time either.
+restoring) is not part of its time. On a GPU the device times itself within a captured graph where
+the candidate can be captured, so that the host's work is not part of its time either.
 """
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.runtime.timing import BURST, FLUSH_BYTES, Effort, Timing
+from workbench.runtime.device_clock import Recording, Stopwatch
+from workbench.runtime.timing import BURST, Effort, Timing
 from workbench.source import KernelError
 
 #: A candidate is left out when its fast runs take this many times the best one's median.
@@ -175,56 +175,33 @@ class _HostClock:
 
 
 class _GpuClock:
-    """Times runs by events, each after the L2 cache was flushed."""
+    """Times runs by the device's own clock, each after the L2 cache was flushed."""
 
     def __init__(self, graphs: bool) -> None:
-        self._torch: Any = importlib.import_module("torch")
-        cuda = self._torch.cuda
-        self._flush = self._torch.zeros(
-            FLUSH_BYTES // 4, dtype=self._torch.int32, device=cuda.current_device()
-        )
-        self._graphs = graphs
-        self._captured: dict[int, Any] = {}
+        self._watch = Stopwatch(graphs=graphs)
+        self._recorded: dict[int, Recording] = {}
 
     def get_ready(self, candidate: Candidate) -> None:
-        """Capture the run into a graph, if it can be."""
-        if not self._graphs:
-            return
-        cuda = self._torch.cuda
-        cuda.synchronize()
-        graph = cuda.CUDAGraph()
-        stream = cuda.Stream()
-        stream.wait_stream(cuda.current_stream())
+        """Record one run, in a graph if it can be captured."""
+        candidate.prepare()
         try:
-            with cuda.graph(graph, stream=stream):
-                candidate.call()
-        except (RuntimeError, KernelError) as error:
-            if getattr(error, "code", None) in FATAL:
-                raise
-            cuda.synchronize()
-            return
-        self._captured[id(candidate)] = graph
+            recording = self._watch.record(candidate.call, runs=1)
+        finally:
+            candidate.finish()
+        candidate.timing.timed = recording.timed
+        self._recorded[id(candidate)] = recording
 
     def wait(self) -> None:
         """Wait for the device."""
-        self._torch.cuda.synchronize()
+        self._watch.wait()
 
     def sample(self, candidate: Candidate, runs: int) -> None:
-        """Time some runs, queued together so that the host stays ahead of the device."""
-        cuda = self._torch.cuda
-        graph = self._captured.get(id(candidate))
-        call = candidate.call if graph is None else graph.replay
-        pending: list[tuple[Any, Any]] = []
+        """Time some runs, each prepared on its own."""
+        recording = self._recorded[id(candidate)]
         for _ in range(runs):
             candidate.prepare()
-            start, end = (cuda.Event(enable_timing=True) for _ in range(2))
-            self._flush.amax()
-            start.record()
             try:
-                call()
+                (samples,) = self._watch.sample({"": recording}).values()
             finally:
-                end.record()
                 candidate.finish()
-            pending.append((start, end))
-        cuda.synchronize()
-        candidate.timing.samples += [start.elapsed_time(end) for start, end in pending]
+            candidate.timing.samples += samples

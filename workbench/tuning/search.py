@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.runtime.hooks import unobserved
-from workbench.runtime.timing import Effort
+from workbench.runtime.timing import Effort, Timed
 from workbench.source import KernelError, LaunchError
 from workbench.tuning.configs import Config
 from workbench.tuning.racing import Candidate, Race
@@ -46,6 +46,7 @@ class Row:
         error: the error behind the reason, if there was one.
         milliseconds: (median, 20 %, 80 %) quantiles; None before it was timed.
         runs: how many runs these are taken from.
+        timed: cold or hot, or host where a GPU's times may hold the host's; None before.
         kernel: the compiled kernel.
         seconds: what compiling took.
     """
@@ -56,6 +57,7 @@ class Row:
     error: KernelError | None = None
     milliseconds: tuple[float, float, float] | None = None
     runs: int = 0
+    timed: Timed | None = None
     kernel: CompiledKernel | None = None
     seconds: float = 0.0
     candidate: Candidate | None = field(default=None, repr=False)
@@ -77,6 +79,7 @@ class Row:
         if found.error is not None:
             self.fail(found.error)
         elif found.timing.samples:
+            self.timed = found.timing.timed
             low, middle, high, self.runs = found.timing.quantiles
             self.milliseconds = middle, low, high
             self.state = "slower" if found.dropped else "timing"

@@ -23,7 +23,7 @@ def device_name(device: int) -> str:
     """Return a text that differs between devices on which other configurations may be best."""
     if device < 0:
         return sha256(compiling.host_text().encode()).hexdigest()
-    from workbench.runtime import cuda
+    from workbench.devices import cuda
 
     found = cuda.properties(device)
     return f"{found.name} {cuda.chip(device)} {found.multiprocessors} {found.clock}"

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.launch.options import DEFAULTS, SHORT_FORMS
 from workbench.runtime.jit import JITFunction
-from workbench.runtime.options import DEFAULTS, SHORT_FORMS
 from workbench.runtime.timing import Effort
 from workbench.source import OptionError
 from workbench.tuning.autotune import Autotuner, Heuristics

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
 
-from workbench.runtime.facts import Signature
+from workbench.launch.facts import Signature
 from workbench.source import KernelError, KernelSource
 
 #: A worker without jobs for so long ends.
@@ -58,8 +58,8 @@ class Answer:
 
 def answer(job: Job) -> Answer:
     """Do one job."""
+    from workbench.launch.facts import to_specialization
     from workbench.runtime import compiling
-    from workbench.runtime.facts import to_specialization
     from workbench.targets.nvidia.toolchain import time_limit
     from workbench.tuning import resources
 

@@ -87,7 +87,7 @@ def bench_csv(traces: Sequence[Trace]) -> str:
     text.write(f"# {first_comment(found[0][0])}\n")
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(
-        ["target", "series", "axis", "x", "milliseconds", "rate", "unit", "ok", "unsteady"]
+        ["target", "series", "axis", "x", "milliseconds", "rate", "unit", "ok", "unsteady", "timed"]
     )
     for trace, series in found:
         unit = UNITS[metric_of(trace)]
@@ -105,6 +105,7 @@ def bench_csv(traces: Sequence[Trace]) -> str:
                     unit,
                     ok,
                     str(point.unsteady).lower(),
+                    point.timed or "",
                 ]
             )
     return text.getvalue()

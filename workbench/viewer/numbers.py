@@ -37,6 +37,7 @@ class Point:
     high: float | None
     ok: bool | None
     unsteady: bool
+    timed: Literal["cold", "hot", "host"] | None
     intensity: float | None  # operations per byte
     tflops: float | None
 
@@ -132,13 +133,20 @@ def rate(
 
 
 def ratios(trace: Trace) -> dict[float | str, float]:
-    """Return by size how many times faster the kernel is than its first baseline."""
+    """Return by size how many times faster the kernel is than its first baseline.
+
+    A time that may hold the host's is compared with nothing.
+    """
     own, *baselines = series_of(trace) or (None,)
     first = next((series for series in baselines if series.points), None)
     if own is None or first is None:
         return {}
     pairs = [(point, first.at(point.x)) for point in own.points if not point.wrong]
-    return {a.x: b.milliseconds / a.milliseconds for a, b in pairs if b is not None}
+    return {
+        a.x: b.milliseconds / a.milliseconds
+        for a, b in pairs
+        if b is not None and "host" not in (a.timed, b.timed)
+    }
 
 
 def _latest(trace: Trace, kind: str) -> Bench | None:
@@ -162,6 +170,7 @@ def _series(bench: Bench, metric: Metric, ceilings: Sequence[Ceiling]) -> Series
                 high=high,
                 ok=_at(bench.ok, i),
                 unsteady=bool(_at(bench.unsteady, i)),
+                timed=_at(bench.timed, i),
                 intensity=flops / moved if flops and moved else None,
                 tflops=rate("tflops", middle, flops, moved),
             )

@@ -230,11 +230,17 @@ def _passes(trace: Trace, target: str) -> str:
     if not changing:
         return ""
     rows = [
-        [step.name, step.pipe, f"{step.milliseconds:.2f}", f"+{len(step.add)} -{len(step.del_)}"]
+        [
+            step.name,
+            step.pipe,
+            f"{step.milliseconds:.2f}",
+            f"+{len(step.add)} -{len(step.del_)}",
+            ", ".join(f"{len(rule.ops)} × {rule.name}" for rule in step.rules[:6]),
+        ]
         for step in changing[:40]
     ]
     title = f"{target}Passes · {len(changing)} of {len(trace.passes)} changed something"
-    table = _table(["pass", "pipeline", "ms", "ops"], rows)
+    table = _table(["pass", "pipeline", "ms", "ops", "rules"], rows)
     return f"<details><summary>{escape(title)}</summary>{table}</details>"
 
 

@@ -9,6 +9,7 @@ from workbench.trace import Check, Diagnostic, Mismatch, Trace, coverage
 from workbench.viewer.numbers import (
     UNITS,
     Metric,
+    Point,
     axis_of,
     busy,
     duration,
@@ -82,6 +83,14 @@ def _error(value: float) -> str:
     return f"{value:.1e}" if value else "0"
 
 
+#: What the ways of timing mean.
+TIMED = {
+    "cold": "cold: each run finds its inputs in memory, the L2 cache was flushed",
+    "hot": "hot: each run finds the caches as the run before left them",
+    "host": "host: could not be captured, so the host's time may be in it; not compared",
+}
+
+
 def bench_table(trace: Trace) -> tuple[list[str], list[list[str]]]:
     """Return (headings, rows) of the latest benchmark, empty without one."""
     metric = metric_of(trace)
@@ -103,7 +112,7 @@ def bench_table(trace: Trace) -> tuple[list[str], list[list[str]]]:
         row = [_axis_value(point.x)]
         for series in (own, *timed):
             other = series.at(point.x)
-            mark = "" if other is None else " ✗" * other.wrong + " ~" * other.unsteady
+            mark = "" if other is None else _marks(other)
             row.append((figure(other.milliseconds) if other else "-") + mark)
             value = None if other is None or other.value is None else other.value * factor
             row += [figure(value)] * by_rate
@@ -111,6 +120,11 @@ def bench_table(trace: Trace) -> tuple[list[str], list[list[str]]]:
             row.append(f"{faster[point.x]:.2f}" if point.x in faster else "-")
         rows.append(row)
     return headings, rows
+
+
+def _marks(point: Point) -> str:
+    """Return what is wrong with a time, in signs that the notes explain."""
+    return " ✗" * point.wrong + " ~" * point.unsteady + " host" * (point.timed == "host")
 
 
 def _readable_unit(metric: Metric, values: Sequence[float | None]) -> tuple[str, float]:
@@ -153,7 +167,8 @@ def tune_line(trace: Trace) -> str:
     best = found.rows[found.best]
     timed = sum(row.milliseconds is not None for row in found.rows)
     options = " ".join(f"--set {name}={value}" for name, value in best.config.items())
-    return f"{options}    best of {timed} timed, {figure(best.milliseconds)} ms"
+    how = f", {best.timed}" if best.timed else ""
+    return f"{options}    best of {timed} timed, {figure(best.milliseconds)} ms{how}"
 
 
 def bench_notes(trace: Trace) -> list[str]:
@@ -164,7 +179,8 @@ def bench_notes(trace: Trace) -> list[str]:
     if any(point.wrong for point in points):
         notes.append("✗ wrong result, not compared")
     if any(point.unsteady for point in points):
-        notes.append("~ unsteady: the quantiles are more than 10 % of the median apart")
+        notes.append("~ unsteady: two rounds, or the runs of one, do not agree")
+    notes += [text for timed, text in TIMED.items() if any(p.timed == timed for p in points)]
     if doubt := busy(trace):
         notes.append(doubt)
     return notes

@@ -3,10 +3,10 @@
 import { diffTexts, type Edit } from "../diff";
 import { button, make } from "../dom";
 import { mountRows } from "../panes/rows";
-import { type RowOps, spreadRows } from "../stages";
-import { milliseconds } from "../texts";
+import { placeName, type RowOps, sourceOfEntry, spreadRows } from "../stages";
+import { count, milliseconds } from "../texts";
 import { appendTokens, tokenize } from "../tokens";
-import type { Pass, RowMap, Trace } from "../trace";
+import type { AppliedRule, Pass, RowMap, Trace } from "../trace";
 import type { Tab, TabServices } from "./tab";
 
 const CONTEXT = 3; // unchanged rows kept around a change
@@ -294,6 +294,8 @@ function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: 
       make("span", {}, [summary, ...stats].join(" · ")),
     ),
   );
+  const rules = appliedRules(pass, services, signal);
+  if (rules) root.append(rules);
   if (dropped) return;
 
   const body = make("div", { class: "wb-body" });
@@ -369,6 +371,44 @@ function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: 
     ? pairs.findIndex(([l, r]) => isChange(l) || isChange(r))
     : lines.findIndex(isChange);
   if (change > 0) list.reveal(change);
+}
+
+/** The rewrite rules that a pass applied, each with the source lines that it was applied at. */
+function appliedRules(
+  pass: Pass,
+  { trace, ops: table, go }: TabServices,
+  signal: AbortSignal,
+): HTMLElement | null {
+  const rules = pass.rules ?? [];
+  if (rules.length === 0) return null;
+  const times = rules.reduce((sum, { ops }) => sum + ops.length, 0);
+  const entry = sourceOfEntry(trace);
+  const place = (op: number): HTMLElement | null => {
+    const at = table.place(op);
+    const name = placeName(trace, at);
+    if (name === "") return null;
+    const inEntry = at !== undefined && at[0] === entry.source;
+    const to = inEntry ? { stage: "source", line: at[1] } : { op };
+    return button(name, { class: "wb-place" }, () => go({ tab: "stages", ...to }), signal);
+  };
+  const row = ({ name, identity, ops }: AppliedRule): HTMLElement => {
+    const places = ops.map(place).filter((found) => found !== null);
+    const shown = new Map(places.map((found) => [found.textContent, found]));
+    return make(
+      "li",
+      {},
+      make("b", {}, name),
+      make("code", {}, identity),
+      make("span", { class: "wb-muted" }, `${ops.length} ×`),
+      make("span", { class: "wb-places" }, ...shown.values()),
+    );
+  };
+  return make(
+    "details",
+    { class: "wb-rules" },
+    make("summary", {}, `${count(rules.length, "rule")} applied ${count(times, "time")}`),
+    make("ul", {}, ...rules.map(row)),
+  );
 }
 
 function isChange(line: Line | undefined): boolean {

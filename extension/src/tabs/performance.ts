@@ -1,7 +1,7 @@
 // The Performance tab: throughput against the baselines, checks, launches.
 import { type Cell, make, table } from "../dom";
 import { drawPlot } from "../plot";
-import { arrangePlot, latestBenches, type Plot } from "../series";
+import { arrangePlot, latestBenches, type Plot, type Point } from "../series";
 import { hasRuns, placeName, ranFor } from "../stages";
 import { count, figure, milliseconds } from "../texts";
 import type { Bench, Check, Trace, Tune } from "../trace";
@@ -71,14 +71,14 @@ function benchTable(plot: Plot): HTMLElement {
       const wrong = point?.ok === false ? " ✗" : "";
       cells.push({
         text: point
-          ? `${milliseconds(point.milliseconds)}${point.unsteady ? " ±" : ""}${wrong}`
+          ? `${milliseconds(point.milliseconds)}${point.unsteady ? " ±" : ""}${wrong}${host(point)}`
           : "–",
         number: true,
       });
       if (throughput) cells.push({ text: point ? figure(point.median) : "–", number: true });
       if (!series.ours && ours) {
-        const ratio =
-          point && own && own.ok !== false ? point.milliseconds / own.milliseconds : null;
+        const compared = point && own && own.ok !== false && !host(point) && !host(own);
+        const ratio = compared ? point.milliseconds / own.milliseconds : null;
         cells.push({
           text: ratio === null ? "–" : ratio.toFixed(2),
           number: true,
@@ -89,8 +89,28 @@ function benchTable(plot: Plot): HTMLElement {
     return cells;
   });
   const name = ours?.name ?? "ours";
-  const note = `Medians. A ratio above 1 means that ${name} is faster; ± marks unsteady times, ✗ wrong results.`;
+  const note = `Medians. A ratio above 1 means that ${name} is faster; ± marks unsteady times, ✗ wrong results.${timedNote(plot)}`;
   return scrollable("Measured times", table(note, head, rows));
+}
+
+/** Marks a time that may hold the host's own. */
+function host(point: Point): string {
+  return point.timed === "host" ? " host" : "";
+}
+
+const TIMED = {
+  cold: "Cold: each run finds its inputs in memory, the L2 cache was flushed.",
+  hot: "Hot: each run finds the caches as the run before left them.",
+  host: "Host: could not be captured, so the host's time may be in it; not compared.",
+} as const;
+
+/** Says how the times of a plot were taken. */
+function timedNote(plot: Plot): string {
+  const found = new Set(plot.series.flatMap(({ points }) => points.map(({ timed }) => timed)));
+  return (Object.keys(TIMED) as (keyof typeof TIMED)[])
+    .filter((timed) => found.has(timed))
+    .map((timed) => ` ${TIMED[timed]}`)
+    .join("");
 }
 
 /** What a search tried, the fastest first, and the line that chooses the winner again. */

@@ -9,9 +9,9 @@ import numpy as np
 
 from workbench.interpreter import run_module
 from workbench.ir import Module, Pointer
+from workbench.launch.on_cpu import make_runner
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
-from workbench.runtime.cpu import make_runner
 from workbench.targets.cpu.pipeline import build
 
 SLOTS = {

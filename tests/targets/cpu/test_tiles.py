@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import workbench
 import workbench.language as tl
 from tests.targets.cpu.test_kernels import launch
-from workbench.runtime import cpu
+from workbench.devices import pool
 from workbench.targets.cpu import memory
 
 _RANDOM = np.random.default_rng(11)
@@ -217,7 +217,7 @@ def _in_child(queue) -> None:
     x = np.arange(5000, dtype=np.float32)
     out = np.zeros_like(x)
     workbench.jit(long_copy)[(5,)](x, out, x.size, BLOCK=1024, target="cpu")
-    queue.put((bool(np.array_equal(out, x * 2)), cpu.pool().threads))
+    queue.put((bool(np.array_equal(out, x * 2)), pool.pool().threads))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -232,7 +232,7 @@ def test_a_forked_child_builds_its_own_pool():
     right, threads = queue.get(timeout=60)
     child.join(timeout=60)
     assert right
-    assert threads == cpu.thread_count()
+    assert threads == pool.thread_count()
 
 
 def prints(x_ptr, N: tl.constexpr):

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.bench.gpu import MATMUL_CONFIGS
+from tests.bench.cases import MATMUL_CONFIGS
 from tests.kernels import matmul, reductions, softmax, vector_add
 from tests.language.harness import from_text
 from tests.passes.corpus import tile_ir

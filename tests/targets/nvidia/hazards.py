@@ -1,25 +1,38 @@
-"""A simulator of shared memory: runs GPU IR and finds what a missing barrier would break.
+"""A simulator of memory: runs GPU IR and finds what a missing barrier would break.
 
 Between two barriers threads run in any order, so two accesses to one byte of which one writes
 need a barrier between them. Each access is an event in an epoch (barriers count epochs). Bytes also
 have an owner, the buffer whose data they hold: a read of another's bytes finds overlapping
 buffers that live at the same time. Asynchronous copies write from their start until they are
 waited for. Slots of rings are the numbers that the kernel really uses.
+
+Global memory is watched element by element: which warps touched it since the last barrier.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from workbench.interpreter.machine import Machine, _ProgramFrame
-from workbench.ir import Array, Block, Module, Op, Shared, Value
-from workbench.layouts import SharedPlan
-from workbench.ops import ConvertLayout, Reduce, Scan
+from workbench.analysis.memory import Memory
+from workbench.interpreter.machine import Machine
+from workbench.interpreter.program import ProgramFrame
+from workbench.ir import (
+    Array,
+    Block,
+    Effect,
+    Module,
+    Op,
+    Shared,
+    Value,
+    layout_of,
+    shape_of,
+)
 from workbench.ops.program import Barrier
-from workbench.targets.nvidia.layout import convert_plan
+from workbench.targets.nvidia.lowering import used_values
 from workbench.targets.nvidia.ops import (
     AsyncCopy,
     BlockBarrier,
@@ -30,9 +43,8 @@ from workbench.targets.nvidia.ops import (
     SharedStore,
     WaitCopies,
 )
-from workbench.targets.nvidia.reductions import warp_scratch
-from workbench.targets.nvidia.scans import scan_scratch
-from workbench.targets.nvidia.staged import is_staged, staged_bytes
+from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import Scratch
 
 Range = tuple[int, int]
 
@@ -41,7 +53,7 @@ class RaceError(AssertionError):
     """Two threads may touch a byte in the wrong order."""
 
 
-class Simulator(_ProgramFrame):
+class Simulator(ProgramFrame):
     """One program instance with shared memory byte by byte."""
 
     def __init__(self, machine: Machine, offsets: dict[int, int], total: int) -> None:
@@ -59,6 +71,7 @@ class Simulator(_ProgramFrame):
         self.groups: list[list[tuple[Range, int]]] = []
         self.step = 0
         self.accesses = 0
+        self.order = GlobalOrder(machine.module, self.warps)
 
     def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
         for name, array in zip(block.arguments, arguments, strict=True):
@@ -74,9 +87,11 @@ class Simulator(_ProgramFrame):
 
     # -- events ---------------------------------------------------------------------------
     def see(self, op: Op) -> None:
-        """Note what an op does to shared memory."""
+        """Note what an op does to memory."""
+        self.order.see(op, self.values, self.epoch)
         if isinstance(op, BlockBarrier | Barrier):
-            self.barrier()
+            if all(self.values[when] for when in op.operands):
+                self.barrier()
         elif isinstance(op, SharedAllocate):
             self.allocated[op.result] = op.id
         elif isinstance(op, SharedStore):
@@ -106,23 +121,14 @@ class Simulator(_ProgramFrame):
                     # It is there for this thread now, for others after a barrier.
                     self.put(where, owner, op, again=True)
 
-    def scratch(self, op: Op) -> int:
+    def scratch(self, op: Op) -> Scratch:
         """Return the bytes that an op needs for itself."""
-        if isinstance(op, ConvertLayout):
-            plan = convert_plan(op)
-            assert isinstance(plan, SharedPlan)
-            return plan.scratch_bytes
-        if isinstance(op, Reduce):
-            return warp_scratch(op, self.warps)
-        if isinstance(op, Scan):
-            return scan_scratch(op, self.warps)
-        assert is_staged(op), f"{op.name} with scratch is not simulated"
-        return staged_bytes(op)
+        return NVIDIA.scratch_of(op, self.warps, used=True)
 
-    def exchange(self, op: Op, size: int) -> None:
+    def exchange(self, op: Op, scratch: Scratch) -> None:
         """Write scratch, wait, and read it."""
-        where = (self.offsets[op.id], self.offsets[op.id] + size)
-        alone = isinstance(op, ConvertLayout) and convert_plan(op).barrier == "warp"
+        where = (self.offsets[op.id], self.offsets[op.id] + scratch.bytes)
+        alone = scratch.alone
         self.put(where, op.id, op)
         if not alone:  # else every warp has bytes of its own
             self.barrier()
@@ -138,8 +144,8 @@ class Simulator(_ProgramFrame):
         assert isinstance(type, Shared)
         start, number, size = self.offsets[op], 0, type.bytes
         if slot is not None:
-            number, size = int(self.values[slot]), type.bytes // type.shape[0]
-            assert 0 <= number < type.shape[0]
+            number, size = int(self.values[slot]), type.slot_bytes
+            assert 0 <= number < type.slots
         return (start + number * size, start + (number + 1) * size), op * 64 + number
 
     def put(self, where: Range, owner: int, op: Op, *, again: bool = False) -> None:
@@ -174,6 +180,80 @@ class Simulator(_ProgramFrame):
             for (low, high), _ in group:
                 if low < where[1] and where[0] < high:
                     raise RaceError(f"{op!r} touches bytes that a copy is still writing")
+
+
+class GlobalOrder:
+    """Which warps have touched which element of global memory since the last barrier.
+
+    Elements are told apart by their addresses, so all accesses to an array have one width.
+    """
+
+    def __init__(self, module: Module, warps: int) -> None:
+        self.memory = Memory(module)
+        self.warps = warps
+        self.used = used_values(module)
+        self.epoch = 0
+        #: For each address the accesses since the last barrier: op, warps, whether it wrote.
+        self.touched: dict[int, list[tuple[Op, int, bool]]] = {}
+        self.seen: list[Op] = []
+        self.acquired: Op | None = None
+
+    def see(self, op: Op, values: dict[Value, Array], epoch: int) -> None:
+        """Note the accesses of an op; raises RaceError."""
+        if epoch != self.epoch:
+            self.epoch, self.touched, self.seen, self.acquired = epoch, {}, [], None
+        for effect in op.own_effects():
+            if effect.space != "global" or not (effect.reads or effect.writes):
+                continue
+            settled = self.memory.is_settled(effect)
+            if self.acquired is not None and not settled:
+                raise RaceError(f"{op!r} may come before the acquire {self.acquired!r}")
+            if effect.releases and effect.scope != "cta" and self.seen:
+                raise RaceError(f"{op!r} releases what {self.seen[0]!r} may not have done yet")
+            self.access(op, effect, values)
+            if not settled:
+                self.seen.append(op)
+            if effect.acquires and effect.scope != "cta":
+                self.acquired = op
+
+    def access(self, op: Op, effect: Effect, values: dict[Value, Array]) -> None:
+        assert effect.through is not None
+        shape = shape_of(effect.through.type)
+        mask = getattr(op, "mask", None)
+        live = np.broadcast_to(True if mask is None else values[mask], shape).ravel()
+        addresses = np.broadcast_to(values[effect.through], shape).ravel()
+        alone = effect.writes or effect.order != "plain"
+        for address, on, warps in zip(addresses, live, self.holders(effect, alone), strict=True):
+            if on:
+                self.touch(int(address), op, warps, effect.writes)
+
+    def holders(self, effect: Effect, alone: bool) -> list[int]:
+        """Return for each element the warps, as bits, that access it; only its owner's if alone."""
+        assert effect.through is not None
+        layout = layout_of(effect.through.type)
+        if layout is None:
+            return [1 if alone else (1 << self.warps) - 1]
+        found = [0] * prod(layout.shape)
+        copies = layout.owners().get("warp", 0) if alone else 0
+        for warp in range(layout.size("warp")):
+            if warp & copies:
+                continue
+            for lane in range(layout.size("lane")):
+                for register in range(layout.size("register")):
+                    place = layout.apply(register=register, lane=lane, warp=warp)
+                    if all(c < e for c, e in zip(place, layout.shape, strict=True)):
+                        found[int(np.ravel_multi_index(place, layout.shape))] |= 1 << warp
+        return found
+
+    def touch(self, address: int, op: Op, warps: int, writes: bool) -> None:
+        known = self.touched.setdefault(address, [])
+        for other, theirs, wrote in known:
+            if other is op or not (writes or wrote) or (warps | theirs).bit_count() == 1:
+                continue
+            if other.commutes(op) and self.used.isdisjoint((*op.results, *other.results)):
+                continue
+            raise RaceError(f"{op!r} touches {address:#x}, which {other!r} of other warps touched")
+        known.append((op, warps, writes))
 
 
 def simulate(

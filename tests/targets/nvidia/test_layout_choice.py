@@ -26,7 +26,8 @@ from workbench.passes.pipeline import tile_passes
 from workbench.targets.nvidia.passes.assign_layouts import assign_layouts
 from workbench.targets.nvidia.passes.elimination import cheapest
 from workbench.targets.nvidia.passes.layout_choice import _pair_costs, _searched, solve
-from workbench.targets.nvidia.passes.layout_graph import Edge, LayoutGraph, Node, _same
+from workbench.targets.nvidia.passes.layout_graph import Edge, LayoutGraph, Node
+from workbench.targets.simt.rules import same
 
 
 def ready(module: Module, **options: object) -> Module:
@@ -81,7 +82,7 @@ def random_graph(seed: int) -> Graph:
         graph.nodes.append(node)
         for other in source.sample(range(number), min(number, source.choice([1, 1, 2]))):
             bits, weight = source.choice([16, 32]), source.choice([1.0, 32.0])
-            graph.edges.append(Edge(other, number, bits, weight, _same, _same))
+            graph.edges.append(Edge(other, number, bits, weight, same, same))
     return graph
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable
 
 import pytest
-from filecheck.finput import FInput
-from filecheck.matcher import Matcher
-from filecheck.options import Options
-from filecheck.parser import Parser, pattern_for_opts
 
+from tests.checking import check
+from tests.kernels import matmul, softmax, vector_add
 from tests.targets.nvidia.configurations import QUICK, SEED_ADD, SLOW, Configuration
 from workbench.passes.manager import Recorder
 from workbench.targets.nvidia.toolchain import assemble, find
@@ -24,14 +21,6 @@ needs_ptxas = pytest.mark.skipif(
 needs_nvdisasm = pytest.mark.skipif(
     find("ptxas") is None or find("nvdisasm") is None, reason="no ptxas and nvdisasm"
 )
-
-
-def check(text: str, checks: str) -> None:
-    """Compare a text with CHECK lines."""
-    options = Options(match_filename="-")
-    lines = "\n".join(line.strip() for line in checks.strip().splitlines())
-    parser = Parser(options, io.StringIO(lines), *pattern_for_opts(options))
-    assert Matcher(options, FInput("text", text), parser).run() == 0, text
 
 
 def ptx(configuration: Configuration, chip: str) -> str:
@@ -146,3 +135,42 @@ def test_sass_rows_belong_to_ops_that_exist(configuration: Configuration):
     for row, line in enumerate(lines):
         if "STG" in line:
             assert text.rows[row][0] in stored, line
+
+
+# -- sizes of which nothing is known ----------------------------------------------------------
+def test_full_blocks_of_an_add_are_accessed_in_wide_pieces():
+    """One comparison chooses; the block at the edge is accessed element by element."""
+    add = Configuration("add", lambda: vector_add.add, "*fp32:16 *fp32:16 *fp32:16 i32",
+                        {"BLOCK": 512}, {"num_warps": 4})  # fmt: skip
+    recorder = Recorder()
+    text = add.built("sm_90a", recorder).texts["ptx"]().text
+    assert len(re.findall(r"ld\.global\S*\.v4", text)) == 2
+    assert len(re.findall(r"st\.global\S*\.v4", text)) == 1
+    assert len(re.findall(r"@%p\d+ ld\.global\S*\.b32 %", text)) == 8
+    (remark,) = [r for r in recorder.remarks.items if "full blocks" in r.text]
+    assert remark.severity == "applied"
+
+
+def test_a_block_that_is_the_whole_row_is_not_written_twice():
+    """It is full only where its size is known to be divisible."""
+    softmaxes = Configuration("softmax", lambda: softmax.softmax,
+                              "*fp32:16 *fp32:16 i32:16 i32:16 i32", {"BLOCK": 1024})  # fmt: skip
+    text = softmaxes.built("sm_90a").texts["ptx"]().text
+    assert not re.findall(r"ld\.global\S*\.v4", text)
+
+
+@pytest.mark.parametrize(("divisible", "bytes_"), [(16, 16), (8, 16), (4, 8), (2, 4)])
+def test_strides_that_are_multiples_of_what_an_access_needs_are_aligned(
+    divisible: int, bytes_: int
+):
+    """N = 1000 in fp16: rows of 2,000 bytes begin on multiples of 16."""
+    facts = "*fp16:16 *fp16:16 *fp16:16 i32:D i32:D i32:D i32:D i32=1 i32:D i32=1 i32:D i32=1"
+    product = Configuration(
+        "product", lambda: matmul.matmul, facts.replace("D", str(divisible)),
+        {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8},
+        {"num_warps": 4, "num_stages": 3},
+    )  # fmt: skip
+    text = ptx(product, "sm_90a")
+    copies = re.findall(r"cp\.async\.c\w\.shared\.global \[[^]]*\], \[[^]]*\], (\d+)", text)
+    assert set(copies) == {str(bytes_)}
+    assert not re.findall(r"ld\.global", text)

@@ -12,6 +12,7 @@ from tests.passes.corpus import tile_ir
 from tests.targets.nvidia.test_on_device import device_chip
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
+from workbench.targets.built import Built
 from workbench.targets.nvidia import pipeline
 from workbench.targets.nvidia.shared_dots import STRAIGHT
 
@@ -24,21 +25,28 @@ def product(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constex
     tl.store(at, tl.dot(a, b, tl.load(at), input_precision="ieee"))
 
 
-def ptx(m: int, n: int, k: int, num_warps: int = 4, word: str = "fp32") -> str:
+def built(m: int, n: int, k: int, num_warps: int = 4, word: str = "fp32") -> Built:
     module = tile_ir(
         product, f"*{word}:16 *{word}:16 *{word}:16", {"M": m, "N": n, "K": k}, num_warps=num_warps
     )
     recorder = Recorder()
-    built = pipeline.build(tile_passes(module, recorder), "sm_90a", recorder)
-    return built.texts["ptx"]().text
+    return pipeline.build(tile_passes(module, recorder), "sm_90a", recorder)
+
+
+def ptx(m: int, n: int, k: int, num_warps: int = 4, word: str = "fp32") -> str:
+    return built(m, n, k, num_warps, word).texts["ptx"]().text
 
 
 @pytest.mark.parametrize(
     ("m", "n", "k", "warps"), [(64, 64, 256, 4), (128, 128, 32, 4), (32, 32, 24, 1), (64, 64, 7, 1)]
 )
 def test_long_products_are_loops_over_k(m: int, n: int, k: int, warps: int):
-    text = ptx(m, n, k, warps)
-    assert len(re.findall(r"\bfma\.rn\.f32", text)) <= STRAIGHT
+    made = built(m, n, k, warps)
+    assert made.gpu is not None
+    # Operands that go through shared memory in slices of k have a loop for each slice.
+    slices = [op.name for op in made.gpu.walk()].count("gpu.shared_dot")
+    text = made.texts["ptx"]().text
+    assert len(re.findall(r"\bfma\.rn\.f32", text)) <= STRAIGHT * slices
     assert re.search(r"@%p\d+ bra", text)
 
 

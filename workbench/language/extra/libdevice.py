@@ -23,6 +23,7 @@ from workbench.language.dtypes import (
     uint64,
 )
 from workbench.language.floats import float_function, real_functions
+from workbench.language.shapes import common_shape, operand
 from workbench.language.table import LIBDEVICE, absent_name, described
 from workbench.language.values import describe, made, tensor, to_tensor
 from workbench.ops import FUNCTIONS, Elementwise
@@ -284,8 +285,6 @@ def mulhi(arg0: Any, arg1: Any) -> tensor:
     x, y = _integer(arg0, "mulhi"), _integer(arg1, "mulhi")
     if x.dtype != y.dtype:
         raise KernelTypeError(f"mulhi of {describe(x)} and {describe(y)}: the dtypes differ")
-    from workbench.language.shapes import common_shape, operand
-
     shape = common_shape(x, y, what="mulhi")
     return made(Elementwise("mulhi", (operand(x, x.dtype, shape), operand(y, x.dtype, shape))))
 

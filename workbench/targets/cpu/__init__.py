@@ -1,7 +1,7 @@
 """The CPU target: one function over a range of program ids, written as explicit vectors.
 
 Rules live in families, as in ops/; how tiles become loops in planning, nests and writer; the
-code runs under the pool of runtime/cpu.py.
+code runs on the pool of devices/pool.py.
 """
 
 # pyright: reportUnusedImport=false

@@ -7,7 +7,7 @@ modulus, or anything (a vector of addresses).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from workbench.analysis.forms import Atom, Form
 from workbench.ir import Pointer, Scalar, Value, element_of
@@ -15,9 +15,7 @@ from workbench.ops.memory import pointee_of
 from workbench.targets.cpu.arithmetic import Arithmetic
 from workbench.targets.cpu.chunks import Chunk, Coordinate, Point, register_type, uniform
 from workbench.targets.cpu.functions import apply_function
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import Writer
 
 
 class Address(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.ir import Scalar, element_of, shape_of
 from workbench.ops import AtomicCompareExchange, AtomicUpdate
@@ -21,9 +21,7 @@ from workbench.targets.cpu.memory import alignment
 from workbench.targets.cpu.numbers import from_memory, to_memory
 from workbench.targets.cpu.reductions import nested
 from workbench.targets.cpu.table import CPU
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import Writer
 
 _ORDERS = {"relaxed": "monotonic", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 _INTEGER = {"add": "add", "and": "and", "or": "or", "xor": "xor", "exchange": "xchg"}

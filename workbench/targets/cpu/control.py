@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from workbench.ir import Block, Op, Scalar, Value, element_of, shape_of
 from workbench.ops import For, If, While
 from workbench.targets.cpu.chunks import register_type
 from workbench.targets.cpu.functions import apply_function
+from workbench.targets.cpu.nests import schedule
 from workbench.targets.cpu.reads import identity, tile_reads
 from workbench.targets.cpu.sinks import Copy
+from workbench.targets.cpu.statements import write_block
 from workbench.targets.cpu.table import CPU
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Buffer, Writer
+from workbench.targets.cpu.writer import Buffer, Writer
 
 _INDEX = Scalar("index", "index", 64)
 
@@ -42,7 +41,7 @@ def _classify(w: Writer, inits: Sequence[Value], arguments: Sequence[Value], op:
         elif w.affine.form(argument) is None:
             carried.tiles[number] = w.allocate(argument)
     for number, buffer in carried.tiles.items():
-        w.schedule(Copy(inits[number], buffer, op))
+        schedule(w, Copy(inits[number], buffer, op))
     w.flush()
     return carried
 
@@ -79,17 +78,17 @@ def _yield(
             own = all(same for reader, same in readers[n] if reader == n)
             others = any(n == reader for m in moves if m != n for reader, _ in readers[m])
             if own and not others:
-                w.schedule(Copy(value, buffer, op))
+                schedule(w, Copy(value, buffer, op))
                 w.flush()
             else:
                 aside = w.allocate(value)
-                w.schedule(Copy(value, aside, op))
+                schedule(w, Copy(value, aside, op))
                 w.flush()
                 late.append((aside, value, buffer))
         for aside, value, buffer in late:
             before = w.buffers.get(value)
             w.buffers[value] = aside
-            w.schedule(Copy(value, buffer, op))
+            schedule(w, Copy(value, buffer, op))
             w.flush()
             if before is None:
                 del w.buffers[value]
@@ -146,7 +145,8 @@ def lower_for(w: Writer, op: For) -> None:
         w.emit.at(op)
         return new
 
-    names = w.loop("0", count, 1, body, _pairs(w, carried, op.inits))
+    hoists = not op.keeps_invariants
+    names = w.loop("0", count, 1, body, _pairs(w, carried, op.inits), hoists=hoists)
     w.counts[counter] = count
     _bind(w, carried, op.results, names)
 
@@ -155,7 +155,7 @@ def _region(
     w: Writer, op: Op, block: Block, carried: Carried, arguments: Sequence[Value]
 ) -> list[str]:
     with w.temporary(), w.body(0):
-        w.block(block)
+        write_block(w, block)
         w.flush()
         return _yield(w, carried, arguments, block.yields, op)
 
@@ -176,7 +176,7 @@ def lower_while(w: Writer, op: While) -> None:
         _bind(w, carried, op.condition.arguments, names)
         _bind(w, carried, op.body.arguments, names)
         with w.temporary(), w.body(0):
-            w.block(op.condition)
+            write_block(w, op.condition)
             w.flush()
             go = w.scalar(op.condition.yields[0])
         emit.at(op)
@@ -205,10 +205,10 @@ def lower_if(w: Writer, op: If) -> None:
 
     def side(block: Block) -> list[tuple[str, str]]:
         with w.temporary(), w.body(0):
-            w.block(block)
+            write_block(w, block)
             w.flush()
             for number, buffer in carried.tiles.items():
-                w.schedule(Copy(block.yields[number], buffer, op))
+                schedule(w, Copy(block.yields[number], buffer, op))
                 w.flush()
             found = _pairs(w, carried, block.yields)
         w.emit.at(op)

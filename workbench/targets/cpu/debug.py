@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from workbench.ir import Element, Scalar, Value, element_of, shape_of
 from workbench.ops import DeviceAssert, DevicePrint
 from workbench.targets.cpu.chunks import Coordinate, register_type
 from workbench.targets.cpu.reductions import nested
 from workbench.targets.cpu.table import CPU
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
-
+from workbench.targets.cpu.writer import Writer
 
 #: The variable that holds the number of an assertion that failed, and 0 before.
 FAILED = "failed_assertion"

@@ -11,7 +11,6 @@ this way, and every extent: the last panel is as narrow as it must be, row block
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from workbench.ir import F32, F64, I32, Op, Scalar, Value, element_of, shape_of
 from workbench.ops import Constant, Dot, Splat, Yield
@@ -24,16 +23,13 @@ from workbench.targets.cpu.chunks import (
     vector,
 )
 from workbench.targets.cpu.lanes import REGISTERS
-from workbench.targets.cpu.nests import Group, Nest
+from workbench.targets.cpu.nests import Group, Nest, schedule
 from workbench.targets.cpu.numbers import convert
 from workbench.targets.cpu.reads import identity, tile_reads
 from workbench.targets.cpu.reductions import nested
 from workbench.targets.cpu.sinks import Copy, Sink
 from workbench.targets.cpu.table import CPU
-from workbench.targets.cpu.writer import Buffer
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import Buffer, Writer
 
 #: Steps of the inner axis per round of its loop.
 _UNROLL = 2
@@ -142,7 +138,7 @@ def dot(w: Writer, op: Dot) -> None:
         if not zero:
             own = in_place is not None and w.buffers.get(op.accumulator) is in_place
             if not (own and same):
-                w.schedule(_Widen(op, op.accumulator, work, to))
+                schedule(w, _Widen(op, op.accumulator, work, to))
                 w.flush()
         shape = shape_of(op.a.type)
         if len(shape) == 3:
@@ -150,7 +146,7 @@ def dot(w: Writer, op: Dot) -> None:
         else:
             _product(w, op, work, to, zero, None)
         if not same:
-            w.schedule(_Narrow(op, result, work, buffer, to))
+            schedule(w, _Narrow(op, result, work, buffer, to))
             w.flush()
     w.buffers[result] = buffer
 

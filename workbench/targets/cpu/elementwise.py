@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from workbench.ir import Scalar, element_of
 from workbench.ops import Bitcast, Cast, Constant, Elementwise, Iota, Select
 from workbench.targets.cpu.chunks import Chunk, Point, register_type
 from workbench.targets.cpu.functions import apply_function
 from workbench.targets.cpu.numbers import convert, from_bits, to_bits
 from workbench.targets.cpu.table import CHUNKS
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import Writer
 
 
 @CHUNKS.lower(Constant)

@@ -174,15 +174,29 @@ def _remainder(a: Arithmetic, type: str, signed: bool, inputs: list[str]) -> str
 
 
 def _shift_left(a: Arithmetic, type: str, signed: bool, inputs: list[str]) -> str:
-    bits = int(type[1:])
-    inside = a.compare("icmp ult", type, inputs[1], a.integer(bits, type))
-    amount = a.select(inside, inputs[1], a.integer(0, type), type)
-    return a.select(inside, a.binary("shl", type, inputs[0], amount), a.integer(0, type), type)
+    return _shift_or_zero(a, "shl", type, inputs)
 
 
 def _shift_right(a: Arithmetic, type: str, signed: bool, inputs: list[str]) -> str:
+    if not signed:
+        return _shift_or_zero(a, "lshr", type, inputs)
     amount = a.intrinsic("umin", type, [inputs[1], a.integer(int(type[1:]) - 1, type)])
-    return a.binary("ashr" if signed else "lshr", type, inputs[0], amount)
+    return a.binary("ashr", type, inputs[0], amount)
+
+
+def _shift_or_zero(a: Arithmetic, name: str, type: str, inputs: list[str]) -> str:
+    """Return a shift that leaves nothing where its amount, read as unsigned, is the width or more.
+
+    LLVM says nothing of such amounts (poison).
+    """
+    x, amount = inputs
+    bits, constant = int(type[1:]), _constant(amount)
+    if constant is not None:
+        inside = 0 <= constant < bits
+        return a.binary(name, type, x, amount) if inside else a.integer(0, type)
+    inside = a.compare("icmp ult", type, amount, a.integer(bits, type))
+    safe = a.select(inside, amount, a.integer(0, type), type)
+    return a.select(inside, a.binary(name, type, x, safe), a.integer(0, type), type)
 
 
 def _multiply_high(a: Arithmetic, type: str, signed: bool, inputs: list[str]) -> str:

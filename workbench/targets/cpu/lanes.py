@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from workbench.ir import Value, element_of, shape_of
 from workbench.ops import Load, Store
@@ -11,9 +10,7 @@ from workbench.targets.cpu.chunks import register_bytes
 from workbench.targets.cpu.masks import Axes, Mask, masks_below, moved_axes
 from workbench.targets.cpu.sinks import Sink
 from workbench.targets.cpu.table import STATEMENTS
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import Writer
 
 #: Registers in one vector value: two keep both vector units busy (tests/bench/cpu.py).
 REGISTERS = 2

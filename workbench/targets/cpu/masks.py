@@ -8,7 +8,7 @@ only with what masked-off lanes give.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from workbench.analysis.forms import Form, number
 from workbench.ir import Op, Value, shape_of
@@ -31,9 +31,7 @@ from workbench.ops import (
 from workbench.targets.cpu.addresses import evaluate
 from workbench.targets.cpu.chunks import ZERO, Point
 from workbench.targets.cpu.table import STATEMENTS
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import Writer
 
 #: Ops whose operands are read at the very point at which the result is wanted.
 _POINTWISE = (AddPointer, Bitcast, Cast, ConvertLayout, Elementwise, Load, Promise, Select)

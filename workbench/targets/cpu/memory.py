@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from workbench.ir import Value, element_of, shape_of
 from workbench.ops import AddPointer, Load, Store
 from workbench.ops.memory import pointee_of
@@ -17,13 +15,11 @@ from workbench.targets.cpu.chunks import (
     uniform,
     vector,
 )
+from workbench.targets.cpu.nests import schedule
 from workbench.targets.cpu.numbers import from_memory, to_memory
 from workbench.targets.cpu.sinks import Fill, Sink
 from workbench.targets.cpu.table import CHUNKS, CPU
-from workbench.targets.cpu.writer import origin
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import Writer, origin
 
 #: Launches that move more than this write past the caches (tests/bench/cpu.py, vector add).
 STREAMED_BYTES = 48 << 20
@@ -63,6 +59,8 @@ def load(w: Writer, op: Load, point: Point, index: int) -> Chunk:
     other = w.chunk(op.other, point) if op.other is not None else _zero(w, op)
     address = address_of(w, op.pointers, point)
     w.emit.at(op)
+    if op.volatile:  # code generation moves no load over what may change all memory
+        w.emit.do('call void asm sideeffect "", "~{memory}"()')
     if address.kind == "uniform" and not mask.lanes:
         text = _load_one(w, address.text, stored, mask.text, element)
         chunk = Chunk(text, 0)
@@ -304,12 +302,12 @@ def store(w: Writer, op: Store) -> None:
         return
     loads = w.plan.checked.get(op, [])
     if not loads:
-        w.schedule(StoreSink(op))
+        schedule(w, StoreSink(op))
         w.flush()
         return
 
     def element_by_element() -> list[tuple[str, str]]:
-        w.schedule(StoreSink(op))
+        schedule(w, StoreSink(op))
         w.flush()
         return []
 
@@ -317,9 +315,9 @@ def store(w: Writer, op: Store) -> None:
         w.compact = True
         with w.temporary():
             for load in loads:
-                w.schedule(Fill(load.result, w.allocate(load.result)))
+                schedule(w, Fill(load.result, w.allocate(load.result)))
             w.flush()
-            w.schedule(StoreSink(op))
+            schedule(w, StoreSink(op))
             w.flush()
             for load in loads:
                 del w.buffers[load.result]

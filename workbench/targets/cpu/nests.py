@@ -13,7 +13,6 @@ that axis innermost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from workbench.ir import Value, shape_of
 from workbench.ops import AtomicUpdate, Store
@@ -22,9 +21,7 @@ from workbench.targets.cpu.lanes import cutting_masks, lane_axis, lane_count
 from workbench.targets.cpu.masks import Axes, Extents, extents, moved_axes
 from workbench.targets.cpu.sinks import Fill, Part, Sink
 from workbench.targets.cpu.table import STATEMENTS
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import Writer
 
 #: Up to this many vectors along the lanes' axis are written out instead of looped over.
 UNROLLED = 4
@@ -87,6 +84,16 @@ class Group:
             nest.write()
         for sink in self.sinks:
             sink.publish(w)
+
+
+def schedule(w: Writer, sink: Sink) -> None:
+    """Let a sink run in the pending loop if it fits there, else in the next one."""
+    pending = w.pending
+    if isinstance(pending, Group) and pending.takes(w, sink):
+        pending.sinks.append(sink)
+        return
+    w.flush()
+    w.pending = Group(sink)
 
 
 class Nest:

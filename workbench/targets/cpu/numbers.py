@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from workbench.ir import BF16, F8E4M3, F8E5M2, F16, F32, F64, I1, Element, Scalar
+from workbench.targets.cpu.arithmetic import Arithmetic
 from workbench.targets.cpu.chunks import register_type
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.arithmetic import Arithmetic
 
 NARROW_FLOATS = (BF16, F8E4M3, F8E5M2)
 
@@ -37,8 +33,17 @@ def to_memory(a: Arithmetic, text: str, element: Element) -> str:
     if element == I1:
         return a.cast("zext", text, "i1", "i8")
     if isinstance(element, Scalar) and element in _SMALL:
-        return _encode_small(a, text, element)
+        code = _encode_small(a, text, element)
+        return _with_infinities(a, code, text) if element == F8E5M2 else code
     return text
+
+
+def _with_infinities(a: Arithmetic, code: str, text: str) -> str:
+    """Return the code of an e5m2 that is infinite: only conversions to the type saturate."""
+    magnitude = a.intrinsic("fabs", "float", [text])
+    infinite = a.compare("fcmp oeq", "float", magnitude, a.real(float("inf"), "float"))
+    sign = a.binary("and", "i8", code, a.integer(-128, "i8"))
+    return a.select(infinite, a.binary("or", "i8", sign, a.integer(0x7C, "i8")), code, "i8")
 
 
 def _decode_small(a: Arithmetic, text: str, element: Scalar) -> str:
@@ -145,7 +150,7 @@ def _float_to_float(a: Arithmetic, text: str, source: Scalar, to: Scalar, roundi
         if have == "half":
             single = a.cast("fpext", text, have, "float")
         elif have == "double":
-            single = a.cast("fptrunc", text, have, "float")
+            single = _round_to_odd(a, text)
         near = round_register(a, single, to)
         return _step_back(a, near, single, to) if _truncates(rounding, source, to) else near
     if have == want:
@@ -163,7 +168,7 @@ def _float_to_float(a: Arithmetic, text: str, source: Scalar, to: Scalar, roundi
 
 
 def _round_to_odd(a: Arithmetic, text: str) -> str:
-    """Return an f64 as an f32 that rounds to the same f16: what is cut off marks the last bit."""
+    """Return an f64 as an f32 that rounds to narrower floats alike: what is cut marks a bit."""
     near = a.cast("fptrunc", text, "double", "float")
     cut = _step_back_bits(a, near, text, "double", "float")
     inexact = a.compare("fcmp une", "double", a.cast("fpext", cut, "float", "double"), text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from workbench.analysis.affine import Affine
@@ -13,10 +13,12 @@ from workbench.ir.rebuild import Replacement, rebuild
 from workbench.ops import Promise
 from workbench.passes.expand_assembly import expand_assembly
 from workbench.passes.expand_functions import expand_functions
+from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
 from workbench.targets.built import Binary, Built, symbol_of
 from workbench.targets.cpu import CPU
+from workbench.targets.cpu.addresses import form_chunk
 from workbench.targets.cpu.chunks import memory_type
 from workbench.targets.cpu.debug import FAILED
 from workbench.targets.cpu.functions import has_function
@@ -24,11 +26,30 @@ from workbench.targets.cpu.listing import asm_rows
 from workbench.targets.cpu.memory import STREAM, alignment
 from workbench.targets.cpu.numbers import from_memory
 from workbench.targets.cpu.planning import Plan
+from workbench.targets.cpu.statements import write_block
 from workbench.targets.cpu.writer import Writer
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly, host, object_code
 from workbench.targets.objects import code_bytes
 from workbench.trace import Resources
+
+_ONE_THREAD = "a program runs on one thread of a processor"
+_NO_COPIES = "a processor loads ahead by itself, nothing is copied"
+_CACHES = "a processor's caches take no such hint"
+UNOBEYED = Unobeyed(
+    loops={
+        "num_stages": _NO_COPIES,
+        "flatten": "nested loops stay nested",
+        "warp_specialize": _ONE_THREAD,
+        "disallow_acc_multi_buffer": "sums are never kept in several buffers, nothing to forbid",
+    },
+    options={
+        "num_warps": _ONE_THREAD,
+        "num_stages": _NO_COPIES,
+        "maxnreg": "the registers of a processor are given out by its code generator",
+    },
+    memory={"cache_modifier": _CACHES, "eviction_policy": _CACHES},
+)
 
 
 def build(module: Module, target: str, recorder: Recorder) -> Built:
@@ -39,6 +60,7 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     kernel's, then the grid's three extents. `extra` says how much scratch memory a thread needs.
     """
     del target
+    module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
     module = narrow(module, recorder)
     module = recorder.run("expand-assembly", expand_assembly, module, "tile")
     module = recorder.run("expand-functions", _expand, module, "tile")
@@ -109,7 +131,7 @@ def drop_promises(module: Module, remarks: Remarks) -> Module:
 def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False) -> Writer:
     """Write the function of a kernel."""
     affine = Affine(module)
-    writer = Writer(module, affine, Plan(module, affine), register_bits)
+    writer = Writer(module, affine, Plan(module, affine), register_bits, form_chunk)
     writer.has_streams = has_streams
     emit = writer.emit
     span = next((op.span for op in module.walk() if op.span is not None), None)
@@ -131,7 +153,7 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
         """Run one program instance and count on: axis 0 fastest."""
         writer.pids = (ids[0], ids[1], ids[2])
         with writer.body(0):
-            writer.block(module.body)
+            write_block(writer, module.body)
             writer.flush()
         emit.at(None)
         a = writer.arithmetic(0)

@@ -4,7 +4,8 @@ A tile is normally computed element by element inside the loop of whoever needs 
 where that would be wrong or slow:
 
 - a load, if memory that it may read is written before its last use (where only the store that
-  needs it is in doubt, the code looks at the addresses and has both ways);
+  needs it is in doubt, the code looks at the addresses and has both ways), or if other programs
+  may write it once something in between has told them to;
 - a costly tile (an exp, say) that two loops need, that a loop inside needs again and again, that
   is broadcast along an axis, or that is gathered from and needed otherwise too;
 - every so often in a long chain of ops, as unrolled loops make them: one loop body holds no more.
@@ -17,26 +18,19 @@ from __future__ import annotations
 from math import prod
 
 from workbench.analysis.affine import Affine
-from workbench.analysis.forms import Form
-from workbench.ir import Block, Module, Op, Pointer, Scalar, Value, element_of, shape_of
+from workbench.analysis.memory import Memory
+from workbench.ir import Block, Module, Op, Scalar, Value, element_of, shape_of
 from workbench.ops import (
-    AddPointer,
-    AtomicCompareExchange,
-    AtomicUpdate,
     Bitcast,
     Broadcast,
     Cast,
     Elementwise,
-    For,
     Gather,
     Load,
-    Splat,
     Store,
-    While,
 )
 from workbench.targets.cpu.table import STATEMENTS
 
-_WRITES = (Store, AtomicUpdate, AtomicCompareExchange)
 #: Vector instructions per element, roughly; everything else is 1.
 _COSTS = {
     "exp": 12, "exp2": 11, "log": 20, "log2": 20, "sin": 30, "cos": 30, "tanh": 25, "erf": 25,
@@ -62,11 +56,12 @@ class Plan:
         self._start: dict[Op, int] = {}
         self._end: dict[Op, int] = {}
         self._parents: dict[Op, Op | None] = {}
+        self._memory = Memory(module)
+        #: Ops that write global memory, and ops that put accesses into an order.
         self._writes: list[Op] = []
+        self._orders: list[Op] = []
         self._sinks: dict[Value, frozenset[Op]] = {}
         self._costs: dict[Value, int] = {}
-        self._noalias = {p.value: p.noalias for p in module.parameters}
-        self._arguments = {p.name: p for p in module.parameters}
         self._number(module.body, None, 0)
         self._cut_chains()
         for op in self._start:
@@ -91,8 +86,11 @@ class Plan:
             self._parents[op] = parent
             for operand in op.operands:
                 self.users.setdefault(operand, []).append(op)
-            if isinstance(op, _WRITES):
+            effects = [e for e in op.own_effects() if e.space == "global"]
+            if any(e.writes for e in effects):
                 self._writes.append(op)
+            if any(e.order != "plain" for e in effects):
+                self._orders.append(op)
             for region in op.regions:
                 number = self._number(region, op, number)
             self._end[op] = number
@@ -125,7 +123,7 @@ class Plan:
         """Return about how many bytes one program moves around a store; 0: it is in a loop."""
         op: Op | None = store
         while (op := self._parents[op]) is not None:
-            if isinstance(op, For | While):
+            if op.repeats:
                 return 0
         shape = shape_of(store.pointers.type)
         size = prod(shape) * element_of(store.value.type).itemsize
@@ -134,19 +132,27 @@ class Plan:
     # -- memory ---------------------------------------------------------------------------
     def _judge(self, load: Load) -> None:
         """Keep a load whose memory may be written before its last use."""
+        (reading,) = load.own_effects()
+        settled = self._memory.is_settled(reading)
         doubtful: set[Store] = set()
         for sink in self.sinks(load.result):
-            last = self._end[self._outermost_without(sink, load)]
-            for write in self._writes:
-                if not self._start[load] < self._start[write] <= last:
-                    continue
-                if self.is_apart(load, write, same_place=write is sink):
-                    continue
-                if write is not sink or not isinstance(write, Store):
-                    self.kept.add(load.result)
-                    return
-                doubtful.add(write)
-        if load.volatile:
+            outermost = self._outermost_without(sink, load)
+            last = self._end[outermost]
+            # A store that a loop repeats writes what its next round would read again.
+            once = outermost is sink
+            between = range(self._start[load] + 1, last + 1)
+            if not settled and any(self._start[op] in between for op in self._orders):
+                self.kept.add(load.result)
+                return
+            writes = [op for op in self._writes if self._start[op] in between]
+            found = {
+                op for op in writes if not self.is_apart(load, op, same_place=op is sink and once)
+            }
+            if any(op is not sink or not once or not isinstance(op, Store) for op in found):
+                self.kept.add(load.result)
+                return
+            doubtful |= {op for op in found if isinstance(op, Store)}
+        if reading.order != "plain":
             self.kept.add(load.result)
         elif doubtful:
             if all(self._has_bounds(op.operands[0]) for op in (load, *doubtful)):
@@ -179,41 +185,15 @@ class Plan:
 
         `same_place`: the write happens element by element right after the element was read.
         """
-        source, target = load.operands[0], write.operands[0]
-        element = element_of(source.type)
-        if isinstance(element, Pointer) and element.constant:
+        (reading,) = load.own_effects()
+        writing = [e for e in write.own_effects() if e.space == "global" and e.writes]
+        if not any(self._memory.may_meet(reading, effect) for effect in writing):
             return True
-        read, written = self._root(source), self._root(target)
-        if read is not None and written is not None and read != written:
-            one, two = self._arguments[read], self._arguments[written]
-            if one.noalias or two.noalias:
-                return True
+        if not same_place or not isinstance(write, Store):
+            return False
+        source, target = load.operands[0], write.pointers
         form = self.affine.form(source)
-        return (
-            same_place
-            and isinstance(write, Store)
-            and (source is target or (form is not None and form == self.affine.form(target)))
-        )
-
-    def _root(self, pointer: Value) -> str | None:
-        """Return the name of the pointer parameter that an address was made from."""
-        form = self.affine.form(pointer)
-        if form is not None:
-            return self._root_of_form(form)
-        op = pointer.op
-        if isinstance(op, AddPointer):
-            return self._root(op.pointer)
-        if isinstance(op, Splat | Broadcast):
-            return self._root(op.source)
-        return next((n for n, p in self._arguments.items() if p.value is pointer), None)
-
-    def _root_of_form(self, form: Form) -> str | None:
-        found = [
-            atom.key
-            for atom in form.atoms()
-            if atom.kind == "arg" and isinstance(self._arguments[atom.key].value.type, Pointer)
-        ]
-        return found[0] if len(found) == 1 else None
+        return source is target or (form is not None and form == self.affine.form(target))
 
     # -- cost -----------------------------------------------------------------------------
     def sinks(self, value: Value) -> frozenset[Op]:

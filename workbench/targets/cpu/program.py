@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from workbench.ir import element_of
 from workbench.ops import Assume, Barrier, NumPrograms, ProgramId, Promise, Return, Yield
 from workbench.targets.cpu.chunks import Chunk, Point, register_type
 from workbench.targets.cpu.table import CHUNKS, CPU
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import Writer
 
 
 @CHUNKS.lower(ProgramId)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from workbench.ir import Value, shape_of
 from workbench.targets.cpu.masks import Axes, moved_axes
 from workbench.targets.cpu.table import STATEMENTS
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import Writer
 
 
 def identity(value: Value) -> Axes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from workbench.ir import Block, Op, Scalar, Value, element_of, shape_of
 from workbench.ops import If, Reduce, Scan, combine_function
@@ -15,11 +14,10 @@ from workbench.targets.cpu.chunks import (
     uniform,
     vector,
 )
+from workbench.targets.cpu.nests import schedule
 from workbench.targets.cpu.sinks import Copy, Part, Sink
 from workbench.targets.cpu.table import CPU
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Buffer, Writer
+from workbench.targets.cpu.writer import Buffer, Writer
 
 
 class Reduction(Sink):
@@ -173,7 +171,7 @@ def reduce(w: Writer, op: Reduce) -> None:
     if w.exact and floats and reorders and shape[op.axis] > 2:
         _reduce_in_order(w, op)
         return
-    w.schedule(Reduction(w, op))
+    schedule(w, Reduction(w, op))
 
 
 def _kept(w: Writer, values: tuple[Value, ...], op: Op) -> list[Buffer]:
@@ -181,7 +179,7 @@ def _kept(w: Writer, values: tuple[Value, ...], op: Op) -> list[Buffer]:
     buffers = [w.allocate(v) for v in values]
     w.flush()
     for value, buffer in zip(values, buffers, strict=True):
-        w.schedule(Copy(value, buffer, op))
+        schedule(w, Copy(value, buffer, op))
     w.flush()
     return buffers
 

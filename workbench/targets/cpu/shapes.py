@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from workbench.ir import element_of, shape_of
 from workbench.ops import (
@@ -19,9 +18,7 @@ from workbench.ops import (
 )
 from workbench.targets.cpu.chunks import ZERO, Chunk, Coordinate, Point, register_type, uniform
 from workbench.targets.cpu.table import CHUNKS
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import Writer
 
 
 @CHUNKS.lower(Splat)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from workbench.ir import Op, Value, shape_of
 from workbench.targets.cpu.chunks import Point
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.writer import Buffer, Writer
+from workbench.targets.cpu.writer import Buffer, Writer
 
 #: Partial results of a sink: (LLVM type, text) each.
 Partial = list[tuple[str, str]]

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
-from workbench.ir import Element, Scalar, Value, element_of, shape_of
+from workbench.ir import Element, Op, Scalar, Value, element_of, shape_of
 from workbench.ops import Gather, Histogram, Merge, Sort
 from workbench.targets.cpu.chunks import Chunk, Coordinate, Point, register_type, uniform
+from workbench.targets.cpu.nests import schedule
 from workbench.targets.cpu.reductions import Copy, nested
 from workbench.targets.cpu.table import CHUNKS, CPU
-
-if TYPE_CHECKING:
-    from workbench.ir import Op
-    from workbench.targets.cpu.writer import Buffer, Writer
+from workbench.targets.cpu.writer import Buffer, Writer
 
 
 def _written(w: Writer, value: Value, op: Op) -> Buffer:
     """Write a tile to scratch memory and return where."""
     buffer = w.allocate(value)
     w.flush()
-    w.schedule(Copy(value, buffer, op))
+    schedule(w, Copy(value, buffer, op))
     w.flush()
     return buffer
 

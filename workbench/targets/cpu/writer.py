@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Form
 from workbench.ir import Block, Element, Module, Op, Value, element_of, shape_of
+from workbench.ops.numbers import round_to
 from workbench.source import TargetError
 from workbench.targets.cpu.arithmetic import Arithmetic
 from workbench.targets.cpu.chunks import (
@@ -33,9 +34,6 @@ from workbench.targets.cpu.chunks import (
 from workbench.targets.cpu.planning import Plan
 from workbench.targets.cpu.table import CHUNKS, STATEMENTS
 from workbench.targets.llvm.emit import Emitter, float_literal
-
-if TYPE_CHECKING:
-    from workbench.targets.cpu.nests import Group
 
 #: Bytes at the start of a thread's scratch memory that masked-off scalar accesses may touch.
 DUMMY_BYTES = 64
@@ -59,17 +57,38 @@ class Buffer:
         return tuple(prod(self.shape[d + 1 :]) for d in range(len(self.shape)))
 
 
+class Pending(Protocol):
+    """A loop that waits for more to share it before it is written."""
+
+    def feeds(self, w: Writer, value: Value) -> bool:
+        """Say whether a value needs what the loop will have computed."""
+        ...
+
+    def write(self, w: Writer) -> None:
+        """Write the loop and hand out its results."""
+        ...
+
+
 class Writer:
     """Writes one kernel; see the top of this file.
 
     `lanes` is the width of the loop body being written (0: none), `known` holds masks that are
     all on or all off in it, `bound` the chunks that stand for the arguments of a combine region.
+    `closed_form` gives a point of a value that no memory holds, from its affine form.
     """
 
-    def __init__(self, module: Module, affine: Affine, plan: Plan, register_bits: int) -> None:
+    def __init__(
+        self,
+        module: Module,
+        affine: Affine,
+        plan: Plan,
+        register_bits: int,
+        closed_form: Callable[[Writer, Value, Point], Chunk],
+    ) -> None:
         self.module = module
         self.affine = affine
         self.plan = plan
+        self.closed_form = closed_form
         self.register_bytes = register_bits // 8
         self.emit = Emitter()
         self.exact = bool(module.attributes.get("exact"))
@@ -86,7 +105,7 @@ class Writer:
         self.pids: tuple[str, ...] = ()
         self.grid: tuple[str, ...] = ()
         self.memo: dict[tuple[Value, Point], Chunk] = {}
-        self.pending: Group | None = None
+        self.pending: Pending | None = None
         self.scratch_bytes = DUMMY_BYTES
         self._used_bytes = DUMMY_BYTES
         self.prints = False
@@ -145,12 +164,11 @@ class Writer:
             return self.read(buffer, point)
         if value.op is None or STATEMENTS.rule(type(value.op)) is not None:
             # Carried by a loop as a closed form: nothing keeps it.
-            from workbench.targets.cpu.addresses import form_chunk
+            return self.closed_form(self, value, point)
+        return self.apply(value.op, point, value.index)
 
-            return form_chunk(self, value, point)
-        return self._apply(value.op, point, value.index)
-
-    def _apply(self, op: Op, point: Point, index: int) -> Chunk:
+    def apply(self, op: Op, point: Point, index: int) -> Chunk:
+        """Return the elements of an op's result at a point, by the op's rule."""
         rule = CHUNKS.rule(type(op))
         if rule is None:
             raise TargetError(f"the CPU target has no rule for {op.name}", op.span)
@@ -177,8 +195,6 @@ class Writer:
         """Return a literal of an element's register type."""
         type = register_type(element)
         if type in ("float", "double", "half"):
-            from workbench.ops.numbers import round_to
-
             return float_literal(float(round_to(value, element)), type)  # type: ignore[arg-type]
         if type == "i1":
             return "true" if value else "false"
@@ -203,35 +219,12 @@ class Writer:
         for op in block.ops[:-1]:
             self.emit.at(op)
             for result in op.results:
-                self.bound[result] = self._apply(op, (), result.index)
+                self.bound[result] = self.apply(op, (), result.index)
         found = [self.chunk(value) for value in block.yields]
         self.bound = outer
         return found
 
-    # -- statements -----------------------------------------------------------------------
-    def block(self, block: Block) -> None:
-        """Write all ops of a block but its terminator."""
-        for op in block.ops[:-1]:
-            self.statement(op)
-
-    def statement(self, op: Op) -> None:
-        """Write an op where it stands, or leave it to those who need it."""
-        rule = STATEMENTS.rule(type(op))
-        if rule is not None:
-            self.emit.at(op)
-            rule(self, op)
-            return
-        from workbench.targets.cpu.sinks import Fill
-
-        for result in op.results:
-            if not shape_of(result.type):
-                self.settle(op.operands)
-                self.emit.at(op)
-                with self.body(0):
-                    self.scalars[result] = self._apply(op, (), result.index).text
-            elif result in self.plan.kept:
-                self.schedule(Fill(result, self.allocate(result)))
-
+    # -- the loop that is not written yet ---------------------------------------------------
     def settle(self, values: Sequence[Value]) -> None:
         """Write the pending loop if one of the values needs its results."""
         if self.pending is not None and any(self.pending.feeds(self, v) for v in values):
@@ -242,17 +235,6 @@ class Writer:
         group, self.pending = self.pending, None
         if group is not None:
             group.write(self)
-
-    def schedule(self, sink: Any) -> None:
-        """Let a sink run in the pending loop if it fits there, else in the next one."""
-        from workbench.targets.cpu.nests import Group
-
-        if self.pending is not None and not self.pending.takes(self, sink):
-            self.flush()
-        if self.pending is None:
-            self.pending = Group(sink)
-        else:
-            self.pending.sinks.append(sink)
 
     # -- scratch memory -------------------------------------------------------------------
     def reserve(self, size: int) -> str:
@@ -376,13 +358,15 @@ class Writer:
         step: int,
         body: Callable[[str, list[str]], Sequence[str] | None],
         carried: Sequence[tuple[str, str]] = (),
+        *,
+        hoists: bool = True,
     ) -> list[str]:
         """Write `for i in range(start, stop, step)`; carried (type, text) pairs go round.
 
         `body(i, carried)` writes the body and returns the next carried texts.
         """
         emit = self.emit
-        with emit.loop():
+        with emit.loop(hoists=hoists):
             before = emit.block
             head, inside, after = emit.fresh("head"), emit.fresh("body"), emit.fresh("exit")
             emit.jump(head)

@@ -141,11 +141,14 @@ class Emitter:
             self._leave()
 
     @contextmanager
-    def loop(self) -> Generator[None]:
-        """Write a loop, from the jump into it to its last branch; see `pure` for what leaves it."""
+    def loop(self, hoists: bool = True) -> Generator[None]:
+        """Write a loop, from the jump into it to its last branch.
+
+        `pure` says what leaves it; nothing does where `hoists` is False.
+        """
         outer = self.lines
         self.lines = []
-        self._enter(hoists=True)
+        self._enter(hoists=hoists)
         try:
             yield
         finally:

@@ -6,11 +6,16 @@ from collections.abc import Callable
 
 from workbench.ir import Scalar, element_of, shape_of
 from workbench.ops import Constant, Elementwise, Iota, Select
+from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer, wrap
+from workbench.targets.nvidia import narrow
 from workbench.targets.nvidia.functions import float_function
 from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type, split_limit
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import elementwise
+
+NVIDIA.layouts(Constant, Iota, Select, Elementwise)(elementwise)
 
 _COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
 
@@ -29,7 +34,7 @@ def literal(value: float | int | bool, element: object) -> str:
 
         from workbench.ops.numbers import encode, round_to
 
-        return str(int(encode(round_to(np.asarray([value]), element), element)[0]))
+        return wrap(int(encode(round_to(np.asarray([value]), element), element)[0]), "i8")
     if element.is_float:
         return float_literal(float(value), llvm_type(element))
     return wrap(int(value), llvm_type(element))
@@ -157,6 +162,8 @@ def _linear(low: Lowering, op: Elementwise, element: Scalar, r: int) -> tuple[st
 
 def integer_function(emit: Emitter, function: str, element: Scalar, inputs: list[str]) -> str:
     """Return an integer (or i1) function of operands."""
+    if narrow.is_narrow(element) and function not in narrow.CLOSED:
+        return _narrow_function(emit, function, element, inputs)
     type = llvm_type(element)
     a, b = inputs[0], inputs[-1]
     match function:
@@ -178,15 +185,30 @@ def integer_function(emit: Emitter, function: str, element: Scalar, inputs: list
             return _signed_function(emit, function, element, a, b)
 
 
+def _narrow_function(emit: Emitter, function: str, element: Scalar, inputs: list[str]) -> str:
+    """Return a function of 8- or 16-bit integers, computed in 32 bits (see narrow.py)."""
+    wide, words = narrow.wide_element(element), narrow.widened(emit, function, element, inputs)
+    above = wide.bits - element.bits
+    match function:
+        case "mulhi":
+            word = emit.shift("lshr", narrow.WIDE, emit.mul(narrow.WIDE, *words), element.bits)
+        case "leading_zeros":
+            counted = integer_function(emit, function, wide, words)
+            word = emit.sub(narrow.WIDE, counted, str(above))
+        case "reverse_bits":
+            reversed_word = integer_function(emit, function, wide, words)
+            word = emit.shift("lshr", narrow.WIDE, reversed_word, above)
+        case _:
+            word = integer_function(emit, function, wide, words)
+    return narrow.narrowed(emit, word, narrow.WIDE, llvm_type(element))
+
+
 def _signed_function(emit: Emitter, function: str, element: Scalar, a: str, b: str) -> str:
     """Return a function that is another one on signed than on unsigned integers."""
     type, signed = llvm_type(element), element.kind == "int"
     match function:
         case "shl" | "shr":
-            name = "shl" if function == "shl" else "ashr" if signed else "lshr"
-            if is_integer(b) and 0 <= int(b) < element.bits:
-                return emit.shift(name, type, a, int(b))
-            return emit.pure(f"{name} {type} {a}, {b}")
+            return _shift(emit, function, element, a, b)
         case "min" | "max" | "minimum" | "maximum":
             name = f"llvm.{'s' if signed else 'u'}{function[:3]}.{type}"
             return emit.call(type, name, f"{type} {a}, {type} {b}", f"{type}, {type}")
@@ -210,16 +232,52 @@ def _signed_function(emit: Emitter, function: str, element: Scalar, a: str, b: s
             raise TargetError(f"{function} does not take {element} values")
 
 
+def _shift(emit: Emitter, function: str, element: Scalar, a: str, b: str) -> str:
+    """Return a shift by any amount: by the width or more, read as unsigned, only signs are left.
+
+    LLVM says nothing of such amounts (poison) and PTX clamps them (PTX ISA 9.0, shl and shr), so an
+    amount known only at run time is for PTX's instruction: it costs what LLVM's would.
+    """
+    type, bits, signed = llvm_type(element), element.bits, element.kind == "int"
+    if type == "i1":
+        return emit.bitwise("and", type, a, emit.bitwise("xor", type, b, "true"))
+    if is_integer(b):
+        name = "shl" if function == "shl" else "ashr" if signed else "lshr"
+        if 0 <= int(b) < bits:
+            return emit.shift(name, type, a, int(b))
+        return emit.shift(name, type, a, bits - 1) if name == "ashr" else "0"
+    if bits == 64:
+        most = emit.call(type, "llvm.umin.i64", f"{type} {b}, {type} 64", f"{type}, {type}")
+        b = emit.trunc(most, type, "i32")
+    letter, kind = "l" if bits == 64 else "r", "b" if function == "shl" else "s" if signed else "u"
+    text = f"{function}.{kind}{bits} $0, $1, $2;"
+    return emit.pure(f'call {type} asm "{text}", "={letter},{letter},r"({type} {a}, i32 {b})')
+
+
 def _divide(emit: Emitter, function: str, type: str, signed: bool, a: str, b: str) -> str:
     if is_integer(b) and int(b) > 0 and int(b) & (int(b) - 1) == 0 and not signed:
         shift = int(b).bit_length() - 1
         if function == "div":
             return emit.shift("lshr", type, a, shift)
         return emit.bitwise("and", type, a, str(int(b) - 1))
-    if is_integer(a) and is_integer(b) and int(b):
+    if not is_integer(b):
+        # A division by zero lets LLVM think that there is none and drop what would look for it.
+        zero = emit.pure(f"icmp eq {type} {b}, 0")
+        divisor = emit.pure(f"select i1 {zero}, {type} 1, {type} {b}")
+        found = emit.pure(f"{'s' if signed else 'u'}{function} {type} {a}, {divisor}")
+        return emit.pure(
+            f"select i1 {zero}, {type} {'0' if function == 'div' else a}, {type} {found}"
+        )
+    if int(b) == 0:
+        return "0" if function == "div" else a
+    if int(b) == -1 and signed:  # the lowest number wraps, of which LLVM says nothing either
+        return emit.sub(type, "0", a) if function == "div" else "0"
+    if is_integer(a):
+        divide = truncated_quotient if function == "div" else truncated_remainder
         x, y = int(a), int(b)
-        quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
-        return wrap(quotient if function == "div" else x - quotient * y, type)
+        if not signed:  # literals are written in the signed range
+            x, y = x % (1 << int(type[1:])), y % (1 << int(type[1:]))
+        return wrap(divide(x, y), type)
     return emit.pure(f"{'s' if signed else 'u'}{function} {type} {a}, {b}")
 
 

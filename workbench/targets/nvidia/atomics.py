@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Callable
 
-from workbench.ir import BF16, F16, F32, Op, Scalar, Value, element_of, layout_of, shape_of
+from workbench.ir import BF16, F16, F32, Scalar, Value, element_of, shape_of
 from workbench.ops import AtomicCompareExchange, AtomicUpdate
 from workbench.source import TargetError
 from workbench.targets.nvidia.arithmetic import literal
 from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type
-from workbench.targets.nvidia.memory import access_condition, first_of_copies, plan_access
-from workbench.targets.nvidia.program import barrier
-from workbench.targets.nvidia.shared import at
+from workbench.targets.nvidia.memory import (
+    access_condition,
+    access_layouts,
+    plan_access,
+)
+from workbench.targets.nvidia.owners import answer, answer_scratch, first_of_copies, owner_of
 from workbench.targets.nvidia.table import NVIDIA
+
+NVIDIA.layouts(AtomicUpdate, AtomicCompareExchange)(access_layouts)
 
 _ORDER = {"relaxed": "relaxed", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 _LETTER = {16: "h", 32: "r", 64: "l"}
@@ -81,53 +85,20 @@ def lower_compare_exchange(low: Lowering, op: AtomicCompareExchange) -> None:
     _for_owners(low, op, one)
 
 
-def shared_result_bytes(op: AtomicUpdate | AtomicCompareExchange) -> int:
-    """Return the bytes of shared memory through which an atomic's old values reach all copies.
-
-    Only the thread that owns an element runs its atomic; where other threads hold copies of the
-    element, they are told what it gave.
-    """
-    size = max(4, element_of(op.value.type).itemsize)
-    if not shape_of(op.pointers.type):
-        return size
-    layout = layout_of(op.pointers.type)
-    assert layout is not None
-    owners = layout.owners()
-    return prod(layout.padded) * size if owners.get("lane") or owners.get("warp") else 0
+NVIDIA.scratch(AtomicUpdate, AtomicCompareExchange)(answer_scratch)
 
 
 def _for_owners(
     low: Lowering, op: AtomicUpdate | AtomicCompareExchange, one: Callable[[int], str]
 ) -> None:
     """Run the atomic in the owning thread of each element; the result goes to all copies."""
-    wanted = op.result in low.used
-    if not shape_of(op.pointers.type):
-        value = one(0)
-        if wanted:
-            first = low.emit.pure(f"icmp eq i32 {low.thread}, 0")
-            (value,) = _told(low, op, [(value, "0")], first)
-        low.set_scalar(op.result, value)
-        return
-    layout = low.layout(op.pointers)
-    table = layout.table("register")
-    unique = first_of_copies(low, op.pointers)
-    groups = _vectors(low, op)
+    groups = _vectors(low, op) if shape_of(op.pointers.type) else None
     if groups is None:
-        values = [one(r) for r in unique]
-    else:
-        assert isinstance(op, AtomicUpdate)
-        by_register = {
-            r: v for g in groups for r, v in zip(g, _add_vector(low, op, g), strict=True)
-        }
-        values = [by_register[r] for r in unique]
-    owner = low.owner(layout)
-    if owner is not None and wanted:
-        thread = low.thread_part(layout.flat("lane"), layout.flat("warp"))
-        places = [low.emit.bitwise("xor", "i32", thread, str(table[r])) for r in unique]
-        values = _told(low, op, list(zip(values, places, strict=True)), owner)
-    found = {table[r]: v for r, v in zip(unique, values, strict=True)}
-    live = set(low.live(op.result))
-    low.set_registers(op.result, [found[f] if r in live else None for r, f in enumerate(table)])
+        answer(low, op, op.pointers, [one(r) for r in first_of_copies(low, op.pointers)])
+        return
+    assert isinstance(op, AtomicUpdate)
+    found = {r: v for g in groups for r, v in zip(g, _add_vector(low, op, g), strict=True)}
+    answer(low, op, op.pointers, [found[r] for r in first_of_copies(low, op.pointers)])
 
 
 def _vectors(
@@ -178,26 +149,6 @@ def _add_vector(low: Lowering, op: AtomicUpdate, group: tuple[int, ...]) -> list
     return parts if element == F32 else [emit.pure(f"bitcast i16 {v} to {type}") for v in parts]
 
 
-def _told(low: Lowering, op: Op, values: Sequence[tuple[str, str]], owner: str) -> list[str]:
-    """Write (value, place) pairs where the thread owns them, wait, and read them everywhere."""
-    emit, element = low.emit, element_of(op.results[0].type)
-    type, size = llvm_type(element), max(4, element.itemsize)
-    base = low.shared(low.offsets[op.id])
-    addresses = [at(low, base, emit.mul("i32", place, str(size))) for _, place in values]
-    then, end = emit.fresh("tell"), emit.fresh("told")
-    emit.branch(owner, then, end)
-    emit.label(then)
-    for (value, _), address in zip(values, addresses, strict=True):
-        emit.do(f"store {type} {value}, ptr addrspace(3) {address}, align {element.itemsize}")
-    emit.jump(end)
-    emit.label(end)
-    barrier(low)
-    return [
-        emit.effect(f"load {type}, ptr addrspace(3) {address}, align {element.itemsize}")
-        for address in addresses
-    ]
-
-
 def _atom(
     low: Lowering, op: AtomicUpdate | AtomicCompareExchange, mask: Value | None, register: int,
     word: str, values: list[Value], element: Scalar, when: str | None = None,
@@ -205,11 +156,7 @@ def _atom(
     emit, type = low.emit, llvm_type(element)
     bits = f"i{element.bits}"
     condition = access_condition(low, op, op.pointers, mask, register)
-    if shape_of(op.pointers.type):
-        owner = low.owner(low.layout(op.pointers))
-    else:
-        owner = emit.pure(f"icmp eq i32 {low.thread}, 0")
-    condition = low.and_all([condition, owner, when])
+    condition = low.and_all([condition, owner_of(low, op.pointers), when])
     operands: list[str] = []
     for value in values:
         held = low.register(value, register)

@@ -9,7 +9,11 @@ from workbench.ops import Bitcast, Cast
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import float_literal, is_integer
 from workbench.targets.nvidia.lowering import Lowering, llvm_type, zero
+from workbench.targets.nvidia.narrow import WIDE, is_narrow, narrowed, widened
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import elementwise
+
+NVIDIA.layouts(Cast, Bitcast)(elementwise)
 
 
 @NVIDIA.lower(Cast)
@@ -67,6 +71,8 @@ def cast(low: Lowering, value: str, source: Scalar, to: Scalar, op: Op) -> str:
     if to.is_float:
         return _integer_to_float(low, value, source, to, op)
     if to.bits < source.bits:
+        if is_narrow(to) and not is_narrow(source):
+            return narrowed(emit, value, from_type, to_type)
         return emit.trunc(value, from_type, to_type)
     if source.kind == "int":
         return emit.sext(value, from_type, to_type)
@@ -80,28 +86,55 @@ def cast_float(low: Lowering, value: str, source: Scalar, to: Scalar) -> str:
     return _float_to_float(low, value, llvm_type(source), to, None)
 
 
+_WIDTHS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
+
+
 def _float_to_float(low: Lowering, value: str, from_type: str, to: Scalar, op: Op | None) -> str:
     emit, to_type = low.emit, llvm_type(to)
-    width = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
+    truncates = _truncates(op, _WIDTHS[from_type])
     if to.bits == 8:
-        single = value
-        if from_type in ("half", "bfloat"):
-            single = emit.pure(f"fpext {from_type} {value} to float")
-        elif from_type == "double":
-            single = emit.pure(f"fptrunc double {value} to float")
-        pair = _small_float_pair(low, [single, "0.0"], to)
-        return emit.pure(f"trunc i16 {pair} to i8")
+        single = _single(low, value, from_type)
+        return _small_floats(low, [single, "0.0"], to, truncates=truncates)[0]
     if from_type == to_type:
         return value
-    if width[from_type] == 16 and width[to_type] == 16:
+    if _WIDTHS[from_type] == 16 and _WIDTHS[to_type] == 16:
         value, from_type = emit.pure(f"fpext {from_type} {value} to float"), "float"
-    if width[to_type] > width[from_type]:
+    if _WIDTHS[to_type] > _WIDTHS[from_type]:
         return emit.pure(f"fpext {from_type} {value} to {to_type}")
-    if from_type == "double" and to_type != "float":
-        value, from_type = emit.pure(f"fptrunc double {value} to float"), "float"
-    if isinstance(op, Cast) and op.rounding == "rtz":
+    if from_type == "double" and to_type == "bfloat":
+        # No instruction of sm_80 goes there in one step.
+        cut = _toward_zero if truncates else _round_to_odd
+        value, from_type = cut(low, value, "double", "float"), "float"
+    if truncates:
         return _toward_zero(low, value, from_type, to_type)
     return emit.pure(f"fptrunc {from_type} {value} to {to_type}")
+
+
+def _truncates(op: Op | None, bits: int) -> bool:
+    """Say whether a cast from a float of so many bits rounds toward zero."""
+    return isinstance(op, Cast) and op.rounding == "rtz" and op.to.bits < bits
+
+
+def _single(low: Lowering, value: str, from_type: str) -> str:
+    """Return a float as an f32 that rounds to narrower types as it does itself."""
+    if from_type == "float":
+        return value
+    if from_type == "double":
+        return _round_to_odd(low, value, "double", "float")
+    return low.emit.pure(f"fpext {from_type} {value} to float")
+
+
+def _round_to_odd(low: Lowering, value: str, from_type: str, to_type: str) -> str:
+    """Truncate f64 to f32, the last bit set where that lost something.
+
+    Rounded to nearest twice, what is beside a tie could become one.
+    """
+    emit = low.emit
+    cut = _toward_zero(low, value, from_type, to_type)
+    back = emit.pure(f"fpext {to_type} {cut} to {from_type}")
+    lost = emit.zext(emit.pure(f"fcmp une {from_type} {back}, {value}"), "i1", "i32")
+    bits = emit.bitwise("or", "i32", emit.pure(f"bitcast {to_type} {cut} to i32"), lost)
+    return emit.pure(f"bitcast i32 {bits} to {to_type}")
 
 
 def _toward_zero(low: Lowering, value: str, from_type: str, to_type: str) -> str:
@@ -128,11 +161,13 @@ def _float_to_integer(low: Lowering, value: str, from_type: str, to: Scalar) -> 
 
 def _integer_to_float(low: Lowering, value: str, source: Scalar, to: Scalar, op: Op) -> str:
     emit, to_type = low.emit, llvm_type(to)
-    word = "sitofp" if source.kind == "int" else "uitofp"
+    word, type = "sitofp" if source.kind == "int" else "uitofp", llvm_type(source)
+    if type == "i8":  # LLVM would go through 16 bits, arithmetic in front included
+        (value,), type = widened(emit, "cast", source, [value]), WIDE
     if to.bits == 8 or to_type == "bfloat":
-        single = emit.pure(f"{word} {llvm_type(source)} {value} to float")
+        single = emit.pure(f"{word} {type} {value} to float")
         return _float_to_float(low, single, "float", to, op)
-    return emit.pure(f"{word} {llvm_type(source)} {value} to {to_type}")
+    return emit.pure(f"{word} {type} {value} to {to_type}")
 
 
 _SMALL = {"f8e4m3": "e4m3", "f8e5m2": "e5m2"}
@@ -149,32 +184,49 @@ def _small_float_pair(low: Lowering, pair: list[str], to: Scalar) -> str:
     return low.emit.pure(f'call i16 asm "{text}", "=h,f,f"(float {pair[0]}, float {pair[1]})')
 
 
+def _small_floats(low: Lowering, pair: list[str], to: Scalar, *, truncates: bool) -> list[str]:
+    """Return two f32 as two 8-bit floats, each an i8."""
+    emit = low.emit
+    both = _small_float_pair(low, pair, to)
+    codes = [
+        emit.pure(f"trunc i16 {both} to i8"),
+        emit.pure(f"trunc i16 {emit.pure(f'lshr i16 {both}, 8')} to i8"),
+    ]
+    if not truncates:
+        return codes
+    return [_stepped_back(low, c, v, to) for c, v in zip(codes, pair, strict=True)]
+
+
+def _stepped_back(low: Lowering, code: str, single: str, to: Scalar) -> str:
+    """Undo a rounding away from zero (cvt has .rn only): the next smaller magnitude is one less."""
+    emit = low.emit
+    near = emit.pure(f"fpext half {_from_small_float(low, code, to)} to float")
+    sizes = [emit.call("float", "llvm.fabs.f32", f"float {v}", "float") for v in (near, single)]
+    away = emit.pure(f"fcmp ogt float {sizes[0]}, {sizes[1]}")
+    return emit.sub("i8", code, emit.zext(away, "i1", "i8"))
+
+
 def _to_small_floats(low: Lowering, op: Cast, source: Scalar) -> None:
     """Cast registers two at a time."""
-    emit = low.emit
     live = low.live(op.result)
     count = low.layout(op.result).registers()
     single: list[str] = []
     for r in live:
         value = low.register(op.source, r)
-        type = llvm_type(source)
         if source.is_integer:
             value = _integer_to_float(low, value, source, F32, op)
         elif source.bits == 8:
-            value = emit.pure(f"fpext half {_from_small_float(low, value, source)} to float")
-        elif type == "double":
-            value = emit.pure(f"fptrunc double {value} to float")
-        elif type != "float":
-            value = emit.pure(f"fpext {type} {value} to float")
+            value = _single(low, _from_small_float(low, value, source), "half")
+        else:
+            value = _single(low, value, llvm_type(source))
         single.append(value)
+    truncates = source.is_float and _truncates(op, source.bits)
     registers: list[str | None] = [None] * count
     for i in range(0, len(live), 2):
         pair = [*single[i : i + 2], "0.0"][:2]
-        both = _small_float_pair(low, pair, op.to)
-        registers[live[i]] = emit.pure(f"trunc i16 {both} to i8")
-        if i + 1 < len(live):
-            high = emit.pure(f"lshr i16 {both}, 8")
-            registers[live[i + 1]] = emit.pure(f"trunc i16 {high} to i8")
+        codes = _small_floats(low, pair, op.to, truncates=truncates)
+        for r, code in zip(live[i : i + 2], codes, strict=False):
+            registers[r] = code
     low.set_registers(op.result, registers)
 
 

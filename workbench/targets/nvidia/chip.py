@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from workbench.source import TargetError
+from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import RuleTable
+
+#: sm_80 to sm_90: one access moves at most 128 bits; PTX ISA 9.0, instructions ld and st, .v4.
+WIDEST_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,11 @@ class Chip:
     warps: int = 64
     blocks: int = 32
     multiprocessor_shared_bytes: int = 233_472
+
+    @property
+    def rules(self) -> RuleTable:
+        """What is known of each op."""
+        return NVIDIA
 
     @cached_property
     def capability(self) -> int:
@@ -44,7 +54,8 @@ _MULTIPROCESSOR = {
     80: (64, 32, 167_936), 86: (48, 16, 102_400), 87: (48, 16, 167_936), 89: (48, 24, 102_400),
     120: (48, 24, 102_400), 121: (48, 24, 102_400),
 }  # fmt: skip
-_REGISTERS = 65_536
+#: Registers of a multiprocessor.
+REGISTERS = 65_536
 _REGISTER_UNIT = 256  # registers are given to warps in units of this many
 _SHARED_UNIT = 128
 _SHARED_RESERVED = 1024  # taken by the system for every block, sm_80 and later
@@ -69,7 +80,7 @@ def residency(unit: Chip, warps: int, registers: int, shared_bytes: int) -> Resi
     fits = {
         "warps": unit.warps // warps,
         "blocks": unit.blocks,
-        "registers": _REGISTERS // per_warp // warps,
+        "registers": REGISTERS // per_warp // warps,
         "shared memory": unit.multiprocessor_shared_bytes // per_block,
     }
     limit = min(fits, key=fits.__getitem__)

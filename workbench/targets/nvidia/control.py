@@ -6,9 +6,52 @@ from collections.abc import Sequence
 
 from workbench.ir import Block, Pointer, Shared, Token, Value, element_of, shape_of
 from workbench.ops import For, If, Return, While, Yield
+from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.arithmetic import compare_integers
 from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import Flow, Layouts, Setting, as_they_are
+
+#: How often a loop runs whose bounds are not known.
+_TRIPS = 32.0
+
+NVIDIA.layouts(Yield, Return)(as_they_are)
+
+
+@NVIDIA.layouts(For)
+def for_layouts(op: For, on: Setting) -> Layouts:
+    """A loop carries each value in one layout."""
+    bounds = [constant_of(value) for value in (op.lower, op.upper, op.step)]
+    trips = float(max(1, len(range(*bounds)))) if None not in bounds and bounds[2] else _TRIPS
+    return Layouts(flow=Flow(
+        together=tuple(zip(op.results, op.body.arguments[1:], strict=True)),
+        operands=(None, None, None, *op.results),
+        yields=(op.results,),
+        trips=trips,
+    ))  # fmt: skip
+
+
+@NVIDIA.layouts(While)
+def while_layouts(op: While, on: Setting) -> Layouts:
+    """A loop carries each value in one layout, through its condition as well."""
+    return Layouts(flow=Flow(
+        together=tuple(zip(op.results, op.body.arguments, op.condition.arguments, strict=True)),
+        operands=op.results,
+        yields=((None,) * len(op.condition.yields), op.results),
+        trips=_TRIPS,
+    ))  # fmt: skip
+
+
+@NVIDIA.layouts(If)
+def if_layouts(op: If, on: Setting) -> Layouts:
+    """Both branches give a value in one layout."""
+    return Layouts(flow=Flow(
+        together=tuple((result,) for result in op.results),
+        operands=(None,),
+        yields=(op.results, op.results),
+        trips=1.0,
+    ))  # fmt: skip
+
 
 #: The registers of several values; None where dead.
 Registers = list[list[str | None]]
@@ -94,7 +137,7 @@ def lower_for(low: Lowering, op: For) -> None:
     body, end = emit.fresh("loop"), emit.fresh("after")
     runs = _more(low, op, lower, upper, step)
     entry = emit.block
-    with emit.loop():
+    with emit.loop(hoists=not op.keeps_invariants):
         emit.branch(runs, body, end)
         emit.label(body)
         current = emit.effect(f"phi {type} [ {lower}, %{entry} ], [ ?, ? ]")

@@ -12,6 +12,9 @@ from workbench.ops import DeviceAssert, DevicePrint
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
 from workbench.targets.nvidia.memory import first_of_copies
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import as_they_are
+
+NVIDIA.layouts(DevicePrint, DeviceAssert)(as_they_are)
 
 
 def _text(low: Lowering, text: str) -> str:

@@ -6,7 +6,10 @@ mma_c; the register order inside a fragment is the instruction's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 
 from workbench.ir import (
     BF16,
@@ -16,23 +19,36 @@ from workbench.ir import (
     F32,
     I8,
     I32,
+    Builder,
     Scalar,
+    Shared,
     Value,
     element_of,
     shape_of,
 )
-from workbench.layouts import LinearLayout
+from workbench.layouts import LinearLayout, mma_a, mma_b, mma_c, split_warps, swizzled
 from workbench.ops import Dot
+from workbench.source import ResourceError
+from workbench.targets.nvidia.casts import cast
 from workbench.targets.nvidia.chip import Chip
-from workbench.targets.nvidia.lowering import Lowering, zero
+from workbench.targets.nvidia.lowering import Lowering, element_scalar, zero
+from workbench.targets.nvidia.ops import SharedAllocate, SharedDot, SharedStore
+from workbench.targets.nvidia.passes.costs import default_layout
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import MOST_SCRATCH, SAME, Along, Layouts, Setting
+
+#: The most instructions of one product that are written out for a warp: twice what 256 × 256 × 512
+#: takes for eight warps.
+MOST_PRODUCTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixUnit:
     """One shape of mma.sync: words of A, B per lane and what the instruction is called.
 
-    `kw`: elements of k in a 32-bit register; `k`: extent of k of one instruction.
+    `kw`: elements of k in a 32-bit register; `k`: extent of k of one instruction; `accumulator`:
+    what it adds in. Sums of an fp16 result are added in f32 too and rounded once, at the end of
+    the dot: with fp16 accumulators the instruction rounds after every k, as often as K / k.
     """
 
     k: int
@@ -60,20 +76,121 @@ def _unit_of_types(op: Dot, chip: Chip) -> MatrixUnit | None:
     c = element_of(op.accumulator.type)
     if len(shape_of(op.accumulator.type)) != 2:
         return None
-    if a == b and a in (F16, BF16):
-        if c == F32:
-            return MatrixUnit(16, 2, 4, 2, f"f32.{a}.{a}.f32", F32)
-        if c == F16 and a == F16:
-            return MatrixUnit(16, 2, 4, 2, "f16.f16.f16.f16", F16)
+    if a == b and a in (F16, BF16) and c in (F16, F32):
+        return MatrixUnit(16, 2, 4, 2, f"f32.{a}.{a}.f32", F32)
     if a == b == F32 and c == F32 and op.precision == "tf32":
         return MatrixUnit(8, 1, 4, 2, "f32.tf32.tf32.f32", F32)
     if a == b == I8 and c == I32:
         return MatrixUnit(32, 4, 4, 2, "s32.s8.s8.s32", I32)
     small = (F8E4M3, F8E5M2)
-    if a in small and b in small and c == F32 and chip.capability >= 89:
+    if a in small and b in small and c in (F16, F32) and chip.capability >= 89:
         first, second = (str(element).removeprefix("f8") for element in (a, b))
         return MatrixUnit(32, 4, 4, 2, f"f32.{first}.{second}.f32", F32)
     return None
+
+
+@NVIDIA.layouts(Dot)
+def dot_layouts(op: Dot, on: Setting) -> Layouts:
+    """Fragments of mma.sync; operands of multiply-adds go to shared memory as they are."""
+    assert isinstance(on.chip, Chip)
+    unit, shape = matrix_unit(op, on.chip), shape_of(op.result.type)
+    order = (2, 0, 1)  # the accumulator first
+    if unit is None:
+        return Layouts(
+            work=op.result,
+            operands=(None, None, SAME),
+            order=order,
+            offers=lambda: [default_layout(shape, on.num_warps)],
+            becomes=partial(_through_shared, op),
+        )
+    _check_length(op, on.num_warps)
+    split = split_warps(shape, on.num_warps)
+    product, kw = mma_c(shape, split), unit.kw
+    a, b = (
+        fragments(shape_of(value.type), kw, split)
+        for fragments, value in ((mma_a, op.a), (mma_b, op.b))
+    )
+    return Layouts(
+        work=op.result,
+        operands=(
+            Along(lambda layout: a if layout == product else None, None),
+            Along(lambda layout: b if layout == product else None, None),
+            SAME,
+        ),
+        order=order,
+        offers=lambda: [product],
+        fixed=True,
+    )
+
+
+def _through_shared(op: Dot, builder: Builder, operands: Sequence[Value]) -> tuple[Value, ...]:
+    """Write the product of operands that are stored in shared memory, slices of k in turn."""
+    a, b, total = operands
+    rank, inner = len(shape_of(a.type)), shape_of(a.type)[-1]
+    count, buffers = _slice(a, b), list[Value]()
+    for start in range(0, inner, count):
+        for number, (value, axis) in enumerate(((a, rank - 1), (b, rank - 2))):
+            if not start:
+                buffers.append(_buffer(value, axis, count, builder))
+            part = None if count == inner else (axis, start)
+            builder.insert(SharedStore(value, buffers[number], part=part))
+        first, second = buffers
+        total = builder.add(SharedDot(first, second, total), op.result.hint)
+    return (total,)
+
+
+def _slice(a: Value, b: Value) -> int:
+    """Return how much of k is in shared memory at once: all, or a power of two that divides it."""
+    inner = shape_of(a.type)[-1]
+    each = sum(
+        prod(1 << (e - 1).bit_length() for e in shape_of(v.type)) * element_of(v.type).itemsize
+        for v in (a, b)
+    ) // (1 << (inner - 1).bit_length())
+    if each * inner <= MOST_SCRATCH:
+        return inner
+    count = inner & -inner
+    while count > 1 and each * count > MOST_SCRATCH:
+        count //= 2
+    return count
+
+
+def _buffer(value: Value, axis: int, count: int, builder: Builder) -> Value:
+    """Return a buffer for a value, or for a part of `count` along an axis."""
+    shape, element = shape_of(value.type), element_of(value.type)
+    assert isinstance(element, Scalar)
+    shape = (*shape[:axis], count, *shape[axis + 1 :])
+    type = Shared(shape, element, swizzled(shape, element.itemsize))
+    return builder.add(SharedAllocate(type=type), value.hint)
+
+
+def _check_length(op: Dot, num_warps: int) -> None:
+    """Refuse products that would be written out for minutes, to spill nearly all they hold."""
+    (m, k), n = shape_of(op.a.type)[-2:], shape_of(op.b.type)[-1]
+    deep = 32 // element_of(op.a.type).itemsize
+    count = -(-m // 16) * -(-n // 8) * -(-k // deep) // num_warps
+    if count <= MOST_PRODUCTS:
+        return
+    shown = " × ".join(map(str, (m, n, k)))
+    raise ResourceError(
+        f"a dot of {shown} is {count:,} instructions for each of {num_warps} warps, "
+        f"expected at most {MOST_PRODUCTS:,}",
+        op.span,
+        hint=smaller_dot(op, count, MOST_PRODUCTS) + ", in a loop over the rest",
+        code="K402",
+    )
+
+
+@NVIDIA.advice(Dot, SharedDot)
+def smaller_dot(op: Dot | SharedDot, found: int, allowed: int) -> str:
+    """Say which dot would fit: the largest extent is halved until the operands do."""
+    (m, k), n = shape_of(op.a.type)[-2:], shape_of(op.b.type)[-1]
+    whole = (m + n) * k
+    extents = [m, n, k]
+    while found * (extents[0] + extents[1]) * extents[2] > allowed * whole:
+        largest = max(range(3), key=extents.__getitem__)
+        extents[largest] //= 2
+    shown = " × ".join(map(str, (m, n, k)))
+    return f"use smaller tiles: instead of {shown} a dot of {' × '.join(map(str, extents))} fits"
 
 
 @NVIDIA.lower(Dot)
@@ -101,16 +218,15 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
     extent_k = low.layout(op.a).padded[1]
     rows_at = _coordinates(c_layout)
     live = set(c_layout.live_registers())
-    packed = unit.accumulator == F16
-    accumulators: list[str | None]
-    accumulators = list(low.words(op.accumulator)) if packed else low.registers(op.accumulator)
+    element = element_scalar(op.accumulator)
+    accumulators = _cast(low, low.registers(op.accumulator), element, unit.accumulator, op)
     # Fragments start where the first registers (columns 0, 1; rows 0, 8) are zero.
     starts = sorted(
         ((m, n) for (m, n), r in rows_at.items() if r % 4 == 0),
         key=lambda place: rows_at[place],
     )
     k_words, a_half = unit.kw, 4 * unit.kw
-    held, count, instruction = _instruction(unit)
+    held, instruction = _instruction(unit)
     for k0 in range(0, max(extent_k, unit.k), unit.k):
         for m0, n0 in starts:
             register = rows_at[m0, n0]
@@ -122,38 +238,39 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
                        for dk in (0, a_half) for dm in (0, 8)]  # fmt: skip
             b_words = [b[_wrapped(b_at, low.layout(op.b), (k0 + dk, n0)) // k_words]
                        for dk in (0, a_half)]  # fmt: skip
-            first = register // 2 if packed else register
             # A dead register of a live fragment holds anything; 0 will do.
-            sums = [accumulators[first + i] or zero(held) for i in range(count)]
+            sums = [accumulators[register + i] or zero(held) for i in range(4)]
             arguments = [f"i32 {w}" for w in (*a_words, *b_words)] + [f"{held} {s}" for s in sums]
             call = emit.pure(f"{instruction}({', '.join(arguments)})")
-            returned = _struct(held, count)
-            for i in range(count):
-                accumulators[first + i] = emit.pure(f"extractvalue {returned} {call}, {i}")
-    if packed:
-        low.set_words(op.result, [word or zero(held) for word in accumulators])
-    else:
-        low.set_registers(op.result, accumulators)
+            returned = _struct(held)
+            for i in range(4):
+                accumulators[register + i] = emit.pure(f"extractvalue {returned} {call}, {i}")
+    low.set_registers(op.result, _cast(low, accumulators, unit.accumulator, element, op))
 
 
-def _instruction(unit: MatrixUnit) -> tuple[str, int, str]:
-    """Return (type and number of an accumulator's registers, the call without arguments)."""
+def _cast(
+    low: Lowering, sums: Sequence[str | None], have: Scalar, want: Scalar, op: Dot
+) -> list[str | None]:
+    return [s and cast(low, s, have, want, op) for s in sums]
+
+
+def _instruction(unit: MatrixUnit) -> tuple[str, str]:
+    """Return (type of an accumulator's four registers, the call without arguments)."""
     held = "float" if unit.accumulator == F32 else "i32"
     letter = "f" if held == "float" else "r"
-    count = 2 if unit.accumulator == F16 else 4
-    groups = (count, unit.a_words, unit.b_words, count)
+    groups = (4, unit.a_words, unit.b_words, 4)
     names: list[str] = []
     for number, size in enumerate(groups):
         first = sum(groups[:number])
         names.append("{" + ", ".join(f"${first + i}" for i in range(size)) + "}")
     text = f"mma.sync.aligned.m16n8k{unit.k}.row.col.{unit.types} {', '.join(names)};"
-    inputs = ["r"] * (unit.a_words + unit.b_words) + [letter] * count
-    constraints = ",".join([f"={letter}"] * count + inputs)
-    return held, count, f'call {_struct(held, count)} asm "{text}", "{constraints}"'
+    inputs = ["r"] * (unit.a_words + unit.b_words) + [letter] * 4
+    constraints = ",".join([f"={letter}"] * 4 + inputs)
+    return held, f'call {_struct(held)} asm "{text}", "{constraints}"'
 
 
-def _struct(type: str, count: int) -> str:
-    return "{" + ", ".join([type] * count) + "}"
+def _struct(type: str) -> str:
+    return "{" + ", ".join([type] * 4) + "}"
 
 
 def _operand_words(low: Lowering, value: Value, k_axis: int) -> list[str]:

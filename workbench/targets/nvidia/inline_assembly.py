@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from workbench.ir import Element, Pointer, Value, element_of, shape_of
 from workbench.ops import InlineAssembly
-from workbench.ops.idioms import registers_of
+from workbench.ptx import registers_of
 from workbench.source import TargetError
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
 from workbench.targets.nvidia.memory import first_of_copies
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import SAME, Layouts, Setting, as_they_are, same
 
 _REGISTERS = {"r": "i32", "f": "float", "l": "i64", "d": "double", "h": "i16", "b": "i1"}
 #: Instructions that exist from sm_90 on and may be left out before.
 _DEPENDENT_LAUNCH = "griddepcontrol"
+
+
+@NVIDIA.layouts(InlineAssembly)
+def assembly_layouts(op: InlineAssembly, on: Setting) -> Layouts:
+    """All operands and results in one layout."""
+    if not op.extents:
+        return as_they_are(op, on)
+    return Layouts(
+        work=op.extents,
+        operands=(SAME,) * len(op.inputs),
+        results=(same,) * len(op.results),
+    )
 
 
 @NVIDIA.lower(InlineAssembly)
@@ -137,16 +150,16 @@ def _statement(
         c if 32 <= ord(c) < 127 and c not in '"\\' else f"\\{ord(c):02X}" for c in op.text
     )
     result = "void" if not types else types[0] if len(types) == 1 else f"{{{', '.join(types)}}}"
-    sideeffect = "sideeffect " if op.effects or not types else ""
+    sideeffect = "sideeffect " if op.has_effects or not types else ""
     arguments = ", ".join(f"{type} {value}" for type, value in operands)
     call = f'call {result} asm {sideeffect}"{text}", "{",".join(words)}"({arguments})'
     if not types:
         emit.do(call)
         return []
-    value = emit.effect(call) if op.effects else emit.pure(call)
+    value = emit.effect(call) if op.has_effects else emit.pure(call)
     if len(types) == 1:
         return [(types[0], value)]
-    extract = emit.effect if op.effects else emit.pure
+    extract = emit.effect if op.has_effects else emit.pure
     return [(type, extract(f"extractvalue {result} {value}, {i}")) for i, type in enumerate(types)]
 
 

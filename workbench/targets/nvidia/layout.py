@@ -18,13 +18,29 @@ from workbench.targets.nvidia.lowering import Lowering, llvm_type, zero
 from workbench.targets.nvidia.program import barrier, warp_barrier
 from workbench.targets.nvidia.shared import Addresses, load_vector, store_vector
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import MOST_SCRATCH, NO_SCRATCH, Scratch, as_they_are
 
 
 def convert_plan(op: ConvertLayout) -> RegisterPlan | ShufflePlan | SharedPlan:
     """Return how a conversion is carried out."""
     element, source = element_of(op.source.type), layout_of(op.source.type)
     assert source is not None
-    return plan_convert(source, op.layout, 8 if element.bits == 1 else element.bits)
+    return plan_convert(source, op.layout, 8 if element.bits == 1 else element.bits, MOST_SCRATCH)
+
+
+NVIDIA.layouts(ConvertLayout)(as_they_are)
+
+
+@NVIDIA.scratch(ConvertLayout)
+def convert_scratch(op: ConvertLayout, num_warps: int, used: bool) -> Scratch:
+    """The tile, or a part of it where it goes in rounds."""
+    plan = convert_plan(op)
+    if not isinstance(plan, SharedPlan):
+        return NO_SCRATCH
+    name = op.result.hint or op.source.hint or "a value"
+    return Scratch(
+        plan.scratch_bytes, f"{name} on its way to other threads", alone=plan.barrier == "warp"
+    )
 
 
 @NVIDIA.lower(ConvertLayout)
@@ -40,7 +56,7 @@ def lower_convert(low: Lowering, op: ConvertLayout) -> None:
     if isinstance(plan, ShufflePlan):
         moved = _shuffled(low, plan, registers, type)
     else:
-        moved = _staged(low, plan, registers, type, low.offsets[op.id])
+        moved = _staged(low, plan, registers, type, low.offset(op))
     final = [None if r is None else _cooked(low, r, element) for r in moved]
     if isinstance(element, Pointer):
         low.set_pointers(op.result, final)

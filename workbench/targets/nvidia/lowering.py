@@ -23,6 +23,7 @@ from workbench.analysis.affine import Affine
 from workbench.ir import (
     Block,
     Element,
+    InvalidModuleError,
     Module,
     Op,
     Pointer,
@@ -368,6 +369,13 @@ class Lowering:
             return "@shared_memory"
         return f"getelementptr (i8, ptr addrspace(3) @shared_memory, i32 {offset})"
 
+    def offset(self, op: Op) -> int:
+        """Return the byte offset in shared memory of an op's buffer or scratch."""
+        found = self.offsets.get(op.id)
+        if found is None:
+            raise InvalidModuleError(f"{op!r} at {op.span} was given no shared memory")
+        return found
+
     # -- blocks ---------------------------------------------------------------------------
     def block(self, block: Block) -> None:
         """Lower all ops of a block but a yield at its end."""
@@ -409,11 +417,19 @@ def split_limit(constant: int) -> bool:
     return -_SPLIT_LIMIT < constant < _SPLIT_LIMIT
 
 
+def at(low: Lowering, base: str, offset: str) -> str:
+    """Return base + offset bytes in shared memory."""
+    if offset == "0":
+        return base
+    return low.emit.pure(f"getelementptr i8, ptr addrspace(3) {base}, i32 {offset}")
+
+
 __all__ = [
     "Held",
     "Lowering",
     "Pair",
     "Place",
+    "at",
     "element_scalar",
     "llvm_type",
     "split_limit",

@@ -10,10 +10,34 @@ from workbench.layouts import LinearLayout
 from workbench.ops import AddPointer, Load, Store, pointee_of
 from workbench.targets.nvidia.arithmetic import literal
 from workbench.targets.nvidia.lowering import Lowering, Place, llvm_type, split_limit
+from workbench.targets.nvidia.owners import answer, answer_scratch, first_of_copies, owner_of
+from workbench.targets.nvidia.passes.costs import access_cost, coalesced, vector_width
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import NO_SCRATCH, SAME, Layouts, Scratch, Setting, elementwise
 
-#: sm_80 to sm_90: one access moves at most 128 bits; PTX ISA 9.0, instructions ld and st, .v4.
-WIDEST_BYTES = 16
+
+def access_layouts(op: Op, on: Setting) -> Layouts:
+    """Pointers, mask and values in one layout, best one in which whole sectors are accessed."""
+    pointers = op.operands[0]
+    mask = getattr(op, "mask", None)
+    itemsize = pointee_of(pointers.type).itemsize
+    facts, warps = on.facts, on.num_warps
+    return Layouts(
+        work=op.results[0] if op.results else shape_of(pointers.type),
+        operands=(SAME,) * len(op.operands),
+        cost=lambda layout: access_cost(facts, pointers, mask, layout, itemsize),
+        offers=lambda: [coalesced(facts, pointers, mask, itemsize, warps)],
+    )
+
+
+NVIDIA.layouts(Load, Store)(access_layouts)
+NVIDIA.layouts(AddPointer)(elementwise)
+
+
+@NVIDIA.scratch(Load)
+def load_scratch(op: Load, num_warps: int, used: bool) -> Scratch:
+    """What others may write is read once and told to all who hold a copy."""
+    return answer_scratch(op, num_warps, used) if op.volatile else NO_SCRATCH
 
 
 @NVIDIA.lower(AddPointer)
@@ -76,32 +100,10 @@ def plan_access(
     layout = low.layout(pointers)
     table = layout.table("register")
     unique = [r for r in first_of_copies(low, pointers) if not table[r] & repeated]
-    best, best_axis = 1, None
-    for axis, extent in enumerate(layout.shape):
-        width = min(
-            layout.consecutive("register", axis),
-            low.affine.vector(pointers, axis),
-            low.affine.mask_run(mask, axis, extent),
-            extent & -extent if extent != layout.padded[axis] else layout.padded[axis],
-            max(1, WIDEST_BYTES // itemsize),
-        )
-        if width > best:
-            best, best_axis = width, axis
-    if best_axis is None:
+    width, axis = vector_width(low.affine, pointers, mask, layout, itemsize)
+    if axis is None:
         return Access(tuple((r,) for r in unique), 1, None)
-    return Access(_vectors(layout, unique, best, best_axis), best, best_axis)
-
-
-def first_of_copies(low: Lowering, value: Value) -> list[int]:
-    """Return live registers, each element of a thread once."""
-    table = low.layout(value).table("register")
-    seen: set[int] = set()
-    unique: list[int] = []
-    for r in low.live(value):
-        if table[r] not in seen:
-            seen.add(table[r])
-            unique.append(r)
-    return unique
+    return Access(_vectors(layout, unique, width, axis), width, axis)
 
 
 def _vectors(
@@ -134,6 +136,12 @@ _LETTER = {16: "h", 32: "r", 64: "l"}
 @NVIDIA.lower(Load)
 def lower_load(low: Lowering, op: Load) -> None:
     element = pointee_of(op.pointers.type)
+    if op.volatile and answer_scratch(op, low.num_warps, op.result in low.used).bytes:
+        owner = owner_of(low, op.pointers)
+        unique = first_of_copies(low, op.pointers)
+        values = [_load_group(low, op, element, (r,), owner)[0] for r in unique]
+        answer(low, op, op.pointers, values)
+        return
     repeated = _repeated_places(low, op)
     access = plan_access(low, op.pointers, op.mask, element.itemsize, repeated)
     count = low.layout(op.result).registers() if shape_of(op.result.type) else 1
@@ -185,12 +193,17 @@ def access_condition(
 
 
 def _load_group(
-    low: Lowering, op: Load, element: Scalar | Pointer, group: tuple[int, ...]
+    low: Lowering,
+    op: Load,
+    element: Scalar | Pointer,
+    group: tuple[int, ...],
+    owner: str | None = None,
 ) -> list[str]:
     emit = low.emit
     type = _memory_type(element)
     address = low.register(op.pointers, group[0])
     condition = access_condition(low, op, op.pointers, op.mask, group[0])
+    condition = low.and_all([condition, owner])
     if condition == "false":
         return [_other(low, op, element, r) for r in group]
     bytes_ = element.itemsize * len(group)
@@ -328,11 +341,7 @@ def _pack_words(
 def lower_store(low: Lowering, op: Store) -> None:
     element = pointee_of(op.pointers.type)
     access = plan_access(low, op.pointers, op.mask, element.itemsize)
-    owner = None
-    if shape_of(op.pointers.type):
-        owner = low.owner(low.layout(op.pointers))
-    else:
-        owner = low.emit.pure(f"icmp eq i32 {low.thread}, 0")
+    owner = owner_of(low, op.pointers)
     for group in access.groups:
         condition = access_condition(low, op, op.pointers, op.mask, group[0])
         _store_group(low, op, element, group, low.and_all([condition, owner]))

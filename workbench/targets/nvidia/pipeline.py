@@ -10,10 +10,11 @@ from math import prod
 
 from workbench.analysis.affine import Affine
 from workbench.ir import Module, Pointer, Tile, Value, element_of, shape_of
-from workbench.ops import Dot, Reduce, Scan
+from workbench.ops import Dot, combines
 from workbench.passes.accumulation import accumulate_products
 from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
 from workbench.passes.expand_functions import expand_functions
+from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
 from workbench.source import ResourceError
@@ -25,30 +26,45 @@ from workbench.targets.nvidia.functions import has_function
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
 from workbench.targets.nvidia.passes.assign_layouts import assign_layouts
+from workbench.targets.nvidia.passes.barriers import insert_barriers
+from workbench.targets.nvidia.passes.conversions import halve_conversions
+from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
-from workbench.targets.nvidia.passes.shared_memory import Interval, allocate, insert_barriers
+from workbench.targets.nvidia.passes.shared_memory import Interval, allocate
+from workbench.targets.nvidia.pressure import fitted, note_pressure, note_spills, spilled
 from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.nvidia.toolchain import assemble, disassemble, find, missing
+from workbench.targets.nvidia.toolchain import disassemble, find, missing
 from workbench.targets.objects import code_bytes
+from workbench.targets.simt.verifier import verify_layouts
 from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
 
 #: The most elements of a tile that one thread may hold; nearly all of so many are spilled.
 MOST_ELEMENTS = 2048
 _DEFAULT_WARPS = 4
 _DEFAULT_STAGES = 3
+UNOBEYED = Unobeyed(
+    loops={
+        "flatten": "nested loops stay nested",
+        "warp_specialize": "all warps run the same code",
+        "disallow_acc_multi_buffer": "sums are never kept in several buffers, nothing to forbid",
+    },
+    second="an access in PTX takes one hint",
+)
 
 
 def build(module: Module, target: str, recorder: Recorder) -> Built:
     """Compile tile IR for a chip; see targets/built.py."""
     unit = chip(target)
     module = _with_options(module, recorder.remarks)
+    module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
     module = narrow(module, recorder)
     module = recorder.run("expand-functions", _expand, module, "tile")
     module = _gpu_passes(module, unit, recorder)
     offsets, intervals, shared_bytes = allocate(module, unit)
-    module = recorder.run(
-        "insert-barriers", lambda m, remarks: insert_barriers(m, offsets), module, "gpu"
-    )
+    ordered = partial(insert_barriers, offsets=offsets, chip=unit)
+    module = recorder.run("insert-barriers", ordered, module, "gpu")
+    recorder.remarks.pass_name = "registers"
+    note_pressure(module, recorder.remarks)
     start = time.perf_counter()
     low = lower(module, unit, offsets, shared_bytes)
     text = llvm_module(low, module, unit)
@@ -56,16 +72,16 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     start = time.perf_counter()
     ptx = assembly(text, machine(unit, text))
     recorder.times["ptx"] = (time.perf_counter() - start) * 1e3
-    return _built(module, unit, low, text, ptx, intervals, shared_bytes)
+    return _built(module, unit, low, text, ptx, intervals, shared_bytes, recorder.remarks)
 
 
 def _built(
     module: Module, unit: Chip, low: Lowering, text: str, ptx: str,
-    intervals: tuple[Interval, ...], shared_bytes: int,
+    intervals: tuple[Interval, ...], shared_bytes: int, remarks: Remarks,
 ) -> Built:  # fmt: skip
     ops = low.emit.op_numbers
-    maxnreg = module.attributes.get("maxnreg")
     made: dict[str, Binary] = {}
+    assembled: list[str] = []  # the text that was, if it was: with a limit of registers, perhaps
 
     def binary() -> Binary:
         if "cubin" not in made:
@@ -76,7 +92,9 @@ def _built(
                     Resources(shared_bytes=0, dynamic_shared_bytes=shared_bytes),
                 )
             else:
-                result = assemble(ptx, unit.name, maxnreg)
+                found = fitted(ptx, unit.name, module.attributes["num_warps"])
+                assembled.append(found.ptx)
+                result = found.result
                 made["cubin"] = Binary("cubin", result.cubin, Resources(
                     registers=result.registers,
                     shared_bytes=0,
@@ -88,6 +106,8 @@ def _built(
                     occupancy=_occupancy(unit, module, result.registers, shared_bytes),
                     code_bytes=code_bytes(result.cubin),
                 ))  # fmt: skip
+                if spilled(result):
+                    note_spills(result, sass(), module, remarks)
         return made["cubin"]
 
     def sass() -> Rendered:
@@ -107,7 +127,7 @@ def _built(
         gpu=module,
         texts={
             "llvm": lambda: llvm_rows(text, ops),
-            "ptx": lambda: ptx_rows(ptx, ops),
+            "ptx": lambda: ptx_rows(assembled[0] if assembled else ptx, ops),
             "sass": sass,
         },
         fields={"shared": tuple(_interval(i) for i in intervals)},
@@ -178,7 +198,7 @@ def _warps(module: Module, remarks: Remarks) -> int:
     for op in module.walk():
         if isinstance(op, Dot):
             return _DEFAULT_WARPS
-        if isinstance(op, Reduce | Scan):
+        if combines(op):
             reduces += 1
         for value in op.results:
             if isinstance(value.type, Tile) and element_of(value.type).bits > 1:
@@ -195,13 +215,16 @@ def _warps(module: Module, remarks: Remarks) -> int:
 
 
 def _gpu_passes(module: Module, unit: Chip, recorder: Recorder) -> Module:
+    module = recorder.run("split-full-blocks", split_full_blocks, module, "gpu")
+    module = recorder.run("accumulate-products", accumulate_products, module, "gpu")
+    recorder.verify = partial(verify_layouts, chip=unit)
     steps = [
-        ("accumulate-products", accumulate_products),
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
         ("pipeline-loads", partial(_pipeline, unit=unit)),
         ("merge-equal", merge_equal),
         ("drop-dead", drop_dead),
+        ("halve-conversions", partial(halve_conversions, chip=unit)),
     ]
     return recorder.pipeline(steps, module, "gpu")
 
@@ -259,6 +282,8 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     globals_ = "\n".join(low.emit.globals)
     declared = "\n".join(low.emit.declared.values())
     name = symbol_of(module.name)
+    limit = module.attributes.get("maxnreg")
+    registers = f' "nvvm.maxnreg"="{limit}"' if limit else ""
     return (
         f'source_filename = "{name}"\n'
         f'target triple = "nvptx64-nvidia-cuda"\n'
@@ -266,6 +291,6 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
         f"{globals_}\n{declared}\n"
         f"define ptx_kernel void @{name}({', '.join(parameters)}) #0{low.debug} {{\n"
         f"entry:\n{body}\n}}\n"
-        f'attributes #0 = {{ nounwind "nvvm.reqntid"="{threads}" }}\n'
+        f'attributes #0 = {{ nounwind "nvvm.reqntid"="{threads}"{registers} }}\n'
         f"{low.emit.metadata()}"
     )

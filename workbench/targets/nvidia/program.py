@@ -6,6 +6,10 @@ from workbench.ops import Assume, Barrier, NumPrograms, ProgramId, Promise
 from workbench.targets.nvidia.lowering import Lowering, llvm_type
 from workbench.targets.nvidia.ops import BlockBarrier
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import as_they_are, elementwise
+
+NVIDIA.layouts(ProgramId, NumPrograms, Assume, Barrier, BlockBarrier)(as_they_are)
+NVIDIA.layouts(Promise)(elementwise)
 
 _READ = " nounwind memory(none) speculatable"
 
@@ -36,9 +40,23 @@ def lower_assume(low: Lowering, op: Assume) -> None:
     """The analyses have used it; nothing is executed."""
 
 
-@NVIDIA.lower(Barrier, BlockBarrier)
-def lower_barrier(low: Lowering, op: Barrier | BlockBarrier) -> None:
+@NVIDIA.lower(Barrier)
+def lower_barrier(low: Lowering, op: Barrier) -> None:
     barrier(low)
+
+
+@NVIDIA.lower(BlockBarrier)
+def lower_block_barrier(low: Lowering, op: BlockBarrier) -> None:
+    if op.when is None:
+        barrier(low)
+        return
+    emit = low.emit
+    wait, end = emit.fresh("wait"), emit.fresh("waited")
+    emit.branch(low.register(op.when, 0), wait, end)
+    emit.label(wait)
+    barrier(low)
+    emit.jump(end)
+    emit.label(end)
 
 
 def barrier(low: Lowering) -> None:

@@ -1,23 +1,62 @@
-"""Reductions and scans: in the thread, then across lanes by shuffles, then across warps."""
+"""Reductions: in the thread, then across lanes by shuffles, then across warps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from workbench.ir import Block, Scalar, Tile, shape_of
-from workbench.layouts import LinearLayout, ReducePlan, reduce_plan
-from workbench.ops import Reduce, Scan, combine_function
+from workbench.ir import Block, Scalar, Value, layout_of, shape_of
+from workbench.layouts import LinearLayout, ReducePlan, blocked, f2, reduce_plan
+from workbench.ops import Reduce, combine_function
 from workbench.targets.llvm.emit import Emitter
 from workbench.targets.nvidia.arithmetic import literal
 from workbench.targets.nvidia.layout import shuffle
-from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type
+from workbench.targets.nvidia.lowering import Lowering, at, element_scalar, llvm_type
 from workbench.targets.nvidia.program import barrier
-from workbench.targets.nvidia.shared import at
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import MOST_SCRATCH, NO_SCRATCH, SAME, Layouts, Scratch, Setting
 
 #: One value per reduced input: what a thread holds of one row.
 State = Sequence[str]
+
+
+@NVIDIA.layouts(Reduce)
+def reduce_layouts(op: Reduce, on: Setting) -> Layouts:
+    """All inputs in one layout, which says what layout the results are left in."""
+    shape, axis, count = shape_of(op.inputs[0].type), op.axis, len(op.inputs)
+
+    def left_in(layout: LinearLayout) -> LinearLayout:
+        return reduce_plan(layout, axis).result
+
+    return Layouts(
+        work=shape,
+        operands=(SAME,) * count,
+        results=(left_in,) * len(op.results),
+        cost=lambda layout: _cost(layout, axis, count),
+        offers=lambda: _in_threads(shape, axis, on.num_warps),
+    )
+
+
+def _in_threads(shape: tuple[int, ...], axis: int, num_warps: int) -> list[LinearLayout]:
+    """Return the layout whose lanes and warps go along the other axes, where there are enough.
+
+    Of a tile with up to two axes a layout for its loads does about as well.
+    """
+    if len(shape) < 3:
+        return []
+    others = [d for d in range(len(shape) - 1, -1, -1) if d != axis]
+    return [blocked(shape, 1, (*others, axis), num_warps)]
+
+
+def _cost(layout: LinearLayout, axis: int, inputs: int) -> float:
+    """Return the estimated cycles of a reduction in a layout (passes/costs.py has the unit)."""
+    plan = reduce_plan(layout, axis)
+    warps, rows = layout.size("warp"), len(plan.groups)
+    shuffles = rows * len(plan.lane_masks) * inputs * warps
+    work = sum(len(g) for g in plan.groups) * inputs * warps * 0.25
+    crossing = (30 + rows * (1 << len(plan.warp_masks)) * inputs) if plan.warp_masks else 0
+    return shuffles + work + crossing
 
 
 @NVIDIA.lower(Reduce)
@@ -46,7 +85,21 @@ class Row:
         return iter(self.values)
 
 
-def elements_of(op: Reduce | Scan) -> list[Scalar]:
+class Combining(Protocol):
+    """An op that combines tiles by a region."""
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The tiles."""
+        ...
+
+    @property
+    def combine(self) -> Block:
+        """What becomes of two elements of each."""
+        ...
+
+
+def elements_of(op: Combining) -> list[Scalar]:
     """Return the element types of what is combined."""
     return [element_scalar(v) for v in op.inputs]
 
@@ -89,7 +142,7 @@ def _tree(low: Lowering, op: Reduce, rows: list[Row]) -> Row:
     return rows[0]
 
 
-def combine_present(low: Lowering, op: Reduce | Scan, a: Row, b: Row) -> Row:
+def combine_present(low: Lowering, op: Combining, a: Row, b: Row) -> Row:
     """Combine two rows; where only one holds anything, it is the result."""
     both = combine(low, op.combine, [*a, *b])
     if a.present is None and b.present is None:
@@ -141,7 +194,7 @@ def from_words(emit: Emitter, words: Sequence[str], element: Scalar) -> str:
     return emit.pure(f"bitcast {bits} {value} to {type}") if bits != type else value
 
 
-def _from_lane(low: Lowering, op: Reduce | Scan, state: Row, lane: int) -> Row:
+def _from_lane(low: Lowering, op: Combining, state: Row, lane: int) -> Row:
     """Return the state of the lane that differs in the bits of `lane`."""
     moved: list[str] = []
     for value, element in zip(state, elements_of(op), strict=True):
@@ -154,16 +207,41 @@ def _from_lane(low: Lowering, op: Reduce | Scan, state: Row, lane: int) -> Row:
     return Row(moved, present)
 
 
-def warp_scratch(op: Reduce, num_warps: int) -> int:
-    """Return the bytes of shared memory a reduction needs to cross warps; 0 if it does not."""
-    type = op.inputs[0].type
-    assert isinstance(type, Tile)
-    assert type.layout is not None
-    plan = reduce_plan(type.layout, op.axis)
+@NVIDIA.scratch(Reduce)
+def reduce_scratch(op: Reduce, num_warps: int, used: bool) -> Scratch:
+    """What crosses warps."""
+    layout = layout_of(op.inputs[0].type)
+    assert layout is not None
+    plan = reduce_plan(layout, op.axis)
     if not plan.warp_masks:
-        return 0
-    per_lane = sum(max(4, e.itemsize) for e in elements_of(op)) + 4
-    return per_lane * len(plan.groups) * 32 * num_warps
+        return NO_SCRATCH
+    each = _register_bytes(op, layout, plan, num_warps)
+    return Scratch(each * max(map(len, _rounds(plan, each))))
+
+
+def _register_bytes(op: Reduce, layout: LinearLayout, plan: ReducePlan, num_warps: int) -> int:
+    """Return the bytes of scratch that one register of all threads takes."""
+    sizes = [max(4, element.itemsize) for element in elements_of(op)]
+    if layout.shape[op.axis] != layout.padded[op.axis]:
+        sizes.append(4)  # whether there is anything
+    return sum(sizes) * num_warps << len(_row_lanes(plan))
+
+
+def _rounds(plan: ReducePlan, each: int) -> list[list[int]]:
+    """Return the registers of the result that cross warps together, `each` bytes for one.
+
+    Registers that are combined with each other go in one round.
+    """
+    flips = f2.table(mask.register for mask in plan.warp_masks if mask.register)
+    together: dict[int, list[int]] = {}
+    for register in range(len(plan.groups)):
+        together.setdefault(min(register ^ flip for flip in flips), []).append(register)
+    found: list[list[int]] = [[]]
+    for registers in together.values():
+        if found[-1] and (len(found[-1]) + len(registers)) * each > MOST_SCRATCH // 2:
+            found.append([])
+        found[-1] += registers
+    return found
 
 
 def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]) -> list[Row]:
@@ -180,11 +258,17 @@ def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]
     kinds = [*elements_of(op)]
     if any(s.present is not None for s in states):
         kinds.append(Parts.PRESENT)
-    parts = Parts(low, low.offsets[op.id], kinds, len(states), lanes)
+    rounds = _rounds(plan, _register_bytes(op, low.layout(op.inputs[0]), plan, warps))
+    parts = Parts(low, low.offset(op), kinds, max(map(len, rounds)), lanes)
     own = emit.add("i32", emit.mul("i32", lane_index, str(warps)), low.warp)
-    for register, state in enumerate(states):
-        parts.write(register, own, [*state, state.present or "true"])
-    barrier(low)
+
+    def write(registers: list[int]) -> None:
+        for place, register in enumerate(registers):
+            state = states[register]
+            parts.write(place, own, [*state, state.present or "true"])
+        barrier(low)
+
+    write(rounds[0])
     # A mask that also changes the register cannot differ between lanes.
     masks = sorted(plan.warp_masks, key=lambda mask: mask.register != 0)
     even = sum(mask.register == 0 for mask in masks)
@@ -198,17 +282,22 @@ def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]
         flip = _packed_lane(mask.lane, lane_bits) * warps ^ mask.warp
         flips += [(r ^ mask.register, f ^ flip) for r, f in flips]
     row = emit.bitwise("xor", "i32", own, low.thread_part(columns, ()))
-    found: list[Row] = []
-    for register in range(len(states)):
-        held = [
-            parts.read(register ^ other, emit.bitwise("xor", "i32", row, str(flip)))
-            for other, flip in flips
-        ]
-        total = _tree(low, op, held)
-        for bit in helpers:
-            total = combine_present(low, op, total, _from_lane(low, op, total, 1 << bit))
-        found.append(total)
-    return found
+    found: dict[int, Row] = {}
+    for number, registers in enumerate(rounds):
+        if number:
+            barrier(low)
+            write(registers)
+        place = {register: i for i, register in enumerate(registers)}
+        for register in registers:
+            held = [
+                parts.read(place[register ^ other], emit.bitwise("xor", "i32", row, str(flip)))
+                for other, flip in flips
+            ]
+            total = _tree(low, op, held)
+            for bit in helpers:
+                total = combine_present(low, op, total, _from_lane(low, op, total, 1 << bit))
+            found[register] = total
+    return [found[register] for register in range(len(states))]
 
 
 class Parts:
@@ -302,11 +391,6 @@ def _finish(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]) -> N
         low.set_registers(result, registers)
 
 
-def result_layout(layout: LinearLayout, axis: int) -> LinearLayout:
-    """Return the layout in which a reduction leaves its result."""
-    return reduce_plan(layout, axis).result
-
-
 __all__ = [
     "Parts",
     "Row",
@@ -314,7 +398,5 @@ __all__ = [
     "combine_present",
     "elements_of",
     "from_words",
-    "result_layout",
     "to_words",
-    "warp_scratch",
 ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.ir import Tile
+from workbench.ir import layout_of, shape_of
 from workbench.layouts import LinearLayout, blocked
 from workbench.layouts.coordinates import axis_bits
 from workbench.layouts.families import LANE_BITS
@@ -28,6 +28,21 @@ from workbench.targets.nvidia.reductions import (
     to_words,
 )
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import NO_SCRATCH, SAME, Layouts, Scratch, Setting, same
+
+
+@NVIDIA.layouts(Scan)
+def scan_rule(op: Scan, on: Setting) -> Layouts:
+    """Inputs and results in one of the layouts in which coordinates ascend along the axis."""
+    shape, axis, count = shape_of(op.inputs[0].type), op.axis, len(op.inputs)
+    return Layouts(
+        work=shape,
+        operands=(SAME,) * count,
+        results=(same,) * len(op.results),
+        cost=lambda layout: scan_cost(layout, axis, count),
+        offers=lambda: scan_layouts(shape, axis, on.num_warps),
+        fixed=True,
+    )
 
 
 def scan_layouts(shape: tuple[int, ...], axis: int, num_warps: int) -> list[LinearLayout]:
@@ -92,16 +107,16 @@ def _along(layout: LinearLayout, axis: int) -> _Along:
     return _Along(sequences, lanes, warps)
 
 
-def scan_scratch(op: Scan, num_warps: int) -> int:
-    """Return the bytes of shared memory a scan needs to cross warps; 0 if it does not."""
-    type = op.inputs[0].type
-    assert isinstance(type, Tile)
-    assert type.layout is not None
-    along = _along(type.layout, op.axis)
+@NVIDIA.scratch(Scan)
+def scan_scratch(op: Scan, num_warps: int, used: bool) -> Scratch:
+    """What crosses warps."""
+    layout = layout_of(op.inputs[0].type)
+    assert layout is not None
+    along = _along(layout, op.axis)
     if along.warps == 1:
-        return 0
+        return NO_SCRATCH
     each = sum(max(4, e.itemsize) for e in elements_of(op)) + 4
-    return each * len(along.sequences) * num_warps
+    return Scratch(each * len(along.sequences) * num_warps)
 
 
 @NVIDIA.lower(Scan)
@@ -195,7 +210,7 @@ def _before_warps(low: Lowering, op: Scan, along: _Along, totals: Sequence[Row])
     kinds = [*elements_of(op)]
     if any(row.present is not None for row in totals):
         kinds.append(Parts.PRESENT)
-    parts = Parts(low, low.offsets[op.id], kinds, len(totals), 1)
+    parts = Parts(low, low.offset(op), kinds, len(totals), 1)
     last = emit.pure(f"icmp eq i32 {low.lane}, {0 if op.reverse else 31}")
     then, end = emit.fresh("total"), emit.fresh("totalled")
     emit.branch(last, then, end)

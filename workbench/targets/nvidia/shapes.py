@@ -6,9 +6,89 @@ from workbench.ir import shape_of
 from workbench.layouts import LinearLayout
 from workbench.ops import Broadcast, ExpandDims, Join, Reshape, Splat, Split, Transpose
 from workbench.targets.nvidia.lowering import Held, Lowering
-from workbench.targets.nvidia.staged import is_staged
+from workbench.targets.nvidia.passes.costs import default_layout
+from workbench.targets.nvidia.staged import is_staged_reshape, staged_scratch
 from workbench.targets.nvidia.staged import lower_reshape as lower_staged_reshape
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import (
+    NO_SCRATCH,
+    SAME,
+    Along,
+    Layouts,
+    Scratch,
+    Setting,
+    as_they_are,
+)
+
+
+@NVIDIA.layouts(Splat)
+def splat_layouts(op: Splat, on: Setting) -> Layouts:
+    return Layouts(work=op.result, operands=(None,), floats=True)
+
+
+@NVIDIA.layouts(ExpandDims)
+def expand_layouts(op: ExpandDims, on: Setting) -> Layouts:
+    axis = op.axis
+    along = Along(lambda c: c.squeeze(axis), lambda c: c.expand_dims(axis))
+    return Layouts(work=op.result, operands=(along,), floats=True)
+
+
+@NVIDIA.layouts(Transpose)
+def transpose_layouts(op: Transpose, on: Setting) -> Layouts:
+    order = op.order
+    back = tuple(order.index(i) for i in range(len(order)))
+    along = Along(lambda c: c.transpose(back), lambda c: c.transpose(order))
+    return Layouts(work=op.result, operands=(along,), floats=True)
+
+
+@NVIDIA.layouts(Broadcast)
+def broadcast_layouts(op: Broadcast, on: Setting) -> Layouts:
+    axes = repeated_axes(op)
+    along = Along(lambda c: c.broadcast_source(axes), None)
+    return Layouts(work=op.result, operands=(along,), floats=True)
+
+
+@NVIDIA.layouts(Reshape)
+def reshape_layouts(op: Reshape, on: Setting) -> Layouts:
+    before, after = shape_of(op.source.type), op.shape
+    if not before or not after:
+        return Layouts(work=op.result, operands=(None,), floats=bool(before))
+    if is_staged_reshape(op):
+        return Layouts(work=op.result, operands=(None,))
+    along = Along(lambda c: c.reshape(before), lambda c: c.reshape(after))
+    return Layouts(work=op.result, operands=(along,), floats=True)
+
+
+@NVIDIA.scratch(Reshape)
+def reshape_scratch(op: Reshape, num_warps: int, used: bool) -> Scratch:
+    return staged_scratch(op.source) if is_staged_reshape(op) else NO_SCRATCH
+
+
+@NVIDIA.layouts(Join)
+def join_layouts(op: Join, on: Setting) -> Layouts:
+    """Two tiles in one layout, to which the new axis is added in registers."""
+    shape = shape_of(op.first.type)
+    if not shape:
+        return as_they_are(op, on)
+    return Layouts(work=shape, operands=(SAME, SAME), results=(lambda c: c.join(),))
+
+
+@NVIDIA.layouts(Split)
+def split_layouts(op: Split, on: Setting) -> Layouts:
+    """A layout with the last axis in registers."""
+    shape = shape_of(op.source.type)
+    return Layouts(
+        work=shape,
+        operands=(SAME,),
+        results=(_half,) * len(op.results),
+        cost=lambda c: 0.0 if c.split() else 1e12,
+        offers=lambda: [default_layout(shape[:-1], on.num_warps).join()] if shape[:-1] else [],
+    )
+
+
+def _half(layout: LinearLayout) -> LinearLayout | None:
+    halves = layout.split()
+    return halves[0] if halves else None
 
 
 @NVIDIA.lower(Splat)
@@ -30,7 +110,7 @@ def lower_reshape(low: Lowering, op: Reshape) -> None:
     if not shape_of(op.result.type):
         # All axes have extent 1: register 0 of every thread holds the element.
         low.set_lazy(op.result, lambda r: low.held(op.source, 0))
-    elif is_staged(op):
+    elif is_staged_reshape(op):
         lower_staged_reshape(low, op)
     else:
         low.set_lazy(op.result, lambda r: low.held(op.source, r))

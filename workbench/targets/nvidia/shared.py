@@ -12,8 +12,8 @@ from copy import copy
 from workbench.ir import Shared, Value, element_of
 from workbench.layouts import LinearLayout, MatrixPlan, ldmatrix_fits
 from workbench.ops import pointee_of
-from workbench.targets.nvidia.lowering import Lowering, llvm_type
-from workbench.targets.nvidia.memory import access_condition, first_of_copies, plan_access
+from workbench.targets.nvidia.lowering import Lowering, at, llvm_type
+from workbench.targets.nvidia.memory import access_condition, plan_access
 from workbench.targets.nvidia.ops import (
     AsyncCopy,
     CommitCopies,
@@ -22,12 +22,23 @@ from workbench.targets.nvidia.ops import (
     SharedStore,
     WaitCopies,
 )
+from workbench.targets.nvidia.owners import first_of_copies
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import SAME, Layouts, Setting, as_they_are
+
+NVIDIA.layouts(SharedAllocate, SharedStore, SharedLoad, CommitCopies, WaitCopies)(as_they_are)
+
+
+@NVIDIA.layouts(AsyncCopy)
+def copy_layouts(op: AsyncCopy, on: Setting) -> Layouts:
+    """The mask is read beside the pointers."""
+    along = tuple(SAME if operand is op.mask else None for operand in op.operands)
+    return Layouts(work=op.pointers, operands=along)
 
 
 @NVIDIA.lower(SharedAllocate)
 def lower_allocate(low: Lowering, op: SharedAllocate) -> None:
-    low.set_scalar(op.result, low.shared(low.offsets[op.id]))
+    low.set_scalar(op.result, low.shared(low.offset(op)))
 
 
 def slot_base(low: Lowering, buffer: Value, slot: Value | None) -> str:
@@ -37,20 +48,13 @@ def slot_base(low: Lowering, buffer: Value, slot: Value | None) -> str:
         return base
     type = buffer.type
     assert isinstance(type, Shared)
-    bytes_ = type.bytes // type.shape[0]
+    bytes_ = type.slot_bytes
     held = low.scalar(slot)
     kind = llvm_type(element_of(slot.type))
     if kind == "i64":
         held = low.emit.trunc(held, "i64", "i32")
     offset = low.emit.mul("i32", held, str(bytes_))
     return at(low, base, offset)
-
-
-def at(low: Lowering, base: str, offset: str) -> str:
-    """Return base + offset bytes in shared memory."""
-    if offset == "0":
-        return base
-    return low.emit.pure(f"getelementptr i8, ptr addrspace(3) {base}, i32 {offset}")
 
 
 class Addresses:
@@ -98,22 +102,79 @@ def lower_store(low: Lowering, op: SharedStore) -> None:
     """Write each element once, in vectors as wide as both layouts allow."""
     layout, shared = low.layout(op.source), buffer_layout(op.buffer)
     itemsize = element_of(op.source.type).itemsize
-    places = shared.offsets(layout)
-    addresses = addresses_of(low, slot_base(low, op.buffer, op.slot), places, itemsize)
-    table = places.table("register")
+    base = slot_base(low, op.buffer, op.slot)
     unique = first_of_copies(low, op.source)
-    owner = layout.owners().get("warp", 0)
+    pieces: list[tuple[str | None, list[int]]] = [(None, unique)]
+    if op.part is not None:
+        axis, start = op.part
+        count = shared.shape[axis]
+        pieces = _part(low, layout, unique, axis, start, count)
+        layout = _modulo(layout, axis, count)
+    places = shared.offsets(layout)
+    addresses = addresses_of(low, base, places, itemsize)
+    table = places.table("register")
+    owner = low.layout(op.source).owners().get("warp", 0)
     guard = None
     if owner:
         bits = low.emit.bitwise("and", "i32", low.warp, str(owner))
         guard = low.emit.pure(f"icmp eq i32 {bits}, 0")
-    groups = vector_groups(unique, table, 16 // itemsize, places, itemsize)
-    if guard is None:
+    for condition, registers in pieces:
+        groups = vector_groups(registers, table, 16 // itemsize, places, itemsize)
+        _store_where(low, op, low.and_all([guard, condition]), groups, addresses, table)
+
+
+def _part(
+    low: Lowering, layout: LinearLayout, registers: Sequence[int], axis: int, start: int, count: int
+) -> list[tuple[str | None, list[int]]]:
+    """Return registers whose coordinate along an axis lies in a part of it, and where it does.
+
+    Whether it does may differ between threads: then there is a condition.
+    """
+    below = sum(layout.bits[axis + 1 :])
+    high = ((1 << layout.bits[axis]) - 1 & -count) << below
+    lane, warp = ([c & high for c in layout.flat(d)] for d in ("lane", "warp"))
+    table, image = layout.table("register"), 0
+    for column in (*lane, *warp):
+        image |= column
+    by_thread: dict[int, list[int]] = {}
+    for register in registers:
+        by_thread.setdefault((table[register] & high) ^ start << below, []).append(register)
+    if not image:
+        return [(None, by_thread.get(0, []))]
+    thread = low.thread_part(lane, warp)
+    return [
+        (low.emit.pure(f"icmp eq i32 {thread}, {needed}"), found)
+        for needed, found in by_thread.items()
+        if not needed & ~image
+    ]
+
+
+def _modulo(layout: LinearLayout, axis: int, count: int) -> LinearLayout:
+    """Return where elements lie in the part of an axis that holds them."""
+    bases = {
+        name: [
+            tuple(c & (count - 1) if d == axis else c for d, c in enumerate(vector))
+            for vector in vectors
+        ]
+        for name, vectors in layout.bases.items()
+    }
+    return LinearLayout(bases, tuple(count if d == axis else e for d, e in enumerate(layout.shape)))
+
+
+def _store_where(
+    low: Lowering,
+    op: SharedStore,
+    condition: str | None,
+    groups: list[tuple[int, ...]],
+    addresses: Addresses,
+    table: Sequence[int],
+) -> None:
+    if condition is None:
         _store_groups(low, op, groups, addresses, table)
         return
     emit = low.emit
     then, end = emit.fresh("store"), emit.fresh("stored")
-    emit.branch(guard, then, end)
+    emit.branch(condition, then, end)
     emit.label(then)
     with emit.scope():
         _store_groups(low, op, groups, addresses, table)

@@ -19,6 +19,7 @@ from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_typ
 from workbench.targets.nvidia.ops import SharedDot
 from workbench.targets.nvidia.shared import Addresses, buffer_layout, load_vector
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import SAME, Layouts, Setting
 
 #: Multiply-adds of a thread that are written one after the other: enough to hide the loads of the
 #: next k, few enough that the code generator takes milliseconds (its time grows faster than this).
@@ -30,17 +31,22 @@ WIDEST = 16
 Place = tuple[int, ...]
 
 
+@NVIDIA.layouts(SharedDot)
+def shared_dot_layouts(op: SharedDot, on: Setting) -> Layouts:
+    return Layouts(work=op.result, operands=(None, None, SAME))
+
+
 @NVIDIA.lower(SharedDot)
 def lower_shared_dot(low: Lowering, op: SharedDot) -> None:
     """Add products of rows and columns, all of k at once or in a loop."""
     emit, product = low.emit, _Product(low, op)
-    sums = low.registers(op.accumulator)
+    sums = product.start()
     inner = shape_of(op.a.type)[-1]
     step = _step(inner, len(product.live))
     if step == inner:
-        low.set_registers(op.result, product.add(sums, range(inner), "0", 0))
+        low.set_registers(op.result, product.end(product.add(sums, range(inner), "0", 0)))
         return
-    type = llvm_type(product.element)
+    type = llvm_type(product.wide)
     body, end, entry = emit.fresh("product"), emit.fresh("after"), emit.block
     with emit.loop():
         emit.jump(body)
@@ -58,7 +64,8 @@ def lower_shared_dot(low: Lowering, op: SharedDot) -> None:
         emit.patch_all(rows)
         emit.branch(emit.pure(f"icmp slt i32 {following}, {inner}"), body, end)
     emit.label(end)
-    low.set_registers(op.result, [s and emit.phi(type, [(s, latch)]) for s in after])
+    last = [s and emit.phi(type, [(s, latch)]) for s in after]
+    low.set_registers(op.result, product.end(last))
 
 
 def _step(inner: int, elements: int) -> int:
@@ -86,6 +93,17 @@ class _Product:
         self.rows = _Operand(low, op.a, layout, rank - 1)
         self.columns = _Operand(low, op.b, layout, rank - 2)
 
+    def start(self) -> list[str | None]:
+        """Return what the sums start from, as they are held while products are added."""
+        return self._cast(self.low.registers(self.op.accumulator), self.element, self.wide)
+
+    def end(self, sums: Sequence[str | None]) -> list[str | None]:
+        """Return the result's registers: 16-bit sums are rounded here, once."""
+        return self._cast(sums, self.wide, self.element)
+
+    def _cast(self, sums: Sequence[str | None], have: Scalar, want: Scalar) -> list[str | None]:
+        return [s and cast(self.low, s, have, want, self.op) for s in sums]
+
     def add(self, sums: Sequence[str | None], inner: range, k0: str, bits: int) -> list[str | None]:
         """Return the sums with the products of k0 + k added for each k of `inner`.
 
@@ -104,7 +122,7 @@ class _Product:
         return total
 
     def _multiply_add(self, values: tuple[str, str], total: str | None) -> str:
-        emit, element, wide = self.low.emit, self.element, self.wide
+        emit, wide = self.low.emit, self.wide
         assert total is not None
         kinds = self.rows.element, self.columns.element
         a, b = (
@@ -112,19 +130,11 @@ class _Product:
             for value, kind in zip(values, kinds, strict=True)
         )
         type = llvm_type(wide)
-        if not element.is_float:
+        if not wide.is_float:
             return emit.add(type, emit.mul(type, a, b), total)
-        if wide != element:
-            total = emit.pure(f"fpext {llvm_type(element)} {total} to {type}")
-        new = emit.call(
-            type,
-            f"llvm.fma.{'f64' if wide == F64 else 'f32'}",
-            f"{type} {a}, {type} {b}, {type} {total}",
-            f"{type}, {type}, {type}",
-        )
-        return (
-            new if wide == element else emit.pure(f"fptrunc {type} {new} to {llvm_type(element)}")
-        )
+        size = "f64" if wide == F64 else "f32"
+        arguments = f"{type} {a}, {type} {b}, {type} {total}"
+        return emit.call(type, f"llvm.fma.{size}", arguments, f"{type}, {type}, {type}")
 
 
 class _Operand:

@@ -13,20 +13,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from workbench.ir import Scalar, Tile, Value, element_of
+from workbench.ir import Scalar, Tile, Value, element_of, shape_of
 from workbench.layouts import LinearLayout, blocked
 from workbench.ops import Merge, Sort
 from workbench.ops.numbers import limits
 from workbench.targets.nvidia.arithmetic import literal
 from workbench.targets.nvidia.layout import shuffle
-from workbench.targets.nvidia.lowering import Lowering, llvm_type
+from workbench.targets.nvidia.lowering import Lowering, at, llvm_type
 from workbench.targets.nvidia.program import barrier
 from workbench.targets.nvidia.reductions import from_words, to_words
-from workbench.targets.nvidia.shared import at
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import NO_SCRATCH, SAME, Layouts, Scratch, Setting
 
 #: Bytes of shared memory that one exchange between warps may take.
 _MOST_BYTES = 32 * 1024
+
+
+@NVIDIA.layouts(Sort, Merge)
+def sort_rule(op: Sort | Merge, on: Setting) -> Layouts:
+    """Rows are sorted in one layout, and what is kept of them stays where it is."""
+    shape, keep = shape_of(op.source.type), shape_of(op.result.type)[-1]
+    return Layouts(
+        work=shape,
+        operands=(SAME,),
+        results=(lambda layout: kept_layout(layout, keep),),
+        offers=lambda: [sort_layout(shape, on.num_warps)],
+        fixed=True,
+    )
 
 
 def sort_layout(shape: tuple[int, ...], num_warps: int) -> LinearLayout:
@@ -52,12 +65,13 @@ def kept_layout(layout: LinearLayout, keep: int) -> LinearLayout:
     return LinearLayout(bases, (*layout.shape[:-1], keep))
 
 
-def sort_scratch(op: Sort | Merge, num_warps: int) -> int:
-    """Return the bytes of shared memory that exchanges between warps need."""
+@NVIDIA.scratch(Sort, Merge)
+def sort_scratch(op: Sort | Merge, num_warps: int, used: bool) -> Scratch:
+    """What is exchanged between warps."""
     layout, element = _types(op.source)
     if not any(place.kind == "warp" for place in _places(layout)):
-        return 0
-    return _chunk(layout, element, num_warps) * 32 * num_warps * max(4, element.itemsize)
+        return NO_SCRATCH
+    return Scratch(_chunk(layout, element, num_warps) * 32 * num_warps * max(4, element.itemsize))
 
 
 def _chunk(layout: LinearLayout, element: Scalar, num_warps: int) -> int:
@@ -190,7 +204,7 @@ class _Network:
         threads = 32 * low.num_warps
         size = max(4, self.element.itemsize)
         kind = "i64" if size == 8 else "i32"
-        base = low.shared(low.offsets[self.op.id])
+        base = low.shared(low.offset(self.op))
         partner = emit.bitwise("xor", "i32", low.thread, str(lane | warp << 5))
         pairs = sorted({tuple(sorted({r, r ^ register})) for r in self.values})
         chunk = max(1, _chunk(self.layout, self.element, low.num_warps) // 2)

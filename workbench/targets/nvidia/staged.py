@@ -6,35 +6,86 @@ registers of the result need. No layout is asked for, so operands come as they a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from math import prod
 
-from workbench.ir import Element, Op, Pointer, Tile, Value, element_of, shape_of
+from workbench.ir import Element, Pointer, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
 from workbench.layouts.coordinates import reshape_is_linear
 from workbench.ops import Concatenate, Gather, Histogram, Reshape
-from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type
+from workbench.targets.nvidia.lowering import Lowering, at, element_scalar, llvm_type, zero
 from workbench.targets.nvidia.memory import first_of_copies
 from workbench.targets.nvidia.program import barrier
-from workbench.targets.nvidia.shared import at
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.rules import MOST_SCRATCH, SAME, Layouts, Scratch, Setting
 
 
-def is_staged(op: Op) -> bool:
-    """Say whether an op takes its operands in any layout and goes through shared memory."""
-    if isinstance(op, Reshape):
-        before, after = shape_of(op.source.type), op.shape
-        return bool(before and after) and not reshape_is_linear(before, after)
-    return isinstance(op, Gather | Concatenate | Histogram)
+@NVIDIA.layouts(Concatenate)
+def concatenate_layouts(op: Concatenate, on: Setting) -> Layouts:
+    return Layouts(work=op.result, operands=(None, None))
 
 
-def staged_bytes(op: Op) -> int:
-    """Return the bytes of shared memory that a staged op needs while it runs."""
-    if isinstance(op, Histogram):
-        return 4 * op.bins
-    held = op.result.type if isinstance(op, Concatenate) else op.operands[0].type
-    assert isinstance(held, Tile)
-    return prod(held.shape) * max(1, held.element.itemsize)
+@NVIDIA.layouts(Gather)
+def gather_layouts(op: Gather, on: Setting) -> Layouts:
+    """The index is read beside the result."""
+    return Layouts(work=op.result, operands=(None, SAME))
+
+
+@NVIDIA.layouts(Histogram)
+def histogram_layouts(op: Histogram, on: Setting) -> Layouts:
+    """The mask is read beside the source; the counts are in any layout."""
+    return Layouts(work=op.source, operands=(None, SAME)[: len(op.operands)])
+
+
+@NVIDIA.scratch(Concatenate)
+def concatenate_scratch(op: Concatenate, num_warps: int, used: bool) -> Scratch:
+    return staged_scratch(op.result)
+
+
+@NVIDIA.scratch(Gather)
+def gather_scratch(op: Gather, num_warps: int, used: bool) -> Scratch:
+    return staged_scratch(op.source)
+
+
+@NVIDIA.scratch(Histogram)
+def histogram_scratch(op: Histogram, num_warps: int, used: bool) -> Scratch:
+    return Scratch(4 * _window(op.bins, 4).count)
+
+
+def is_staged_reshape(op: Reshape) -> bool:
+    """Say whether a reshape goes through shared memory: no layout follows where padding moves."""
+    before, after = shape_of(op.source.type), op.shape
+    return bool(before and after) and not reshape_is_linear(before, after)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The elements that are in shared memory at one time, by their row-major places.
+
+    start: the place of the first, an i32; `whole`: it is 0 and all elements are there.
+    """
+
+    start: str
+    count: int
+    whole: bool
+
+
+def window_of(value: Value) -> Window:
+    """Return what of a tile is in shared memory in the first round."""
+    return _window(prod(shape_of(value.type)), max(1, element_of(value.type).itemsize))
+
+
+def _window(total: int, itemsize: int) -> Window:
+    # In rounds every access is under a condition: that has to be worth it.
+    whole = total * itemsize <= 2 * MOST_SCRATCH
+    return Window("0", total if whole else MOST_SCRATCH // itemsize, whole)
+
+
+def staged_scratch(value: Value) -> Scratch:
+    """Return what a tile takes that is stored row-major, in rounds if it is large."""
+    return Scratch(window_of(value).count * max(1, element_of(value.type).itemsize))
 
 
 def stored_type(element: Element) -> tuple[str, int]:
@@ -103,40 +154,108 @@ def when(low: Lowering, condition: str | None, body: Callable[[], None], word: s
     emit.label(end)
 
 
-def write_tile(low: Lowering, value: Value, base: str) -> None:
-    """Write every element of a tile to its row-major place."""
+def write_tile(low: Lowering, value: Value, base: str, window: Window, ahead: int = 0) -> None:
+    """Write every element of a tile to its row-major place, `ahead` further on, if it is there."""
     layout, element = low.layout(value), element_of(value.type)
     type, size = stored_type(element)
     strides = row_major(shape_of(value.type))
     owner = low.owner(layout)
+    base = at(low, base, str(ahead * size)) if window.whole else base
     for register in first_of_copies(low, value):
+        found, inside = flat_place(low, layout, register, strides), None
+        if not window.whole:
+            found = _from_start(low, low.emit.add("i32", found, str(ahead)), window)
+            inside = low.emit.pure(f"icmp ult i32 {found}, {window.count}")
 
-        def store(register: int = register) -> None:
+        def store(register: int = register, found: str = found) -> None:
             held = raw(low, low.register(value, register), element)
-            place = low.emit.mul("i32", flat_place(low, layout, register, strides), str(size))
-            address = at(low, base, place)
+            address = at(low, base, low.emit.mul("i32", found, str(size)))
             low.emit.do(f"store {type} {held}, ptr addrspace(3) {address}, align {size}")
 
-        when(low, low.and_all([owner, low.inside(layout, register)]), store, "stage")
+        when(low, low.and_all([owner, low.inside(layout, register), inside]), store, "stage")
+
+
+def _from_start(low: Lowering, place: str, window: Window) -> str:
+    """Return a place counted from the start of a window; those before it are huge numbers."""
+    return low.emit.pure(f"sub i32 {place}, {window.start}")
 
 
 def read_tile(
-    low: Lowering, result: Value, base: str, place: Callable[[int], str], element: Element
+    low: Lowering,
+    result: Value,
+    base: str,
+    place: Callable[[int], str],
+    window: Window,
+    total: int,
+    fill: Callable[[Window], None],
 ) -> None:
-    """Give a result the elements at `place(register)`; registers that hold nothing read nothing."""
+    """Give a result the elements at `place(register)`; registers that hold nothing read nothing.
+
+    `fill` puts the elements of a window there, and does so for every window of `total` elements.
+    """
+    emit, element = low.emit, element_of(result.type)
     type, size = stored_type(element)
     layout = low.layout(result)
     table, live = layout.table("register"), set(low.live(result))
+    unique = first_of_copies(low, result)
+
+    def load(here: str) -> str:
+        address = at(low, base, emit.mul("i32", here, str(size)))
+        return emit.effect(f"load {type}, ptr addrspace(3) {address}, align {size}")
+
     found: dict[int, str] = {}
-    for register in first_of_copies(low, result):
-        address = at(low, base, low.emit.mul("i32", place(register), str(size)))
-        held = low.emit.effect(f"load {type}, ptr addrspace(3) {address}, align {size}")
-        found[table[register]] = cooked(low, held, element)
+    if window.whole:
+        fill(window)
+        barrier(low)
+        for r in unique:
+            found[table[r]] = cooked(low, load(place(r)), element)
+    else:
+        held = _read_rounds(low, [place(r) for r in unique], window, total, fill, load, type)
+        for r, value in zip(unique, held, strict=True):
+            found[table[r]] = cooked(low, value, element)
     registers = [found[f] if r in live else None for r, f in enumerate(table)]
     if isinstance(element, Pointer):
         low.set_lazy(result, lambda r: (registers[r] or "null", "0", 0))
     else:
         low.set_registers(result, registers)
+
+
+def _read_rounds(
+    low: Lowering,
+    places: Sequence[str],
+    window: Window,
+    total: int,
+    fill: Callable[[Window], None],
+    load: Callable[[str], str],
+    type: str,
+) -> list[str]:
+    """Return what lies at places, in a loop over windows: each element is there in one of them."""
+    emit, nothing = low.emit, zero(type)
+    body, end, entry = emit.fresh("window"), emit.fresh("after"), emit.block
+    with emit.loop():
+        emit.jump(body)
+        emit.label(body)
+        start = emit.effect(f"phi i32 [ 0, %{entry} ], [ ?, ? ]")
+        carried = [emit.effect(f"phi {type} [ {nothing}, %{entry} ], [ ?, ? ]") for _ in places]
+        here = Window(start, window.count, whole=False)
+        barrier(low)  # the last round has been read
+        fill(here)
+        barrier(low)
+        found: list[str] = []
+        for place, before in zip(places, carried, strict=True):
+            inner = _from_start(low, place, here)
+            inside = emit.pure(f"icmp ult i32 {inner}, {here.count}")
+            value = load(_clamped(low, inner, here.count))
+            found.append(emit.effect(f"select i1 {inside}, {type} {value}, {type} {before}"))
+        following = emit.effect(f"add nuw i32 {start}, {here.count}")
+        latch = emit.block
+        rows = {start: f"phi i32 [ 0, %{entry} ], [ {following}, %{latch} ]"}
+        for name, new in zip(carried, found, strict=True):
+            rows[name] = f"phi {type} [ {nothing}, %{entry} ], [ {new}, %{latch} ]"
+        emit.patch_all(rows)
+        emit.branch(emit.pure(f"icmp ult i32 {following}, {total}"), body, end)
+    emit.label(end)
+    return [emit.phi(type, [(value, latch)]) for value in found]
 
 
 def _clamped(low: Lowering, place: str, count: int) -> str:
@@ -148,23 +267,25 @@ def _clamped(low: Lowering, place: str, count: int) -> str:
 
 @NVIDIA.lower(Concatenate)
 def lower_concatenate(low: Lowering, op: Concatenate) -> None:
-    base, element = low.shared(low.offsets[op.id]), element_of(op.result.type)
-    _, size = stored_type(element)
-    write_tile(low, op.first, base)
-    write_tile(low, op.second, at(low, base, str(shape_of(op.first.type)[0] * size)))
-    barrier(low)
-    _read_row_major(low, op.result, base)
+    base = low.shared(low.offset(op))
+
+    def fill(window: Window) -> None:
+        write_tile(low, op.first, base, window)
+        write_tile(low, op.second, base, window, ahead=prod(shape_of(op.first.type)))
+
+    _read_row_major(low, op.result, base, window_of(op.result), fill)
 
 
 def lower_reshape(low: Lowering, op: Reshape) -> None:
     """A reshape that no layout follows: padding lies elsewhere in the two shapes."""
-    base = low.shared(low.offsets[op.id])
-    write_tile(low, op.source, base)
-    barrier(low)
-    _read_row_major(low, op.result, base)
+    base = low.shared(low.offset(op))
+    fill = partial(write_tile, low, op.source, base)
+    _read_row_major(low, op.result, base, window_of(op.source), fill)
 
 
-def _read_row_major(low: Lowering, result: Value, base: str) -> None:
+def _read_row_major(
+    low: Lowering, result: Value, base: str, window: Window, fill: Callable[[Window], None]
+) -> None:
     shape, layout = shape_of(result.type), low.layout(result)
     strides, padded = row_major(shape), shape != layout.padded
 
@@ -172,14 +293,12 @@ def _read_row_major(low: Lowering, result: Value, base: str) -> None:
         found = flat_place(low, layout, register, strides)
         return _clamped(low, found, prod(shape)) if padded else found
 
-    read_tile(low, result, base, place, element_of(result.type))
+    read_tile(low, result, base, place, window, prod(shape), fill)
 
 
 @NVIDIA.lower(Gather)
 def lower_gather(low: Lowering, op: Gather) -> None:
-    base, source = low.shared(low.offsets[op.id]), shape_of(op.source.type)
-    write_tile(low, op.source, base)
-    barrier(low)
+    base, source = low.shared(low.offset(op)), shape_of(op.source.type)
     layout, strides = low.layout(op.result), row_major(source)
     padded = layout.shape != layout.padded
     element = element_scalar(op.index)
@@ -197,17 +316,24 @@ def lower_gather(low: Lowering, op: Gather) -> None:
         found = flat_place(low, layout, register, strides, {op.axis: limited})
         return _clamped(low, found, prod(source)) if padded else found
 
-    read_tile(low, op.result, base, place, element_of(op.source.type))
+    fill = partial(write_tile, low, op.source, base)
+    read_tile(low, op.result, base, place, window_of(op.source), prod(source), fill)
 
 
 @NVIDIA.lower(Histogram)
 def lower_histogram(low: Lowering, op: Histogram) -> None:
-    """Counters in shared memory. PTX ISA 9.0, red.shared (sm_60)."""
-    emit, base = low.emit, low.shared(low.offsets[op.id])
+    """Counters in shared memory, as many at a time as it has room for."""
+    base = low.shared(low.offset(op))
+    _read_row_major(low, op.result, base, _window(op.bins, 4), partial(_count, low, op, base))
+
+
+def _count(low: Lowering, op: Histogram, base: str, window: Window) -> None:
+    """Count the values of a window of bins. PTX ISA 9.0, red.shared (sm_60)."""
+    emit, bins = low.emit, window.count
     threads = 32 * low.num_warps
-    for start in range(0, op.bins, threads):
+    for start in range(0, bins, threads):
         here = emit.add("i32", low.thread, str(start))
-        inside = emit.pure(f"icmp ult i32 {here}, {op.bins}") if start + threads > op.bins else None
+        inside = emit.pure(f"icmp ult i32 {here}, {bins}") if start + threads > bins else None
 
         def clear(here: str = here) -> None:
             address = at(low, base, emit.mul("i32", here, "4"))
@@ -222,7 +348,10 @@ def lower_histogram(low: Lowering, op: Histogram) -> None:
         wide = type if int(type[1:]) > 32 else "i32"
         signed = element_scalar(op.source).kind == "int"
         held = (emit.sext if signed else emit.zext)(value, type, wide)
-        counted = emit.pure(f"icmp ult {wide} {held}, {op.bins}")
+        if not window.whole:
+            start = emit.zext(window.start, "i32", wide)
+            held = emit.pure(f"sub {wide} {held}, {start}")
+        counted = emit.pure(f"icmp ult {wide} {held}, {bins}")
         mask = None if op.mask is None else low.register(op.mask, register)
 
         def count(held: str = held, wide: str = wide) -> None:
@@ -231,5 +360,3 @@ def lower_histogram(low: Lowering, op: Histogram) -> None:
             emit.effect(f"atomicrmw add ptr addrspace(3) {address}, i32 1 monotonic, align 4")
 
         when(low, low.and_all([owner, low.inside(layout, register), mask, counted]), count, "count")
-    barrier(low)
-    _read_row_major(low, op.result, base)

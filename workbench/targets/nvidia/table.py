@@ -1,5 +1,5 @@
-"""The lowering rules of the NVIDIA targets."""
+"""What is known of each op on the NVIDIA targets."""
 
-from workbench.targets.llvm.table import LoweringTable
+from workbench.targets.simt.rules import RuleTable
 
-NVIDIA = LoweringTable("nvidia")
+NVIDIA = RuleTable("nvidia")

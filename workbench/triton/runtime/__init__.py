@@ -1,7 +1,7 @@
 """`triton.runtime`: kernel objects, tuning, devices and caches."""
 
+from workbench.launch.stand_ins import MockTensor, TensorWrapper, reinterpret
 from workbench.runtime.jit import JITFunction, KernelInterface
-from workbench.runtime.stand_ins import MockTensor, TensorWrapper, reinterpret
 from workbench.triton.runtime import autotuner, cache, errors, interpreter, jit
 from workbench.triton.runtime import driver as _devices
 from workbench.triton.runtime.errors import InterpreterError, OutOfResources

@@ -2,6 +2,6 @@
 
 from workbench.runtime import knobs
 from workbench.runtime.cache import compiler_stamp as triton_key
-from workbench.runtime.file_cache import CacheManager, FileCacheManager, get_cache_manager
+from workbench.triton.runtime.file_cache import CacheManager, FileCacheManager, get_cache_manager
 
 __all__ = ["CacheManager", "FileCacheManager", "get_cache_manager", "knobs", "triton_key"]

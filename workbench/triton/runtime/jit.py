@@ -2,8 +2,10 @@
 
 from typing import Any, TypeVar
 
+from workbench.launch.binding import Call, Policy, classify
+from workbench.launch.facts import triton_word
+from workbench.launch.stand_ins import MockTensor, TensorWrapper, reinterpret
 from workbench.runtime import knobs
-from workbench.runtime.binding import Call, Policy, classify
 from workbench.runtime.callables import (
     BoundConstexprFunction,
     ConstexprFunction,
@@ -12,10 +14,8 @@ from workbench.runtime.callables import (
     get_jit_fn_file_line,
 )
 from workbench.runtime.driver import driver
-from workbench.runtime.facts import triton_word
 from workbench.runtime.jit import JITFunction, JitFunctionInfo, KernelInterface, jit
 from workbench.runtime.parameters import KernelParam
-from workbench.runtime.stand_ins import MockTensor, TensorWrapper, reinterpret
 from workbench.source import kernel_source
 
 __all__ = [

@@ -1,5 +1,5 @@
 """`triton.tools.tensor_descriptor`: descriptors that the host makes."""
 
-from workbench.runtime.descriptors import TensorDescriptor
+from workbench.launch.descriptors import TensorDescriptor
 
 __all__ = ["TensorDescriptor"]

@@ -18,7 +18,7 @@ DEFAULT_WARPS = 4
 
 def globaltimer() -> tensor:
     """Return the chip's clock in nanoseconds, as int64."""
-    return assembly("mov.u64 $0, %globaltimer;", "=l", [], [int64], effects=True)[0]
+    return assembly("mov.u64 $0, %globaltimer;", "=l", [], [int64], has_effects=True)[0]
 
 
 def smid() -> tensor:
@@ -41,13 +41,13 @@ def num_threads() -> int:
 
 def gdc_wait() -> None:
     """Wait until the launches that this one depends on are done and their stores are visible."""
-    assembly("griddepcontrol.wait; mov.u32 $0, 0;", "=r", [], [int32], effects=True)
+    assembly("griddepcontrol.wait; mov.u32 $0, 0;", "=r", [], [int32], has_effects=True)
 
 
 def gdc_launch_dependents() -> None:
     """Let launches that depend on this one begin."""
     text = "griddepcontrol.launch_dependents; mov.u32 $0, 0;"
-    assembly(text, "=r", [], [int32], effects=True)
+    assembly(text, "=r", [], [int32], has_effects=True)
 
 
 for _function in (globaltimer, smid, num_warps, num_threads, gdc_wait, gdc_launch_dependents):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from workbench.ir import (
+    BLOCK_FENCE,
     Array,
+    Effect,
+    Effects,
+    Element,
     Frame,
     Op,
     Shared,
@@ -14,20 +18,23 @@ from workbench.ir import (
     Value,
     attribute,
     element_of,
+    reads,
     shape_of,
+    writes,
 )
-from workbench.ir.types import Scalar
-from workbench.layouts import LinearLayout
 from workbench.ops.dots import Precision, product
 from workbench.ops.memory import pointee_of
 from workbench.ops.numbers import round_to, value_dtype
 from workbench.source import ShapeError
 
+#: Orders the copies of this thread with what it does itself, nobody else's accesses.
+_COPY_FENCE: Effects = (Effect("shared", order="relaxed", scope="cta"),)
 
-class SharedAllocate(Op, mnemonic="gpu.shared_allocate", pure=False):
-    """A buffer in shared memory; a leading axis counts the slots of a ring.
 
-    %0 = gpu.shared_allocate {type = shared<2x16x16xf16>} : shared<2x16x16xf16>
+class SharedAllocate(Op, mnemonic="gpu.shared_allocate"):
+    """A buffer in shared memory for a tile, or a ring of slots with a tile in each.
+
+    %0 = gpu.shared_allocate {type = shared<16x16xf16, slots=2>} : shared<16x16xf16, slots=2>
     """
 
     type: Shared
@@ -35,32 +42,61 @@ class SharedAllocate(Op, mnemonic="gpu.shared_allocate", pure=False):
     def infer(self) -> Type:
         return self.type
 
+    def own_effects(self) -> Effects:
+        # Its bytes get a new owner; two allocations are never one.
+        return (writes("shared", self.result),)
+
     def interpret(self, frame: Frame) -> Array:
         key = len(frame.memory)
         # Poisoned, so that a read before any write shows.
         poison = np.nan if self.type.element.is_float else 0x5A
-        frame.memory[key] = np.full(self.type.shape, poison, value_dtype(self.type.element))
+        slots = (self.type.slots,) if self.type.slots else ()
+        shape = (*slots, *self.type.shape)
+        frame.memory[key] = np.full(shape, poison, value_dtype(self.type.element))
         return np.asarray(key)
 
 
-class SharedStore(Op, mnemonic="gpu.shared_store", pure=False):
+class SharedStore(Op, mnemonic="gpu.shared_store"):
     """Write a tile into slot `slot` of a buffer (the whole buffer if it has no slots).
 
-    gpu.shared_store %0, %1 slot %2
+    With `part` = (axis, start): the elements from `start` on along an axis, as many as the buffer
+    has, a power of two that divides `start`.
+
+        gpu.shared_store %0, %1 slot %2
     """
 
     source: Value
     buffer: Value
     slot: Value | None = None
+    part: tuple[int, ...] | None = attribute(default=None)
 
     def verify(self) -> None:
-        _verify_slot(self, self.buffer, shape_of(self.source.type), self.slot)
+        type = self.source.type
+        shape = shape_of(type)
+        if self.part is not None:
+            axis, start = self.part
+            count = shape_of(self.buffer.type)[axis]
+            if count & (count - 1) or start % count or start + count > shape[axis]:
+                raise ShapeError(
+                    f"{self.name} of {count} from {start} on along axis {axis} of {shape}",
+                    self.span,
+                )
+            shape = (*shape[:axis], count, *shape[axis + 1 :])
+        _verify_slot(self, self.buffer, shape, element_of(type), self.slot)
+
+    def own_effects(self) -> Effects:
+        return (writes("shared", self.buffer),)
 
     def interpret(self, frame: Frame) -> None:
-        _slot(frame, self.buffer, self.slot)[...] = frame[self.source]
+        values = frame[self.source]
+        if self.part is not None:
+            axis, start = self.part
+            count = shape_of(self.buffer.type)[axis]
+            values = np.take(values, range(start, start + count), axis)
+        _slot(frame, self.buffer, self.slot)[...] = values
 
 
-class SharedLoad(Op, mnemonic="gpu.shared_load", pure=False):
+class SharedLoad(Op, mnemonic="gpu.shared_load"):
     """Read a tile out of slot `slot` of a buffer.
 
     %2 = gpu.shared_load %0 slot %1 {type = tile<16x16xf16>} : tile<16x16xf16>
@@ -74,13 +110,16 @@ class SharedLoad(Op, mnemonic="gpu.shared_load", pure=False):
         return self.type
 
     def verify(self) -> None:
-        _verify_slot(self, self.buffer, self.type.shape, self.slot)
+        _verify_slot(self, self.buffer, self.type.shape, self.type.element, self.slot)
+
+    def own_effects(self) -> Effects:
+        return (reads("shared", self.buffer),)
 
     def interpret(self, frame: Frame) -> Array:
         return np.array(_slot(frame, self.buffer, self.slot))
 
 
-class AsyncCopy(Op, mnemonic="gpu.async_copy", pure=False):
+class AsyncCopy(Op, mnemonic="gpu.async_copy"):
     """Start copying what the pointers point at into slot `slot`; masked-off elements become 0.
 
     The data may be read after a CommitCopies, a WaitCopies that covers it, and a barrier.
@@ -97,7 +136,12 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", pure=False):
     eviction: str = attribute(default="")
 
     def verify(self) -> None:
-        _verify_slot(self, self.buffer, shape_of(self.pointers.type), self.slot)
+        type = self.pointers.type
+        _verify_slot(self, self.buffer, shape_of(type), pointee_of(type), self.slot)
+
+    def own_effects(self) -> Effects:
+        arrival = Effect("shared", writes=True, through=self.buffer, later=True)
+        return (reads("global", self.pointers), arrival)
 
     def interpret(self, frame: Frame) -> None:
         element = pointee_of(self.pointers.type)
@@ -111,7 +155,7 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", pure=False):
         frame.memory.setdefault("started", []).append((where, values))
 
 
-class SharedDot(Op, mnemonic="gpu.shared_dot", pure=False):
+class SharedDot(Op, mnemonic="gpu.shared_dot"):
     """accumulator + a @ b for operands that lie in shared memory; see tile.dot.
 
     %3 = gpu.shared_dot %0, %1, %2 {precision = "ieee"} : tile<16x16xf32>
@@ -125,6 +169,14 @@ class SharedDot(Op, mnemonic="gpu.shared_dot", pure=False):
     def infer(self) -> Type:
         return self.accumulator.type
 
+    def verify(self) -> None:
+        a, b, c = (shape_of(v.type) for v in (self.a, self.b, self.accumulator))
+        if a[-1] != b[-2] or c != (*a[:-1], b[-1]) or a[:-2] != b[:-2]:
+            raise ShapeError(f"{self.name} of {a} and {b} does not give {c}", self.span)
+
+    def own_effects(self) -> Effects:
+        return reads("shared", self.a), reads("shared", self.b)
+
     def interpret(self, frame: Frame) -> Array:
         a, b = (frame.memory[int(frame[v])] for v in (self.a, self.b))
         return product(
@@ -137,7 +189,7 @@ class SharedDot(Op, mnemonic="gpu.shared_dot", pure=False):
         )
 
 
-class CommitCopies(Op, mnemonic="gpu.commit_copies", pure=False):
+class CommitCopies(Op, mnemonic="gpu.commit_copies", effects=_COPY_FENCE):
     """Close a group of asynchronous copies.
 
     gpu.commit_copies
@@ -147,7 +199,7 @@ class CommitCopies(Op, mnemonic="gpu.commit_copies", pure=False):
         frame.memory.setdefault("groups", []).append(frame.memory.pop("started", []))
 
 
-class WaitCopies(Op, mnemonic="gpu.wait_copies", pure=False):
+class WaitCopies(Op, mnemonic="gpu.wait_copies", effects=_COPY_FENCE):
     """Wait until at most `pending` of the latest groups are still under way.
 
     gpu.wait_copies {pending = 1}
@@ -162,11 +214,15 @@ class WaitCopies(Op, mnemonic="gpu.wait_copies", pure=False):
                 where[...] = values
 
 
-class BlockBarrier(Op, mnemonic="gpu.barrier", pure=False):
-    """All threads of the block wait for each other; shared memory written before is seen after.
+class BlockBarrier(Op, mnemonic="gpu.barrier", effects=BLOCK_FENCE):
+    """All threads of the block wait for each other; memory written before is seen after.
 
-    gpu.barrier
+    With `when` they do so only if it holds, which is the same in all of them.
+
+        gpu.barrier %0
     """
+
+    when: Value | None = None
 
     def interpret(self, frame: Frame) -> None:
         return None
@@ -177,15 +233,15 @@ def _slot(frame: Frame, buffer: Value, slot: Value | None) -> Array:
     return held if slot is None else held[int(frame[slot])]
 
 
-def _verify_slot(op: Op, buffer: Value, shape: tuple[int, ...], slot: Value | None) -> None:
-    assert isinstance(buffer.type, Shared)
-    held = buffer.type.shape if slot is None else buffer.type.shape[1:]
-    if held != shape:
-        raise ShapeError(f"{op.name} of a {shape} tile and a buffer of {held}", op.span)
-
-
-def allocate_type(
-    shape: tuple[int, ...], element: Scalar, layout: LinearLayout, slots: int = 0
-) -> Shared:
-    """Return the type of a buffer for a tile with an offset layout, or for a ring of `slots`."""
-    return Shared((slots, *shape) if slots else shape, element, layout)
+def _verify_slot(
+    op: Op, buffer: Value, shape: tuple[int, ...], element: Element, slot: Value | None
+) -> None:
+    type = buffer.type
+    if not isinstance(type, Shared):
+        raise ShapeError(f"{op.name} needs a buffer in shared memory, not a {type}", op.span)
+    if (type.shape, type.element) != (shape, element):
+        tile = "x".join([*map(str, shape), str(element)])
+        raise ShapeError(f"{op.name} of a tile of {tile} and a {type}", op.span)
+    if (slot is None) != (type.slots == 0):
+        found = "no slot" if slot is None else "a slot"
+        raise ShapeError(f"{op.name} names {found} of a {type}", op.span)

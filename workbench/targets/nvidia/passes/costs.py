@@ -12,9 +12,9 @@ from math import prod
 
 from workbench.analysis.affine import Affine
 from workbench.ir import Value, shape_of
-from workbench.layouts import LinearLayout, blocked, classify, reduce_plan
+from workbench.layouts import LinearLayout, blocked, classify
 from workbench.layouts.predict import linear_sectors
-from workbench.targets.nvidia.memory import WIDEST_BYTES
+from workbench.targets.nvidia.chip import WIDEST_BYTES
 
 
 @lru_cache(4096)
@@ -36,7 +36,10 @@ def conversion_cost(source: LinearLayout, target: LinearLayout, bits: int) -> fl
 def vector_width(
     facts: Affine, pointers: Value, mask: Value | None, layout: LinearLayout, itemsize: int
 ) -> tuple[int, int | None]:
-    """Return (elements per access, axis) that a layout and the addresses allow."""
+    """Return (elements per access, axis) that a layout, the addresses and the mask allow.
+
+    What accesses cost and how they are written (`plan_access`) is decided by this one function.
+    """
     best, best_axis = 1, None
     for axis, extent in enumerate(layout.shape):
         width = min(
@@ -52,7 +55,7 @@ def vector_width(
 def _axis_limit(facts: Affine, pointers: Value, mask: Value | None, axis: int, extent: int) -> int:
     whole = 1 << (extent - 1).bit_length()
     return min(
-        facts.vector(pointers, axis),
+        facts.vector(pointers, axis, mask),
         facts.mask_run(mask, axis, extent),
         whole if whole == extent else extent & -extent,
     )
@@ -66,7 +69,7 @@ def access_cost(
     registers = max(1, len(set(layout.table("register"))))
     instructions = max(1, registers // width)
     warps = layout.size("warp")
-    strides = [facts.stride(pointers, axis) for axis in range(layout.rank)]
+    strides = [facts.stride(pointers, axis, mask) for axis in range(layout.rank)]
     unit = next((d for d, s in enumerate(strides) if s == 1 and layout.shape[d] > 1), None)
     bases: list[tuple[int, int]] = []
     columns = [*layout.flat("lane")]
@@ -85,16 +88,6 @@ def access_cost(
     return warps * instructions * (sectors + 0.5)
 
 
-def reduction_cost(layout: LinearLayout, axis: int, inputs: int) -> float:
-    """Return the estimated cycles of a reduction in a layout."""
-    plan = reduce_plan(layout, axis)
-    warps, rows = layout.size("warp"), len(plan.groups)
-    shuffles = rows * len(plan.lane_masks) * inputs * warps
-    work = sum(len(g) for g in plan.groups) * inputs * warps * 0.25
-    crossing = (30 + rows * (1 << len(plan.warp_masks)) * inputs) if plan.warp_masks else 0
-    return shuffles + work + crossing
-
-
 def coalesced(
     facts: Affine, pointers: Value, mask: Value | None, itemsize: int, num_warps: int
 ) -> LinearLayout:
@@ -105,7 +98,7 @@ def coalesced(
     """
     shape = shape_of(pointers.type)
     threads = 32 * num_warps
-    order = sorted(range(len(shape)), key=lambda d: (_rank(facts.stride(pointers, d)), -d))
+    order = sorted(range(len(shape)), key=lambda d: (_rank(facts.stride(pointers, d, mask)), -d))
     fastest = order[0]
     width = min(
         _axis_limit(facts, pointers, mask, fastest, shape[fastest]),

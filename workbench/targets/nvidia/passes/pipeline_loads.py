@@ -4,7 +4,11 @@ For a loop of T rounds and S stages the ring has S slots. Before the loop the co
 0 … S-2 are started; round i waits for its own copy, meets all threads at one barrier (so slot
 i-1 is free as well), starts the copy of round i+S-1 into the slot that round i-1 used, and works
 on slot i. Addresses of a later round come from running the loop's address arithmetic ahead: the
-carried values it needs are carried a second time, S-1 rounds further on.
+carried values it needs are carried a second time, S-1 rounds further on. Tables that an address is
+read from are read ahead with it, in rounds that the loop reaches and in no others.
+
+Only what nobody can tell may happen early: memory that the loop may write is not read ahead, nor is
+memory that other programs may write over anything that puts accesses into an order.
 """
 
 from __future__ import annotations
@@ -14,10 +18,12 @@ from math import prod
 from typing import Any
 
 from workbench.analysis.affine import Affine
+from workbench.analysis.memory import Memory
 from workbench.ir import (
     I1,
     Block,
     Builder,
+    Effect,
     Module,
     Op,
     Scalar,
@@ -40,12 +46,11 @@ from workbench.ops import (
     Load,
     Select,
     Splat,
-    Store,
     Transpose,
     pointee_of,
 )
-from workbench.passes.canonicalize import constant_of
 from workbench.passes.manager import Remarks
+from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.ops import (
     AsyncCopy,
     BlockBarrier,
@@ -54,16 +59,16 @@ from workbench.targets.nvidia.ops import (
     SharedLoad,
     WaitCopies,
 )
-from workbench.targets.nvidia.ops.shared import allocate_type
 from workbench.targets.nvidia.passes.costs import vector_width
 
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A load and the conversions to operand layouts that read it."""
+    """A load, the conversions to operand layouts that read it, and whether anything else does."""
 
     load: Load
     users: tuple[Op, ...]
+    has_others: bool
 
 
 def pipeline_loads(module: Module, remarks: Remarks, shared_limit: int) -> Module:
@@ -73,34 +78,81 @@ def pipeline_loads(module: Module, remarks: Remarks, shared_limit: int) -> Modul
     """
     stages = module.attributes["num_stages"]
     facts = Affine(module, tiles=True)
+    memory = Memory(module)
     uses = _uses(module)
-    stored = any(isinstance(op, Store) or "atomic" in op.name for op in module.walk())
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         if not isinstance(op, For):
             return None
         depth = op.stages if op.stages is not None else stages
-        if depth < 2 or not any(isinstance(inner, Dot) for inner in op.body.ops):
+        if depth < 2:
             return None
-        found = [s for load in op.body.ops if (s := _staged(op, load, uses, facts, remarks))]
-        if not found:
+        early = _Early(op, memory)
+        found: list[_Staged] = []
+        if any(isinstance(inner, Dot) for inner in op.body.ops):
+            found = [s for load in op.body.ops if (s := _staged(early, load, uses, facts, remarks))]
+        if found and op.stages is None and module.attributes.get("stages_are_free"):
+            depth = _fitting(op, found, depth, shared_limit, remarks)
+        else:
+            found = _affordable(early, found, depth, shared_limit, remarks)
+        if not found or depth < 2:
+            _answer_stages(op, remarks)
             return None
-        if stored and any(isinstance(i, Store) or "atomic" in i.name for i in op.body.ops):
-            remarks.note(op, "not pipelined: the loop stores to memory it might load", "missed")
-            return None
-        if module.attributes.get("stages_are_free") and op.stages is None:
-            each = sum(_tile_bytes(staged.load) for staged in found)
-            fits = shared_limit // max(each, 1)
-            if fits < depth:
-                remarks.note(
-                    op, f"{depth} stages need {depth * each:,} bytes; {fits} fit", "missed"
-                )
-                depth = fits
-            if depth < 2:
-                return None
-        return _pipelined(op, found, depth, builder, remarks)
+        for staged in found:
+            _answer_memory_hints(staged.load, remarks)
+        return _pipelined(early, found, depth, builder, remarks)
 
     return rebuild(module, rewrite)
+
+
+def _affordable(
+    early: _Early, found: list[_Staged], depth: int, shared_limit: int, remarks: Remarks
+) -> list[_Staged]:
+    """Return the loads to stage: not those behind a table if there is no room for them too."""
+    if sum(_tile_bytes(staged.load) for staged in found) * depth <= shared_limit:
+        return found
+    kept: list[_Staged] = []
+    for staged in found:
+        ahead = early.slice_of(staged.load) or []
+        if any(not op.pure for op in ahead):
+            remarks.note(
+                staged.load,
+                f"not copied ahead: {depth} stages of what a table leads to do not fit",
+                "missed",
+            )
+        else:
+            kept.append(staged)
+    return kept
+
+
+def _fitting(
+    loop: For, found: list[_Staged], depth: int, shared_limit: int, remarks: Remarks
+) -> int:
+    """Return how many of the stages that nobody asked for fit into shared memory."""
+    each = sum(_tile_bytes(staged.load) for staged in found)
+    fits = shared_limit // max(each, 1)
+    if fits < depth:
+        remarks.note(loop, f"{depth} stages need {depth * each:,} bytes; {fits} fit", "missed")
+    return min(depth, fits)
+
+
+def _answer_stages(loop: For, remarks: Remarks) -> None:
+    if loop.stages is None:
+        return
+    text = "no load of this loop can be copied ahead"
+    if not any(isinstance(inner, Dot) for inner in loop.body.ops):
+        text = "loads are copied ahead for products, this loop has none"
+    remarks.note(loop, f"num_stages={loop.stages} is not obeyed: {text}", "missed")
+
+
+def _answer_memory_hints(load: Load, remarks: Remarks) -> None:
+    """PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a descriptor only."""
+    cache = "" if load.cache in ("ca", "cg") else load.cache
+    words = {"cache_modifier": cache, "eviction_policy": load.eviction}
+    for name, word in words.items():
+        if word:
+            text = "the load is copied ahead, and such a copy takes none"
+            remarks.note(load, f"{name} '{word}' is not obeyed: {text}", "missed")
 
 
 def _tile_bytes(load: Load) -> int:
@@ -117,30 +169,86 @@ def _uses(module: Module) -> dict[Value, list[Op]]:
     return uses
 
 
+class _Early:
+    """What of a loop may happen rounds before its turn."""
+
+    def __init__(self, loop: For, memory: Memory) -> None:
+        self.loop = loop
+        self.memory = memory
+        effects = [e for op in loop.body.ops for e in op.effects() if e.space == "global"]
+        self._writes = [e for e in effects if e.writes]
+        #: What puts accesses into an order that other programs may see.
+        self._orders = [e for e in effects if e.order != "plain" and _is_seen(e)]
+
+    def obstacle(self, op: Op) -> str:
+        """Say why an op must not read memory before its turn; "" if it may."""
+        for effect in op.own_effects():
+            if effect.order != "plain":
+                return "the load is volatile"
+            if any(self.memory.may_meet(effect, write) for write in self._writes):
+                return "the loop stores to memory it might load"
+            if self._orders and not self.memory.is_settled(effect):
+                return "the loop waits for other programs or signals to them"
+        return ""
+
+    def slice_of(self, load: Load) -> list[Op] | None:
+        """Return the loop's ops that compute a load's address and mask, in order.
+
+        With them come those that compute the carried values they need. None if one of them must
+        not run early: then the address is not known rounds ahead.
+        """
+        loop = self.loop
+        by_result = {r: op for op in loop.body.ops for r in op.results}
+        carried = dict(zip(loop.body.arguments[1:], loop.body.yields, strict=True))
+        needed: set[int] = set()
+        work = [v for v in (load.pointers, load.mask) if v is not None]
+        seen: set[Value] = set()
+        while work:
+            value = work.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            if value in carried:
+                work.append(carried[value])
+            op = by_result.get(value)
+            if op is None:
+                continue
+            if op.regions or not op.removable or self.obstacle(op):
+                return None
+            needed.add(id(op))
+            work += op.operands
+        return [op for op in loop.body.ops if id(op) in needed]
+
+
+def _is_seen(effect: Effect) -> bool:
+    """Say whether an order is one for other programs: what a block's own fence does is not."""
+    return effect.reads or effect.writes or effect.scope != "cta"
+
+
 def _staged(
-    loop: For, op: Op, uses: dict[Value, list[Op]], facts: Affine, remarks: Remarks
+    early: _Early, op: Op, uses: dict[Value, list[Op]], facts: Affine, remarks: Remarks
 ) -> _Staged | None:
     """Return how a load of the loop can be staged in shared memory; None if it cannot."""
     if not isinstance(op, Load) or not isinstance(op.result.type, Tile):
         return None
     users: list[Op] = []
-    here = set(map(id, loop.body.ops))
-    for user in uses.get(op.result, []):
+    here = set(map(id, early.loop.body.ops))
+    readers = uses.get(op.result, [])
+    for user in readers:
         end = user
         if isinstance(user, Transpose):
             (end,) = uses[user.result] if len(uses[user.result]) == 1 else (user,)
-        if not isinstance(user, ConvertLayout) and not isinstance(end, ConvertLayout):
-            return None
-        if not here.issuperset((id(user), id(end))):
-            return None  # a branch or an inner loop reads it
-        users.append(user)
+        converts = isinstance(user, ConvertLayout) or isinstance(end, ConvertLayout)
+        # What a branch or an inner loop reads is taken out of the ring once, before it.
+        if converts and here.issuperset((id(user), id(end))):
+            users.append(user)
     if not users or not _feeds_dot(users, uses):
         return None
-    reason = _obstacle(loop, op, facts)
+    reason = _obstacle(early, op, facts)
     if reason:
         remarks.note(op, f"not copied ahead: {reason}", "missed")
         return None
-    return _Staged(op, tuple(users))
+    return _Staged(op, tuple(users), len(users) < len(readers))
 
 
 def _feeds_dot(users: list[Op], uses: dict[Value, list[Op]]) -> bool:
@@ -154,10 +262,10 @@ def _feeds_dot(users: list[Op], uses: dict[Value, list[Op]]) -> bool:
     return False
 
 
-def _obstacle(loop: For, op: Load, facts: Affine) -> str:
+def _obstacle(early: _Early, op: Load, facts: Affine) -> str:
     element = pointee_of(op.pointers.type)
-    if op.volatile:
-        return "the load is volatile"
+    if reason := early.obstacle(op):
+        return reason
     if op.other is not None and constant_of(op.other) != 0:
         return "masked-off elements are not zero"
     if not isinstance(element, Scalar) or element == I1:
@@ -170,37 +278,9 @@ def _obstacle(loop: For, op: Load, facts: Affine) -> str:
             f"only {width * element.itemsize} bytes lie side by side and aligned, "
             "cp.async moves 4, 8 or 16; alignment of the strides and bounds is not known"
         )
-    slice_ = _slice(loop, op)
-    if slice_ is None:
-        return "its address depends on what the loop loads"
+    if early.slice_of(op) is None:
+        return "its address depends on what must not be read ahead"
     return ""
-
-
-def _slice(loop: For, load: Load) -> list[Op] | None:
-    """Return the loop's ops that compute a load's address and mask, and the values they carry.
-
-    None if one of them has effects (another load): then the address is not known rounds ahead.
-    """
-    by_result = {r: op for op in loop.body.ops for r in op.results}
-    carried = dict(zip(loop.body.arguments[1:], loop.body.yields, strict=True))
-    needed: set[int] = set()
-    work = [v for v in (load.pointers, load.mask) if v is not None]
-    seen: set[Value] = set()
-    while work:
-        value = work.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if value in carried:
-            work.append(carried[value])
-        op = by_result.get(value)
-        if op is None:
-            continue
-        if not op.pure or op.regions:
-            return None
-        needed.add(id(op))
-        work += op.operands
-    return [op for op in loop.body.ops if id(op) in needed]
 
 
 def _needed_carries(loop: For, ops: list[Op], loads: list[Load]) -> list[int]:
@@ -222,10 +302,11 @@ def _needed_carries(loop: For, ops: list[Op], loads: list[Load]) -> list[int]:
 
 
 def _pipelined(
-    loop: For, found: list[_Staged], stages: int, builder: Builder, remarks: Remarks
+    early: _Early, found: list[_Staged], stages: int, builder: Builder, remarks: Remarks
 ) -> tuple[Value, ...]:
+    loop = early.loop
     loads = [staged.load for staged in found]
-    needed = {id(inner) for load in loads for inner in _slice(loop, load) or ()}
+    needed = {id(inner) for load in loads for inner in early.slice_of(load) or ()}
     ops = [op for op in loop.body.ops if id(op) in needed]
     carries = _needed_carries(loop, ops, loads)
     counter = element_of(loop.lower.type)
@@ -283,7 +364,7 @@ def _ring(load: Load, stages: int, builder: Builder) -> Value:
     layout = layout_of(load.result.type)
     assert layout is not None
     order = sorted(range(len(shape)), key=lambda d: -layout.consecutive("register", d))
-    type = allocate_type(shape, element, swizzled(shape, element.itemsize, tuple(order)), stages)
+    type = Shared(shape, element, swizzled(shape, element.itemsize, tuple(order)), stages)
     return builder.add(SharedAllocate(type=type), load.result.hint)
 
 
@@ -307,9 +388,12 @@ class _Ahead:
         """Start all copies of the round and return the carried values of the next."""
         builder, loop = self.builder, self.loop
         values = {loop.body.arguments[0]: index, **state}
-        for op in self.ops:
-            builder.insert(copy_op(op, values, builder))
         runs = None if always else self._runs(index)
+        for op in self.ops:
+            copied = copy_op(op, values, builder)
+            if isinstance(copied, Load) and runs is not None:
+                copied = self._guarded(op, copied, runs, values)
+            builder.insert(copied)
         for load, buffer in zip(self.loads, self.buffers, strict=True):
             before = builder.span, builder.origins
             builder.span, builder.origins = load.span, (load.id,)
@@ -326,6 +410,15 @@ class _Ahead:
         return {
             arguments[i]: values.get(loop.body.yields[i], loop.body.yields[i]) for i in self.carries
         }
+
+    def _guarded(self, op: Op, load: Load, runs: Value, values: dict[Value, Value]) -> Load:
+        """Return a load that reads nothing in rounds that the loop does not reach."""
+        mask = self._under(runs, load.mask, load) if shape_of(load.pointers.type) else runs
+        if load.mask is not None and not shape_of(load.pointers.type):
+            mask = self.builder.add(Elementwise("and", (runs, load.mask)))
+        new = load.changed(mask=mask)
+        values[op.results[0]] = new.result
+        return new
 
     def _runs(self, index: Value) -> Value:
         """Return whether the loop reaches a round with this counter."""
@@ -360,11 +453,19 @@ def _with_buffers(
         for staged, buffer in zip(found, buffers, strict=True)
         for user in staged.users
     }
-    staged_loads = {id(staged.load) for staged in found}
+    staged_loads = {
+        id(staged.load): (staged, buffer) for staged, buffer in zip(found, buffers, strict=True)
+    }
     # A transposed operand is read untransposed, in the layout that transposing turns into it.
     targets = {op.source: op.layout for op in loop.body.ops if isinstance(op, ConvertLayout)}
     for op in loop.body.ops[:-1]:
         if id(op) in staged_loads:
+            staged, buffer = staged_loads[id(op)]
+            if staged.has_others:
+                layout = layout_of(staged.load.result.type)
+                assert layout is not None
+                loaded = _from_buffer(staged.load, op, layout, buffer, slot)
+                replaced[op.results[0]] = builder.add(loaded, op.results[0].hint)
             continue
         if id(op) in by_user:
             load, buffer = by_user[id(op)]

@@ -1,0 +1,206 @@
+"""`make gpu`: everything that needs a GPU: tests, notebooks, correctness cases, fuzzing, the bench.
+
+`python -m tests.gpu.run [tests] [notebooks] [check] [fuzz] [bench] [SUITE ...]` runs parts; without
+arguments, all. It needs torch, NumPy and pytest, and neither IPython nor the other test packages.
+What failed and what did not run (a file that cannot be imported, a group without tests, a suite
+that raised, a baseline without a time) is named at the end, and makes the exit status 1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from itertools import chain, islice
+from multiprocessing import get_context
+from pathlib import Path
+
+from tests.gpu.report import Report
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = ROOT / "tests"
+PARTS = ("tests", "notebooks", "check", "fuzz", "bench")
+#: Compiling takes most of the time, on one core per process; each has a context on the device.
+WORKERS = max(1, min(12, (os.cpu_count() or 2) - 2))
+
+
+# -- tests --------------------------------------------------------------------------------------
+def marked_files(marker: str = "gpu") -> dict[str, list[Path]]:
+    """Return the files with tests of a marker, by folder: no other file needs to be importable.
+
+    A file has them too if a module of the tests that it imports from hands out the marker.
+    """
+    word = re.compile(rf"pytest\.mark\.{marker}\b")
+    texts = {path: path.read_text() for path in sorted(TESTS.rglob("*.py"))}
+    helpers = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path, text in texts.items()
+        if not path.name.startswith("test_") and "marks=" in text and word.search(text)
+    ]
+    found: dict[str, list[Path]] = {}
+    for path, text in texts.items():
+        imports = any(f"from {helper} import" in text for helper in helpers)
+        if path.name.startswith("test_") and (word.search(text) or imports):
+            found.setdefault(path.parent.relative_to(ROOT).as_posix(), []).append(path)
+    return found
+
+
+def run_pytest(
+    report: Report,
+    *,
+    group: str,
+    arguments: Sequence[str],
+    target: str | None = None,
+    shares: int = 1,
+) -> str:
+    """Run tests in processes of their own, each with a share of them; returns the counts."""
+    environment = {**os.environ} if target is None else {
+        **os.environ, "WORKBENCH_TEST_TARGET": target
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+
+        def share(number: int) -> Path | str:
+            file = Path(folder) / f"{number}.xml"
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                 "--continue-on-collection-errors", *arguments,
+                 f"--share={number}/{shares}", f"--junitxml={file}"],
+                cwd=ROOT, env=environment, capture_output=True, text=True,
+            )  # fmt: skip
+            if done.returncode:
+                print("\n".join(done.stdout.strip().splitlines()[-60:]), flush=True)
+            said = f"status {done.returncode}: {(done.stderr or done.stdout)[-300:]}"
+            # Status 5: no tests, which the counts say. 0 and 1 are a whole run; the rest was cut.
+            whole = done.returncode in (0, 1, 2, 5) and file.exists()
+            return file if whole else said
+
+        with ThreadPoolExecutor(shares) as pool:
+            return report.read_tests(group, list(pool.map(share, range(1, shares + 1))))
+
+
+def run_tests(report: Report) -> None:
+    """Run the language's tests and files of IR on this device's chip, and what needs a GPU."""
+    from workbench.devices import cuda
+
+    language = partial(
+        run_pytest, group="tests/language", arguments=["tests/language"], target=cuda.chip(0),
+        shares=min(8, WORKERS),
+    )  # fmt: skip
+    report.part("tests/language on the chip", language)
+    files = partial(
+        run_pytest, group="tests/files", arguments=["tests/files"], shares=min(8, WORKERS)
+    )
+    report.part("tests/files on the chip", files)
+    marked = marked_files()
+    if not marked:
+        report.missing.append("tests: no file has tests marked gpu")
+    for folder, files in marked.items():
+        arguments = [*map(str, files), "-m", "gpu"]
+        report.part(f"{folder} (gpu)", partial(run_pytest, group=folder, arguments=arguments))
+
+
+# -- correctness cases ----------------------------------------------------------------------------
+def check_part(first: int, step: int) -> tuple[int, list[str]]:
+    """Run every `step`th case; returns how many, and what is wrong with those that failed."""
+    import torch
+
+    from tests.gpu import cases
+
+    total, failed = 0, []
+    for name, run in islice(
+        chain.from_iterable(family() for family in cases.ALL), first, None, step
+    ):
+        total += 1
+        try:
+            outcome = run()
+            if not outcome.ok:
+                failed.append(f"{outcome.name}: error {outcome.error} allowed {outcome.allowed}")
+        except Exception as error:
+            last = " / ".join(traceback.format_exc().strip().splitlines()[-3:])
+            failed.append(f"{name}: {type(error).__name__}: {str(error)[:300]} | {last[:300]}")
+    torch.cuda.synchronize()
+    return total, failed
+
+
+def check(report: Report) -> str:
+    """Run all correctness cases, in several processes."""
+    start = time.perf_counter()
+    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
+        parts = list(pool.map(check_part, range(WORKERS), [WORKERS] * WORKERS))
+    messages = [message for _, found in parts for message in found]
+    report.failed += [f"check: {message}" for message in messages]
+    total = sum(count for count, _ in parts)
+    if not total:
+        report.missing.append("check: there are no cases")
+    seconds = time.perf_counter() - start
+    return f"{total - len(messages)} passed, {len(messages)} failed in {seconds:.0f} s"
+
+
+# -- notebooks, random programs, bench ------------------------------------------------------------
+def notebooks(report: Report) -> str:
+    """Run the notebooks' cells on the device."""
+    from tests.gpu import notebooks
+
+    ran = notebooks.run_all()
+    report.failed += [f"notebooks: {name}: {n} cells failed" for name, (_, n) in ran.items() if n]
+    report.missing += [f"notebooks: {name}: no cell ran" for name, (n, _) in ran.items() if not n]
+    if not ran:
+        report.missing.append("notebooks: there are none")
+    return f"{sum(n for n, _ in ran.values())} cells of {len(ran)} notebooks"
+
+
+def fuzz(report: Report) -> str:
+    """Run random programs and sources."""
+    from tests.gpu import fuzz
+
+    failed = fuzz.main()
+    if failed:
+        report.failed.append(f"fuzz: {failed} programs, kept in tests/fuzz/found")
+    return f"{failed} failed"
+
+
+def bench(report: Report, suites: Sequence[str]) -> str:
+    """Measure; what has no row is missing."""
+    from tests.bench import gpu
+
+    missing = gpu.run_suites(suites)
+    report.missing += [f"bench: {line}" for line in missing]
+    return f"{len(suites)} suites, {len(missing)} missing"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the named parts; returns the exit status."""
+    import torch
+
+    if not torch.cuda.is_available():
+        print("no CUDA device: nothing to run")
+        return 0
+    from tests.bench import gpu
+
+    known = (*PARTS, *gpu.SUITES)
+    unknown = [name for name in arguments if name not in known]
+    if unknown:
+        print(f"unknown parts {', '.join(unknown)}; known: {', '.join(known)}")
+        return 2
+    names = arguments or PARTS
+    suites = [name for name in gpu.SUITES if name in names or "bench" in names]
+    report = Report()
+    if "tests" in names:
+        run_tests(report)
+    for name, part in (("notebooks", notebooks), ("check", check), ("fuzz", fuzz)):
+        if name in names:
+            report.part(name, part)
+    if suites:
+        report.part("bench", partial(bench, suites=suites))
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,134 @@
+"""`make gpu` says what did not run, and needs no package that a bare machine lacks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.gpu import run
+from tests.gpu.report import Report
+
+PARTLY = """
+import pytest
+
+def test_good():
+    pass
+
+def test_bad():
+    assert 1 == 2
+
+def test_here():
+    pytest.skip("no CUDA device")
+
+def test_elsewhere():
+    pytest.skip("needs Windows")
+
+@pytest.fixture
+def broken():
+    raise OSError("no such file")
+
+def test_fixture(broken):
+    pass
+"""
+
+
+def report_of(tmp_path, **files):
+    """Run pytest on some files of their own; return the report of one group, and its counts."""
+    for name, text in files.items():
+        (tmp_path / f"test_{name}.py").write_text(text)
+    junit = tmp_path / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path),
+               "--continue-on-collection-errors", f"--junitxml={junit}",
+               "--rootdir", str(tmp_path)]  # fmt: skip
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    subprocess.run(command, cwd=tmp_path, capture_output=True, env=environment)
+    report = Report()
+    return report, report.read_tests("group", [junit])
+
+
+def test_failures_and_what_did_not_run_are_named(tmp_path):
+    report, counts = report_of(tmp_path, partly=PARTLY, lost="import no_such_package\n")
+    assert set(counts.split(", ")) == {
+        "1 passed", "2 failed", "2 skipped", "1 not collected"
+    }  # fmt: skip
+    assert [line.split("::")[-1].split(":")[0] for line in report.failed] == [
+        "test_bad", "test_fixture"
+    ]  # fmt: skip
+    assert any("no_such_package" in line for line in report.missing)
+    assert any("no CUDA device" in line for line in report.missing)
+    assert report.skipped == {"group: needs Windows": 1}
+    assert report.finish() == 1
+
+
+def test_a_group_without_tests_did_not_run(tmp_path):
+    report, counts = report_of(tmp_path, empty="x = 1\n")
+    assert counts == "no test ran"
+    assert report.missing == ["group: no test ran"]
+    assert report.finish() == 1
+
+
+def test_what_passes_is_counted(tmp_path):
+    report, counts = report_of(tmp_path, good="def test_a(): pass\ndef test_b(): pass\n")
+    assert counts == "2 passed"
+    assert report.finish() == 0
+
+
+def test_a_run_without_a_report_is_missing():
+    report = Report()
+    assert report.read_tests("group", ["No module named pytest"]) == "no test ran"
+    assert any("No module named pytest" in line for line in report.missing)
+
+
+def test_a_part_that_raises_did_not_run(capsys):
+    def part(report):
+        raise RuntimeError("a suite that raised")
+
+    report = Report()
+    report.part("fuzz", part)
+    assert report.missing == ["fuzz: raised RuntimeError: a suite that raised"]
+    assert report.finish() == 1
+    assert "DID NOT RUN fuzz: raised" in capsys.readouterr().out
+
+
+def test_a_part_that_is_not_known_is_refused(monkeypatch, capsys):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert run.main(["tests", "nonsense"]) == 2
+    assert "unknown parts nonsense" in capsys.readouterr().out
+
+
+def test_shares_have_every_test_once():
+    found: list[str] = []
+    for number in (1, 2):
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider",
+                   "tests/bench/test_render.py", f"--share={number}/2"]  # fmt: skip
+        text = subprocess.run(command, cwd=run.ROOT, capture_output=True, text=True).stdout
+        share = [line for line in text.splitlines() if "::" in line]
+        assert share
+        found += share
+    from tests.bench import test_render
+
+    assert len(found) == len(set(found))
+    assert len(found) == sum(name.startswith("test_") for name in vars(test_render))
+
+
+@pytest.mark.slow
+def test_nothing_that_needs_a_gpu_needs_more_than_a_bare_machine_has():
+    files = [str(path) for group in run.marked_files().values() for path in group]
+    assert len(files) >= 5
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider",
+               "-p", "tests.gpu.bare", *files, "tests/language", "tests/files"]  # fmt: skip
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(run.ROOT)}
+    done = subprocess.run(command, cwd=run.ROOT, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout[-2000:]
+    code = (
+        "import tests.gpu.bare, tests.gpu.run, tests.gpu.cases, tests.gpu.notebooks, tests.gpu.fuzz"
+        ", tests.fuzz.run, tests.fuzz.batch, tests.bench.gpu, tests.bench.compare"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=run.ROOT, capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -1,0 +1,598 @@
+"""The order of memory: within a program across its warps, and between programs if asked for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench
+from tests.execution import execute
+from tests.language.harness import from_text
+from tests.passes.pipelines import SM_80, gpu_steps, tile_steps
+from tests.targets.nvidia.hazards import RaceError, simulate
+from workbench.interpreter import run_module
+from workbench.ir import DROP, Module, parse_module, rebuild
+from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.pipeline import tile_passes
+from workbench.targets.nvidia import pipeline
+from workbench.targets.nvidia.passes.barriers import insert_barriers
+from workbench.targets.nvidia.passes.shared_memory import allocate
+
+# -- loads that run ahead ------------------------------------------------------------------
+LOOP = """
+def put(p, x):
+    tl.store(p, x)
+
+def kernel(a_ptr, b_ptr, c_ptr, flag_ptr, n):
+    i = tl.arange(0, 16)
+    place = i[:, None] * 16 + i[None, :]
+    acc = tl.zeros((16, 16), tl.float32)
+    for k in range(n):
+        a = tl.load(a_ptr + k * 256 + place)
+        b = tl.load(b_ptr + place)
+        acc = tl.dot(a, b, acc)
+{body}
+    tl.store(c_ptr + place, acc)
+"""
+NEXT = "a_ptr + (k + 1) * 256 + place, (acc * 0.125).to(tl.float16)"
+#: What stands after the dot, by what it is; the loads of `a` must stay behind it.
+OVERTAKEN = {
+    "a store": f"tl.store({NEXT})",
+    "a store in a branch": f"if k % 2 == 0:\n    tl.store({NEXT})",
+    "a store in the other branch": f"if k % 2 == 1:\n    b += 1\nelse:\n    tl.store({NEXT})",
+    "a store in an inner loop": f"for j in range(2):\n    tl.store({NEXT})",
+    "a store in a while": f"j = 0\nwhile j < k + 1:\n    tl.store({NEXT})\n    j += 1",
+    "a store in a helper": f"put({NEXT})",
+    "a store to the other operand": "tl.store(b_ptr + place, (acc * 0.125).to(tl.float16))",
+    "an atomic": "tl.atomic_add(a_ptr + (k + 1) * 256 + place, a, sem='relaxed')",
+    "a masked store": f"tl.store({NEXT}, mask=place < 100)",
+    "a store one row on": "tl.store(a_ptr + (k + 1) * 256 + 16 + place, a, mask=place < 240)",
+}
+
+
+def loop(body: str) -> str:
+    return LOOP.replace("{body}", "\n".join("        " + line for line in body.splitlines()))
+
+
+def compiled(text: str, signature: str, **options: Any) -> Any:
+    return workbench.compile(from_text(text), signature, target="sm_90a", **options)
+
+
+def arrays(rounds: int) -> list[Any]:
+    values = np.random.default_rng(3)
+    a = values.integers(-2, 3, (rounds + 3) * 256).astype(np.float16)
+    b = values.integers(-2, 3, 256).astype(np.float16)
+    return [a, b, np.zeros(256, np.float32), np.ones(1, np.int32), rounds]
+
+
+MATMUL = "*fp16:16 *fp16:16 *fp32:16 *i32:16 i32"
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("name", OVERTAKEN)
+def test_loads_do_not_run_ahead_of(name: str, stages: int):
+    kernel = compiled(loop(OVERTAKEN[name]), MATMUL, num_stages=stages)
+    want, got = arrays(5), arrays(5)
+    run_module(kernel.module, (1,), want)
+    execute(kernel.module, (1,), got, "sm_90a")
+    for one, other in zip(want[:3], got[:3], strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-3)
+
+
+ORDERED = {
+    "a wait": "while tl.atomic_add(flag_ptr, 0, sem='acquire') == 0:\n    pass",
+    "a poll": "while tl.load(flag_ptr) == 0:\n    pass",
+    "a release": "tl.atomic_xchg(flag_ptr, 1, sem='release')",
+    "an atomic with the default order": "tl.atomic_add(flag_ptr, 1)",
+    "assembly with effects": (
+        "tl.inline_asm_elementwise('membar.gl; mov.u32 $0, 0;', '=r', [], tl.int32, "
+        "is_pure=False, pack=1)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_loads_of_what_others_may_write_do_not_run_ahead_of(name: str):
+    """The loop stores to `a` nowhere, but the kernel does, so other programs may."""
+    text = loop(ORDERED[name]) + "    tl.store(a_ptr + n * 256 + place, acc.to(tl.float16))\n"
+    kernel = compiled(text, MATMUL)
+    reasons = [r.text for r in kernel.trace.remarks if r.text.startswith("not copied ahead")]
+    assert reasons
+    assert all("programs" in reason or "stores" in reason for reason in reasons)
+
+
+def names(kernel: Any) -> list[str]:
+    """Return the names of the ops of the kernel's GPU IR."""
+    recorder = Recorder()
+    built = pipeline.build(tile_passes(kernel.module, recorder), "sm_90a", recorder)
+    assert built.gpu is not None
+    return [op.name for op in built.gpu.walk()]
+
+
+def test_loads_run_ahead_of_what_nobody_can_tell():
+    for body in ("tl.device_print('k', k)", "tl.debug_barrier()", "tl.device_assert(k < n)"):
+        kernel = compiled(loop(body), MATMUL)
+        assert names(kernel).count("gpu.async_copy") == 2 * 3, body
+
+
+SEVERAL_READERS = """
+def kernel(a_ptr, b_ptr, c_ptr, sums_ptr, n):
+    i = tl.arange(0, 32)
+    place = i[:, None] * 32 + i[None, :]
+    acc = tl.zeros((32, 32), tl.float32)
+    sums = tl.zeros((32,), tl.float32)
+    odd = tl.zeros((32, 32), tl.float32)
+    for k in range(n):
+        a = tl.load(a_ptr + k * 1024 + place)
+        b = tl.load(b_ptr + k * 1024 + place)
+        acc = tl.dot(a, b, acc)
+        sums += tl.sum(a.to(tl.float32), 1)
+        if k % 2 == 1:
+            odd += b.to(tl.float32)
+    tl.store(c_ptr + place, acc + odd)
+    tl.store(sums_ptr + i, sums)
+"""
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 5])
+def test_a_tile_in_the_ring_may_have_several_readers(rounds: int):
+    kernel = compiled(SEVERAL_READERS, "*fp16:16 *fp16:16 *fp32:16 *fp32:16 i32")
+    assert "gpu.async_copy" in names(kernel)
+    assert names(kernel).count("tile.load") == 0
+    values = np.random.default_rng(1).integers(-3, 4, (2, 5, 32, 32))
+    a, b = values.astype(np.float16)
+    c, sums = np.zeros((32, 32), np.float32), np.zeros(32, np.float32)
+    execute(kernel.module, (1,), [a, b, c, sums, rounds], "sm_90a")
+    x, y = values[:, :rounds].astype(np.float64)
+    np.testing.assert_array_equal(c, np.einsum("kij,kjl->il", x, y) + y[1::2].sum(0))
+    np.testing.assert_array_equal(sums, x.sum((0, 2)))
+
+
+PAGES = """
+def kernel(table_ptr, pages_ptr, b_ptr, c_ptr, n):
+    i = tl.arange(0, 16)
+    place = i[:, None] * 16 + i[None, :]
+    acc = tl.zeros((16, 16), tl.float32)
+    for k in range(n):
+        page = tl.load(table_ptr + k)
+        a = tl.load(pages_ptr + page * 256 + place)
+        acc = tl.dot(a, tl.load(b_ptr + place), acc)
+    tl.store(c_ptr + place, acc)
+"""
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 3, 7])
+@pytest.mark.parametrize("stages", [2, 4])
+def test_pages_are_read_ahead_and_the_table_not_past_its_end(rounds: int, stages: int):
+    kernel = compiled(PAGES, "*i32:16 *fp16:16 *fp16:16 *fp32:16 i32", num_stages=stages)
+    assert names(kernel).count("gpu.async_copy") >= stages
+    values = np.random.default_rng(1)
+    pages = values.integers(-3, 4, (9, 16, 16)).astype(np.float16)
+    table = values.permutation(9)[:rounds].astype(np.int32)
+    b = values.integers(-3, 4, (16, 16)).astype(np.float16)
+    c = np.zeros((16, 16), np.float32)
+    execute(kernel.module, (1,), [table, pages, b, c, rounds], "sm_90a")
+    want = pages[table].astype(np.float64).sum(0) @ b.astype(np.float64)
+    np.testing.assert_array_equal(c, want)
+
+
+# -- warps of one program ------------------------------------------------------------------
+def final(text: str, signature: str, **options: Any) -> Module:
+    """Return GPU IR before its barriers are inserted, for some warps."""
+    module = compiled(text, signature, **options).module
+    last = [module, *(after for _, after in tile_steps(module))][-1]
+    steps = gpu_steps(last, **options)
+    return [after for name, after in steps if name != "insert-barriers"][-1]
+
+
+ACROSS_WARPS = {
+    "a shift in place": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            x = tl.load(x_ptr + i)
+            tl.store(x_ptr + i + 1, x)
+        """,
+    "reversed in place": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            x = tl.load(x_ptr + i)
+            tl.store(x_ptr + 511 - i, x)
+        """,
+    "a store that is loaded by others": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            tl.store(x_ptr + i, i)
+            tl.store(x_ptr + 512 + i, tl.load(x_ptr + 511 - i))
+        """,
+    "a scalar that everybody reads and one writes": """
+        def kernel(x_ptr, n):
+            x = tl.load(x_ptr)
+            tl.store(x_ptr, x + 1)
+            tl.store(x_ptr + 4 + tl.arange(0, 512), x)
+        """,
+    "the next round reads what the last wrote": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            for k in range(n):
+                x = tl.load(x_ptr + k + i)
+                tl.store(x_ptr + k + 1 + i, x + 1)
+        """,
+    "windows that overlap from round to round": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            for k in range(n):
+                tl.store(x_ptr + k + i, tl.load(x_ptr + k + i) + i)
+        """,
+    "the same place in the next round": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            p = x_ptr + i
+            for k in range(n):
+                tl.store(p, tl.load(p) + i)
+                p += 1
+        """,
+    "a scalar that others need": """
+        def kernel(x_ptr, n):
+            for k in range(4):
+                x = tl.load(x_ptr + k)
+                tl.store(x_ptr + k, x + 1)
+                tl.store(x_ptr + 8 + 512 * k + tl.arange(0, 256), x)
+        """,
+    "a branch writes what is read after it": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            if n > 1:
+                tl.store(x_ptr + i, i)
+            tl.store(x_ptr + 600 + i, tl.load(x_ptr + 511 - i))
+        """,
+    "an atomic on what was stored": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            tl.store(x_ptr + i, i)
+            tl.atomic_add(x_ptr + 511 - i, i, sem='relaxed')
+        """,
+    "two stores, the last one wins": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            tl.store(x_ptr + i, i)
+            tl.store(x_ptr + 511 - i, i + 1000)
+        """,
+    "what is stored before it is told": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            tl.store(x_ptr + 8 + i, i)
+            tl.atomic_xchg(x_ptr, 1)
+        """,
+    "what is read before it is given free": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            x = tl.load(x_ptr + 8 + i)
+            tl.atomic_xchg(x_ptr, 1, sem='release')
+            tl.store(x_ptr + 600 + i, x)
+        """,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("warps", [2, 8])
+@pytest.mark.parametrize("name", ACROSS_WARPS)
+def test_warps_wait_for_each_other(name: str, warps: int):
+    before = final(ACROSS_WARPS[name], "*i32:16 i32", num_warps=warps)
+    offsets, _, total = allocate(before, SM_80)
+    after = insert_barriers(before, Remarks(), offsets, SM_80)
+    arguments = [np.arange(2048, dtype=np.int32), 3]
+    simulate(after, offsets, total, (1,), arguments)
+    without = rebuild(after, lambda op, builder: DROP if op.name == "gpu.barrier" else None)
+    with pytest.raises(RaceError):
+        simulate(without, offsets, total, (1,), [np.arange(2048, dtype=np.int32), 3])
+
+
+ALONE = {
+    "in place, element by element": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 1024)
+            for k in range(n):
+                tl.store(x_ptr + i, tl.load(x_ptr + i) + 1)
+        """,
+    "reads only": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 1024)
+            x = tl.load(x_ptr + i) + tl.load(x_ptr + 1023 - i)
+            tl.device_print("x", tl.sum(x))
+        """,
+    "neighbouring scalars": """
+        def kernel(x_ptr, n):
+            for k in tl.static_range(8):
+                tl.store(x_ptr + k, tl.load(x_ptr + k) * 2)
+        """,
+    "scalars of which nobody else needs anything": """
+        def kernel(x_ptr, n):
+            total = 0
+            for k in range(n):
+                total += 1
+                tl.store(x_ptr + k, tl.load(x_ptr + n + k) + total)
+        """,
+    "ranges that do not meet": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 512)
+            x = tl.load(x_ptr + 511 - i)
+            tl.store(x_ptr + 512 + i, x)
+        """,
+    "sums that nobody reads": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 1024)
+            for k in range(n):
+                tl.atomic_add(x_ptr + (i * k) % 1024, 1)
+        """,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_warps_do_not_wait_in_vain(name: str):
+    kernel = compiled(ALONE[name], "*i32:16 i32", num_warps=4)
+    assert "gpu.barrier" not in names(kernel)
+
+
+def test_no_barrier_where_arguments_are_known_to_be_apart():
+    text = """
+kernel @apart(%x: ptr<i32> {noalias = True}, %y: ptr<i32> {noalias = True}) {num_warps = 4} {
+  %i = tile.iota {start = 0, type = tile<512xi32>} : tile<512xi32>
+  %xs = tile.splat %x {shape = (512,)} : tile<512xptr<i32>>
+  %ys = tile.splat %y {shape = (512,)} : tile<512xptr<i32>>
+  %px = tile.add_pointer %xs, %i : tile<512xptr<i32>>
+  %py = tile.add_pointer %ys, %i : tile<512xptr<i32>>
+  %v = tile.load %px : tile<512xi32>
+  tile.store %py, %v
+  tile.return
+}
+"""
+    for known, count in ((True, 0), (False, 1)):
+        module = parse_module(text if known else text.replace(" {noalias = True}", ""))
+        *_, (_, after) = gpu_steps(module, num_warps=4)
+        assert [op.name for op in after.walk()].count("gpu.barrier") == count
+
+
+# -- programs ------------------------------------------------------------------------------
+def instructions(kernel: Any) -> str:
+    """Return the kernel's PTX without what orders nothing, one word an instruction."""
+    lines = re.findall(
+        r"(bar\.sync|barrier\.sync|bar\.warp\.sync|st\.global|ld\.global|ld\.volatile\.global|"
+        r"atom\.\w+|bra)", kernel.asm["ptx"]
+    )  # fmt: skip
+    return " ".join(lines)
+
+
+RELEASE = """
+def kernel(x_ptr, flag_ptr):
+    i = tl.arange(0, 512)
+    tl.store(x_ptr + i, i)
+    tl.atomic_{word}(flag_ptr, 1{order})
+    tl.store(x_ptr + 600 + i, tl.load(x_ptr + 1200 + i))
+"""
+
+
+@pytest.mark.parametrize("word", ["xchg", "add", "max"])
+@pytest.mark.parametrize("order", ["", ", sem='release'", ", sem='acq_rel'"])
+def test_a_release_comes_after_what_all_warps_stored(word: str, order: str):
+    kernel = compiled(RELEASE.format(word=word, order=order), "*i32:16 *i32:16")
+    assert re.search(r"st\.global( st\.global)* bar\w*\.sync atom", instructions(kernel))
+
+
+@pytest.mark.parametrize("order", ["", ", sem='acquire'", ", sem='acq_rel'"])
+def test_what_all_warps_read_comes_after_an_acquire(order: str):
+    kernel = compiled(RELEASE.format(word="add", order=order), "*i32:16 *i32:16")
+    assert re.search(r"atom\.\w+ bar\w*\.sync ld\.global", instructions(kernel))
+
+
+@pytest.mark.parametrize(
+    ("order", "scope", "barriers"),
+    [("relaxed", "gpu", 0), ("acq_rel", "cta", 0), ("release", "gpu", 1), ("acquire", "sys", 1)],
+)
+def test_only_what_orders_other_programs_needs_barriers(order: str, scope: str, barriers: int):
+    text = f"""
+kernel @order(%x: ptr<i32> {{noalias = True}}, %y: ptr<i32> {{noalias = True}}) {{num_warps = 4}} {{
+  %i = tile.iota {{start = 0, type = tile<512xi32>}} : tile<512xi32>
+  %xs = tile.splat %x {{shape = (512,)}} : tile<512xptr<i32>>
+  %px = tile.add_pointer %xs, %i : tile<512xptr<i32>>
+  tile.store %px, %i
+  %one = tile.constant {{value = 1, type = i32}} : i32
+  %old = tile.atomic %y, %one {{order = "{order}", scope = "{scope}"}} : i32
+  tile.store %px, %i
+  tile.return
+}}
+"""
+    *_, (_, after) = gpu_steps(parse_module(text), num_warps=4)
+    assert [op.name for op in after.walk()].count("gpu.barrier") == barriers
+
+
+def test_an_order_that_nobody_can_tell_is_relaxed():
+    kernel = compiled("""
+def kernel(x_ptr, sum_ptr):
+    i = tl.arange(0, 512)
+    tl.atomic_add(sum_ptr + i % 7, tl.load(x_ptr + i))
+""", "*fp32:16 *fp32:16")  # fmt: skip
+    assert "atom.relaxed" in kernel.asm["ptx"] or "red.relaxed" in kernel.asm["ptx"]
+    assert any("relaxed" in remark.text for remark in kernel.trace.remarks)
+
+
+POLLS = {
+    "in the condition": "while tl.load(flag_ptr) == 0:\n        pass",
+    "in the body": "v = tl.load(flag_ptr)\n    while v == 0:\n        v = tl.load(flag_ptr)",
+    "by break": "while True:\n        if tl.load(flag_ptr) != 0:\n            break",
+    "of several flags": "while tl.sum(tl.load(flag_ptr + tl.arange(0, 64))) < 64:\n        pass",
+    "with a limit": "k = 0\n    while (tl.load(flag_ptr) == 0) & (k < n):\n        k += 1",
+    "through a helper": "while look(flag_ptr) == 0:\n        pass",
+}
+POLL = """
+def look(p):
+    return tl.load(p)
+
+def kernel(x_ptr, flag_ptr, n):
+    i = tl.arange(0, 512)
+    {poll}
+    tl.store(x_ptr + i, i)
+"""
+
+
+@pytest.mark.parametrize("warps", [1, 4])
+@pytest.mark.parametrize("name", POLLS)
+def test_a_polling_loop_reads_in_every_round(name: str, warps: int):
+    kernel = compiled(POLL.format(poll=POLLS[name]), "*i32:16 *i32:16 i32", num_warps=warps)
+    text = kernel.asm["ptx"]
+    back = re.compile(r"\n(\$\w+):.*?ld\.volatile\.global.*?bra[\w.]*\s+\1;", re.DOTALL)
+    assert back.search(text), text
+    assert ".nc" not in kernel.asm["ptx"]
+    assert any("acquire missing" in remark.text for remark in kernel.trace.remarks)
+
+
+def test_a_poll_before_an_acquire_misses_nothing():
+    poll = POLLS["in the condition"] + "\n    tl.atomic_add(flag_ptr, 0, sem='acquire')"
+    kernel = compiled(POLL.format(poll=poll), "*i32:16 *i32:16 i32")
+    said = [r.text for r in kernel.trace.remarks if "every round" in r.text]
+    assert said
+    assert not any("acquire missing" in text for text in said)
+
+
+def test_a_walk_through_what_the_launch_only_reads_stays_plain():
+    kernel = compiled("""
+def kernel(sorted_ptr, x_ptr, out_ptr, n):
+    x = tl.load(x_ptr + tl.program_id(0))
+    low = 0
+    while tl.load(sorted_ptr + low) < x:
+        low += 1
+    tl.store(out_ptr + tl.program_id(0), low)
+""", "*i32:16 *i32:16 *i32:16 i32")  # fmt: skip
+    assert "volatile" not in kernel.asm["ptx"]
+
+
+# -- on the device -------------------------------------------------------------------------
+HAND_OVER = """
+def kernel(data_ptr, flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    if pid % 2 == 0:
+        tl.store(data_ptr + pid * BLOCK + i, pid + BLOCK - i)
+        {give}
+    else:
+        {take}
+        x = tl.load(data_ptr + (pid - 1) * BLOCK + BLOCK - 1 - i)
+        tl.store(out_ptr + pid * BLOCK + i, x)
+"""
+GIVE = ("tl.atomic_xchg(flag_ptr + pid, 1, sem='release')", "tl.atomic_add(flag_ptr + pid, 1)")
+TAKE = (
+    "while tl.atomic_add(flag_ptr + pid - 1, 0, sem='acquire') == 0:\n            pass",
+    "while tl.load(flag_ptr + pid - 1) == 0:\n            pass\n"
+    "        tl.atomic_add(flag_ptr + pid - 1, 0, sem='acquire')",
+)
+
+
+def on_device(text: str) -> Any:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return workbench.jit(from_text(text))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("give", GIVE)
+@pytest.mark.parametrize("take", TAKE)
+@pytest.mark.parametrize("warps", [1, 4, 16])
+def test_what_is_handed_over_arrives(give: str, take: str, warps: int):
+    """Neighbouring programs; the giver comes first, so every taker's giver runs or has run."""
+    import torch
+
+    kernel = on_device(HAND_OVER.format(give=give, take=take))
+    programs, block = 6300, 1024
+    for _ in range(3):
+        data, out = (torch.zeros(programs * block, dtype=torch.int32, device="cuda") for _ in "do")
+        flags = torch.zeros(programs, dtype=torch.int32, device="cuda")
+        kernel[(programs,)](data, flags, out, programs, BLOCK=block, num_warps=warps)
+        got = out.view(programs, block)[1::2]
+        pids = torch.arange(0, programs, 2, device="cuda", dtype=torch.int32)[:, None]
+        want = pids + 1 + torch.arange(block, device="cuda", dtype=torch.int32)
+        assert int((got != want).sum()) == 0
+
+
+LAST_REDUCES = """
+def kernel(x_ptr, parts_ptr, count_ptr, out_ptr, BLOCK: tl.constexpr, PROGRAMS: tl.constexpr):
+    pid = tl.program_id(0)
+    i = tl.arange(0, BLOCK)
+    tl.store(parts_ptr + pid * BLOCK + i, tl.load(x_ptr + pid * BLOCK + i) * 2)
+    if tl.atomic_add(count_ptr, 1) == PROGRAMS - 1:
+        total = tl.zeros((BLOCK,), tl.int32)
+        for k in range(PROGRAMS):
+            total += tl.load(parts_ptr + k * BLOCK + BLOCK - 1 - i)
+        tl.store(out_ptr + i, total)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("warps", [1, 8])
+def test_the_last_program_sees_what_all_have_stored(warps: int):
+    import torch
+
+    kernel = on_device(LAST_REDUCES)
+    programs, block = 512, 2048
+    for seed in range(20):
+        torch.manual_seed(seed)
+        x = torch.randint(-99, 99, (programs, block), dtype=torch.int32, device="cuda")
+        parts, out = torch.zeros_like(x), torch.zeros(block, dtype=torch.int32, device="cuda")
+        count = torch.zeros(1, dtype=torch.int32, device="cuda")
+        kernel[(programs,)](x, parts, count, out, BLOCK=block, PROGRAMS=programs, num_warps=warps)
+        assert torch.equal(out, 2 * x.sum(0, dtype=torch.int32).flip(0))
+
+
+LOCK = """
+def kernel(lock_ptr, x_ptr, n):
+    i = tl.arange(0, 512)
+    for _ in range(n):
+        while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+            pass
+        x = tl.load(x_ptr + i)
+        tl.store(x_ptr + 511 - i, x + 1)
+        tl.atomic_xchg(lock_ptr, 0)
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("warps", [1, 4])
+def test_what_a_lock_protects_is_changed_by_one_program_at_a_time(warps: int):
+    import torch
+
+    kernel = on_device(LOCK)
+    x = torch.arange(512, dtype=torch.int32, device="cuda")
+    lock = torch.zeros(1, dtype=torch.int32, device="cuda")
+    kernel[(64,)](lock, x, 10, num_warps=warps)
+    assert torch.equal(x, torch.arange(512, dtype=torch.int32, device="cuda") + 640)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ACROSS_WARPS)
+def test_one_program_on_the_device(name: str):
+    import torch
+
+    kernel = on_device(ACROSS_WARPS[name])
+    for warps in (1, 2, 8, 16):
+        want = np.arange(2048, dtype=np.int32)
+        run_module(compiled(ACROSS_WARPS[name], "*i32:16 i32").module, (1,), [want, 3])
+        for _ in range(20):
+            x = torch.arange(2048, dtype=torch.int32, device="cuda")
+            kernel[(1,)](x, 3, num_warps=warps)
+            np.testing.assert_array_equal(x.cpu().numpy(), want)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", OVERTAKEN)
+def test_loops_on_the_device_do_not_run_ahead(name: str):
+    import torch
+
+    kernel = on_device(loop(OVERTAKEN[name]))
+    want = arrays(5)
+    run_module(compiled(loop(OVERTAKEN[name]), MATMUL).module, (1,), want)
+    for stages in (2, 4):
+        held = [torch.from_numpy(v).cuda() for v in arrays(5)[:-1]]
+        kernel[(1,)](*held, 5, num_stages=stages)
+        for got, one in zip(held, want[:-1], strict=True):
+            np.testing.assert_allclose(got.cpu().numpy(), one, rtol=2e-3, atol=2e-3)

@@ -1,0 +1,146 @@
+"""Which memory the accesses of a kernel may touch: parameters behind pointers, and who meets whom.
+
+Everything here is asked of effects (ir/effects.py), so it holds for any op that says what it does.
+A pointer's *roots* are the parameters from which it may have been made by arithmetic, selection,
+loops; a pointer that was read from memory or made from an integer has no known root, it may lead
+anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from workbench.ir import Block, Effect, Module, Op, Pointer, Value, element_of
+from workbench.ir.types import Tile
+
+Role = Literal["in", "out", "inout", "scalar"]
+
+#: The root of pointers of which nobody knows where they lead.
+ANYWHERE = "anywhere"
+_NOWHERE: frozenset[str] = frozenset()
+_ANYWHERE = frozenset((ANYWHERE,))
+
+
+class Memory:
+    """What the accesses of a module may touch."""
+
+    def __init__(self, module: Module) -> None:
+        self._parameters = {p.name: p for p in module.parameters}
+        self._roots = _Roots(module)
+        read: set[str] = set()
+        written: set[str] = set()
+        for op in module.walk():
+            for effect in op.own_effects():
+                if effect.space == "global" and effect.reads:
+                    read |= self.roots(effect)
+                if effect.space == "global" and effect.writes:
+                    written |= self.roots(effect)
+        #: Roots that the kernel reads and writes somewhere.
+        self.read, self.written = frozenset(read), frozenset(written)
+
+    def roots(self, effect: Effect) -> frozenset[str]:
+        """Return the parameters behind an access to global memory; ANYWHERE stands for any."""
+        return _ANYWHERE if effect.through is None else self._roots.of(effect.through)
+
+    def roots_of(self, pointer: Value) -> frozenset[str]:
+        """Return the parameters from which a pointer, or a tile of them, may have been made."""
+        return self._roots.of(pointer)
+
+    def may_meet(self, one: Effect, other: Effect) -> bool:
+        """Say whether two accesses to global memory, one of them a write, may touch one byte.
+
+        Different arguments may overlap unless a fact says that they do not.
+        """
+        if self.is_constant(one) or self.is_constant(other):
+            return False
+        mine, theirs = self.roots(one), self.roots(other)
+        if ANYWHERE in mine or ANYWHERE in theirs:
+            return True
+        return any(p == q or self._may_overlap(p, q) for p in mine for q in theirs)
+
+    def _may_overlap(self, one: str, other: str) -> bool:
+        return not (self._parameters[one].noalias or self._parameters[other].noalias)
+
+    def is_constant(self, effect: Effect) -> bool:
+        """Say whether an access goes through a pointer to constant memory."""
+        if effect.through is None:
+            return False
+        element = element_of(effect.through.type)
+        return isinstance(element, Pointer) and element.constant
+
+    def is_settled(self, effect: Effect) -> bool:
+        """Say whether no program of the launch writes the arguments that an access touches.
+
+        All programs run the same kernel, so what none of its ops writes stays as it is. This asks
+        which arguments are written, not whether two arguments overlap.
+        """
+        if self.is_constant(effect):
+            return True
+        roots = self.roots(effect)
+        return not (ANYWHERE in self.written or ANYWHERE in roots or roots & self.written)
+
+
+def parameter_roles(module: Module) -> dict[str, Role]:
+    """Return each parameter's role; a pointer that is never used counts as "in"."""
+    memory = Memory(module)
+    return {
+        p.name: _role(p.value, p.name in memory.read, p.name in memory.written)
+        for p in module.parameters
+    }
+
+
+def _role(value: Value, read: bool, written: bool) -> Role:
+    if not isinstance(value.type, Pointer):
+        return "scalar"
+    if written:
+        return "inout" if read else "out"
+    return "in"
+
+
+def _is_pointer(value: Value) -> bool:
+    return isinstance(value.type, Pointer | Tile) and isinstance(element_of(value.type), Pointer)
+
+
+class _Roots:
+    """For each pointer value the parameters it may have been made from."""
+
+    def __init__(self, module: Module) -> None:
+        self._found: dict[Value, set[str]] = {
+            p.value: {p.name} for p in module.parameters if _is_pointer(p.value)
+        }
+        self._changed = True
+        while self._changed:  # carried pointers need a second round; sets only grow
+            self._changed = False
+            self._block(module.body)
+
+    def of(self, value: Value) -> frozenset[str]:
+        return frozenset(self._found.get(value, _NOWHERE)) or _ANYWHERE
+
+    def _flow(self, names: set[str], target: Value) -> None:
+        known = self._found.setdefault(target, set())
+        if not names <= known:
+            known |= names
+            self._changed = True
+
+    def _block(self, block: Block) -> None:
+        for op in block.ops:
+            self._op(op)
+
+    def _op(self, op: Op) -> None:
+        flows = op.flows()
+        for source, target in flows:
+            if _is_pointer(target):
+                self._flow(self._found.get(source, set()), target)
+        for region in op.regions:
+            self._block(region)
+        if flows:
+            return
+        for result in op.results:
+            if not _is_pointer(result):
+                continue
+            sources = [self._found.get(v, set()) for v in op.operands if _is_pointer(v)]
+            reads = any(e.reads for e in op.own_effects())
+            if reads or not sources:  # it came out of memory, or was made from a number
+                self._flow({ANYWHERE}, result)
+            for names in () if reads else sources:
+                self._flow(names, result)

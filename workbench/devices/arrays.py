@@ -1,0 +1,121 @@
+"""What a launch needs to know of an array, whoever made it; torch is never imported here.
+
+Torch tensors are met by duck typing (`data_ptr`, `dtype`, `device`), NumPy arrays by their class,
+everything else by `__cuda_array_interface__` or, on the host, DLPack.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.devices.elements import TYPE_NAMES
+from workbench.devices.streams import HOST
+
+
+class NotAnArray(TypeError):  # noqa: N818 - a question's answer, never shown
+    """The value is no array that a kernel could take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Where an array lies and what its elements are.
+
+    `type` is None where the element type is none that kernels have (`dtype` is its own name);
+    `device` is the CUDA ordinal, HOST for host memory, None for neither (`place` says what).
+    `owner` keeps memory alive that was made on the way here.
+    """
+
+    address: int
+    type: str | None
+    dtype: str
+    device: int | None
+    place: str
+    writable: bool = True
+    owner: Any = None
+
+
+def is_array(value: Any) -> bool:
+    """Say whether a value is an array of some kind."""
+    return hasattr(value, "data_ptr") or _is_numpy(value) or _speaks(value)
+
+
+def describe(value: Any) -> Array:
+    """Return what a launch needs to know; raises NotAnArray."""
+    if hasattr(value, "data_ptr") and hasattr(value, "dtype"):
+        return _tensor(value)
+    if _is_numpy(value):
+        return _numpy(value)
+    if hasattr(value, "__cuda_array_interface__"):
+        return _cuda(value)
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return _dlpack(value)
+    raise NotAnArray(f"a {type(value).__name__} is no array")
+
+
+def _speaks(value: Any) -> bool:
+    return hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")
+
+
+def _is_numpy(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _tensor(value: Any) -> Array:
+    dtype = getattr(value.dtype, "name", None) or str(value.dtype).removeprefix("torch.")
+    device = getattr(value, "device", None)
+    kind = getattr(device, "type", "cuda" if device is None else str(device).partition(":")[0])
+    ordinal: int | None = None
+    if kind == "cuda":
+        index = getattr(device, "index", 0)
+        ordinal = 0 if index is None else index
+    elif kind == "cpu":
+        ordinal = HOST
+    return Array(value.data_ptr(), TYPE_NAMES.get(dtype), dtype, ordinal, str(device or kind))
+
+
+def _numpy(value: Any) -> Array:
+    interface = value.__array_interface__
+    name = value.dtype.name if value.dtype.isnative else str(value.dtype)
+    address, read_only = interface["data"]
+    return Array(address, TYPE_NAMES.get(name), name, HOST, "cpu", not read_only)
+
+
+#: typestr of an array interface -> the compiler's type
+_TYPESTR = {
+    "b1": "i1", "i1": "i8", "i2": "i16", "i4": "i32", "i8": "i64", "u1": "u8", "u2": "u16",
+    "u4": "u32", "u8": "u64", "f2": "f16", "f4": "f32", "f8": "f64",
+}  # fmt: skip
+
+
+def _cuda(value: Any) -> Array:
+    interface = value.__cuda_array_interface__
+    address, read_only = interface["data"]
+    name = interface["typestr"]
+    native = name[0] in "|=<" if sys.byteorder == "little" else name[0] in "|=>"
+    device = getattr(value, "device", None)
+    ordinal = getattr(device, "id", getattr(device, "index", 0)) or 0
+    found = _TYPESTR.get(name[1:]) if native else None
+    return Array(address or 0, found, name, ordinal, f"cuda:{ordinal}", not read_only)
+
+
+def _dlpack(value: Any) -> Array:
+    from workbench.devices import dlpack
+
+    kind, ordinal = value.__dlpack_device__()
+    if kind in (dlpack.CPU, dlpack.CUDA_HOST):
+        device, place, stream = HOST, "cpu", 0
+    elif kind in (dlpack.CUDA, dlpack.CUDA_MANAGED):
+        device, place, stream = int(ordinal), f"cuda:{ordinal}", _stream(int(ordinal))
+    else:
+        return Array(0, None, type(value).__name__, None, f"device kind {kind}")
+    found = dlpack.read(value, stream)
+    return Array(found.address, found.type, found.dtype, device, place, found.writable, found)
+
+
+def _stream(device: int) -> int:
+    from workbench.devices.streams import current_stream
+
+    return current_stream(device)

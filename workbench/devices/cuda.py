@@ -1,0 +1,348 @@
+"""NVIDIA devices through `cuda.bindings`: chips, contexts, loading, launching, errors.
+
+Contexts are the primary ones, which torch uses too. Nothing is imported before a kernel meets a
+CUDA array.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from workbench.source import KernelError, LaunchError, ResourceError, ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+#: Errors after which the context cannot be used any more, and what they mean.
+STICKY = {
+    214: "an uncorrectable memory error",
+    700: "an illegal memory access",
+    702: "a launch that ran into the time limit",
+    710: "a device assertion that failed",
+    714: "an error in the hardware stack",
+    715: "an illegal instruction",
+    716: "a misaligned address",
+    717: "an address in the wrong memory space",
+    718: "an invalid program counter",
+    719: "a launch failure",
+}
+
+#: Shared memory up to this many bytes needs no permission (CUDA driver API, cuFuncSetAttribute).
+FREE_SHARED_BYTES = 48 * 1024
+
+_lost: dict[int, str] = {}
+
+
+@lru_cache(1)
+def driver() -> Any:
+    """Return the initialised driver API; raises LaunchError K508 where there is none."""
+    try:
+        bindings = importlib.import_module("cuda.bindings.driver")  # typed nowhere
+    except ImportError as error:
+        raise ToolError(
+            "the CUDA bindings for Python are not installed",
+            hint="pip install cuda-python",
+            code="K508",
+        ) from error
+    try:
+        code = int(bindings.cuInit(0)[0])
+    except RuntimeError as error:  # no libcuda on this machine
+        raise _no_device(str(error)) from error
+    if code:
+        raise _no_device(f"the driver answers with error {code}")
+    return bindings
+
+
+def _no_device(why: str) -> LaunchError:
+    return LaunchError(
+        f"no CUDA device can be used: {why}",
+        hint="run on the CPU target, or compile without launching",
+        code="K508",
+    )
+
+
+def available() -> bool:
+    """Say whether there is a CUDA device and a driver for it."""
+    try:
+        return device_count() > 0
+    except KernelError:
+        return False
+
+
+def device_count() -> int:
+    """Return how many CUDA devices this process sees."""
+    return int(_checked(driver().cuDeviceGetCount()))
+
+
+def _checked(answer: tuple[Any, ...], what: str = "the CUDA driver", device: int = 0) -> Any:
+    code = int(answer[0])
+    if code:
+        raise error_of(code, what, device)
+    return answer[1] if len(answer) == 2 else answer[1:]
+
+
+# -- devices ----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What a device is: counts, sizes in bytes, clocks in kHz."""
+
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    warp_size: int
+    max_threads: int
+    shared_bytes: int
+    registers: int
+    l2_bytes: int
+    memory_bytes: int
+    clock: int
+    memory_clock: int
+    memory_bus_bits: int
+    driver: str
+
+
+_ATTRIBUTES = {
+    "multiprocessors": "MULTIPROCESSOR_COUNT",
+    "warp_size": "WARP_SIZE",
+    "max_threads": "MAX_THREADS_PER_BLOCK",
+    "shared_bytes": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    "registers": "MAX_REGISTERS_PER_BLOCK",
+    "l2_bytes": "L2_CACHE_SIZE",
+    "clock": "CLOCK_RATE",
+    "memory_clock": "MEMORY_CLOCK_RATE",
+    "memory_bus_bits": "GLOBAL_MEMORY_BUS_WIDTH",
+}
+
+
+@lru_cache(64)
+def properties(device: int = 0) -> Properties:
+    """Return what a device is."""
+    api = driver()
+    handle = _checked(api.cuDeviceGet(device))
+    name = _checked(api.cuDeviceGetName(128, handle)).split(b"\0")[0].decode()
+    numbers = {key: _attribute(handle, word) for key, word in _ATTRIBUTES.items()}
+    version = int(_checked(api.cuDriverGetVersion()))
+    return Properties(
+        name=name,
+        capability=_capability(device),
+        memory_bytes=int(_checked(api.cuDeviceTotalMem(handle))),
+        driver=f"{version // 1000}.{version % 1000 // 10}",
+        **numbers,
+    )
+
+
+def _attribute(handle: Any, word: str) -> int:
+    api = driver()
+    attribute = getattr(api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{word}")
+    code, value = api.cuDeviceGetAttribute(attribute, handle)
+    return 0 if int(code) else int(value)
+
+
+@lru_cache(64)
+def _capability(device: int) -> tuple[int, int]:
+    handle = _checked(driver().cuDeviceGet(device))
+    major = _attribute(handle, "COMPUTE_CAPABILITY_MAJOR")
+    return major, _attribute(handle, "COMPUTE_CAPABILITY_MINOR")
+
+
+@lru_cache(64)
+def chip(device: int = 0) -> str:
+    """Return a device's chip, with its `a` suffix where there is one: "sm_80", "sm_90a"."""
+    major, minor = _capability(device)
+    if major < 8:
+        raise LaunchError(
+            f"cuda:{device} is an sm_{major}{minor}, kernels run on sm_80 and newer", code="K508"
+        )
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+@lru_cache(64)
+def _primary(device: int) -> Any:
+    """Return the primary context, retained for the life of the process."""
+    api = driver()
+    return _checked(api.cuDevicePrimaryCtxRetain(_checked(api.cuDeviceGet(device))))
+
+
+@contextmanager
+def current(device: int) -> Iterator[None]:
+    """Make a device's primary context current for the block; a thread without one keeps it."""
+    api = driver()
+    before = _checked(api.cuCtxGetCurrent())
+    context = _primary(device)
+    if int(before) == int(context):
+        yield
+        return
+    _checked(api.cuCtxSetCurrent(context), device=device)
+    try:
+        yield
+    finally:
+        if int(before):
+            api.cuCtxSetCurrent(before)
+
+
+def synchronize(device: int = 0) -> None:
+    """Wait for everything that runs on a device; raises what went wrong there (K502, K503)."""
+    with current(device):
+        _checked(driver().cuCtxSynchronize(), "a kernel", device)
+
+
+# -- errors -----------------------------------------------------------------------------------
+def error_of(code: int, what: str, device: int) -> KernelError:
+    """Return the error for a code of the driver.
+
+    The first sticky error of a device is K502; the context is lost with it, so everything after
+    it is K503.
+    """
+    if code in STICKY:
+        if device in _lost:
+            return lost_error(device)
+        _lost[device] = STICKY[code]
+        return LaunchError(
+            f"the device reports {STICKY[code]} (code {code}) of {what}, or of one launched before",
+            notes=[
+                f"the CUDA context is lost (code {code}); restart the kernel to launch again, "
+                "compiling still works"
+            ],
+            hint="run the same launch with kernel.interpret[grid](...): it names the access",
+            code="K502",
+        )
+    if device in _lost:
+        return lost_error(device)
+    name, text = _describe(code)
+    if code == 701:  # CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+        return ResourceError(
+            f"{what} needs more threads, registers or shared memory than the device has",
+            hint="launch with fewer warps or smaller tiles",
+            code="K402",
+        )
+    if code == 2:
+        return LaunchError(f"the device has no memory left for {what}", code="K509")
+    return LaunchError(f"{what}: the driver answers {name}: {text}", code="K509")
+
+
+def lost_error(device: int) -> LaunchError:
+    """Return the error for using a device whose context is lost."""
+    return LaunchError(
+        f"cuda:{device} cannot be used any more after {_lost[device]}",
+        hint="restart the kernel; compiling, the CPU target and viewing go on without it",
+        code="K503",
+    )
+
+
+def _describe(code: int) -> tuple[str, str]:
+    api = driver()
+    try:
+        result = api.CUresult(code)
+        name = _checked(api.cuGetErrorName(result)).decode()
+        return name, _checked(api.cuGetErrorString(result)).decode()
+    except (ValueError, KernelError):
+        return f"error {code}", "not described"
+
+
+# -- loading and launching --------------------------------------------------------------------
+class _Streams(dict[int, Any]):
+    """Stream handles by number, made at their first use."""
+
+    def __missing__(self, number: int) -> Any:
+        handle = driver().CUstream(number)
+        self[number] = handle
+        return handle
+
+
+streams = _Streams()
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Code for a device: a cubin or PTX (`kind`), and which of its functions to load.
+
+    `name` and `target` are the kernel's and its chip, for messages; `shared_bytes` is the dynamic
+    shared memory of a launch.
+    """
+
+    code: bytes
+    kind: str
+    symbol: str
+    shared_bytes: int
+    name: str
+    target: str
+
+
+def load(image: Image, device: int) -> tuple[Any, Any]:
+    """Return (module, function) on a device; raises LaunchError where it cannot be loaded."""
+    check_usable(device)
+    api = driver()
+    with current(device), _relaxed_capture():
+        code, module = api.cuModuleLoadData(
+            image.code if image.kind == "cubin" else image.code + b"\0"
+        )
+        if int(code):
+            raise _load_error(int(code), image, device)
+        function = _checked(api.cuModuleGetFunction(module, image.symbol.encode()), image.name)
+        _allow_shared(function, image, device)
+    return module, function
+
+
+def check_usable(device: int) -> None:
+    """Raise LaunchError K503 for a device whose context is lost."""
+    if device in _lost:
+        raise lost_error(device)
+
+
+@contextmanager
+def _relaxed_capture() -> Iterator[None]:
+    """Allow loading while a stream of this thread is being captured into a graph."""
+    api = driver()
+    relaxed = api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = _checked(api.cuThreadExchangeStreamCaptureMode(relaxed))
+    try:
+        yield
+    finally:
+        api.cuThreadExchangeStreamCaptureMode(before)
+
+
+def _load_error(code: int, image: Image, device: int) -> KernelError:
+    if code in (209, 218, 222):  # no binary for this chip, bad PTX, PTX too new for the driver
+        name, text = _describe(code)
+        return LaunchError(
+            f"the driver refuses the code of {image.name} for {image.target}: {name}: {text}",
+            hint=f"cuda:{device} is an {chip(device)}; its driver supports CUDA "
+            f"{properties(device).driver}",
+            code="K509",
+        )
+    return error_of(code, f"loading {image.name}", device)
+
+
+def _allow_shared(function: Any, image: Image, device: int) -> None:
+    size = image.shared_bytes
+    if size <= FREE_SHARED_BYTES:
+        return
+    limit = properties(device).shared_bytes
+    if size > limit:
+        raise ResourceError(
+            f"{image.name} needs {size:,} bytes of shared memory, cuda:{device} allows {limit:,}",
+            hint="use fewer stages or smaller tiles",
+        ).counted("shared memory", size, limit)
+    api = driver()
+    kinds = api.CUfunction_attribute
+    attribute = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    _checked(api.cuFuncSetCacheConfig(function, api.CUfunc_cache.CU_FUNC_CACHE_PREFER_SHARED))
+    _checked(api.cuFuncSetAttribute(function, attribute, size), image.name, device)
+
+
+@lru_cache(1)
+def launch_address() -> int:
+    """Return where `cuLaunchKernel` lies in memory, 0 if the library cannot be opened by name."""
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        function = ctypes.CDLL(name).cuLaunchKernel
+    except (OSError, AttributeError):
+        return 0
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

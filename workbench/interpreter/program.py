@@ -1,0 +1,258 @@
+"""One program instance while it runs: its values, its accesses to memory, its loops that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from workbench.interpreter.dependence import Exit
+from workbench.interpreter.memory import Allocation, Places
+from workbench.interpreter.run import Run
+from workbench.ir import Array, Block, Element, Op, Value
+from workbench.ops import Constant, Iota
+from workbench.ops.numbers import decode, encode, memory_dtype, value_dtype
+
+#: A round of a loop that touches memory more often than this is not looked at as a wait.
+MOST_STEPS = 64
+#: Nor one that touches more elements than this at once.
+MOST_ELEMENTS = 4096
+#: After so many rounds a loop whose exit memory decides lets other programs run.
+PATIENCE = 1000
+
+
+class Part(NamedTuple):
+    """The live lanes of an access that lie in one allocation; `lanes` None: all of the tile."""
+
+    allocation: Allocation
+    lanes: Array | None
+    addresses: Array
+    places: Places
+
+
+class Step(NamedTuple):
+    """An access in the current round of a loop that may wait; `old` is what a write replaced."""
+
+    op: Op
+    address: int
+    places: Places
+    old: Array | None
+
+
+class ProgramFrame:
+    """The state of one program instance (a `Frame`)."""
+
+    def __init__(self, machine: Run, program: tuple[int, int, int]) -> None:
+        self.machine = machine
+        self.program = program
+        self.number = program[0] + machine.grid[0] * (program[1] + machine.grid[1] * program[2])
+        self.values: dict[Value, Array] = dict(machine.shared_values)
+        self._memory: dict[Any, Any] = {}
+        #: What the rounds of loops that may wait did, and those loops, the inner ones last.
+        self.steps: list[Step] = []
+        self.waiting: list[LoopRounds] = []
+
+    @property
+    def memory(self) -> dict[Any, Any]:
+        """Storage for ops with state (shared buffers)."""
+        return self._memory
+
+    def __getitem__(self, value: Value) -> Array:
+        return self.values[value]
+
+    def get(self, value: Value | None, default: Any) -> Array:
+        """Return the array of an optional operand, or `default`."""
+        return np.asarray(default) if value is None else self.values[value]
+
+    def program_id(self, axis: int) -> int:
+        """Return which program instance this is along a grid axis."""
+        return self.program[axis]
+
+    def num_programs(self, axis: int) -> int:
+        """Return how many program instances there are along a grid axis."""
+        return self.machine.grid[axis]
+
+    def emit(self, op: Op, text: str) -> None:
+        """Deliver text that the kernel prints."""
+        self.machine.recording.output.append(text)
+
+    def loop(self, op: Op) -> LoopRounds:
+        """Return what is to be told of each round of a loop."""
+        return LoopRounds(self, op, self.machine.exit_of(op))
+
+    def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
+        """Run a block with its arguments bound; return what its last op gives back."""
+        values = self.values
+        shared = self.machine.shared_values
+        watcher = self.machine.watcher
+        frame: Any = self
+        for name, array in zip(block.arguments, arguments, strict=True):
+            values[name] = array
+        for op in block.ops:
+            if isinstance(op, Constant | Iota):
+                result = op.results[0]
+                known = shared.get(result)
+                if known is None:
+                    known = shared[result] = np.asarray(op.interpret(frame))
+                values[result] = known
+                continue
+            if watcher is not None:
+                watcher.before(op, self)
+            results = op.interpret(frame)
+            if isinstance(results, tuple):
+                for result, array in zip(op.results, results, strict=True):
+                    values[result] = array
+            elif op.results:
+                values[op.results[0]] = np.asarray(results)
+        return tuple(values[value] for value in block.ops[-1].operands)
+
+    # -- memory ---------------------------------------------------------------------------
+    def read(self, op: Op, addresses: Array, live: Array, element: Element) -> Array:
+        """Read one element through each live address, 0 elsewhere."""
+        parts, count = self._reach(op, addresses, live, element, write=False)
+        watcher = self.machine.watcher
+        dtype = np.dtype(memory_dtype(element))
+        if len(parts) == 1 and parts[0].lanes is None:
+            bits = parts[0].places.read()
+        else:
+            bits = np.zeros(count, dtype)
+            for part in parts:
+                bits[part.lanes] = part.places.read()
+        for part in parts:
+            if watcher is not None:
+                watcher.read(op, self.number, part.allocation, part.addresses, element.itemsize)
+            if self.waiting:
+                self._step(op, part, None)
+        values = np.asarray(decode(bits, element), value_dtype(element))
+        return values.reshape(np.shape(addresses))
+
+    def write(self, op: Op, addresses: Array, live: Array, values: Array, element: Element) -> None:
+        """Write one element through each live address."""
+        parts, _ = self._reach(op, addresses, live, element, write=True)
+        spread = np.broadcast_to(values, np.shape(addresses)).ravel()
+        bits: Array = np.asarray(encode(spread, element)).view(memory_dtype(element))
+        watcher = self.machine.watcher
+        for part in parts:
+            new = bits if part.lanes is None else bits[part.lanes]
+            if watcher is not None:
+                same = same_bits(part.places.read(), new)
+                watcher.write(
+                    op, self.number, part.allocation, part.addresses, element.itemsize, same
+                )
+            if self.waiting:
+                self._step(op, part, part.places.read())
+            part.places.write(new)
+
+    def _reach(
+        self, op: Op, addresses: Array, live: Array, element: Element, *, write: bool
+    ) -> tuple[list[Part], int]:
+        """Return where the live lanes of an access lie, and how many lanes the tile has.
+
+        Raises LaunchError K502 for a lane not all of whose bytes are in the argument.
+        """
+        machine = self.machine
+        flat = np.asarray(addresses, np.int64).ravel()
+        on = np.broadcast_to(live, np.shape(addresses)).ravel()
+        if machine.recorder is not None:
+            machine.recorder.note(op, self.number, flat, on, element, write=write)
+        lanes = None if on.all() else np.flatnonzero(on)
+        wanted = flat if lanes is None else flat[lanes]
+        if not len(wanted):
+            return [], len(flat)
+        size, dtype = element.itemsize, np.dtype(memory_dtype(element))
+        homes = machine.homes(op)
+        allocations: list[Allocation] = machine.global_memory.allocations
+        if len(homes.numbers) == 1:
+            home = allocations[homes.numbers[0]]
+            if wanted.min() >= home.start and wanted.max() <= home.end - size:
+                return [Part(home, lanes, wanted, home.places(wanted, dtype))], len(flat)
+        where = machine.locate(wanted, size, homes)
+        if (lost := where < 0).any():
+            lane = int(np.argmax(lost))
+            shown = lane if lanes is None else int(lanes[lane])
+            machine.out_of_bounds(op, self.program, shown, int(wanted[lane]), size)
+        parts: list[Part] = []
+        for number in np.unique(where):
+            here = np.flatnonzero(where == number)
+            place = allocations[int(number)]
+            inside = wanted[here]
+            own = here if lanes is None else lanes[here]
+            parts.append(Part(place, own, inside, place.places(inside, dtype)))
+        return parts, len(flat)
+
+    def _step(self, op: Op, part: Part, old: Array | None) -> None:
+        """Remember what a round of a loop that may wait does to memory."""
+        if len(self.steps) >= MOST_STEPS or len(part.addresses) > MOST_ELEMENTS:
+            for loop in self.waiting:
+                loop.busy = True
+            return
+        self.steps.append(Step(op, int(part.addresses[0]), part.places, old))
+
+
+class LoopRounds:
+    """One execution of a loop without a known end (`Rounds`), which may be a wait.
+
+    A round that leaves memory and the values that matter as they were goes on for ever unless
+    another program writes what it read. So the program is put aside until one has.
+    """
+
+    def __init__(self, frame: ProgramFrame, op: Op, decided: Exit) -> None:
+        self.frame = frame
+        self.op = op
+        self.exit = decided
+        self.count = 0
+        #: The round did more than is remembered of it.
+        self.busy = False
+        self.first = len(frame.steps)
+        if decided.reads:
+            frame.waiting.append(self)
+
+    def turned(self, before: Sequence[Array], after: Sequence[Array]) -> None:
+        """Hear that a round is over; put the program aside if the next would be the same."""
+        self.count += 1
+        waits = bool(self.exit.reads)
+        if not waits and self.count % PATIENCE:
+            return
+        frame, scheduler = self.frame, self.frame.machine.scheduler
+        same = all(np.array_equal(before[i], after[i]) for i in self.exit.carried)
+        steps = frame.steps[self.first :]
+        if same and not self.busy and not _changed(steps):
+            reads = [step for step in steps if step.old is None]
+            scheduler.wait(frame, self.op, reads)
+        elif self.count % PATIENCE == 0:
+            scheduler.give_way(frame)
+        if waits:
+            del frame.steps[self.first :]
+            self.busy = False
+            for outer in frame.waiting[:-1]:
+                outer.busy = True  # what this round did is forgotten
+
+    def ended(self) -> None:
+        """Hear that the loop is over."""
+        if self.exit.reads:
+            self.frame.waiting.pop()
+            if not self.frame.waiting:
+                self.frame.steps.clear()
+
+
+def same_bits(one: Array, other: Array) -> Array:
+    """Say for each element whether two arrays of one type hold the same bits there."""
+    bits = f"u{one.dtype.itemsize}"
+    return np.ascontiguousarray(one).view(bits) == np.ascontiguousarray(other).view(bits)
+
+
+def _changed(steps: Sequence[Step]) -> bool:
+    """Say whether what was written, all together, left memory other than it was."""
+    writes = [step for step in steps if step.old is not None]
+    final = [step.places.read() for step in writes]
+    for step in reversed(writes):
+        assert step.old is not None
+        step.places.write(step.old)
+    changed = any(
+        not same_bits(step.places.read(), bits).all()
+        for step, bits in zip(writes, final, strict=True)
+    )
+    for step, bits in zip(writes, final, strict=True):
+        step.places.write(bits)
+    return changed

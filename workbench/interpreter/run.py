@@ -1,0 +1,284 @@
+"""One run of a kernel: its arguments, their memory, what has been recorded, where ops may access.
+
+Programs, the watcher and whoever gives turns share it, and know nothing of each other here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from workbench.interpreter.dependence import Dependence, Exit
+from workbench.interpreter.memory import Allocation, Memory
+from workbench.interpreter.recording import Access, Recording
+from workbench.ir import Array, Element, Module, Op, Pointer, Scalar, Value, shape_of
+from workbench.ops.numbers import round_to
+from workbench.source import LaunchError, Span
+
+#: Accesses beyond this many are not recorded: nobody looks at more of them.
+MOST_ACCESSES = 200_000
+
+
+class Homes(NamedTuple):
+    """The allocations that an op may touch; `open`: and memory that is in no argument."""
+
+    numbers: tuple[int, ...]
+    open: bool
+
+
+class Watching(Protocol):
+    """Who looks at every access and claim of a run (`Watcher`)."""
+
+    def before(self, op: Op, frame: Any) -> None:
+        """Look at an op that a program (a frame) is about to run."""
+        ...
+
+    def read(
+        self, op: Op, program: int, allocation: Allocation, addresses: Array, size: int
+    ) -> None:
+        """Look at a read of live addresses."""
+        ...
+
+    def write(
+        self,
+        op: Op,
+        program: int,
+        allocation: Allocation,
+        addresses: Array,
+        size: int,
+        same: Array,
+    ) -> None:
+        """Look at a write to live addresses; `same` says where it leaves memory as it was."""
+        ...
+
+    def polls(self, decided: Exit) -> None:
+        """Hear of a loop that may wait."""
+        ...
+
+    def ended(self, program: int) -> None:
+        """Hear that a program has ended."""
+        ...
+
+    def last_written(self, address: int) -> tuple[int, Span | None] | None:
+        """Return the program that wrote an address last, and where."""
+        ...
+
+
+class Turns(Protocol):
+    """Who decides which program goes on (`Scheduler`); `frame` is the one that asks."""
+
+    def wait(self, frame: Any, loop: Op, reads: Sequence[Any]) -> None:
+        """Put a program aside until something that it read has changed."""
+        ...
+
+    def give_way(self, frame: Any) -> None:
+        """Let others run first."""
+        ...
+
+    def meet(self, frame: Any) -> None:
+        """Change over before an access that orders programs, if the schedule says so."""
+        ...
+
+
+class Run:
+    """See the top of this file."""
+
+    scheduler: Turns
+
+    def __init__(
+        self, module: Module, grid: Sequence[int], arguments: Sequence[Any], *, record: bool = False
+    ) -> None:
+        self.module = module
+        self.grid = (*grid, 1, 1, 1)[:3]
+        self.global_memory = Memory()
+        self.recording = Recording()
+        self.recorder = _Recorder(self) if record else None
+        self.watcher: Watching | None = None
+        self._dependence: Dependence | None = None
+        self._homes: dict[Value | None, Homes] = {}
+        self._exits: dict[Op, Exit] = {}
+        #: Values that are the same in every program instance.
+        self.shared_values: dict[Value, Array] = {}
+        if len(arguments) != len(module.parameters):
+            names = ", ".join(p.name for p in module.parameters)
+            raise LaunchError(
+                f"{module.name} takes {len(module.parameters)} arguments ({names}), "
+                f"got {len(arguments)}"
+            )
+        #: The allocation of each array parameter.
+        self._home: dict[Value, int] = {}
+        for parameter, argument in zip(module.parameters, arguments, strict=True):
+            self.shared_values[parameter.value] = self._bind(
+                parameter.name, parameter.value, argument
+            )
+
+    def shown_program(self, number: int) -> tuple[int, ...]:
+        """Return the coordinates of a program as far as the grid has them."""
+        x, y, _ = self.grid
+        whole = (number % x, number // x % y, number // (x * y))
+        return tuple(whole[axis] for axis in self.module_axes(whole))
+
+    def element_at(self, address: int) -> tuple[str, int]:
+        """Return the argument and the element that lie at an address."""
+        number = int(self.global_memory.locate(np.asarray([address]), 1)[0])
+        inside = self.global_memory.allocations[number]
+        return inside.name, inside.element_at(address)
+
+    def shown_place(self, address: int) -> str:
+        """Return which element lies at an address, of all arguments that have it."""
+        names = [
+            f"{inside.name}[{inside.element_at(address)}]"
+            for inside in self.global_memory.allocations
+            if inside.start <= address < inside.end
+        ]
+        return names[0] + (f" ({', '.join(names[1:])})" if len(names) > 1 else "")
+
+    def module_axes(self, program: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the axes up to the last one with more than one program."""
+        last = max((axis for axis in range(3) if self.grid[axis] > 1), default=0)
+        return tuple(range(last + 1))
+
+    def _bind(self, name: str, value: Value, argument: Any) -> Array:
+        if isinstance(value.type, Pointer):
+            if isinstance(argument, int | np.integer):
+                return np.asarray(argument, np.int64)
+            try:
+                self._home[value] = len(self.global_memory.allocations)
+                return np.asarray(self.global_memory.add(name, argument), np.int64)
+            except TypeError as error:
+                raise LaunchError(
+                    f"argument {name} is a {type(argument).__name__}, "
+                    f"the kernel takes a {value.type}",
+                    hint="pass a NumPy array, a CPU tensor, or an object that speaks DLPack",
+                ) from error
+        assert isinstance(value.type, Scalar)
+        try:
+            exact = np.uint64 if isinstance(argument, int) and argument >= 1 << 63 else None
+            return round_to(np.asarray(argument, exact), value.type)
+        except (TypeError, ValueError) as error:
+            raise LaunchError(
+                f"argument {name} is a {type(argument).__name__}, the kernel takes a {value.type}"
+            ) from error
+
+    # -- what ops depend on ---------------------------------------------------------------
+    @property
+    def dependence(self) -> Dependence:
+        """What the module's values are made of."""
+        if self._dependence is None:
+            self._dependence = Dependence(self.module)
+        return self._dependence
+
+    def exit_of(self, loop: Op) -> Exit:
+        """Return what decides whether a loop without a known end goes round again."""
+        known = self._exits.get(loop)
+        if known is None:
+            condition, body = loop.regions
+            known = self._exits[loop] = self.dependence.exit(loop, condition, body)
+            if self.watcher is not None:
+                self.watcher.polls(known)
+        return known
+
+    def homes(self, op: Op) -> Homes:
+        """Return where an op may access memory."""
+        pointer = next((e.through for e in op.own_effects() if e.space == "global"), None)
+        known = self._homes.get(pointer)
+        if known is None:
+            known = self._homes[pointer] = self.homes_of(pointer)
+        return known
+
+    def homes_of(self, pointer: Value | None) -> Homes:
+        """Return where a pointer may lead; None leads anywhere."""
+        if pointer is None:
+            return Homes((), True)
+        roots = self.dependence.roots(pointer)
+        numbers = [self._home[value] for value in roots.parameters if value in self._home]
+        # A parameter may have been given as a number: nobody knows how much memory is there.
+        known = len(numbers) == len(roots.parameters)
+        return Homes(tuple(sorted(numbers)), roots.open or not known)
+
+    def locate(self, addresses: Array, size: int, homes: Homes) -> Array:
+        """Return which allocation holds each access, -1 for one that leaves where it may go."""
+        memory = self.global_memory
+        where = memory.locate(addresses, size, None if homes.open else homes.numbers)
+        if homes.open and (lost := where < 0).any():
+            memory.adopt(addresses[lost], size)
+            where = memory.locate(addresses, size)
+        return where
+
+    def out_of_bounds(
+        self, op: Op, program: tuple[int, ...], lane: int, address: int, size: int
+    ) -> None:
+        """Raise LaunchError K502 that says what was accessed where."""
+        word = "load" if op.name == "tile.load" else op.name.removeprefix("tile.")
+        used = len(self.module_axes(program))
+        where = tuple(program[:used])
+        among = [self.global_memory.allocations[number] for number in self.homes(op).numbers]
+        nearest = self.global_memory.nearest(address, among)
+        pointers = next(e.through for e in op.own_effects() if e.through is not None)
+        shape = shape_of(pointers.type)
+        place = (
+            f"element {tuple(int(i) for i in np.unravel_index(lane, shape))} of the tile"
+            if shape
+            else ""
+        )
+        if nearest is None:
+            raise LaunchError(
+                f"{word} at address {address:#x}, but no argument is an array", op.span, code="K502"
+            )
+        if address + size > nearest.end:
+            past = address - nearest.end
+            text = f"{max(0, past)} to {past + size} bytes past the end of {nearest.name}"
+        else:
+            before = nearest.start - address
+            text = f"{before} bytes before the start of {nearest.name}"
+        inside = int(self.global_memory.locate(np.asarray([address]), size)[0])
+        outside = "outside every argument" if inside < 0 else f"outside {nearest.name}"
+        whole = f"{nearest.name}[{nearest.element_at(address)}]"
+        notes = [
+            f"program {where}{', ' + place if place else ''} is {whole}; "
+            f"{nearest.name} has {nearest.elements} elements"
+        ]
+        hint = "mask the access so that every live element lies inside, e.g. mask=offsets < n"
+        if getattr(op, "box", False):
+            hint = (
+                "give the block pointer or descriptor the array's own shape, and name every axis "
+                "that a block may leave in boundary_check"
+            )
+        elif size != nearest.itemsize:
+            notes.append(f"each access has {size} bytes, an element {nearest.itemsize}")
+            hint = "count in the mask what the pointer was cast to, not the array's elements"
+        if inside >= 0:
+            notes.append(f"there lies {self.global_memory.allocations[inside].name}")
+        raise LaunchError(f"{word} {outside}: {text}", op.span, code="K502", notes=notes, hint=hint)
+
+
+class _Recorder:
+    """Writes accesses down, lane by lane."""
+
+    def __init__(self, run: Run) -> None:
+        self.of = run
+
+    def note(
+        self, op: Op, program: int, flat: Array, on: Array, element: Element, *, write: bool
+    ) -> None:
+        recording = self.of.recording
+        memory = self.of.global_memory
+        where = memory.locate(flat, element.itemsize)
+        room = MOST_ACCESSES - len(recording.accesses)
+        recording.truncated |= room < flat.size
+        for lane in range(min(flat.size, max(0, room))):
+            number = int(where[lane])
+            inside = memory.allocations[number] if number >= 0 else None
+            recording.accesses.append(
+                Access(
+                    op.id,
+                    program,
+                    lane,
+                    inside.name if inside else "",
+                    inside.element_at(int(flat[lane])) if inside else -1,
+                    bool(on[lane]),
+                    write,
+                )
+            )

@@ -1,0 +1,130 @@
+"""What a launch is specialised on, as plain data: its half of a compile key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from workbench.devices.elements import TYPE_NAMES
+from workbench.source.arguments import Argument
+
+if TYPE_CHECKING:
+    from workbench.frontend.specialization import Specialization
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptorKind:
+    """What is known of a descriptor that the host made; its items are base, shape and strides."""
+
+    block_shape: tuple[int, ...]
+    padding: str = "zero"
+
+    def __call__(self, base: Any, shape: Any, strides: Any) -> Any:
+        """Return the kernel's descriptor: called by the front end, while it lowers."""
+        from workbench.language import make_tensor_descriptor
+
+        return make_tensor_descriptor(base, shape, strides, self.block_shape, self.padding)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Everything a kernel is specialised on, as plain data."""
+
+    arguments: tuple[tuple[str, Argument], ...]
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def text(self) -> str:
+        """Return the signature as text for the compile key."""
+        words = [f"{name}: {known.text()}" for name, known in self.arguments]
+        words += [f"{name} = {value!r}" for name, value in self.options]
+        return "\n".join(words)
+
+    def proxy(self) -> Specialized:
+        """Return types and constants by name, in Triton's spelling."""
+        constants = {name: known.value for name, known in self.arguments if known.is_constant}
+        words = {name: triton_word(known) for name, known in self.arguments}
+        return Specialized(constants, words)
+
+    def attributes(self) -> dict[tuple[int, ...], list[list[Any]]]:
+        """Return Triton's attributes of arguments by place: those that 16 divides."""
+        return {
+            (place,): [["tt.divisibility", 16]]
+            for place, (_, known) in enumerate(self.arguments)
+            if known.type is not None and known.divisible % 16 == 0
+        }
+
+    def runtime(self) -> list[tuple[str, str]]:
+        """Return (path, type name) of every argument that the code receives, in order.
+
+        Members of tuples follow each other in place of their tuple, named `name.0`, `name.1`, ….
+        """
+        found: list[tuple[str, str]] = []
+        for name, known in self.arguments:
+            _flatten(name, known, found)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Specialized:
+    """A specialisation as the function of `jit(repr=...)` receives it."""
+
+    constants: dict[str, Any]
+    signature: dict[str, Any]
+
+
+#: Element types that Triton's signatures spell otherwise.
+TRITON_NAMES = {
+    "i1": "u1", "f16": "fp16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8e4nv",
+    "f8e5m2": "fp8e5",
+}  # fmt: skip
+
+
+def triton_name(word: str) -> str:
+    """Return a type in the spelling of Triton's signatures.
+
+    >>> triton_name("*f32"), triton_name("i64")
+    ('*fp32', 'i64')
+    """
+    depth = len(word) - len(word.lstrip("*"))
+    rest = word[depth:]
+    const = "k" if depth and rest.startswith("k") else ""
+    name = rest.removeprefix(const)
+    return "*" * depth + const + TRITON_NAMES.get(name, name)
+
+
+def triton_word(known: Argument) -> Any:
+    """Return the word of a Triton signature for an argument, a tuple of them for a tuple."""
+    if isinstance(known.value, DescriptorKind):
+        pointer = (known.items[0].type if known.items else None) or ""
+        return f"tensordesc<{triton_name(pointer)[1:]}{list(known.value.block_shape)}>"
+    if known.items is not None:
+        return tuple(triton_word(item) for item in known.items)
+    return "constexpr" if known.type is None else triton_name(known.type)
+
+
+def _flatten(name: str, known: Argument, found: list[tuple[str, str]]) -> None:
+    if known.items is not None:
+        for number, item in enumerate(known.items):
+            _flatten(f"{name}.{number}", item, found)
+    elif known.type is not None:
+        found.append((name, known.type))
+
+
+def to_specialization(signature: Signature) -> Specialization:
+    """Return the front end's form of a signature."""
+    from workbench.frontend.specialization import Options, Specialization
+
+    names = {field.name for field in fields(Options)}
+    options = {name: value for name, value in signature.options if name in names}
+    return Specialization(signature.arguments, Options(**options))
+
+
+def parse_type(word: str) -> str | None:
+    """Return the compiler's spelling of a type word such as `*fp32`, None if there is no such."""
+    depth = len(word) - len(word.lstrip("*"))
+    rest = word[depth:]
+    read_only = depth > 0 and rest.startswith("k")
+    name = TYPE_NAMES.get(rest.removeprefix("k") if read_only else rest)
+    if name is None:
+        return None
+    return "*" * depth + ("k" if read_only else "") + name

@@ -1,0 +1,265 @@
+"""Launches: what runs a loaded kernel, and the generated code in front of it.
+
+A *runner* is one loaded kernel on one device; calling it with the grid, the stream and the
+run-time values starts it. Runners of a GPU are generated code that packs the values into a
+prepared buffer and calls the driver.
+
+A *launcher* is generated once per kernel and kind of arguments ("t" array, "i" integer, ...). It
+reads addresses, dtypes and devices, tests the facts, looks up one table and calls the runner it
+finds. Whatever it does not know goes to `slow`, which binds with care, compiles, words the errors
+and adds an entry to the table. For a kernel `add(x_ptr, n, BLOCK)` it reads
+
+    def launch(_grid, x_ptr=_d0, n=_d1, BLOCK=1024, *_extra, num_warps=None, ..., **_options):
+        try:
+            _p0 = x_ptr.data_ptr()
+            _run = _table[x_ptr.dtype, x_ptr.get_device(), (_p0 & 15) == 0, n.__class__, ...]
+        except Exception:
+            return _slow(_grid, ...)
+        ...
+        return _run(_grid[0], 1, 1, _stream(...), _p0, n)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from workbench.devices.streams import raw_stream
+from workbench.launch.abi import Runner
+from workbench.launch.conditions import Program, python_lines
+from workbench.launch.descriptors import TensorDescriptor
+from workbench.launch.grids import Grid, resolve_grid
+from workbench.launch.measures import measure_address, measure_integer, python_words
+from workbench.source import KernelSource
+
+# -- generated launchers ----------------------------------------------------------------------
+#: What a launcher passes on for a parameter that a call leaves out.
+NOT_GIVEN: Any = type("NotGiven", (), {"__repr__": lambda _: "<not given>"})()
+
+
+def make_launcher(
+    source: KernelSource,
+    kinds: str,
+    on_gpu: bool,
+    table: dict[Any, Runner],
+    slow: Callable[..., Any],
+    guards: Sequence[tuple[Any, str, Any]],
+    device: int = 0,
+) -> Callable[..., Any]:
+    """Return the launcher for one kind of arguments; see the top of this file."""
+    text, names = launcher_text(source, kinds, on_gpu, guards, device)
+    names |= {"_table": table, "_slow": slow, "_stream": raw_stream(), "_resolve": resolve_grid}
+    names["_flat"] = flattened
+    exec(compile(text, f"<launcher of {source.name}>", "exec"), names)
+    return names["launch"]
+
+
+def supports(source: KernelSource, kinds: str) -> bool:
+    """Say whether calls of these kinds can be launched by generated code.
+
+    Its own names begin with an underscore, so no parameter may.
+    """
+    names = [p.name for p in source.parameters]
+    taken = "num_warps" in names or "num_stages" in names
+    return "x" not in kinds and not taken and not any(name.startswith("_") for name in names)
+
+
+def launcher_text(
+    source: KernelSource,
+    kinds: str,
+    on_gpu: bool,
+    guards: Sequence[tuple[Any, str, Any]],
+    device: int = 0,
+) -> tuple[str, dict[str, Any]]:
+    """Return the launcher's text and the objects that it names."""
+    names = [p.name for p in source.parameters]
+    scope: dict[str, Any] = {}
+    for number, parameter in enumerate(source.parameters):
+        scope[f"_d{number}"] = NOT_GIVEN if parameter.required else parameter.default
+    head = ", ".join(["_grid", *(f"{name}=_d{n}" for n, name in enumerate(names)), "*_extra"])
+    tensors = [n for n, kind in enumerate(kinds) if kind == "t"]
+    words = {"t": "_p{0}", "u": "*_v{0}"}
+    values = [words.get(k, names[n]).format(n) for n, k in enumerate(kinds) if k != "c"]
+    nested = [n for n, kind in enumerate(kinds) if kind == "u"]
+    call = ", ".join(values)
+    given = ", ".join(f"'{n}': {n}" for n in names)
+    checks = ["_extra", "_options"]
+    if tensors:  # a tensor without memory, which torch traces with, or an empty one
+        checks.append(f"not ({' and '.join(f'_p{n}' for n in tensors)})")
+    for number, (space, name, value) in enumerate(guards):
+        scope[f"_s{number}"], scope[f"_g{number}"] = space, value
+        checks.append(f"_s{number}.get({name!r}) is not _g{number}")
+    where = "0"
+    if on_gpu:
+        where = f"_stream({names[tensors[0]]}.get_device())" if tensors else "_stream(_device)"
+        scope["_device"] = device
+    slow = f"return _slow(_grid, {{{given}}}, _extra, num_warps, num_stages, _options)"
+    body = [
+        f"def launch({head}, num_warps=None, num_stages=None, **_options):",
+        "    try:",
+        *(f"        _p{n} = {names[n]}.data_ptr()" for n in tensors),
+        *(f"        _k{n}, _v{n} = _flat({names[n]})" for n in nested),
+        f"        _run = _table[{', '.join(_key_words(names, kinds))}]",
+        "    except Exception:",
+        f"        {slow}",
+        f"    if {' or '.join(checks)}:",
+        f"        {slow}",
+        "    if _grid.__class__ is not tuple:",
+        f"        _grid = _grid({{{given}}}) if callable(_grid) else _resolve(_grid, None)",
+        "    if _grid.__class__ is tuple and len(_grid) == 1:",
+        "        _x = _grid[0]",
+        "        if _x.__class__ is int and _x > 0:",
+        f"            return _run(_x, 1, 1, {where}, {call})",
+        "    _x, _y, _z = _resolve(_grid, None)",
+        "    if _x and _y and _z:",
+        f"        return _run(_x, _y, _z, {where}, {call})",
+        "    return None",
+    ]
+    return "\n".join(body) + "\n", scope
+
+
+def _key_words(names: Sequence[str], kinds: str) -> list[str]:
+    """Return what identifies the arguments' types and facts: must agree with `table_key`."""
+    key: list[str] = []
+    for place, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+        match kind:
+            case "t":
+                key += [f"{name}.dtype", f"{name}.get_device()", *python_words("t", f"_p{place}")]
+            case "i":
+                key += [f"{name}.__class__", *python_words("i", name)]
+            case "c":
+                key += [name, f"{name}.__class__"]
+            case "u":
+                key.append(f"_k{place}")
+            case _:
+                key.append(f"{name}.__class__")
+    return [*key, "num_warps", "num_stages"]
+
+
+def table_key(
+    source: KernelSource, kinds: str, values: Mapping[str, Any], options: Mapping[str, Any]
+) -> Any:
+    """Return the key that the launcher computes for a call."""
+    key: list[Any] = []
+    for parameter, kind in zip(source.parameters, kinds, strict=True):
+        value = values[parameter.name]
+        if kind == "t":
+            key += [value.dtype, value.get_device(), *measure_address(value.data_ptr())]
+        elif kind == "i":
+            key += [value.__class__, *measure_integer(value)]
+        elif kind == "c":
+            key += [value, value.__class__]
+        elif kind == "u":
+            key.append(flattened(value)[0])
+        else:
+            key.append(value.__class__)
+    return (*key, options.get("num_warps"), options.get("num_stages"))
+
+
+def flattened(value: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    """Return (key, run-time values) of a tuple or descriptor, its members one after the other.
+
+    Raises AttributeError for members that launchers do not know, or without memory.
+    """
+    key: list[Any] = [value.__class__]
+    values: list[Any] = []
+    _flatten(value, key, values)
+    return tuple(key), values
+
+
+def _flatten(value: Any, key: list[Any], values: list[Any]) -> None:
+    if isinstance(value, TensorDescriptor):
+        key += [*value.block_shape, value.padding]
+        value = (value.base, tuple(value.shape), tuple(value.strides))
+    for item in value:
+        kind = item.__class__
+        if kind is int:
+            key += [int, *measure_integer(item)]
+            values.append(item)
+        elif kind is float or kind is bool:
+            key.append(kind)
+            values.append(item)
+        elif isinstance(item, tuple | TensorDescriptor):
+            key += [kind, len(item) if isinstance(item, tuple) else -1]
+            _flatten(item, key, values)
+        elif item is None or kind is str:
+            key.append(item)
+        elif not hasattr(item, "data_ptr"):
+            if is_passed(item):
+                raise AttributeError("a member that launchers do not know")
+            key += [kind, item.value if kind.__name__ == "constexpr" else item]
+        else:
+            address = item.data_ptr()
+            if not address:
+                raise AttributeError("a tensor without memory")
+            key += [item.dtype, item.get_device(), *measure_address(address)]
+            values.append(address)
+
+
+def is_passed(item: Any) -> bool:
+    """Say whether launchers hand on a member of a tuple; all others are part of the kernel."""
+    kind = item.__class__
+    return not (
+        item is None
+        or kind in (str, type)
+        or kind.__name__ == "constexpr"
+        or hasattr(item, "kernel_source")
+        or kind.__module__.startswith("workbench.language")
+    )
+
+
+def dropping(runner: Runner, kept: Sequence[int], count: int) -> Runner:
+    """Return a runner that takes `count` values and passes on those at the places `kept`.
+
+    The launcher passes every run-time argument; code that was specialised on one being 1 does not
+    receive it.
+    """
+    if len(kept) == count:
+        return runner
+    words = [f"a{n}" for n in range(count)]
+    given = "".join(f", {words[n]}" for n in kept)
+    head = "".join(f", {word}" for word in words)
+    return _made([f"def run(x, y, z, stream{head}):", f"    return inner(x, y, z, stream{given})"],
+                 {"inner": runner})  # fmt: skip
+
+
+def choosing(
+    width: Program,
+    kept: Sequence[int],
+    count: int,
+    runners: Mapping[bool, Runner],
+    choose: Callable[[Grid, Sequence[Any]], Runner],
+) -> Runner:
+    """Return a runner that decides at each launch between codes with 32-bit and exact indices.
+
+    Args:
+        width: requires of the integers (by place among the `count` values) and the grid what
+            the code with 32-bit indices (True) needs; else the other one (False) runs.
+        kept: places of the values that the codes receive.
+        count: how many values there are.
+        runners: the codes that are known.
+        choose: asked with the grid and the values that are kept for a code that is not; once.
+    """
+    words = [f"a{n}" for n in range(count)]
+    given = "".join(f", {words[n]}" for n in kept)
+    head = "".join(f", {word}" for word in words)
+    text = [f"def run(x, y, z, stream{head}):"]
+    text += python_lines(width, words, "    ", f"return exact(x, y, z, stream{given})")
+    text += [f"    return narrow(x, y, z, stream{given})"]
+    space: dict[str, Any] = {}
+
+    def asking(name: str) -> Runner:
+        def run(x: int, y: int, z: int, stream: Any, *values: Any) -> Any:
+            space[name] = choose((x, y, z), values)
+            return space[name](x, y, z, stream, *values)
+
+        return run
+
+    space |= {name: asking(name) for name in ("exact", "narrow")}
+    space |= {"narrow" if fits else "exact": runner for fits, runner in runners.items()}
+    return _made(text, space)
+
+
+def _made(text: Sequence[str], space: dict[str, Any]) -> Runner:
+    exec(compile("\n".join(text), "<launcher>", "exec"), space)
+    return space["run"]

@@ -1,0 +1,125 @@
+"""Runs kernels on NVIDIA devices: packs a launch's values and calls the driver.
+
+Runners are generated code over a prepared buffer. A call that finds the buffer in use by another
+thread, or whose thread has no context yet, takes the slow way through a buffer of its own.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.devices import cuda
+from workbench.launch.abi import PACK_ERRORS, Loadable, NativeCode, Runner, fitted, slots
+from workbench.launch.assembly import Arguments, not_made
+from workbench.launch.grids import check_limits
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A function on a device; keeps its module alive."""
+
+    kernel: Loadable
+    device: int
+    module: Any
+    function: Any
+
+
+def load(kernel: Loadable, device: int) -> Runner:
+    """Return the runner of a kernel on a device; raises LaunchError where it cannot be loaded."""
+    launch = kernel.launch
+    image = cuda.Image(
+        kernel.code, launch.kind, launch.symbol, launch.dynamic_shared_bytes, kernel.name,
+        kernel.target,
+    )  # fmt: skip
+    return _runner(Loaded(kernel, device, *cuda.load(image, device)))
+
+
+#: A line of runners whose code takes more than the slots: `again` words what went wrong.
+_ASSEMBLING = """\
+            if assemble():
+                raise OverflowError
+"""
+
+
+def _runner(loaded: Loaded) -> Runner:
+    """Return generated code that packs the values and calls the driver."""
+    api, kernel = cuda.driver(), loaded.kernel
+    launch, packer = kernel.launch, slots(kernel)
+    count = len(launch.parameters)
+    arguments = Arguments(count, launch.made)
+    lock = threading.Lock()
+    words = [f"a{n}" for n in range(count)]
+    values = "".join(f", {word}" for word in words)
+    text = (
+        f"def run(x, y, z, stream{values}):\n"
+        "    if acquire(False):\n"
+        "        try:\n"
+        f"            pack(memory, 0{values})\n"
+        f"{_ASSEMBLING if launch.made else ''}"
+        f"            code = launch(function, x, y, z, {launch.threads}, 1, 1, "
+        f"{launch.dynamic_shared_bytes}, streams[stream], {arguments.pointers}, 0)[0]\n"
+        "        except PACK_ERRORS:\n"
+        "            code = None\n"
+        "        finally:\n"
+        "            release()\n"
+        "        if code is SUCCESS:\n"
+        "            return kernel\n"
+        f"    return again((x, y, z), stream, ({''.join(word + ', ' for word in words)}))\n"
+    )
+    names: dict[str, Any] = {
+        "acquire": lock.acquire,
+        "release": lock.release,
+        "pack": packer.pack_into,
+        "memory": arguments.memory,
+        "assemble": arguments.assemble,  # keeps the memory alive with the function
+        "launch": api.cuLaunchKernel,
+        "function": loaded.function,
+        "streams": cuda.streams,
+        "SUCCESS": api.CUresult.CUDA_SUCCESS,
+        "kernel": kernel,
+        "PACK_ERRORS": PACK_ERRORS,
+        "again": _careful(loaded, packer),
+    }
+    exec(compile(text, f"<runner of {kernel.name}>", "exec"), names)
+    run = names["run"]
+    address = cuda.launch_address()
+    if address:
+        handle, shared_bytes = int(loaded.function), launch.dynamic_shared_bytes
+        run.native = NativeCode(address, handle, launch.threads, shared_bytes, launch.made)
+    return run
+
+
+def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., Loadable]:
+    """Return the slow way to launch: own buffer, own context, errors in words."""
+
+    def again(grid: tuple[int, int, int], stream: int, values: Sequence[Any]) -> Loadable:
+        kernel, device = loaded.kernel, loaded.device
+        cuda.check_usable(device)
+        check_limits(grid, kernel.name, gpu=True)
+        api, launch = cuda.driver(), kernel.launch
+        arguments = Arguments(len(values), launch.made)
+        packer.pack_into(arguments.memory, 0, *fitted(packer.format, values))
+        status = arguments.assemble()
+        if status:
+            raise not_made(kernel.name, status)
+        with cuda.current(device):
+            (code,) = api.cuLaunchKernel(
+                loaded.function,
+                *grid,
+                launch.threads,
+                1,
+                1,
+                launch.dynamic_shared_bytes,
+                cuda.streams[stream],
+                arguments.pointers,
+                0,
+            )
+        if int(code):
+            raise cuda.error_of(int(code), f"{kernel.name} with grid {grid}", device)
+        return kernel
+
+    return again

@@ -1,0 +1,85 @@
+"""Rules of conversions between element types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.ir import Builder, Op, Scalar, Value, element_of, shape_of
+from workbench.ops import Bitcast, Broadcast, Cast, ExpandDims, Splat
+from workbench.passes.rules.folding import FOLD_CAST
+from workbench.passes.rules.rule import Rule
+
+
+def _same_type(op: Cast | Bitcast, builder: Builder) -> Value | None:
+    return op.source if element_of(op.source.type) == op.to else None
+
+
+def _there_and_back(op: Cast, builder: Builder) -> Value | None:
+    source = op.source.op
+    if not isinstance(source, Cast) or not _keeps_all(source):
+        return None
+    return source.source if element_of(source.source.type) == op.to else None
+
+
+def _twice(op: Cast, builder: Builder) -> Op | None:
+    source = op.source.op
+    if not isinstance(source, Cast) or not _keeps_all(source) or not op.to.is_integer:
+        return None
+    first = element_of(source.source.type)
+    integers = isinstance(first, Scalar) and first.is_integer and source.to.is_integer
+    return Cast(source.source, op.to) if integers and first.kind != "bool" else None
+
+
+def _keeps_all(op: Cast) -> bool:
+    """Say whether every value of what is converted is a value of the new type."""
+    narrow: Any = element_of(op.source.type)
+    wide: Any = op.to
+    if narrow.is_float != wide.is_float or "pointer" in (narrow.kind, wide.kind):
+        return False
+    if narrow.is_float:
+        return narrow.bits < wide.bits and wide.bits >= 32
+    if narrow.kind == "uint":
+        return wide.bits > narrow.bits or wide == narrow
+    return wide.bits >= narrow.bits and wide.is_signed
+
+
+def _again(op: Cast | Bitcast, source: Value, builder: Builder) -> Value:
+    if isinstance(op, Cast):
+        return builder.add(Cast(source, op.to, rounding=op.rounding))
+    return builder.add(Bitcast(source, op.to))
+
+
+def _before_splat(op: Cast | Bitcast, builder: Builder) -> Op | None:
+    source = op.source.op
+    if not isinstance(source, Splat):
+        return None
+    return Splat(_again(op, source.source, builder), source.shape)
+
+
+def _before_broadcast(op: Cast | Bitcast, builder: Builder) -> Op | None:
+    source = op.source.op
+    if not isinstance(source, Broadcast):
+        return None
+    return Broadcast(_again(op, source.source, builder), source.shape)
+
+
+def _before_expansion(op: Cast | Bitcast, builder: Builder) -> Op | None:
+    source = op.source.op
+    if not isinstance(source, ExpandDims) or not shape_of(source.source.type):
+        return None
+    return ExpandDims(_again(op, source.source, builder), source.axis)
+
+
+_BOTH = (Cast, Bitcast)
+RULES: tuple[Rule, ...] = (
+    Rule("cast-to-own-type", "cast(x, i32) = x", "x: i32", _BOTH, _same_type),
+    FOLD_CAST,
+    Rule("cast-there-and-back", "cast(cast(x, f32), f16) = x", "x: f16", Cast, _there_and_back),
+    Rule("cast-twice", "cast(cast(x, i32), i64) = cast(x, i64)", "x: i8", Cast, _twice),
+    Rule("cast-before-splat", "cast(splat(x), i64) = splat(cast(x, i64))", "x: i32",
+         _BOTH, _before_splat),
+    Rule("cast-before-broadcast", "cast(broadcast(x), f32) = broadcast(cast(x, f32))",
+         "x: tile<1x4xf16>", _BOTH, _before_broadcast),
+    Rule("cast-before-expansion", "cast(expand_dims(x, 0), f32) = expand_dims(cast(x, f32), 0)",
+         "x: tile<4xf16>", _BOTH, _before_expansion),
+)  # fmt: skip

@@ -1,0 +1,114 @@
+"""Loaded kernels, and launches of one compilation as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.devices.streams import current_stream
+from workbench.launch.abi import Loadable, Runner
+from workbench.launch.binding import Call, Policy, choose_target, classify
+from workbench.launch.grids import Grid, check_limits, resolve_grid
+from workbench.runtime import hooks
+from workbench.source import LaunchError
+
+
+def load(kernel: Loadable, device: int) -> Runner:
+    """Return the runner of a kernel on a device (HOST for the CPU and the interpreter)."""
+    runner = kernel.loaded.get(device)
+    if runner is None:
+        if kernel.target == "interpreter":
+            runner = _interpreter_runner(kernel)
+        elif kernel.target == "cpu":
+            from workbench.launch import on_cpu
+
+            runner = on_cpu.load(kernel)
+        else:
+            from workbench.launch import on_cuda
+
+            runner = on_cuda.load(kernel, device)
+        kernel.loaded[device] = runner
+    return runner
+
+
+def _interpreter_runner(kernel: Any) -> Runner:
+    def run(x: int, y: int, z: int, stream: Any, *values: Any) -> Loadable:
+        from workbench.runtime.interpreted import interpret
+
+        interpret(kernel, (x, y, z), values)
+        return kernel
+
+    return run
+
+
+def run_grid(
+    runner: Runner, kernel: Loadable, grid: Grid, stream: Any, values: Sequence[Any]
+) -> Loadable:
+    """Start a runner over a checked grid; an empty grid runs nothing."""
+    check_limits(grid, kernel.name, gpu=kernel.target.startswith("sm_"))
+    if 0 in grid:
+        return kernel
+    return runner(*grid, stream, *values)
+
+
+class BoundLaunch:
+    """`compiled[grid]`: launches one compilation with run-time arguments, no specialisation."""
+
+    def __init__(self, kernel: Any, grid: Any) -> None:
+        self._kernel = kernel
+        self._grid = grid
+
+    def __call__(self, *args: Any) -> Loadable:
+        """Run the kernel; `args` are all parameters, or the run-time ones only."""
+        kernel = self._kernel
+        if hooks.watchers and hooks.is_suppressed():
+            return kernel
+        values = self._values(args)
+        call = Call(values, {}, {"target": kernel.target})
+        policies = [Policy(known.type, False) for _, known in kernel.signature.arguments]
+        classify(kernel.source, policies, call)
+        runtime = self._runtime(call)
+        _, device = choose_target(kernel.source, call)
+        grid = resolve_grid(self._grid, lambda: values)
+        kernel = self._wide_enough(call, grid)
+        return run_grid(load(kernel, device), kernel, grid, current_stream(device), runtime)
+
+    def _wide_enough(self, call: Call, grid: Grid) -> Any:
+        """Return the kernel, or its twin with exact indices where 32 bits do not hold them."""
+        kernel = self._kernel
+        program = kernel.index_program
+        if not kernel.launch.narrow_index or program is None:
+            return kernel
+        if program.fits(call.integers, grid):
+            return kernel
+        return kernel.twin()
+
+    def _values(self, args: Sequence[Any]) -> dict[str, Any]:
+        source, known = self._kernel.source, self._kernel.signature.arguments
+        names = [p.name for p in source.parameters]
+        free = [name for name, fact in known if not fact.is_constant]
+        if len(args) == len(names):
+            values = dict(zip(names, args, strict=True))
+            return {n: fact.value if fact.is_constant else values[n] for n, fact in known}
+        if len(args) != len(free):
+            raise LaunchError(
+                f"{source.name} was compiled to take {len(free)} arguments, got {len(args)}",
+                hint=f"pass {', '.join(free)}",
+            )
+        given = dict(zip(free, args, strict=True))
+        return {n: fact.value if fact.is_constant else given[n] for n, fact in known}
+
+    def _runtime(self, call: Call) -> list[Any]:
+        kernel = self._kernel
+        for name, known in kernel.signature.arguments:
+            value = call.values[name]
+            if known.is_constant or known.divisible == 1 or isinstance(value, tuple):
+                continue
+            number = next((a.address for n, a in call.arrays if n == name), value)
+            if isinstance(number, int) and number % known.divisible:
+                raise LaunchError(
+                    f"{name} = {number} is not a multiple of {known.divisible}, for which this "
+                    f"code was compiled",
+                    hint="compile without that fact, or launch the jit object",
+                )
+        return call.objects if kernel.target == "interpreter" else call.runtime

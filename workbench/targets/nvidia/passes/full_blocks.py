@@ -1,0 +1,344 @@
+"""Code for full blocks beside code for the block at the edge, where that makes accesses wider.
+
+A mask `offsets < n` is constant over runs as long as n is known to be divisible. Where nothing is
+known of n, every element would be accessed for itself. But all blocks except the last are full:
+a comparison of numbers tells at run time that the last element of a tile is inside, and then all
+of it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from workbench.analysis.affine import tile_forms
+from workbench.analysis.forms import all_atoms
+from workbench.ir import (
+    Block,
+    Module,
+    Op,
+    Value,
+    copy_op,
+    element_of,
+    shape_of,
+    walk,
+)
+from workbench.ir.rebuild import Rebuilder
+from workbench.ops import (
+    Broadcast,
+    Cast,
+    Constant,
+    Dot,
+    Elementwise,
+    ExpandDims,
+    If,
+    Iota,
+    Load,
+    Promise,
+    Select,
+    Splat,
+    Store,
+    Transpose,
+    Yield,
+    pointee_of,
+)
+from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.chip import WIDEST_BYTES
+
+#: More ops than this are not written twice.
+_MOST_OPS = 160
+#: Ops whose elements are one element of each operand, and those that only move elements.
+_POINTWISE = (Elementwise, Cast, Select)
+_MOVES = (Splat, Broadcast, ExpandDims, Transpose, Promise)
+Corner = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """Neighbouring ops of a block, from `first` up to `last`, and the masks to get rid of."""
+
+    first: int
+    last: int
+    masks: tuple[Value, ...]
+    accesses: tuple[Load | Store, ...]
+
+
+def split_full_blocks(module: Module, remarks: Remarks) -> Module:
+    """Write ops twice, without masks for programs in which they are all on, and as they are.
+
+    Before:
+        %m = tile.lt [%offsets, %ns] : tile<256xi1>
+        %v = tile.load %q mask %m : tile<256xf32>
+        tile.store %r, %v mask %m
+    After:
+        %m = tile.lt [%offsets, %ns] : tile<256xi1>
+        %last = tile.add [%first, %255] : i32
+        %full = tile.lt [%last, %n] : i1
+        tile.if %full {
+          %w = tile.load %q : tile<256xf32>
+          tile.store %r, %w
+          tile.yield []
+        } {
+          %v = tile.load %q mask %m : tile<256xf32>
+          tile.store %r, %v mask %m
+          tile.yield []
+        }
+
+    Only where accesses get wider by it, outside of what feeds a product, once for neighbouring
+    ops. Needs: num_warps. Keeps: every value.
+    """
+    if not any(isinstance(op, Load | Store) and op.mask is not None for op in module.walk()):
+        return module
+    return _Splitter(module, remarks).run()
+
+
+class _Splitter(Rebuilder):
+    def __init__(self, module: Module, remarks: Remarks) -> None:
+        super().__init__(module, lambda op, builder: None)
+        self.module = module
+        self.remarks = remarks
+        self.facts = tile_forms(module)
+        self.threads = 32 * module.attributes["num_warps"]
+        self._corners: dict[tuple[Value, Corner], Value] = {}
+        #: The ops of the region that is written twice now.
+        self._written: set[int] = set()
+
+    def run(self) -> Module:
+        """Return the module with all regions of the body and of loops split."""
+        body = self.block(self.module.body)
+        if body is self.module.body:
+            return self.module
+        return replace(self.module, body=body, next_id=self.builder.next_id)
+
+    def block(self, block: Block) -> Block:
+        """Return the block with its regions split, and those of blocks inside of it."""
+        regions = {region.first: region for region in self._regions(block)}
+        if not regions or self._written:
+            return super().block(block)
+        with self.builder.block() as ops:
+            place = 0
+            while place < len(block.ops):
+                region = regions.get(place)
+                if region is None:
+                    self.op(block.ops[place])
+                    place += 1
+                else:
+                    self._split(block, region)
+                    place = region.last + 1
+        return Block(block.arguments, tuple(ops))
+
+    # -- what is worth it -----------------------------------------------------------------
+    def _regions(self, block: Block) -> Iterator[_Region]:
+        """Yield regions, apart from each other, in which accesses get wider without masks.
+
+        What is loaded beside a product, for it, is copied ahead in one piece or not at all.
+        """
+        if any(isinstance(op, Dot) for op in block.ops):
+            return
+        segment: list[int] = []
+        for place, op in enumerate(block.ops):
+            if op.ends_block or any(isinstance(inner, Dot) for inner in (op, *_inside(op))):
+                yield from self._region(block, segment, to_the_end=op.ends_block)
+                segment = []
+            else:
+                segment.append(place)
+
+    def _region(self, block: Block, places: list[int], *, to_the_end: bool) -> Iterator[_Region]:
+        found: list[tuple[int, Load | Store]] = []
+        for place in places:
+            op = block.ops[place]
+            if isinstance(op, Load | Store) and op.mask is not None and self._gains(op, op.mask):
+                first = found[0][0] if found else place
+                inside = {id(inner) for inner in block.ops[first:place]}
+                if self._is_plain(op.mask, inside):
+                    found.append((place, op))
+        if not found:
+            return
+        first = found[0][0]
+        last = places[-1] if to_the_end else found[-1][0]
+        size = sum(1 + sum(1 for _ in _inside(op)) for op in block.ops[first : last + 1])
+        if size <= _MOST_OPS:
+            masks = dict.fromkeys(op.mask for _, op in found if op.mask is not None)
+            yield _Region(first, last, tuple(masks), tuple(op for _, op in found))
+
+    def _gains(self, op: Load | Store, mask: Value) -> bool:
+        """Say whether only the mask keeps an access from being wider."""
+        shape = shape_of(op.pointers.type)
+        if shape != shape_of(mask.type) or not shape or (isinstance(op, Load) and op.volatile):
+            return False
+        each = prod(1 << (extent - 1).bit_length() for extent in shape) // self.threads
+        most = min(max(1, each), WIDEST_BYTES // pointee_of(op.pointers.type).itemsize)
+        now = full = 1
+        for axis, extent in enumerate(shape):
+            width = min(most, extent & -extent, self.facts.vector(op.pointers, axis, mask))
+            full = max(full, width)
+            now = max(now, min(width, self.facts.mask_run(mask, axis, extent)))
+        return full > now
+
+    def _is_plain(self, mask: Value, inside: set[int]) -> bool:
+        """Say whether a number before the region tells that a mask is on everywhere, or not.
+
+        `inside`: the ops of the region that come before the access.
+        """
+        for comparison in _comparisons(mask):
+            if shape_of(comparison.type) and self._corner(comparison) is None:
+                return False
+            if not _is_known(comparison, inside):
+                return False
+        return any(map(self._varies, _comparisons(mask)))
+
+    def _varies(self, comparison: Value) -> bool:
+        """Say whether a comparison is another one in another program or round.
+
+        Where it is not, its block is the only one, and hardly ever full: with as many elements as
+        the block has, their number would be known to be divisible.
+        """
+        atoms = (atom for h in self.facts.conjuncts(comparison) for atom in all_atoms(h))
+        return any(atom.kind in ("pid", "trip", "moved", "value") for atom in atoms)
+
+    def _corner(self, comparison: Value) -> Corner | None:
+        """Return the element of a comparison that holds last, if one does."""
+        op = comparison.op
+        if not isinstance(op, Elementwise) or op.function not in ("lt", "le", "gt", "ge"):
+            return None
+        (form,) = self.facts.conjuncts(comparison)
+        corner = [0] * len(shape_of(comparison.type))
+        slopes = [0] * len(corner)
+        for monomial, coefficient in form.terms.items():
+            if not any(atom.axes for atom in monomial):
+                continue
+            (atom, *others) = monomial
+            if others or atom.kind != "x":
+                return None
+            slopes[atom.key] += coefficient
+        for axis, extent in enumerate(shape_of(comparison.type)):
+            corner[axis] = extent - 1 if slopes[axis] > 0 else 0
+        return tuple(corner)
+
+    # -- writing it twice -----------------------------------------------------------------
+    def _split(self, block: Block, region: _Region) -> None:
+        builder = self.builder
+        old = block.ops[region.first : region.last + 1]
+        before = builder.span, builder.origins
+        builder.span, builder.origins = region.accesses[0].span, (region.accesses[0].id,)
+        self._corners.clear()
+        self._written = set(map(id, old))
+        full: Value | None = None
+        for comparison in dict.fromkeys(c for m in region.masks for c in _comparisons(m)):
+            corner = self._corner(comparison) if shape_of(comparison.type) else ()
+            assert corner is not None
+            on = self._at(comparison, corner)
+            full = on if full is None else builder.add(Elementwise("and", (full, on)))
+        assert full is not None
+        ops: list[Op] = []
+        for op in old:
+            ops.append(self.with_new_operands(op))
+            self.values.update(zip(op.results, ops[-1].results, strict=True))
+        self._written = set()
+        after = (i for op in block.ops[region.last + 1 :] for i in (op, *_inside(op)))
+        used = {v for op in after for v in op.operands}
+        outer = [r for op in old for r in op.results if r in used]
+        given = [self.values[r] for r in outer]
+        with builder.block() as then:
+            copies = self._without_masks(ops, region)
+            builder.insert(Yield(tuple(copies.get(v, v) for v in given)))
+        with builder.block() as otherwise:
+            for op in ops:
+                builder.insert(op)
+            builder.insert(Yield(tuple(given)))
+        made = builder.insert(If(full, Block((), tuple(then)), Block((), tuple(otherwise))))
+        self.values.update(zip(outer, made.results, strict=True))
+        builder.span, builder.origins = before
+        self.remarks.note(
+            region.accesses[0],
+            f"full blocks access memory {len(region.accesses)} times without a mask, in wide "
+            "pieces; the block at the edge does it element by element",
+            "applied",
+        )
+
+    def _without_masks(self, ops: list[Op], region: _Region) -> dict[Value, Value]:
+        """Insert copies of the region's ops in which the masks are on; return what became what."""
+        builder = self.builder
+        masks = {self.values.get(m, m): None for m in region.masks}
+        copies: dict[Value, Value] = {
+            m: builder.add(Constant(value=True, type=m.type)) for m in masks
+        }
+        for op in ops:
+            if any(result in masks for result in op.results):
+                continue
+            if isinstance(op, Select) and op.condition in masks:
+                copies[op.result] = copies.get(op.then, op.then)
+                continue
+            if isinstance(op, Load) and op.mask in masks:
+                op_now: Op = op.changed(mask=None, other=None)
+            elif isinstance(op, Store) and op.mask in masks:
+                op_now = op.changed(mask=None)
+            else:
+                op_now = op
+            copy = builder.insert(copy_op(op_now, copies, builder))
+            copies.update(zip(op.results, copy.results, strict=True))
+        return copies
+
+    def _at(self, value: Value, corner: Corner) -> Value:
+        """Return one element of a tile, as a number that is computed before the region."""
+        known = self._corners.get((value, corner))
+        if known is None:
+            known = self._corners[value, corner] = self._element(value, corner)
+        return known
+
+    def _element(self, value: Value, corner: Corner) -> Value:
+        op, builder = value.op, self.builder
+        if isinstance(op, Constant):
+            return builder.add(Constant(op.value, element_of(op.type)))
+        if isinstance(op, Iota):
+            return builder.add(Constant(op.start + corner[0], element_of(op.type)))
+        if not shape_of(value.type) and id(op) not in self._written:
+            return self.values.get(value, value)
+        if isinstance(op, _MOVES):
+            return self._at(op.source, _corner_before(op, corner))
+        assert op is not None
+        inner = {v: self._at(v, corner) for v in op.operands}
+        return builder.insert(copy_op(op, inner, builder)).results[0]
+
+
+def _corner_before(op: Op, corner: Corner) -> Corner:
+    """Return where the element of a moved tile was before."""
+    if isinstance(op, Broadcast):
+        source = shape_of(op.source.type)
+        return tuple(0 if extent == 1 else c for extent, c in zip(source, corner, strict=True))
+    if isinstance(op, ExpandDims):
+        return corner[: op.axis] + corner[op.axis + 1 :]
+    if isinstance(op, Transpose):
+        return tuple(corner[op.order.index(axis)] for axis in range(len(corner)))
+    return corner if isinstance(op, Promise) else ()
+
+
+def _comparisons(mask: Value) -> Iterator[Value]:
+    """Yield what has to hold everywhere for a mask to be on everywhere."""
+    op = mask.op
+    if isinstance(op, Elementwise) and op.function == "and":
+        for value in op.inputs:
+            yield from _comparisons(value)
+    elif isinstance(op, _MOVES):
+        yield from _comparisons(op.source)
+    elif not isinstance(op, Constant) or not op.value:
+        yield mask
+
+
+def _is_known(value: Value, inside: set[int]) -> bool:
+    """Say whether an element of a value can be computed before the ops `inside`."""
+    op = value.op
+    if not shape_of(value.type) and id(op) not in inside:
+        return True
+    if op is None or not op.pure or op.regions:
+        return False
+    if shape_of(value.type) and not isinstance(op, (*_MOVES, *_POINTWISE, Constant, Iota)):
+        return False
+    return all(_is_known(operand, inside) for operand in op.operands)
+
+
+def _inside(op: Op) -> Iterator[Op]:
+    """Yield all ops in an op's regions."""
+    for region in op.regions:
+        yield from walk(region)

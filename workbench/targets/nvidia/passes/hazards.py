@@ -1,0 +1,216 @@
+"""Which accesses to global memory different warps of a program could make in the wrong order.
+
+Two accesses need a barrier between them if one writes, both may touch one byte, and not both are
+made by one thread or warp for each byte:
+
+- a tile that no two warps hold copies of is accessed by the same warps, element by element, where
+  layout and addresses agree;
+- a scalar is written by thread 0; what is read of it is read by all, but where nobody else needs it
+  (it only goes into what thread 0 writes), what the others read does not matter;
+- addresses that differ by a number, or that are ranges which do not meet, are apart.
+
+Addresses are compared as affine forms. Names in a form that change from round to round mean
+something else in the round before, so accesses that are pending from there are compared by what
+stays the same in all of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from workbench.analysis.affine import Affine
+from workbench.analysis.forms import Form
+from workbench.analysis.memory import Memory
+from workbench.ir import Effect, Module, Op, Value, element_of, layout_of, shape_of
+from workbench.ops import pointee_of
+
+#: Names that mean one thing throughout a program.
+_FIXED = frozenset(("arg", "pid", "programs", "x"))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access of an op to global memory; `earlier`: in a round of a loop before this one."""
+
+    op: Op
+    effect: Effect
+    earlier: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Two accesses that meet only if two arguments lie less than `bytes` apart.
+
+    With `but_equal` they do not meet either if the arguments start at one address.
+    """
+
+    one: Value
+    two: Value
+    bytes: int
+    but_equal: bool
+
+
+class Hazards:
+    """Compares the accesses of a module of GPU IR."""
+
+    def __init__(self, module: Module, used: AbstractSet[Value]) -> None:
+        self._module = module
+        self._used = used
+        self._memory = Memory(module)
+        self._parameters = {p.name: p.value for p in module.parameters}
+        self._affine: Affine | None = None
+        self._users: dict[Value, list[Op]] | None = None
+        self._private: dict[Value, bool] = {}
+
+    def is_settled(self, access: Access) -> bool:
+        """Say whether no program writes the arguments that an access touches."""
+        return self._memory.is_settled(access.effect)
+
+    def meet(self, first: Access, second: Access) -> bool:
+        """Say whether different warps may touch a byte with the two, one of them writing."""
+        one, two = first.effect, second.effect
+        if not (one.writes or two.writes) or not self._memory.may_meet(one, two):
+            return False
+        if self._commute(first.op, second.op):
+            return False
+        if one.through is None or two.through is None or one.later or two.later:
+            return True
+        if self._by_first_thread(first) and self._by_first_thread(second):
+            return False
+        earlier = first.earlier or second.earlier
+        a, b = self._form(one.through, earlier), self._form(two.through, earlier)
+        if a is None or b is None:
+            return True
+        return not (
+            self._same_warps(one, two, a, b) or self._are_apart(one.through, two.through, a, b)
+        )
+
+    def doubt(self, first: Access, second: Access) -> Doubt | None:
+        """Return what decides whether two accesses that may meet do; None if more than that.
+
+        They go through different arguments, by the same offsets from where these begin.
+        """
+        one, two = first.effect, second.effect
+        if one.through is None or two.through is None or one.later or two.later:
+            return None
+        earlier = first.earlier or second.earlier
+        a, b = self._form(one.through, earlier), self._form(two.through, earlier)
+        here, there = (self._memory.roots(effect) for effect in (one, two))
+        if a is None or b is None or here == there or len(here) != 1 or len(there) != 1:
+            return None
+        starts = [self._parameters.get(name) for name in (*here, *there)]
+        same_shape = shape_of(one.through.type) == shape_of(two.through.type)
+        same_element = element_of(one.through.type) == element_of(two.through.type)
+        if starts[0] is None or starts[1] is None or not same_shape or not same_element:
+            return None
+        p, q = (self._form(value, earlier=False) for value in starts if value is not None)
+        reach = self._reach(one.through)
+        if p is None or q is None or reach is None or a - p != b - q:
+            return None
+        size = (reach[1] - reach[0] + 1) * pointee_of(one.through.type).itemsize
+        return Doubt(starts[0], starts[1], size, but_equal=self._same_layout(one, two))
+
+    def _commute(self, first: Op, second: Op) -> bool:
+        """Say whether nobody could tell which of two updates came first."""
+        results = (*first.results, *second.results)
+        return first.commutes(second) and self._used.isdisjoint(results)
+
+    def _form(self, pointers: Value, earlier: bool) -> Form | None:
+        if self._affine is None:
+            self._affine = Affine(self._module, tiles=True)
+        form = self._affine.form(pointers)
+        if form is None or (earlier and any(atom.kind not in _FIXED for atom in form.atoms())):
+            return None
+        return form
+
+    @staticmethod
+    def _same_warps(one: Effect, two: Effect, a: Form, b: Form) -> bool:
+        """Say whether each element of both is touched by one warp, the same in both."""
+        return a == b and Hazards._same_layout(one, two)
+
+    @staticmethod
+    def _same_layout(one: Effect, two: Effect) -> bool:
+        """Say whether two tiles are held alike, by one warp each element."""
+        assert one.through is not None
+        assert two.through is not None
+        layout = layout_of(one.through.type)
+        if layout is None or layout != layout_of(two.through.type):
+            return False
+        return not layout.owners().get("warp")
+
+    def _are_apart(self, one: Value, two: Value, a: Form, b: Form) -> bool:
+        """Say whether two accesses lie a known number of elements apart, and do not overlap."""
+        if element_of(one.type) != element_of(two.type):
+            return False
+        distance = (a - _moving(a) - b + _moving(b)).constant
+        mine, theirs = self._reach(one), self._reach(two)
+        if distance is None or mine is None or theirs is None:
+            return False
+        return distance + mine[0] > theirs[1] or distance + mine[1] < theirs[0]
+
+    def _reach(self, pointers: Value) -> tuple[int, int] | None:
+        """Return how far below and above its fixed part a tile's addresses go, in elements."""
+        assert self._affine is not None
+        form = self._affine.form(pointers)
+        assert form is not None
+        low = high = 0
+        for monomial, coefficient in _moving(form).terms.items():
+            if len(monomial) != 1 or monomial[0].kind != "x":
+                return None
+            axis: int = monomial[0].key
+            furthest = coefficient * (shape_of(pointers.type)[axis] - 1)
+            low, high = low + min(0, furthest), high + max(0, furthest)
+        return low, high
+
+    # -- thread 0 -------------------------------------------------------------------------
+    def _by_first_thread(self, access: Access) -> bool:
+        """Say whether thread 0 makes an access, or nobody minds what the others read."""
+        effect = access.effect
+        if effect.through is None or shape_of(effect.through.type):
+            return False
+        if effect.writes or effect.order != "plain":
+            return True
+        return all(map(self._is_private, access.op.results))
+
+    def _is_private(self, value: Value) -> bool:
+        """Say whether only thread 0 needs a value: all it leads to are scalars that are written."""
+        known = self._private.get(value)
+        if known is None:
+            self._private[value] = False  # round a loop: somebody may need it
+            known = all(map(self._keeps_private, self._users_of(value)))
+            self._private[value] = known
+        return known
+
+    def _keeps_private(self, user: Op) -> bool:
+        if user.ends_block or user.regions:
+            return False
+        if user.pure:
+            scalars = all(not shape_of(result.type) for result in user.results)
+            return scalars and all(map(self._is_private, user.results))
+        effects = user.own_effects()
+        return not user.results and all(
+            e.space == "global" and e.writes and e.through is not None
+            and not shape_of(e.through.type)
+            for e in effects
+        )  # fmt: skip
+
+    def _users_of(self, value: Value) -> list[Op]:
+        if self._users is None:
+            self._users = {}
+            for op in self._module.walk():
+                for operand in op.operands:
+                    self._users.setdefault(operand, []).append(op)
+        return self._users.get(value, [])
+
+
+def _moving(form: Form) -> Form:
+    """Return the part of a form that moves along the tile."""
+    return Form({m: c for m, c in form.terms.items() if any(atom.axes for atom in m)})
+
+
+def words_of(first: Access, second: Access) -> str:
+    """Say why the second access must not overtake the first."""
+    did = "written" if first.effect.writes else "read"
+    does = "writes" if second.effect.writes else "reads"
+    return f"it {does} memory that other warps may not have {did} yet"

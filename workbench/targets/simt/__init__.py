@@ -1,0 +1,1 @@
+"""What GPUs have in common: lanes and warps with registers, and memory that a block shares."""

@@ -1,0 +1,226 @@
+"""What the passes of a GPU ask about an op, registered beside its lowering rule on one table.
+
+    @NVIDIA.lower(Reduce)      how it is written in LLVM IR
+    @NVIDIA.layouts(Reduce)    which layouts its operands and results have, and what each costs
+    @NVIDIA.scratch(Reduce)    the shared memory that it needs while it runs
+
+The layout graph, the pass that writes layouts down, the allocator of shared memory, the barrier
+pass and the verifier of GPU IR are drivers over these tables and know no op. Buffers that an op
+reads and writes are its effects (`Op.effects`); only what a target adds to it stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from workbench.analysis.affine import Affine
+from workbench.ir import Builder, InvalidModuleError, Op, Value
+from workbench.layouts import LinearLayout
+from workbench.source import TargetError
+from workbench.targets.llvm.table import LoweringTable
+
+#: From one layout to another; None where there is none.
+Map = Callable[[LinearLayout], LinearLayout | None]
+#: Cycles of one multiprocessor (passes/costs.py has the unit).
+Cost = Callable[[LinearLayout], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """How the layout of an operand and the one in which its op works follow from each other.
+
+    `need` gives the operand's layout for the op's (None: none will do); `give` gives the op's
+    layout for which the operand need not be converted, as far as one is known.
+    """
+
+    need: Map
+    give: Map | None
+
+
+def same(layout: LinearLayout) -> LinearLayout:
+    """Return the layout."""
+    return layout
+
+
+SAME = Along(same, same)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """How values flow through an op with regions.
+
+    together: the values that one layout holds for, each result first.
+    operands: for each operand the value whose layout it takes; None: it keeps its own.
+    yields: the same for what each region yields.
+    trips: how often the regions run, a guess where that is not known.
+    """
+
+    together: tuple[tuple[Value, ...], ...]
+    operands: tuple[Value | None, ...]
+    yields: tuple[tuple[Value | None, ...], ...]
+    trips: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layouts:
+    """Which layouts an op takes and gives: they follow from the one in which it works.
+
+    work: the value whose layout that is (a result, or an operand where nothing else depends on
+        it), or the shape of a layout of its own; None where the op takes everything as it is.
+    operands: for each operand how its layout follows; None: it is taken as it is.
+    results: of an op that works in a layout of its own, what its results have.
+    order: in which operands are converted, by their places; None: as they are declared.
+    floats: it is cheap and pure, so that it is written again in every layout that is asked for.
+    cost: what it costs to work in a layout.
+    offers: layouts worth trying.
+    fixed: it works in no other layout than those offered.
+    becomes: writes what stands for the op in GPU IR, given its operands; None: it stays.
+    flow: of an op with regions that hold tiles.
+    """
+
+    work: Value | tuple[int, ...] | None = None
+    operands: tuple[Along | None, ...] = ()
+    results: tuple[Map, ...] = ()
+    order: tuple[int, ...] | None = None
+    floats: bool = False
+    cost: Cost | None = None
+    offers: Callable[[], Iterable[LinearLayout]] | None = None
+    fixed: bool = False
+    becomes: Callable[[Builder, Sequence[Value]], tuple[Value, ...]] | None = None
+    flow: Flow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Shared memory that an op needs while it runs: written, waited for, read.
+
+    purpose: what the user would call it; empty: "<op> across warps".
+    alone: every warp has bytes of its own, so that the block need not wait in between.
+    """
+
+    bytes: int
+    purpose: str = ""
+    alone: bool = False
+
+
+NO_SCRATCH = Scratch(0)
+
+#: The most scratch that one op takes where it can go in rounds instead: with less, blocks share a
+#: multiprocessor, and what else a kernel keeps in shared memory fits beside it.
+MOST_SCRATCH = 64 * 1024
+
+
+class Device(Protocol):
+    """The chip for which code is made."""
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        ...
+
+    @property
+    def shared_bytes(self) -> int:
+        """The most shared memory that a block may have."""
+        ...
+
+    @property
+    def rules(self) -> RuleTable:
+        """What is known of each op on it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What an op's rule may look at besides the op: forms of values, the chip, the warps."""
+
+    facts: Affine
+    chip: Device
+    num_warps: int
+
+
+LayoutRule = Callable[[Any, Setting], Layouts]
+ScratchRule = Callable[[Any, int, bool], Scratch]
+AdviceRule = Callable[[Any, int, int], str]
+
+
+class RuleTable(LoweringTable):
+    """What is known of ops on one kind of GPU; a parent has what it does not override."""
+
+    def __init__(self, name: str, parent: RuleTable | None = None) -> None:
+        super().__init__(name, parent)
+        self._above = parent
+        self._layouts: dict[type[Op], LayoutRule] = {}
+        self._scratch: dict[type[Op], ScratchRule] = {}
+        self._advice: dict[type[Op], AdviceRule] = {}
+
+    def layouts(self, *classes: type[Op]) -> Callable[[LayoutRule], LayoutRule]:
+        """Register the decorated function (op, setting) -> Layouts for op classes."""
+        return self._register(self._layouts, "layouts", classes)
+
+    def scratch(self, *classes: type[Op]) -> Callable[[ScratchRule], ScratchRule]:
+        """Register the decorated function (op, warps, whether its result is used) -> Scratch."""
+        return self._register(self._scratch, "scratch", classes)
+
+    def advice(self, *classes: type[Op]) -> Callable[[AdviceRule], AdviceRule]:
+        """Register the decorated function (op, bytes, allowed) -> what to do if they are too many.
+
+        For ops whose operands take the shared memory that a kernel needs.
+        """
+        return self._register(self._advice, "advice", classes)
+
+    def _register(self, rules: dict[type[Op], Any], word: str, classes: Sequence[type[Op]]) -> Any:
+        def register(rule: Any) -> Any:
+            for cls in classes:
+                if cls in rules:
+                    raise ValueError(f"{self.name} has two rules for {word} of {cls.__name__}")
+                rules[cls] = rule
+            return rule
+
+        return register
+
+    def layout_rule(self, op: Op) -> LayoutRule:
+        """Return the rule for an op's layouts.
+
+        Raises TargetError for an op that the target cannot run, InvalidModuleError for one that
+        was forgotten.
+        """
+        rule = self._found(lambda table: table._layouts, op)
+        if rule is not None:
+            return rule
+        if type(op) in self.unsupported:
+            raise TargetError(f"{op.name} {self.unsupported[type(op)]}", op.span)
+        raise InvalidModuleError(f"{op.name} says nothing about layouts on {self.name}")
+
+    def scratch_of(self, op: Op, num_warps: int, used: bool) -> Scratch:
+        """Return the shared memory that an op needs while it runs; most need none."""
+        rule = self._found(lambda table: table._scratch, op)
+        return NO_SCRATCH if rule is None else rule(op, num_warps, used)
+
+    def advice_of(self, op: Op, found: int, allowed: int) -> str:
+        """Say how the author could make an op need less shared memory; empty for most."""
+        rule = self._found(lambda table: table._advice, op)
+        return "" if rule is None else rule(op, found, allowed)
+
+    def _found(self, kind: Callable[[RuleTable], dict[type[Op], Any]], op: Op) -> Any:
+        table: RuleTable | None = self
+        while table is not None:
+            rule = kind(table).get(type(op))
+            if rule is not None:
+                return rule
+            table = table._above
+        return None
+
+
+def as_they_are(op: Op, on: Setting) -> Layouts:
+    """Every operand is taken in whatever layout it has."""
+    return _AS_THEY_ARE
+
+
+_AS_THEY_ARE = Layouts()
+
+
+def elementwise(op: Op, on: Setting) -> Layouts:
+    """All operands in the layout of the result, which any user may choose."""
+    return Layouts(work=op.results[0], operands=(SAME,) * len(op.operands), floats=True)

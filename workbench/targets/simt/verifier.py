@@ -1,0 +1,97 @@
+"""Checks of GPU IR against the tables that code generation reads."""
+
+from __future__ import annotations
+
+from workbench.analysis.affine import Affine
+from workbench.ir import InvalidModuleError, Module, Op, Tile, Value, layout_of, verify_module
+from workbench.layouts import LinearLayout
+from workbench.targets.simt.rules import Device, Flow, Layouts, Setting
+
+
+def verify_layouts(module: Module, chip: Device) -> None:
+    """Raise InvalidModuleError unless every op's operands have the layouts that its rule takes.
+
+    Needs: layouts. An op of which the chip's table of rules says nothing is an error as well.
+    """
+    verify_module(module)
+    on = Setting(Affine(module, tiles=True), chip, module.attributes["num_warps"])
+    for op in module.walk():
+        rule = chip.rules.layout_rule(op)
+        values = (*op.operands, *op.results, *(a for r in op.regions for a in r.arguments))
+        tiled = False
+        for value in values:
+            if isinstance(value.type, Tile):
+                tiled = True
+                _check_tile(op, value, on.num_warps)
+        if tiled:
+            _check_op(op, rule(op, on))
+
+
+def _check_tile(op: Op, value: Value, num_warps: int) -> None:
+    layout = layout_of(value.type)
+    if layout is None:
+        raise InvalidModuleError(f"{op!r} at {op.span}: {value!r} has no layout")
+    assert isinstance(value.type, Tile)
+    if layout.shape != value.type.shape:
+        raise InvalidModuleError(
+            f"{op!r} at {op.span}: {value!r} has a layout for the shape {layout.shape}"
+        )
+    if layout.size("warp") != num_warps:
+        raise InvalidModuleError(
+            f"{op!r} at {op.span}: {value!r} lies on {layout.size('warp')} warps of {num_warps}"
+        )
+
+
+def _check_op(op: Op, plan: Layouts) -> None:
+    if plan.flow is not None:
+        _check_flow(op, plan.flow)
+        return
+    if plan.becomes is not None:
+        raise InvalidModuleError(f"{op!r} at {op.span} is no op of GPU IR: assign-layouts left it")
+    layout = _working(op, plan)
+    if layout is None:
+        return
+    if plan.fixed and plan.offers is not None and layout not in plan.offers():
+        raise InvalidModuleError(f"{op!r} at {op.span} does not work in the layout {layout}")
+    for operand, along in zip(op.operands, plan.operands, strict=True):
+        if along is not None and isinstance(operand.type, Tile):
+            _check_equal(op, operand, along.need(layout))
+    if isinstance(plan.work, tuple):
+        for result, give in zip(op.results, plan.results, strict=True):
+            if isinstance(result.type, Tile):
+                _check_equal(op, result, give(layout))
+
+
+def _working(op: Op, plan: Layouts) -> LinearLayout | None:
+    """Return the layout in which an op works: its own is told by what it takes."""
+    if isinstance(plan.work, Value):
+        return layout_of(plan.work.type)
+    if plan.work is None:
+        return None
+    for operand, along in zip(op.operands, plan.operands, strict=True):
+        held = layout_of(operand.type)
+        if held is not None and along is not None and along.give is not None:
+            return along.give(held)
+    return None
+
+
+def _check_equal(op: Op, value: Value, wanted: LinearLayout | None) -> None:
+    if layout_of(value.type) != wanted:
+        raise InvalidModuleError(
+            f"{op!r} at {op.span}: {value!r} must have the layout {wanted or 'of no tile'}"
+        )
+
+
+def _check_flow(op: Op, flow: Flow) -> None:
+    for group in flow.together:
+        for value in group[1:]:
+            _check_equal(op, value, layout_of(group[0].type))
+    fed = [(op.operands, flow.operands)]
+    fed += [(region.yields, to) for region, to in zip(op.regions, flow.yields, strict=True)]
+    for values, results in fed:
+        for value, result in zip(values, results, strict=True):
+            if result is not None:
+                _check_equal(op, value, layout_of(result.type))
+
+
+__all__ = ["verify_layouts"]
