@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from workbench import run_cell
-from workbench.source import CheckError, LaunchError, OptionError
+from workbench.source import LaunchError, OptionError
 
 COPY = """
 def copy(x_ptr, out_ptr, BLOCK: tl.constexpr):
@@ -71,6 +71,14 @@ def test_races_are_errors_of_a_guard_and_of_a_check(names, option):
     assert ("nothing was launched" in str(error.value)) == (option == "--guard")
 
 
+def test_a_race_is_the_error_even_where_the_result_is_wrong(names):
+    line = '--set BLOCK=2 --args x --grid 3 --target cpu --check "x + 100"'
+    with pytest.raises(LaunchError) as error:
+        run_cell(SHIFT, line, names)
+    assert error.value.code == "K514"
+    assert "the result is wrong too: x differs from x + 100: 7 of 7 elements" in str(error.value)
+
+
 @pytest.mark.parametrize("option", ["--guard", "--check"])
 def test_a_wait_that_nobody_ends_is_not_launched(names, option):
     names["flag"] = torch.zeros(1, dtype=torch.int32)
@@ -119,12 +127,13 @@ def test_what_compiled_kernels_print_is_a_table(names, capsys):
     assert capsys.readouterr().out.splitlines() == ["program  x", "0        0 1 2 3 4 5 6"]
 
 
-def test_a_failed_check_names_races_among_the_programs_it_looked_at(names):
+def test_a_failed_check_of_racing_programs_names_the_race_and_what_is_wrong(names):
     body = """
 def overlapping(out_ptr, BLOCK: tl.constexpr):
     program = tl.program_id(0)
     tl.store(out_ptr + program * (BLOCK - 1) + tl.arange(0, BLOCK), program.to(tl.float32))
 """
     line = '--set BLOCK=4 --args out --grid 2 --target cpu --check "torch.full((7,), 9.0)"'
-    with pytest.raises(CheckError, match=r"out_ptr\[3\] was already stored by program"):
+    with pytest.raises(LaunchError, match=r"out_ptr\[3\] was already stored by program") as error:
         run_cell(body, line, names)
+    assert "7 of 7 elements" in str(error.value)

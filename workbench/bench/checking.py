@@ -32,7 +32,7 @@ Reference = Callable[[Mapping[str, Any]], Any]
 class Verdict:
     """The result of one check: the record for the Trace, and the error if it failed.
 
-    A launch whose result is right fails with a LaunchError where its programs race.
+    A launch whose programs race fails with a LaunchError, whatever its result is.
 
     `unwritten` says of outputs that are right where the kernel left them alone.
     """

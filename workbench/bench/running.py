@@ -33,7 +33,7 @@ from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import obtain, source_of
 from workbench.runtime.faults import wait
-from workbench.source import KernelError, KernelSource, LaunchError, OptionError
+from workbench.source import KernelError, KernelSource, LaunchError, Note, OptionError
 from workbench.trace import Launch, LaunchArgument, Runs, Skipped
 
 SHOWN_CHIP = "sm_90a"
@@ -256,7 +256,11 @@ class _Run:
             record.runs.append(launch_record(subject, (time.perf_counter() - start) * 1e3))
             return []
         verdict = self._check(subject)
-        if verdict.ok and raced is not None:
+        if raced is not None:
+            # Whether racing programs give a wrong result is luck: the race is what to mend.
+            if verdict.error is not None:
+                also = Note(f"the result is wrong too: {verdict.error.message}", verdict.error.span)
+                raced.notes = (also, *raced.notes)
             verdict.error = raced
             verdict.record = replace(verdict.record, ok=False)
         record.runs += [launch_record(subject, None), verdict.record]
