@@ -20,6 +20,7 @@ from workbench.analysis.memory import parameter_roles
 from workbench.frontend import lower_kernel
 from workbench.frontend.specialization import Argument, Specialization, type_of
 from workbench.ir import Module, Pointer
+from workbench.passes.check_accesses import check_accesses
 from workbench.passes.listing import ast_stage, shown_source, source_stage
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
@@ -178,7 +179,10 @@ class _Compilation:
         self.first = lower_kernel(self.source, spec, self.recorder.remarks)
         times["tile"] = (time.perf_counter() - start) * 1e3
         start = time.perf_counter()
-        self.module = tile_passes(self.first, self.recorder)
+        module = self.first
+        if spec.options.guarded:
+            module = self.recorder.run("check-accesses", check_accesses, module, "tile")
+        self.module = tile_passes(module, self.recorder)
         times["tile passes"] = (time.perf_counter() - start) * 1e3
         if fits is not None:
             self._choose_width(fits)

@@ -79,12 +79,21 @@ def test_two_programs_writing_one_element_is_a_race():
     ] == [("out", 0, 0, 1)]
 
 
-def test_strided_views_are_bounded_by_their_own_elements():
+def test_views_are_bounded_by_their_storage():
     _, y, out = _arrays()
     wide = np.zeros((2, 8), np.float32)[:, :7]
     run_module(parse_module(ADD), (3,), [wide[0], y, out, 7])
+    found = run_module(parse_module(ADD), (3,), [wide[1][:5], y, out, 7], watch=True).findings
+    assert [(f.kind, f.severity) for f in found] == [("outside", "remark")]
     with pytest.raises(LaunchError, match="past the end of x"):
-        run_module(parse_module(ADD), (3,), [wide[1][:5], y, out, 7])
+        run_module(parse_module(ADD), (3,), [wide[1][3:], y, out, 7])
+
+
+def test_a_read_only_array_is_not_written():
+    x, y, out = _arrays()
+    out.flags.writeable = False
+    with pytest.raises(LaunchError, match="into out, which is read-only"):
+        run_module(parse_module(ADD), (3,), [x, y, out, 7])
 
 
 def test_torch_tensors_share_their_memory():

@@ -33,7 +33,7 @@ def test_nothing_is_found_in_the_corpus(entry):
     problem = entry.build(make, *entry.fast[-1])
     for launch in problem.launches:
         run = jitted(launch.kernel).interpret[launch.grid](*launch.arguments, **launch.named)
-        assert run is None or run.findings == []
+        assert run is None or all(found.kind == "outside" for found in run.findings)
     assert not list(failures(problem, make))
 
 

@@ -22,6 +22,7 @@ OPERANDS: dict[str, dict[str, str]] = {
     "tile.add_pointer": {"%0": "tile<4xptr<f32>>", "%1": "tile<4xindex>"},
     "tile.load": {"%0": "tile<4xptr<f32>>", "%1": "tile<4xi1>", "%2": "tile<4xf32>"},
     "tile.store": {"%0": "tile<4xptr<f32>>", "%1": "tile<4xf32>", "%2": "tile<4xi1>"},
+    "tile.check_access": {"%0": "tile<4xptr<f32>>", "%2": "tile<4xi1>"},
     "tile.yield": {"%0": "f32"},
     "tile.return": {},
     "tile.for": {"%0": "index", "%1": "index", "%2": "index", "%init": "f32"},

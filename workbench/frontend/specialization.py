@@ -20,7 +20,8 @@ class Options:
 
     `exact` combines in the interpreter's order without contraction; `wrap_index` gives i32
     arithmetic Triton's wrapping; `narrow_index` says that all index arithmetic on arguments,
-    program ids and ranges is known to fit 32 bits in the launches this is compiled for.
+    program ids and ranges is known to fit 32 bits in the launches this is compiled for; `guarded`
+    puts a check in front of every access.
     """
 
     num_warps: int | None = None
@@ -32,6 +33,7 @@ class Options:
     wrap_index: bool = False
     debug: bool = False
     narrow_index: bool = False
+    guarded: bool = False
     #: What the code is for, where the kernel asks (tl.target_info).
     target: str = ""
 

@@ -144,6 +144,15 @@ def reads_memory(op: Op) -> bool:
     return any(effect.reads and effect.space == "global" for effect in op.own_effects())
 
 
+def accessed(op: Op) -> tuple[Value | None, bool]:
+    """Return the pointers through which an op touches global memory, and whether it writes.
+
+    None: it touches none, or nobody knows where.
+    """
+    effects = [e for e in op.own_effects() if e.space == "global" and e.through is not None]
+    return effects[0].through if effects else None, any(effect.writes for effect in effects)
+
+
 def writers(module: Module) -> Iterator[Op]:
     """Yield the ops that may write global memory."""
     for op in module.walk():

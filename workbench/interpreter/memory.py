@@ -1,8 +1,10 @@
 """Global memory as a table of allocations by address.
 
 Arguments live where they are: an allocation is a view of the argument's own bytes, so what a
-kernel writes is in the caller's array at once. An access outside every argument never happens;
-it is found out before and handed to the caller of `Memory` as the place where it went.
+kernel writes is in the caller's array at once. What an argument may be reached through is its
+*storage*: the memory of which it is a view (`storage_of`), so that halos and packed arrays are
+right. An access outside never happens; it is found out before and handed to the caller of `Memory`
+as the place where it went.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import numpy as np
 from workbench.ir import Array
 
 _U8 = np.dtype(np.uint8)
-_PAGE = 4096
+#: Bytes of a page; nothing that a pointer leads to lies in the first one.
+PAGE = 4096
 _NEAR = 256  # pages: what lies further apart is entered apart
 
 
@@ -47,9 +50,17 @@ class Places(NamedTuple):
         self.held[self.indices] = bits
 
 
+class Storage(NamedTuple):
+    """The memory that an array is a view of: first byte, past the last, and who may write."""
+
+    start: int
+    end: int
+    writable: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Allocation:
-    """The bytes of one argument: from the lowest to past the highest element that it has."""
+    """The bytes of one argument's storage; `low` to `high` are those that the argument has."""
 
     name: str
     address: int
@@ -58,11 +69,18 @@ class Allocation:
     itemsize: int
     bytes: Array
     owner: Any
+    low: int
+    high: int
+    writable: bool = True
 
     @property
     def elements(self) -> int:
         """How many elements lie between the first one and the end."""
-        return max(0, self.end - self.address) // max(1, self.itemsize)
+        return max(0, self.high - self.address) // max(1, self.itemsize)
+
+    def views(self, addresses: Array, size: int) -> bool:
+        """Say whether all accesses lie within the argument itself."""
+        return bool(addresses.min() >= self.low and addresses.max() <= self.high - size)
 
     def holds(self, addresses: Array, size: int) -> Array:
         """Say for each address whether all of `size` bytes from there are its own."""
@@ -100,6 +118,48 @@ def describe_argument(argument: Any) -> tuple[int, int, int, int, Any] | None:
     return None
 
 
+def storage_of(argument: Any) -> Storage | None:
+    """Return the memory that an array argument is a view of; None: it is not an array.
+
+    Torch tensors say so; NumPy arrays lie in what is at the end of their `.base`; of anything else
+    only the hull of shape and strides is known.
+    """
+    if hasattr(argument, "untyped_storage"):
+        held = argument.untyped_storage()
+        start = held.data_ptr()
+        return Storage(start, start + held.nbytes(), True)
+    if isinstance(argument, np.ndarray):
+        start, end = _owned(argument)
+        return Storage(start, end, argument.flags.writeable)
+    found = describe_argument(argument)
+    if found is None:
+        return None
+    return Storage(found[1], found[2], getattr(argument, "writable", True))
+
+
+def _owned(array: Array) -> tuple[int, int]:
+    """Return the first byte, and past the last, of what owns a NumPy array's memory."""
+    owner: Any = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    _, low, high, _, _ = _extent(
+        owner.ctypes.data, owner.shape, owner.strides, owner.itemsize, owner
+    )
+    base = owner.base
+    if base is None:
+        return low, high
+    if hasattr(base, "untyped_storage"):
+        held = base.untyped_storage()
+        return held.data_ptr(), held.data_ptr() + held.nbytes()
+    try:
+        whole = np.frombuffer(base, np.uint8)
+    except (TypeError, ValueError, BufferError):  # a capsule, or what has no buffer
+        return low, high
+    start = whole.ctypes.data
+    return (start, start + whole.nbytes) if start <= low and high <= start + whole.nbytes else (
+        low, high)  # fmt: skip
+
+
 def _extent(
     address: int, shape: Sequence[int], strides: Sequence[int], itemsize: int, owner: Any
 ) -> tuple[int, int, int, int, Any]:
@@ -122,32 +182,40 @@ class Memory:
         found = describe_argument(argument)
         if found is None:
             raise TypeError(f"{name} is a {type(argument).__name__}, which has no memory")
-        address, start, end, itemsize, owner = found
+        address, low, high, itemsize, owner = found
+        held = storage_of(argument)
+        assert held is not None
+        start, end = min(held.start, low), max(held.end, high)
         length = end - start
         raw: Any = (ctypes.c_uint8 * length).from_address(start)
         view: Array = np.frombuffer(raw, np.uint8) if length else np.empty(0, np.uint8)
-        self.allocations.append(Allocation(name, address, start, end, itemsize, view, owner))
+        self.allocations.append(
+            Allocation(
+                name, address, start, end, itemsize, view, owner, low, high, held.writable
+            )
+        )  # fmt: skip
         return address
 
-    def adopt(self, addresses: Array, itemsize: int) -> None:
+    def adopt(self, addresses: Array, itemsize: int, *, write: bool = False) -> None:
         """Enter the process's own memory at addresses that no argument holds.
 
         Pointers may be data: tables of them lead to arrays that nobody passed. What the process
-        may read and write is asked of the operating system, so that a wild pointer stays an error.
+        may read or write is asked of the operating system, so that a wild pointer stays an error.
         """
-        pages: Array = np.unique(addresses // _PAGE)
-        writable = _writable()
+        pages: Array = np.unique(addresses // PAGE)
+        known = [(start, end) for start, end, rights in mapped() if rights & (2 if write else 1)]
         for run in np.split(pages, np.flatnonzero(np.diff(pages) > _NEAR) + 1):
-            first, last = int(run[0]) * _PAGE, int(run[-1] + 1) * _PAGE + itemsize
-            for start, end in writable:
+            first, last = int(run[0]) * PAGE, int(run[-1] + 1) * PAGE + itemsize
+            for start, end in known:
                 self._enter(max(start, first), min(end, last))
 
     def _enter(self, low: int, high: int) -> None:
+        low = max(low, PAGE)
         if low < high:
             raw: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
             view: Array = np.frombuffer(raw, np.uint8)
             name = f"memory at {low:#x}"
-            self.allocations.append(Allocation(name, low, low, high, 1, view, None))
+            self.allocations.append(Allocation(name, low, low, high, 1, view, None, low, high))
 
     def locate(self, addresses: Array, itemsize: int, among: Sequence[int] | None = None) -> Array:
         """Return for each address which allocation holds `itemsize` bytes there, -1 for none.
@@ -169,15 +237,17 @@ class Memory:
         return min(among or self.allocations, key=distance, default=None)
 
 
-def _writable() -> list[tuple[int, int]]:
-    """Return the ranges of addresses that this process may read and write; none off Linux."""
+def mapped() -> list[tuple[int, int, int]]:
+    """Return (start, end, rights) of this process's memory, sorted; none off Linux.
+
+    Rights are 1 to read, 2 to write, or both together.
+    """
     path = Path("/proc/self/maps")
     if not path.exists():
         return []
-    found: list[tuple[int, int]] = []
+    found: list[tuple[int, int, int]] = []
     for line in path.read_text().splitlines():
-        extent, rights = line.split()[:2]
-        if rights.startswith("rw"):
-            start, end = (int(part, 16) for part in extent.split("-"))
-            found.append((start, end))
+        extent, rights, _ = line.split(maxsplit=2)
+        start, end = extent.split("-")
+        found.append((int(start, 16), int(end, 16), (rights[0] == "r") + 2 * (rights[1] == "w")))
     return found

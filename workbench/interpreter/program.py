@@ -11,7 +11,7 @@ from workbench.interpreter.dependence import Exit
 from workbench.interpreter.memory import Allocation, Places
 from workbench.interpreter.run import Run
 from workbench.ir import Array, Block, Element, Op, Value
-from workbench.ops import Constant, Iota
+from workbench.ops import CheckAccess, Constant, Iota
 from workbench.ops.numbers import decode, encode, memory_dtype, value_dtype
 
 #: A round of a loop that touches memory more often than this is not looked at as a wait.
@@ -144,17 +144,21 @@ class ProgramFrame:
                 self._step(op, part, part.places.read())
             part.places.write(new)
 
+    def check(self, op: Op, addresses: Array, live: Array, element: Element) -> None:
+        """Look at the addresses of an access before it is made."""
+        self._reach(op, addresses, live, element, write=bool(getattr(op, "writes", False)))
+
     def _reach(
         self, op: Op, addresses: Array, live: Array, element: Element, *, write: bool
     ) -> tuple[list[Part], int]:
         """Return where the live lanes of an access lie, and how many lanes the tile has.
 
-        Raises LaunchError K502 for a lane not all of whose bytes are in the argument.
+        Raises LaunchError K502 for a lane not all of whose bytes are in the storage.
         """
         machine = self.machine
         flat = np.asarray(addresses, np.int64).ravel()
         on = np.broadcast_to(live, np.shape(addresses)).ravel()
-        if machine.recorder is not None:
+        if machine.recorder is not None and not isinstance(op, CheckAccess):
             machine.recorder.note(op, self.number, flat, on, element, write=write)
         lanes = None if on.all() else np.flatnonzero(on)
         wanted = flat if lanes is None else flat[lanes]
@@ -165,21 +169,32 @@ class ProgramFrame:
         allocations: list[Allocation] = machine.global_memory.allocations
         if len(homes.numbers) == 1:
             home = allocations[homes.numbers[0]]
-            if wanted.min() >= home.start and wanted.max() <= home.end - size:
+            fits = wanted.min() >= home.start and wanted.max() <= home.end - size
+            if fits and (home.writable or not write):
+                self._look(op, home, wanted, size)
                 return [Part(home, lanes, wanted, home.places(wanted, dtype))], len(flat)
-        where = machine.locate(wanted, size, homes)
+        where = machine.locate(wanted, size, homes, write=write)
         if (lost := where < 0).any():
             lane = int(np.argmax(lost))
             shown = lane if lanes is None else int(lanes[lane])
-            machine.out_of_bounds(op, self.program, shown, int(wanted[lane]), size)
+            machine.out_of_bounds(op, self.program, shown, int(wanted[lane]), size, write=write)
         parts: list[Part] = []
         for number in np.unique(where):
             here = np.flatnonzero(where == number)
             place = allocations[int(number)]
             inside = wanted[here]
             own = here if lanes is None else lanes[here]
+            self._look(op, place, inside, size)
             parts.append(Part(place, own, inside, place.places(inside, dtype)))
         return parts, len(flat)
+
+    def _look(self, op: Op, allocation: Allocation, addresses: Array, size: int) -> None:
+        """Tell the watcher of what is right but may not have been meant."""
+        watcher = self.machine.watcher
+        if watcher is not None and (
+            allocation.owner is None or not allocation.views(addresses, size)
+        ):
+            watcher.outside_view(op, self.number, allocation)
 
     def _step(self, op: Op, part: Part, old: Array | None) -> None:
         """Remember what a round of a loop that may wait does to memory."""

@@ -12,6 +12,7 @@ from workbench.source import LaunchError, Note, OptionError
 Report = Literal["error", "remark"]
 
 _WORDS = {
+    "outside": "an access leaves the argument that was passed",
     "race": "two programs touch an element, one writes it, and nothing orders them",
     "acquire": "a plain load waits for another program",
     "uninitialised": "an element is read before anything wrote it",
@@ -20,7 +21,7 @@ _WORDS = {
 }
 _CODES = {
     "race": "K514", "acquire": "K514", "uninitialised": "K516", "promise": "K517",
-    "assumption": "K517",
+    "assumption": "K517", "outside": "K502",
 }  # fmt: skip
 
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from workbench.interpreter.dependence import Dependence, Exit
 from workbench.interpreter.memory import Allocation, Memory
+from workbench.interpreter.outside import Wrong, outside, pointers_of
 from workbench.interpreter.recording import Access, Recording
-from workbench.ir import Array, Element, Module, Op, Pointer, Scalar, Value, shape_of
+from workbench.ir import Array, Element, Module, Op, Pointer, Scalar, Value
 from workbench.ops.numbers import round_to
 from workbench.source import LaunchError, Span
 
@@ -51,6 +52,10 @@ class Watching(Protocol):
         same: Array,
     ) -> None:
         """Look at a write to live addresses; `same` says where it leaves memory as it was."""
+        ...
+
+    def outside_view(self, op: Op, program: int, allocation: Allocation) -> None:
+        """Hear of an access that lies in an argument's storage but not in the argument."""
         ...
 
     def polls(self, decided: Exit) -> None:
@@ -182,7 +187,7 @@ class Run:
 
     def homes(self, op: Op) -> Homes:
         """Return where an op may access memory."""
-        pointer = next((e.through for e in op.own_effects() if e.space == "global"), None)
+        pointer = pointers_of(op)
         known = self._homes.get(pointer)
         if known is None:
             known = self._homes[pointer] = self.homes_of(pointer)
@@ -198,60 +203,27 @@ class Run:
         known = len(numbers) == len(roots.parameters)
         return Homes(tuple(sorted(numbers)), roots.open or not known)
 
-    def locate(self, addresses: Array, size: int, homes: Homes) -> Array:
+    def locate(self, addresses: Array, size: int, homes: Homes, *, write: bool) -> Array:
         """Return which allocation holds each access, -1 for one that leaves where it may go."""
         memory = self.global_memory
         where = memory.locate(addresses, size, None if homes.open else homes.numbers)
         if homes.open and (lost := where < 0).any():
-            memory.adopt(addresses[lost], size)
+            memory.adopt(addresses[lost], size, write=write)
             where = memory.locate(addresses, size)
+        if write:
+            for number in np.unique(where):
+                if number >= 0 and not memory.allocations[int(number)].writable:
+                    where[where == number] = -1
         return where
 
     def out_of_bounds(
-        self, op: Op, program: tuple[int, ...], lane: int, address: int, size: int
+        self, op: Op, program: tuple[int, ...], lane: int, address: int, size: int, *, write: bool
     ) -> None:
-        """Raise LaunchError K502 that says what was accessed where."""
-        word = "load" if op.name == "tile.load" else op.name.removeprefix("tile.")
-        used = len(self.module_axes(program))
-        where = tuple(program[:used])
+        """Raise LaunchError that says what was accessed where: K502, or K505 for a store."""
+        where = tuple(program[: len(self.module_axes(program))])
         among = [self.global_memory.allocations[number] for number in self.homes(op).numbers]
-        nearest = self.global_memory.nearest(address, among)
-        pointers = next(e.through for e in op.own_effects() if e.through is not None)
-        shape = shape_of(pointers.type)
-        place = (
-            f"element {tuple(int(i) for i in np.unravel_index(lane, shape))} of the tile"
-            if shape
-            else ""
-        )
-        if nearest is None:
-            raise LaunchError(
-                f"{word} at address {address:#x}, but no argument is an array", op.span, code="K502"
-            )
-        if address + size > nearest.end:
-            past = address - nearest.end
-            text = f"{max(0, past)} to {past + size} bytes past the end of {nearest.name}"
-        else:
-            before = nearest.start - address
-            text = f"{before} bytes before the start of {nearest.name}"
-        inside = int(self.global_memory.locate(np.asarray([address]), size)[0])
-        outside = "outside every argument" if inside < 0 else f"outside {nearest.name}"
-        whole = f"{nearest.name}[{nearest.element_at(address)}]"
-        notes = [
-            f"program {where}{', ' + place if place else ''} is {whole}; "
-            f"{nearest.name} has {nearest.elements} elements"
-        ]
-        hint = "mask the access so that every live element lies inside, e.g. mask=offsets < n"
-        if getattr(op, "box", False):
-            hint = (
-                "give the block pointer or descriptor the array's own shape, and name every axis "
-                "that a block may leave in boundary_check"
-            )
-        elif size != nearest.itemsize:
-            notes.append(f"each access has {size} bytes, an element {nearest.itemsize}")
-            hint = "count in the mask what the pointer was cast to, not the array's elements"
-        if inside >= 0:
-            notes.append(f"there lies {self.global_memory.allocations[inside].name}")
-        raise LaunchError(f"{word} {outside}: {text}", op.span, code="K502", notes=notes, hint=hint)
+        wrong = Wrong(where, lane, address, size, write)
+        raise outside(op, wrong, self.global_memory, among)
 
 
 class _Recorder:

@@ -35,7 +35,7 @@ class Watcher:
         #: By class: whether its ops claim anything.
         self._claims: dict[type[Op], Callable[..., Any] | None] = {}
         self._unwritten: dict[int, Array] = {
-            id(allocation): np.ones(len(allocation.bytes), bool)
+            id(allocation): _within(allocation)
             for allocation in machine.global_memory.allocations
             if allocation.name in uninitialised
         }
@@ -73,6 +73,16 @@ class Watcher:
         return None if found is None else (found[0], self._ops[found[1]].span)
 
     # -- memory ---------------------------------------------------------------------------
+    def outside_view(self, op: Op, program: int, allocation: Allocation) -> None:
+        """An access in an argument's storage but not in the argument: once for each op."""
+        if ("outside", "remark", op.id) in self._counts:
+            return
+        if allocation.owner is None:
+            words = "checked against mapped memory only: the pointer is data"
+        else:
+            words = f"outside {allocation.name}, but inside the storage of which it is a view"
+        self.find("outside", op, program, words, severity="remark")
+
     def read(
         self, op: Op, program: int, allocation: Allocation, addresses: Array, size: int
     ) -> None:
@@ -163,6 +173,13 @@ class Watcher:
                     notes=broken.notes,
                 )
             self.find(broken.kind, op, frame.number, broken.message)
+
+
+def _within(allocation: Allocation) -> Array:
+    """Return for each byte of a storage whether it belongs to the argument."""
+    found = np.zeros(len(allocation.bytes), bool)
+    found[allocation.low - allocation.start : allocation.high - allocation.start] = True
+    return found
 
 
 def _hint(found: Conflict) -> str:

@@ -57,6 +57,10 @@ class Frame(Protocol):
         """Write one element through each live address."""
         ...
 
+    def check(self, op: Op, addresses: Array, live: Array, element: Any) -> None:
+        """Report a live address at which an access of an element's size would be out of bounds."""
+        ...
+
     def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
         """Run a region with its arguments bound; return what its last op gives back."""
         ...

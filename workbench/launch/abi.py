@@ -98,6 +98,11 @@ class Loadable(Protocol):
     loaded: dict[Any, Any]
 
     @property
+    def hulls(self) -> Any:
+        """Where its accesses may lie (`analysis/hulls.py`), None where nobody knows."""
+        ...
+
+    @property
     def name(self) -> str:
         """The kernel's name."""
         ...

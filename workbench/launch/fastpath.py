@@ -21,6 +21,8 @@ from workbench.launch.assembly import Assembly
 from workbench.launch.binding import Call, leaves
 from workbench.launch.conditions import Program
 from workbench.launch.grids import Grid
+from workbench.launch.guarded import guarding
+from workbench.launch.hulls import hull_program
 from workbench.launch.index_width import width_program
 from workbench.launch.launchers import (
     choosing,
@@ -37,6 +39,11 @@ from workbench.source.captures import Captures
 
 #: Launches after which native code pays (it takes about 20 ms to make).
 NATIVE_AFTER = 32
+
+#: Loads the checked code, with 32-bit or exact indices; None: there is one only.
+Checked = Callable[[bool | None], Runner]
+#: Makes of a runner that takes values one that takes the arrays too.
+Guard = Callable[[Runner], Runner]
 
 #: Chooses and loads the kernel for a grid and the run-time values of a call.
 Choose = Callable[[Grid, Sequence[Any]], tuple[Loadable, Runner]]
@@ -57,38 +64,76 @@ class FastPath:
         slow: Callable[..., Any],
         publish: Callable[[Callable[..., Any]], None],
         device: int = 0,
+        *,
+        guarded: bool = False,
     ) -> None:
+        self._guarded = guarded
         self._source = source
         self._on_gpu = on_gpu
         self._guards = captured.guards
         self._publish = publish
         self._table: dict[Any, Runner] = {}
-        self._counting: dict[Runner, Runner] = {}
         self._python = make_launcher(
-            source, call.kinds, on_gpu, self._table, slow, captured.guards, device
-        )
+            source, call.kinds, on_gpu, self._table, slow, captured.guards, device,
+            guarded=guarded,
+        )  # fmt: skip
+        #: By key: the runner that takes values only, and what guards it.
+        self._plain: dict[Any, tuple[Runner, Guard]] = {}
         self._known: list[_Known] = []
         self._native: native.Launcher | None = None
         self._runs = 0
         self._lock = threading.RLock()
         publish(self._python)
 
-    def add(self, kernel: Loadable, call: Call, runner: Runner, choose: Choose) -> None:
-        """Make launches like this one fast; `choose` picks twins where the kernel has some."""
+    def add(
+        self,
+        kernel: Loadable,
+        call: Call,
+        runner: Runner,
+        choose: Choose,
+        checked: Checked | None = None,
+    ) -> None:
+        """Make launches like this one fast; `choose` picks twins where the kernel has some.
+
+        `checked` is what a guarded path runs where it is not known that no access goes wrong.
+        """
         known = _Known(self._source, kernel, call, runner)
         with self._lock:
+            guard = self._guard_of(known, checked) if checked is not None else _unguarded
             if known.has_twin:
-                runner = self._twins(known, choose)
+                runner = self._twins(known, choose, guard)
             else:
                 runner = dropping(runner, known.kept, known.count)
-            self._table[known.key] = self._counted(runner)
+            self._put(known, runner, guard)
             self._remember(known)
+
+    def _put(self, known: _Known, runner: Runner, guard: Guard) -> None:
+        """Have calls of a kind go to a runner."""
+        self._plain[known.key] = runner, guard
+        self._table[known.key] = guard(self._counted(runner))
+
+    def _guard_of(self, known: _Known, checked: Checked) -> Guard:
+        """Return what puts the choice between plain and checked code in front of a runner."""
+        program = known.hull_program
+
+        def run_checked(x: int, y: int, z: int, stream: Any, *given: Any) -> Any:
+            values, arrays = given[: known.count], given[known.count :]
+            narrow = None
+            if known.has_twin:
+                narrow = known.width.evaluate(values, (x, y, z)) is not None
+            checked(narrow)(x, y, z, stream, *(values[n] for n in known.kept), *arrays)
+            return known.kernel
+
+        if program is None:
+            return lambda plain: run_checked
+        arrays = [place for _, place in known.arrays]
+        return lambda plain: guarding(program, known.count, arrays, plain, run_checked)
 
     def activate(self) -> None:
         """Have calls go to these launchers from now on."""
         self._publish(self._python if self._native is None else self._native.function())
 
-    def _twins(self, known: _Known, choose: Choose) -> Runner:
+    def _twins(self, known: _Known, choose: Choose, guard: Guard) -> Runner:
         """Return what chooses between twins; its text is written when there is a second launch."""
 
         def pick(grid: Grid, values: Sequence[Any]) -> Runner:
@@ -102,7 +147,7 @@ class FastPath:
         def run(*values: Any) -> Loadable:
             chosen = choosing(known.width, known.kept, known.count, first, pick)
             with self._lock:
-                self._table[known.key] = self._counted(chosen)
+                self._put(known, chosen, guard)
             return chosen(*values)
 
         return run
@@ -118,12 +163,11 @@ class FastPath:
                 self._publish(self._observe)
             return runner(*values)
 
-        self._counting[run] = runner
         return run
 
     def _uncount(self) -> None:
-        for key, runner in self._table.items():
-            self._table[key] = self._counting.get(runner, runner)
+        for key, (runner, guard) in self._plain.items():
+            self._table[key] = guard(runner)
 
     def _observe(self, grid: Any, *args: Any, **given: Any) -> Any:
         """Look at how a call is written, make native code for it, and launch."""
@@ -146,6 +190,8 @@ class FastPath:
     def _plan(self, shape: native.Shape) -> native.Plan | None:
         """Return what native code is made for, None where it cannot be."""
         code = next((known.native for known in self._known), None)
+        if self._guarded:
+            return None
         if code is None or any(type(space) is not dict for space, _, _ in self._guards):
             return None
         latest = self._known[-1]
@@ -213,6 +259,10 @@ class FastPath:
         )
 
 
+def _unguarded(runner: Runner) -> Runner:
+    return runner
+
+
 class _Known:
     """One launch that was made with care, as the launchers' tables need it; it keeps no array."""
 
@@ -249,6 +299,12 @@ class _Known:
             for place, (path, known, value) in enumerate(passed)
             if known.type is not None and isinstance(value, int)
         )
+        #: Arrays among them: name and place.
+        self.arrays = [
+            (path, place)
+            for place, (path, known, _) in enumerate(passed)
+            if known.type is not None and known.is_pointer
+        ]
         received = {path for path, _, _ in self._integers}
         self._fixed = tuple(item for item in call.integers.items() if item[0] not in received)
 
@@ -266,6 +322,17 @@ class _Known:
     def width(self) -> Program:
         """What 32-bit indices require of the values that launchers pass on."""
         return width_program(self.kernel.index_program, self._integers, self._fixed)
+
+    @property
+    def hull_program(self) -> Program | None:
+        """What must hold for no access to leave its storage; None: nobody knows."""
+        hulls = self.kernel.hulls
+        if hulls is None:
+            return None
+        places = tuple(
+            (name, place, self.count + 2 * n) for n, (name, place) in enumerate(self.arrays)
+        )
+        return hull_program(hulls, self._integers, places, self._fixed)
 
     @cached_property
     def condition(self) -> native.Condition | None:
@@ -312,8 +379,10 @@ def _slot_kind(kind: str, known: Argument, value: Any) -> str:
             return kind
 
 
-def accepts(source: KernelSource, call: Call) -> bool:
+def accepts(source: KernelSource, call: Call, *, guarded: bool = False) -> bool:
     """Say whether launches like this one can be made by generated code."""
+    if guarded and "u" in call.kinds:
+        return False
     options = set(call.options) - {"num_warps", "num_stages"}
     if options or call.places or not supports(source, call.kinds):
         return False

@@ -45,9 +45,14 @@ def make_launcher(
     slow: Callable[..., Any],
     guards: Sequence[tuple[Any, str, Any]],
     device: int = 0,
+    *,
+    guarded: bool = False,
 ) -> Callable[..., Any]:
-    """Return the launcher for one kind of arguments; see the top of this file."""
-    text, names = launcher_text(source, kinds, on_gpu, guards, device)
+    """Return the launcher for one kind of arguments; see the top of this file.
+
+    A guarded one hands on the arrays behind the values, for whoever asks for their storages.
+    """
+    text, names = launcher_text(source, kinds, on_gpu, guards, device, guarded=guarded)
     names |= {"_table": table, "_slow": slow, "_stream": raw_stream(), "_resolve": resolve_grid}
     names["_flat"] = flattened
     exec(compile(text, f"<launcher of {source.name}>", "exec"), names)
@@ -70,6 +75,8 @@ def launcher_text(
     on_gpu: bool,
     guards: Sequence[tuple[Any, str, Any]],
     device: int = 0,
+    *,
+    guarded: bool = False,
 ) -> tuple[str, dict[str, Any]]:
     """Return the launcher's text and the objects that it names."""
     names = [p.name for p in source.parameters]
@@ -81,6 +88,7 @@ def launcher_text(
     words = {"t": "_p{0}", "u": "*_v{0}"}
     values = [words.get(k, names[n]).format(n) for n, k in enumerate(kinds) if k != "c"]
     nested = [n for n, kind in enumerate(kinds) if kind == "u"]
+    values += [names[n] for n in tensors if guarded]
     call = ", ".join(values)
     given = ", ".join(f"'{n}': {n}" for n in names)
     checks = ["_extra", "_options"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from workbench.devices import pool
+from workbench.devices import guard_block, pool
 from workbench.devices.pool import Startable, link, own_scratch, set_num_threads
 from workbench.launch.abi import (
     MOST_ALIGNMENT,
@@ -29,8 +29,13 @@ _PROGRAMS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_in
 
 
 def load(kernel: Loadable) -> Callable[..., Loadable]:
-    """Return the runner of a kernel: `run(x, y, z, stream, *values)`."""
+    """Return the runner of a kernel: `run(x, y, z, stream, *values)`.
+
+    That of checked code takes the arrays of the kernel's pointers, too (`guarded.py`).
+    """
     launch = kernel.launch
+    if launch.extra.get("guarded"):
+        return _load_checked(kernel)
     runner = make_runner(
         kernel.code, launch.symbol, int(launch.extra["scratch_bytes"]), slots(kernel).format,
         prints=bool(launch.extra.get("prints")), asserts=launch.extra.get("asserts"),
@@ -50,6 +55,48 @@ def load(kernel: Loadable) -> Callable[..., Loadable]:
         native = Startable(function, scratch_bytes, places, launch.made)
         run.native = native  # type: ignore[attr-defined]
     return run
+
+
+def _load_checked(kernel: Loadable) -> Callable[..., Loadable]:
+    """Return the runner of checked code."""
+    from workbench.launch.guarded import CheckedCode
+
+    launch = kernel.launch
+    pointers = sum(word.startswith("*") for _, word in launch.parameters)
+    words = guard_block.HEAD + guard_block.STORAGE * pointers
+    packer = struct.Struct(f"{slots(kernel).format}qqq{words}Q")
+    head = struct.Struct(f"{guard_block.HEAD}Q")
+    start = packer.size - 8 * words
+    scratch_bytes, asserts = int(launch.extra["scratch_bytes"]), launch.extra.get("asserts")
+    linked = link(kernel.code, launch.symbol, *([asserts] if asserts else []))
+    failure = ctypes.c_int64.from_address(linked.addresses[asserts]) if asserts else None
+    function = linked.addresses[launch.symbol]
+    direct = _PROGRAMS(function)
+
+    def run(x: int, y: int, z: int, values: Sequence[Any], given: Sequence[int]) -> Sequence[int]:
+        buffer = ctypes.create_string_buffer(packer.size)
+        try:
+            packer.pack_into(buffer, 0, *values, x, y, z, *given)
+        except PACK_ERRORS:
+            held = fitted(slots(kernel).format, values)
+            packer.pack_into(buffer, 0, *held, x, y, z, *given)
+        total = x * y * z
+        if total > 1:
+            (pool._pool or pool.pool()).run(
+                function, direct, ctypes.addressof(buffer), scratch_bytes, total
+            )
+        else:
+            direct(ctypes.addressof(buffer), own_scratch(scratch_bytes), 0, total)
+        if launch.extra.get("prints"):
+            sys.stdout.flush()
+            _libc().fflush(None)
+        if failure is not None and failure.value:
+            number, failure.value = failure.value - 1, 0
+            raise _failed(kernel, number)
+        return head.unpack_from(buffer, start)
+
+    run.linked = linked  # type: ignore[attr-defined]  # the code lives as long as its runner
+    return CheckedCode(kernel, run)
 
 
 def _places(count: int, made: Sequence[Parameter]) -> list[tuple[int, int]]:

@@ -25,8 +25,8 @@ WITHOUT_EFFECT = frozenset(
     ("launch_cooperative_grid", "launch_pdl", "ir_override", "extern_libs", "sanitize_overflow")
 )
 
-#: Options of a launch that choose where it runs.
-PLACES = frozenset(("stream", "device", "target"))
+#: Options of a launch that choose where and how it runs.
+PLACES = frozenset(("stream", "device", "target", "guard"))
 
 
 class UnknownOptionError(OptionError, KeyError):

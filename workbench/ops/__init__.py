@@ -20,7 +20,7 @@ from workbench.ops.dots import Dot
 from workbench.ops.functions import FUNCTIONS, Function
 from workbench.ops.inline_assembly import InlineAssembly
 from workbench.ops.layout import ConvertLayout
-from workbench.ops.memory import AddPointer, Load, Store, pointee_of
+from workbench.ops.memory import AddPointer, CheckAccess, Load, Store, pointee_of
 from workbench.ops.program import Assume, Barrier, NumPrograms, ProgramId, Promise
 from workbench.ops.reductions import Reduce, Scan, combine_function, combines
 from workbench.ops.shapes import (
@@ -45,6 +45,7 @@ __all__ = [
     "Bitcast",
     "Broadcast",
     "Cast",
+    "CheckAccess",
     "Concatenate",
     "Constant",
     "ConvertLayout",

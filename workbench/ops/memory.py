@@ -8,6 +8,7 @@ import numpy as np
 
 from workbench.ir import (
     NONE,
+    SEEN_OUTSIDE,
     Array,
     Effects,
     Frame,
@@ -121,6 +122,33 @@ class Store(Op, mnemonic="tile.store"):
         element = pointee_of(self.pointers.type)
         live = np.broadcast_to(frame.get(self.mask, True), shape_of(self.pointers.type))
         frame.write(self, frame[self.pointers], live, frame[self.value], element)
+
+
+class CheckAccess(Op, mnemonic="tile.check_access", effects=SEEN_OUTSIDE):
+    """End the launch where a live lane of the access that follows leaves the memory it may touch.
+
+    `roots` are the parameters whose storage the pointers may belong to; `open` says that they were
+    read from memory or made of integers, and may lead into any argument's storage, or into memory
+    of the process with the right that is needed (`writes`). `access` is the id of the access in the
+    kernel as it was written.
+
+        tile.check_access %0 mask %2 {access = 7, roots = ("x",)}
+    """
+
+    pointers: Value
+    mask: Value | None = None
+    access: int = attribute(default=0)
+    writes: bool = attribute(default=False)
+    roots: tuple[str, ...] = attribute(default=())
+    open: bool = attribute(default=False)
+
+    def verify(self) -> None:
+        _verify_access(self, self.mask, None)
+
+    def interpret(self, frame: Frame) -> None:
+        element = pointee_of(self.pointers.type)
+        live = np.broadcast_to(frame.get(self.mask, True), shape_of(self.pointers.type))
+        frame.check(self, frame[self.pointers], live, element)
 
 
 def pointee_of(type: Type) -> Scalar | Pointer:

@@ -29,6 +29,9 @@ STAGES = ("source", "ast", "tile", "gpu", "llvm", "ptx", "sass", "asm")
 ALIASES = {"ttir": "tile", "ttgir": "gpu", "llir": "llvm"}
 
 
+_NOT_LOOKED: Any = object()
+
+
 class CompiledKernel:
     """One kernel compiled for one specialisation and target.
 
@@ -66,6 +69,7 @@ class CompiledKernel:
         self._code = code
         self._find_twin = find_twin
         self._trace: LazyTrace | None = None
+        self._hulls: Any = _NOT_LOOKED
         self._lock = threading.RLock()
 
     @property
@@ -135,7 +139,26 @@ class CompiledKernel:
         files = {"code": self.code}
         if self.index_program is not None:
             files["index"] = pickle.dumps(self.index_program)
+        if self._hulls is not _NOT_LOOKED:
+            files["hulls"] = pickle.dumps(self._hulls)
         cache.store(self.hash, cache.Entry({"launch": asdict(self.launch), "tools": tools}, files))
+
+    @property
+    def hulls(self) -> Any:
+        """Where its accesses may lie in a launch (`analysis/hulls.py`), None: nobody knows."""
+        if self._hulls is _NOT_LOOKED:
+            from workbench.analysis.hulls import find_hulls
+
+            with self._lock:
+                if self._hulls is _NOT_LOOKED:
+                    self._hulls = find_hulls(self.module)
+                    if self._launch is not None:
+                        self.store([list(tool) for tool in self.tools])
+        return self._hulls
+
+    @hulls.setter
+    def hulls(self, found: Any) -> None:
+        self._hulls = found
 
     def twin(self) -> CompiledKernel:
         """Return the same kernel with exact instead of 32-bit indices."""

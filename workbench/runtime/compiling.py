@@ -162,6 +162,19 @@ def twin_of(kernel: CompiledKernel) -> CompiledKernel:
     return obtain(kernel.source, _with_width(kernel.signature, False), kernel.target)
 
 
+def checked_twin(
+    kernel: CompiledKernel, captured: Captures | None = None, narrow: bool | None = None
+) -> CompiledKernel:
+    """Return the code of a kernel that checks every access; `narrow`: with 32-bit indices."""
+    signature = kernel.signature
+    if narrow is not None:
+        signature = _with_width(signature, narrow)
+    options = tuple(sorted({**dict(signature.options), "guarded": True}.items()))
+    return obtain(
+        kernel.source, replace(signature, options=options), kernel.target, captured=captured
+    )
+
+
 def forget() -> None:
     """Forget all kernels in memory; the disk keeps what it has."""
     _kernels.clear()
@@ -235,7 +248,7 @@ def _from_disk(
     data["outputs"] = tuple(data["outputs"])
     data["made"] = tuple(_parameter(made) for made in data["made"])
     program = pickle.loads(entry.files["index"]) if "index" in entry.files else None
-    return _made(
+    kernel = _made(
         source,
         signature,
         target,
@@ -244,6 +257,9 @@ def _from_disk(
         code=entry.files["code"],
         index_program=program,
     )
+    if "hulls" in entry.files:
+        kernel.hulls = pickle.loads(entry.files["hulls"])
+    return kernel
 
 
 def _parameter(stored: Mapping[str, Any]) -> Parameter:

@@ -34,11 +34,12 @@ from workbench.launch.grids import Grid, resolve_grid
 from workbench.launch.host_copies import on_host
 from workbench.launch.launchers import NOT_GIVEN
 from workbench.launch.options import without_effect
-from workbench.runtime import hooks, knobs
+from workbench.runtime import guards, hooks, knobs
 from workbench.runtime.bound import load, run_grid
 from workbench.runtime.callables import JITCallable, parameters_of
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import fits_launch, obtain
+from workbench.runtime.guarded import checked_loader, guarded_runner
 from workbench.runtime.hooks import LaunchRecord, observing
 from workbench.runtime.kernel_caches import DeviceCaches, JitFunctionInfo
 from workbench.runtime.parameters import KernelParam
@@ -218,7 +219,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
             grid: 1 to 3 integers, or a function of the dict of all arguments.
             warmup: compile only; torch dtypes may stand for tensors.
             given: further arguments by name, compile options, `stream=` (a number or a torch
-                stream), `target=` ("cpu", "interpreter", a chip), `device="cpu"`.
+                stream), `target=` ("cpu", "interpreter", a chip), `device="cpu"`, `guard=` (whether a
+                launch on the CPU is guarded).
         """
         if warmup:
             return self._compile_only(args, given, grid)
@@ -320,7 +322,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if kernel is None:
             return None
         self._check_outputs(kernel, call)
-        runner = self._load(kernel, device)
+        runner = plain = self._load(kernel, device)
+        if target == "cpu" and guards.is_on(call.places.get("guard")):
+            runner = guarded_runner(kernel, call, plain, self.captures)
         stream = _stream_number(call.places.get("stream"), device)
         if len(call.runtime) != len(kernel.launch.parameters):
             raise LaunchError(
@@ -330,7 +334,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._start(kernel, call, sizes, runner, stream)
         if hooks.watchers:
             hooks.tell_observers(LaunchRecord(kernel, sizes, call.values, device))
-        return kernel, call, runner, device
+        return kernel, call, plain, device
 
     def _load(self, kernel: CompiledKernel, device: int) -> Runner:
         """Load a kernel on a device, between the hooks for that at the first time."""
@@ -438,7 +442,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
 
     def _install(self, kernel: CompiledKernel, call: Call, runner: Runner, device: int) -> None:
         """Put generated code in front of launches like this one."""
-        if not fastpath.accepts(self.kernel_source, call):
+        guarded = kernel.target == "cpu" and guards.is_on()
+        if not fastpath.accepts(self.kernel_source, call, guarded=guarded):
             return
         gpu = fastpath.on_gpu(device)
         # What functions among the arguments reach is watched as well as what the kernel reaches.
@@ -447,10 +452,12 @@ class JITFunction(JITCallable, KernelInterface[T]):
             for f in functions_in(tuple(call.values.values()))
             for guard in captures_of(f).guards
         ]
+        if kernel.target == "cpu":
+            reached.append((guards.STATE, "on", guarded))
         watched = replace(self.captures, guards=[*self.captures.guards, *reached])
         # Where an array says it, one launcher serves all GPUs.
         place = int(gpu) if "t" in call.kinds else device
-        identity = call.kinds, place, tuple(id(value) for _, _, value in reached)
+        identity = call.kinds, place, (guarded, *(id(value) for _, _, value in reached))
         with self._lock:
             path = self._fast.get(identity)
             if path is None:
@@ -462,8 +469,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
                     self._slow,
                     self._set_launch,
                     device,
+                    guarded=guarded,
                 )
-            path.add(kernel, call, runner, self._chooser(kernel, call, device))
+            checked = checked_loader(kernel, self.captures) if guarded else None
+            path.add(kernel, call, runner, self._chooser(kernel, call, device), checked)
             path.activate()
 
     def _set_launch(self, launch: Callable[..., Any]) -> None:

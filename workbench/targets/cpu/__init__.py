@@ -11,6 +11,7 @@ from workbench.targets.cpu import (  # noqa: F401 - importing a family registers
     debug,
     dots,
     elementwise,
+    guards,
     memory,
     program,
     reductions,

@@ -331,10 +331,10 @@ def store(w: Writer, op: Store) -> None:
 def _all_apart(w: Writer, op: Store, loads: list[Load]) -> str:
     """Return whether each load's tile is the store's own, element by element, or far from it."""
     emit = w.emit
-    low, high, strides = _bounds(w, op.pointers)
+    low, high, strides = tile_bounds(w, op.pointers)
     verdict = "true"
     for load in loads:
-        first, last, own = _bounds(w, load.pointers)
+        first, last, own = tile_bounds(w, load.pointers)
         after = emit.pure(f"icmp sge i64 {first}, {high}")
         before = emit.pure(f"icmp sle i64 {last}, {low}")
         apart = emit.bitwise("or", "i1", after, before)
@@ -349,7 +349,7 @@ def _all_apart(w: Writer, op: Store, loads: list[Load]) -> str:
     return verdict
 
 
-def _bounds(w: Writer, pointers: Value) -> tuple[str, str, list[str]]:
+def tile_bounds(w: Writer, pointers: Value) -> tuple[str, str, list[str]]:
     """Return the lowest byte of a tile, past its highest, and the bytes between neighbours."""
     shape = shape_of(pointers.type)
     size = pointee_of(pointers.type).itemsize

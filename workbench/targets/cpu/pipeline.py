@@ -10,7 +10,7 @@ from workbench.analysis.affine import Affine
 from workbench.ir import Module, Op, element_of
 from workbench.ir.build import Builder
 from workbench.ir.rebuild import Replacement, rebuild
-from workbench.ops import Promise
+from workbench.ops import CheckAccess, Promise
 from workbench.passes.expand_assembly import expand_assembly
 from workbench.passes.expand_functions import expand_functions
 from workbench.passes.hints import Unobeyed, answer_hints
@@ -22,6 +22,7 @@ from workbench.targets.cpu.addresses import form_chunk
 from workbench.targets.cpu.chunks import memory_type
 from workbench.targets.cpu.debug import FAILED
 from workbench.targets.cpu.functions import has_function
+from workbench.targets.cpu.guards import Guards
 from workbench.targets.cpu.listing import asm_rows
 from workbench.targets.cpu.memory import STREAM, alignment
 from workbench.targets.cpu.numbers import from_memory
@@ -57,7 +58,8 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
 
     The code is one function `name(arguments, scratch, first, end)` that runs the program
     instances `first` to `end` (axis 0 fastest). `arguments` are slots of eight bytes: the
-    kernel's, then the grid's three extents. `extra` says how much scratch memory a thread needs.
+    kernel's, then the grid's three extents, and for checked code the guard block. `extra` says how
+    much scratch memory a thread needs.
     """
     del target
     module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
@@ -84,7 +86,8 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
             "asm": lambda: asm_rows(assembly(text, unit), ops),
         },
         extra={"scratch_bytes": writer.scratch_bytes, "prints": writer.prints}
-        | ({"asserts": FAILED} if writer.asserts else {}),
+        | ({"asserts": FAILED} if writer.asserts else {})
+        | ({"guarded": True, "open": writer.guards.open} if writer.guards is not None else {}),
     )
 
 
@@ -149,9 +152,11 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
         emit.pure(f"udiv i64 {rest}, {y}"),
     ]
 
-    def program(_: str, ids: list[str]) -> list[str]:
+    def program(number: str, ids: list[str]) -> list[str]:
         """Run one program instance and count on: axis 0 fastest."""
         writer.pids = (ids[0], ids[1], ids[2])
+        if writer.guards is not None:
+            writer.guards.start_program(writer, number)
         with writer.body(0):
             write_block(writer, module.body)
             writer.flush()
@@ -170,6 +175,8 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
     if writer.streamed:  # whoever is told that the launch has ended must see what it wrote
         emit.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
         emit.do("call void @llvm.x86.sse.sfence()")
+    if writer.guards is not None:
+        writer.guards.end(writer, "%end")
     emit.do("ret void")
     return writer
 
@@ -188,6 +195,9 @@ def _parameters(w: Writer, module: Module) -> None:
         )
         for axis in range(3)
     )
+    if any(isinstance(op, CheckAccess) for op in module.walk()):
+        block = w.emit.pure(f"getelementptr i8, ptr %args, i64 {start + 24}")
+        w.guards = Guards(w, block)
 
 
 def llvm_module(w: Writer, module: Module) -> str:

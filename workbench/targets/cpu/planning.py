@@ -24,6 +24,7 @@ from workbench.ops import (
     Bitcast,
     Broadcast,
     Cast,
+    CheckAccess,
     Elementwise,
     Gather,
     Load,
@@ -138,6 +139,10 @@ class Plan:
         for sink in self.sinks(load.result):
             outermost = self._outermost_without(sink, load)
             last = self._end[outermost]
+            if isinstance(sink, CheckAccess) and not settled:
+                # What was checked is what is used, whatever other programs write meanwhile.
+                self.kept.add(load.result)
+                return
             # A store that a loop repeats writes what its next round would read again.
             once = outermost is sink
             between = range(self._start[load] + 1, last + 1)
@@ -155,18 +160,20 @@ class Plan:
         if reading.order != "plain":
             self.kept.add(load.result)
         elif doubtful:
-            if all(self._has_bounds(op.operands[0]) for op in (load, *doubtful)):
+            if all(self.has_bounds(op.operands[0]) for op in (load, *doubtful)):
                 for store in doubtful:
                     self.checked.setdefault(store, []).append(load)
             else:
                 self.kept.add(load.result)
 
-    def _has_bounds(self, pointers: Value) -> bool:
+    def has_bounds(self, pointers: Value) -> bool:
         """Say whether the first and last address of a pointer tile can be computed."""
-        shape = shape_of(pointers.type)
-        return self.affine.form(pointers) is not None and all(
+        form = self.affine.form(pointers)
+        if form is None or any(atom.axes and atom.kind != "x" for atom in form.atoms()):
+            return False
+        return all(
             extent == 1 or self.affine.stride(pointers, axis) is not None
-            for axis, extent in enumerate(shape)
+            for axis, extent in enumerate(shape_of(pointers.type))
         )
 
     def _outermost_without(self, op: Op, other: Op) -> Op:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Protocol
+from typing import Any, Protocol
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Form
@@ -69,6 +69,29 @@ class Pending(Protocol):
         ...
 
 
+class Guards(Protocol):
+    """The guard block of a launch (guards.py)."""
+
+    block: str
+    open: bool
+
+    def storages(self, op: Any) -> list[tuple[str, str]]:
+        """Return (start, end) of the storages that an access may touch."""
+        ...
+
+    def start_program(self, w: Writer, program: str) -> None:
+        """Write what ends the code before a program where the launch is to stop."""
+        ...
+
+    def end(self, w: Writer, past: str) -> None:
+        """Count the programs that have ended: those before `past`."""
+        ...
+
+    def fail_unless(self, w: Writer, op: Any, fine: str, address: str, lane: str) -> None:
+        """End the launch where an access (i1 `fine` is false) is wrong."""
+        ...
+
+
 class Writer:
     """Writes one kernel; see the top of this file.
 
@@ -116,6 +139,8 @@ class Writer:
         self.has_streams = False
         self.streaming = False
         self.streamed = False
+        #: What checks of addresses read; None where the code has none.
+        self.guards: Guards | None = None
         #: The debug attachment of the function, known once its place is.
         self.debug = ""
 

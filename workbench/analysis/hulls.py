@@ -1,0 +1,271 @@
+"""Where the accesses of a launch lie at most, as plain data that launchers evaluate.
+
+The *hull* of an access is the interval of all addresses that its live lanes may have in a launch.
+It follows from the affine form of its pointers and from what its mask, and the branches around it,
+say: each part of the form that a comparison bounds is one interval,
+
+    ptr + s·(x + 128·pid), where x + 128·pid < n        ptr + s·u, u from 0 to n - 1
+
+and the rest is the interval arithmetic of `ranges.py`, in steps of the same kinds and
+
+| kind | interval |
+|---|---|
+| below(u, b), above(u, b) | u, which is known to be smaller (greater) than b |
+| trip(lower, upper, step), trips(...) | the number of a loop's round; how many there were |
+
+A kernel has no hulls where one of its accesses depends on what was read from memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.analysis.affine import Affine
+from workbench.analysis.forms import Atom, Form, Monomial, number
+from workbench.analysis.ranges import FULL32, FULL64, Step
+from workbench.interpreter.dependence import accessed
+from workbench.ir import INDEX, Block, KernelParameter, Module, Op, Pointer, Value
+from workbench.ir import element_of, shape_of
+from workbench.ops import For, If, pointee_of
+
+#: Forms that name more atoms than this are not looked at.
+_MOST_ATOMS = 64
+#: Atoms that differ within a launch.
+_VARYING = frozenset(("x", "pid", "trip", "div", "rem", "min", "max", "select"))
+
+
+@dataclass(frozen=True, slots=True)
+class Hull:
+    """One access: offsets `step` (in elements of `size` bytes) from the array `root`."""
+
+    root: str
+    step: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hulls:
+    """The hulls of all accesses of a kernel; None in place of this: some have none."""
+
+    steps: tuple[Step, ...]
+    hulls: tuple[Hull, ...]
+
+    @property
+    def closed(self) -> tuple[int, ...]:
+        """The steps that launchers compute: all of them."""
+        return tuple(range(len(self.steps)))
+
+
+class _Unknown(Exception):  # noqa: N818 - an answer, never shown
+    """An access has no hull."""
+
+
+def find_hulls(module: Module) -> Hulls | None:
+    """Return the hulls of a kernel's accesses as the author wrote them, None if some have none."""
+    writer = _Writer(module)
+    try:
+        writer.block(module.body, ())
+    except _Unknown:
+        return None
+    return Hulls(tuple(writer.steps), tuple(dict.fromkeys(writer.hulls)))
+
+
+class _Writer:
+    def __init__(self, module: Module) -> None:
+        self.affine = Affine(module, tiles=True)
+        self.steps: list[Step] = []
+        self.hulls: list[Hull] = []
+        self._known: dict[Step, int] = {}
+        self._parameters: dict[str, KernelParameter] = {p.name: p for p in module.parameters}
+        self._loops: dict[Value, For] = {
+            op.body.arguments[0]: op for op in module.walk() if isinstance(op, For)
+        }
+        self._shape: tuple[int, ...] = ()
+        self._atoms: dict[tuple[Atom, tuple[Form, ...], tuple[int, ...]], int] = {}
+
+    def step(self, kind: str, inputs: tuple[int, ...] = (), data: tuple[Any, ...] = ()) -> int:
+        """Return the number of a step; equal steps are written once."""
+        step = Step(kind, inputs, data)
+        known = self._known.get(step)
+        if known is None:
+            known = self._known[step] = len(self.steps)
+            self.steps.append(step)
+        return known
+
+    # -- accesses -------------------------------------------------------------------------
+    def block(self, block: Block, under: tuple[Form, ...]) -> None:
+        """Look at the accesses of a block that runs only where forms are below 0."""
+        for op in block.ops:
+            if isinstance(op, If):
+                held = self.affine.conjuncts(op.condition)
+                self.block(op.then, (*under, *held))
+                other = (-held[0] - number(1),) if len(held) == 1 else ()
+                self.block(op.otherwise, (*under, *other))
+                continue
+            pointers, _ = accessed(op)
+            if pointers is not None:
+                self.access(op, pointers, under)
+            for region in op.regions:
+                self.block(region, under)
+
+    def access(self, op: Op, pointers: Value, under: tuple[Form, ...]) -> None:
+        mask = getattr(op, "mask", None)
+        form = self.affine.accessed(pointers, mask)
+        if form is None or sum(1 for _ in form.atoms()) > _MOST_ATOMS:
+            raise _Unknown
+        roots = [
+            monomial
+            for monomial in form.terms
+            if any(atom.kind == "arg" and self._is_pointer(atom.key) for atom in monomial)
+        ]
+        if len(roots) != 1 or len(roots[0]) != 1 or form.terms[roots[0]] != 1:
+            raise _Unknown
+        offsets = form - Form({roots[0]: 1})
+        known = under if mask is None else (*under, *self.affine.conjuncts(mask))
+        self._shape = shape_of(pointers.type)
+        size = pointee_of(pointers.type).itemsize
+        self.hulls.append(Hull(roots[0][0].key, self.form(offsets, known), size))
+
+    def _is_pointer(self, name: str) -> bool:
+        return isinstance(self._parameters[name].value.type, Pointer)
+
+    # -- forms ----------------------------------------------------------------------------
+    def form(self, form: Form, under: tuple[Form, ...]) -> int:
+        """Return the step of a form's interval where other forms are below 0."""
+        found: list[int] = []
+        for bounded in _bounded_parts(under):
+            factor = _factor(form, bounded)
+            if factor.terms:
+                form = form - factor * bounded
+                inside = self._bounded(bounded, under)
+                found.append(self._product(self._sum(factor, under), inside))
+        if form.terms or not found:
+            found.append(self._sum(form, under))
+        total = found[0]
+        for more in found[1:]:
+            total = self.step("add", (total, more))
+        return total
+
+    def _bounded(self, bounded: Form, under: tuple[Form, ...]) -> int:
+        """Return the interval of a form that comparisons bound."""
+        step = self._sum(bounded, ())
+        for held in under:
+            for sign, kind in ((1, "below"), (-1, "above")):
+                rest = held - bounded.scaled(sign)
+                if not _varies(rest):  # bounded + rest < 0, or rest - bounded < 0
+                    limit = self._sum(rest.scaled(-sign), ())
+                    step = self.step(kind, (step, limit))
+        return step
+
+    def _sum(self, form: Form, under: tuple[Form, ...]) -> int:
+        total: int | None = None
+        for monomial, coefficient in form.terms.items():
+            product = self._number(coefficient) if coefficient != 1 or not monomial else None
+            for atom in monomial:
+                step = self._atom(atom, under)
+                product = step if product is None else self._product(product, step)
+            assert product is not None
+            total = product if total is None else self.step("add", (total, product))
+        return self._number(0) if total is None else total
+
+    def _product(self, a: int, b: int) -> int:
+        one = self._number(1)
+        if one in (a, b):
+            return b if a == one else a
+        return self.step("mul", (a, b))
+
+    def _number(self, value: int) -> int:
+        return self.step("between", (), (value, value))
+
+    # -- atoms ----------------------------------------------------------------------------
+    def _atom(self, atom: Atom, under: tuple[Form, ...]) -> int:
+        key = (atom, under, self._shape)
+        known = self._atoms.get(key)
+        if known is None:
+            known = self._atoms[key] = self._new_atom(atom, under)
+        return known
+
+    def _new_atom(self, atom: Atom, under: tuple[Form, ...]) -> int:
+        match atom.kind:
+            case "x":
+                return self.step("between", (), (0, self._shape[atom.key] - 1))
+            case "pid":
+                return self.step("program_id", (), (atom.key,))
+            case "programs":
+                return self.step("num_programs", (), (atom.key,))
+            case "arg":
+                return self._argument(self._parameters[atom.key])
+            case "trip" | "trips":
+                return self._trips(atom.kind, self._loops[atom.key], under)
+            case "select":
+                *_, then, otherwise = atom.parts
+                return self.step("union", (self.form(then, under), self.form(otherwise, under)))
+            case "div" | "rem" | "min" | "max":
+                return self.step(atom.kind, tuple(self.form(part, under) for part in atom.parts))
+            case _:
+                raise _Unknown
+
+    def _argument(self, parameter: KernelParameter) -> int:
+        element = element_of(parameter.value.type)
+        if isinstance(element, Pointer) or not element.is_integer:
+            raise _Unknown
+        signed = element == INDEX or (element.bits <= 32 and element.kind == "int")
+        full = FULL32 if signed else FULL64
+        low = full[0] if parameter.low is None else parameter.low
+        high = full[1] if parameter.high is None else parameter.high
+        return self.step("argument", (), (parameter.name, low, high))
+
+    def _trips(self, kind: str, loop: For, under: tuple[Form, ...]) -> int:
+        bounds: list[int] = []
+        for value in (loop.lower, loop.upper, loop.step):
+            form = self.affine.form(value)
+            if form is None:
+                raise _Unknown
+            bounds.append(self.form(form, under))
+        return self.step(kind, tuple(bounds))
+
+
+def _bounded_parts(under: tuple[Form, ...]) -> Iterator[Form]:
+    """Yield what comparisons say something of: the parts that differ within a launch, once each.
+
+    Those of more atoms come first: what is left of a form is looked at for the others.
+    """
+    found: dict[Form, None] = {}
+    for held in under:
+        part = Form({m: c for m, c in held.terms.items() if _varies_in(m)})
+        if part.terms and next(iter(part.terms.values())) < 0:
+            part = -part
+        if part.terms and -part not in found:
+            found[part] = None
+    yield from sorted(found, key=lambda form: -len(form.terms))
+
+
+def _varies(form: Form) -> bool:
+    return any(map(_varies_in, form.terms))
+
+
+def _varies_in(monomial: Monomial) -> bool:
+    return any(atom.kind not in ("arg", "programs") for atom in monomial)
+
+
+def _factor(form: Form, part: Form) -> Form:
+    """Return by what a part must be multiplied so that the product stands in a form."""
+    (first, scale), *rest = part.terms.items()
+    found: dict[Monomial, int] = {}
+    for monomial, coefficient in form.terms.items():
+        left = Counter(monomial)
+        left.subtract(first)
+        if min(left.values(), default=0) < 0 or coefficient % scale:
+            continue
+        factor = tuple(sorted(left.elements(), key=lambda atom: atom.order))
+        times = coefficient // scale
+        if all(form.terms.get(_joined(factor, m), 0) == times * c for m, c in rest):
+            found[factor] = times
+    return Form(found)
+
+
+def _joined(a: Monomial, b: Monomial) -> Monomial:
+    return tuple(sorted((*a, *b), key=lambda atom: atom.order)) if a and b else a or b

@@ -1,0 +1,95 @@
+"""What is said of an access that leaves the memory it may touch, whoever found it: K502, K505."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from workbench.interpreter.memory import PAGE, Allocation, Memory
+from workbench.ir import Op, Value, shape_of
+from workbench.source import LaunchError
+
+
+class Wrong(NamedTuple):
+    """An access: by which program (its coordinates), which lane of the tile, where, how wide."""
+
+    program: tuple[int, ...]
+    lane: int
+    address: int
+    size: int
+    writes: bool
+
+
+def pointers_of(op: Op) -> Value | None:
+    """Return the pointers through which an op touches global memory, or checks that it may."""
+    through = next((e.through for e in op.own_effects() if e.space == "global"), None)
+    return through if through is not None else getattr(op, "pointers", None)
+
+
+def outside(op: Op, wrong: Wrong, memory: Memory, among: Sequence[Allocation]) -> LaunchError:
+    """Return the error for an access of an op.
+
+    Args:
+        op: the load, store or atomic.
+        wrong: what it did.
+        memory: the memory of all arguments.
+        among: the allocations that it may touch; none: all.
+    """
+    word = "load" if op.name == "tile.load" else op.name.removeprefix("tile.")
+    address, size = wrong.address, wrong.size
+    nearest = memory.nearest(address, among)
+    place = _place(op, wrong)
+    if nearest is None:
+        return LaunchError(
+            f"{word} at address {address:#x}, but no argument is an array", op.span, code="K502"
+        )
+    whole = f"{nearest.name}[{nearest.element_at(address)}]"
+    if nearest.start <= address and address + size <= nearest.end and wrong.writes:
+        return LaunchError(
+            f"{word} into {nearest.name}, which is read-only",
+            op.span, code="K505", notes=[f"{place} is {whole}"],
+            hint=f"pass a copy: {nearest.name}.copy()",
+        )  # fmt: skip
+    notes = [f"{place} is {whole}; {nearest.name} has {nearest.elements} elements"]
+    hint = "mask the access so that every live element lies inside, e.g. mask=offsets < n"
+    inside = int(memory.locate(np.asarray([address]), size)[0])
+    outside = "outside every argument" if inside < 0 else f"outside {nearest.name}"
+    if nearest.start == nearest.end:
+        text = f"{nearest.name} is empty" if nearest.address else f"{nearest.name} has no memory"
+        notes = [f"{place} is at address {address:#x}"]
+        hint = "pass an array that has elements, or mask the access off for one that has none"
+    elif 0 <= address < PAGE:
+        text = f"address {address:#x} is a null pointer's"
+        notes = [f"{place} is there"]
+        hint = "look at what the pointer is made of: a table's entry may never have been written"
+    elif address + size > nearest.end:
+        past = address - nearest.end
+        text = f"{max(0, past)} to {past + size} bytes past the end of {nearest.name}"
+    else:
+        text = f"{nearest.start - address} bytes before the start of {nearest.name}"
+    if getattr(op, "box", False):
+        hint = (
+            "give the block pointer or descriptor the array's own shape, and name every axis "
+            "that a block may leave in boundary_check"
+        )
+    elif size != nearest.itemsize and nearest.start < nearest.end:
+        notes.append(f"each access has {size} bytes, an element {nearest.itemsize}")
+        hint = "count in the mask what the pointer was cast to, not the array's elements"
+    if nearest.start < nearest.low or nearest.high < nearest.end:
+        notes.append(
+            f"{nearest.name} is a view: its storage has {nearest.end - nearest.start} bytes"
+        )
+    if inside >= 0:
+        notes.append(f"there lies {memory.allocations[inside].name}")
+    return LaunchError(f"{word} {outside}: {text}", op.span, code="K502", notes=notes, hint=hint)
+
+
+def _place(op: Op, wrong: Wrong) -> str:
+    pointers = pointers_of(op)
+    shape = shape_of(pointers.type) if pointers is not None else ()
+    if not shape:
+        return f"program {wrong.program}"
+    index = tuple(int(i) for i in np.unravel_index(wrong.lane, shape))
+    return f"program {wrong.program}, element {index} of the tile"

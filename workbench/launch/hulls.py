@@ -1,0 +1,72 @@
+"""Whether all accesses of a launch lie in the storages of its arguments, as a program.
+
+`analysis/hulls.py` gives the offsets of a kernel's accesses as steps over intervals. Both ends of
+each become instructions over the launch's integers and grid, as in `index_width.py`, and "it lies
+inside" becomes requirements on them, on the arrays' addresses and on where their storages lie.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from workbench.launch.conditions import Program
+from workbench.launch.index_width import Ends, IntervalWriter
+
+if TYPE_CHECKING:
+    from workbench.analysis.hulls import Hulls
+
+#: More than any difference of addresses.
+_FAR = 1 << 62
+
+
+@lru_cache(1024)
+def hull_program(
+    hulls: Hulls,
+    places: tuple[tuple[str, int, bool], ...],
+    arrays: tuple[tuple[str, int, int], ...],
+    known: tuple[tuple[str, int], ...] = (),
+) -> Program:
+    """Return what the launch must fulfil for no access to leave its storage.
+
+    Args:
+        hulls: those of all accesses.
+        places: (name, place, whether it is negative) of the integers that a launch passes.
+        arrays: (name, place of its address, place of the storage's start, after which comes its
+            end).
+        known: (name, value) of the integers that are the same for all launches.
+    """
+    given = {name: (place, negative) for name, place, negative in places}
+    writer = _Writer(hulls, given, dict(known))
+    ends, build = writer.ends(), writer.build
+    where = {name: rest for name, *rest in arrays}
+    for hull in hulls.hulls:
+        if hull.root not in where:
+            build.require(build.constant(0))
+            break
+        address, storage = (build.argument(place) for place in where[hull.root])
+        past = build.argument(where[hull.root][1] + 1)
+        size = build.constant(hull.size)
+        first, last = (build.apply("mul", end.number, size) for end in ends[hull.step])
+        low = build.apply("sub", build.apply("add", address, first), storage)
+        reach = build.apply("add", build.apply("add", last, size), address)
+        high = build.apply("sub", past, reach)
+        build.require(build.between(low, 0, _FAR))
+        build.require(build.between(high, 0, _FAR))
+    return build.finish()
+
+
+class _Writer(IntervalWriter):
+    def _below_ends(self, a: Ends, limit: Ends) -> Ends:
+        return a[0], self._min(a[1], self._sub(limit[1], self._constant(1)))
+
+    def _above_ends(self, a: Ends, limit: Ends) -> Ends:
+        return self._max(a[0], self._add(limit[0], self._constant(1))), a[1]
+
+    def _trip_ends(self, lower: Ends, upper: Ends, by: Ends) -> Ends:
+        zero = self._constant(0)
+        last = self._sub(self._trips(lower, upper, by), self._constant(1))
+        return zero, self._max(last, zero)
+
+    def _trips_ends(self, lower: Ends, upper: Ends, by: Ends) -> Ends:
+        return self._constant(0), self._trips(lower, upper, by)
