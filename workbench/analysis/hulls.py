@@ -13,7 +13,8 @@ and the rest is the interval arithmetic of `ranges.py`, in steps of the same kin
 | below(u, b), above(u, b) | u, which is known to be smaller (greater) than b |
 | trip(lower, upper, step), trips(...) | the number of a loop's round; how many there were |
 
-A kernel has no hulls where one of its accesses depends on what was read from memory.
+A kernel has no hulls where one of its accesses depends on what was read from memory. Arithmetic of
+32 bits that depends on nothing read is taken as exact: launchers require that all steps fit.
 """
 
 from __future__ import annotations
@@ -27,9 +28,21 @@ from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form, Monomial, number
 from workbench.analysis.ranges import FULL32, FULL64, Step
 from workbench.interpreter.dependence import accessed
-from workbench.ir import INDEX, Block, KernelParameter, Module, Op, Pointer, Value
-from workbench.ir import element_of, shape_of
-from workbench.ops import For, If, pointee_of
+from workbench.ir import (
+    I32,
+    INDEX,
+    Block,
+    Builder,
+    KernelParameter,
+    Module,
+    Op,
+    Pointer,
+    Value,
+    element_of,
+    rebuild,
+    shape_of,
+)
+from workbench.ops import Cast, Elementwise, For, If, pointee_of
 
 #: Forms that name more atoms than this are not looked at.
 _MOST_ATOMS = 64
@@ -48,10 +61,11 @@ class Hull:
 
 @dataclass(frozen=True, slots=True)
 class Hulls:
-    """The hulls of all accesses of a kernel; None in place of this: some have none."""
+    """The hulls of all accesses of a kernel, where the steps `positive` are greater than 0."""
 
     steps: tuple[Step, ...]
     hulls: tuple[Hull, ...]
+    positive: tuple[int, ...] = ()
 
     @property
     def closed(self) -> tuple[int, ...]:
@@ -65,12 +79,16 @@ class _Unknown(Exception):  # noqa: N818 - an answer, never shown
 
 def find_hulls(module: Module) -> Hulls | None:
     """Return the hulls of a kernel's accesses as the author wrote them, None if some have none."""
-    writer = _Writer(module)
+    exact, assumed = _taken_as_exact(module)
+    writer = _Writer(exact)
     try:
-        writer.block(module.body, ())
+        for value in assumed:
+            writer.fits(value)
+        writer.block(exact.body, ())
     except _Unknown:
         return None
-    return Hulls(tuple(writer.steps), tuple(dict.fromkeys(writer.hulls)))
+    positive = tuple(dict.fromkeys(writer.positive))
+    return Hulls(tuple(writer.steps), tuple(dict.fromkeys(writer.hulls)), positive)
 
 
 class _Writer:
@@ -78,6 +96,7 @@ class _Writer:
         self.affine = Affine(module, tiles=True)
         self.steps: list[Step] = []
         self.hulls: list[Hull] = []
+        self.positive: list[int] = []
         self._known: dict[Step, int] = {}
         self._parameters: dict[str, KernelParameter] = {p.name: p for p in module.parameters}
         self._loops: dict[Value, For] = {
@@ -95,6 +114,14 @@ class _Writer:
             self.steps.append(step)
         return known
 
+    def fits(self, value: Value) -> None:
+        """Have a value computed, so that launchers require that it fits."""
+        form = self.affine.form(value)
+        if form is None:
+            raise _Unknown
+        self._shape = shape_of(value.type)
+        self._sum(form, ())
+
     # -- accesses -------------------------------------------------------------------------
     def block(self, block: Block, under: tuple[Form, ...]) -> None:
         """Look at the accesses of a block that runs only where forms are below 0."""
@@ -108,8 +135,22 @@ class _Writer:
             pointers, _ = accessed(op)
             if pointers is not None:
                 self.access(op, pointers, under)
+            inside = (*under, *self._counted(op)) if isinstance(op, For) else under
             for region in op.regions:
-                self.block(region, under)
+                self.block(region, inside)
+
+    def _counted(self, loop: For) -> tuple[Form, ...]:
+        """Return what is below 0 in every round: a counter that counts up is below its end."""
+        forms = (loop.body.arguments[0], loop.upper, loop.step)
+        counter, upper, step = (self.affine.form(value) for value in forms)
+        if counter is None or upper is None or step is None or (step.constant or 0) <= 0:
+            return ()
+        atoms = [atom for m, c in upper.terms.items() if c == 1 and len(m) == 1 for atom in m]
+        for atom in atoms:
+            if atom.kind == "min":
+                rest = upper - Form({(atom,): 1})
+                return tuple(counter - rest - part for part in atom.parts)
+        return (counter - upper,)
 
     def access(self, op: Op, pointers: Value, under: tuple[Form, ...]) -> None:
         mask = getattr(op, "mask", None)
@@ -126,8 +167,20 @@ class _Writer:
         offsets = form - Form({roots[0]: 1})
         known = under if mask is None else (*under, *self.affine.conjuncts(mask))
         self._shape = shape_of(pointers.type)
+        known = tuple(more for held in known for more in self._followed(held))
         size = pointee_of(pointers.type).itemsize
         self.hulls.append(Hull(roots[0][0].key, self.form(offsets, known), size))
+
+    def _followed(self, held: Form) -> Iterator[Form]:
+        """Yield what is below 0, and what follows: a / b < c means a < b·c where b is positive."""
+        yield held
+        for monomial, coefficient in held.terms.items():
+            if coefficient == 1 and len(monomial) == 1 and monomial[0].kind == "div":
+                dividend, divisor = monomial[0].parts
+                rest = held - Form({monomial: 1})
+                if not _varies(divisor):
+                    self.positive.append(self._sum(divisor, ()))
+                    yield dividend + rest * divisor
 
     def _is_pointer(self, name: str) -> bool:
         return isinstance(self._parameters[name].value.type, Pointer)
@@ -226,6 +279,70 @@ class _Writer:
                 raise _Unknown
             bounds.append(self.form(form, under))
         return self.step(kind, tuple(bounds))
+
+
+def _taken_as_exact(module: Module) -> tuple[Module, list[Value]]:
+    """Let arithmetic of 32 bits not wrap where it depends on nothing that was read.
+
+    Returns the values of which that was not known, as far as accesses depend on them.
+    """
+    closed = {p.value for p in module.parameters if not isinstance(p.value.type, Pointer)}
+    changed: set[Value] = set()
+    wanted: list[Value] = []
+    for op in module.walk():
+        pointers, _ = accessed(op)
+        if pointers is not None:
+            mask = getattr(op, "mask", None)
+            wanted += [pointers] if mask is None else [pointers, mask]
+        wanted += op.decided_by()
+        if isinstance(op, For) and closed.issuperset((op.lower, op.upper, op.step)):
+            closed.add(op.body.arguments[0])
+        if op.results and op.pure and not op.regions and closed.issuperset(op.operands):
+            closed.update(op.results)
+            if _may_wrap(op):
+                changed.add(op.results[0])
+    changed &= _made_of(module, wanted)
+    if not changed:
+        return module, []
+    found: list[Value] = []
+
+    def rewrite(op: Op, builder: Builder) -> Op | None:
+        if op.id not in ids:
+            return None
+        assert isinstance(op, Cast | Elementwise)
+        new = op.changed(no_wrap=True)
+        found.append(new.result)
+        return new
+
+    ids = {value.op.id for value in changed if value.op is not None}
+    return rebuild(module, rewrite), found
+
+
+def _may_wrap(op: Op) -> bool:
+    """Say whether the result of arithmetic or a conversion to 32 bits is not what it says."""
+    if not isinstance(op, Cast | Elementwise) or op.no_wrap:
+        return False
+    if element_of(op.result.type) != I32:
+        return False
+    source = element_of(op.operands[0].type)
+    return isinstance(op, Elementwise) or (source.is_integer and source.bits > I32.bits)
+
+
+def _made_of(module: Module, wanted: list[Value]) -> set[Value]:
+    """Return values and all that they were computed of."""
+    given: dict[Value, list[Value]] = {}
+    for op in module.walk():
+        for source, target in op.flows():
+            given.setdefault(target, []).append(source)
+    seen: set[Value] = set()
+    while wanted:
+        value = wanted.pop()
+        if value not in seen:
+            seen.add(value)
+            wanted += given.get(value, ())
+            if value.op is not None and not value.op.regions:
+                wanted += value.op.operands
+    return seen
 
 
 def _bounded_parts(under: tuple[Form, ...]) -> Iterator[Form]:

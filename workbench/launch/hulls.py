@@ -39,6 +39,8 @@ def hull_program(
     given = {name: (place, negative) for name, place, negative in places}
     writer = _Writer(hulls, given, dict(known))
     ends, build = writer.ends(), writer.build
+    for step in hulls.positive:
+        build.require(build.between(ends[step][0].number, 1, _FAR))
     where = {name: rest for name, *rest in arrays}
     for hull in hulls.hulls:
         if hull.root not in where:
