@@ -115,6 +115,16 @@ class Program:
         return [found[n] for n in self.results]
 
 
+def joined(first: Program, second: Program) -> Program:
+    """Return a program that requires what both do."""
+    start = len(first.code)
+    moved = [
+        (name, operands if name in _LEAVES else tuple(start + n for n in operands))
+        for name, operands in second.code
+    ]
+    return Program((*first.code, *moved))
+
+
 class Builder:
     """Builds a program; equal instructions are written once, and constants are folded."""
 

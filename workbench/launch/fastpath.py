@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from workbench.devices.streams import HOST, raw_stream
@@ -19,7 +19,7 @@ from workbench.launch import native
 from workbench.launch.abi import Loadable, NativeCode, Runner
 from workbench.launch.assembly import Assembly
 from workbench.launch.binding import Call, leaves
-from workbench.launch.conditions import Program
+from workbench.launch.conditions import Program, joined
 from workbench.launch.grids import Grid
 from workbench.launch.guarded import guarding
 from workbench.launch.hulls import hull_program
@@ -97,7 +97,7 @@ class FastPath:
 
         `checked` is what a guarded path runs where it is not known that no access goes wrong.
         """
-        known = _Known(self._source, kernel, call, runner)
+        known = _Known(self._source, kernel, call, runner, guarded=self._guarded)
         with self._lock:
             guard = self._guard_of(known, checked) if checked is not None else _unguarded
             if known.has_twin:
@@ -190,7 +190,7 @@ class FastPath:
     def _plan(self, shape: native.Shape) -> native.Plan | None:
         """Return what native code is made for, None where it cannot be."""
         code = next((known.native for known in self._known), None)
-        if self._guarded:
+        if self._guarded and all(known.condition is None for known in self._known):
             return None
         if code is None or any(type(space) is not dict for space, _, _ in self._guards):
             return None
@@ -224,6 +224,7 @@ class FastPath:
             tuple(self._guards),
             tuple(options),
             tuple(defaults),
+            self._guarded,
         )
 
     def _remember(self, known: _Known) -> None:
@@ -242,6 +243,8 @@ class FastPath:
         options = sorted(known.options) == sorted(given)
         if code is None or code.launch != plan.launch or not (same and defaults and options):
             return
+        if self._guarded and (known.condition is None or not known.outcome):
+            return
         values = [known.values[slot.name] for slot in plan.slots]
         numbers = [known.options[name] for name in given]
         words = native.words_of(plan, [*values, *numbers])
@@ -254,7 +257,7 @@ class FastPath:
             known.kernel,
             (known, values),
             known.condition,
-            known.kernel.launch.narrow_index,
+            known.outcome,
             Assembly(code.made, known.kept) if code.made else None,
         )
 
@@ -266,7 +269,16 @@ def _unguarded(runner: Runner) -> Runner:
 class _Known:
     """One launch that was made with care, as the launchers' tables need it; it keeps no array."""
 
-    def __init__(self, source: KernelSource, kernel: Loadable, call: Call, runner: Runner) -> None:
+    def __init__(
+        self,
+        source: KernelSource,
+        kernel: Loadable,
+        call: Call,
+        runner: Runner,
+        *,
+        guarded: bool = False,
+    ) -> None:
+        self.guarded = guarded
         self.kernel = kernel
         self.runner = runner
         self.options = dict(call.options)
@@ -336,8 +348,19 @@ class _Known:
 
     @cached_property
     def condition(self) -> native.Condition | None:
-        """`width` for native code, None without twins."""
-        return native.Condition(self.width) if self.has_twin else None
+        """What native code asks of a launch: `width` where there are twins, `hull_program`."""
+        programs = [self.width] if self.has_twin else []
+        if self.guarded:
+            hull = self.hull_program
+            if hull is None:
+                return None
+            programs.append(hull)
+        return native.Condition(reduce(joined, programs)) if programs else None
+
+    @property
+    def outcome(self) -> bool:
+        """What it says of launches that take this kernel's code."""
+        return self.kernel.launch.narrow_index or (self.guarded and not self.has_twin)
 
     def twin(self, kernel: Loadable, runner: Runner) -> _Known:
         """Return the launch that the other twin takes."""

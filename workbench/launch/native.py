@@ -96,7 +96,8 @@ class Plan:
     """Everything that the native code of a launcher depends on.
 
     `slots` are the parameters that the call gives, `options` the options; `defaults` are the
-    parameters that it leaves out. `launch` is the address of `cuLaunchKernel` or of a function that
+    parameters that it leaves out; where it is `guarded`, conditions find where the arrays' storages
+    start and end behind the values. `launch` is the address of `cuLaunchKernel` or of a function that
     is called like it; `stream` is torch's function for the current stream, None where launches have
     none.
     """
@@ -108,12 +109,18 @@ class Plan:
     guards: Guards = ()
     options: tuple[Slot, ...] = ()
     defaults: tuple[tuple[str, Any], ...] = ()
+    guarded: bool = False
     kept: list[Any] = field(default_factory=list[Any])
 
     @property
     def runtime(self) -> list[Slot]:
         """The slots that the code may receive."""
         return [slot for slot in self.slots if slot.is_runtime]
+
+    @property
+    def arrays(self) -> list[Slot]:
+        """The arrays among them."""
+        return [slot for slot in self.slots if slot.kind == "t"]
 
     @property
     def measures(self) -> list[tuple[Slot, Measure, int, int]]:
@@ -352,9 +359,7 @@ class _Writer:
     def _method(self, place: int, name: str, convert: str) -> str:
         """Call a method without arguments of the object at a place; return its integer."""
         where = self._op(f"getelementptr ptr, ptr %args, i64 {place}")
-        call = self._api("PyObject_VectorcallMethod")
-        name = self._object(sys.intern(name))
-        found = self._owned(f"call ptr {call}(ptr {name}, ptr {where}, i64 1, ptr null)")
+        found = self._owned(self._calls(name, where))
         number = self._op(f"call i64 {self._api(convert)}(ptr {found})")
         self._drop(found)
         self._no_error(number)
@@ -365,7 +370,7 @@ class _Writer:
         """Return the module's text."""
         plan = self.plan
         self._label("entry")
-        room = max(1, len(plan.runtime))
+        room = max(1, len(plan.runtime) + 2 * len(plan.arrays))
         for name in ("slots", "pointers"):
             self._do(f"%{name} = alloca [{room} x i64], align 16")
         self._do("%one = alloca ptr, align 8")
@@ -415,6 +420,34 @@ class _Writer:
                 self._do(f"store i64 {stored}, ptr {place}")
                 number += 1
         self.words += self.facts.values()
+        if self.plan.guarded:
+            for slot in self.plan.arrays:
+                number = self._read_storage(slot, number)
+
+    def _read_storage(self, slot: Slot, number: int) -> int:
+        """Write down where an array's storage starts and ends; return the next free slot."""
+        where = self._op(f"getelementptr ptr, ptr %args, i64 {slot.place}")
+        storage = self._owned(self._calls("untyped_storage", where))
+        self._do(f"store ptr {storage}, ptr %one")
+        words: list[str] = []
+        for name in ("data_ptr", "nbytes"):
+            found = self._owned(self._calls(name, "%one"))
+            words.append(self._op(f"call i64 {self._api('PyLong_AsLongLong')}(ptr {found})"))
+            self._drop(found)
+        self._drop(storage)
+        for word in words:
+            self._no_error(word)
+        for value in (words[0], self._op(f"add i64 {words[0]}, {words[1]}")):
+            place = self._op(f"getelementptr i64, ptr %slots, i64 {number}")
+            self._do(f"store i64 {value}, ptr {place}")
+            number += 1
+        return number
+
+    def _calls(self, name: str, where: str) -> str:
+        """Return a call of a method without arguments of the object at an address."""
+        call = self._api("PyObject_VectorcallMethod")
+        word = self._object(sys.intern(name))
+        return f"call ptr {call}(ptr {word}, ptr {where}, i64 1, ptr null)"
 
     def _read(self, slot: Slot, value: str) -> str:
         match slot.kind:
