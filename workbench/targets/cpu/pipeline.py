@@ -27,7 +27,7 @@ from workbench.targets.cpu.memory import STREAM, alignment
 from workbench.targets.cpu.numbers import from_memory
 from workbench.targets.cpu.planning import Plan
 from workbench.targets.cpu.statements import write_block
-from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import LIKELY, STOPPED, Writer
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly, host, object_code
 from workbench.targets.objects import code_bytes
@@ -140,6 +140,8 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
     writer.debug = emit.start_debug(module.name, file, line)
     emit.at(None)
     _parameters(writer, module)
+    place = emit.pure("getelementptr i8, ptr %args, i64 -8")
+    writer.block = emit.effect(f"load ptr, ptr {place}, align 8")
 
     x, y, _ = writer.grid
     rest = emit.pure(f"udiv i64 %first, {x}")
@@ -152,6 +154,7 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
     def program(_: str, ids: list[str]) -> list[str]:
         """Run one program instance and count on: axis 0 fastest."""
         writer.pids = (ids[0], ids[1], ids[2])
+        writer.look_for_stop()
         with writer.body(0):
             write_block(writer, module.body)
             writer.flush()
@@ -167,6 +170,8 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
         ]  # fmt: skip
 
     writer.loop("%first", "%end", 1, program, [("i64", text) for text in start])
+    emit.jump(STOPPED)
+    emit.label(STOPPED)
     if writer.streamed:  # whoever is told that the launch has ended must see what it wrote
         emit.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
         emit.do("call void @llvm.x86.sse.sfence()")
@@ -200,7 +205,8 @@ def llvm_module(w: Writer, module: Module) -> str:
     parts: list[Any] = [
         *emit.globals, "", head + "\n".join(emit.lines) + "\n}", "", *emit.declared.values(), "",
         'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }',
-        f"{STREAM} = !{{i32 1}}", emit.metadata(),
+        f"{STREAM} = !{{i32 1}}", f'{LIKELY} = !{{!"branch_weights", i32 1048575, i32 1}}',
+        emit.metadata(),
     ]  # fmt: skip
     return "\n".join(parts)
 

@@ -41,6 +41,14 @@ def host() -> tuple[str, str, str]:
 
 
 @cache
+def baseline() -> Machine:
+    """Return what every processor of this machine's kind runs: for code that only glues."""
+    triple = _binding().get_process_triple()
+    processor = "x86-64" if triple.startswith("x86_64") else "generic"
+    return Machine(triple, processor, "", 2, jit=True)
+
+
+@cache
 def _target_machine(machine: Machine) -> Any:
     target = _binding().Target.from_triple(machine.triple)
     return target.create_target_machine(
