@@ -34,6 +34,7 @@ from workbench.passes.tracing import (
 from workbench.source import KernelError, KernelSource, OptionError, Span
 from workbench.source.captures import captures
 from workbench.targets.built import Binary, Built
+from workbench.targets.llvm import generator
 from workbench.trace import (
     Kernel,
     LazyTrace,
@@ -154,6 +155,8 @@ class _Compilation:
     def compile(self, fits: Fits | None) -> Compiled:
         family = family_of(self.target)
         start = time.perf_counter()
+        if family != "interpreter":
+            generator.prepare()
         try:
             lowered = self._lower(fits)
             pipeline = importlib.import_module(f"workbench.targets.{family}.pipeline")

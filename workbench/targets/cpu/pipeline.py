@@ -28,6 +28,7 @@ from workbench.targets.cpu.numbers import from_memory
 from workbench.targets.cpu.planning import Plan
 from workbench.targets.cpu.statements import write_block
 from workbench.targets.cpu.writer import LIKELY, STOPPED, Writer
+from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly, host, object_code
 from workbench.targets.objects import code_bytes
@@ -73,7 +74,8 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     unit = _machine()
 
     def assemble() -> Binary:
-        code = object_code(text, unit)
+        with explained(module, text, unit, ops):
+            code = object_code(text, unit)
         return Binary("object", code, Resources(code_bytes=code_bytes(code)))
 
     return Built(
