@@ -10,7 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.devices import guard_block, pool
-from workbench.devices.pool import Startable, link, own_scratch, set_num_threads
+from workbench.devices.linking import link
+from workbench.devices.pool import Startable, set_num_threads
+from workbench.devices.stops import PREFIX_BYTES
 from workbench.launch.abi import (
     MOST_ALIGNMENT,
     PACK_ERRORS,
@@ -24,8 +26,6 @@ from workbench.launch.assembly import Arguments, not_made
 from workbench.source import LaunchError
 
 __all__ = ["AssertionFailedError", "load", "make_runner", "set_num_threads"]
-
-_PROGRAMS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 def load(kernel: Loadable) -> Callable[..., Loadable]:
@@ -71,22 +71,16 @@ def _load_checked(kernel: Loadable) -> Callable[..., Loadable]:
     linked = link(kernel.code, launch.symbol, *([asserts] if asserts else []))
     failure = ctypes.c_int64.from_address(linked.addresses[asserts]) if asserts else None
     function = linked.addresses[launch.symbol]
-    direct = _PROGRAMS(function)
 
     def run(x: int, y: int, z: int, values: Sequence[Any], given: Sequence[int]) -> Sequence[int]:
-        buffer = ctypes.create_string_buffer(packer.size)
+        buffer = _aligned(packer.size)
         try:
             packer.pack_into(buffer, 0, *values, x, y, z, *given)
         except PACK_ERRORS:
             held = fitted(slots(kernel).format, values)
             packer.pack_into(buffer, 0, *held, x, y, z, *given)
-        total = x * y * z
-        if total > 1:
-            (pool._pool or pool.pool()).run(
-                function, direct, ctypes.addressof(buffer), scratch_bytes, total
-            )
-        else:
-            direct(ctypes.addressof(buffer), own_scratch(scratch_bytes), 0, total)
+        address = ctypes.addressof(buffer)
+        (pool._pool or pool.pool()).run(function, address, scratch_bytes, x * y * z)
         if launch.extra.get("prints"):
             sys.stdout.flush()
             _libc().fflush(None)
@@ -143,7 +137,6 @@ def make_runner(
     linked = link(image, symbol, *([asserts] if asserts else []))
     failure = ctypes.c_int64.from_address(linked.addresses[asserts]) if asserts else None
     function = linked.addresses[symbol]
-    direct = _PROGRAMS(function)
     pack_into = struct.Struct(form + "qqq").pack_into if not made else _packing(form, made)
     size = struct.calcsize(form + "qqq") if not made else offsets(made)[1] + 24
     free: list[tuple[Any, int]] = []  # argument buffers that no launch is using
@@ -152,17 +145,13 @@ def make_runner(
         try:
             arguments = free.pop()
         except IndexError:
-            buffer = _aligned(size) if made else ctypes.create_string_buffer(size)
+            buffer = _aligned(size)
             arguments = (buffer, ctypes.addressof(buffer))
         try:
             pack_into(arguments[0], 0, *values, x, y, z)
         except PACK_ERRORS:
             pack_into(arguments[0], 0, *fitted(form, values), x, y, z)
-        total = x * y * z
-        if total > 1:
-            (pool._pool or pool.pool()).run(function, direct, arguments[1], scratch_bytes, total)
-        else:
-            direct(arguments[1], own_scratch(scratch_bytes), 0, total)
+        (pool._pool or pool.pool()).run(function, arguments[1], scratch_bytes, x * y * z)
         free.append(arguments)
         if prints:
             sys.stdout.flush()
@@ -197,9 +186,9 @@ def _packing(form: str, made: Sequence[Parameter]) -> Callable[..., None]:
 
 
 def _aligned(size: int) -> Any:
-    """Return memory whose address suits every parameter."""
-    memory = ctypes.create_string_buffer(size + MOST_ALIGNMENT)
-    skipped = -ctypes.addressof(memory) % MOST_ALIGNMENT
+    """Return memory whose address suits every parameter, behind what a launch puts before it."""
+    memory = ctypes.create_string_buffer(size + PREFIX_BYTES + MOST_ALIGNMENT)
+    skipped = -ctypes.addressof(memory) % MOST_ALIGNMENT + PREFIX_BYTES
     return (ctypes.c_char * size).from_buffer(memory, skipped)
 
 

@@ -96,6 +96,8 @@ class Guards:
         self.open = any(isinstance(op, CheckAccess) and op.open for op in w.module.walk())
         #: The number of the program that is being written (i64).
         self.program = "0"
+        self._ended = w.emit.effect("alloca i64")
+        w.emit.do(f"store i64 0, ptr {self._ended}")
         self._storages: dict[str, tuple[str, str, str]] = {}
         pointers = [p for p in w.module.parameters if isinstance(p.value.type, Pointer)]
         for number, parameter in enumerate(pointers):
@@ -124,11 +126,16 @@ class Guards:
         going = w.emit.effect(f"icmp eq i64 {stop}, 0")
         self._leave_unless(w, going, None)
 
-    def end(self, w: Writer, past: str) -> None:
-        """Count the programs that have ended: those before `past`."""
-        count = w.emit.effect(f"sub i64 {past}, %first")
-        place = self.word(w, ENDED)
-        w.emit.effect(f"atomicrmw add ptr {place}, i64 {count} monotonic")
+    def end_program(self, w: Writer, program: str) -> None:
+        """Note that a program has ended."""
+        before = w.emit.effect(f"sub i64 {program}, %first")
+        count = w.emit.effect(f"add i64 {before}, 1")
+        w.emit.do(f"store i64 {count}, ptr {self._ended}")
+
+    def end(self, w: Writer) -> None:
+        """Count the programs that have ended."""
+        count = w.emit.effect(f"load i64, ptr {self._ended}")
+        w.emit.effect(f"atomicrmw add ptr {self.word(w, ENDED)}, i64 {count} monotonic")
 
     def fail_unless(self, w: Writer, op: CheckAccess, fine: str, address: str, lane: str) -> None:
         """End the launch where an access (i1 `fine` is false) is wrong."""
@@ -142,7 +149,7 @@ class Guards:
             emit.label(out)
             if found is not None:
                 self._write_down(w, *found)
-            self.end(w, self.program)
+            self.end(w)
             if w.has_streams:
                 emit.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
                 emit.do("call void @llvm.x86.sse.sfence()")
@@ -163,6 +170,19 @@ class Guards:
         emit.jump(after)
         emit.label(after)
         emit.do(f"store atomic i64 1, ptr {self.word(w, STOP)} monotonic, align 8")
+        self._stop_launch(w)
+
+    def _stop_launch(self, w: Writer) -> None:
+        """End programs that wait for others, too: see devices/stops.py for the launch's block.
+
+        One that nobody owns is shared by all launches that found none free.
+        """
+        emit = w.emit
+        owner_at = emit.effect(f"getelementptr i64, ptr {w.block}, i64 2")
+        owner = emit.effect(f"load i64, ptr {owner_at}")
+        owned = emit.effect(f"icmp ne i64 {owner}, 0")
+        bit = emit.effect(f"zext i1 {owned} to i64")
+        emit.effect(f"atomicrmw or ptr {w.block}, i64 {bit} monotonic")
 
 
 @CPU.lower(CheckAccess)

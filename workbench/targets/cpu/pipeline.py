@@ -28,7 +28,8 @@ from workbench.targets.cpu.memory import STREAM, alignment
 from workbench.targets.cpu.numbers import from_memory
 from workbench.targets.cpu.planning import Plan
 from workbench.targets.cpu.statements import write_block
-from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import LIKELY, STOPPED, Writer
+from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly, host, object_code
 from workbench.targets.objects import code_bytes
@@ -75,7 +76,8 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     unit = _machine()
 
     def assemble() -> Binary:
-        code = object_code(text, unit)
+        with explained(module, text, unit, ops):
+            code = object_code(text, unit)
         return Binary("object", code, Resources(code_bytes=code_bytes(code)))
 
     return Built(
@@ -143,6 +145,8 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
     writer.debug = emit.start_debug(module.name, file, line)
     emit.at(None)
     _parameters(writer, module)
+    place = emit.pure("getelementptr i8, ptr %args, i64 -8")
+    writer.block = emit.effect(f"load ptr, ptr {place}, align 8")
 
     x, y, _ = writer.grid
     rest = emit.pure(f"udiv i64 %first, {x}")
@@ -155,12 +159,15 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
     def program(number: str, ids: list[str]) -> list[str]:
         """Run one program instance and count on: axis 0 fastest."""
         writer.pids = (ids[0], ids[1], ids[2])
+        writer.look_for_stop()
         if writer.guards is not None:
             writer.guards.start_program(writer, number)
         with writer.body(0):
             write_block(writer, module.body)
             writer.flush()
         emit.at(None)
+        if writer.guards is not None:
+            writer.guards.end_program(writer, number)
         a = writer.arithmetic(0)
         first, second = emit.add("i64", ids[0], "1"), emit.add("i64", ids[1], "1")
         wraps = emit.pure(f"icmp eq i64 {first}, {x}")
@@ -172,11 +179,13 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
         ]  # fmt: skip
 
     writer.loop("%first", "%end", 1, program, [("i64", text) for text in start])
+    emit.jump(STOPPED)
+    emit.label(STOPPED)
     if writer.streamed:  # whoever is told that the launch has ended must see what it wrote
         emit.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
         emit.do("call void @llvm.x86.sse.sfence()")
     if writer.guards is not None:
-        writer.guards.end(writer, "%end")
+        writer.guards.end(writer)
     emit.do("ret void")
     return writer
 
@@ -210,7 +219,8 @@ def llvm_module(w: Writer, module: Module) -> str:
     parts: list[Any] = [
         *emit.globals, "", head + "\n".join(emit.lines) + "\n}", "", *emit.declared.values(), "",
         'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }',
-        f"{STREAM} = !{{i32 1}}", emit.metadata(),
+        f"{STREAM} = !{{i32 1}}", f'{LIKELY} = !{{!"branch_weights", i32 1048575, i32 1}}',
+        emit.metadata(),
     ]  # fmt: skip
     return "\n".join(parts)
 
