@@ -185,7 +185,7 @@ class Memory:
         address, low, high, itemsize, owner = found
         held = storage_of(argument)
         assert held is not None
-        start, end = min(held.start, low), max(held.end, high)
+        start, end = held.start, held.end
         length = end - start
         raw: Any = (ctypes.c_uint8 * length).from_address(start)
         view: Array = np.frombuffer(raw, np.uint8) if length else np.empty(0, np.uint8)

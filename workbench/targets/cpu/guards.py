@@ -119,6 +119,10 @@ class Guards:
         names = list(self._storages) if op.open else op.roots
         return [(s[0], s[2 if op.writes else 1]) for s in map(self._storages.__getitem__, names)]
 
+    def readable(self) -> list[tuple[str, str]]:
+        """Return (start, end) of all storages."""
+        return [(start, end) for start, end, _ in self._storages.values()]
+
     def start_program(self, w: Writer, program: str) -> None:
         """Write what ends the code before a program where the launch is to stop."""
         self.program = program
@@ -326,6 +330,9 @@ def _check_lane(
         known = emit.effect(
             f"call i1 @mapped(ptr {guards.block}, i64 {address}, i64 {size}, i64 {right})"
         )
+        if op.writes:  # where an argument can be read, and not be written, no other right counts
+            apart = _outside(w, address, 0, 1, guards.readable())
+            known = emit.bitwise("and", "i1", known, apart)
         guards.fail_unless(w, op, known, address, lane)
         return []
 

@@ -82,6 +82,10 @@ class Guards(Protocol):
         """Return (start, end) of the storages that an access may touch."""
         ...
 
+    def readable(self) -> list[tuple[str, str]]:
+        """Return (start, end) of all storages."""
+        ...
+
     def start_program(self, w: Writer, program: str) -> None:
         """Write what ends the code before a program where the launch is to stop."""
         ...
