@@ -122,6 +122,12 @@ function badgesOf(trace: Trace, trimmed: readonly string[]): { text: string; tit
       title: "the compilation came from the cache; times are those of the first",
     });
   }
+  if (trace.runs.launches?.some(({ guarded }) => guarded)) {
+    badges.push({
+      text: "guarded",
+      title: "every access of the launch was checked; the panes show the code without checks",
+    });
+  }
   if (trace.kernel.overridden) {
     badges.push({
       text: `overridden: ${trace.kernel.overridden}`,

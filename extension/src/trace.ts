@@ -194,13 +194,14 @@ export interface LaunchArgument {
   stride?: number[] | null;
   value?: Scalar;
 }
-/** One launch; `t` in seconds since 1970. */
+/** One launch; `t` in seconds since 1970; `guarded`: its accesses were checked. */
 export interface Launch {
   t: number;
   grid: number[];
   args?: LaunchArgument[];
   device: string;
   milliseconds?: number | null;
+  guarded?: boolean;
 }
 /** One wrong element: which program (linear) and op stored it, None if nobody did. */
 export interface Mismatch {
@@ -247,6 +248,7 @@ export interface Bench {
   metric?: "tflops" | "gbps" | "ms" | "percent" | null;
   env?: Environment | null;
   error?: string | null;
+  guarded?: boolean;
 }
 /** A limit of the device that plots draw: in TFLOP/s or GB/s (1 GB = 1e9 bytes). */
 export interface Ceiling {
@@ -266,11 +268,12 @@ export interface TuneRow {
   spills?: number | null;
   shared_bytes?: number | null;
 }
-/** One search over configurations; `best` is an index into `rows`. */
+/** One search over configurations; `best` is an index into `rows`; `guarded` as in Bench. */
 export interface Tune {
   axes: string[];
   rows?: TuneRow[];
   best?: number | null;
+  guarded?: boolean;
 }
 /** What was not done, and why: ("launch", "no CUDA device"). */
 export interface Skipped {

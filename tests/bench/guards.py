@@ -18,8 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import torch
-
 import workbench
 from tests.bench.rows import Row, row
 from tests.corpus import every, sample

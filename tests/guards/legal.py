@@ -64,7 +64,7 @@ legal("nothing_of_null", copies, lambda: ((torch.empty(0), (o := f(4)), 0, 1), o
 legal("halves", copies, lambda: (lambda x, o: ((x, o, 50, 1), o, x.clone()))(
     f(50).half(), torch.zeros(50, dtype=torch.float16)), (4,), B=16)  # fmt: skip
 legal("bytes", copies, lambda: (lambda x, o: ((x, o, 50, 1), o, x.clone()))(
-    torch.arange(50, dtype=torch.uint8), torch.zeros(50, dtype=torch.uint8)), (4,), B=16)  # fmt: skip
+    torch.arange(50).byte(), torch.zeros(50).byte()), (4,), B=16)  # fmt: skip
 
 
 def _backwards() -> Given:

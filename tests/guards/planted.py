@@ -219,7 +219,7 @@ for _name, _kernel, _which in (
         fault(f"{_name}_{_how}", _kernel, lambda v=_values: (f(8), i(*v), f(8), 4),
               f"{_says}", named={"B": 4})  # fmt: skip
     fault(f"{_name}_one_lane_in_the_last_program", _kernel,
-          lambda w=_which: (f(256 if w == "x" else 257), torch.arange(255, -2, -1).int(), f(256), 257),
+          lambda w=_which: (f(256 + (w != "x")), torch.arange(255, -2, -1).int(), f(256), 257),
           "before the start of", grid=(5,), named={"B": 64})  # fmt: skip
 
 

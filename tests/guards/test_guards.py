@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from tests.corpus import every
 from tests.corpus.sample import Maker, failures

@@ -335,6 +335,7 @@ def _made_of(module: Module, wanted: list[Value]) -> set[Value]:
         for source, target in op.flows():
             given.setdefault(target, []).append(source)
     seen: set[Value] = set()
+    wanted = list(wanted)
     while wanted:
         value = wanted.pop()
         if value not in seen:

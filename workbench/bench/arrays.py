@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from workbench.interpreter import describe_argument
+from workbench.interpreter import storage_of
 
 #: torch's and NumPy's dtype names -> the compiler's
 DTYPES = {
@@ -100,33 +100,37 @@ def offset_of(array: Any, index: tuple[int, ...]) -> int:
 
 
 def host_copies(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return copies of arrays in the host's memory; what shares memory goes on sharing it.
+    """Return copies of arrays in the host's memory, with all of the storages they are views of.
 
-    Shapes and strides stay; anything but an array is given as it is.
+    Shapes and strides stay, and what shares memory goes on sharing it; anything but an array is
+    given as it is.
     """
     copies: dict[str, Any] = dict(values)
     extents: list[tuple[int, int, str]] = []
     for name, value in values.items():
-        described = describe_argument(value) if is_array(value) else None
-        if described is not None:
-            extents.append((described[1], described[2], name))
+        held = storage_of(value) if is_array(value) else None
+        if held is not None:
+            extents.append((held.start, held.end, name))
     group: list[str] = []
     reach = 0
     for low, high, name in sorted(extents):
         if group and low >= reach:
             _copy_together(values, group, copies)
-            group = []
+            group, reach = [], 0
         group.append(name)
-        reach = max(reach, high) if len(group) > 1 else high
+        reach = max(reach, high)
     _copy_together(values, group, copies)
     return copies
 
 
+def storage_bytes(values: Iterable[Any]) -> int:
+    """Return the bytes of the storages of arrays, each counted once."""
+    held = {storage_of(value) for value in values if is_array(value)}
+    return sum(storage.end - storage.start for storage in held if storage is not None)
+
+
 def _copy_together(values: Mapping[str, Any], names: list[str], copies: dict[str, Any]) -> None:
-    """Copy arrays that share memory; one that shares none is copied alone."""
-    if len(names) == 1:
-        copies[names[0]] = to_host(clone(values[names[0]]))
-        return
+    """Copy arrays that share memory, with all of it."""
     storages: dict[int, Any] = {}
     for name in names:
         value = values[name]
@@ -143,10 +147,9 @@ def _copy_together(values: Mapping[str, Any], names: list[str], copies: dict[str
     arrays = [name for name in names if not is_tensor(values[name])]
     if not arrays:
         return
-    described = [describe_argument(values[name]) for name in arrays]
-    lows = [found[1] for found in described if found is not None]
-    highs = [found[2] for found in described if found is not None]
-    low, high = min(lows), max(highs)
+    held_by = [storage_of(values[name]) for name in arrays]
+    low = min(found.start for found in held_by if found is not None)
+    high = max(found.end for found in held_by if found is not None)
     source: Any = (ctypes.c_uint8 * (high - low)).from_address(low)
     held = np.frombuffer(source, np.uint8).copy()
     for name in arrays:

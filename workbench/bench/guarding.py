@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from workbench.bench.arrays import bytes_of, host_copies, is_array, to_host
+from workbench.bench.arrays import host_copies, is_array, storage_bytes, to_host
 from workbench.bench.subject import Subject
 from workbench.interpreter import Finding, Machine, Report, error_of, grouped, said_of
 from workbench.runtime import isolated
@@ -99,10 +99,7 @@ def watch_checked(subject: Subject) -> Watched:
     A kernel that the interpreter cannot run is not watched. Raises LaunchError as `watch` does.
     """
     nothing = Watched(0, prod(subject.grid))
-    if (
-        sum(bytes_of(value) for value in subject.arguments.values() if is_array(value))
-        > CHECK_BYTES
-    ):
+    if storage_bytes(subject.arguments.values()) > CHECK_BYTES:
         return nothing
     try:
         return watch(subject, CHECK_SECONDS)

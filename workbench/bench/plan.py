@@ -32,8 +32,8 @@ class Plan:
 
     `arguments` are given by parameter name, or `make` makes them from the axis values of each of
     `points`. `reference` computes what the outputs must be; with `interpreted` the interpreter
-    does. `guard` and `isolate` say how careful launches are (`guarding.py`), `report` what becomes
-    of what the interpreter finds: "error" raises it, "remark" writes it down.
+    does. `guard`, `unguarded` and `isolate` say how careful launches are (`guarding.py`), `report`
+    what becomes of what the interpreter finds: "error" raises it, "remark" writes it down.
     With `tuned` a search among configurations, along the axes `tune`, comes first.
     `places` says where each of these was written, for errors.
     """
@@ -64,6 +64,7 @@ class Plan:
     tuned: bool = False
     tune_seconds: float | None = None
     guard: bool = False
+    unguarded: bool = False
     report: Report = "error"
     isolate: bool = False
     show: Sequence[str] = ()
@@ -75,6 +76,11 @@ class Plan:
     def checked(self) -> bool:
         """Whether the result is to be compared with anything."""
         return self.interpreted or self.reference is not None
+
+    @property
+    def guarding(self) -> bool | None:
+        """Whether launches on the CPU are guarded; None: as they are elsewhere."""
+        return True if self.guard else False if self.unguarded else None
 
     def place(self, name: str) -> Span | None:
         """Return where the option `name` was written."""

@@ -29,6 +29,7 @@ from workbench.bench.sweep import Point, counted_work, time_points
 from workbench.bench.tuning import Tuning
 from workbench.bench.work import dot_work
 from workbench.devices.printed import PrintedTable, captured, has_prints, publish
+from workbench.runtime import guards
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import obtain, source_of
@@ -76,7 +77,7 @@ class _Run:
 
     def finish(self) -> KernelResult:
         plan = self.plan
-        with device.following(plan.target):
+        with device.following(plan.target), guards.guarding(plan.guarding):
             if plan.arguments is None and plan.make is None:
                 self._compile_without_data()
                 return self._result(None)
@@ -344,6 +345,7 @@ def launch_record(subject: Subject, milliseconds: float | None) -> Launch:
         device=where,
         milliseconds=milliseconds,
         args=tuple(launch_argument(name, value) for name, value in subject.arguments.items()),
+        guarded=where == "cpu" and guards.is_on(),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from workbench.bench.baselines import Competitor
@@ -14,6 +14,7 @@ from workbench.bench.neighbours import Neighbours
 from workbench.bench.phases import say
 from workbench.bench.subject import Subject
 from workbench.bench.work import bytes_moved, dot_work
+from workbench.runtime import guards
 from workbench.runtime.measuring import measure
 from workbench.runtime.timing import Effort, Timed, Timing, ratio
 from workbench.source import OptionError
@@ -157,8 +158,10 @@ def time_points(
         driver=start.driver,
         others=None if gpu else neighbours.share(),
     )
+    tried = not gpu and guards.is_on()
     axis = " × ".join(varying) or "grid"  # a launch that nothing varies is called by its grid
-    return [_bench(series, axis, chosen, where) for series in (own, *others.values())], verdicts
+    benches = [_bench(series, axis, chosen, where) for series in (own, *others.values())]
+    return [replace(bench, guarded=tried) for bench in benches], verdicts
 
 
 def _note(competitor: Competitor, others: dict[str, Series]) -> bool:

@@ -15,6 +15,7 @@ from workbench.bench.arrays import clone, is_array
 from workbench.bench.binding import Binder, defaults
 from workbench.bench.checking import check_launch, references
 from workbench.bench.plan import Plan
+from workbench.runtime import guards
 from workbench.source import OptionError
 from workbench.trace import Tune, TuneRow
 from workbench.tuning.autotune import Config
@@ -141,7 +142,10 @@ class Tuning:
         """The search as the trace has it."""
         rows = self.result.rows
         best = next((n for n, row in enumerate(rows) if row is self.result.best), None)
-        return Tune(axes=tuple(self._plan.tune), rows=tuple(map(_row, rows)), best=best)
+        tried = guards.is_on() and all(row.timed != "host" for row in rows)
+        return Tune(
+            axes=tuple(self._plan.tune), rows=tuple(map(_row, rows)), best=best, guarded=tried
+        )
 
 
 def settings_of(config: Config) -> dict[str, Any]:

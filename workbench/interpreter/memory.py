@@ -128,19 +128,19 @@ def storage_of(argument: Any) -> Storage | None:
         held = argument.untyped_storage()
         start = held.data_ptr()
         return Storage(start, start + held.nbytes(), True)
-    if isinstance(argument, np.ndarray):
+    if type(argument).__module__ == "numpy" and hasattr(argument, "ctypes"):
         start, end = _owned(argument)
-        return Storage(start, end, argument.flags.writeable)
+        return Storage(start, end, bool(argument.flags.writeable))
     found = describe_argument(argument)
     if found is None:
         return None
     return Storage(found[1], found[2], getattr(argument, "writable", True))
 
 
-def _owned(array: Array) -> tuple[int, int]:
+def _owned(array: Any) -> tuple[int, int]:
     """Return the first byte, and past the last, of what owns a NumPy array's memory."""
-    owner: Any = array
-    while isinstance(owner.base, np.ndarray):
+    owner = array
+    while hasattr(owner.base, "ctypes"):
         owner = owner.base
     _, low, high, _, _ = _extent(
         owner.ctypes.data, owner.shape, owner.strides, owner.itemsize, owner

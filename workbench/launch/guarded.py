@@ -1,7 +1,7 @@
 """Guarded launches on the CPU: unchecked code where no access can go wrong, else checked code.
 
 Which it is, a program over the launch says (`hulls.py`): generated code asks arrays where their
-storages lie and evaluates it. Checked code gets a block behind its arguments in which it leaves what
+storages lie and evaluates it. Checked code gets a block behind its arguments, and leaves in it what
 went wrong (`devices/guard_block.py`); then no further program started, and all threads have
 stopped before the error is raised.
 """
@@ -126,6 +126,7 @@ class CheckedCode:
             *error.notes,
             Note(f"{found[block.ENDED]} of {total} programs had ended; what they wrote stays"),
         )
+        error.guarded = True  # type: ignore[attr-defined]  # nothing is lost
         return error
 
 

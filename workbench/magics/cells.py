@@ -20,6 +20,7 @@ from workbench.magics.grammar import Origin, parse, split_cell
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
 from workbench.passes.listing import ast_stage, shown_source, source_stage
+from workbench.runtime import guards
 from workbench.runtime.jit import LaunchRecord, observing
 from workbench.source import KernelError, OptionError
 from workbench.trace import Kernel, Launch, Skipped, TraceBuilder
@@ -54,7 +55,13 @@ def run_cell(
     options, body_text, taken = split_cell(line, text)
     whole = f"{MAGIC} {options}\n{body_text}"
     request = _parse(options, whole, namespace, file)
-    with device.following(request.target), watched_launches() as launches:
+    if request.guard and request.no_guard:
+        raise OptionError(
+            "--guard and --no-guard contradict each other", request.place("no_guard"), code="K135",
+            hint="give one of them",
+        )  # fmt: skip
+    said = True if request.guard else False if request.no_guard else None
+    with device.following(request.target), guards.guarding(said), watched_launches() as launches:
         body = execute(whole, body_text, taken + 1, file, namespace)
     kernels = _kernels(body, namespace)
     entry = _entry(request, kernels, body, file)
@@ -218,6 +225,7 @@ def _launch_run(launch: LaunchRecord) -> Launch:
         args=tuple(
             launch_argument(name, value) for name, value in launch.values.items() if name in runtime
         ),
+        guarded=launch.kernel.target == "cpu" and guards.is_on(),
     )
 
 

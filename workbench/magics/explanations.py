@@ -177,6 +177,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%%kernel add --guard --report warning",
         "give error, which raises them, or remark, which writes them down.",
     ),
+    "K135": _entry(
+        "two options say opposite things.",
+        "%%kernel add --guard --no-guard",
+        "leave one of them out; on the CPU cells are guarded without either.",
+    ),
     "K200": _entry(
         "the kernel's text cannot be compiled; the message says what is wrong with it.",
         "def add(x_ptr, n):\n    tl.store(x_ptr)",
@@ -308,9 +313,10 @@ EXPLANATIONS: dict[str, Explanation] = {
         "pass arrays for pointers, numbers for scalars.",
     ),
     "K502": _entry(
-        "a load or store went outside every argument.",
+        "an access left the memory of the array that its pointer comes from.",
         "tl.load(x_ptr + offsets)                   # the last block is only half full",
-        "mask it: tl.load(x_ptr + offsets, mask=offsets < n); the interpreter finds the place.",
+        "mask it: tl.load(x_ptr + offsets, mask=offsets < n). Guarded launches on the CPU and the "
+        "interpreter find the place; memory around a view, in the same storage, is right.",
     ),
     "K503": _entry(
         "an earlier launch left the CUDA context unusable.",

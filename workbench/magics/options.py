@@ -69,6 +69,7 @@ class Request:
     no_cache: bool = False
     no_run: bool = False
     guard: bool = False
+    no_guard: bool = False
     report: str = "error"
     isolate: bool = False
     quiet: bool = False
@@ -236,8 +237,14 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--guard", "guard",
         "run the launch in the interpreter first: an access outside of the arguments, a race or a "
-        "wait without end is an error and nothing is launched",
-        default="off", commands=_RUN,
+        "wait without end is an error and nothing is launched; on the CPU the launch is checked, "
+        "too",
+        default="off; on the CPU launches are checked in IPython", commands=_RUN,
+    ),
+    Option(
+        "--no-guard", "no_guard",
+        "do not check what launches on the CPU access",
+        default="off in IPython, on elsewhere", commands=_RUN,
     ),
     Option(
         "--report", "report",

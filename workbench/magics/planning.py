@@ -56,6 +56,7 @@ def make_plan(request: Request, source: KernelSource, namespace: Mapping[str, An
         tuned=bool(request.tune) or request.tune_for is not None,
         tune_seconds=request.tune_for or SECONDS,
         guard=request.guard,
+        unguarded=request.no_guard,
         report=checked_report(request.report),
         isolate=request.isolate,
         show=request.show or (),

@@ -10,7 +10,8 @@ from workbench.interrupts import imported
 from workbench.launch.abi import Loadable, Runner
 from workbench.launch.binding import Call, Policy, choose_target, classify
 from workbench.launch.grids import Grid, check_limits, resolve_grid
-from workbench.runtime import hooks
+from workbench.runtime import guards, hooks
+from workbench.runtime.guarded import guarded_runner
 from workbench.source import LaunchError
 
 
@@ -68,6 +69,9 @@ class BoundLaunch:
         _, device = choose_target(kernel.source, call)
         grid = resolve_grid(self._grid, lambda: values)
         kernel = self._wide_enough(call, grid)
+        if kernel.target == "cpu" and guards.is_on():
+            runner = guarded_runner(kernel, call, load(kernel, device), load)
+            return run_grid(runner, kernel, grid, current_stream(device), runtime)
         return run_grid(load(kernel, device), kernel, grid, current_stream(device), runtime)
 
     def _wide_enough(self, call: Call, grid: Grid) -> Any:

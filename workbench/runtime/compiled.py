@@ -21,6 +21,7 @@ from workbench.source import KernelError, KernelSource, ToolError
 if TYPE_CHECKING:
     from workbench.compiler import Compiled
     from workbench.ir import Module
+    from workbench.source.captures import Captures
     from workbench.trace import LazyTrace, StageId, Trace
 
 STAGES = ("source", "ast", "tile", "gpu", "llvm", "ptx", "sass", "asm")
@@ -54,6 +55,7 @@ class CompiledKernel:
         code: bytes | None = None,
         index_program: Any = None,
         find_twin: Callable[[CompiledKernel], CompiledKernel] | None = None,
+        find_checked: Callable[..., CompiledKernel] | None = None,
     ) -> None:
         self.source = source
         self.signature = signature
@@ -68,6 +70,7 @@ class CompiledKernel:
         self._launch = launch
         self._code = code
         self._find_twin = find_twin
+        self._find_checked = find_checked
         self._trace: LazyTrace | None = None
         self._hulls: Any = _NOT_LOOKED
         self._lock = renewed_lock()
@@ -164,6 +167,13 @@ class CompiledKernel:
         """Return the same kernel with exact instead of 32-bit indices."""
         assert self._find_twin is not None
         return self._find_twin(self)
+
+    def checked(
+        self, captured: Captures | None = None, narrow: bool | None = None
+    ) -> CompiledKernel:
+        """Return the same kernel with checks; `narrow`: with 32-bit or exact indices."""
+        assert self._find_checked is not None
+        return self._find_checked(self, captured, narrow)
 
     # -- what people look at --------------------------------------------------------------
     @property

@@ -153,8 +153,10 @@ def adopt(
 
 
 def _made(*args: Any, **given: Any) -> CompiledKernel:
-    """Return a compiled kernel, which finds its twin here."""
-    return CompiledKernel(*args, find_twin=lambda kernel: twin_of(kernel), **given)
+    """Return a compiled kernel, which finds its twins here."""
+    return CompiledKernel(
+        *args, find_twin=lambda kernel: twin_of(kernel), find_checked=checked_twin, **given
+    )
 
 
 def twin_of(kernel: CompiledKernel) -> CompiledKernel:

@@ -84,20 +84,30 @@ def _joined(found: LaunchError, error: LaunchError, program: Sequence[int]) -> L
 
 def _like(values: Mapping[str, Any], name: str) -> Any:
     """Return an argument: a number as it is, for an array zeros of the same extent."""
-    import numpy as np
-
     parts = name.split(".")
     value = values[parts[0]]
     for part in parts[1:]:
         value = value[int(part)]
     if not arrays.is_array(value):
         return value
+    return _of_zeros(value)
+
+
+def _of_zeros(value: Any) -> Any:
+    """Return an array of zeros with the extents of an array, in a storage like its own."""
+    import numpy as np
+
+    from workbench.interpreter import describe_argument, storage_of
+
     shape = tuple(int(extent) for extent in value.shape)
     size = value.element_size() if hasattr(value, "element_size") else value.dtype.itemsize
-    if hasattr(value, "stride"):
-        steps = tuple(value.stride())
-    else:
-        steps = tuple(s // size for s in getattr(value, "strides", None) or ())
+    found = describe_argument(value) if hasattr(value, "stride") else None
+    held = storage_of(value) if found is not None else None
+    if found is not None and held is not None and held.end > held.start:
+        storage = np.zeros(held.end - held.start, np.uint8)
+        strides = tuple(stride * size for stride in value.stride())
+        return np.ndarray(shape, f"u{size}", storage.data, found[0] - held.start, strides)
+    steps = tuple(s // size for s in getattr(value, "strides", None) or ())
     if not steps:
         extent = prod(shape)
     else:

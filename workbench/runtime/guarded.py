@@ -4,31 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from workbench.devices.streams import HOST
-from workbench.launch.abi import Runner
+from workbench.interpreter import Storage, storage_of
+from workbench.launch.abi import Loadable, Runner
 from workbench.launch.binding import Call
+from workbench.launch.facts import Signature
 from workbench.launch.guarded import holds
 from workbench.launch.hulls import hull_program
-from workbench.runtime.bound import load
-from workbench.runtime.compiled import CompiledKernel
-from workbench.runtime.compiling import checked_twin
 from workbench.source.captures import Captures
+
+#: Gives the runner of a kernel on a device.
+Load = Callable[[Any, int], Runner]
+
+
+class Guardable(Loadable, Protocol):
+    """A compiled kernel as guarded launches need it."""
+
+    @property
+    def signature(self) -> Signature:
+        """What it is specialised on."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The pointer parameters that it stores through."""
+        ...
+
+    def checked(self, captured: Captures | None = None, narrow: bool | None = None) -> Any:
+        """Return its code that checks every access."""
+        ...
 
 
 def guarded_runner(
-    kernel: CompiledKernel, call: Call, plain: Runner, captured: Captures | None = None
+    kernel: Guardable, call: Call, plain: Runner, load: Load, captured: Captures | None = None
 ) -> Runner:
     """Return what runs one bound launch: the plain code where no access can go wrong."""
     parameters = kernel.signature.runtime()
     pointers = [n for n, (_, word) in enumerate(parameters) if word.startswith("*")]
     arrays = [call.objects[n] for n in pointers]
 
-    def run(x: int, y: int, z: int, stream: Any, *values: Any) -> CompiledKernel:
+    def run(x: int, y: int, z: int, stream: Any, *values: Any) -> Guardable:
         if _fits(kernel, call, pointers, arrays, (x, y, z)):
             return plain(x, y, z, stream, *values)
-        code = load(checked_twin(kernel, captured), HOST)
+        code = load(kernel.checked(captured), HOST)
         code(x, y, z, stream, *values, *arrays)
         return kernel
 
@@ -36,7 +56,7 @@ def guarded_runner(
 
 
 def _fits(
-    kernel: CompiledKernel,
+    kernel: Guardable,
     call: Call,
     pointers: list[int],
     arrays: list[Any],
@@ -59,13 +79,21 @@ def _fits(
     return holds(program, call.runtime, arrays, grid)
 
 
+def written_by(kernel: Guardable, call: Call) -> list[Storage]:
+    """Return the storages of the arguments that a launch may write."""
+    names = [name for name, _ in kernel.signature.runtime()]
+    held = dict(zip(names, call.objects, strict=True))
+    found = [storage_of(held[name]) for name in kernel.outputs if name in held]
+    return [storage for storage in found if storage is not None]
+
+
 def checked_loader(
-    kernel: CompiledKernel, captured: Captures | None = None
+    kernel: Guardable, load: Load, captured: Captures | None = None
 ) -> Callable[[bool | None], Runner]:
     """Return what loads the checked code of a kernel, with 32-bit (True) or exact indices."""
 
     @cache
     def loaded(narrow: bool | None) -> Runner:
-        return load(checked_twin(kernel, captured, narrow), HOST)
+        return load(kernel.checked(captured, narrow), HOST)
 
     return loaded

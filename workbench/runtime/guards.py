@@ -9,21 +9,27 @@ Generated launchers watch one entry of a dictionary, so `settle` must be called 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: What launchers watch: under "on" whether launches are guarded.
+from workbench.interpreter import Storage
+
+#: What launchers watch: under "on" whether launches are guarded, None where they are tried.
 STATE: dict[str, Any] = {"on": False}
 _said: list[bool] = []
 _by_hand = False
+#: While launches are tried: storages that they may write, and what was there before.
+_before: dict[int, bytes] | None = None
 
 
 def settle() -> bool:
     """Decide for launches that say nothing themselves, and let launchers know."""
-    STATE["on"] = found = _decided()
+    found = _decided()
+    STATE["on"] = None if _before is not None else found
     return found
 
 
@@ -32,10 +38,10 @@ def is_on(said: bool | None = None) -> bool:
     return settle() if said is None else bool(said)
 
 
-def work_by_hand() -> None:
-    """Have launches guarded from now on, unless somebody says otherwise."""
+def work_by_hand(on: bool = True) -> None:
+    """Have launches guarded from now on (or no more), unless somebody says otherwise."""
     global _by_hand
-    _by_hand = True
+    _by_hand = on
     settle()
 
 
@@ -52,6 +58,51 @@ def guarding(on: bool | None) -> Iterator[None]:
     finally:
         _said.pop()
         settle()
+
+
+@contextmanager
+def trying() -> Iterator[None]:
+    """Have launches inside guarded, and put back at the end what they wrote in their arguments."""
+    global _before
+    outer, _before = _before, {}
+    kept = _before
+    try:
+        with guarding(True):
+            yield
+    finally:
+        _before = outer
+        settle()
+        for address, held in kept.items():
+            ctypes.memmove(address, held, len(held))
+
+
+def is_trying() -> bool:
+    """Say whether what launches write is to be put back."""
+    return _before is not None
+
+
+def keep(storages: Iterable[Storage]) -> None:
+    """Remember what lies in storages that a launch is about to write."""
+    if _before is not None:
+        for start, end, writable in storages:
+            if writable and end > start:
+                _before.setdefault(start, ctypes.string_at(start, end - start))
+
+
+@contextmanager
+def timing(calls: Iterable[Callable[[], object]]) -> Iterator[bool]:
+    """Time inside without guards what has run guarded once: `calls`, where launches are guarded.
+
+    Gives whether they were. Raises what a guarded launch finds; then nothing is timed.
+    """
+    if not is_on():
+        yield False
+        return
+    with trying():
+        for call in calls:
+            call()
+    with guarding(False):
+        yield True
 
 
 def _decided() -> bool:

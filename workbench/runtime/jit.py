@@ -39,7 +39,7 @@ from workbench.runtime.bound import load, run_grid
 from workbench.runtime.callables import JITCallable, parameters_of
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import fits_launch, obtain
-from workbench.runtime.guarded import checked_loader, guarded_runner
+from workbench.runtime.guarded import checked_loader, guarded_runner, written_by
 from workbench.runtime.hooks import LaunchRecord, observing
 from workbench.runtime.kernel_caches import DeviceCaches, JitFunctionInfo
 from workbench.runtime.parameters import KernelParam
@@ -324,7 +324,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._check_outputs(kernel, call)
         runner = plain = self._load(kernel, device)
         if target == "cpu" and guards.is_on(call.places.get("guard")):
-            runner = guarded_runner(kernel, call, plain, self.captures)
+            runner = guarded_runner(kernel, call, plain, load, self.captures)
+            if guards.is_trying():
+                guards.keep(written_by(kernel, call))
         stream = _stream_number(call.places.get("stream"), device)
         if len(call.runtime) != len(kernel.launch.parameters):
             raise LaunchError(
@@ -443,7 +445,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def _install(self, kernel: CompiledKernel, call: Call, runner: Runner, device: int) -> None:
         """Put generated code in front of launches like this one."""
         guarded = kernel.target == "cpu" and guards.is_on()
-        if not fastpath.accepts(self.kernel_source, call, guarded=guarded):
+        if guards.is_trying() or not fastpath.accepts(self.kernel_source, call, guarded=guarded):
             return
         gpu = fastpath.on_gpu(device)
         # What functions among the arguments reach is watched as well as what the kernel reaches.
@@ -471,7 +473,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
                     device,
                     guarded=guarded,
                 )
-            checked = checked_loader(kernel, self.captures) if guarded else None
+            checked = checked_loader(kernel, load, self.captures) if guarded else None
             path.add(kernel, call, runner, self._chooser(kernel, call, device), checked)
             path.activate()
 

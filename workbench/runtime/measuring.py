@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from workbench.runtime import guards
 from workbench.runtime.device_clock import Stopwatch
 from workbench.runtime.timing import BURST, Call, Effort, Timing, in_rounds, spend, stop
 
@@ -18,7 +19,9 @@ def measure(
 ) -> dict[str, Timing]:
     """Return the timings of all candidates, which take turns.
 
-    On a GPU two independent rounds are measured, on the CPU one. KeyboardInterrupt ends the
+    On a GPU two independent rounds are measured, on the CPU one, without guards: where launches are
+    guarded, each candidate runs guarded once before, over inputs that are then put back.
+    KeyboardInterrupt ends the
     measurement early and keeps what was measured, once every candidate has a sample; all timings
     are `stopped` then, so that whoever measures more can end too.
     """
@@ -26,7 +29,8 @@ def measure(
     if not gpu:
         timings = {name: Timing() for name in candidates}
         try:
-            _cpu_round(candidates, timings, effort)
+            with guards.timing(candidates.values()):
+                _cpu_round(candidates, timings, effort)
         except KeyboardInterrupt:
             stop(timings)
         return timings

@@ -318,13 +318,14 @@ class LaunchArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One launch; `t` in seconds since 1970."""
+    """One launch; `t` in seconds since 1970; `guarded`: its accesses were checked."""
 
     t: float
     grid: tuple[int, ...]
     args: tuple[LaunchArgument, ...] = ()
     device: str
     milliseconds: float | None = None
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,6 +378,7 @@ class Bench:
     `timed` says what the caches held (cold: flushed before each run; hot: as the run before left
     them), or `host` where the host's own time may be in the time of a GPU.
     `error` says why a baseline has no numbers ("not installed"); then the columns are empty.
+    `guarded`: each point ran once with its accesses checked before it was timed without that.
     """
 
     name: str
@@ -392,6 +394,7 @@ class Bench:
     metric: Literal["tflops", "gbps", "ms", "percent"] | None = None
     env: Environment | None = None
     error: str | None = None
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,11 +423,12 @@ class TuneRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tune:
-    """One search over configurations; `best` is an index into `rows`."""
+    """One search over configurations; `best` is an index into `rows`; `guarded` as in Bench."""
 
     axes: tuple[str, ...]
     rows: tuple[TuneRow, ...] = ()
     best: int | None = None
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import importlib.util
 import sys
 from types import ModuleType, TracebackType
 
+from workbench.runtime import guards
 from workbench.source import OptionError
 
 _OWN = "workbench.triton"
@@ -65,6 +66,7 @@ class Installed:
 
     def remove(self) -> None:
         """Put back what was there before; modules that imported ours keep them."""
+        guards.work_by_hand(False)
         for name, module in self._before.items():
             if module is None:
                 sys.modules.pop(name, None)
@@ -104,6 +106,7 @@ def as_triton(*, force: bool = False) -> Installed:
         if name not in sys.modules:  # otherwise an earlier call has put it there
             before.setdefault(name, None)
             sys.modules[name] = module
+    guards.work_by_hand()
     return Installed(before)
 
 

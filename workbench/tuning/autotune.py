@@ -26,7 +26,7 @@ from workbench.runtime.timing import Effort
 from workbench.source import KernelError, KernelSource
 from workbench.tuning import store
 from workbench.tuning.configs import Config, ConflictError
-from workbench.tuning.racing import FATAL, Candidate
+from workbench.tuning.racing import Candidate, is_fatal
 from workbench.tuning.search import Progress, Search, refuse_capture
 
 __all__ = [
@@ -357,7 +357,7 @@ class Autotuner(_Wrapper):
         try:
             return self.do_bench(call, quantiles=(0.5, 0.2, 0.8))
         except KernelError as error:
-            if error.code in FATAL:
+            if is_fatal(error):
                 raise
             self._failure = self._failure or error
             self.reasons[config] = error.message

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.runtime import guards
 from workbench.runtime.device_clock import Recording, Stopwatch
 from workbench.runtime.timing import BURST, Effort, Timing
 from workbench.source import KernelError
@@ -25,6 +26,11 @@ LEAST_SAMPLES = 2 * BURST
 FATAL = ("K502", "K503")
 
 Action = Callable[[], object]
+
+
+def is_fatal(error: KernelError) -> bool:
+    """Say whether an error ends a search: all but those that a guarded launch has found."""
+    return error.code in FATAL and not getattr(error, "guarded", False)
 
 
 def _nothing() -> None: ...
@@ -87,9 +93,18 @@ class Race:
         self._end = None if seconds is None else time.monotonic() + seconds
         self._told = told
         self._graphs = graphs
+        self._try = False
 
     def run(self) -> None:
-        """Run the race."""
+        """Run the race: nobody is guarded in it, but each candidate runs guarded once before.
+
+        That is where launches are guarded here.
+        """
+        self._try = guards.is_on()
+        with guards.guarding(False if self._try else None):
+            self._run()
+
+    def _run(self) -> None:
         try:
             clock = _GpuClock(self._graphs) if self._gpu else _HostClock()
             for number, candidate in enumerate(self.candidates):
@@ -100,7 +115,10 @@ class Race:
             self.stopped = True
 
     def _start(self, clock: Any, candidate: Candidate) -> None:
-        """Run it once for its errors, then until it is warm."""
+        """Run it once for its errors, guarded where launches are, then until it is warm."""
+        if self._try and not self._gpu:
+            with guards.trying():
+                candidate.once()
         candidate.once()
         clock.get_ready(candidate)
         warm_up = self._effort.warm_up / 1e3 / max(1, len(self.candidates))
@@ -132,7 +150,7 @@ class Race:
         try:
             action()
         except KernelError as error:
-            if error.code in FATAL:
+            if is_fatal(error):
                 raise
             candidate.error = error
             if self._told is not None:

@@ -30,6 +30,7 @@ def headline(trace: Trace) -> str:
     """Return name, target, specialisation and place: "add · sm_90a · f32·BLOCK=3 · In[3]"."""
     kernel = trace.kernel
     parts = [kernel.name, kernel.target, kernel.spec, kernel.file]
+    parts += ["guarded"] * any(launch.guarded for launch in trace.runs.launches)
     parts += ["cached"] * kernel.cached
     parts += [f"overridden: {kernel.overridden}"] * (kernel.overridden is not None)
     return " · ".join(part for part in parts if part)
@@ -168,6 +169,7 @@ def tune_line(trace: Trace) -> str:
     timed = sum(row.milliseconds is not None for row in found.rows)
     options = " ".join(f"--set {name}={value}" for name, value in best.config.items())
     how = f", {best.timed}" if best.timed else ""
+    how += ", timed without guards: each ran guarded first" if found.guarded else ""
     return f"{options}    best of {timed} timed, {figure(best.milliseconds)} ms{how}"
 
 
@@ -181,6 +183,8 @@ def bench_notes(trace: Trace) -> list[str]:
     if any(point.unsteady for point in points):
         notes.append("~ unsteady: two rounds, or the runs of one, do not agree")
     notes += [text for timed, text in TIMED.items() if any(p.timed == timed for p in points)]
+    if any(bench.guarded for bench in trace.runs.benches):
+        notes.append("timed without guards: each size ran guarded first")
     if doubt := busy(trace):
         notes.append(doubt)
     return notes
