@@ -126,21 +126,30 @@ def lower(source: KernelSource, spec: Specialization, fits: Fits | None = None) 
 
 
 def compile_kernel(
-    source: KernelSource, spec: Specialization, target: str, fits: Fits | None = None
+    source: KernelSource,
+    spec: Specialization,
+    target: str,
+    fits: Fits | None = None,
+    first: Module | None = None,
 ) -> Compiled:
-    """Compile a kernel for a target; raises KernelError with the partial trace attached."""
-    return _Compilation(source, spec, target).compile(fits)
+    """Compile a kernel for a target; raises KernelError with the partial trace attached.
+
+    `first` is what the front end has made of the same source and arguments already.
+    """
+    return _Compilation(source, spec, target, first).compile(fits)
 
 
 class _Compilation:
     """One compilation in progress, and what it has to tell."""
 
-    def __init__(self, source: KernelSource, spec: Specialization, target: str) -> None:
+    def __init__(
+        self, source: KernelSource, spec: Specialization, target: str, first: Module | None = None
+    ) -> None:
         self.source = source
         self.spec = spec
         self.target = target
         self.recorder = Recorder()
-        self.first: Module | None = None
+        self.first = first
         self.module: Module | None = None
         self.index_program: Any = None
         self.built: Built | None = None
@@ -179,7 +188,8 @@ class _Compilation:
         start = time.perf_counter()
         options = replace(self.spec.options, target=self.target)
         spec = replace(self.spec, options=options)
-        self.first = lower_kernel(self.source, spec, self.recorder.remarks)
+        if self.first is None:
+            self.first = lower_kernel(self.source, spec, self.recorder.remarks)
         times["tile"] = (time.perf_counter() - start) * 1e3
         start = time.perf_counter()
         module = self.first

@@ -27,6 +27,7 @@ from workbench.interpreter.dependence import accessed
 from workbench.ops import AtomicUpdate
 from workbench.runtime import guarded, guards
 from workbench.runtime.compiling import forget
+from workbench.source import LaunchError
 
 _LEAST_SECONDS = 1e-3
 #: Work of a launch that is tried for its time, in bytes of its arguments.
@@ -87,6 +88,17 @@ def _first(launch: Launch, on: bool) -> float:
         return time.process_time() - start
 
 
+def _repeatable(call: Callable[[], object]) -> bool:
+    """Say whether a launch can run again and again without those around it."""
+    try:
+        with guards.guarding(True):
+            for _ in range(3):
+                call()
+    except LaunchError:
+        return False
+    return True
+
+
 def _way(launch: Launch) -> str:
     """Say how a guarded launch runs: "hull", "checked", or "data" where accesses depend on it."""
     said: list[str] = []
@@ -125,6 +137,9 @@ def costs(entry: Sample) -> Iterator[Cost]:
             if launch.kernel in done:
                 continue
             call = _call(launch)
+            if not _repeatable(call):
+                done.add(launch.kernel)
+                continue
             with guards.guarding(False):
                 call()
                 if min(_best(call, 0.0) for _ in range(5)) < _LEAST_SECONDS:

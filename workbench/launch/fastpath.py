@@ -100,6 +100,9 @@ class FastPath:
         known = _Known(self._source, kernel, call, runner, guarded=self._guarded)
         with self._lock:
             guard = self._guard_of(known, checked) if checked is not None else _unguarded
+            if checked is not None and known.hull_program is None:
+                self._table[known.key] = guard(runner)  # the code without checks never runs
+                return
             if known.has_twin:
                 runner = self._twins(known, choose, guard)
             else:

@@ -259,6 +259,11 @@ class CompiledKernel:
         return self._compiled
 
     @property
+    def lowered(self) -> Module | None:
+        """The tile IR as the front end made it, if it was made in this process."""
+        return None if self._compiled is None else self._compiled.module
+
+    @property
     def module(self) -> Module:
         """The tile IR as the front end made it: what the interpreter runs."""
         return self.compiled.module

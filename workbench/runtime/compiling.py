@@ -90,11 +90,13 @@ def obtain(
     captured: Captures | None = None,
     fits: Fits | None = None,
     cached: bool = True,
+    first: Any = None,
 ) -> CompiledKernel:
     """Return a kernel for a signature and target, from memory, disk or the compiler.
 
     Where `fits` is given it decides, for the launch at hand, between the twins with 32-bit and
-    with exact indices; both are ordinary entries of the cache.
+    with exact indices; both are ordinary entries of the cache. `first` is what the front end made
+    of the same kernel before, with other options of its passes.
     """
     captured = captured or captures(source)
     parts = _all_parts(source, captured, target)
@@ -103,7 +105,7 @@ def obtain(
             found = _find(source, signature, target, parts, fits)
             if found is not None:
                 return found
-        return _compile(source, signature, target, parts, fits)
+        return _compile(source, signature, target, parts, fits, first)
 
 
 def fits_launch(program: Any, *, integers: Mapping[str, int], grid: Any) -> bool:
@@ -172,9 +174,11 @@ def checked_twin(
     if narrow is not None:
         signature = _with_width(signature, narrow)
     options = tuple(sorted({**dict(signature.options), "guarded": True}.items()))
+    same = signature is kernel.signature
     return obtain(
-        kernel.source, replace(signature, options=options), kernel.target, captured=captured
-    )
+        kernel.source, replace(signature, options=options), kernel.target, captured=captured,
+        first=kernel.lowered if same else None,
+    )  # fmt: skip
 
 
 def forget() -> None:
@@ -287,11 +291,12 @@ def _compile(
     target: str,
     parts: list[str],
     fits: Fits | None,
+    first: Any = None,
 ) -> CompiledKernel:
     from workbench.compiler import compile_kernel
 
     try:
-        compiled = compile_kernel(source, to_specialization(signature), target, fits)
+        compiled = compile_kernel(source, to_specialization(signature), target, fits, first)
     except CompileError as error:
         _give_cause(error)
         raise

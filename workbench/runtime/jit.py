@@ -322,13 +322,19 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if kernel is None:
             return None
         self._check_outputs(kernel, call)
-        runner = plain = self._load(kernel, device)
-        if target == "cpu" and guards.is_on(call.places.get("guard")):
+        guarded = target == "cpu" and guards.is_on(call.places.get("guard"))
+        if guarded and kernel.hulls is None:
+            # Its code without checks is assembled when somebody looks at it, or wants it to run.
+            plain = partial(_load_and_run, kernel, device)
+        else:
+            plain = self._load(kernel, device)
+        runner = plain
+        if guarded:
             runner = guarded_runner(kernel, call, plain, load, self.captures)
             if guards.is_trying():
                 guards.keep(written_by(kernel, call))
         stream = _stream_number(call.places.get("stream"), device)
-        if len(call.runtime) != len(kernel.launch.parameters):
+        if len(call.runtime) != len(kernel.signature.runtime()):
             raise LaunchError(
                 f"{kernel.name}: a dtype stands where an array is needed",
                 hint="dtypes stand for tensors in warmup only",
@@ -389,7 +395,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def _check_outputs(self, kernel: CompiledKernel, call: Call) -> None:
         """Refuse read-only arrays that the kernel would write."""
         for name, array in call.arrays:
-            if not array.writable and name in kernel.launch.outputs:
+            if not array.writable and name in kernel.outputs:
                 raise LaunchError(
                     f"{name} is a read-only array, and {kernel.name} stores to it",
                     hint=f"pass a copy: {name}.copy()",
@@ -546,6 +552,10 @@ class InterpretedFunction(JITFunction[T]):
     def run(self, *args: Any, grid: Any, warmup: bool = False, **given: Any) -> Any:
         """Run in the interpreter, or with `warmup` only make the tile IR."""
         return super().run(*args, grid=grid, warmup=warmup, **{"target": "interpreter", **given})
+
+
+def _load_and_run(kernel: CompiledKernel, device: int, *given: Any) -> Any:
+    return load(kernel, device)(*given)
 
 
 def _has_program(program: Any) -> bool:
