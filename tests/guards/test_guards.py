@@ -10,10 +10,10 @@ import pytest
 from tests.corpus import every
 from tests.corpus.sample import Maker, failures
 from tests.guards.legal import LEGAL, Legal
-from tests.guards.planted import PLANTED, Fault
-from workbench import jit
+from tests.guards.planted import PLANTED, Fault, adds, f, loads, stores
+from workbench import as_triton, jit, run_cell
 from workbench.runtime import guards
-from workbench.source import LaunchError
+from workbench.source import LaunchError, OptionError
 
 
 def _error(fault: Fault, **where: Any) -> LaunchError:
@@ -67,3 +67,77 @@ def test_the_corpus_raises_no_alarm(entry):
         for launch in problem.launches:
             jit(launch.kernel)[launch.grid](*launch.arguments, **launch.named)
     assert not list(failures(problem, make))
+
+
+# -- when launches are guarded, and what becomes of what they wrote --------------------------------
+def test_who_says_whether_launches_are_guarded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(guards, "_in_ipython", lambda: False)
+    monkeypatch.delenv("WORKBENCH_GUARD", raising=False)
+    said = [guards.is_on()]
+    monkeypatch.setattr(guards, "_in_ipython", lambda: True)
+    said.append(guards.is_on())
+    monkeypatch.setenv("WORKBENCH_GUARD", "0")
+    said.append(guards.is_on())
+    with guards.guarding(True):
+        said += [guards.is_on(), guards.is_on(False)]
+    monkeypatch.setattr(guards, "_in_ipython", lambda: False)
+    monkeypatch.setenv("WORKBENCH_GUARD", "1")
+    said += [guards.is_on(), guards.is_on(False)]
+    monkeypatch.delenv("WORKBENCH_GUARD")
+    with as_triton():
+        said.append(guards.is_on())
+    said.append(guards.is_on())
+    assert said == [False, True, False, True, False, True, False, True, False]
+
+
+def test_launchers_hear_of_it():
+    """A launch that was made fast without guards is guarded once they are on, and back."""
+    x, out = f(64), f(64)
+    for on in (False, True, False, True):
+        with guards.guarding(on):
+            for _ in range(40):  # native code takes over
+                loads[(4,)](x, out, 64, 0, B=16)
+            if on:
+                with pytest.raises(LaunchError, match="past the end of x"):
+                    loads[(5,)](x, out, 65, 0, B=16)
+                loads[(4,)](x, out, 64, 0, B=16)
+
+
+def test_no_further_program_starts_and_what_was_written_stays():
+    out = f(10 * 16)
+    with pytest.raises(LaunchError) as raised:
+        stores[(1 << 20,)](f(4), out, 1 << 30, 0, B=16, guard=True)
+    (note,) = [n.text for n in raised.value.notes if "had ended" in n.text]
+    ended = int(note.split()[0])
+    assert ended < 1 << 20
+    assert int((out[5:] == 1.0).sum()) >= 16 * ended - 16
+
+
+def test_what_is_timed_runs_guarded_first_over_inputs_that_are_put_back():
+    x, out = f(64), f(64)
+    with guards.guarding(True):
+        with guards.timing([lambda: adds[(4,)](x, out, 64, 0, B=16)]) as tried:
+            assert tried
+            assert not guards.is_on()
+        assert out.tolist() == f(64).tolist()
+        with (
+            pytest.raises(LaunchError, match="past the end of out"),
+            guards.timing([lambda: adds[(5,)](x, out, 65, 0, B=16)]),
+        ):
+            raise AssertionError("timed all the same")
+        assert out.tolist() == f(64).tolist()
+
+
+def test_cells_can_do_without():
+    text = "def past(x, B: tl.constexpr):\n    tl.load(x + tl.arange(0, B))\n"
+    line = "--args x --grid 1 --set B=16 --target cpu"
+    with pytest.raises(LaunchError, match="past the end of x"):
+        run_cell(text, f"{line} --guard", {"x": f(15)})
+    result = run_cell(text, f"{line} --no-guard", {"x": f(15)})
+    assert not any(run.guarded for run in result.trace.runs.launches)
+    with guards.guarding(True):
+        result = run_cell(text, line, {"x": f(16)})
+    assert [run.guarded for run in result.trace.runs.launches] == [True]
+    assert "check_access" not in result.trace.text(result.trace.stage("tile"))
+    with pytest.raises(OptionError, match="contradict"):
+        run_cell(text, f"{line} --guard --no-guard", {"x": f(16)})

@@ -358,7 +358,7 @@ def _bounded_parts(under: tuple[Form, ...]) -> Iterator[Form]:
             part = -part
         if part.terms and -part not in found:
             found[part] = None
-    yield from sorted(found, key=lambda form: -len(form.terms))
+    yield from sorted(found, key=lambda form: (-len(form.terms), -len(list(form.atoms()))))
 
 
 def _varies(form: Form) -> bool:

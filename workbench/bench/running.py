@@ -29,6 +29,7 @@ from workbench.bench.sweep import Point, counted_work, time_points
 from workbench.bench.tuning import Tuning
 from workbench.bench.work import dot_work
 from workbench.devices.printed import PrintedTable, captured, has_prints, publish
+from workbench.launch.guarded import remarks
 from workbench.runtime import guards
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
@@ -255,6 +256,7 @@ class _Run:
             subject.launch()
             synchronize(subject)
             record.runs.append(launch_record(subject, (time.perf_counter() - start) * 1e3))
+            record.runs += [Skipped(what="remark", why=why) for why in remarks()]
             return []
         verdict = self._check(subject)
         if raced is not None:

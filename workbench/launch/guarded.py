@@ -23,6 +23,16 @@ from workbench.source import LaunchError, Note
 RunChecked = Callable[[int, int, int, Sequence[Any], Sequence[int]], Sequence[int]]
 
 
+_remarks: dict[str, None] = {}
+
+
+def remarks() -> list[str]:
+    """Return what launches had to say since this was asked last, each sentence once."""
+    found = list(_remarks)
+    _remarks.clear()
+    return found
+
+
 def guarding(
     program: Program, count: int, arrays: Sequence[int], plain: Runner, checked: Runner
 ) -> Runner:
@@ -91,6 +101,9 @@ class CheckedCode:
         found = self._run(x, y, z, values, words)
         if found[block.OP]:
             raise self._error(found, (x, y, z), arrays)
+        if found[block.MAPPED]:
+            said = "pointers that are data were checked against mapped memory only"
+            _remarks[f"{self.kernel.name}: {said}"] = None
         return self.kernel
 
     def _error(

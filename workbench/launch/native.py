@@ -99,8 +99,8 @@ class Plan:
     `slots` are the parameters that the call gives, `options` the options; `defaults` are the
     parameters that it leaves out; where it is `guarded`, conditions find where the arrays' storages
     start and end behind the values. `launch` is the address of `cuLaunchKernel` or of a function
-    that is called like it; `stream` is torch's function for the current stream, None where launches have
-    none.
+    that is called like it; `stream` is torch's function for the current stream, None where launches
+    have none.
     """
 
     shape: Shape

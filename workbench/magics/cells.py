@@ -14,6 +14,7 @@ from workbench.bench.results import KernelResult, Record
 from workbench.bench.running import launch_argument, run_plan, shown_chip_record, without_runs
 from workbench.bench.subject import Subject
 from workbench.compiler import made
+from workbench.launch.guarded import remarks
 from workbench.magics import registry
 from workbench.magics.body import Body, device_functions, execute, last_language_user
 from workbench.magics.grammar import Origin, parse, split_cell
@@ -204,6 +205,7 @@ def _launched(entry: Any, request: Request, launches: list[LaunchRecord]) -> Ker
     if not records:
         return None
     found = list(reversed(records.values()))
+    found[0].runs += [Skipped(what="remark", why=why) for why in remarks()]
     newest = found[0].compiled
     if newest is not None and newest.target == "cpu" and not device.has_gpu():
         found.insert(0, shown_chip_record(newest))

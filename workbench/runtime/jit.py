@@ -219,8 +219,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
             grid: 1 to 3 integers, or a function of the dict of all arguments.
             warmup: compile only; torch dtypes may stand for tensors.
             given: further arguments by name, compile options, `stream=` (a number or a torch
-                stream), `target=` ("cpu", "interpreter", a chip), `device="cpu"`, `guard=` (whether a
-                launch on the CPU is guarded).
+                stream), `target=` ("cpu", "interpreter", a chip), `device="cpu"`, `guard=`
+                (whether a launch on the CPU is guarded).
         """
         if warmup:
             return self._compile_only(args, given, grid)
