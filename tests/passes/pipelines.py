@@ -8,6 +8,7 @@ from functools import partial
 
 from workbench.ir import Module
 from workbench.passes.accumulation import accumulate_products
+from workbench.passes.check_accesses import check_accesses
 from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
@@ -34,6 +35,7 @@ def with_barriers(module: Module, remarks: Remarks, unit: Chip = SM_80) -> Modul
 PASSES: dict[str, Pass] = {
     **{name.removesuffix("-again"): work for name, work in TILE_PASSES},
     "narrow-index": narrow_index,
+    "check-accesses": check_accesses,
     "split-full-blocks": split_full_blocks,
     "accumulate-products": accumulate_products,
     "assign-layouts": partial(assign_layouts, chip=SM_80),
