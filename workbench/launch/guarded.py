@@ -53,7 +53,7 @@ def guarding(
         text.append(f"        h{n} = l{n} + b.nbytes()")
         names += [f"l{n}", f"h{n}"]
     otherwise = f"return checked(x, y, z, stream{values}{objects})"
-    text += ["        pass", "    except AttributeError:", f"        {otherwise}"]
+    text += ["        pass", "    except Exception:", f"        {otherwise}"]
     text += python_lines(program, names, "    ", otherwise)
     text += [f"    return plain(x, y, z, stream{values})"]
     space: dict[str, Any] = {"plain": plain, "checked": checked}
