@@ -195,6 +195,7 @@ class _Compilation:
         module = self.first
         if spec.options.guarded:
             module = self.recorder.run("check-accesses", check_accesses, module, "tile")
+            module = replace(module, attributes={**module.attributes, "guarded": True})
         self.module = tile_passes(module, self.recorder)
         times["tile passes"] = (time.perf_counter() - start) * 1e3
         if fits is not None:
