@@ -166,7 +166,7 @@ def test_plain_text_says_the_facts() -> None:
     assert text.startswith("add · sm_90a · f32·BLOCK=3 · In[3]\n")
     assert "regs 18" in text
     assert "link coverage 6/7" in text
-    assert "FAILED  x + <y>    max abs inf, 4 of 7 wrong, 1 NaN (rtol 1e-05" in text
+    assert "FAILED  x + <y>    max abs inf, 4 of 7 wrong, 1 NaN (" in text
     assert "not done: launch: no CUDA device" in text
     assert "  4096    0.006096   8.063" in text
 

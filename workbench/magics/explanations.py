@@ -386,10 +386,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         "drop the promise, or make it true: the message names what was found.",
     ),
     "K601": _entry(
-        "the kernel's result differs from the reference by more than the tolerance.",
+        "the kernel's result differs from the reference by more than rounding explains, in some\n"
+        "elements or on average. What a right kernel may differ by follows from what was executed\n"
+        "(types, lengths of sums, target); --rtol and --atol replace that.",
         '%%kernel add --args x,y,out,7 --grid 1 --set BLOCK=3 --check "x + y"',
         "look at the first wrong element and the line that stored it: is its index inside the "
-        "grid,\nis the mask right, is the tolerance right for the type (--rtol, --atol)?",
+        "grid,\nis the mask right? On average: is there a factor or a term too many?",
     ),
     "K602": _entry(
         "the reference does not fit the kernel's outputs in number or shape.",

@@ -13,7 +13,7 @@ from workbench.source import KernelTypeError
 Kept = TypeVar("Kept", bound=Op)
 
 
-class Yield(Op, mnemonic="tile.yield", effects=NONE, ends_block=True):
+class Yield(Op, mnemonic="tile.yield", effects=NONE, ends_block=True, exact=True):
     """What a region gives back to the op it belongs to.
 
     tile.yield [%0]
@@ -25,7 +25,7 @@ class Yield(Op, mnemonic="tile.yield", effects=NONE, ends_block=True):
         return None
 
 
-class Return(Op, mnemonic="tile.return", effects=NONE, ends_block=True):
+class Return(Op, mnemonic="tile.return", effects=NONE, ends_block=True, exact=True):
     """The end of the kernel.
 
     tile.return
@@ -35,7 +35,7 @@ class Return(Op, mnemonic="tile.return", effects=NONE, ends_block=True):
         return None
 
 
-class For(Op, mnemonic="tile.for", effects=NONE, repeats=True):
+class For(Op, mnemonic="tile.for", effects=NONE, repeats=True, exact=True):
     """Run the body with its counter at lower, lower + step, ... while below `upper`.
 
     A negative step counts down while above `upper`. The body's arguments are the counter and the
@@ -93,7 +93,7 @@ class For(Op, mnemonic="tile.for", effects=NONE, repeats=True):
 _MAY_NOT_END: Effects = (Effect("outside", order="relaxed"),)
 
 
-class While(Op, mnemonic="tile.while", effects=_MAY_NOT_END, repeats=True):
+class While(Op, mnemonic="tile.while", effects=_MAY_NOT_END, repeats=True, exact=True):
     """Run the body while the condition region yields true; both see the carried values.
 
     %1 = tile.while [%0] {
@@ -140,7 +140,7 @@ class While(Op, mnemonic="tile.while", effects=_MAY_NOT_END, repeats=True):
         return carried
 
 
-class If(Op, mnemonic="tile.if", effects=NONE):
+class If(Op, mnemonic="tile.if", effects=NONE, exact=True):
     """Run one of two regions; both yield values of the same types.
 
     %1 = tile.if %0 {

@@ -26,7 +26,8 @@ class Function:
 
     `takes` are the element types allowed (`any` includes i1); operands share one type.
     `compares` functions give i1, all others the operand type. `commutes` allows operands to be
-    swapped; `identity` is the neutral element of an associative function, by element type.
+    swapped; `identity` is the neutral element of an associative function, by element type;
+    `exact` functions of floats round nothing.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Function:
     compares: bool = False
     commutes: bool = False
     identity: Callable[[Scalar], float | int] | None = None
+    exact: bool = False
 
 
 def _quotient(a: Array, b: Array) -> Array:
@@ -244,15 +246,15 @@ _ROWS = (
     Function("mul", 2, "any", _multiply, "a * b; integers wrap", commutes=True,
              identity=lambda _: 1),
     Function("div", 2, "number", _quotient, "a / b; integers truncate toward zero"),
-    Function("rem", 2, "number", _remainder, "remainder with the sign of a"),
+    Function("rem", 2, "number", _remainder, "remainder with the sign of a", exact=True),
     Function("min", 2, "any", smaller, "smaller of two; a NaN loses", commutes=True,
-             identity=_highest),
+             identity=_highest, exact=True),
     Function("max", 2, "any", larger, "larger of two; a NaN loses", commutes=True,
-             identity=_lowest),
+             identity=_lowest, exact=True),
     Function("minimum", 2, "number", np.minimum, "smaller of two; a NaN wins", commutes=True,
-             identity=_highest),
+             identity=_highest, exact=True),
     Function("maximum", 2, "number", np.maximum, "larger of two; a NaN wins", commutes=True,
-             identity=_lowest),
+             identity=_lowest, exact=True),
     Function("and", 2, "integer", np.bitwise_and, "bitwise and", commutes=True,
              identity=_all_ones),
     Function("or", 2, "integer", np.bitwise_or, "bitwise or", commutes=True, identity=lambda _: 0),
@@ -273,10 +275,10 @@ _ROWS = (
     Function("ne", 2, "any", np.not_equal, "a != b; true if either is NaN", compares=True,
              commutes=True),
     Function("fma", 3, "float", _fused, "a * b + c, rounded once"),
-    Function("abs", 1, "number", np.abs, "absolute value"),
-    Function("neg", 1, "number", np.negative, "change of sign"),
-    Function("floor", 1, "float", np.floor, "largest integer not above"),
-    Function("ceil", 1, "float", np.ceil, "smallest integer not below"),
+    Function("abs", 1, "number", np.abs, "absolute value", exact=True),
+    Function("neg", 1, "number", np.negative, "change of sign", exact=True),
+    Function("floor", 1, "float", np.floor, "largest integer not above", exact=True),
+    Function("ceil", 1, "float", np.ceil, "smallest integer not below", exact=True),
     Function("exp", 1, "float", _in_double(np.exp), "e to the power of x"),
     Function("exp2", 1, "float", _in_double(np.exp2), "2 to the power of x"),
     Function("log", 1, "float", _in_double(np.log), "natural logarithm"),
@@ -289,11 +291,14 @@ _ROWS = (
     Function("tanh", 1, "float", _in_double(np.tanh), "hyperbolic tangent"),
     Function("erf", 1, "float", _erf, "error function"),
     Function("div_rn", 2, "float", _divide, "a / b, correctly rounded"),
-    Function("trunc", 1, "float", np.trunc, "the integer next to x towards zero"),
-    Function("rint", 1, "float", np.rint, "the nearest integer, halves to even"),
-    Function("round", 1, "float", _round_away, "the nearest integer, halves away from zero"),
-    Function("copysign", 2, "float", np.copysign, "the magnitude of a with the sign of b"),
-    Function("nextafter", 2, "float", np.nextafter, "the neighbour of a in the direction of b"),
+    Function("trunc", 1, "float", np.trunc, "the integer next to x towards zero", exact=True),
+    Function("rint", 1, "float", np.rint, "the nearest integer, halves to even", exact=True),
+    Function("round", 1, "float", _round_away,
+             "the nearest integer, halves away from zero", exact=True),
+    Function("copysign", 2, "float", np.copysign,
+             "the magnitude of a with the sign of b", exact=True),
+    Function("nextafter", 2, "float", np.nextafter,
+             "the neighbour of a in the direction of b", exact=True),
     Function("exp10", 1, "float", _in_double(lambda x: np.power(10.0, x)), "10 to the power of x"),
     Function("expm1", 1, "float", _in_double(np.expm1), "e to the power of x, minus 1"),
     Function("log10", 1, "float", _in_double(np.log10), "logarithm to base 10"),

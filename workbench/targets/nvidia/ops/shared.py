@@ -31,7 +31,7 @@ from workbench.source import ShapeError
 _COPY_FENCE: Effects = (Effect("shared", order="relaxed", scope="cta"),)
 
 
-class SharedAllocate(Op, mnemonic="gpu.shared_allocate"):
+class SharedAllocate(Op, mnemonic="gpu.shared_allocate", exact=True):
     """A buffer in shared memory for a tile, or a ring of slots with a tile in each.
 
     %0 = gpu.shared_allocate {type = shared<16x16xf16, slots=2>} : shared<16x16xf16, slots=2>
@@ -56,7 +56,7 @@ class SharedAllocate(Op, mnemonic="gpu.shared_allocate"):
         return np.asarray(key)
 
 
-class SharedStore(Op, mnemonic="gpu.shared_store"):
+class SharedStore(Op, mnemonic="gpu.shared_store", exact=True):
     """Write a tile into slot `slot` of a buffer (the whole buffer if it has no slots).
 
     With `part` = (axis, start): the elements from `start` on along an axis, as many as the buffer
@@ -96,7 +96,7 @@ class SharedStore(Op, mnemonic="gpu.shared_store"):
         _slot(frame, self.buffer, self.slot)[...] = values
 
 
-class SharedLoad(Op, mnemonic="gpu.shared_load"):
+class SharedLoad(Op, mnemonic="gpu.shared_load", exact=True):
     """Read a tile out of slot `slot` of a buffer.
 
     %2 = gpu.shared_load %0 slot %1 {type = tile<16x16xf16>} : tile<16x16xf16>
@@ -119,7 +119,7 @@ class SharedLoad(Op, mnemonic="gpu.shared_load"):
         return np.array(_slot(frame, self.buffer, self.slot))
 
 
-class AsyncCopy(Op, mnemonic="gpu.async_copy"):
+class AsyncCopy(Op, mnemonic="gpu.async_copy", exact=True):
     """Start copying what the pointers point at into slot `slot`; masked-off elements become 0.
 
     The data may be read after a CommitCopies, a WaitCopies that covers it, and a barrier.
@@ -189,7 +189,7 @@ class SharedDot(Op, mnemonic="gpu.shared_dot"):
         )
 
 
-class CommitCopies(Op, mnemonic="gpu.commit_copies", effects=_COPY_FENCE):
+class CommitCopies(Op, mnemonic="gpu.commit_copies", effects=_COPY_FENCE, exact=True):
     """Close a group of asynchronous copies.
 
     gpu.commit_copies
@@ -199,7 +199,7 @@ class CommitCopies(Op, mnemonic="gpu.commit_copies", effects=_COPY_FENCE):
         frame.memory.setdefault("groups", []).append(frame.memory.pop("started", []))
 
 
-class WaitCopies(Op, mnemonic="gpu.wait_copies", effects=_COPY_FENCE):
+class WaitCopies(Op, mnemonic="gpu.wait_copies", effects=_COPY_FENCE, exact=True):
     """Wait until at most `pending` of the latest groups are still under way.
 
     gpu.wait_copies {pending = 1}
@@ -214,7 +214,7 @@ class WaitCopies(Op, mnemonic="gpu.wait_copies", effects=_COPY_FENCE):
                 where[...] = values
 
 
-class BlockBarrier(Op, mnemonic="gpu.barrier", effects=BLOCK_FENCE):
+class BlockBarrier(Op, mnemonic="gpu.barrier", effects=BLOCK_FENCE, exact=True):
     """All threads of the block wait for each other; memory written before is seen after.
 
     With `when` they do so only if it holds, which is the same in all of them.
