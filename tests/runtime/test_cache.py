@@ -44,7 +44,7 @@ def test_a_damaged_entry_is_a_warning_and_is_replaced(damage):
     key = cache.make_key(repr(damage))
     cache.store(key, ENTRY)
     place_of(key).write_bytes(damage)
-    with pytest.warns(CacheWarning, match="is damaged .it is cut off or of another format"):
+    with pytest.warns(CacheWarning, match="is damaged .its checksum is another"):
         assert cache.load(key) is None
     with warnings.catch_warnings(action="error"):
         assert cache.load(key) is None  # it has gone

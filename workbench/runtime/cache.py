@@ -44,6 +44,8 @@ __all__ = [
 ]  # fmt: skip
 
 PACKAGE = Path(__file__).parent.parent
+#: Folders of the package that nothing stored here depends on: what shows, times or calls.
+_NO_COMPILERS = frozenset({"__pycache__", "static", "labextension", "viewer", "magics", "bench"})
 _KEY = re.compile(r"(file-)?[0-9a-f]{64}")
 _NAME = re.compile(r"(file-)?[0-9a-f]{64}(\.trace-[0-9a-f]+)?")
 #: After so many seconds nobody is still writing a file.
@@ -87,7 +89,7 @@ def make_key(*parts: str) -> str:
 
 @lru_cache(1)
 def compiler_stamp() -> str:
-    """Return a text that changes whenever the package, LLVM or Python does.
+    """Return a text that changes whenever what compiles and launches, LLVM or Python does.
 
     The package is known by the sizes and times of its files, so that a checkout that is being
     worked on never runs code of its own past; about 1 ms for a hundred files.
@@ -103,7 +105,7 @@ def compiler_stamp() -> str:
                     status = entry.stat()
                     count, total = count + 1, total + status.st_size
                     latest = max(latest, status.st_mtime_ns)
-                elif entry.name not in ("__pycache__", "static", "labextension") and entry.is_dir():
+                elif entry.name not in _NO_COMPILERS and entry.is_dir():
                     waiting.append(entry.path)
     python = sys.implementation.cache_tag
     return f"{FORMAT} {count} {total} {latest} llvmlite {llvmlite.__version__} {python}"
@@ -144,7 +146,7 @@ def load_trace(key: str, place_id: str) -> bytes | None:
     if not enabled():
         return None
     found = (_content(tier, f"{key}.trace-{place_id}") for tier in tiers.tiers(directory()))
-    return next((content for content in found if content is not None), None)
+    return next((bytes(content) for content in found if content is not None), None)
 
 
 def store_trace(key: str, place_id: str, packed: bytes) -> None:
@@ -227,7 +229,7 @@ def _take_over(other: Folder, name: str, own: Tier) -> bool:
         content = unseal(name, other.read(name), None)
         if is_entry:
             _decode(content)
-        own.folder.write(name, seal(name, content, own.secret))
+        own.folder.write(name, seal(name, bytes(content), own.secret))
     except (OSError, DistrustError, DamagedError) as error:
         warn(f"{other.path / name} is not taken over: {error}")
         return False
@@ -242,14 +244,14 @@ def _encode(entry: Entry) -> bytes:
     return b"".join((len(head).to_bytes(8, "little"), head, *entry.files.values()))
 
 
-def _decode(content: bytes) -> Entry:
+def _decode(content: memoryview) -> Entry:
     at = 8 + int.from_bytes(content[:8], "little")
     files: dict[str, bytes] = {}
     try:
-        head = json.loads(content[8:at])
+        head = json.loads(bytes(content[8:at]))
         data: dict[str, Any] = dict(head["data"])
         for name, size in head["files"]:
-            files[str(name)] = content[at : at + size]
+            files[str(name)] = bytes(content[at : at + size])
             at += size
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedError(f"it holds no entry: {error}") from error
@@ -258,7 +260,7 @@ def _decode(content: bytes) -> Entry:
     return Entry(data, files)
 
 
-def _content(tier: Tier, name: str) -> bytes | None:
+def _content(tier: Tier, name: str) -> memoryview | None:
     """Return the checked bytes of a file, None where there are none that can be used."""
     try:
         return unseal(name, tier.folder.read(name), tier.secret)

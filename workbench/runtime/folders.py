@@ -242,7 +242,7 @@ def inner(folder: Folder, name: str, *, make: bool = True) -> Folder:
         if make:
             path.mkdir(exist_ok=True)
         return Folder(path, None, frozenset())
-    descriptor = _step(folder._descriptor, path, os.O_RDONLY | _FOLDER, make)
+    descriptor = _step(folder._descriptor, name, path, os.O_RDONLY | _FOLDER, make)
     try:
         if folder._owners is not EVERYBODY:
             _check_itself(descriptor, path, folder._owners, close=folder._own)
@@ -254,16 +254,14 @@ def inner(folder: Folder, name: str, *, make: bool = True) -> Folder:
 
 def _walk(real: Path, trusted: frozenset[int], make: bool) -> int:
     """Return the descriptor of a folder; every part above it has been looked at."""
-    path = Path(real.anchor)
-    descriptor = os.open(path, _PASSED)
+    parts = str(real).split("/")[1:]
+    descriptor = os.open("/", _PASSED)
     try:
-        parts = real.parts[1:]
-        for number, part in enumerate(parts, 1):
-            _check_above(descriptor, path, trusted)
-            path /= part
-            last = number == len(parts)
+        for number, part in enumerate(parts):
+            _check_above(descriptor, parts[:number], trusted)
+            last = number == len(parts) - 1
             flags = os.O_RDONLY | _FOLDER if last else _PASSED
-            above, descriptor = descriptor, _step(descriptor, path, flags, make)
+            above, descriptor = descriptor, _step(descriptor, part, real, flags, make)
             os.close(above)
     except BaseException:
         os.close(descriptor)
@@ -271,31 +269,34 @@ def _walk(real: Path, trusted: frozenset[int], make: bool) -> int:
     return descriptor
 
 
-def _step(above: int, path: Path, flags: int, make: bool) -> int:
-    """Return the descriptor of one more part, made if need be."""
+def _step(above: int, part: str, path: Path, flags: int, make: bool) -> int:
+    """Return the descriptor of one more part of a path, made if need be."""
     try:
-        return os.open(path.name, flags, dir_fd=above)
+        return os.open(part, flags, dir_fd=above)
     except FileNotFoundError:
         if not make:
             raise
     except NotADirectoryError:
-        raise DistrustError(f"{path} is a link or no folder: remove it") from None
+        raise DistrustError(f"{part} of {path} is a link or no folder: remove it") from None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise DistrustError(f"{path} is a link: remove it") from None
+            raise DistrustError(f"{part} of {path} is a link: remove it") from None
         raise
     with suppress(FileExistsError):
-        os.mkdir(path.name, 0o700, dir_fd=above)
-    return os.open(path.name, flags, dir_fd=above)
+        os.mkdir(part, 0o700, dir_fd=above)
+    return os.open(part, flags, dir_fd=above)
 
 
-def _check_above(descriptor: int, path: Path, trusted: frozenset[int]) -> None:
+def _check_above(descriptor: int, parts: list[str], trusted: frozenset[int]) -> None:
     status = os.fstat(descriptor)
+    mode = status.st_mode
+    if status.st_uid in trusted and (not mode & 0o022 or mode & stat.S_ISVTX):
+        return
+    path = "/" + "/".join(parts)
     if status.st_uid not in trusted:
         raise DistrustError(f"{path} belongs to {name_of(status.st_uid)}: choose another place")
-    mode = stat.S_IMODE(status.st_mode)
-    if mode & 0o022 and not mode & stat.S_ISVTX:
-        raise DistrustError(f"others can write to {path} (mode {mode:04o}): chmod go-w {path}")
+    mode = stat.S_IMODE(mode)
+    raise DistrustError(f"others can write to {path} (mode {mode:04o}): chmod go-w {path}")
 
 
 def _check_itself(descriptor: int, path: Path, owners: frozenset[int], *, close: bool) -> None:

@@ -12,6 +12,7 @@ Folders stay open: what a path means later does not matter, except where the fol
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from workbench.runtime.folders import (
     private_folder,
     us,
 )
-from workbench.runtime.signing import SECRET_BYTES, read_secret, secret_file, state_directory
+from workbench.runtime.signing import SECRET_BYTES, read_secret, secret_file
 
 FORMAT = 3
 #: Where the files of this format lie in a cache's folder.
@@ -61,7 +62,7 @@ class Tier:
     is_swept: bool = False
 
 
-_opened: dict[tuple[str, ...], Tier | None] = {}
+_opened: dict[tuple[Any, ...], Tier | None] = {}
 _lock = RLock()
 _warned: set[str] = set()
 
@@ -85,10 +86,8 @@ def own(place: Path) -> Tier | None:
 
     None, with a warning, where neither can be had.
     """
-    try:
-        words = str(place), str(state_directory()), str(us())
-    except RuntimeError:  # no home
-        words = (str(place),)
+    given = os.environ.get
+    words = str(place), given("XDG_STATE_HOME"), given("HOME"), us()
     return _known(words, lambda: _open_own(place))
 
 
@@ -106,7 +105,7 @@ def forget(tier: Tier | None = None) -> None:
                 del _opened[words]
 
 
-def _known(words: tuple[str, ...], open_it: Any) -> Tier | None:
+def _known(words: tuple[Any, ...], open_it: Any) -> Tier | None:
     if words not in _opened:
         with _lock:
             if words not in _opened:
@@ -118,19 +117,19 @@ def _known(words: tuple[str, ...], open_it: Any) -> Tier | None:
 
 def _open_own(place: Path) -> Tier | None:
     try:
-        secret = read_secret(place)
-        return Tier(inner(open_folder(place), FOLDER), secret)
+        folder = open_folder(place)
+        return Tier(inner(folder, FOLDER), read_secret(folder))
     except DistrustError as error:
         problem = str(error)
     except OSError as error:
         problem = f"{error.strerror or error}: {error.filename or place}"
     try:
-        folder = inner(open_folder(private_folder()), FOLDER)
+        made = tempfile.mkdtemp(prefix="cache-", dir=private_folder())
+        folder = inner(open_folder(Path(made)), FOLDER)
     except (OSError, DistrustError) as error:
         warn(f"{place} is not used: {problem}; nothing is kept ({error})")
         return None
-    where = folder.path.parent
-    warn(f"{place} is not used: {problem}. This process starts cold, with {where} for itself")
+    warn(f"{place} is not used: {problem}. This process starts cold, with {made} for itself")
     return Tier(folder, os.urandom(SECRET_BYTES), problem=problem)
 
 
