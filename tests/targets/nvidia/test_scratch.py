@@ -18,11 +18,11 @@ from tests.targets.nvidia.test_on_device import device_chip
 from workbench.ir import Module
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
-from workbench.targets.nvidia import dots, layout, reductions, staged
 from workbench.targets.nvidia.chip import chip
-from workbench.targets.nvidia.passes import conversions
-from workbench.targets.nvidia.passes.shared_memory import allocate
 from workbench.targets.nvidia.pipeline import build
+from workbench.targets.simt import dots, layout, reductions, staged
+from workbench.targets.simt.passes import conversions
+from workbench.targets.simt.passes.shared_memory import allocate
 from workbench.targets.simt.rules import MOST_SCRATCH
 
 SM_90 = chip("sm_90a")
