@@ -1,23 +1,20 @@
-"""How float functions are written for NVIDIA chips.
+"""How float functions are written.
 
-f32 uses the special function unit where it is within 2 ulp (ex2, lg2, rsqrt, sqrt, rcp; PTX ISA
-9.0, `.approx` forms); 16-bit types compute in f32 and round once, except where the chip has the
-instruction itself. f64 goes through LLVM's own expansions or is refused.
+f32 goes by one table: what the GPU computes itself (`Hardware.float_rule`) or a formula made of
+such pieces. 16-bit types compute in f32 and round once, except where LLVM has the instruction for
+them. f64 goes through LLVM's own expansions or is refused.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 from workbench.ir import Scalar
-from workbench.targets.llvm.emit import float_literal
+from workbench.targets.llvm.emit import Emitter, float_literal
+from workbench.targets.simt.hardware import Hardware, Rule
+from workbench.targets.simt.lowering import Lowering
 
-if TYPE_CHECKING:
-    from workbench.targets.simt.lowering import Lowering
-
-Rule = Callable[[list[str]], str]
 _ERF_NEAR = (
     -9.728409506310374e-06, 0.00011288175128281621, -0.000848726778043254, 0.005221261499014712,
     -0.026865517445686004, 0.11283784111862756, -0.3761263859043286, 0.12837916708228542,
@@ -59,14 +56,14 @@ def float_function(function: str, element: Scalar, low: Lowering) -> Rule | None
     if function in _ANY_FLOAT:
         name, arity = _ANY_FLOAT[function]
         wide = "float" if type == "bfloat" else type
-        return _in(low, wide, type, _intrinsic(low, f"llvm.{name}.{_suffix(wide)}", arity))
+        return _in(low, wide, type, _intrinsic(emit, f"llvm.{name}.{_suffix(wide)}", arity))
     if function in _ROUNDING:
         wide = "double" if type == "double" else "float"
         name = f"llvm.{function}.{_suffix(wide)}"
-        return _in(low, wide, type, _intrinsic(low, name, _ROUNDING[function]))
+        return _in(low, wide, type, _intrinsic(emit, name, _ROUNDING[function]))
     if type == "double":
         return _double(function, low)
-    rule = _Single(low).rule(function)
+    rule = _single(function, low)
     return None if rule is None else _in(low, "float", type, rule)
 
 
@@ -79,14 +76,14 @@ def _suffix(type: str) -> str:
     return {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}[type]
 
 
-def _intrinsic(low: Lowering, name: str, arity: int) -> Rule:
+def _intrinsic(emit: Emitter, name: str, arity: int) -> Rule:
     type = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}[
         name.rsplit(".", 1)[1]
     ]
 
-    def rule(v: list[str]) -> str:
+    def rule(v: Sequence[str]) -> str:
         arguments = ", ".join(f"{type} {x}" for x in v)
-        return low.emit.call(type, name, arguments, ", ".join([type] * arity))
+        return emit.call(type, name, arguments, ", ".join([type] * arity))
 
     return rule
 
@@ -97,70 +94,36 @@ def _in(low: Lowering, inner: str, outer: str, rule: Rule) -> Rule:
         return rule
     emit = low.emit
 
-    def widened(v: list[str]) -> str:
+    def widened(v: Sequence[str]) -> str:
         result = rule([emit.pure(f"fpext {outer} {x} to {inner}") for x in v])
         return emit.pure(f"fptrunc {inner} {result} to {outer}")
 
     return widened
 
 
-def _asm(low: Lowering, text: str, arity: int, type: str = "float", letter: str = "f") -> Rule:
-    """Return a rule for one PTX instruction without effects."""
-    constraints = ",".join([f"={letter}"] + [letter] * arity)
-
-    def rule(v: list[str]) -> str:
-        arguments = ", ".join(f"{type} {x}" for x in v)
-        return low.emit.pure(f'call {type} asm "{text};", "{constraints}"({arguments})')
-
-    return rule
-
-
 class _Single:
-    """Writes functions of f32 operands."""
+    """What formulas of f32 are made of."""
 
-    def __init__(self, low: Lowering) -> None:
-        self.low = low
-        self.emit = low.emit
-        # Subnormal results are 0 (.ftz): the exact form costs three more instructions.
-        self.exp2 = _asm(low, "ex2.approx.ftz.f32 $0, $1", 1)
-        self.log2 = _asm(low, "lg2.approx.f32 $0, $1", 1)
-        self.multiply_down = _asm(low, "mul.rm.f32 $0, $1, $2", 2)
-        self.full_divide = _asm(low, "div.full.f32 $0, $1, $2", 2)
-        self.reciprocal = _asm(low, "rcp.approx.ftz.f32 $0, $1", 1)
+    def __init__(self, emit: Emitter, chip: Hardware) -> None:
+        self.emit = emit
+        self.chip = chip
 
-    def rule(self, function: str) -> Rule | None:
-        """Return the rule for a function; None if there is none."""
-        low = self.low
-        rules: dict[str, Rule] = {
-            "exp": self.exp,
-            "exp2": self.exp2,
-            "log2": self.log2,
-            "log": lambda v: self.multiply(self.log2(v), _f32(math.log(2))),
-            "sqrt": _asm(low, "sqrt.approx.f32 $0, $1", 1),
-            "sqrt_rn": _asm(low, "sqrt.rn.f32 $0, $1", 1),
-            "rsqrt": _asm(low, "rsqrt.approx.f32 $0, $1", 1),
-            "div": self.divide,
-            "div_rn": _asm(low, "div.rn.f32 $0, $1, $2", 2),
-            "floor": _intrinsic(low, "llvm.floor.f32", 1),
-            "ceil": _intrinsic(low, "llvm.ceil.f32", 1),
-            "rem": self.remainder,
-            "sin": lambda v: self.circular(v[0], 0),
-            "cos": lambda v: self.circular(v[0], 1),
-            "tanh": self.tanh,
-            "erf": self.erf,
-        }
-        return rules.get(function)
+    def own(self, function: str, *operands: str) -> str:
+        """Return a function that every GPU computes itself."""
+        rule = self.chip.float_rule(self.emit, function, "float")
+        assert rule is not None, f"{self.chip.name} says nothing of {function}"
+        return rule(operands)
 
-    def divide(self, v: list[str]) -> str:
-        """Within 2 ulp; 1 / x is one instruction (its subnormal results are 0)."""
-        return self.reciprocal(v[1:]) if v[0] == _f32(1.0) else self.full_divide(v)
+    def intrinsic(self, name: str, *operands: str) -> str:
+        """Return one of LLVM's functions."""
+        return _intrinsic(self.emit, f"llvm.{name}.f32", len(operands))(operands)
 
     # -- pieces ---------------------------------------------------------------------------
     def multiply(self, a: str, b: str) -> str:
         return self.emit.pure(f"fmul float {a}, {b}")
 
     def fma(self, a: str, b: str, c: str) -> str:
-        return _intrinsic(self.low, "llvm.fma.f32", 3)([a, b, c])
+        return self.intrinsic("fma", a, b, c)
 
     def negate(self, a: str) -> str:
         return self.emit.pure(f"fneg float {a}")
@@ -176,77 +139,114 @@ class _Single:
         arguments = f"float {magnitude}, float {sign}"
         return self.emit.call("float", "llvm.copysign.f32", arguments, "float, float")
 
-    # -- functions ------------------------------------------------------------------------
-    def exp(self, v: list[str]) -> str:
-        """e^x = 2^t · (1 + r), where t is x · log2 e rounded down and r = x - t · ln 2.
 
-        2^t alone would be wrong by |x| · 2^-24 relatively: 4 ulp at x = 9. Rounding down keeps r
-        above 0 where 2^t is infinite, so that their product is. Where x itself is infinite r is
-        NaN; the minimum, in which a NaN loses, makes it a number again.
-        """
-        down = self.multiply_down([v[0], _f32(1.4426950216293335)])  # float32(log2 e), below it
-        rest = self.fma(down, _f32(-0.6931471824645996), v[0])  # -float32(ln 2)
-        rest = self.fma(down, _f32(1.904654323148e-9), rest)  # and what that is too large by
-        rest = _intrinsic(self.low, "llvm.minnum.f32", 2)([rest, _f32(0.5)])
-        power = self.exp2([down])
-        return self.fma(power, rest, power)
+def _divide(s: _Single, v: Sequence[str]) -> str:
+    """Within 2 ulp; 1 / x is one instruction (its subnormal results may be 0)."""
+    return s.own("reciprocal", v[1]) if v[0] == _f32(1.0) else s.own("div", *v)
 
-    def tanh(self, v: list[str]) -> str:
-        """1 - 2 / (e^2|x| + 1) with x's sign; near 0 an odd polynomial keeps the relative error."""
-        magnitude = _intrinsic(self.low, "llvm.fabs.f32", 1)(v)
-        power = self.exp2([self.multiply(magnitude, _f32(2 / math.log(2)))])
-        inverse = self.reciprocal([self.emit.pure(f"fadd float {power}, {_f32(1.0)}")])
-        far = self.fma(inverse, _f32(-2.0), _f32(1.0))
-        square = self.multiply(v[0], v[0])
-        near = self.polynomial(_TANH_NEAR, square)
-        near = self.fma(self.multiply(near, square), magnitude, magnitude)
-        small = self.emit.pure(f"fcmp olt float {magnitude}, {_f32(0.55)}")
-        chosen = self.emit.pure(f"select i1 {small}, float {near}, float {far}")
-        return self.with_sign(chosen, v[0])
 
-    def erf(self, v: list[str]) -> str:
-        """Below 1 an odd polynomial in x, above 1 - t·p(t)·e^(-x²) with t = 1 / (1 + x/2).
+def _log(s: _Single, v: Sequence[str]) -> str:
+    return s.multiply(s.own("log2", v[0]), _f32(math.log(2)))
 
-        Both polynomials are least-squares fits in float64 with errors of 4e-11 and 3e-9.
-        """
-        magnitude = _intrinsic(self.low, "llvm.fabs.f32", 1)(v)
-        square = self.multiply(v[0], v[0])
-        near = self.fma(self.polynomial(_ERF_NEAR, square), v[0], v[0])
-        t = self.divide([_f32(1.0), self.fma(magnitude, _f32(0.5), _f32(1.0))])
-        poly = self.polynomial(_ERF_FAR, t)
-        tail = self.exp2([self.multiply(self.negate(square), _f32(1 / math.log(2)))])
-        far = self.fma(self.negate(self.multiply(poly, t)), tail, _f32(1.0))
-        signed = self.with_sign(far, v[0])
-        small = self.emit.pure(f"fcmp olt float {magnitude}, {_f32(1.0)}")
-        return self.emit.pure(f"select i1 {small}, float {near}, float {signed}")
 
-    def remainder(self, v: list[str]) -> str:
-        """As fmod: a - trunc(a / b)·b with an fma, which is how LLVM expands frem."""
-        ratio = self.emit.pure(f"fdiv float {v[0]}, {v[1]}")
-        quotient = _intrinsic(self.low, "llvm.trunc.f32", 1)([ratio])
-        return self.fma(self.negate(quotient), v[1], v[0])
+def _exp(s: _Single, v: Sequence[str]) -> str:
+    """e^x = 2^t · (1 + r), where t is x · log2 e rounded down and r = x - t · ln 2.
 
-    def circular(self, x: str, shift: int) -> str:
-        """Sine (shift 0) or cosine (shift 1): x less multiples of π/2, then two polynomials.
+    2^t alone would be wrong by |x| · 2^-24 relatively: 4 ulp at x = 9. Rounding down keeps r
+    above 0 where 2^t is infinite, so that their product is. Where x itself is infinite r is
+    NaN; the minimum, in which a NaN loses, makes it a number again.
+    """
+    down = s.own("multiply_down", v[0], _f32(1.4426950216293335))  # float32(log2 e), below it
+    rest = s.fma(down, _f32(-0.6931471824645996), v[0])  # -float32(ln 2)
+    rest = s.fma(down, _f32(1.904654323148e-9), rest)  # and what that is too large by
+    rest = s.intrinsic("minnum", rest, _f32(0.5))
+    power = s.own("exp2", down)
+    return s.fma(power, rest, power)
 
-        Error below 2 ulp for |x| < 1e5; beyond, the reduction loses bits.
-        """
-        emit = self.emit
-        turns = _intrinsic(self.low, "llvm.rint.f32", 1)([self.multiply(x, _f32(2 / math.pi))])
-        quadrant = emit.pure(f"fptosi float {turns} to i32")
-        quadrant = emit.add("i32", quadrant, str(shift))
-        negative = self.negate(turns)
-        r = x
-        for part in _HALF_PI:
-            r = self.fma(negative, _f32(part), r)
-        square = self.multiply(r, r)
-        sine = self.polynomial(_SINE, square)
-        sine = self.fma(self.multiply(sine, square), r, r)
-        cosine = self.polynomial(_COSINE, square)
-        odd = emit.pure(f"icmp ne i32 {emit.bitwise('and', 'i32', quadrant, '1')}, 0")
-        value = emit.pure(f"select i1 {odd}, float {cosine}, float {sine}")
-        flip = emit.pure(f"icmp ne i32 {emit.bitwise('and', 'i32', quadrant, '2')}, 0")
-        return emit.pure(f"select i1 {flip}, float {self.negate(value)}, float {value}")
+
+def _tanh(s: _Single, v: Sequence[str]) -> str:
+    """1 - 2 / (e^2|x| + 1) with x's sign; near 0 an odd polynomial keeps the relative error."""
+    magnitude = s.intrinsic("fabs", *v)
+    power = s.own("exp2", s.multiply(magnitude, _f32(2 / math.log(2))))
+    inverse = s.own("reciprocal", s.emit.pure(f"fadd float {power}, {_f32(1.0)}"))
+    far = s.fma(inverse, _f32(-2.0), _f32(1.0))
+    square = s.multiply(v[0], v[0])
+    near = s.polynomial(_TANH_NEAR, square)
+    near = s.fma(s.multiply(near, square), magnitude, magnitude)
+    small = s.emit.pure(f"fcmp olt float {magnitude}, {_f32(0.55)}")
+    chosen = s.emit.pure(f"select i1 {small}, float {near}, float {far}")
+    return s.with_sign(chosen, v[0])
+
+
+def _erf(s: _Single, v: Sequence[str]) -> str:
+    """Below 1 an odd polynomial in x, above 1 - t·p(t)·e^(-x²) with t = 1 / (1 + x/2).
+
+    Both polynomials are least-squares fits in float64 with errors of 4e-11 and 3e-9.
+    """
+    magnitude = s.intrinsic("fabs", *v)
+    square = s.multiply(v[0], v[0])
+    near = s.fma(s.polynomial(_ERF_NEAR, square), v[0], v[0])
+    t = _divide(s, [_f32(1.0), s.fma(magnitude, _f32(0.5), _f32(1.0))])
+    poly = s.polynomial(_ERF_FAR, t)
+    tail = s.own("exp2", s.multiply(s.negate(square), _f32(1 / math.log(2))))
+    far = s.fma(s.negate(s.multiply(poly, t)), tail, _f32(1.0))
+    signed = s.with_sign(far, v[0])
+    small = s.emit.pure(f"fcmp olt float {magnitude}, {_f32(1.0)}")
+    return s.emit.pure(f"select i1 {small}, float {near}, float {signed}")
+
+
+def _remainder(s: _Single, v: Sequence[str]) -> str:
+    """As fmod: a - trunc(a / b)·b with an fma, which is how LLVM expands frem."""
+    ratio = s.emit.pure(f"fdiv float {v[0]}, {v[1]}")
+    quotient = s.intrinsic("trunc", ratio)
+    return s.fma(s.negate(quotient), v[1], v[0])
+
+
+def _circular(s: _Single, x: str, shift: int) -> str:
+    """Sine (shift 0) or cosine (shift 1): x less multiples of π/2, then two polynomials.
+
+    Error below 2 ulp for |x| < 1e5; beyond, the reduction loses bits.
+    """
+    emit = s.emit
+    turns = s.intrinsic("rint", s.multiply(x, _f32(2 / math.pi)))
+    quadrant = emit.pure(f"fptosi float {turns} to i32")
+    quadrant = emit.add("i32", quadrant, str(shift))
+    negative = s.negate(turns)
+    r = x
+    for part in _HALF_PI:
+        r = s.fma(negative, _f32(part), r)
+    square = s.multiply(r, r)
+    sine = s.polynomial(_SINE, square)
+    sine = s.fma(s.multiply(sine, square), r, r)
+    cosine = s.polynomial(_COSINE, square)
+    odd = emit.pure(f"icmp ne i32 {emit.bitwise('and', 'i32', quadrant, '1')}, 0")
+    value = emit.pure(f"select i1 {odd}, float {cosine}, float {sine}")
+    flip = emit.pure(f"icmp ne i32 {emit.bitwise('and', 'i32', quadrant, '2')}, 0")
+    return emit.pure(f"select i1 {flip}, float {s.negate(value)}, float {value}")
+
+
+#: Functions of f32 that have a formula, where the GPU has nothing of its own for them.
+FORMULAS: Mapping[str, Callable[[_Single, Sequence[str]], str]] = {
+    "exp": _exp,
+    "log": _log,
+    "rem": _remainder,
+    "sin": lambda s, v: _circular(s, v[0], 0),
+    "cos": lambda s, v: _circular(s, v[0], 1),
+    "tanh": _tanh,
+    "erf": _erf,
+}
+
+
+def _single(function: str, low: Lowering) -> Rule | None:
+    """Return the rule for a function of f32; None if there is none."""
+    pieces = _Single(low.emit, low.chip)
+    if function == "div":
+        return lambda v: _divide(pieces, v)
+    rule = low.chip.float_rule(low.emit, function, "float")
+    if rule is not None or function not in FORMULAS:
+        return rule
+    formula = FORMULAS[function]
+    return lambda v: formula(pieces, v)
 
 
 def _f32(value: float) -> str:
@@ -254,14 +254,11 @@ def _f32(value: float) -> str:
 
 
 def _double(function: str, low: Lowering) -> Rule | None:
-    emit = low.emit
+    emit, root = low.emit, low.chip.float_rule(low.emit, "sqrt_rn", "double")
     if function in ("div", "div_rn"):
         return lambda v: emit.pure(f"fdiv double {v[0]}, {v[1]}")
     if function in ("sqrt", "sqrt_rn"):
-        return _asm(low, "sqrt.rn.f64 $0, $1", 1, "double", "d")
-    if function in ("floor", "ceil"):
-        return _intrinsic(low, f"llvm.{function}.f64", 1)
-    if function == "rsqrt":
-        root = _asm(low, "sqrt.rn.f64 $0, $1", 1, "double", "d")
+        return root
+    if function == "rsqrt" and root is not None:
         return lambda v: emit.pure(f"fdiv double {float_literal(1.0, 'double')}, {root(v)}")
     return None
