@@ -178,10 +178,7 @@ class Hardware(ABC):
         emit.label(then)
         with emit.scope():
             whole = emit.effect(f"{word} {access.type}, {pointer}")
-            words = [
-                emit.effect(f"extractelement {access.type} {whole}, i32 {i}") for i in range(count)
-            ]
-            words = words if count > 1 else [whole]
+            words = emit.elements(kind, count, whole)
         emit.jump(end)
         emit.label(end)
         return [

@@ -400,7 +400,7 @@ class Lowering:
         table = self.chip.rules
         rule = table.rule(type(op))
         if rule is None:
-            reason = table.unsupported.get(type(op), "has no rule on this target")
+            reason = table.reason(type(op)) or "has no rule on this target"
             raise TargetError(f"{op.name} {reason}", op.span)
         emit = self.emit
         before = emit.current

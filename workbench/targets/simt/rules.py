@@ -186,8 +186,8 @@ class RuleTable(LoweringTable):
         rule = self._found(lambda table: table._layouts, op)
         if rule is not None:
             return rule
-        if type(op) in self.unsupported:
-            raise TargetError(f"{op.name} {self.unsupported[type(op)]}", op.span)
+        if reason := self.reason(type(op)):
+            raise TargetError(f"{op.name} {reason}", op.span)
         raise InvalidModuleError(f"{op.name} says nothing about layouts on {self.name}")
 
     def scratch_of(self, op: Op, chip: Device, num_warps: int, used: bool) -> Scratch:
