@@ -56,6 +56,7 @@ class Pretend(Device):
     name: str = "pretend"
     lanes: int = 64
     shared_bytes: int = 48 * 1024
+    most_scratch: int = 2048
     shared_space: int = 3
     widest_bytes: int = 8
     most_warps: int = 16

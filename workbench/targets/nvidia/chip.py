@@ -47,6 +47,7 @@ class Chip(Instructions):
     lanes = 32
     most_warps = 32
     widest_bytes = WIDEST_BYTES
+    most_scratch = 64 * 1024
     shared_space = 3  # LLVM's NVPTX back end
     banks = BANKS
     costs = COSTS

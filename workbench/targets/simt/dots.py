@@ -14,7 +14,7 @@ from workbench.layouts import swizzled
 from workbench.ops import Dot
 from workbench.targets.simt.ops import SharedAllocate, SharedDot, SharedStore
 from workbench.targets.simt.passes.costs import default_layout
-from workbench.targets.simt.rules import MOST_SCRATCH, SAME, Layouts, Setting
+from workbench.targets.simt.rules import SAME, Layouts, Setting
 from workbench.targets.simt.table import SIMT
 
 #: In which order operands are converted.
@@ -32,15 +32,17 @@ def dot_layouts(op: Dot, on: Setting) -> Layouts:
         operands=(None, None, SAME),
         order=ACCUMULATOR_FIRST,
         offers=lambda: [default_layout(shape, on.num_warps, on.lanes)],
-        becomes=partial(_through_shared, op),
+        becomes=partial(_through_shared, op, on.chip.most_scratch),
     )
 
 
-def _through_shared(op: Dot, builder: Builder, operands: Sequence[Value]) -> tuple[Value, ...]:
+def _through_shared(
+    op: Dot, most: int, builder: Builder, operands: Sequence[Value]
+) -> tuple[Value, ...]:
     """Write the product of operands that are stored in shared memory, slices of k in turn."""
     a, b, total = operands
     rank, inner = len(shape_of(a.type)), shape_of(a.type)[-1]
-    count, buffers = _slice(a, b), list[Value]()
+    count, buffers = _slice(a, b, most), list[Value]()
     for start in range(0, inner, count):
         for number, (value, axis) in enumerate(((a, rank - 1), (b, rank - 2))):
             if not start:
@@ -52,17 +54,17 @@ def _through_shared(op: Dot, builder: Builder, operands: Sequence[Value]) -> tup
     return (total,)
 
 
-def _slice(a: Value, b: Value) -> int:
+def _slice(a: Value, b: Value, most: int) -> int:
     """Return how much of k is in shared memory at once: all, or a power of two that divides it."""
     inner = shape_of(a.type)[-1]
     each = sum(
         prod(1 << (e - 1).bit_length() for e in shape_of(v.type)) * element_of(v.type).itemsize
         for v in (a, b)
     ) // (1 << (inner - 1).bit_length())
-    if each * inner <= MOST_SCRATCH:
+    if each * inner <= most:
         return inner
     count = inner & -inner
-    while count > 1 and each * count > MOST_SCRATCH:
+    while count > 1 and each * count > most:
         count //= 2
     return count
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from workbench.ir import Pointer, Scalar, element_of, layout_of
 from workbench.layouts import (
-    Banks,
     RegisterPlan,
     SharedInstruction,
     SharedPlan,
@@ -15,20 +14,20 @@ from workbench.layouts import (
 )
 from workbench.layouts.f2 import table
 from workbench.ops import ConvertLayout
-from workbench.targets.simt.hardware import GLOBAL, Shuffle
+from workbench.targets.simt.hardware import GLOBAL, Hardware, Shuffle
 from workbench.targets.simt.lowering import Lowering, llvm_type, zero
 from workbench.targets.simt.program import barrier, warp_barrier
-from workbench.targets.simt.rules import MOST_SCRATCH, NO_SCRATCH, Device, Scratch, as_they_are
+from workbench.targets.simt.rules import NO_SCRATCH, Device, Scratch, as_they_are
 from workbench.targets.simt.shared import Addresses, load_vector, store_vector
 from workbench.targets.simt.table import SIMT
 
 
-def convert_plan(op: ConvertLayout, banks: Banks) -> RegisterPlan | ShufflePlan | SharedPlan:
+def convert_plan(op: ConvertLayout, chip: Hardware) -> RegisterPlan | ShufflePlan | SharedPlan:
     """Return how a conversion is carried out."""
     element, source = element_of(op.source.type), layout_of(op.source.type)
     assert source is not None
     bits = 8 if element.bits == 1 else element.bits
-    return plan_convert(source, op.layout, bits, MOST_SCRATCH, banks)
+    return plan_convert(source, op.layout, bits, chip.most_scratch, chip.banks)
 
 
 SIMT.layouts(ConvertLayout)(as_they_are)
@@ -37,7 +36,7 @@ SIMT.layouts(ConvertLayout)(as_they_are)
 @SIMT.scratch(ConvertLayout)
 def convert_scratch(op: ConvertLayout, chip: Device, num_warps: int, used: bool) -> Scratch:
     """The tile, or a part of it where it goes in rounds."""
-    plan = convert_plan(op, chip.banks)
+    plan = convert_plan(op, chip)
     if not isinstance(plan, SharedPlan):
         return NO_SCRATCH
     name = op.result.hint or op.source.hint or "a value"
@@ -48,7 +47,7 @@ def convert_scratch(op: ConvertLayout, chip: Device, num_warps: int, used: bool)
 
 @SIMT.lower(ConvertLayout)
 def lower_convert(low: Lowering, op: ConvertLayout) -> None:
-    plan = convert_plan(op, low.chip.banks)
+    plan = convert_plan(op, low.chip)
     if isinstance(plan, RegisterPlan):
         sources = plan.sources
         low.set_lazy(op.result, lambda r: low.held(op.source, sources[r] or 0))

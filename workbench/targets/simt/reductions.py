@@ -16,7 +16,6 @@ from workbench.targets.simt.layout import shuffle
 from workbench.targets.simt.lowering import Lowering, at, element_scalar, llvm_type
 from workbench.targets.simt.program import barrier
 from workbench.targets.simt.rules import (
-    MOST_SCRATCH,
     NO_SCRATCH,
     SAME,
     Device,
@@ -228,7 +227,7 @@ def reduce_scratch(op: Reduce, chip: Device, num_warps: int, used: bool) -> Scra
     if not plan.warp_masks:
         return NO_SCRATCH
     each = _register_bytes(op, layout, plan, num_warps)
-    return Scratch(each * max(map(len, _rounds(plan, each))))
+    return Scratch(each * max(map(len, _rounds(plan, each, chip.most_scratch))))
 
 
 def _register_bytes(op: Reduce, layout: LinearLayout, plan: ReducePlan, num_warps: int) -> int:
@@ -239,7 +238,7 @@ def _register_bytes(op: Reduce, layout: LinearLayout, plan: ReducePlan, num_warp
     return sum(sizes) * num_warps << len(_row_lanes(plan))
 
 
-def _rounds(plan: ReducePlan, each: int) -> list[list[int]]:
+def _rounds(plan: ReducePlan, each: int, most: int) -> list[list[int]]:
     """Return the registers of the result that cross warps together, `each` bytes for one.
 
     Registers that are combined with each other go in one round.
@@ -250,7 +249,7 @@ def _rounds(plan: ReducePlan, each: int) -> list[list[int]]:
         together.setdefault(min(register ^ flip for flip in flips), []).append(register)
     found: list[list[int]] = [[]]
     for registers in together.values():
-        if found[-1] and (len(found[-1]) + len(registers)) * each > MOST_SCRATCH // 2:
+        if found[-1] and (len(found[-1]) + len(registers)) * each > most // 2:
             found.append([])
         found[-1] += registers
     return found
@@ -270,7 +269,8 @@ def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]
     kinds = [*elements_of(op)]
     if any(s.present is not None for s in states):
         kinds.append(Parts.PRESENT)
-    rounds = _rounds(plan, _register_bytes(op, low.layout(op.inputs[0]), plan, warps))
+    each = _register_bytes(op, low.layout(op.inputs[0]), plan, warps)
+    rounds = _rounds(plan, each, low.chip.most_scratch)
     parts = Parts(low, low.offset(op), kinds, max(map(len, rounds)), lanes)
     own = emit.add("i32", emit.mul("i32", lane_index, str(warps)), low.warp)
 

@@ -25,7 +25,7 @@ from workbench.targets.simt.hardware import Hardware
 
 #: From one layout to another; None where there is none.
 Map = Callable[[LinearLayout], LinearLayout | None]
-#: Cycles of one multiprocessor (passes/costs.py has the unit).
+#: Cycles of one multiprocessor (`Costs` has the unit).
 Cost = Callable[[LinearLayout], float]
 
 
@@ -108,10 +108,6 @@ class Scratch:
 
 
 NO_SCRATCH = Scratch(0)
-
-#: The most scratch that one op takes where it can go in rounds instead: with less, blocks share a
-#: multiprocessor, and what else a kernel keeps in shared memory fits beside it.
-MOST_SCRATCH = 64 * 1024
 
 
 class Device(Hardware):

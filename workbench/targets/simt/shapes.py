@@ -62,7 +62,7 @@ def reshape_layouts(op: Reshape, on: Setting) -> Layouts:
 
 @SIMT.scratch(Reshape)
 def reshape_scratch(op: Reshape, chip: Device, num_warps: int, used: bool) -> Scratch:
-    return staged_scratch(op.source) if is_staged_reshape(op) else NO_SCRATCH
+    return staged_scratch(op.source, chip) if is_staged_reshape(op) else NO_SCRATCH
 
 
 @SIMT.layouts(Join)

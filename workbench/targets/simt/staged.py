@@ -15,11 +15,11 @@ from workbench.ir import Element, Pointer, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
 from workbench.layouts.coordinates import reshape_is_linear
 from workbench.ops import Concatenate, Gather, Histogram, Reshape
-from workbench.targets.simt.hardware import GLOBAL
+from workbench.targets.simt.hardware import GLOBAL, Hardware
 from workbench.targets.simt.lowering import Lowering, at, element_scalar, llvm_type, zero
 from workbench.targets.simt.memory import first_of_copies
 from workbench.targets.simt.program import barrier
-from workbench.targets.simt.rules import MOST_SCRATCH, SAME, Device, Layouts, Scratch, Setting
+from workbench.targets.simt.rules import SAME, Device, Layouts, Scratch, Setting
 from workbench.targets.simt.table import SIMT
 
 
@@ -42,17 +42,17 @@ def histogram_layouts(op: Histogram, on: Setting) -> Layouts:
 
 @SIMT.scratch(Concatenate)
 def concatenate_scratch(op: Concatenate, chip: Device, num_warps: int, used: bool) -> Scratch:
-    return staged_scratch(op.result)
+    return staged_scratch(op.result, chip)
 
 
 @SIMT.scratch(Gather)
 def gather_scratch(op: Gather, chip: Device, num_warps: int, used: bool) -> Scratch:
-    return staged_scratch(op.source)
+    return staged_scratch(op.source, chip)
 
 
 @SIMT.scratch(Histogram)
 def histogram_scratch(op: Histogram, chip: Device, num_warps: int, used: bool) -> Scratch:
-    return Scratch(4 * _window(op.bins, 4).count)
+    return Scratch(4 * _window(op.bins, 4, chip).count)
 
 
 def is_staged_reshape(op: Reshape) -> bool:
@@ -73,20 +73,20 @@ class Window:
     whole: bool
 
 
-def window_of(value: Value) -> Window:
+def window_of(value: Value, chip: Hardware) -> Window:
     """Return what of a tile is in shared memory in the first round."""
-    return _window(prod(shape_of(value.type)), max(1, element_of(value.type).itemsize))
+    return _window(prod(shape_of(value.type)), max(1, element_of(value.type).itemsize), chip)
 
 
-def _window(total: int, itemsize: int) -> Window:
+def _window(total: int, itemsize: int, chip: Hardware) -> Window:
     # In rounds every access is under a condition: that has to be worth it.
-    whole = total * itemsize <= 2 * MOST_SCRATCH
-    return Window("0", total if whole else MOST_SCRATCH // itemsize, whole)
+    whole = total * itemsize <= 2 * chip.most_scratch
+    return Window("0", total if whole else chip.most_scratch // itemsize, whole)
 
 
-def staged_scratch(value: Value) -> Scratch:
+def staged_scratch(value: Value, chip: Hardware) -> Scratch:
     """Return what a tile takes that is stored row-major, in rounds if it is large."""
-    return Scratch(window_of(value).count * max(1, element_of(value.type).itemsize))
+    return Scratch(window_of(value, chip).count * max(1, element_of(value.type).itemsize))
 
 
 def stored_type(element: Element) -> tuple[str, int]:
@@ -274,14 +274,14 @@ def lower_concatenate(low: Lowering, op: Concatenate) -> None:
         write_tile(low, op.first, base, window)
         write_tile(low, op.second, base, window, ahead=prod(shape_of(op.first.type)))
 
-    _read_row_major(low, op.result, base, window_of(op.result), fill)
+    _read_row_major(low, op.result, base, window_of(op.result, low.chip), fill)
 
 
 def lower_reshape(low: Lowering, op: Reshape) -> None:
     """A reshape that no layout follows: padding lies elsewhere in the two shapes."""
     base = low.shared(low.offset(op))
     fill = partial(write_tile, low, op.source, base)
-    _read_row_major(low, op.result, base, window_of(op.source), fill)
+    _read_row_major(low, op.result, base, window_of(op.source, low.chip), fill)
 
 
 def _read_row_major(
@@ -318,14 +318,16 @@ def lower_gather(low: Lowering, op: Gather) -> None:
         return _clamped(low, found, prod(source)) if padded else found
 
     fill = partial(write_tile, low, op.source, base)
-    read_tile(low, op.result, base, place, window_of(op.source), prod(source), fill)
+    read_tile(low, op.result, base, place, window_of(op.source, low.chip), prod(source), fill)
 
 
 @SIMT.lower(Histogram)
 def lower_histogram(low: Lowering, op: Histogram) -> None:
     """Counters in shared memory, as many at a time as it has room for."""
     base = low.shared(low.offset(op))
-    _read_row_major(low, op.result, base, _window(op.bins, 4), partial(_count, low, op, base))
+    _read_row_major(
+        low, op.result, base, _window(op.bins, 4, low.chip), partial(_count, low, op, base)
+    )
 
 
 def _count(low: Lowering, op: Histogram, base: str, window: Window) -> None:

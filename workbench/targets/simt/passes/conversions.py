@@ -6,7 +6,7 @@ from workbench.ir import Builder, Module, Op, Value, element_of, layout_of, rebu
 from workbench.layouts.halfway import halfway
 from workbench.ops import ConvertLayout
 from workbench.passes.manager import Remarks
-from workbench.targets.simt.rules import MOST_SCRATCH, Device
+from workbench.targets.simt.rules import Device
 
 
 def halve_conversions(module: Module, remarks: Remarks, chip: Device) -> Module:
@@ -19,15 +19,15 @@ def halve_conversions(module: Module, remarks: Remarks, chip: Device) -> Module:
         %0 = tile.splat %x {shape = (16,)} : tile<16xf32, linear<16, lane=[1,2,4,8,0]>>
         %1 = gpu.convert_layout %0 {layout = linear<16, lane=[8,4,2,1,0]>} : tile<16xf32, linear<16, lane=[8,4,2,1,0]>>
 
-    Needs: layouts. Keeps: every value. What fits into MOST_SCRATCH bytes, in rounds if need be,
+    Needs: layouts. Keeps: every value. What takes no more than the chip's `most_scratch`, in rounds,
     stays (as in the example).
     """  # noqa: E501
-    num_warps = module.attributes["num_warps"]
+    num_warps, most = module.attributes["num_warps"], chip.most_scratch
     large = {
         op.id: bytes_
         for op in module.walk()
         if isinstance(op, ConvertLayout)
-        and (bytes_ := chip.rules.scratch_of(op, chip, num_warps, used=True).bytes) > MOST_SCRATCH
+        and (bytes_ := chip.rules.scratch_of(op, chip, num_warps, used=True).bytes) > most
     }
     if not large:
         return module
@@ -37,7 +37,7 @@ def halve_conversions(module: Module, remarks: Remarks, chip: Device) -> Module:
             return None
         source, bits = layout_of(op.source.type), element_of(op.source.type).bits
         assert source is not None
-        middle = halfway(source, op.layout, max(8, bits), MOST_SCRATCH, chip.banks)
+        middle = halfway(source, op.layout, max(8, bits), most, chip.banks)
         if middle is None:
             return None
         remarks.note(
