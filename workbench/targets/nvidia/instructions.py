@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from workbench.ir import Scalar
 from workbench.targets.llvm.emit import Emitter
-from workbench.targets.simt.hardware import GLOBAL, Access, Atomic, Rule, Shuffle
+from workbench.targets.simt.hardware import GLOBAL, Atomic, Rule, Shuffle, Transfer
 from workbench.targets.simt.rules import Device
 
 _READ = " nounwind memory(none) speculatable"
@@ -85,23 +85,23 @@ class Instructions(Device):
         emit.do(f"call void @__assertfail(ptr {words}, ptr {place}, i32 {line}, ptr {name}, i64 1)")
 
     # -- global memory --------------------------------------------------------------------
-    def load(self, emit: Emitter, access: Access, start: Sequence[str]) -> list[str]:
+    def load(self, emit: Emitter, transfer: Transfer, start: Sequence[str]) -> list[str]:
         """Predicate, cache and eviction hints have no LLVM form. PTX ISA 9.0, ld."""
-        if _is_plain(access):
-            return super().load(emit, access, start)
-        pieces, bits = access.pieces, access.bits
-        word = "ld.volatile.global" if access.volatile else "ld.global"
-        word += _hints("" if access.volatile else access.cache, access.eviction, pieces, bits)
+        if _is_plain(transfer):
+            return super().load(emit, transfer, start)
+        pieces, bits = transfer.pieces, transfer.bits
+        word = "ld.volatile.global" if transfer.volatile else "ld.global"
+        word += _hints("" if transfer.volatile else transfer.cache, transfer.eviction, pieces, bits)
         letter, result = _register(bits)
         returned = f"{{{', '.join([result] * pieces)}}}" if pieces > 1 else result
-        arguments = [f"{GLOBAL} {access.address}"]
+        arguments = [f"{GLOBAL} {transfer.address}"]
         constraints = [f"={letter}"] * pieces + ["l"]
         text = f"{word} {_operands(0, pieces)}, [${pieces}];"
-        if access.condition is not None:
+        if transfer.condition is not None:
             if bits == 8:
                 start = [emit.zext(w, "i8", "i32") for w in start]
             constraints += ["b", *map(str, range(pieces))]
-            arguments += [f"i1 {access.condition}", *(f"{result} {w}" for w in start)]
+            arguments += [f"i1 {transfer.condition}", *(f"{result} {w}" for w in start)]
             text = f"@${pieces + 1} {text}"
         call = emit.effect(
             f'call {returned} asm sideeffect "{text}", "{",".join(constraints)}"'
@@ -111,23 +111,23 @@ class Instructions(Device):
             emit.effect(f"extractvalue {returned} {call}, {i}") for i in range(pieces)]  # fmt: skip
         return [emit.pure(f"trunc i32 {w} to i8") for w in words] if bits == 8 else words
 
-    def store(self, emit: Emitter, access: Access, words: Sequence[str]) -> None:
+    def store(self, emit: Emitter, transfer: Transfer, words: Sequence[str]) -> None:
         """PTX ISA 9.0, st."""
-        if _is_plain(access):
-            super().store(emit, access, words)
+        if _is_plain(transfer):
+            super().store(emit, transfer, words)
             return
-        pieces, bits = access.pieces, access.bits
+        pieces, bits = transfer.pieces, transfer.bits
         if bits == 8:
             words = [emit.zext(w, "i8", "i32") for w in words]
-        word = "st.global" + _hints(access.cache, access.eviction, pieces, bits)
+        word = "st.global" + _hints(transfer.cache, transfer.eviction, pieces, bits)
         letter, held = _register(bits)
         constraints = ["l", *[letter] * pieces]
-        arguments = [f"{GLOBAL} {access.address}", *(f"{held} {w}" for w in words)]
+        arguments = [f"{GLOBAL} {transfer.address}", *(f"{held} {w}" for w in words)]
         text = f"{word} [$0], {_operands(1, pieces)};"
-        if access.condition is not None:
+        if transfer.condition is not None:
             text = f"@${pieces + 1} {text}"
             constraints.append("b")
-            arguments.append(f"i1 {access.condition}")
+            arguments.append(f"i1 {transfer.condition}")
         emit.do(
             f'call void asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(arguments)})'
         )
@@ -212,14 +212,14 @@ class Instructions(Device):
 
     def encode(self, emit: Emitter, pair: Sequence[str], to: Scalar) -> str | None:
         """PTX ISA 9.0, cvt.rn.satfinite.e4m3x2.f32 (sm_89); the second operand is the low half."""
-        if self.capability < 89:
+        if self.capability < 89 or to.name not in _SMALL:
             return None
         text = f"cvt.rn.satfinite.{_SMALL[to.name]}x2.f32 $0, $2, $1;"
         return emit.pure(f'call i16 asm "{text}", "=h,f,f"(float {pair[0]}, float {pair[1]})')
 
     def decode(self, emit: Emitter, code: str, source: Scalar) -> str | None:
         """PTX ISA 9.0, cvt.rn.f16x2.e4m3x2 (sm_89)."""
-        if self.capability < 89:
+        if self.capability < 89 or source.name != "f8e4m3":
             return None
         both = emit.pure(f'call i32 asm "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h"(i16 {code})')
         return emit.pure(f"bitcast i16 {emit.pure(f'trunc i32 {both} to i16')} to half")
@@ -236,8 +236,8 @@ def _text(emit: Emitter, text: str) -> str:
     return f"addrspacecast (ptr addrspace(1) {name} to ptr)"
 
 
-def _is_plain(access: Access) -> bool:
-    return access.condition is None and not access.cache and not access.eviction
+def _is_plain(transfer: Transfer) -> bool:
+    return transfer.condition is None and not transfer.cache and not transfer.eviction
 
 
 def _hints(cache: str, eviction: str, pieces: int, bits: int) -> str:

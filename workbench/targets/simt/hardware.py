@@ -61,7 +61,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Transfer:
     """One access to global memory: `pieces` integers of `bits` bits side by side.
 
     Under a condition (an i1) it happens only where that holds. `cache` and `eviction` are the
@@ -165,22 +165,22 @@ class Hardware(ABC):
         """Stop the kernel with a message and the place of an assertion that does not hold."""
 
     # -- global memory --------------------------------------------------------------------
-    def load(self, emit: Emitter, access: Access, start: Sequence[str]) -> list[str]:
+    def load(self, emit: Emitter, transfer: Transfer, start: Sequence[str]) -> list[str]:
         """Return the words of a load; `start` are those of a thread where its condition fails.
 
         `start` is empty for a load without a condition. Hints are ignored.
         """
-        pointer = f"{GLOBAL} {access.address}, align {access.align}"
-        word = "load volatile" if access.volatile else "load"
-        kind, count = f"i{access.bits}", access.pieces
-        if access.condition is None:
-            whole = emit.effect(f"{word} {access.type}, {pointer}")
+        pointer = f"{GLOBAL} {transfer.address}, align {transfer.align}"
+        word = "load volatile" if transfer.volatile else "load"
+        kind, count = f"i{transfer.bits}", transfer.pieces
+        if transfer.condition is None:
+            whole = emit.effect(f"{word} {transfer.type}, {pointer}")
             return emit.elements(kind, count, whole)
         before, then, end = emit.block, emit.fresh("load"), emit.fresh("loaded")
-        emit.branch(access.condition, then, end)
+        emit.branch(transfer.condition, then, end)
         emit.label(then)
         with emit.scope():
-            whole = emit.effect(f"{word} {access.type}, {pointer}")
+            whole = emit.effect(f"{word} {transfer.type}, {pointer}")
             words = emit.elements(kind, count, whole)
         emit.jump(end)
         emit.label(end)
@@ -189,15 +189,15 @@ class Hardware(ABC):
             for other, new in zip(start, words, strict=True)
         ]
 
-    def store(self, emit: Emitter, access: Access, words: Sequence[str]) -> None:
+    def store(self, emit: Emitter, transfer: Transfer, words: Sequence[str]) -> None:
         """Write a store of words; hints are ignored."""
-        value = emit.vector(f"i{access.bits}", words)
-        text = f"store {access.type} {value}, {GLOBAL} {access.address}, align {access.align}"
-        if access.condition is None:
+        value = emit.vector(f"i{transfer.bits}", words)
+        text = f"store {transfer.type} {value}, {GLOBAL} {transfer.address}, align {transfer.align}"
+        if transfer.condition is None:
             emit.do(text)
             return
         then, end = emit.fresh("store"), emit.fresh("stored")
-        emit.branch(access.condition, then, end)
+        emit.branch(transfer.condition, then, end)
         emit.label(then)
         emit.do(text)
         emit.jump(end)

@@ -9,7 +9,7 @@ from workbench.ir import Op, Pointer, Scalar, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
 from workbench.ops import AddPointer, Load, Store, pointee_of
 from workbench.targets.simt.arithmetic import literal
-from workbench.targets.simt.hardware import GLOBAL, Access
+from workbench.targets.simt.hardware import GLOBAL, Transfer
 from workbench.targets.simt.lowering import Lowering, Place, llvm_type, split_limit
 from workbench.targets.simt.owners import answer, answer_scratch, first_of_copies, owner_of
 from workbench.targets.simt.passes.costs import access_cost, coalesced, vector_width
@@ -84,7 +84,7 @@ def _is_exact(offset: Value) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class Vectors:
     """How a tile of pointers is accessed: groups of registers, each one instruction.
 
     `groups` are tuples of neighbouring registers, `width` how many; `axis` is the axis along
@@ -98,20 +98,20 @@ class Groups:
 
 def plan_access(
     low: Lowering, pointers: Value, mask: Value | None, itemsize: int, repeated: int = 0
-) -> Groups:
+) -> Vectors:
     """Return the widest vectors that layout, addresses and mask allow.
 
     `repeated`: places, as bits of the flat place, that hold what the place without them holds.
     """
     if not shape_of(pointers.type):
-        return Groups(((0,),), 1, None)
+        return Vectors(((0,),), 1, None)
     layout = low.layout(pointers)
     table = layout.table("register")
     unique = [r for r in first_of_copies(low, pointers) if not table[r] & repeated]
     width, axis = vector_width(low.affine, pointers, mask, layout, itemsize, low.chip.widest_bytes)
     if axis is None:
-        return Groups(tuple((r,) for r in unique), 1, None)
-    return Groups(_vectors(layout, unique, width, axis), width, axis)
+        return Vectors(tuple((r,) for r in unique), 1, None)
+    return Vectors(_vectors(layout, unique, width, axis), width, axis)
 
 
 def _vectors(
@@ -212,8 +212,8 @@ def _load_group(
     if condition is not None:
         others = [_other(low, op, element, r) for r in group]
         start = _pack_words(low, others, bits, element, type)
-    access = Access(address, pieces, bits, condition, op.cache, op.eviction, op.volatile)
-    words = low.chip.load(low.emit, access, start)
+    transfer = Transfer(address, pieces, bits, condition, op.cache, op.eviction, op.volatile)
+    words = low.chip.load(low.emit, transfer, start)
     return _unpack_words(low, words, bits, element, type, len(group))
 
 
@@ -298,5 +298,5 @@ def _store_group(
     bytes_ = element.itemsize * len(group)
     pieces, bits = _pieces(bytes_, element)
     words = _pack_words(low, [low.register(op.value, r) for r in group], bits, element, type)
-    access = Access(address, pieces, bits, condition, op.cache, op.eviction)
-    low.chip.store(low.emit, access, words)
+    transfer = Transfer(address, pieces, bits, condition, op.cache, op.eviction)
+    low.chip.store(low.emit, transfer, words)
