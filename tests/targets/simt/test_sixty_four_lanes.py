@@ -226,12 +226,9 @@ def test_files_mean_the_same_in_plain_llvm(text: Text):
 
 def test_conversions_go_by_words_and_through_shared_memory_in_rounds():
     """The cases reach what they are for."""
-    plans = [
-        convert_plan(op, MACHINE)
-        for case in CASES
-        for op in compiled(case).walk()
-        if isinstance(op, ConvertLayout)
-    ]
+    case = next(case for case in CASES if case.name == "transpose with holes")
+    conversions = [op for op in compiled(case).walk() if isinstance(op, ConvertLayout)]
+    plans = [convert_plan(op, MACHINE) for op in conversions]
     assert any(isinstance(plan, ShufflePlan) for plan in plans)
     assert any(isinstance(plan, SharedPlan) and len(plan.load.rounds) > 1 for plan in plans)
 
