@@ -1,5 +1,6 @@
-"""What is known of each op on the NVIDIA targets."""
+"""What is known of each op on the NVIDIA targets, beside what is the same on any GPU."""
 
 from workbench.targets.simt.rules import RuleTable
+from workbench.targets.simt.table import SIMT
 
-NVIDIA = RuleTable("nvidia")
+NVIDIA = RuleTable("nvidia", parent=SIMT)

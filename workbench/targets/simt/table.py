@@ -1,0 +1,7 @@
+"""What is known of each op on any GPU."""
+
+from workbench.ops import InlineAssembly
+from workbench.targets.simt.rules import RuleTable
+
+SIMT = RuleTable("simt")
+SIMT.unsupported[InlineAssembly] = "is written in the words of one maker's chips"
