@@ -17,6 +17,9 @@ TABLE: dict[str, tuple[float, float]] = {
     "bf16": (2e-2, 1e-2),
     "f8e4m3": (1e-1, 5e-2),
     "f8e5m2": (1e-1, 5e-2),
+    "f8e4b8": (1e-1, 5e-2),
+    "f8e5b16": (1e-1, 5e-2),
+    "f8e4b15": (1e-1, 5e-2),
 }
 
 

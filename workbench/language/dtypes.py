@@ -11,7 +11,10 @@ from typing import Any
 
 from workbench.ir import (
     BF16,
+    F8E4B8,
+    F8E4B15,
     F8E4M3,
+    F8E5B16,
     F8E5M2,
     F16,
     F32,
@@ -32,11 +35,13 @@ from workbench.ir import (
 )
 
 # Explicit mantissa bits and exponent bias, of the floats alone.
-_FLOATS = {"fp8e4nv": (3, 7), "fp8e5": (2, 15), "fp16": (10, 15), "bf16": (7, 127),
+_FLOATS = {"fp8e4b15": (3, 15), "fp8e4nv": (3, 7), "fp8e4b8": (3, 8), "fp8e5": (2, 15),
+           "fp8e5b16": (2, 16), "fp16": (10, 15), "bf16": (7, 127),
            "fp32": (23, 127), "fp64": (52, 1023)}  # fmt: skip
 _SCALARS: dict[str, Scalar] = {
     "int1": I1, "int8": I8, "int16": I16, "int32": I32, "int64": I64, "uint8": U8, "uint16": U16,
-    "uint32": U32, "uint64": U64, "fp8e4nv": F8E4M3, "fp8e5": F8E5M2, "fp16": F16, "bf16": BF16,
+    "uint32": U32, "uint64": U64, "fp8e4nv": F8E4M3, "fp8e5": F8E5M2, "fp8e4b8": F8E4B8,
+    "fp8e5b16": F8E5B16, "fp8e4b15": F8E4B15, "fp16": F16, "bf16": BF16,
     "fp32": F32, "fp64": F64,
 }  # fmt: skip
 
@@ -108,16 +113,16 @@ class dtype:
         return self.name == "fp8e5"
 
     def is_fp8e4b8(self) -> bool:
-        """Say whether this is fp8e4b8, which no dtype here is."""
-        return False
+        """Say whether this is the 8-bit float e4m3 of bias 8."""
+        return self.name == "fp8e4b8"
 
     def is_fp8e5b16(self) -> bool:
-        """Say whether this is fp8e5b16, which no dtype here is."""
-        return False
+        """Say whether this is the 8-bit float e5m2 of bias 16."""
+        return self.name == "fp8e5b16"
 
     def is_fp8e4b15(self) -> bool:
-        """Say whether this is fp8e4b15, which no dtype here is."""
-        return False
+        """Say whether this is the 8-bit float e4m3 of bias 15."""
+        return self.name == "fp8e4b15"
 
     def is_fp16(self) -> bool:
         """Say whether this is fp16."""
@@ -378,13 +383,15 @@ class const:
 int1, int8, int16, int32, int64 = (dtype(f"int{bits}") for bits in (1, 8, 16, 32, 64))
 uint8, uint16, uint32, uint64 = (dtype(f"uint{bits}") for bits in (8, 16, 32, 64))
 float8e4nv, float8e5 = dtype("fp8e4nv"), dtype("fp8e5")
+float8e4b8, float8e5b16, float8e4b15 = dtype("fp8e4b8"), dtype("fp8e5b16"), dtype("fp8e4b15")
 float16, bfloat16, float32, float64 = dtype("fp16"), dtype("bf16"), dtype("fp32"), dtype("fp64")
 
 DTYPES: dict[str, dtype] = {
     d.name: d
     for d in (
         int1, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
-        float8e4nv, float8e5, float16, bfloat16, float32, float64,
+        float8e4nv, float8e5, float8e4b8, float8e5b16, float8e4b15, float16, bfloat16, float32,
+        float64,
     )
 }  # fmt: skip
 _BY_ELEMENT: dict[Element, dtype] = {d.element: d for d in DTYPES.values()} | {INDEX: int32}
