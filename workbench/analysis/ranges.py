@@ -25,6 +25,7 @@ from workbench.ops import (
     NumPrograms,
     ProgramId,
     Promise,
+    Map,
     Reduce,
     Reshape,
     Scan,
@@ -184,7 +185,7 @@ class _Writer:
         elif isinstance(op, While):
             for region in op.regions:
                 self.block(region)
-        elif isinstance(op, Reduce | Scan):
+        elif isinstance(op, Reduce | Scan | Map):
             return
         elif op.results and self.counts(op.results[0]):
             self.simple(op)

@@ -142,7 +142,7 @@ def _check_call(
             hint=f"its signature is {row.text()}",
         )
     for name in kwargs:
-        if name not in names and name not in HIDDEN:
+        if name not in names and name not in HIDDEN and not row.keywords:
             raise act.error(
                 ArgumentError,
                 f"{row.name} has no parameter '{name}'",

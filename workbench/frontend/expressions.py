@@ -16,7 +16,7 @@ from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype, int1
 from workbench.language.indexing import subscript
 from workbench.language.methods import MEMBERS
-from workbench.language.table import LIBDEVICE, METHODS_TO_COME, NAMES
+from workbench.language.table import LIBDEVICE, NAMES
 from workbench.language.values import (
     describe,
     is_number,
@@ -146,10 +146,6 @@ def _attribute(act: Activation, node: ast.Attribute) -> Any:
     try:
         return unwrap(getattr(value, node.attr))
     except AttributeError:
-        kind = type(value).__name__
-        if node.attr in METHODS_TO_COME.get(kind, ()):
-            message = f"{kind}.{node.attr} is not supported yet"
-            raise act.error(UnknownNameError, message, node) from None
         names = [n for n in dir(value) if not n.startswith("_")]
         raise act.error(
             UnknownNameError,

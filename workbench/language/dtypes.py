@@ -7,6 +7,7 @@ stored and `index` while it is counted with (see values.py).
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Any
 
 from workbench.ir import (
@@ -201,7 +202,7 @@ class dtype:
         return False
 
     def is_void(self) -> bool:
-        """Say whether this is the type of no value; none here is."""
+        """Say whether this is the type of no value."""
         return False
 
     def is_const(self) -> bool:
@@ -376,6 +377,64 @@ class block_type(dtype):
         return self.name
 
 
+class _Void(dtype):
+    """The type of no value: what a kernel returns."""
+
+    def __init__(self) -> None:
+        self.name = "void"
+        self.element = Scalar("void", "uint", 0)
+        self.primitive_bitwidth = self.int_bitwidth = self.itemsize = 0
+        self.fp_mantissa_width = self.exponent_bias = 0
+        self._hash = hash(("dtype", "void"))
+
+    def is_void(self) -> bool:
+        """Say whether this is the type of no value."""
+        return True
+
+    def is_int(self) -> bool:
+        """Say whether this is an integer type, int1 included."""
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Void)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+class tuple_type:
+    """The type of a tuple: those of its items, with the names of a namedtuple's fields."""
+
+    def __init__(self, types: Any, fields: Any = None) -> None:
+        self.types = types
+        self.fields = fields or [""] * len(types)
+        words = (f"{k}:{v}" for k, v in zip(self.fields, types, strict=True))
+        self.name = f"[{','.join(words)}]"
+
+    def mangle(self) -> str:
+        """Return a short text for names of specialised functions."""
+        return "T" + "_".join(item.mangle() for item in self.types) + "T"
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.types)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.types[index]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, tuple_type)
+            and self.types == other.types
+            and self.fields == other.fields
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class const:
     """Annotation `x: tl.const`: the kernel only reads through this pointer."""
 
@@ -385,6 +444,9 @@ uint8, uint16, uint32, uint64 = (dtype(f"uint{bits}") for bits in (8, 16, 32, 64
 float8e4nv, float8e5 = dtype("fp8e4nv"), dtype("fp8e5")
 float8e4b8, float8e5b16, float8e4b15 = dtype("fp8e4b8"), dtype("fp8e5b16"), dtype("fp8e4b15")
 float16, bfloat16, float32, float64 = dtype("fp16"), dtype("bf16"), dtype("fp32"), dtype("fp64")
+
+void = _Void()
+pi32_t = pointer_type(int32)
 
 DTYPES: dict[str, dtype] = {
     d.name: d

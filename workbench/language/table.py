@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from workbench.language.constexprs import unwrap
+from workbench.source import UnknownNameError
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,6 @@ NAMES: dict[str, Name] = {
     for word in words.split()
 }
 
-#: Methods of other objects that are to come.
-METHODS_TO_COME: dict[str, frozenset[str]] = {
-    "tensor_descriptor": frozenset(
-        f"atomic_{word}" for word in ("add", "min", "max", "and", "or", "xor")
-    ),
-}
-
 #: Names of `tl.extra.libdevice`, those of tier 3 last.
 _LIBDEVICE_ROWS: dict[int, str] = {
     2: """
@@ -142,6 +136,8 @@ class Signature:
     parameters: tuple[str, ...]
     required: int
     variadic: bool
+    #: Any keyword is accepted.
+    keywords: bool = False
 
     def text(self) -> str:
         """Return the signature as an author would write it."""
@@ -168,6 +164,7 @@ def described(function: F, name: str = "") -> F:
         positional + keyword,
         code.co_argcount - len(function.__defaults__ or ()),
         bool(code.co_flags & 0x04),
+        bool(code.co_flags & 0x08),
     )
     return mark(function, __signature_row__=row)
 
@@ -192,6 +189,22 @@ def builtin(function: F) -> F:
     called.__dict__.update(function.__dict__)
     BUILTINS[name] = called
     return cast("F", called)
+
+
+#: Names of Triton that are here and raise when they are used -> what to do instead.
+ONLY_RAISES: dict[str, str] = {}
+
+
+def only_raises(name: str, instead: str) -> Callable[..., Any]:
+    """Return what stands for a name of Triton that does nothing here but say what to do."""
+    ONLY_RAISES[name] = instead
+
+    def refuse(*args: Any, **given: Any) -> Any:
+        raise UnknownNameError(f"{name} is not supported", hint=instead)
+
+    refuse.__name__ = refuse.__qualname__ = name.rpartition(".")[2]
+    refuse.__doc__ = f"Not supported: {instead}."
+    return described(refuse, name)
 
 
 def absent_name(module: str, name: str, known: bool) -> AttributeError:
