@@ -16,7 +16,6 @@ from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype, int1
 from workbench.language.indexing import subscript
 from workbench.language.methods import MEMBERS
-from workbench.language.table import LIBDEVICE, NAMES
 from workbench.language.values import (
     describe,
     is_number,
@@ -194,8 +193,6 @@ def _our_module(module: types.ModuleType) -> types.ModuleType:
 def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -> UnknownNameError:
     shown = ast.unparse(node.value)
     if module is tl or module in _LIBRARIES:
-        if node.attr in (NAMES if module is tl else LIBDEVICE):
-            return act.error(UnknownNameError, f"{shown}.{node.attr} is not supported yet", node)
         known = module.__all__
     else:
         known = [n for n in vars(module) if not n.startswith("_")]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any, TypeVar
+
 from workbench.language.arithmetic import (
     abs,
     cdiv,
@@ -29,6 +32,17 @@ from workbench.language.reductions import max, min, softmax, sum
 
 # Older libraries import the functions of the device library from here.
 globals().update({name: f for name, f in LIBRARY.items() if name not in globals()})
+
+#: Triton's type of a decorated function.
+T = TypeVar("T")
+
+
+def __getattr__(name: str) -> Any:
+    """Return `core`, which needs this module."""
+    if name == "core":
+        return importlib.import_module("workbench.language.core")
+    raise AttributeError(f"tl.math has no {name!r}")
+
 
 __all__ = [
     "abs", "cdiv", "ceil", "clamp", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma",

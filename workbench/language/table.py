@@ -1,7 +1,7 @@
 """The names of the language: one row per name, its family (the file that has it) and its tier.
 
-The rows are the contract: tests walk them, did-you-mean reads them, and a name whose tier is not
-there yet is told apart from a misspelt one. `builtin` marks the function that implements a row.
+The rows are the contract: tests walk them and did-you-mean reads them. `builtin` marks the function
+that implements a row.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _ROWS: dict[str, dict[int, str]] = {
     },
     "debug": {1: "device_print device_assert"},
     "inline_assembly": {2: "inline_asm_elementwise"},
-    "extra": {2: "extra target_info core standard"},
+    "extra": {2: "extra target_info core standard", 3: "semantic"},
 }  # fmt: skip
 
 NAMES: dict[str, Name] = {
@@ -205,12 +205,6 @@ def only_raises(name: str, instead: str) -> Callable[..., Any]:
     refuse.__name__ = refuse.__qualname__ = name.rpartition(".")[2]
     refuse.__doc__ = f"Not supported: {instead}."
     return described(refuse, name)
-
-
-def absent_name(module: str, name: str, known: bool) -> AttributeError:
-    """Return the error for a name that a module does not have; `known`: the language has it."""
-    words = "is not supported yet" if known else "does not exist"
-    return AttributeError(f"{module}.{name} {words}")
 
 
 #: Parameters by which Triton hands a function its compiler; authors do not write them.

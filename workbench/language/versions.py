@@ -28,6 +28,23 @@ def claim(version: str) -> None:
     _claimed[0] = version
 
 
+#: The version under which `import triton` gave our modules in this process, the latest last.
+_redirected: list[str] = []
+
+
+def redirect(version: str) -> None:
+    """Note that `import triton` gives our modules."""
+    _redirected[:] = [version]
+
+
+def redirected() -> str | None:
+    """Return the version under which `import triton` has given our modules; None: it never has.
+
+    What was imported meanwhile holds them, so processes that import it again do the same.
+    """
+    return _redirected[0] if _redirected else None
+
+
 def minor(version: str) -> tuple[int, ...]:
     """Return the part of a version that decides about names: (3, 6)."""
     return tuple(int(part) for part in version.split(".")[:2])
@@ -45,7 +62,7 @@ def versioned(module: str, names: Versioned) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         row = names.get(name)
         if row is None:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            raise AttributeError(f"{module}.{name} does not exist")
         first, end, value = row
         if not has(first, end):
             words = f"since {first}" if end is None else f"until {end}"

@@ -10,12 +10,14 @@ from __future__ import annotations
 import importlib
 import io
 import marshal
+import os
 import pickle
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
+from workbench.language.versions import redirected
 from workbench.runtime.callables import ConstexprFunction
 from workbench.runtime.jit import JITFunction
 from workbench.source import KernelSource
@@ -39,6 +41,30 @@ def dumps(value: Any) -> bytes:
 def loads(data: bytes) -> Any:
     """Return what `dumps` was given."""
     return pickle.loads(data)
+
+
+#: Tells a process that runs for this one under which version `import triton` gives our modules.
+_AS_TRITON = "WORKBENCH_AS_TRITON"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a process that imports what this one has imported."""
+    paths = [path for path in sys.path if path] or [os.getcwd()]  # noqa: PTH109
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    found.pop(_AS_TRITON, None)
+    version = redirected()
+    return found if version is None else {**found, _AS_TRITON: version}
+
+
+def enter() -> None:
+    """Make `import triton` mean what it means in the process that started this one.
+
+    The names of Triton stand above the runtime, which meets them only here and by name.
+    """
+    version = os.environ.pop(_AS_TRITON, None)
+    if version is not None:
+        install = importlib.import_module("workbench.triton.installing").as_triton
+        install(version=version, force=True)
 
 
 class _Pickler(pickle.Pickler):

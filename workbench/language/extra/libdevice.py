@@ -6,6 +6,7 @@ of the table of elementwise functions, or made of such rows here.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -450,6 +451,13 @@ def byte_perm(arg0: Any, arg1: Any, arg2: Any) -> tensor:
         moved = binary("<<", byte, 8 * place)
         found = moved if found is None else binary("|", found, moved)
     return cast_tensor(found, to_tensor(arg0).dtype)
+
+
+def __getattr__(name: str) -> Any:
+    """Return `core`, which needs this module."""
+    if name == "core":
+        return importlib.import_module("workbench.language.core")
+    raise AttributeError(f"libdevice.{name} does not exist")
 
 
 __all__ = ["LIBRARY", *LIBRARY]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -1,0 +1,9 @@
+"""`triton.compiler.code_generator`: what walks a kernel's syntax tree in Triton; each function says what to do instead."""
+
+from workbench.language.table import only_raises
+
+_INSTEAD = "triton.compile(triton.compiler.ASTSource(...)) compiles a kernel"
+ast_to_ttir = only_raises("triton.compiler.code_generator", _INSTEAD)
+CodeGenerator = only_raises("triton.compiler.code_generator", _INSTEAD)
+
+__all__ = ["ast_to_ttir", "CodeGenerator"]
