@@ -16,6 +16,7 @@ from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype, int1
 from workbench.language.indexing import subscript
 from workbench.language.methods import MEMBERS
+from workbench.language.former import instead_of
 from workbench.language.values import (
     describe,
     is_number,
@@ -200,8 +201,14 @@ def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -
         UnknownNameError,
         f"'{shown}' has no function '{node.attr}'",
         node,
-        hint=suggestion(node.attr, known, f"{shown}."),
+        hint=_instead(module, node.attr) or suggestion(node.attr, known, f"{shown}."),
     )
+
+
+def _instead(module: types.ModuleType, name: str) -> str:
+    """Return what to write for a name that an older Triton had."""
+    path = module.__name__.replace("workbench.language", "tl", 1)
+    return instead_of(path, name)
 
 
 # -- operators ------------------------------------------------------------------------------

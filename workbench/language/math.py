@@ -29,6 +29,7 @@ from workbench.language.arithmetic import (
 )
 from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.reductions import max, min, softmax, sum
+from workbench.language.versions import versioned
 
 # Older libraries import the functions of the device library from here.
 globals().update({name: f for name, f in LIBRARY.items() if name not in globals()})
@@ -41,7 +42,10 @@ def __getattr__(name: str) -> Any:
     """Return `core`, which needs this module."""
     if name == "core":
         return importlib.import_module("workbench.language.core")
-    raise AttributeError(f"tl.math has no {name!r}")
+    return _others(name)
+
+
+_others = versioned("tl.math", {})
 
 
 __all__ = [

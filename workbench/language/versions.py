@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from workbench.language.former import instead_of
+
 #: The version whose names are there unless `workbench.as_triton(version=...)` says otherwise.
 DEFAULT = "3.6.0"
 
@@ -62,7 +64,10 @@ def versioned(module: str, names: Versioned) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         row = names.get(name)
         if row is None:
-            raise AttributeError(f"{module}.{name} does not exist")
+            instead = instead_of(module, name)
+            raise AttributeError(
+                f"{module}.{name} does not exist" + (f": {instead}" if instead else "")
+            )
         first, end, value = row
         if not has(first, end):
             words = f"since {first}" if end is None else f"until {end}"

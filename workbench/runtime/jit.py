@@ -238,11 +238,13 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def _compile_only(
         self, args: Sequence[Any], given: dict[str, Any], grid: Any
     ) -> CompiledKernel | None:
-        call, target, device = self._bind(args, given)
+        call, target, device = self._bind(args, given, launches=False)
         sizes = None if grid is None else resolve_grid(grid, lambda: call.values)
         return self._obtain(call, target, device, sizes, warmup=True)
 
-    def _bind(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[Call, str, int]:
+    def _bind(
+        self, args: Sequence[Any], given: Mapping[str, Any], *, launches: bool = True
+    ) -> tuple[Call, str, int]:
         call = bind_names(self.kernel_source, args, given)
         if knobs.runtime.debug:
             call.options["debug"] = True
@@ -251,7 +253,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if not knobs.language.default_fp_fusion:
             call.options.setdefault("enable_fp_fusion", False)
         classify(self.kernel_source, self.policies, call)
-        target, device = choose_target(self.kernel_source, call)
+        target, device = choose_target(self.kernel_source, call, launches=launches)
         if target is None or target == "auto":
             from workbench.devices import cuda
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from workbench.devices import cuda
 from workbench.language.table import ONLY_RAISES
 from workbench.language.versions import versioned
 from workbench.runtime.measuring import measure
@@ -90,7 +91,7 @@ def _quantile(samples: Sequence[float], q: float) -> float:
 
 def _has_gpu() -> bool:
     torch = sys.modules.get("torch")
-    return torch is not None and torch.cuda.is_available()
+    return torch is not None and torch.cuda.is_available() and cuda.available()
 
 
 def assert_close(

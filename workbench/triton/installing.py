@@ -24,6 +24,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Literal
 
 from workbench.language import versions
+from workbench.language.former import FORMER_MODULES
 from workbench.source import OptionError
 
 _OWN = "workbench.triton"
@@ -119,8 +120,10 @@ class _Finder(importlib.metadata.DistributionFinder):
             return None
         own, first = _LATER.get(fullname, (MODULES.get(fullname), None))
         if own is None or not versions.has(first, None):
-            gluon = ": Gluon is another language" if ".experimental" in fullname else ""
-            raise ModuleNotFoundError(f"workbench has no module {fullname!r}{gluon}", name=fullname)
+            why = "Gluon is another language" if ".experimental" in fullname else ""
+            why = FORMER_MODULES.get(fullname, why)
+            text = f"workbench has no module {fullname!r}" + (f": {why}" if why else "")
+            raise ModuleNotFoundError(text, name=fullname)
         return importlib.machinery.ModuleSpec(fullname, _Loader(own))
 
     def find_distributions(self, context: Any = None) -> Iterator[Any]:
