@@ -64,7 +64,7 @@ def test_ways_to_make_a_tensor_for_cuda():
         torch.arange(3, device="cuda:0"), torch.zeros(3).cuda(), torch.zeros(3).to("cuda"),
         torch.zeros(3).to(device, torch.float16), torch.zeros(3).to(device=device),
         torch.zeros(3).to(like), torch.zeros(3).to(0), like.new_zeros(4), torch.zeros_like(like),
-        like + 1, like[None].T, torch.cat([like, like]), like.half().float(), like.clone(),
+        like + 1, like[None].mT, torch.cat([like, like]), like.half().float(), like.clone(),
         torch.full((2,), 3, device=like.device), torch.as_tensor([1.0], device="cuda"),
         torch.randint(0, 3, (2,), device="cuda", generator=torch.Generator(device="cuda")),
     ):  # fmt: skip
@@ -73,7 +73,7 @@ def test_ways_to_make_a_tensor_for_cuda():
         assert not x.is_cpu
     with device:
         assert torch.ones(2).is_cuda
-    for x in (torch.zeros(3), like.cpu(), like.to("cpu"), torch.zeros(3) + 1, torch.zeros(3).T):
+    for x in (torch.zeros(3), like.cpu(), like.to("cpu"), torch.zeros(3) + 1, torch.zeros(3)[:2]):
         assert not x.is_cuda
         assert x.device == torch.device("cpu")
 

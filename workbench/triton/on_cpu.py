@@ -369,6 +369,16 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
         with _mode():
             run(self)
 
+    backwards = torch.autograd.graph._engine_run_backward
+
+    def backward(*args: Any, **given: Any) -> Any:
+        # A mode is off while it handles `y.backward()`, yet functions of the author's run in there.
+        with _mode():
+            return backwards(*args, **given)
+
+    found += [(place, "_engine_run_backward", backward)
+              for place in (torch.autograd, torch.autograd.graph)
+              if hasattr(place, "_engine_run_backward")]  # fmt: skip
     found += [
         (torch.cuda, "nvtx", nvtx),
         (torch.version, "cuda", torch.version.cuda or "13.0"),
