@@ -283,6 +283,11 @@ class CompiledKernel:
         """Return a callable that launches this very compilation with run-time arguments."""
         return BoundLaunch(self, grid)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from workbench.runtime.pickling import reduce_compiled
+
+        return reduce_compiled(self)
+
     def __repr__(self) -> str:
         return f"<compiled kernel {self.name} for {self.target}>"
 

@@ -512,7 +512,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return f"<kernel {self.__module__}.{self.__qualname__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.__module__, self.__qualname__)
+        from workbench.runtime.pickling import reduce_by_place
+
+        return reduce_by_place(self)
 
 
 class _Interpreted:
@@ -541,16 +543,6 @@ class InterpretedFunction(JITFunction[T]):
 
 def _has_program(program: Any) -> bool:
     return program is not None
-
-
-def _restore(module: str, name: str) -> Any:
-    """Find a pickled kernel again by its place."""
-    import importlib
-
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def _stream_number(stream: Any, device: int) -> int:

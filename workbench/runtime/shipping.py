@@ -32,7 +32,7 @@ def dumps(value: Any) -> bytes:
     """Return a value with kernels in it as bytes; raises ShippingError."""
     buffer = io.BytesIO()
     try:
-        _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+        ValuePickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ShippingError(str(error)) from error
     return buffer.getvalue()
@@ -67,7 +67,7 @@ def enter() -> None:
         install(version=version, force=True)
 
 
-class _Pickler(pickle.Pickler):
+class ValuePickler(pickle.Pickler):
     """Pickles functions and kernels by value, modules by name."""
 
     def reducer_override(self, value: Any) -> Any:
@@ -76,7 +76,7 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, types.FunctionType):
             return _reduce_function(value)
         if isinstance(value, JITFunction | ConstexprFunction):
-            return _reduce_callable(value)
+            return reduce_callable(value)
         if isinstance(value, KernelSource):
             return _reduce_source(value)
         return NotImplemented
@@ -92,10 +92,9 @@ def _reduce_function(function: types.FunctionType) -> Any:
     if _is_installed(function.__module__ or ""):
         return NotImplemented
     code = function.__code__
-    names = {name for name in names_of(code) if name in function.__globals__}
     cells = [_cell_value(cell) for cell in function.__closure__ or ()]
     state = {
-        "globals": {name: function.__globals__[name] for name in sorted(names)},
+        "globals": _globals_of(function),
         "cells": cells,
         "defaults": function.__defaults__,
         "keyword_defaults": function.__kwdefaults__,
@@ -104,6 +103,19 @@ def _reduce_function(function: types.FunctionType) -> Any:
     }
     made = marshal.dumps(code), function.__name__, function.__module__, len(cells)
     return _empty_function, made, state, None, None, _fill_function
+
+
+def _globals_of(function: types.FunctionType) -> dict[str, Any]:
+    """Return what the names that a function's code mentions stand for in its module."""
+    space = function.__globals__
+    return {name: space[name] for name in sorted(set(names_of(function.__code__))) if name in space}
+
+
+def captured_values(function: types.FunctionType) -> dict[str, Any]:
+    """Return what a function takes from outside itself, by name: of its module, and of closures."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    held = {name: _cell_value(cell) for name, cell in cells}
+    return {**_globals_of(function), **held}
 
 
 _NO_VALUE = "<no value>"
@@ -154,7 +166,8 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def _reduce_callable(value: JITFunction[Any] | ConstexprFunction) -> Any:
+def reduce_callable(value: JITFunction[Any] | ConstexprFunction) -> Any:
+    """Return what a kernel object is pickled as by value."""
     options = {name: getattr(value, name) for name in _OPTIONS if hasattr(value, name)}
     kind = JITFunction if isinstance(value, JITFunction) else ConstexprFunction
     state = value.fn, value.text_source, options

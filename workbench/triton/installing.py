@@ -76,7 +76,7 @@ def _check_version(version: str) -> None:
         raise OptionError(
             f"no names are known of Triton {version!r}; known are {', '.join(known)}",
             hint=f'leave version out for {versions.DEFAULT}, or say e.g. version="{known[-1]}"',
-            code="K131",
+            code="K136",
         )
 
 
@@ -200,12 +200,12 @@ def as_triton(
 
     Raises:
         OptionError: the real Triton is imported already (K132); no names are known of a version
-            (K131); `cuda` is something else than "cpu", or there is no torch (K131).
+            (K136); `cuda` is something else than "cpu", or there is no torch (K136).
     """
     claimed = versions.claimed() if version is None else version
     _check_version(claimed)
     if cuda not in (None, "cpu"):
-        raise OptionError(f'cuda is "cpu" or left out, got {cuda!r}', code="K131")
+        raise OptionError(f'cuda is "cpu" or left out, got {cuda!r}', code="K136")
     real = [name for name, module in sorted(sys.modules.items()) if _is_real(name, module)]
     if real and not force:
         users = _users()

@@ -128,7 +128,7 @@ def _refuse(*args: Any, **given: Any) -> Any:
     raise OptionError(
         'CUDA graphs are not there under as_triton(cuda="cpu")',
         hint="call the function itself; as_triton() without cuda runs on the GPU",
-        code="K131",
+        code="K136",
     )
 
 
@@ -418,7 +418,7 @@ def enter() -> Callable[[], object]:
     try:
         torch = _torch()
     except ImportError:
-        raise OptionError('as_triton(cuda="cpu") needs torch', code="K131") from None
+        raise OptionError('as_triton(cuda="cpu") needs torch', code="K136") from None
     if isinstance(driver.active, StandInDriver):  # within another one: nothing more to do
         return _nothing
     entered = _entered(torch)
