@@ -61,7 +61,8 @@ def test_each_element_takes_its_own_way(count: int, target: str):
 def test_neighbours_are_handed_over_together(pack: int, target: str):
     names = [f"{w}{k}" for w in "xy" for k in range(pack)]
     total = " + ".join(names[:pack])
-    function = from_text(f"""
+    function = from_text(
+        f"""
         def part(%s):
             total = %s
             return %s
@@ -70,7 +71,9 @@ def test_neighbours_are_handed_over_together(pack: int, target: str):
             i = tl.arange(0, 4)[:, None] * 8 + tl.arange(0, 8)[None, :]
             one, = tl.map_elementwise(part, tl.load(x + i), i * 100, pack={pack})
             tl.store(out + i, one)
-    """ % (", ".join(names), total, ", ".join(f"total + y{k}" for k in range(pack))))
+    """
+        % (", ".join(names), total, ", ".join(f"total + y{k}" for k in range(pack)))
+    )
     x, out = np.arange(32, dtype=np.int32), np.zeros(32, np.int32)
     run_on(target, function, out=out, x=x)
     want = np.repeat(x.reshape(-1, pack).sum(1), pack) + np.arange(32) * 100

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import workbench.language as tl
-from tests.language.harness import error_of, from_text, lowered, result
+from tests.language.harness import from_text, lowered, result
 from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.table import LIBDEVICE
 

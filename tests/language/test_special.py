@@ -1,4 +1,4 @@
-"""Functions of tl.extra.libdevice made of others: special functions, and rounding in a direction."""
+"""Functions of tl.extra.libdevice made of others: special ones, and rounding in a direction."""
 
 from __future__ import annotations
 

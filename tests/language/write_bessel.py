@@ -1,6 +1,6 @@
 """Writes workbench/language/extra/bessel_tables.py: Chebyshev coefficients made with mpmath.
 
-    python tests/language/write_bessel.py
+python tests/language/write_bessel.py
 """
 
 from __future__ import annotations

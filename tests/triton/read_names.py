@@ -3,11 +3,11 @@
     for v in 3.6.0 3.7.1 3.8.0 3.9.0; do pip download triton==$v --no-deps -d WHEELS; done
     python tests/triton/read_names.py WHEELS
 
-A wheel is read as text (zipfile and ast); nothing of it is installed, imported or run. What counts:
-names without an underscore that a module binds at its top level, by a definition, an assignment or an
-import from Triton itself, and the files of a package. Not: what it imports from elsewhere (`os`,
-`Any`), and Gluon, which is another language. The data file holds the modules of the first version and
-of each later one what was added and what was taken away.
+A wheel is read as text (zipfile and ast); nothing of it is installed, imported or run. What
+counts: names without an underscore that a module binds at its top level, by a definition, an
+assignment or an import from Triton itself, and the files of a package. Not: what it imports from
+elsewhere (`os`, `Any`), and Gluon, which is another language. The data file holds the modules of
+the first version and of each later one what was added and what was taken away.
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ class Wheel:
                 case ast.ImportFrom(names=names):
                     found |= self._imported(node, names, module)
                 case ast.Assign(targets=targets):
-                    found |= {
-                        n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)
-                    }
+                    found |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
                 case ast.AnnAssign(target=ast.Name(id=name)):
                     found.add(name)
                 case _:

@@ -14,9 +14,9 @@ from workbench.language import arithmetic as maths
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype, int1
+from workbench.language.former import instead_of
 from workbench.language.indexing import subscript
 from workbench.language.methods import MEMBERS
-from workbench.language.former import instead_of
 from workbench.language.values import (
     describe,
     is_number,

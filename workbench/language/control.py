@@ -153,9 +153,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
 def _mapped(function: Any, blocks: list[tensor], count: int) -> tuple[list[tensor], bool]:
     """Return the results of a function for all elements, and whether it returns a single one."""
     values = [x.stored() for x in blocks]
-    arguments = tuple(
-        Value(element_of(v.type), f"a{number}") for number, v in enumerate(values)
-    )
+    arguments = tuple(Value(element_of(v.type), f"a{number}") for number, v in enumerate(values))
     builder = current().builder
     with builder.block() as ops, wrapping_index():
         given = [wrap(a, x.dtype) for a, x in zip(arguments, blocks, strict=True)]

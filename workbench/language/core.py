@@ -160,6 +160,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "CONSTEXPR_0", "TRITON_BUILTIN", "_aggregate", "_unwrap_if_constexpr", "block_type", "builtin",
-    "constexpr", "dtype", "extern", "extern_elementwise", "get_int_dtype", "is_builtin", "must_use_result", "tensor",
+    "constexpr", "dtype", "extern", "extern_elementwise", "get_int_dtype", "is_builtin",
+    "must_use_result", "tensor",
     "to_tensor",
 ]  # fmt: skip

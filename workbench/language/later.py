@@ -9,7 +9,7 @@ from workbench.language.aggregates import Aggregate
 from workbench.language.arithmetic import binary, logical_not
 from workbench.language.atomics import atomic_add, atomic_or, atomic_xchg
 from workbench.language.casts import cast_tensor
-from workbench.language.constexprs import unwrap
+from workbench.language.constexprs import like, unwrap
 from workbench.language.debug import device_assert
 from workbench.language.dtypes import int1, int32, pointer_type
 from workbench.language.reductions import max as reduce_max
@@ -48,11 +48,12 @@ def aggregate_replace(instance: Any, **changes: Any) -> Any:
     """Return an aggregate with some of its fields replaced."""
     if not isinstance(instance, Aggregate):
         raise KernelTypeError(f"aggregate_replace takes an aggregate, got {describe(instance)}")
-    names = instance._fields
+    names: Any = getattr(instance, "_fields")  # noqa: B009 - a named tuple's public names
     unknown = [name for name in changes if name not in names]
     if unknown:
         raise UnknownNameError(f"{type(instance).__name__} has no field '{unknown[0]}'")
-    return instance._make(changes.get(n, v) for n, v in zip(names, instance, strict=True))
+    items = [changes.get(n, v) for n, v in zip(names, instance, strict=True)]
+    return like(instance, items)
 
 
 def expect_zero(x: Any, mask: Any) -> Any:
@@ -74,7 +75,9 @@ def atomic_load(pointer: Any, mask: Any = None, sem: Any = None, scope: Any = No
     """Return what memory holds, read at once: sem "acquire" (default) or "relaxed"."""
     order = _order(sem, "acquire", "atomic_load")
     kind = _to_tensor(pointer).dtype
-    if isinstance(kind, pointer_type) and not kind.element_ty.is_floating():  # adds nothing: the memory stays as it is, whoever else writes it
+    if (
+        isinstance(kind, pointer_type) and not kind.element_ty.is_floating()
+    ):  # adds nothing: the memory stays as it is, whoever else writes it
         return atomic_or(pointer, 0, mask, order, scope)
     return atomic_add(pointer, -0.0, mask, order, scope)
 

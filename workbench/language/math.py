@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from workbench.language.arithmetic import (
     abs,
@@ -29,7 +28,7 @@ from workbench.language.arithmetic import (
 )
 from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.reductions import max, min, softmax, sum
-from workbench.language.versions import versioned
+from workbench.language.versions import core_of
 
 # Older libraries import the functions of the device library from here.
 globals().update({name: f for name, f in LIBRARY.items() if name not in globals()})
@@ -38,15 +37,7 @@ globals().update({name: f for name, f in LIBRARY.items() if name not in globals(
 T = TypeVar("T")
 
 
-def __getattr__(name: str) -> Any:
-    """Return `core`, which needs this module."""
-    if name == "core":
-        return importlib.import_module("workbench.language.core")
-    return _others(name)
-
-
-_others = versioned("tl.math", {})
-
+__getattr__ = core_of("tl.math")
 
 __all__ = [
     "abs", "cdiv", "ceil", "clamp", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma",

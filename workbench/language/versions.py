@@ -6,6 +6,7 @@ that `hasattr` and `try: from … import` tell what that Triton has. Nothing els
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -78,3 +79,9 @@ def versioned(module: str, names: Versioned) -> Callable[[str], Any]:
         return value()
 
     return find
+
+
+def core_of(module: str, names: Versioned | None = None) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module that has `core` as well, which needs that module."""
+    core = {"core": (None, None, lambda: importlib.import_module("workbench.language.core"))}
+    return versioned(module, {**core, **(names or {})})

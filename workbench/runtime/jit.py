@@ -10,6 +10,7 @@ Decorating never compiles and never rejects; errors surface at the first launch 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -512,9 +513,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return f"<kernel {self.__module__}.{self.__qualname__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from workbench.runtime.pickling import reduce_by_place
-
-        return reduce_by_place(self)
+        # By name: it makes kernels of what it reads.
+        return importlib.import_module("workbench.runtime.pickling").reduce_by_place(self)
 
 
 class _Interpreted:

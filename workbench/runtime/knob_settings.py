@@ -179,7 +179,9 @@ class env_class(env_base[Any, Any], Generic[ClassType]):  # noqa: N801 - Triton'
         module, _, name = text.partition(":")
         found = getattr(importlib.import_module(module), name, None) if name else None
         if not isinstance(found, type) or self.type not in (c.__name__ for c in found.__mro__):
-            raise OptionError(f"{self.key}={text} is not MODULE:CLASS of a {self.type}", code="K113")
+            raise OptionError(
+                f"{self.key}={text} is not MODULE:CLASS of a {self.type}", code="K113"
+            )
         return found
 
 

@@ -71,6 +71,7 @@ class ValuePickler(pickle.Pickler):
     """Pickles functions and kernels by value, modules by name."""
 
     def reducer_override(self, value: Any) -> Any:
+        """Say how a value is pickled that needs help."""
         if isinstance(value, types.ModuleType):
             return importlib.import_module, (value.__name__,)
         if isinstance(value, types.FunctionType):

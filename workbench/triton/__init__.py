@@ -1,8 +1,8 @@
 """The names of `triton.*` bound to ours: what pasted code and modules written for Triton get.
 
-All names of the version that `__version__` claims are here (names.json has the lists), and none of
-later versions, so that `hasattr` and `try: import` probes are answered as that Triton would. The few
-that do not work here raise when they are used (`workbench.language.table.ONLY_RAISES`).
+All names of the version that `__version__` claims are here (names.json has the lists), and none
+of later versions, so that `hasattr` and `try: import` probes are answered as that Triton would. The
+few that do not work here raise when they are used (`workbench.language.table.ONLY_RAISES`).
 """
 
 import sys

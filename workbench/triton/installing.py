@@ -13,6 +13,7 @@ run on the CPU (triton/on_cpu.py).
 from __future__ import annotations
 
 import importlib
+import importlib.abc
 import importlib.machinery
 import importlib.metadata
 import importlib.util
@@ -133,7 +134,7 @@ class _Finder(importlib.metadata.DistributionFinder):
             yield _Distribution(self._version)
 
 
-class _Loader:
+class _Loader(importlib.abc.Loader):
     """Gives one of our modules under another name."""
 
     def __init__(self, own: str) -> None:

@@ -2,17 +2,17 @@
 
 For learning and debugging, on any machine. While it is on:
 
-- tensors made for "cuda", and all that is computed from them, are CPU tensors that answer `.device`
-  and `.is_cuda` as CUDA's would. Tensors made for the host meanwhile stay it: `.cuda()` copies
-  them, `.cpu()` copies back, so that what is changed on the one side stays as it was on the other.
-  Tensors from before count as CUDA's;
+- tensors made for "cuda", and all that is computed from them, are CPU tensors that answer
+  `.device` and `.is_cuda` as CUDA's would. Tensors made for the host meanwhile stay there:
+  `.cuda()` copies them, `.cpu()` copies back, so that what is changed on one side stays on the
+  other as it was. Tensors from before count as CUDA's;
 - `torch.cuda` answers as one device of capability (9, 0); streams, events and caches are there and
   do nothing, graphs are refused;
 - kernels run on the CPU, since their arrays lie there.
 
 A `TorchFunctionMode` does the first: it sees every function and method of torch, also those bound
-before by `from torch import empty`, and nothing of torch's C++ is changed. Modes belong to a thread:
-threads that are started meanwhile get one of their own. Leaving puts everything back.
+before by `from torch import empty`, and nothing of torch's C++ is changed. Modes belong to a
+thread: threads that are started meanwhile get one of their own. Leaving puts everything back.
 """
 
 from __future__ import annotations
@@ -196,83 +196,90 @@ def _tensors(values: Any) -> Iterator[Any]:
 def _mode() -> Any:
     """Return the mode; its class needs torch."""
     torch = _torch()
-    from torch.overrides import TorchFunctionMode
-
+    base = importlib.import_module("torch.overrides").TorchFunctionMode
     tensor = torch.Tensor
     places: dict[Any, Callable[[bool], Any]] = {
         tensor.is_cuda.__get__: lambda host: not host,
         tensor.is_cpu.__get__: lambda host: host,
         tensor.device.__get__: lambda host: torch.device("cpu" if host else "cuda:0"),
     }
+    moves = {tensor.cuda: _to_cuda, tensor.cpu: _to_host, tensor.to: _to}
 
-    class Mode(TorchFunctionMode):
+    class Mode(base):  # type: ignore[misc, valid-type]
         """Maps CUDA to the CPU in every call; see the top of this file."""
 
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             given = kwargs or {}
+            if func is torch.device:  # a name alone
+                return func(*args, **given)
             answer = places.get(func)
             if answer is not None:
                 return answer(_on_host(args[0]))
-            if func is torch.device:  # a name alone
-                return func(*args, **given)
-            if func in (tensor.cuda, tensor.cpu, tensor.to):
-                return moved(func, args, given)
-            name = getattr(func, "__name__", "")
-            if name == "__set__" and len(args) > 1 and isinstance(args[1], tensor):
-                found = func(*args, **given)  # x.data = y
-                _mark(args[0], _on_host(args[1]))
-                return found
-            wanted = given.get("device")
-            named = wanted is not None
-            if named and (_is_cuda(wanted) or isinstance(wanted, int)):
-                given = {**given, "device": "cpu"}
-                host = False
-            elif named:
-                host = True
-            else:
-                args = tuple("cpu" if _is_cuda(a) else a for a in args)
-                inputs = list(_tensors((*args, *given.values())))
-                host = all(_on_host(t) for t in inputs)
-            if name == "pin_memory":
-                return args[0]
-            return _mark(func(*args, **given), host)
-
-    def moved(func: Any, args: Any, given: Any) -> Any:
-        """`.cuda()`, `.cpu()` and `.to(...)`: to the other side a tensor is copied."""
-        source, rest = args[0], list(args[1:])
-        given = {n: v for n, v in given.items() if n not in ("non_blocking", "memory_format")}
-        if func is not tensor.to:
-            to_host = func is tensor.cpu
-            found = source.clone() if to_host != _on_host(source) else source
-            return _mark(found, to_host)
-        to_host = _on_host(source)
-        for place, value in enumerate(rest):
-            if isinstance(value, tensor):
-                to_host = _on_host(value)
-                rest[place] = value.dtype
-            elif isinstance(value, int) and not isinstance(value, bool) and place == 0:
-                to_host, rest[place] = False, "cpu"
-            elif isinstance(value, str | torch.device):
-                to_host, rest[place] = not _is_cuda(value), _home(value)
-        if given.get("device") is not None:
-            device = given["device"]
-            to_host = not (_is_cuda(device) or isinstance(device, int))
-            given = {**given, "device": _home(device)}
-        other = given.pop("other", None)
-        if other is not None:
-            to_host = _on_host(other)
-            given["dtype"] = other.dtype
-        found = func(source, *rest, **given)
-        if to_host != _on_host(source) and found is source:
-            found = source.clone()
-        return _mark(found, to_host)
-
-    def _home(device: Any) -> Any:
-        return "cpu" if _is_cuda(device) or isinstance(device, int) else device
+            move = moves.get(func)
+            return _called(func, args, given) if move is None else move(*args, **given)
 
     return Mode()
+
+
+def _called(func: Any, args: Any, given: dict[str, Any]) -> Any:
+    """Call a function of torch on the CPU, and note on which side its results are."""
+    name = getattr(func, "__name__", "")
+    if name == "pin_memory":
+        return args[0]
+    if name == "__set__" and len(args) > 1:  # x.data = y
+        func(*args, **given)
+        _mark(args[0], all(_on_host(t) for t in _tensors(args[1:])))
+        return None
+    wanted = given.get("device")
+    if wanted is None:
+        args = tuple("cpu" if _is_cuda(a) else a for a in args)
+        host = all(_on_host(t) for t in _tensors((*args, *given.values())))
+    else:
+        host = not _is_there(wanted)
+        given = {**given, "device": _home(wanted)}
+    return _mark(func(*args, **given), host)
+
+
+def _is_there(device: Any) -> bool:
+    """Say whether what stands for a device is CUDA's: a number is."""
+    return _is_cuda(device) or (isinstance(device, int) and not isinstance(device, bool))
+
+
+def _home(device: Any) -> Any:
+    return "cpu" if _is_there(device) else device
+
+
+def _to_cuda(source: Any, *args: Any, **given: Any) -> Any:
+    return _mark(source.clone(), False) if _on_host(source) else source
+
+
+def _to_host(source: Any, *args: Any, **given: Any) -> Any:
+    return source if _on_host(source) else _mark(source.clone(), True)
+
+
+def _to(source: Any, *args: Any, **given: Any) -> Any:
+    """`.to(...)`: to the other side a tensor is copied."""
+    torch = _torch()
+    host, rest = _on_host(source), list(args)
+    other = given.pop("other", None)
+    if rest and isinstance(rest[0], torch.Tensor):
+        other = rest.pop(0)
+    if other is not None:
+        host = _on_host(other)
+        given["dtype"] = other.dtype
+    place = given.get("device")
+    if rest and isinstance(rest[0], str | int | torch.device) and not isinstance(rest[0], bool):
+        place, rest[0] = rest[0], _home(rest[0])
+    if given.get("device") is not None:
+        given["device"] = _home(place)
+    if place is not None:
+        host = not _is_there(place)
+    found = source.to(*rest, **given)
+    if host != _on_host(source) and found is source:
+        found = source.clone()
+    return _mark(found, host)
 
 
 def _answers(torch: Any) -> dict[str, Any]:
@@ -288,11 +295,29 @@ def _answers(torch: Any) -> dict[str, Any]:
         shared_memory_per_multiprocessor=233472, is_integrated=0, is_multi_gpu_board=0,
         gcnArchName="",
     )  # fmt: skip
-    zero = ("memory_allocated max_memory_allocated memory_reserved max_memory_reserved "
-            "memory_cached max_memory_cached utilization temperature power_draw").split()  # fmt: skip
-    silent = ("synchronize set_device set_stream empty_cache init _lazy_init ipc_collect "
-              "reset_peak_memory_stats reset_max_memory_allocated "
-              "reset_accumulated_memory_stats").split()  # fmt: skip
+    zero = [
+        "memory_allocated",
+        "max_memory_allocated",
+        "memory_reserved",
+        "max_memory_reserved",
+        "memory_cached",
+        "max_memory_cached",
+        "utilization",
+        "temperature",
+        "power_draw",
+    ]
+    silent = [
+        "synchronize",
+        "set_device",
+        "set_stream",
+        "empty_cache",
+        "init",
+        "_lazy_init",
+        "ipc_collect",
+        "reset_peak_memory_stats",
+        "reset_max_memory_allocated",
+        "reset_accumulated_memory_stats",
+    ]
     return {
         **dict.fromkeys(silent, _nothing),
         **{name: lambda *args, **given: 0 for name in zero},

@@ -12,13 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import workbench.language.arithmetic as tl
-from workbench.language.arithmetic import where
-from workbench.language.casts import bitcast_tensor, cast_tensor
+from workbench.language import arithmetic, casts, floats
 from workbench.language.dtypes import dtype, float32, float64, int64, uint32, uint64
-from workbench.language.floats import real_functions
 from workbench.language.values import describe, tensor, to_tensor
 from workbench.source import KernelTypeError
+
+# Tensors get their operators when the language is put together (methods.py).
+tl: Any = arithmetic
+where: Any = arithmetic.where
+bitcast_tensor: Any = casts.bitcast_tensor
+cast_tensor: Any = casts.cast_tensor
+real_functions: Any = floats.real_functions
 
 _INFINITY = float("inf")
 _WORDS = {"rd": "rounded down", "ru": "rounded up", "rz": "rounded toward zero"}

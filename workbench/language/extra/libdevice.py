@@ -6,7 +6,6 @@ of the table of elementwise functions, or made of such rows here.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +27,7 @@ from workbench.language.floats import float_function, real_functions
 from workbench.language.shapes import common_shape, operand
 from workbench.language.table import LIBDEVICE, described
 from workbench.language.values import describe, made, tensor, to_tensor
+from workbench.language.versions import core_of
 from workbench.ops import FUNCTIONS, Elementwise
 from workbench.source import KernelTypeError
 
@@ -453,11 +453,6 @@ def byte_perm(arg0: Any, arg1: Any, arg2: Any) -> tensor:
     return cast_tensor(found, to_tensor(arg0).dtype)
 
 
-def __getattr__(name: str) -> Any:
-    """Return `core`, which needs this module."""
-    if name == "core":
-        return importlib.import_module("workbench.language.core")
-    raise AttributeError(f"libdevice.{name} does not exist")
-
+__getattr__ = core_of("libdevice")
 
 __all__ = ["LIBRARY", *LIBRARY]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -7,18 +7,24 @@ zeros of Bessel functions (there absolute): below 1e-13 in fp64, half an ulp or 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-import workbench.language.arithmetic as tl
-from workbench.language.arithmetic import binary, where
-from workbench.language.casts import cast_tensor
+from workbench.language import arithmetic, casts, floats
 from workbench.language.dtypes import float32, float64, int32
 from workbench.language.extra import bessel_tables as tables
-from workbench.language.floats import float_function, real_functions
 from workbench.language.shapes import broadcast_tensor, common_shape
 from workbench.language.state import current
 from workbench.language.values import describe, tensor, to_tensor
 from workbench.source import KernelTypeError
+
+# Tensors get their operators when the language is put together (methods.py).
+tl: Any = arithmetic
+binary: Any = arithmetic.binary
+where: Any = arithmetic.where
+cast_tensor: Any = casts.cast_tensor
+float_function: Any = floats.float_function
+real_functions: Any = floats.real_functions
 
 _INFINITY, _NAN = float("inf"), float("nan")
 _PI = 3.141592653589793
@@ -34,7 +40,7 @@ def _ne(a: Any, b: Any) -> Any:
     return binary("!=", a, b)
 
 
-def wide(x: Any, name: str) -> tuple[tensor, Any]:
+def wide(x: Any, name: str) -> tuple[Any, Any]:
     """Return a float as fp64, and the dtype of the result."""
     value = to_tensor(x)
     if not value.dtype.is_floating():
@@ -113,35 +119,35 @@ def _one(x: Any, name: str, function: Any) -> tensor:
 
 def j0(arg0: Any) -> tensor:
     """Return the Bessel function of the first kind of order 0."""
-    return _one(arg0, "j0", lambda x: _bessel_j(0, x))
+    return _one(arg0, "j0", partial(_bessel_j, 0))
 
 
 def j1(arg0: Any) -> tensor:
     """Return the Bessel function of the first kind of order 1."""
-    return _one(arg0, "j1", lambda x: _bessel_j(1, x))
+    return _one(arg0, "j1", partial(_bessel_j, 1))
 
 
 def y0(arg0: Any) -> tensor:
     """Return the Bessel function of the second kind of order 0; NaN below 0."""
-    return _one(arg0, "y0", lambda x: _bessel_y(0, x))
+    return _one(arg0, "y0", partial(_bessel_y, 0))
 
 
 def y1(arg0: Any) -> tensor:
     """Return the Bessel function of the second kind of order 1; NaN below 0."""
-    return _one(arg0, "y1", lambda x: _bessel_y(1, x))
+    return _one(arg0, "y1", partial(_bessel_y, 1))
 
 
 def cyl_bessel_i0(arg0: Any) -> tensor:
     """Return the regular modified Bessel function of order 0."""
-    return _one(arg0, "cyl_bessel_i0", lambda x: _bessel_i(0, x))
+    return _one(arg0, "cyl_bessel_i0", partial(_bessel_i, 0))
 
 
 def cyl_bessel_i1(arg0: Any) -> tensor:
     """Return the regular modified Bessel function of order 1."""
-    return _one(arg0, "cyl_bessel_i1", lambda x: _bessel_i(1, x))
+    return _one(arg0, "cyl_bessel_i1", partial(_bessel_i, 1))
 
 
-def _forward(n, x, before, now):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - a device function
+def _forward(n: Any, x: Any, before: Any, now: Any) -> Any:
     order = 1
     while order < n:
         before, now = now, now * (2.0 * order) / x - before
@@ -149,8 +155,8 @@ def _forward(n, x, before, now):  # type: ignore[no-untyped-def]  # noqa: ANN001
     return now
 
 
-def _backward(n, x, start):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - a device function
-    """J. C. P. Miller's recurrence: from far above n down, then scaled by J0 + 2 (J2 + J4 + ...)."""
+def _backward(n: Any, x: Any, start: Any) -> Any:
+    """J. C. P. Miller's recurrence: from far above n down, scaled by J0 + 2 (J2 + J4 + ...)."""
     above, now, total, found = x * 0.0, x * 0.0 + 1.0, x * 0.0, x * 0.0
     order = start
     while order > 0:
@@ -166,12 +172,12 @@ def _backward(n, x, start):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN
     return found / (2.0 * total - now)
 
 
-def _jn_of(n, x, start, j0_x, j1_x):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - a device function
+def _jn_of(n: Any, x: Any, start: Any, j0_x: Any, j1_x: Any) -> Any:
     found = j0_x
     if n == 1:
         found = j1_x
     if n > 1:
-        if x > n:
+        if x > n:  # noqa: SIM108 - one of them alone runs
             found = _forward(n, x, j0_x, j1_x)
         else:
             found = _backward(n, x, start)
@@ -188,7 +194,7 @@ def _per_element(function: Any, *args: tensor) -> Any:
     return current().call(function, list(args))
 
 
-def _order_of(arg0: Any, name: str) -> tensor:
+def _order_of(arg0: Any, name: str) -> Any:
     n = to_tensor(arg0)
     if not n.dtype.is_int():
         raise KernelTypeError(f"{name} takes an integer order first, got {describe(n)}")
@@ -214,7 +220,7 @@ def jn(arg0: Any, arg1: Any) -> tensor:
     return cast_tensor(where((n < 0) | _ne(x, x), _NAN, found), kind)
 
 
-def _yn_of(n, x, y0_x, y1_x):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - a device function
+def _yn_of(n: Any, x: Any, y0_x: Any, y1_x: Any) -> Any:
     found = y0_x
     if n >= 1:
         found = _forward(n, x, y0_x, y1_x)
@@ -304,9 +310,13 @@ def normcdf(arg0: Any) -> tensor:
     return _one(arg0, "normcdf", below)
 
 
+def _quantile(p: Any) -> Any:
+    return -1.4142135623730951 * _erfc_inverse(2.0 * p)
+
+
 def normcdfinv(arg0: Any) -> tensor:
     """Return the x below which a normal variable is with a probability."""
-    return _one(arg0, "normcdfinv", lambda p: -1.4142135623730951 * _erfc_inverse(2.0 * p))
+    return _one(arg0, "normcdfinv", _quantile)
 
 
 def _norm(args: Sequence[Any], name: str) -> tuple[Any, Any]:

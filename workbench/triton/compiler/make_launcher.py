@@ -1,4 +1,7 @@
-"""`triton.compiler.make_launcher`: what writes launchers in C in Triton; each function says what to do instead."""
+"""`triton.compiler.make_launcher`: what writes launchers in C in Triton.
+
+Each function says what to do instead.
+"""
 
 from workbench.language.table import only_raises
 

@@ -24,7 +24,7 @@ def _say() -> None:
         )
 
 
-class scope:  # noqa: N801 - Triton's name
+class scope:
     """A region with a name: a context manager or decorator without effect."""
 
     def __init__(self, name: str = "", metrics: Any = None, **more: Any) -> None:
@@ -47,11 +47,11 @@ class scope:  # noqa: N801 - Triton's name
         return function
 
 
-class cpu_timed_scope(scope):  # noqa: N801 - Triton's name
+class cpu_timed_scope(scope):
     """A region whose time would be taken on the host."""
 
 
-class state(scope):  # noqa: N801 - Triton's name
+class state(scope):
     """A state with a name."""
 
 

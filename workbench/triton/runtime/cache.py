@@ -6,7 +6,6 @@ from workbench.runtime.cache import compiler_stamp as triton_key
 from workbench.triton.runtime.file_cache import CacheManager, FileCacheManager, get_cache_manager
 
 
-
 class RemoteCacheBackend:
     """Base of stores on other machines, for libraries that write one."""
 

@@ -1,7 +1,7 @@
 """`triton.tools`."""
 
-from workbench.layouts import LinearLayout
 from workbench.language.versions import versioned
+from workbench.layouts import LinearLayout
 from workbench.triton.tools import (
     _gsan,
     build_extern,

@@ -1,4 +1,7 @@
-"""`triton.tools.build_extern`: what makes stubs for a device library in Triton; each function says what to do instead."""
+"""`triton.tools.build_extern`: what makes stubs for a device library in Triton.
+
+Each function says what to do instead.
+"""
 
 from workbench.language.table import only_raises
 
@@ -6,4 +9,4 @@ _INSTEAD = "tl.extra.libdevice has NVIDIA's functions; others are device functio
 main = only_raises("triton.tools.build_extern", _INSTEAD)
 build = only_raises("triton.tools.build_extern", _INSTEAD)
 
-__all__ = ["main", "build"]
+__all__ = ["build", "main"]

@@ -1,4 +1,7 @@
-"""`triton.tools.compile`: what writes C sources that launch a kernel in Triton; each function says what to do instead."""
+"""`triton.tools.compile`: what writes C sources that launch a kernel in Triton.
+
+Each function says what to do instead.
+"""
 
 from workbench.language.table import only_raises
 
@@ -6,4 +9,4 @@ _INSTEAD = "`python -m workbench compile` writes the stages, `triton.compile(...
 main = only_raises("triton.tools.compile", _INSTEAD)
 compile_kernel = only_raises("triton.tools.compile", _INSTEAD)
 
-__all__ = ["main", "compile_kernel"]
+__all__ = ["compile_kernel", "main"]

@@ -1,4 +1,7 @@
-"""`triton.tools.link`: what joins such C sources in Triton; each function says what to do instead."""
+"""`triton.tools.link`: what joins such C sources in Triton.
+
+Each function says what to do instead.
+"""
 
 from workbench.language.table import only_raises
 

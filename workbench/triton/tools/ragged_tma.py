@@ -1,9 +1,11 @@
 """`triton.tools.ragged_tma`: one descriptor for arrays of different lengths behind each other.
 
 Rows of all arrays lie in one tensor. The descriptor has two more axes in front, whose strides
-cancel modulo 2^64: with the right offsets along them, the bounds of the third cut at an array's end.
+cancel modulo 2^64: with the right offsets along them, the bounds of the third cut at an array's
+end.
 """
 
+# pyright: reportArgumentType=false, reportOperatorIssue=false
 from __future__ import annotations
 
 from typing import Any
@@ -43,7 +45,7 @@ def to_ragged_indices(batch_offset, batch_size, row):  # noqa: ANN001, ANN201 - 
 def load_ragged(TMA, batch_offset, batch_size, coords, ragged_dim: tl.constexpr = 0):  # noqa: ANN001, ANN201
     """Return a block of one array; what lies past its end is 0."""
     first, second, row = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
-    data = TMA.load((first, second) + coords[:ragged_dim] + (row,) + coords[ragged_dim + 1 :])
+    data = TMA.load((first, second, *coords[:ragged_dim], row, *coords[ragged_dim + 1 :]))
     return tl.reshape(data, data.shape[2:])
 
 
@@ -51,16 +53,16 @@ def load_ragged(TMA, batch_offset, batch_size, coords, ragged_dim: tl.constexpr 
 def store_ragged(TMA, batch_offset, batch_size, coords, data, ragged_dim: tl.constexpr = 0):  # noqa: ANN001, ANN201
     """Write a block of one array; what lies past its end is dropped."""
     first, second, row = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
-    block = tl.reshape(data, (1, 1) + data.shape)
-    TMA.store((first, second) + coords[:ragged_dim] + (row,) + coords[ragged_dim + 1 :], block)
+    block = tl.reshape(data, (1, 1, *data.shape))
+    TMA.store((first, second, *coords[:ragged_dim], row, *coords[ragged_dim + 1 :]), block)
 
 
 @jit
 def atomic_add_ragged(TMA, batch_offset, batch_size, coords, data, ragged_dim: tl.constexpr = 0):  # noqa: ANN001, ANN201
     """Add a block to one array at once."""
     first, second, row = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
-    block = tl.reshape(data, (1, 1) + data.shape)
-    TMA.atomic_add((first, second) + coords[:ragged_dim] + (row,) + coords[ragged_dim + 1 :], block)
+    block = tl.reshape(data, (1, 1, *data.shape))
+    TMA.atomic_add((first, second, *coords[:ragged_dim], row, *coords[ragged_dim + 1 :]), block)
 
 
 __all__ = [

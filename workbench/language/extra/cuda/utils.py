@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.language import core
 from workbench.language.casts import cast_tensor
 from workbench.language.dtypes import float8e4b15, float16, float32
 from workbench.language.extra.cuda.questions import globaltimer, num_threads, num_warps, smid
 from workbench.language.table import described
 from workbench.language.values import as_dtype, describe, tensor, to_tensor
+from workbench.language.versions import core_of
 from workbench.source import KernelTypeError
 
 
@@ -59,6 +59,8 @@ for _function in (
 
 __all__ = [
     "convert_custom_float8", "convert_custom_float8_sm70", "convert_custom_float8_sm80",
-    "convert_float16_to_fp8e4b15", "convert_fp8e4b15_to_float16", "core", "globaltimer",
+    "convert_float16_to_fp8e4b15", "convert_fp8e4b15_to_float16", "globaltimer",
     "num_threads", "num_warps", "smid",
 ]  # fmt: skip
+
+__getattr__ = core_of("tl.extra.cuda.utils")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from workbench.language import core
 from workbench.language.extra.cuda import questions
 from workbench.language.table import described
 from workbench.language.values import tensor
-from workbench.language.versions import versioned
+from workbench.language.versions import core_of
 
 
 def memrealtime() -> tensor:
@@ -16,9 +15,9 @@ def memrealtime() -> tensor:
 
 described(memrealtime)
 
-__all__ = ["core", "memrealtime"]
+__all__ = ["memrealtime"]
 
-__getattr__ = versioned("tl.extra.hip.utils", {
+__getattr__ = core_of("tl.extra.hip.utils", {
     name: ("3.8.0", None, lambda name=name: getattr(questions, name))
     for name in ("num_threads", "num_warps", "smid")
 })  # fmt: skip
