@@ -22,6 +22,7 @@ from workbench.ops import (
     For,
     If,
     Iota,
+    Map,
     NumPrograms,
     ProgramId,
     Promise,
@@ -213,7 +214,7 @@ class _Writer:
         elif isinstance(op, While):
             for region in op.regions:
                 self.block(region)
-        elif isinstance(op, Reduce | Scan):
+        elif isinstance(op, Reduce | Scan | Map):
             return
         elif op.results and self.counts(op.results[0]):
             self.simple(op)

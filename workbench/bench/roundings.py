@@ -17,14 +17,15 @@ from typing import Any
 from workbench.bench.work import ScalarFrame, UnknownValueError
 from workbench.ir import Block, Module, Op, Scalar, Value, element_of
 from workbench.ops import Cast, Dot, For
+from workbench.ops.small_floats import SMALL_FLOATS
 
 #: Largest relative error of one rounding (half the distance of neighbours at 1), by type. Splitting
 #: f32 operands in parts of a narrower type leaves the bits that no part holds; 8-bit products are
 #: summed in a short accumulator (13 bits seen on an H200).
 UNIT = {
-    "f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "f8e4m3": 2.0**-4,
-    "f8e5m2": 2.0**-3, "tf32": 2.0**-11, "tf32x3": 2.0**-21, "bf16x3": 2.0**-16,
-    "bf16x6": 2.0**-22, "sums of 8-bit products": 2.0**-13,
+    "f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "tf32": 2.0**-11,
+    "tf32x3": 2.0**-21, "bf16x3": 2.0**-16, "bf16x6": 2.0**-22, "sums of 8-bit products": 2.0**-13,
+    **{str(element): 2.0 ** -(form.mantissa + 1) for element, form in SMALL_FLOATS.items()},
 }  # fmt: skip
 
 #: Rounds of a loop that nobody knows beforehand.

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from workbench.bench.roundings import UNIT, Roundings
+from workbench.ops.small_floats import SMALL_FLOATS
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -38,7 +39,10 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 BLOCK = 32
 #: A rounding to a type whose unit is above this shows in a mean.
 _NARROW = 2.0**-20
-_EXPONENTS = {"f64": -1022, "f32": -126, "f16": -14, "bf16": -126, "f8e4m3": -6, "f8e5m2": -14}
+#: The exponent of the smallest normal number, by type.
+_EXPONENTS = {"f64": -1022, "f32": -126, "f16": -14, "bf16": -126} | {
+    str(element): 1 - form.bias for element, form in SMALL_FLOATS.items()
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,9 @@ def _tensor(value: Any) -> Array:
     if kind == "cuda":
         index = getattr(device, "index", 0)
         ordinal = 0 if index is None else index
+        where = getattr(value, "get_device", None)
+        if where is not None and where() < 0:  # as_triton(cuda="cpu") answers for the device
+            ordinal = HOST
     elif kind == "cpu":
         ordinal = HOST
     return Array(value.data_ptr(), TYPE_NAMES.get(dtype), dtype, ordinal, str(device or kind))

@@ -127,6 +127,15 @@ def _ours(function: Any) -> Any:
     return function
 
 
+#: Parameters of functions that older versions of Triton had -> what to write.
+_FORMER_PARAMETERS = {
+    ("dot", "trans_a"): "write tl.dot(tl.trans(a), b)",
+    ("dot", "trans_b"): "write tl.dot(a, tl.trans(b))",
+    ("load", "is_volatile"): "write volatile=True",
+    ("sort", "ascending"): "write descending=True for the other order",
+}
+
+
 def _check_call(
     act: Activation, row: Any, bound: bool, args: list[Any], kwargs: dict[str, Any], node: ast.AST
 ) -> None:
@@ -142,12 +151,14 @@ def _check_call(
             hint=f"its signature is {row.text()}",
         )
     for name in kwargs:
-        if name not in names and name not in HIDDEN:
+        if name not in names and name not in HIDDEN and not row.keywords:
             raise act.error(
                 ArgumentError,
                 f"{row.name} has no parameter '{name}'",
                 node,
-                hint=suggestion(name, names) or f"its signature is {row.text()}",
+                hint=_FORMER_PARAMETERS.get((row.name, name))
+                or suggestion(name, names)
+                or f"its signature is {row.text()}",
             )
         if name in names[: min(given, len(names))] and not row.variadic:
             raise act.error(ArgumentError, f"{row.name} got '{name}' twice", node)

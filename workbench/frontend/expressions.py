@@ -14,9 +14,9 @@ from workbench.language import arithmetic as maths
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype, int1
+from workbench.language.former import instead_of
 from workbench.language.indexing import subscript
 from workbench.language.methods import MEMBERS
-from workbench.language.table import LIBDEVICE, METHODS_TO_COME, NAMES
 from workbench.language.values import (
     describe,
     is_number,
@@ -146,10 +146,6 @@ def _attribute(act: Activation, node: ast.Attribute) -> Any:
     try:
         return unwrap(getattr(value, node.attr))
     except AttributeError:
-        kind = type(value).__name__
-        if node.attr in METHODS_TO_COME.get(kind, ()):
-            message = f"{kind}.{node.attr} is not supported yet"
-            raise act.error(UnknownNameError, message, node) from None
         names = [n for n in dir(value) if not n.startswith("_")]
         raise act.error(
             UnknownNameError,
@@ -198,8 +194,6 @@ def _our_module(module: types.ModuleType) -> types.ModuleType:
 def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -> UnknownNameError:
     shown = ast.unparse(node.value)
     if module is tl or module in _LIBRARIES:
-        if node.attr in (NAMES if module is tl else LIBDEVICE):
-            return act.error(UnknownNameError, f"{shown}.{node.attr} is not supported yet", node)
         known = module.__all__
     else:
         known = [n for n in vars(module) if not n.startswith("_")]
@@ -207,8 +201,14 @@ def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -
         UnknownNameError,
         f"'{shown}' has no function '{node.attr}'",
         node,
-        hint=suggestion(node.attr, known, f"{shown}."),
+        hint=_instead(module, node.attr) or suggestion(node.attr, known, f"{shown}."),
     )
+
+
+def _instead(module: types.ModuleType, name: str) -> str:
+    """Return what to write for a name that an older Triton had."""
+    path = module.__name__.replace("workbench.language", "tl", 1)
+    return instead_of(path, name)
 
 
 # -- operators ------------------------------------------------------------------------------

@@ -72,6 +72,13 @@ def lower_kernel(source: KernelSource, specialization: Specialization, remarks: 
         act.at(source.tree.body[-1])
         builder.insert(Return())
     body = Block((), tuple(builder.ops))
+    if options.num_ctas > 1:
+        remarks.note(
+            None,
+            f"num_ctas={options.num_ctas}: a program is one block here, with the same result; "
+            "clusters of blocks are not built yet",
+            "missed",
+        )
     options = replace(options, num_warps=state.num_warps)
     module = Module(source.name, parameters, body, _attributes(options), builder.next_id)
     verify_module(module)

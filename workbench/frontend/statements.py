@@ -300,8 +300,20 @@ def _leave_loop(name: str) -> Callable[[Activation, ast.stmt], None]:
 
 # -- the rest -------------------------------------------------------------------------------
 def _expression(act: Activation, node: ast.Expr) -> None:
-    if not isinstance(node.value, ast.Constant):
-        evaluate(act, node.value)
+    if isinstance(node.value, ast.Constant):
+        return
+    evaluate(act, node.value)
+    if not isinstance(node.value, ast.Call):
+        return
+    wanted = getattr(evaluate(act, node.value.func), "_must_use_result", False)
+    if wanted:
+        why = f": {wanted}" if isinstance(wanted, str) else ""
+        raise act.error(
+            UnsupportedSyntaxError,
+            f"the result of {ast.unparse(node.value.func)} is not used{why}",
+            node,
+            hint="assign it to a name",
+        )
 
 
 def _pass(act: Activation, node: ast.Pass) -> None:

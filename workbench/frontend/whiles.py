@@ -7,7 +7,7 @@ wrote is evaluated after the loop was left.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from workbench.frontend.activation import (
@@ -31,6 +31,7 @@ from workbench.frontend.expressions import evaluate, truth
 from workbench.frontend.syntax import Effects, effects
 from workbench.ir import Block, Value, element_of
 from workbench.language import arithmetic as maths
+from workbench.language.control import LoopCondition
 from workbench.language.dtypes import int1
 from workbench.language.shapes import operand
 from workbench.language.values import (
@@ -50,10 +51,16 @@ def lower_while(act: Activation, node: ast.While) -> None:
     does = effects(node.body, prune(act))
     carried = carry(act, node, does, None, frozenset())
 
-    def more() -> Any:
-        return truth(act, evaluate(act, node.test), node.test, "while")
+    hints: list[tuple[str, Any]] = []
 
-    _while(act, node, does, carried, more, lambda: None, lambda: None)
+    def more() -> Any:
+        found = evaluate(act, node.test)
+        if isinstance(found, LoopCondition):
+            hints[:] = found.hints
+            found = found.test
+        return truth(act, found, node.test, "while")
+
+    _while(act, node, does, carried, more, lambda: None, lambda: None, hints)
 
 
 def lower_left_early(
@@ -99,6 +106,7 @@ def _while(
     more: Callable[[], Any],
     begin: Callable[[], None],
     end: Callable[[], None],
+    hints: Sequence[tuple[str, Any]] = (),
 ) -> None:
     from workbench.frontend.statements import flag
 
@@ -127,7 +135,12 @@ def _while(
     act.at(node)
     inits = tuple(slot.init for slot in carried.slots)
     op = act.builder.insert(
-        While(inits, Block(test_arguments, tuple(test_ops)), Block(arguments, tuple(ops)))
+        While(
+            inits,
+            Block(test_arguments, tuple(test_ops)),
+            Block(arguments, tuple(ops)),
+            hints=tuple(hints),
+        )
     )
     flags = act.scope.get(BREAK), act.scope.get(CONTINUE)
     target = variable(node) if isinstance(node, ast.For) else None

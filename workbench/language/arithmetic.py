@@ -18,6 +18,7 @@ from workbench.language.dtypes import (
     float32,
     int1,
     int32,
+    number_type,
     uint8,
     uint32,
     uint64,
@@ -41,6 +42,7 @@ from workbench.language.values import (
 )
 from workbench.ops import AddPointer, Bitcast, Elementwise, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
+from workbench.ops.small_floats import SMALL_FLOATS
 from workbench.source import KernelTypeError
 
 _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
@@ -535,7 +537,11 @@ def abs(x: Any) -> Any:
     if value.dtype.is_int_unsigned():
         return value
     if value.dtype.is_fp8():
-        return bitcast_tensor(arithmetic("&", bitcast_tensor(value, uint8), 0x7F), value.dtype)
+        code = bitcast_tensor(value, uint8)
+        bare = arithmetic("&", code, 0x7F)
+        if not SMALL_FLOATS[number_type(value.dtype)].signed:  # 0x80 is NaN
+            bare = where(binary("==", bare, 0), code, bare)
+        return bitcast_tensor(bare, value.dtype)
     return made(Elementwise("abs", (value.value,)), value.dtype)
 
 

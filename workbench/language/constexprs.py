@@ -7,6 +7,26 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, cast
 
 
+class constexpr_type:
+    """The type of a value known at compile time: the value itself tells types apart."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def mangle(self) -> str:
+        """Return a text for names of specialised functions."""
+        return repr(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, constexpr_type) and bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"constexpr_type[{self.value}]"
+
+
 class constexpr:
     """A value known at compile time; arithmetic on it happens in Python.
 
@@ -19,6 +39,11 @@ class constexpr:
         self.value: Any = value
         while isinstance(self.value, constexpr):
             self.value = self.value.value
+
+    @property
+    def type(self) -> constexpr_type:
+        """The type, which is as good as the value."""
+        return constexpr_type(self.value)
 
     def __repr__(self) -> str:
         return f"constexpr[{self.value}]"

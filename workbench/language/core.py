@@ -42,6 +42,17 @@ def _aggregate(cls: type) -> type[Aggregate]:
     return aggregate(cls, hidden_arguments)
 
 
+def must_use_result(x: Any, s: Any = True) -> Any:
+    """Mark a function whose result is not to be dropped; a text says why (`@must_use_result("…")`).
+
+    A call in a kernel whose result nobody takes is an error then.
+    """
+    if isinstance(x, str):
+        return lambda function: must_use_result(function, x)
+    x._must_use_result = s
+    return x
+
+
 def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
     """Return the integer dtype of a width."""
     width, kind = _unwrap_if_constexpr(bitwidth), _unwrap_if_constexpr(signed)
@@ -149,6 +160,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "CONSTEXPR_0", "TRITON_BUILTIN", "_aggregate", "_unwrap_if_constexpr", "block_type", "builtin",
-    "constexpr", "dtype", "extern", "extern_elementwise", "get_int_dtype", "is_builtin", "tensor",
+    "constexpr", "dtype", "extern", "extern_elementwise", "get_int_dtype", "is_builtin",
+    "must_use_result", "tensor",
     "to_tensor",
 ]  # fmt: skip

@@ -434,8 +434,12 @@ def annotated_type(annotation: Any) -> str | None:
     return parse_type(word)
 
 
-def choose_target(source: KernelSource, call: Call) -> tuple[str | None, int]:
+def choose_target(
+    source: KernelSource, call: Call, *, launches: bool = True
+) -> tuple[str | None, int]:
     """Return (target, device) for the arrays of a call; the target is None for "this GPU's chip".
+
+    What is compiled without a launch may have its arrays anywhere.
 
     Raises:
         LaunchError: arrays on different devices, or on one that kernels cannot reach (K504).
@@ -455,6 +459,8 @@ def choose_target(source: KernelSource, call: Call) -> tuple[str | None, int]:
             device, first = array.device, name
         elif array.device != device:
             raise _mixed(source, first, device, name, array.device)
+    if not launches and wanted not in (None, "auto"):
+        device = None
     return _target_for(source, call, wanted, device, first)
 
 
@@ -493,12 +499,14 @@ def _target_for(
 
 def _default_device() -> int:
     """Return where a kernel without arrays runs: the current GPU if there is one, else the host."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        return torch.cuda.current_device() if torch.cuda.is_available() else arrays.HOST
     from workbench.devices import cuda
 
-    return 0 if cuda.available() else arrays.HOST
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return 0 if cuda.available() else arrays.HOST
+    # torch may answer for a device that is not there: as_triton(cuda="cpu").
+    there = torch.cuda.is_available() and cuda.available()
+    return torch.cuda.current_device() if there else arrays.HOST
 
 
 def _mixed(source: KernelSource, a: str, on: int, b: str, other: int) -> LaunchError:

@@ -89,9 +89,3 @@ def _check(name: str, value: Any) -> None:
             hint="use 1, 2, 4, 8, 16 or 32",
             code="K112",
         )
-    if name == "num_ctas" and value != 1:
-        raise OptionError(
-            f"num_ctas={value}: programs that span several blocks are not supported",
-            hint="leave num_ctas at 1",
-            code="K112",
-        )

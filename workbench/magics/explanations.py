@@ -177,6 +177,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%%kernel add --guard --report warning",
         "give error, which raises them, or remark, which writes them down.",
     ),
+    "K136": _entry(
+        "as_triton is asked for a version that it does not know, or for what only a GPU can do.",
+        'workbench.as_triton(version="2.1")',
+        "leave version out, or take one of those in the message; cuda is \"cpu\" or left out.",
+    ),
     "K200": _entry(
         "the kernel's text cannot be compiled; the message says what is wrong with it.",
         "def add(x_ptr, n):\n    tl.store(x_ptr)",
@@ -384,6 +389,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "a promise about a value does not hold, so compiled code may do anything.",
         "tl.multiple_of(offset, 16)                 # and offset is 40",
         "drop the promise, or make it true: the message names what was found.",
+    ),
+    "K519": _entry(
+        "a kernel that is pickled by value reads values that are too large, or cannot be pickled.",
+        "TABLE = numpy.zeros(10**6)  # read by a kernel of this cell, which is then pickled",
+        "pass such values as arguments, or define the kernel in a module that can be imported.",
     ),
     "K601": _entry(
         "the kernel's result differs from the reference by more than rounding explains, in some\n"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -185,18 +186,58 @@ def _in_double(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
 
 
 def _fused(a: Array, b: Array, c: Array) -> Array:
+    """Return a * b + c, rounded once (S. Boldo, G. Melquiond, Emulation of FMA, 2008)."""
     if a.dtype != np.float64:
         wide = np.float64
-        return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
-    # The product as a sum of two (Dekker), then the sum of all three, what it lost last.
+        # The product is exact; the sum is rounded to odd, so that rounding it again is harmless.
+        total, lost = _two_sum(a.astype(wide) * b.astype(wide), c.astype(wide))
+        return np.asarray(_to_odd(total, lost)).astype(a.dtype)
     product = a * b
     (a1, a2), (b1, b2) = _halves(a), _halves(b)
     lost = ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
-    total = product + c
-    back = total - product
-    lost = lost + ((product - (total - back)) + (c - back))
-    found = total + lost
-    return np.where(np.isfinite(found), found, total)
+    high, low = _two_sum(c, lost)
+    total, rest = _two_sum(product, high)
+    found = total + _to_odd(*_two_sum(low, rest))
+    plain = np.isfinite(product + c) | ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
+    found = np.where(np.isfinite(a) & np.isfinite(b) & np.isfinite(c), found, product + c)
+    for part in (a, b, c, product):
+        size = np.abs(part)
+        plain &= ((size > 1e-140) & (size < 1e140)) | ~np.isfinite(part)
+    odd = np.flatnonzero(~np.broadcast_to(plain, found.shape))
+    if odd.size:
+        found = np.array(found)
+        rows = [np.broadcast_to(part, found.shape).ravel()[odd].tolist() for part in (a, b, c)]
+        found.reshape(-1)[odd] = [_fused_exactly(*row) for row in zip(*rows, strict=True)]
+    return found
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return the sum and what it lost (D. E. Knuth, TAOCP 2, 4.2.2)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _to_odd(total: Array, lost: Array) -> Array:
+    """Return float64 sums rounded to odd: where something was lost, the last bit is set."""
+    bits = np.ascontiguousarray(total, np.float64).view(np.int64).reshape(np.shape(total))
+    inexact = (lost != 0) & np.isfinite(lost) & np.isfinite(total) & (bits & 1 == 0)
+    outward = (lost > 0) == (total > 0)
+    moved = np.where(inexact, np.where(outward, bits + 1, bits - 1), bits)
+    return np.ascontiguousarray(moved).view(np.float64).reshape(np.shape(total))
+
+
+def _fused_exactly(a: float, b: float, c: float) -> float:
+    """The same in fractions, where float64 would overflow or lose low bits on the way."""
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)) or not (a and b):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if not exact:
+        return a * b + c  # the sign of zero is that of the sum
+    try:
+        return float(exact) or (0.0 if exact > 0 else -0.0)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 def _halves(x: Array) -> tuple[Array, Array]:

@@ -282,6 +282,10 @@ class CompiledKernel:
         """Return a callable that launches this very compilation with run-time arguments."""
         return BoundLaunch(self, grid)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By name: it makes kernels of what it reads.
+        return importlib.import_module("workbench.runtime.pickling").reduce_compiled(self)
+
     def __repr__(self) -> str:
         return f"<compiled kernel {self.name} for {self.target}>"
 
@@ -297,6 +301,8 @@ class _Artefacts(Mapping[str, Any]):
         if stage == "cubin":
             return self._cubin()
         text = self._text(stage)
+        if text is None and name == "ttgir":
+            text = self._text("tile")  # the nearest: this target gives tiles no layouts
         if text is None:
             raise KeyError(
                 f"no stage {name!r} for {self._kernel.target}; there are {', '.join(self)}"
@@ -336,7 +342,8 @@ class _Artefacts(Mapping[str, Any]):
             yield "cubin"
 
     def __contains__(self, name: object) -> bool:
-        return ALIASES.get(str(name), name) in set(self)
+        # Where tiles have no layouts, "ttgir" is the tile IR as well.
+        return name == "ttgir" or ALIASES.get(str(name), name) in set(self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -156,6 +156,10 @@ def _made(*args: Any, **given: Any) -> CompiledKernel:
     return CompiledKernel(*args, find_twin=lambda kernel: twin_of(kernel), **given)
 
 
+#: Makes a compiled kernel of what it was pickled as.
+remade = _made
+
+
 def twin_of(kernel: CompiledKernel) -> CompiledKernel:
     """Return a kernel's twin with exact instead of 32-bit indices."""
     return obtain(kernel.source, _with_width(kernel.signature, False), kernel.target)

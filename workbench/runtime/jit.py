@@ -10,6 +10,7 @@ Decorating never compiles and never rejects; errors surface at the first launch 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -238,11 +239,13 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def _compile_only(
         self, args: Sequence[Any], given: dict[str, Any], grid: Any
     ) -> CompiledKernel | None:
-        call, target, device = self._bind(args, given)
+        call, target, device = self._bind(args, given, launches=False)
         sizes = None if grid is None else resolve_grid(grid, lambda: call.values)
         return self._obtain(call, target, device, sizes, warmup=True)
 
-    def _bind(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[Call, str, int]:
+    def _bind(
+        self, args: Sequence[Any], given: Mapping[str, Any], *, launches: bool = True
+    ) -> tuple[Call, str, int]:
         call = bind_names(self.kernel_source, args, given)
         if knobs.runtime.debug:
             call.options["debug"] = True
@@ -251,7 +254,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if not knobs.language.default_fp_fusion:
             call.options.setdefault("enable_fp_fusion", False)
         classify(self.kernel_source, self.policies, call)
-        target, device = choose_target(self.kernel_source, call)
+        target, device = choose_target(self.kernel_source, call, launches=launches)
         if target is None or target == "auto":
             from workbench.devices import cuda
 
@@ -510,7 +513,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return f"<kernel {self.__module__}.{self.__qualname__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.__module__, self.__qualname__)
+        # By name: it makes kernels of what it reads.
+        return importlib.import_module("workbench.runtime.pickling").reduce_by_place(self)
 
 
 class _Interpreted:
@@ -539,16 +543,6 @@ class InterpretedFunction(JITFunction[T]):
 
 def _has_program(program: Any) -> bool:
     return program is not None
-
-
-def _restore(module: str, name: str) -> Any:
-    """Find a pickled kernel again by its place."""
-    import importlib
-
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def _stream_number(stream: Any, device: int) -> int:

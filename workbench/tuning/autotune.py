@@ -22,6 +22,7 @@ from typing import Any
 from workbench.devices import arrays
 from workbench.runtime import hooks, knobs
 from workbench.runtime.jit import InterpretedFunction, JITFunction, KernelInterface, Plan
+from workbench.runtime.pickling import reduce_by_place
 from workbench.runtime.timing import Effort
 from workbench.source import KernelError, KernelSource
 from workbench.tuning import store
@@ -67,6 +68,9 @@ class _Wrapper(KernelInterface[Any]):
     def interpret(self) -> Any:
         """`kernel.interpret[grid](...)` watches the launch in the interpreter, without tuning."""
         return _Interpreted(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce_by_place(self)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "fn" not in self.__dict__:

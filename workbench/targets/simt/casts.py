@@ -7,6 +7,7 @@ from functools import partial
 
 from workbench.ir import F16, F32, I1, Op, Pointer, Scalar, element_of, shape_of
 from workbench.ops import Bitcast, Cast
+from workbench.ops.small_floats import SMALL_FLOATS, SmallFloat
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer
 from workbench.targets.simt.hardware import GLOBAL, Hardware
@@ -184,7 +185,12 @@ def _stepped_back(low: Lowering, code: str, single: str, to: Scalar) -> str:
     near = emit.pure(f"fpext half {_from_small_float(low, code, to)} to float")
     sizes = [emit.call("float", "llvm.fabs.f32", f"float {v}", "float") for v in (near, single)]
     away = emit.pure(f"fcmp ogt float {sizes[0]}, {sizes[1]}")
-    return emit.sub("i8", code, emit.zext(away, "i1", "i8"))
+    stepped = emit.sub("i8", code, emit.zext(away, "i1", "i8"))
+    if SMALL_FLOATS[to].signed:
+        return stepped
+    # The smallest negative number has the code after NaN's; below it there is one zero.
+    at_nan = emit.bitwise("and", "i1", emit.pure(f"icmp eq i8 {stepped}, -128"), away)
+    return emit.pure(f"select i1 {at_nan}, i8 0, i8 {stepped}")
 
 
 def _to_small_floats(low: Lowering, op: Cast, source: Scalar) -> None:
@@ -218,7 +224,25 @@ def _from_small_float(low: Lowering, value: str, source: Scalar) -> str:
     if source.name == "f8e5m2":
         # The same exponent as half: the byte is its upper half.
         return emit.pure(f"bitcast i16 {emit.pure(f'shl i16 {wide}, 8')} to half")
+    if source.name != "f8e4m3":
+        return _widen_software(low, wide, SMALL_FLOATS[source])
     return low.chip.decode(emit, wide, source) or _widen_e4m3(low, wide)
+
+
+def _widen_software(low: Lowering, wide: str, form: SmallFloat) -> str:
+    """Formats that no instruction reads, to half: by f32, whose exponents hold all of theirs."""
+    emit = low.emit
+    sign = emit.pure(f"shl i16 {emit.pure(f'and i16 {wide}, 128')}, 8")
+    magnitude = emit.pure(f"zext i16 {emit.pure(f'and i16 {wide}, 127')} to i32")
+    placed = emit.shift("shl", "i32", magnitude, 23 - form.mantissa)
+    number = emit.pure(f"bitcast i32 {placed} to float")
+    scale = float_literal(2.0 ** (127 - form.bias), "float")
+    half = emit.pure(f"fptrunc float {emit.pure(f'fmul float {number}, {scale}')} to half")
+    bits = emit.pure(f"or i16 {emit.pure(f'bitcast half {half} to i16')}, {sign}")
+    if not form.signed:
+        bad = emit.pure(f"icmp eq i16 {wide}, {form.nan}")
+        bits = emit.pure(f"select i1 {bad}, i16 {0x7E00}, i16 {bits}")
+    return emit.pure(f"bitcast i16 {bits} to half")
 
 
 def _widen_e4m3(low: Lowering, wide: str) -> str:
@@ -240,8 +264,8 @@ def _small_float_bits(low: Lowering, pair: list[str], to: Scalar) -> str:
     Subnormals: adding 2^(lowest exponent) lets the f32 adder round at the right place.
     """
     emit = low.emit
-    mantissa, bias = (3, 7) if to.name == "f8e4m3" else (2, 15)
-    largest = 0x7E if mantissa == 3 else 0x7B
+    form = SMALL_FLOATS[to]
+    mantissa, bias, largest = form.mantissa, form.bias, form.largest
     drop = 23 - mantissa
     bytes_: list[str] = []
     for value in pair:
@@ -261,7 +285,13 @@ def _small_float_bits(low: Lowering, pair: list[str], to: Scalar) -> str:
         code = emit.pure(f"select i1 {is_small}, i32 {small}, i32 {rounded}")
         code = emit.call("i32", "llvm.umin.i32", f"i32 {code}, i32 {largest}", "i32, i32")
         is_nan = emit.pure(f"icmp ugt i32 {magnitude}, {0x7F800000}")
-        code = emit.pure(f"select i1 {is_nan}, i32 127, i32 {code}")
+        if not form.signed:
+            is_zero = emit.pure(f"icmp eq i32 {code}, 0")
+            sign = emit.pure(f"select i1 {is_zero}, i32 0, i32 {sign}")
+            code = emit.bitwise("or", "i32", code, sign)
+            bytes_.append(emit.pure(f"select i1 {is_nan}, i32 {form.nan}, i32 {code}"))
+            continue
+        code = emit.pure(f"select i1 {is_nan}, i32 {form.nan}, i32 {code}")
         bytes_.append(emit.bitwise("or", "i32", code, sign))
     high = emit.shift("shl", "i32", bytes_[1], 8)
     return emit.pure(f"trunc i32 {emit.bitwise('or', 'i32', bytes_[0], high)} to i16")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.ir import Block, Pointer, Shared, Token, Value, element_of, shape_of
-from workbench.ops import For, If, Return, While, Yield
+from workbench.ops import For, If, Map, Return, While, Yield
 from workbench.passes.rules import constant_of
 from workbench.targets.simt.arithmetic import compare_integers
 from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type
-from workbench.targets.simt.rules import Flow, Layouts, Setting, as_they_are
+from workbench.targets.simt.rules import SAME, Flow, Layouts, Setting, as_they_are, same
 from workbench.targets.simt.table import SIMT
 
 #: How often a loop runs whose bounds are not known.
@@ -176,7 +176,7 @@ def lower_while(low: Lowering, op: While) -> None:
     start = _operands(low, op.inits)
     entry = emit.block
     head, body, end = emit.fresh("while"), emit.fresh("do"), emit.fresh("after")
-    with emit.loop():
+    with emit.loop(hoists=not op.keeps_invariants):
         emit.jump(head)
         emit.label(head)
         carried = _open_phis(low, op.inits, start, entry)
@@ -220,6 +220,28 @@ def _branch(low: Lowering, region: Block) -> tuple[Registers, str]:
         low.block(region)
         values = _operands(low, region.yields)
     return values, low.emit.block
+
+
+@SIMT.layouts(Map)
+def map_layouts(op: Map, on: Setting) -> Layouts:
+    """Inputs and results in one layout; what each element costs is not known."""
+    shape = shape_of(op.inputs[0].type)
+    return Layouts(work=shape, operands=(SAME,) * len(op.inputs), results=(same,) * len(op.results))
+
+
+@SIMT.lower(Map)
+def lower_map(low: Lowering, op: Map) -> None:
+    """Write the body once per register; threads part where their elements do."""
+    found: Registers = [[None] * low.layout(value).registers() for value in op.results]
+    for r in low.live(op.results[0]):
+        for argument, value in zip(op.body.arguments, op.inputs, strict=True):
+            low.set_scalar(argument, low.register(value, r))
+        with low.emit.scope():
+            low.block(op.body)
+            for registers, value in zip(found, op.body.yields, strict=True):
+                registers[r] = low.scalar(value)
+    for value, registers in zip(op.results, found, strict=True):
+        _bind(low, value, registers)
 
 
 @SIMT.lower(Yield)

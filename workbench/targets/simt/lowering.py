@@ -50,7 +50,7 @@ _SPLIT_LIMIT = 1 << 20
 _LLVM_TYPES = {
     "i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "i8", "u16": "i16",
     "u32": "i32", "u64": "i64", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double",
-    "f8e4m3": "i8", "f8e5m2": "i8",
+    "f8e4m3": "i8", "f8e5m2": "i8", "f8e4b8": "i8", "f8e5b16": "i8", "f8e4b15": "i8",
 }  # fmt: skip
 
 
