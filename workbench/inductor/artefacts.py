@@ -98,6 +98,8 @@ def compile_artefact(
     chosen = dict(check_options({n: v for n, v in options.items() if n in DEFAULTS}, source))
     if promised and not any(str(word).startswith("i64") for word in words.values()):
         chosen["narrow_index"] = True
+    if promised:
+        chosen["wrap_loaded"] = True
     arguments = read_signature(source, words, constants)
     signature = Signature(arguments, tuple(sorted(chosen.items())))
     made = obtain(source, signature, target_name(target))

@@ -4,11 +4,14 @@
     AsyncCompile.triton                     is told of every kernel of a graph
     async_compile._worker_compile_triton    compiles in a worker
     async_compile.SubprocPool               starts the workers
+    CpuDeviceOpOverrides.import_get_raw_…   is one line, as torch's texts need it to be
+    CpuInterface.device                     makes the CPU current
     get_kernel_metadata                     writes what a kernel was made of into the graph's module
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import logging
@@ -25,6 +28,11 @@ from workbench.source import KernelError
 
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _ASYNC = "torch._inductor.async_compile"
+_RAW_STREAM = (
+    "torch._inductor.codegen.cpu_device_op_overrides:CpuDeviceOpOverrides.import_get_raw_stream_as"
+)
+
+_CPU = "torch._dynamo.device_interface:CpuInterface.device"
 
 #: What is used of torch besides what is replaced.
 USED = (
@@ -89,6 +97,8 @@ def driving(patches: Patches, graphs: Listener) -> None:
     patches.put(f"{_ASYNC}:AsyncCompile.triton", lambda stock: _listing(stock, graphs))
     patches.put(f"{_ASYNC}:_worker_compile_triton", lambda stock: workers.compile_kernel)
     patches.put(f"{_ASYNC}:SubprocPool", _preloading)
+    patches.put(_RAW_STREAM, lambda stock: lambda overrides, name: f"{name} = lambda device: 0")
+    patches.put(_CPU, lambda stock: contextlib.nullcontext)
     stock = needed("torch._inductor.utils:get_kernel_metadata")
     for name, module in list(sys.modules.items()):
         if name.startswith("torch._inductor.") and vars(module).get("get_kernel_metadata") is stock:

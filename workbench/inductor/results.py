@@ -54,8 +54,8 @@ def _described(launcher: Any, result: Result, count: int) -> Any:
     """Give a launcher what torch reads of one."""
     artefact = result.kernel
     launcher.config = result.config
-    launcher.n_regs = artefact.launch.registers
-    launcher.n_spills = artefact.launch.spill_bytes
+    launcher.n_regs = artefact.launch.registers or 0
+    launcher.n_spills = artefact.launch.spill_bytes or 0
     launcher.shared = artefact.launch.shared_bytes
     launcher.cache_hash = artefact.hash
     launcher.store_cubin = False
