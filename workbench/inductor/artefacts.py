@@ -46,19 +46,26 @@ class Artefact:
     declared: tuple[int, ...]
     index_program: Any = None
     loaded: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    _kernel: Any = None
     _compiled: CompiledKernel | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "loaded": {}, "_compiled": None}
+        return {**self.__dict__, "loaded": {}, "_kernel": None, "_compiled": None}
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel object; its module is executed once more where another process compiled it."""
+        if self._kernel is None:
+            from workbench.inductor.switching import kernel_in
+
+            self._kernel = kernel_in(self.file, self.name)
+        return self._kernel
 
     @property
     def compiled(self) -> CompiledKernel:
         """The whole compilation, from the caches where it was made in another process."""
         if self._compiled is None:
-            from workbench.inductor.switching import kernel_in
-
-            source = source_of(kernel_in(self.file, self.name))
-            self._compiled = obtain(source, self.signature, self.target)
+            self._compiled = obtain(source_of(self.kernel), self.signature, self.target)
         return self._compiled
 
     @property
@@ -106,5 +113,5 @@ def compile_artefact(
     return Artefact(
         name=made.name, target=made.target, hash=made.hash, file=source.file,
         signature=signature, launch=made.launch, code=made.code,
-        declared=tuple(kernel.constexprs), _compiled=made,
+        declared=tuple(kernel.constexprs), _kernel=kernel, _compiled=made,
     )  # fmt: skip

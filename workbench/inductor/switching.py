@@ -267,7 +267,7 @@ def _our_module(name: str) -> types.ModuleType | None:
 
 def _forget() -> None:
     """Have torch look again at which Triton there is."""
-    for name, function in list(vars(sys.modules.get("torch.utils._triton")).items()):
+    for name, function in list(vars(importlib.import_module("torch.utils._triton")).items()):
         if name.startswith(("has_", "triton_", "get_", "_device")):
             _clear(function)
     for module_name, path in _MEMORIES:
