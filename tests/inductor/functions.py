@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 Arguments = Callable[["Maker"], tuple[Any, ...]]
 
@@ -88,12 +88,12 @@ def add_relu(x, bias):
 
 @case(lambda m: (m.x(33, 65), m.x(33, 65)))
 def gelu_both(x, y):
-    return F.gelu(x) + F.gelu(y, approximate="tanh")
+    return functional.gelu(x) + functional.gelu(y, approximate="tanh")
 
 
 @case(lambda m: (m.x(40, 96, dtype=BRAIN), m.x(40, 96, dtype=BRAIN)))
 def silu_times(gate, up):
-    return F.silu(gate) * up
+    return functional.silu(gate) * up
 
 
 @case(lambda m: (m.x(17, 129, dtype=HALF),))
@@ -128,7 +128,12 @@ def integers_that_wrap(x):
     return x * 1103515245 + 12345, ((x * x) > 0), (x * 3).float()
 
 
-@case(lambda m: (m.i(300, low=-120, high=120, dtype=torch.int8), m.i(300, high=256, dtype=torch.uint8)))
+@case(
+    lambda m: (
+        m.i(300, low=-120, high=120, dtype=torch.int8),
+        m.i(300, high=256, dtype=torch.uint8),
+    )
+)
 def narrow_integers(x, y):
     return x + x, y * y, x.float() / 3, y.to(torch.int16) - 200
 
@@ -155,7 +160,9 @@ def concatenated(x, y):
 
 @case(lambda m: (m.x(6, 10, 12),))
 def padded(x):
-    return F.pad(x, (1, 2, 3, 0), value=0.5) * 2 + F.pad(x, (3, 0, 1, 2), mode="reflect")
+    return functional.pad(x, (1, 2, 3, 0), value=0.5) * 2 + functional.pad(
+        x, (3, 0, 1, 2), mode="reflect"
+    )
 
 
 @case(lambda m: (m.x(30, 40),))
@@ -170,7 +177,14 @@ def mixed(x, y, z):
 
 @case(lambda m: (m.x(21, 33),))
 def activations(x):
-    return F.elu(x) + F.leaky_relu(x, 0.1) + F.softplus(x) + F.mish(x) + F.hardswish(x) + F.selu(x)
+    return (
+        functional.elu(x)
+        + functional.leaky_relu(x, 0.1)
+        + functional.softplus(x)
+        + functional.mish(x)
+        + functional.hardswish(x)
+        + functional.selu(x)
+    )
 
 
 @case(lambda m: (m.x(11, 40, grad=False),))
@@ -181,12 +195,12 @@ def rounding(x):
 
 @case(lambda m: (m.x(2, 3, 20, 20),))
 def upsampled(x):
-    return F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+    return functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
 
 
 @case(lambda m: (m.x(2, 4, 17, 19),))
 def pooled(x):
-    return F.max_pool2d(x, 3, stride=2, padding=1), F.avg_pool2d(x, 2)
+    return functional.max_pool2d(x, 3, stride=2, padding=1), functional.avg_pool2d(x, 2)
 
 
 # -- reductions ---------------------------------------------------------------------------------
@@ -259,27 +273,27 @@ def inner_and_outer(x):
 # -- norms and softmax --------------------------------------------------------------------------
 @case(lambda m: (m.x(40, 192), m.x(192), m.x(192)))
 def layer_norm(x, weight, bias):
-    return F.layer_norm(x, (192,), weight, bias)
+    return functional.layer_norm(x, (192,), weight, bias)
 
 
 @case(lambda m: (m.x(40, 192, dtype=HALF), m.x(192, dtype=HALF)))
 def rms_norm(x, weight):
-    return F.rms_norm(x, (192,), weight)
+    return functional.rms_norm(x, (192,), weight)
 
 
 @case(lambda m: (m.x(8, 6, 9, 9), m.x(6), m.x(6)), tolerance=1e-4)
 def batch_norm(x, weight, bias):
-    return F.relu(F.batch_norm(x, None, None, weight, bias, training=True))
+    return functional.relu(functional.batch_norm(x, None, None, weight, bias, training=True))
 
 
 @case(lambda m: (m.x(4, 8, 7, 7), m.x(8), m.x(8)), tolerance=1e-4)
 def group_norm(x, weight, bias):
-    return F.group_norm(x, 4, weight, bias)
+    return functional.group_norm(x, 4, weight, bias)
 
 
 @case(lambda m: (m.x(30, 100),))
 def unit_length(x):
-    return F.normalize(x, dim=1)
+    return functional.normalize(x, dim=1)
 
 
 @case(lambda m: (m.x(35, 150),))
@@ -294,12 +308,16 @@ def masked_softmax(x, keep):
 
 @case(lambda m: (m.x(64, 1000), m.i(64, high=1000)))
 def cross_entropy(x, target):
-    return F.cross_entropy(x, target, label_smoothing=0.1)
+    return functional.cross_entropy(x, target, label_smoothing=0.1)
 
 
 @case(lambda m: (m.x(64, 30), m.x(64, 30)))
 def losses(x, y):
-    return F.mse_loss(x, y) + F.smooth_l1_loss(x, y) + F.binary_cross_entropy_with_logits(x, y)
+    return (
+        functional.mse_loss(x, y)
+        + functional.smooth_l1_loss(x, y)
+        + functional.binary_cross_entropy_with_logits(x, y)
+    )
 
 
 # -- scans and sorts ----------------------------------------------------------------------------
@@ -337,7 +355,7 @@ def sorted_integers(x):
 # -- gather and scatter -------------------------------------------------------------------------
 @case(lambda m: (m.x(100, 32), m.i(7, 9, high=100)))
 def embedding(table, places):
-    return F.embedding(places, table) * 2
+    return functional.embedding(places, table) * 2
 
 
 @case(lambda m: (m.x(30, 50), m.i(30, 12, high=50)))
@@ -362,7 +380,7 @@ def put_and_accumulated(x, rows, source):
 
 @case(lambda m: (m.i(60, high=12), m.x(60, 12)))
 def one_hot(places, x):
-    return F.one_hot(places, 12) * x
+    return functional.one_hot(places, 12) * x
 
 
 @case(lambda m: (m.x(20, 30), m.x(20, 10)))
@@ -373,7 +391,7 @@ def scattered_slices(x, y):
 # -- random numbers, sizes as arguments, products -----------------------------------------------
 @case(lambda m: (m.x(100, 64),), random=True)
 def dropout(x):
-    return F.dropout(x, 0.25, training=True)
+    return functional.dropout(x, 0.25, training=True)
 
 
 @case(lambda m: (m.x(24, 31), m.x(31)), dynamic=True)
@@ -410,3 +428,15 @@ def attention(q, k, v):
     scores = (q @ k.transpose(-1, -2)) * 0.25
     ones = torch.ones(24, 24, dtype=torch.bool, device=q.device)
     return torch.softmax(scores.masked_fill(~ones.tril(), float("-inf")), -1) @ v
+
+
+@case(lambda m: (m.x(2, 4, 256, 64, dtype=HALF), m.x(2, 4, 256, 64, dtype=HALF),
+                 m.x(2, 4, 256, 64, dtype=HALF)), tolerance=3e-2, cuda_only=True)  # fmt: skip
+def flexible_attention(q, k, v):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def slanted(score, batch, head, row, column):
+        bias = 0.1 * (column - row)
+        return torch.where(row >= column, score + bias, float("-inf"))
+
+    return flex_attention(q, k, v, score_mod=slanted)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 
 class Mlp(nn.Module):
@@ -15,7 +15,7 @@ class Mlp(nn.Module):
         self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 10)
 
     def forward(self, x):
-        return F.log_softmax(self.down(F.gelu(self.up(x))), -1)
+        return functional.log_softmax(self.down(functional.gelu(self.up(x))), -1)
 
 
 class Attention(nn.Module):
@@ -45,7 +45,7 @@ class Block(nn.Module):
 
     def forward(self, x):
         x = x + self.attention(self.first(x))
-        return x + self.down(F.gelu(self.up(self.second(x)), approximate="tanh"))
+        return x + self.down(functional.gelu(self.up(self.second(x)), approximate="tanh"))
 
 
 class Gpt(nn.Module):
@@ -80,8 +80,8 @@ class ResNet(nn.Module):
         self.norms = nn.ModuleList(nn.BatchNorm2d(8) for _ in range(2))
 
     def forward(self, x):
-        inner = F.relu(self.norms[0](self.first(x)))
-        return F.relu(self.norms[1](self.second(inner)) + x).mean((2, 3))
+        inner = functional.relu(self.norms[0](self.first(x)))
+        return functional.relu(self.norms[1](self.second(inner)) + x).mean((2, 3))
 
 
 class Mamba(nn.Module):
@@ -93,9 +93,9 @@ class Mamba(nn.Module):
 
     def forward(self, x):
         value, gate, decay = self.inputs(x).chunk(3, -1)
-        kept = -F.softplus(decay).cumsum(1)
+        kept = -functional.softplus(decay).cumsum(1)
         state = (value * torch.exp(-kept)).cumsum(1) * torch.exp(kept)
-        return self.output(state * F.silu(gate))
+        return self.output(state * functional.silu(gate))
 
 
 #: name -> the model, and its input

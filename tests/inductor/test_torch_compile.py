@@ -9,8 +9,7 @@ import subprocess
 import sys
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 import workbench as wb
 from tests.inductor.comparing import compare, compare_model
@@ -93,7 +92,9 @@ def test_a_name_that_torch_lacks_is_said(monkeypatch):
 
     before = sys.modules.get("triton")
     monkeypatch.delattr(CachingAutotuner, "_create_compile_meta")
-    with pytest.raises(KernelError, match=r"has no .*CachingAutotuner._create_compile_meta") as caught:
+    with pytest.raises(
+        KernelError, match=r"has no .*CachingAutotuner._create_compile_meta"
+    ) as caught:
         wb.use_in_torch_compile()
     assert caught.value.code == "K139"
     assert sys.modules.get("triton") is before

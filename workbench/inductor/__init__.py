@@ -3,11 +3,11 @@
     wb.use_in_torch_compile()                 # for the rest of the process
     with wb.use_in_torch_compile() as graphs: # for what is compiled within the block
         torch.compile(model)(x)
-    print(graphs)                             # which kernels each graph has, and from what lines
+    print(graphs)                             # which kernels each has, and from what lines
 
-`switching.py` binds Triton's names in torch to ours, `patches.py` takes the place of what compiles,
-`results.py` is what launches, `workers.py` runs in torch's workers, `graphs.py` keeps what was
-made. Only what runs while torch is compiling imports torch.
+`switching.py` binds Triton's names in torch to ours, `compiling.py` and `writing.py` take the
+place of what compiles and writes kernels there, `results.py` is what launches, `workers.py` runs in
+torch's workers, `graphs.py` keeps what was made. Torch is imported only when it is turned on.
 """
 
 from __future__ import annotations

@@ -175,9 +175,7 @@ def _lines(text: str, name: str) -> tuple[TorchLine, ...]:
             break
         comments.append(line)
     matches = (_LINE.search(comment) for comment in reversed(comments))
-    return tuple(
-        TorchLine(m["file"], int(m["line"]), m["where"], m["code"]) for m in matches if m
-    )
+    return tuple(TorchLine(m["file"], int(m["line"]), m["where"], m["code"]) for m in matches if m)
 
 
 def _read(file: str) -> str:

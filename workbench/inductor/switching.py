@@ -111,7 +111,11 @@ class Switch:
         if writing:
             self._users = COMPILING + WRITING
         if self._depth == 1:
-            self._turn_on()
+            try:
+                self._turn_on()
+            except BaseException:
+                self._depth = 0
+                raise
 
     def leave(self) -> None:
         """Undo one `enter`."""
@@ -170,10 +174,8 @@ class Switch:
         """Bind what is bound to the real Triton; modules are looked through once."""
         for space, name, _, new in self._bound:
             space[name] = new
-        for module_name, module in list(sys.modules.items()):
-            if module_name in self._scanned or not module_name.startswith(_ROOMS):
-                continue
-            if module is None or module_name.startswith(WRITTEN):
+        for module_name, module in _rooms():
+            if module_name in self._scanned:
                 continue
             self._scanned.add(module_name)
             space = vars(module)
@@ -203,32 +205,52 @@ def has_real_triton() -> bool:
 
 def _import_again() -> None:
     """Import what was imported without any Triton once more, in place, with ours."""
-    replaced: dict[int, tuple[Any, Any]] = {}
+    replaced: dict[int, Any] = {}
     compat = sys.modules.get(_EMPTY[0])
-    for name in _EMPTY if compat is not None and not compat.HAS_TRITON else ():
-        module = sys.modules.get(name)
-        if module is None:
-            continue
-        before = dict(vars(module))
-        importlib.reload(module)
-        for word, old in before.items():
-            new = vars(module).get(word)
-            if new is not old and isinstance(old, type | types.FunctionType):
-                replaced[id(old)] = old, new
+    if compat is not None and not compat.HAS_TRITON:
+        for name in _EMPTY:
+            if name in sys.modules:
+                replaced |= _reloaded(sys.modules[name])
     name, word = _STAND_IN
     hints = sys.modules.get(name)
     if hints is not None and isinstance(vars(hints).get(word), type):
         again = types.ModuleType(name)
         file = str(hints.__file__)
         exec(compile(Path(file).read_text(), file, "exec"), vars(again))
-        replaced[id(vars(hints)[word])] = vars(hints)[word], vars(again)[word]
-    if not replaced:
-        return
-    for name, module in list(sys.modules.items()):
-        if module is not None and name.startswith(_ROOMS):
+        replaced[id(vars(hints)[word])] = vars(again)[word]
+    if replaced:
+        for _, module in _rooms():
             for word, value in list(vars(module).items()):
                 if id(value) in replaced:
-                    vars(module)[word] = replaced[id(value)][1]
+                    vars(module)[word] = replaced[id(value)]
+
+
+#: What `_reloaded` found, which keeps its identity from being given to something else.
+_outdated: list[Any] = []
+
+
+def _reloaded(module: types.ModuleType) -> dict[int, Any]:
+    """Import a module once more; returns what came instead of its classes and functions, by id."""
+    before = dict(vars(module))
+    importlib.reload(module)
+    found: dict[int, Any] = {}
+    for word, old in before.items():
+        new = vars(module).get(word)
+        if new is not old and isinstance(old, type | types.FunctionType):
+            found[id(old)] = new
+            _outdated.append(old)
+    return found
+
+
+def _rooms() -> list[tuple[str, types.ModuleType]]:
+    """Return the modules of torch in which Triton's names may stand."""
+    return [
+        (name, module)
+        for name, module in list(sys.modules.items())
+        if isinstance(module, types.ModuleType)
+        and name.startswith(_ROOMS)
+        and not name.startswith(WRITTEN)
+    ]
 
 
 def _ours(value: Any) -> Any:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from workbench.inductor.compiling import compiling
 from workbench.inductor.graphs import Graphs
-from workbench.inductor.patches import Patches, compiling, driving
+from workbench.inductor.patching import Patches
 from workbench.inductor.switching import switch
+from workbench.inductor.writing import driving
 
 #: All graphs of this process that were compiled through us.
 graphs = Graphs()

@@ -9,6 +9,8 @@ from typing import Any
 # The compiler is loaded before the workers are forked.
 import workbench.targets.cpu.pipeline
 import workbench.targets.nvidia.pipeline  # noqa: F401
+from workbench.inductor.compiling import AUTOTUNER, compiling
+from workbench.inductor.patching import Patches
 from workbench.inductor.switching import needed, switch
 
 
@@ -30,8 +32,6 @@ class Unloaded:
 
 def prepare() -> None:
     """Load everything that compiling a kernel takes."""
-    from workbench.inductor import patches  # noqa: F401
-
     with switch.on():
         importlib.import_module("workbench.inductor.results")
 
@@ -40,14 +40,12 @@ def compile_kernel(
     load_kernel: Callable[[], Any], extra_env: dict[str, str], extra_config: dict[str, Any]
 ) -> tuple[Any, int]:
     """Compile all configurations of a kernel; returns torch's autotuner, and microseconds."""
-    from workbench.inductor import patches
-
     stock = needed("torch._inductor.runtime.compile_tasks:_worker_compile_triton")
-    ours = patches.Patches()
+    ours = Patches()
     with switch.on():
         try:
-            patches.compiling(ours)
-            ours.put(f"{patches._HEURISTICS}:CachingAutotuner.prepare_for_pickle", _unloading)
+            compiling(ours)
+            ours.put(f"{AUTOTUNER}.prepare_for_pickle", _unloading)
             return stock(load_kernel, extra_env, extra_config)
         finally:
             ours.undo()

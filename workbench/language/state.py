@@ -20,9 +20,9 @@ from workbench.source import CompileError
 class State:
     """The kernel being lowered, as far as tl functions need it.
 
-    `exact_index`: int32 `+ - *` keep their exact value (False: they wrap; with
-    `wrap_loaded` they wrap where no operand is exact already, as loaded values are not). `call` inlines a
-    device function at the current place. `remark` leaves a remark at the current place.
+    `exact_index`: int32 `+ - *` keep their exact value (False: they wrap; with `wrap_loaded` they
+    wrap where no operand is exact already, as loaded values are not). `call` inlines a device
+    function at the current place. `remark` leaves a remark at the current place.
     """
 
     builder: Builder

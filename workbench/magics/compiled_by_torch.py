@@ -37,7 +37,5 @@ def _result(kernel: Any) -> KernelResult:
 
 def _explained(trace: Trace, lines: Any) -> Trace:
     """Return a trace with the torch lines of its kernel as the first remarks."""
-    found = tuple(
-        Remark(code="torch", severity="note", text=f"computes {line}") for line in lines
-    )
+    found = tuple(Remark(code="torch", severity="note", text=f"computes {line}") for line in lines)
     return replace(trace, remarks=(*found, *trace.remarks))
