@@ -1,7 +1,8 @@
 """`make gpu`: everything that needs a GPU: tests, notebooks, correctness cases, fuzzing, the bench.
 
 `python -m tests.gpu.run [tests] [notebooks] [check] [inductor] [fuzz] [bench] [SUITE ...]` runs
-parts; without arguments, all. It needs torch, NumPy and pytest, and neither IPython nor the other test packages.
+parts; without arguments, all. It needs torch, NumPy and pytest, and neither IPython nor the other
+test packages.
 What failed and what did not run (a file that cannot be imported, a group without tests, a suite
 that raised, a baseline without a time) is named at the end, and makes the exit status 1.
 """

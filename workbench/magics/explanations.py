@@ -177,6 +177,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%%kernel add --guard --report warning",
         "give error, which raises them, or remark, which writes them down.",
     ),
+    "K139": _entry(
+        "torch's compiler lacks something that workbench takes the place of; it is named.",
+        "workbench.use_in_torch_compile()",
+        "use torch 2.11 or 2.13, with which it is known to work.",
+    ),
     "K200": _entry(
         "the kernel's text cannot be compiled; the message says what is wrong with it.",
         "def add(x_ptr, n):\n    tl.store(x_ptr)",
