@@ -42,6 +42,7 @@ _NAMES = {
     "tune": ("workbench.tuning.tune", "tune"),
     "torch_op": ("workbench.runtime.torch_ops", "torch_op"),
     "as_triton": ("workbench.triton.installing", "as_triton"),
+    "use_in_torch_compile": ("workbench.inductor", "use_in_torch_compile"),
     "tl": ("workbench.language", ""),
     "constexpr": ("workbench.language", "constexpr"),
     "check": ("workbench.bench", "check"),
@@ -53,6 +54,7 @@ _NAMES = {
 if TYPE_CHECKING:
     from workbench import language as tl
     from workbench.bench import bench, check
+    from workbench.inductor import use_in_torch_compile
     from workbench.language import constexpr
     from workbench.magics import run_cell
     from workbench.runtime import cache, testing
@@ -72,7 +74,7 @@ __all__ = [
     "CompiledKernel", "Config", "JITFunction", "KernelError", "as_triton", "autotune", "bench",
     "cache", "cdiv", "check", "compile", "constexpr", "device", "heuristics", "jit", "kernel",
     "next_power_of_2", "run_cell", "testing", "tl", "torch_op",
-    "tune",
+    "tune", "use_in_torch_compile",
 ]  # fmt: skip
 
 

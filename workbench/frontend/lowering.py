@@ -51,6 +51,7 @@ def lower_kernel(source: KernelSource, specialization: Specialization, remarks: 
         call=lambda function, args: None,
         remark=lambda text: None,
         exact_index=not options.wrap_index,
+        wrap_loaded=options.wrap_loaded,
         exact=options.exact,
         debug=options.debug,
         target=options.target,
@@ -92,7 +93,7 @@ def _attributes(options: Options) -> dict[str, Any]:
     found |= {"num_ctas": options.num_ctas, "enable_fp_fusion": options.enable_fp_fusion}
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
-    for name in ("exact", "wrap_index", "debug", "narrow_index"):
+    for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):
         found[name] = getattr(options, name)
     return found
 

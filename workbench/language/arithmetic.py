@@ -140,10 +140,17 @@ def arithmetic(symbol: str, a: Any, b: Any) -> tensor:
     if folded is not None:
         return folded
     shape = common_shape(a, b, what=f"'{symbol}'")
-    exact = to == int32 and (symbol in _RING or _any_exact(a, b)) and current().exact_index
+    exact = to == int32 and _is_exact(symbol, a, b)
     x, y = operand(a, to, shape, exact=exact), operand(b, to, shape, exact=exact)
     name = _RING.get(symbol) or ("rem" if symbol == "%" else "div")
     return made(Elementwise(name, (x, y)), to)
+
+
+def _is_exact(symbol: str, *operands: Any) -> bool:
+    """Say whether an operation on int32 keeps its exact value."""
+    state = current()
+    grows = symbol in _RING and not state.wrap_loaded
+    return state.exact_index and (grows or _any_exact(*operands))
 
 
 def _any_exact(*operands: Any) -> bool:
@@ -252,7 +259,7 @@ def negative(x: Any) -> Any:
         raise KernelTypeError(f"'-' does not take {describe(x)}")
     if x.constant is not None and not x.shape and x.dtype.is_int():
         return _folded("-", 0, x, x.dtype)
-    exact = x.dtype == int32 and current().exact_index
+    exact = x.dtype == int32 and _is_exact("-", x)
     zero = operand(0, x.dtype, x.shape, exact=exact)
     return made(Elementwise("sub", (zero, operand(x, x.dtype, x.shape, exact=exact))), x.dtype)
 

@@ -15,7 +15,8 @@ from workbench.source import KernelSource, OptionError
 #: name -> the value that stands for "unset": it is left out of the compile key
 DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
-    "enable_fp_fusion": True, "exact": False, "wrap_index": False, "debug": False,
+    "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
+    "debug": False,
 }  # fmt: skip
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
@@ -75,7 +76,7 @@ def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError
 
 
 def _check(name: str, value: Any) -> None:
-    if name in ("enable_fp_fusion", "exact", "wrap_index", "debug"):
+    if name in ("enable_fp_fusion", "exact", "wrap_index", "wrap_loaded", "debug"):
         if not isinstance(value, bool | int | None):
             raise OptionError(f"{name} is True or False, got {value!r}", code="K112")
         return

@@ -182,6 +182,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         'workbench.as_triton(version="2.1")',
         "leave version out, or take one of those in the message; cuda is \"cpu\" or left out.",
     ),
+    "K139": _entry(
+        "torch's compiler lacks something that workbench takes the place of; it is named.",
+        "workbench.use_in_torch_compile()",
+        "use torch 2.11 or 2.13, with which it is known to work.",
+    ),
     "K200": _entry(
         "the kernel's text cannot be compiled; the message says what is wrong with it.",
         "def add(x_ptr, n):\n    tl.store(x_ptr)",
