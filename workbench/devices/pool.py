@@ -19,10 +19,12 @@ import mmap
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
+
+from workbench.devices import stops
+from workbench.devices.linking import Linked, link
 
 #: Programs are handed out in chunks so that each thread takes about this many.
 CHUNKS_PER_THREAD = 8
@@ -36,7 +38,7 @@ _POOL = r"""
 @ids = internal global i64 0
 @sleepers = internal global %line zeroinitializer, align 128
 @busy = internal global %line zeroinitializer, align 128
-@job = internal global [6 x i64] zeroinitializer, align 64
+@job = internal global [7 x i64] zeroinitializer, align 64
 @spin = global i64 20000
 @workers = global i64 0
 declare i64 @syscall(i64, ...)
@@ -53,6 +55,7 @@ entry:
   %chunk = load i64, ptr getelementptr (i64, ptr @job, i64 3)
   %base = load ptr, ptr getelementptr (i64, ptr @job, i64 4)
   %size = load i64, ptr getelementptr (i64, ptr @job, i64 5)
+  %block = load ptr, ptr getelementptr (i64, ptr @job, i64 6)
   %skip = mul i64 %me, %size
   %scratch = getelementptr i8, ptr %base, i64 %skip
   %w = load i64, ptr @workers
@@ -70,6 +73,11 @@ share:
   %counter = getelementptr %line, ptr @next, i64 %v
   br label %again
 again:
+  %stop = load atomic i64, ptr %block monotonic, align 8
+  %bit = and i64 %stop, 1
+  %stopped = icmp ne i64 %bit, 0
+  br i1 %stopped, label %out, label %take
+take:
   %c = atomicrmw add ptr %counter, i64 %chunk monotonic
   %first = add i64 %lo, %c
   %none = icmp sge i64 %first, %hi
@@ -139,12 +147,14 @@ try:
 no:
   ret i32 0
 post:
+  %block = call ptr TAKE(ptr %args)
   store ptr %fn, ptr @job
   store ptr %args, ptr getelementptr (i64, ptr @job, i64 1)
   store i64 %total, ptr getelementptr (i64, ptr @job, i64 2)
   store i64 %chunk, ptr getelementptr (i64, ptr @job, i64 3)
   store ptr %scratch, ptr getelementptr (i64, ptr @job, i64 4)
   store i64 %size, ptr getelementptr (i64, ptr @job, i64 5)
+  store ptr %block, ptr getelementptr (i64, ptr @job, i64 6)
   br label %reset
 reset:
   %n = phi i64 [ 0, %post ], [ %n1, %reset ]
@@ -167,7 +177,7 @@ go:
   store atomic i32 0, ptr @open seq_cst, align 4
   br label %drain
 drain:
-  %k = phi i64 [ 0, %go ], [ %k1, %wait ], [ 0, %yield ]
+  %k = phi i64 [ 0, %go ], [ %k1, %wait ], [ 0, %rested ], [ 0, %asked ]
   %a = load atomic i64, ptr @active seq_cst, align 8
   %z = icmp eq i64 %a, 0
   br i1 %z, label %done, label %wait
@@ -178,10 +188,20 @@ wait:
   br i1 %long, label %yield, label %drain
 yield:
   %y = call i32 @sched_yield()
+  br label %rested
+rested:
+  %stop = load atomic i64, ptr %block monotonic, align 8
+  %look = icmp ne i64 %stop, 0
+  br i1 %look, label %asked, label %drain
+asked:
+  %poll_at = getelementptr i64, ptr %block, i64 1
+  %poll = load ptr, ptr %poll_at
+  %said = call i32 %poll(ptr %block)
   br label %drain
 done:
   store atomic i64 0, ptr @busy release, align 8
-  ret i32 1
+  %status = call i32 LEAVE(ptr %block)
+  ret i32 %status
 }
 
 define void @start() {
@@ -226,8 +246,9 @@ entry:
   %count_at = getelementptr i64, ptr %code, i64 3
   %count = load i64, ptr %count_at
   %places = getelementptr i64, ptr %code, i64 4
-  %room = add i64 %bytes, 24
-  %args = alloca i8, i64 %room, align 128
+  %room = add i64 %bytes, 152
+  %memory0 = alloca i8, i64 %room, align 128
+  %args = getelementptr i8, ptr %memory0, i64 128
   br label %each
 each:
   %n = phi i64 [ 0, %entry ], [ %n1, %copied ]
@@ -295,51 +316,24 @@ post:
   %chunk = call i64 @llvm.smax.i64(i64 %share, i64 1)
   %done = call i32 %launch(ptr %function, ptr %args, ptr %memory, i64 %size, i64 %total, i64 %chunk)
   %ran = icmp ne i32 %done, 0
-  br i1 %ran, label %yes, label %alone
+  br i1 %ran, label %over, label %alone
 alone:
   %small = icmp sle i64 %scratch, STACK
   br i1 %small, label %own, label %no
 own:
   %mine = alloca i8, i64 %scratch, align 64
-  call void %function(ptr %args, ptr %mine, i64 0, i64 %total)
-  br label %yes
-yes:
-  ret i32 0
+  %own_done = call i32 ALONE(ptr %function, ptr %args, ptr %mine, i64 %total)
+  br label %over
+over:
+  %status = phi i32 [ %done, %post ], [ %own_done, %own ]
+  %wrong = icmp eq i32 %status, RAISED
+  %result = select i1 %wrong, i32 INTERRUPTED, i32 0
+  ret i32 %result
 no:
   ret i32 1
 }
 declare i64 @llvm.smax.i64(i64, i64)
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Linked:
-    """Code in memory: addresses by symbol; the code lives as long as this object."""
-
-    addresses: dict[str, int]
-    owner: Any
-
-
-def link(image: bytes, *symbols: str) -> Linked:
-    """Put an object file into memory and return where its symbols are."""
-    import llvmlite.binding as llvm  # pyright: ignore[reportMissingImports]
-
-    with _LOCK:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), jit=True
-        )
-        jit = llvm.create_lljit_compiler(machine)
-        library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
-        for symbol in symbols:
-            library.export_symbol(symbol)
-        tracker = library.link(jit, f"kernel{next(_NUMBERS)}")
-        return Linked({symbol: tracker[symbol] for symbol in symbols}, (jit, tracker, machine))
-
-
-_LOCK = threading.Lock()
-_NUMBERS = iter(range(1 << 62))
 
 
 class Pool:
@@ -352,11 +346,11 @@ class Pool:
         self._linked: Linked | None = None
         self._shown = -1
         self._records: list[Any] = _RECORDS
+        self._alone = stops.run_alone()
         if extra > 0 and (text := _pool_text()) is not None:
-            from workbench.targets.llvm.toolchain import Machine, host, object_code
+            from workbench.targets.llvm.toolchain import baseline, object_code
 
-            triple, processor, features = host()
-            image = object_code(text, Machine(triple, processor, features, 2, True))
+            image = object_code(text, baseline())
             self._linked = link(image, "launch", "start", "workers", "spin")
             addresses = self._linked.addresses
             self._launch = _LAUNCH(addresses["launch"])
@@ -365,10 +359,12 @@ class Pool:
                 start()
             self.threads += extra
 
-    def run(
-        self, function: int, direct: Callable[..., None], arguments: Any, scratch: int, total: int
-    ) -> None:
-        """Run programs 0 to total - 1; `scratch` is what one thread needs."""
+    def run(self, function: int, arguments: Any, scratch: int, total: int) -> None:
+        """Run programs 0 to total - 1; `scratch` is what one thread needs.
+
+        Raises what a handler of a signal raises meanwhile; then some programs have not run.
+        """
+        status = 0
         if total > 1 and self._linked is not None:
             size = -(-scratch // 4096) * 4096
             with self._lock:
@@ -376,11 +372,13 @@ class Pool:
                 if self._scratch.size != self._shown:
                     self._show()
             chunk = max(1, total // (self.threads * CHUNKS_PER_THREAD))
-            if self._launch(function, arguments, memory, size, total, chunk):
-                return
+            status = self._launch(function, arguments, memory, size, total, chunk)
         elif total > 1 and self._shown < 0:
             self._show()
-        direct(arguments, own_scratch(scratch), 0, total)
+        if not status:
+            status = self._alone(function, arguments, own_scratch(scratch), total)
+        if status == stops.RAISED:
+            stops.raise_pending()
 
     def _show(self) -> None:
         """Let `start` know of this pool; what it reads is never changed, only replaced."""
@@ -439,6 +437,8 @@ def _pool_text() -> str | None:
         return None
     pause, declaration, futex = found
     text = _POOL.replace("PAUSE_DECLARATION", declaration).replace("PAUSE", pause)
+    for word, name in (("TAKE", "take"), ("LEAVE", "leave")):
+        text = text.replace(f"{word}(", f"inttoptr (i64 {stops.address(name)} to ptr)(")
     return text.replace("FUTEX", futex)
 
 
@@ -497,11 +497,14 @@ _CELL = ctypes.c_int64(0)
 @cache
 def start_address() -> int:
     """Return where `start` lies in memory; made at its first use."""
-    from workbench.targets.llvm.toolchain import Machine, host, object_code
+    from workbench.targets.llvm.toolchain import baseline, object_code
 
     text = _START.replace("CELL", f"inttoptr (i64 {ctypes.addressof(_CELL)} to ptr)")
+    text = text.replace("ALONE(", f"inttoptr (i64 {stops.address('alone')} to ptr)(")
     text = text.replace("CHUNKS", str(CHUNKS_PER_THREAD)).replace("STACK", str(STACK_BYTES))
-    linked = link(object_code(text, Machine(*host(), 2, True)), "start")
+    text = text.replace("RAISED", str(stops.RAISED))
+    text = text.replace("INTERRUPTED", str(stops.INTERRUPTED))
+    linked = link(object_code(text, baseline()), "start")
     _KEPT.append(linked)
     return linked.addresses["start"]
 

@@ -11,22 +11,20 @@ nobody can end the waits: a deadlock.
 
 from __future__ import annotations
 
+import _thread
 import contextvars
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from workbench.interpreter.deadlocks import deadlock
 from workbench.interpreter.program import ProgramFrame, Step
-from workbench.interpreter.run import Run
+from workbench.interpreter.run import AbandonedError, Run
 from workbench.interpreter.waiting import MOST_WAITING, Waiting
 from workbench.ir import Op
 
 Program = tuple[int, int, int]
-
-
-class _Abandoned(BaseException):
-    """Ends a program that waits when the run is over."""
 
 
 class Scheduler:
@@ -45,7 +43,9 @@ class Scheduler:
         self.finished = 0
         self.error: BaseException | None = None
         self.over = threading.Event()
-        self.threads: list[threading.Thread] = []
+        #: Held while the thread of a program runs. These are no objects of `threading`: those have
+        #: callbacks when they are collected, and a KeyboardInterrupt that comes then is lost.
+        self.threads: list[Any] = []
 
     def run(
         self, order: Iterable[Program], after: Callable[[Program], object] | None = None
@@ -57,6 +57,7 @@ class Scheduler:
                 and the whole grid was started.
         """
         self.order, self.after = iter(order), after
+        self.machine.over = False
         try:
             self._go_on(self._next())
             if self.threads:
@@ -137,21 +138,26 @@ class Scheduler:
         elif chosen is None:
             self._end(None)
         else:
+            ended = _thread.allocate_lock()
+            ended.acquire()
             context = contextvars.copy_context()
-            thread = threading.Thread(
-                target=context.run, args=(self._work, chosen), name="program", daemon=True
-            )
-            self.threads.append(thread)
-            thread.start()
+            self.threads.append(ended)
+            try:
+                _thread.start_new_thread(context.run, (self._work, chosen, ended))
+            except RuntimeError:  # no more threads
+                self.threads.pop()
+                raise
 
-    def _work(self, program: Program) -> None:
+    def _work(self, program: Program, ended: Any) -> None:
         """Go on in a thread of its own."""
         try:
             self._go_on(program)
-        except _Abandoned:
+        except AbandonedError:
             pass
         except BaseException as error:
             self._end(error)
+        finally:
+            ended.release()
 
     def _go_on(self, chosen: Waiting | Program | None) -> None:
         """Run programs on this thread until one that waits on another thread has its turn."""
@@ -171,20 +177,21 @@ class Scheduler:
 
     # -- the end --------------------------------------------------------------------------
     def _end(self, error: BaseException | None) -> None:
-        if self.error is None and not isinstance(error, _Abandoned):
+        if self.error is None and not isinstance(error, AbandonedError):
             self.error = error
+        self.machine.over = True
         self.over.set()
         for waiting in self.waiting:
             waiting.awake.set()
 
     def _check(self) -> None:
         if self.over.is_set():
-            raise _Abandoned
+            raise AbandonedError
 
     def _dismiss(self) -> None:
         """End the programs that still wait."""
         self._end(None)
-        for thread in self.threads:
-            thread.join()
+        for ended in self.threads:
+            ended.acquire()
         self.waiting.clear()
         self.threads.clear()

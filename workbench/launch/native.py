@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from workbench.devices.stops import INTERRUPTED, raise_pending
 from workbench.launch.abi import MOST_ALIGNMENT
 from workbench.launch.assembly import Assembly, assemble_address
 from workbench.launch.conditions import (
@@ -614,9 +615,18 @@ class _Writer:
         )
         self._do(f"call void {self._api('PyEval_RestoreThread')}(ptr {state})")
         fine = self._op(f"icmp eq i32 {status}, 0")
-        self._do(f"br i1 {fine}, label %done, label %failed")
+        self._do(f"br i1 {fine}, label %done, label %not_done")
         self._label("done")
         self._do(f"ret ptr {result}")
+        self._label("not_done")
+        raised = self._op(f"icmp eq i32 {status}, {INTERRUPTED}")
+        self._do(f"br i1 {raised}, label %raised, label %failed")
+        self._label("raised")
+        self._drop(result)
+        raising = self._op(
+            f"call ptr {self._api('PyObject_CallNoArgs')}(ptr {self._object(raise_pending)})"
+        )
+        self._do(f"ret ptr {raising}")
         self._label("failed")  # the Python launcher tries again, and words the error
         self._drop(result)
         self._do("br label %slow")

@@ -10,7 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.devices import pool
-from workbench.devices.pool import Startable, link, own_scratch, set_num_threads
+from workbench.devices.linking import link
+from workbench.devices.pool import Startable, set_num_threads
+from workbench.devices.stops import PREFIX_BYTES
 from workbench.launch.abi import (
     MOST_ALIGNMENT,
     PACK_ERRORS,
@@ -24,8 +26,6 @@ from workbench.launch.assembly import Arguments, not_made
 from workbench.source import LaunchError
 
 __all__ = ["AssertionFailedError", "load", "make_runner", "set_num_threads"]
-
-_PROGRAMS = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 def load(kernel: Loadable) -> Callable[..., Loadable]:
@@ -96,7 +96,6 @@ def make_runner(
     linked = link(image, symbol, *([asserts] if asserts else []))
     failure = ctypes.c_int64.from_address(linked.addresses[asserts]) if asserts else None
     function = linked.addresses[symbol]
-    direct = _PROGRAMS(function)
     pack_into = struct.Struct(form + "qqq").pack_into if not made else _packing(form, made)
     size = struct.calcsize(form + "qqq") if not made else offsets(made)[1] + 24
     free: list[tuple[Any, int]] = []  # argument buffers that no launch is using
@@ -105,17 +104,13 @@ def make_runner(
         try:
             arguments = free.pop()
         except IndexError:
-            buffer = _aligned(size) if made else ctypes.create_string_buffer(size)
+            buffer = _aligned(size)
             arguments = (buffer, ctypes.addressof(buffer))
         try:
             pack_into(arguments[0], 0, *values, x, y, z)
         except PACK_ERRORS:
             pack_into(arguments[0], 0, *fitted(form, values), x, y, z)
-        total = x * y * z
-        if total > 1:
-            (pool._pool or pool.pool()).run(function, direct, arguments[1], scratch_bytes, total)
-        else:
-            direct(arguments[1], own_scratch(scratch_bytes), 0, total)
+        (pool._pool or pool.pool()).run(function, arguments[1], scratch_bytes, x * y * z)
         free.append(arguments)
         if prints:
             sys.stdout.flush()
@@ -150,9 +145,9 @@ def _packing(form: str, made: Sequence[Parameter]) -> Callable[..., None]:
 
 
 def _aligned(size: int) -> Any:
-    """Return memory whose address suits every parameter."""
-    memory = ctypes.create_string_buffer(size + MOST_ALIGNMENT)
-    skipped = -ctypes.addressof(memory) % MOST_ALIGNMENT
+    """Return memory whose address suits every parameter, behind what a launch puts before it."""
+    memory = ctypes.create_string_buffer(size + PREFIX_BYTES + MOST_ALIGNMENT)
+    skipped = -ctypes.addressof(memory) % MOST_ALIGNMENT + PREFIX_BYTES
     return (ctypes.c_char * size).from_buffer(memory, skipped)
 
 

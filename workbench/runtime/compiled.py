@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.interrupts import renewed_lock
 from workbench.launch.abi import LaunchData, Parameter
 from workbench.launch.facts import Signature, to_specialization
 from workbench.runtime import cache
@@ -65,7 +65,7 @@ class CompiledKernel:
         self._code = code
         self._find_twin = find_twin
         self._trace: LazyTrace | None = None
-        self._lock = threading.RLock()
+        self._lock = renewed_lock()
 
     @property
     def name(self) -> str:

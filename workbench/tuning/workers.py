@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.interrupts import renewed_lock
 from workbench.language.versions import redirected
 from workbench.runtime import compiling, shipping
 from workbench.runtime.compiled import CompiledKernel
@@ -105,7 +106,7 @@ class Worker:
 
 
 _idle: list[Worker] = []
-_lock = threading.Lock()
+_lock = renewed_lock()
 
 
 def _take() -> Worker:

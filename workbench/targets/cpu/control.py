@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from workbench.ir import Block, Op, Scalar, Value, element_of, shape_of
-from workbench.ops import For, If, Map, While
+from workbench.ops import Dot, For, If, Map, While
+from workbench.passes.rules.known import constant_of
 from workbench.targets.cpu.chunks import Chunk, Coordinate, register_type
 from workbench.targets.cpu.functions import apply_function
 from workbench.targets.cpu.nests import schedule
@@ -23,6 +25,9 @@ from workbench.targets.cpu.table import CPU
 from workbench.targets.cpu.writer import Buffer, Writer
 
 _INDEX = Scalar("index", "index", 64)
+
+#: A loop that computes so many elements takes some milliseconds: nobody needs to stop it.
+QUICK = 1 << 22
 
 
 @dataclass
@@ -127,6 +132,26 @@ def _trip_count(w: Writer, lower: str, upper: str, step: str) -> str:
     return apply_function(a, "div", _INDEX, [positive, size])
 
 
+def work_of(block: Block) -> int:
+    """Return about how many elements are computed where each loop of unknown length runs once."""
+    work = 0
+    for op in block.ops:
+        shapes = [shape_of(value.type) for value in (*op.results, *op.operands)]
+        own = max((prod(shape) for shape in shapes), default=1)
+        if isinstance(op, Dot):
+            own *= shape_of(op.operands[0].type)[-1]
+        inner = sum(work_of(region) for region in op.regions)
+        work += own + inner * (_known_trips(op) if isinstance(op, For) else 1)
+    return work
+
+
+def _known_trips(op: For) -> int:
+    lower, upper, step = (constant_of(value) for value in (op.lower, op.upper, op.step))
+    if lower is None or upper is None or not step:
+        return 1
+    return len(range(int(lower), int(upper), int(step)))
+
+
 @CPU.lower(For)
 def lower_for(w: Writer, op: For) -> None:
     w.flush()
@@ -136,8 +161,11 @@ def lower_for(w: Writer, op: For) -> None:
     carried = _classify(w, op.inits, arguments, op)
     w.emit.at(op)
     type = register_type(element_of(counter.type))
+    long = not count.isdigit() or int(count) * work_of(op.body) > QUICK
 
     def body(trip: str, texts: list[str]) -> list[str]:
+        if long:
+            w.look_for_stop()
         w.trips[counter] = trip
         moved = w.emit.add("i64", lower, w.emit.mul("i64", trip, step))
         w.scalars[counter] = w.emit.trunc(moved, "i64", type)
@@ -183,6 +211,7 @@ def lower_while(w: Writer, op: While) -> None:
         emit.at(op)
         emit.branch(go, inside, after)
         emit.label(inside)
+        w.look_for_stop()
         new = _region(w, op, op.body, carried, op.body.arguments)
         last = emit.block
         emit.at(op)

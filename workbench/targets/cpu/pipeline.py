@@ -21,13 +21,15 @@ from workbench.targets.cpu import CPU
 from workbench.targets.cpu.addresses import form_chunk
 from workbench.targets.cpu.chunks import memory_type
 from workbench.targets.cpu.debug import FAILED
+from workbench.targets.cpu.features import register_bits, usable
 from workbench.targets.cpu.functions import has_function
 from workbench.targets.cpu.listing import asm_rows
 from workbench.targets.cpu.memory import STREAM, alignment
 from workbench.targets.cpu.numbers import from_memory
 from workbench.targets.cpu.planning import Plan
 from workbench.targets.cpu.statements import write_block
-from workbench.targets.cpu.writer import Writer
+from workbench.targets.cpu.writer import LIKELY, STOPPED, Writer
+from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly, host, object_code
 from workbench.targets.objects import code_bytes
@@ -60,20 +62,17 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     kernel's, then the grid's three extents. `extra` says how much scratch memory a thread needs.
     """
     del target
-    module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
-    module = narrow(module, recorder)
-    module = recorder.run("expand-assembly", expand_assembly, module, "tile")
-    module = recorder.run("expand-functions", _expand, module, "tile")
-    module = recorder.run("drop-promises", drop_promises, module, "tile")
+    module = tile_passes(module, recorder)
+    unit = _machine()
     start = time.perf_counter()
-    writer = lower(module, _register_bits(), has_streams=host()[0].startswith("x86_64"))
+    writer = write(module, unit)
     text = llvm_module(writer, module)
     recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
     ops = writer.emit.op_numbers
-    unit = _machine()
 
     def assemble() -> Binary:
-        code = object_code(text, unit)
+        with explained(module, text, unit, ops):
+            code = object_code(text, unit)
         return Binary("object", code, Resources(code_bytes=code_bytes(code)))
 
     return Built(
@@ -88,6 +87,21 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     )
 
 
+def tile_passes(module: Module, recorder: Recorder) -> Module:
+    """Return tile IR as this target's writer takes it."""
+    module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
+    module = narrow(module, recorder)
+    module = recorder.run("expand-assembly", expand_assembly, module, "tile")
+    module = recorder.run("expand-functions", _expand, module, "tile")
+    return recorder.run("drop-promises", drop_promises, module, "tile")
+
+
+def write(module: Module, unit: Machine) -> Writer:
+    """Write the function of a kernel for a processor."""
+    streams = unit.triple.startswith("x86_64")
+    return lower(module, register_bits(unit.features), has_streams=streams)
+
+
 def _expand(module: Module, remarks: Remarks) -> Module:
     return expand_functions(module, remarks, has_function)
 
@@ -95,16 +109,7 @@ def _expand(module: Module, remarks: Remarks) -> Module:
 @cache
 def _machine() -> Machine:
     triple, processor, features = host()
-    return Machine(triple, processor, features, optimisation=2, jit=True)
-
-
-@cache
-def _register_bits() -> int:
-    """Return the width of the host's vector registers that code is written for."""
-    features = host()[2].split(",")
-    if "+avx512f" in features and "+avx512bw" in features and "+avx512dq" in features:
-        return 512
-    return 256 if "+avx2" in features and "+fma" in features else 128
+    return Machine(triple, processor, usable(triple, features), optimisation=2, jit=True)
 
 
 def drop_promises(module: Module, remarks: Remarks) -> Module:
@@ -140,6 +145,8 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
     writer.debug = emit.start_debug(module.name, file, line)
     emit.at(None)
     _parameters(writer, module)
+    place = emit.pure("getelementptr i8, ptr %args, i64 -8")
+    writer.block = emit.effect(f"load ptr, ptr {place}, align 8")
 
     x, y, _ = writer.grid
     rest = emit.pure(f"udiv i64 %first, {x}")
@@ -152,6 +159,7 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
     def program(_: str, ids: list[str]) -> list[str]:
         """Run one program instance and count on: axis 0 fastest."""
         writer.pids = (ids[0], ids[1], ids[2])
+        writer.look_for_stop()
         with writer.body(0):
             write_block(writer, module.body)
             writer.flush()
@@ -167,6 +175,8 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
         ]  # fmt: skip
 
     writer.loop("%first", "%end", 1, program, [("i64", text) for text in start])
+    emit.jump(STOPPED)
+    emit.label(STOPPED)
     if writer.streamed:  # whoever is told that the launch has ended must see what it wrote
         emit.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
         emit.do("call void @llvm.x86.sse.sfence()")
@@ -200,7 +210,8 @@ def llvm_module(w: Writer, module: Module) -> str:
     parts: list[Any] = [
         *emit.globals, "", head + "\n".join(emit.lines) + "\n}", "", *emit.declared.values(), "",
         'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }',
-        f"{STREAM} = !{{i32 1}}", emit.metadata(),
+        f"{STREAM} = !{{i32 1}}", f'{LIKELY} = !{{!"branch_weights", i32 1048575, i32 1}}',
+        emit.metadata(),
     ]  # fmt: skip
     return "\n".join(parts)
 

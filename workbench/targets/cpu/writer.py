@@ -37,6 +37,9 @@ from workbench.targets.llvm.emit import Emitter, float_literal
 
 #: Bytes at the start of a thread's scratch memory that masked-off scalar accesses may touch.
 DUMMY_BYTES = 64
+#: The block that a stopped launch ends in, and what says that a branch is hardly ever not taken.
+STOPPED = "stopped"
+LIKELY = "!3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,9 @@ class Writer:
         self.has_streams = False
         self.streaming = False
         self.streamed = False
+        #: The address of the launch's block (devices/stops.py), and where a stopped launch goes.
+        self.block = ""
+        self.stops = False
         #: The debug attachment of the function, known once its place is.
         self.debug = ""
 
@@ -384,6 +390,28 @@ class Writer:
                 emit.patch(name, f"phi {type} [ {text}, %{before} ], [ {following}, %{last} ]")
             emit.label(after)
         return names
+
+    def look_for_stop(self) -> None:
+        """Leave the function here if the launch is to stop: once per round of what may be long.
+
+        The words of the block are described in devices/stops.py.
+        """
+        emit = self.emit
+        asked, on = emit.fresh("asked"), emit.fresh("on")
+        self.stops = True
+        before = emit.current
+        emit.at(None)
+        stop = emit.effect(f"load atomic i64, ptr {self.block} monotonic, align 8")
+        going = emit.effect(f"icmp eq i64 {stop}, 0")
+        emit.do(f"br i1 {going}, label %{on}, label %{asked}, !prof {LIKELY}")
+        emit.label(asked)
+        place = emit.effect(f"getelementptr i64, ptr {self.block}, i64 1")
+        poll = emit.effect(f"load ptr, ptr {place}, align 8")
+        said = emit.effect(f"call i32 {poll}(ptr {self.block}) cold")
+        again = emit.effect(f"icmp eq i32 {said}, 0")
+        emit.do(f"br i1 {again}, label %{on}, label %{STOPPED}, !prof {LIKELY}")
+        emit.label(on)
+        emit.restore(before)
 
     def either(
         self, condition: str, then: Callable[[], Sequence[tuple[str, str]]],

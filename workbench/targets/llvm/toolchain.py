@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass
+import marshal
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
-_LOCK = threading.Lock()
+from workbench.targets.llvm.generator import LlvmError, ask, prepare
+
+__all__ = [
+    "LlvmError",
+    "Machine",
+    "assembly",
+    "baseline",
+    "fails",
+    "host",
+    "object_code",
+    "prepare",
+    "types",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,36 +53,56 @@ def host() -> tuple[str, str, str]:
 
 
 @cache
-def _target_machine(machine: Machine) -> Any:
-    target = _binding().Target.from_triple(machine.triple)
-    return target.create_target_machine(
-        cpu=machine.processor,
-        features=machine.features,
-        opt=machine.optimisation,
-        reloc="pic" if machine.jit else "default",
-        codemodel="default",
-        jit=machine.jit,
-    )
+def baseline() -> Machine:
+    """Return what every processor of this machine's kind runs: for code that only glues."""
+    triple = _binding().get_process_triple()
+    processor = "x86-64" if triple.startswith("x86_64") else "generic"
+    return Machine(triple, processor, "", 2, jit=True)
+
+
+@cache
+def _imported() -> Any:
+    import llvmlite  # pyright: ignore[reportMissingTypeStubs]
+
+    from workbench.targets.llvm.helper import Imported
+
+    return Imported(llvmlite.__path__[0])
 
 
 def assembly(text: str, machine: Machine) -> str:
-    """Return the assembly (PTX for NVPTX triples) of LLVM IR text."""
-    with _LOCK:
-        module = _parse(text)
-        return _target_machine(machine).emit_assembly(module)
+    """Return the assembly (PTX for NVPTX triples) of LLVM IR text; raises LlvmError."""
+    return _generate("assembly", text, machine).decode()
 
 
 def object_code(text: str, machine: Machine) -> bytes:
-    """Return the object file of LLVM IR text."""
-    with _LOCK:
-        module = _parse(text)
-        return _target_machine(machine).emit_object(module)
+    """Return the object file of LLVM IR text; raises LlvmError."""
+    return _generate("object", text, machine)
 
 
-def _parse(text: str) -> Any:
-    llvm = _binding()
+def fails(text: str, machine: Machine) -> bool:
+    """Say whether LLVM ends or refuses to generate code for LLVM IR text, in a helper."""
     try:
-        return llvm.parse_assembly(text, llvm.create_context())
-    except RuntimeError as error:
-        error.add_note("the emitted LLVM IR does not parse; this is our mistake, not yours")
+        ask("assembly", asdict(machine), text)
+    except LlvmError as error:
+        return error.parses
+    return False
+
+
+def types(text: str) -> dict[str, str]:
+    """Return the type of every named value of LLVM IR text; raises LlvmError."""
+    return marshal.loads(ask("types", {}, text))
+
+
+def _generate(want: str, text: str, machine: Machine) -> bytes:
+    try:
+        try:
+            return ask(want, asdict(machine), text)
+        except OSError:  # no other process is allowed here
+            unit = asdict(machine)
+            return _imported().generate(text.encode(), unit, is_object=want == "object")
+    except LlvmError as error:
+        if not error.parses:
+            wrong = RuntimeError(error.words)
+            wrong.add_note("the emitted LLVM IR does not parse; this is our mistake, not yours")
+            raise wrong from None
         raise

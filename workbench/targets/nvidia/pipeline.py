@@ -13,6 +13,7 @@ from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
 from workbench.targets.built import Binary, Built, symbol_of
+from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import Chip, chip, residency
@@ -61,7 +62,8 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     text = llvm_module(low, module, unit)
     recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
     start = time.perf_counter()
-    ptx = assembly(text, machine(unit, text))
+    with explained(module, text, machine(unit, text), low.emit.op_numbers):
+        ptx = assembly(text, machine(unit, text))
     recorder.times["ptx"] = (time.perf_counter() - start) * 1e3
     return _built(module, unit, low, text, ptx, intervals, shared_bytes, recorder.remarks)
 

@@ -1,0 +1,164 @@
+# pyright: basic
+"""The process in which LLVM generates code: run as a script, it knows nothing of this package.
+
+It reads requests from its input and writes answers to its output, each as marshalled data behind
+its length in eight bytes. A request is (number, want, machine, LLVM IR as bytes): what is wanted is
+"assembly", "object", or "types", the type of every named value. An answer is (number, bytes, None),
+or (number, words, whether the IR parses). Where LLVM ends the process, the last that it wrote to
+the error stream says why. The end of its input ends it.
+
+What it imports decides how fast it starts, so that is little, and LLVM is reached by the C
+functions of llvmlite's library, as its Python files reach it. For versions whose functions are not
+known to be these, and for "types", those are imported.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import marshal
+import sys
+
+#: Versions of llvmlite whose C functions take what `Direct` gives them.
+KNOWN = ("0.50.",)
+_LIBRARIES = {"darwin": "libllvmlite.dylib", "win32": "llvmlite.dll"}
+
+
+class UnreadableError(Exception):
+    """The IR does not parse."""
+
+
+class Direct:
+    """Generates code by the C functions."""
+
+    def __init__(self, folder: str) -> None:
+        name = _LIBRARIES.get(sys.platform, "libllvmlite.so")
+        library = ctypes.CDLL(f"{folder}/binding/{name}")
+        pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+        self._call: dict = {}
+        for function, result, arguments in (
+            ("ContextCreate", pointer, []),
+            ("ContextDispose", None, [pointer]),
+            ("ParseAssembly", pointer, [pointer, text, pointer]),
+            ("DisposeModule", None, [pointer]),
+            ("GetTargetFromTriple", pointer, [text, pointer]),
+            (
+                "CreateTargetMachine",
+                pointer,
+                [pointer, text, text, text, number, text, text, number, number, text],
+            ),
+            ("TargetMachineEmitToMemory", pointer, [pointer, pointer, number, pointer]),
+            ("GetBufferStart", pointer, [pointer]),
+            ("GetBufferSize", ctypes.c_size_t, [pointer]),
+            ("DisposeMemoryBuffer", None, [pointer]),
+        ):
+            found = self._call[function] = getattr(library, f"LLVMPY_{function}")
+            found.restype, found.argtypes = result, arguments
+        for part in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
+            getattr(library, f"LLVMPY_InitializeAll{part}")()
+        self._machines: dict = {}
+
+    def generate(self, text: bytes, machine: dict, *, is_object: bool) -> bytes:
+        """Return assembly or an object file; raises UnreadableError."""
+        call, said = self._call, ctypes.c_char_p()
+        unit = self._machine(machine)
+        context = call["ContextCreate"]()
+        module = call["ParseAssembly"](context, text, ctypes.byref(said))
+        if said.value:
+            raise UnreadableError(said.value.decode(errors="replace"))
+        emit = call["TargetMachineEmitToMemory"]
+        buffer = emit(unit, module, is_object, ctypes.byref(said))
+        if not buffer:
+            raise RuntimeError((said.value or b"no code").decode(errors="replace"))
+        made = ctypes.string_at(call["GetBufferStart"](buffer), call["GetBufferSize"](buffer))
+        call["DisposeMemoryBuffer"](buffer)
+        call["DisposeModule"](module)
+        call["ContextDispose"](context)
+        return made
+
+    def _machine(self, machine: dict) -> object:
+        key = marshal.dumps(machine)
+        if key not in self._machines:
+            said = ctypes.c_char_p()
+            triple, processor, features = (
+                machine[name].encode() for name in ("triple", "processor", "features")
+            )
+            target = self._call["GetTargetFromTriple"](triple, ctypes.byref(said))
+            if not target:
+                raise RuntimeError((said.value or b"no such target").decode(errors="replace"))
+            self._machines[key] = self._call["CreateTargetMachine"](
+                target, triple, processor, features, machine["optimisation"],
+                b"pic" if machine["jit"] else b"default", b"default", 0, machine["jit"], b"",
+            )  # fmt: skip
+        return self._machines[key]
+
+
+class Imported:
+    """Generates code by llvmlite's Python files."""
+
+    def __init__(self, folder: str) -> None:
+        sys.path.append(folder.rpartition("/")[0])
+        import llvmlite.binding as llvm
+
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        self._llvm = llvm
+
+    def _parse(self, text: bytes):  # noqa: ANN202 - typing takes long to import
+        try:
+            return self._llvm.parse_assembly(text.decode(), self._llvm.create_context())
+        except RuntimeError as error:
+            raise UnreadableError(str(error)) from error
+
+    def generate(self, text: bytes, machine: dict, *, is_object: bool) -> bytes:
+        """Return assembly or an object file; raises UnreadableError."""
+        module = self._parse(text)
+        unit = self._llvm.Target.from_triple(machine["triple"]).create_target_machine(
+            cpu=machine["processor"], features=machine["features"], opt=machine["optimisation"],
+            reloc="pic" if machine["jit"] else "default", codemodel="default", jit=machine["jit"],
+        )  # fmt: skip
+        return unit.emit_object(module) if is_object else unit.emit_assembly(module).encode()
+
+    def types(self, text: bytes) -> dict:
+        """Return the types of the named values of all functions."""
+        return {
+            value.name: str(value.type)
+            for function in self._parse(text).functions
+            for block in function.blocks
+            for value in block.instructions
+            if value.name
+        }
+
+
+class _Helper:
+    def __init__(self, folder: str, version: str) -> None:
+        self._folder = folder
+        self._python: Imported | None = None
+        self._maker = Direct(folder) if version.startswith(KNOWN) else self._imported()
+
+    def _imported(self) -> Imported:
+        if self._python is None:
+            self._python = Imported(self._folder)
+        return self._python
+
+    def answer(self, number: int, want: str, machine: dict, text: bytes) -> tuple:
+        try:
+            if want == "types":
+                return number, marshal.dumps(self._imported().types(text)), None
+            made = self._maker.generate(text, machine, is_object=want == "object")
+        except Exception as error:  # whatever it is, who asked is told
+            return number, str(error), not isinstance(error, UnreadableError)
+        return number, made, None
+
+
+def _serve(folder: str, version: str) -> None:
+    helper = _Helper(folder, version)
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    while len(head := source.read(8)) == 8:
+        request = marshal.loads(source.read(int.from_bytes(head, "little")))
+        answer = marshal.dumps(helper.answer(*request))
+        target.write(len(answer).to_bytes(8, "little") + answer)
+        target.flush()
+
+
+if __name__ == "__main__":
+    _serve(*sys.argv[1:])
