@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -13,7 +15,7 @@ ENTRY = Entry({"launch": {"symbol": "add", "threads": 128}}, {"code": b"\x7fELF"
 
 
 def place_of(key):
-    (found,) = cache.directory().glob(f"v*/{key[:2]}/{key[2:]}")
+    (found,) = cache.directory().glob(f"v*/{key}")
     return found
 
 
@@ -29,7 +31,7 @@ def test_nothing_is_left_behind_beside_the_entry():
     key = cache.make_key("a")
     cache.store(key, ENTRY)
     cache.store(key, ENTRY)
-    assert [path.name for path in place_of(key).parent.iterdir()] == [key[2:]]
+    assert [path.name for path in place_of(key).parent.iterdir()] == [key]
 
 
 def test_keys_depend_on_every_part_and_its_place():
@@ -37,44 +39,57 @@ def test_keys_depend_on_every_part_and_its_place():
     assert len(keys) == 4
 
 
-@pytest.mark.parametrize("name", ["code", "index", "entry.json"])
 @pytest.mark.parametrize("damage", [b"", b"{}", b"\x00garbage"])
-def test_a_damaged_entry_is_a_warning_and_counts_as_absent(name, damage):
-    key = cache.make_key(name, repr(damage))
+def test_a_damaged_entry_is_a_warning_and_is_replaced(damage):
+    key = cache.make_key(repr(damage))
     cache.store(key, ENTRY)
-    (place_of(key) / name).write_bytes(damage)
-    with pytest.warns(CacheWarning, match="is damaged"):
+    place_of(key).write_bytes(damage)
+    with pytest.warns(CacheWarning, match="is damaged .its checksum is another"):
         assert cache.load(key) is None
+    with warnings.catch_warnings(action="error"):
+        assert cache.load(key) is None  # it has gone
     assert cache.store(key, ENTRY)
     assert cache.load(key) == ENTRY
 
 
-def test_a_missing_file_is_a_warning_too():
-    key = cache.make_key("gone")
-    cache.store(key, ENTRY)
-    (place_of(key) / "code").unlink()
-    with pytest.warns(CacheWarning, match="is damaged"):
-        assert cache.load(key) is None
-
-
-def test_a_changed_number_is_found():
+def test_a_newer_entry_takes_the_place_of_an_older_one():
     key = cache.make_key("number")
     cache.store(key, ENTRY)
-    file = place_of(key) / "entry.json"
-    file.write_text(file.read_text().replace("128", "256"))
-    with pytest.warns(CacheWarning, match="another checksum"):
-        assert cache.load(key) is None
+    newer = Entry({"launch": {"symbol": "add", "threads": 256}}, {"code": b"other"})
+    assert cache.store(key, newer)
+    assert cache.load(key) == newer
 
 
-def test_a_place_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
+def test_a_place_that_cannot_be_made_is_a_warning_and_a_folder_of_this_process(
+    tmp_path, monkeypatch
+):
     file = tmp_path / "file"
     file.write_text("not a folder")
     monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(file / "cache"))
-    with pytest.warns(CacheWarning, match="cannot write"):
-        assert not cache.store(cache.make_key("a"), ENTRY)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CacheWarning)
+    with pytest.warns(CacheWarning, match="is not used: .*This process starts cold"):
         assert cache.load(cache.make_key("a")) is None
+    assert cache.store(cache.make_key("a"), ENTRY)
+    assert cache.load(cache.make_key("a")) == ENTRY
+    assert file.read_text() == "not a folder"
+
+
+def test_a_folder_that_was_removed_is_made_again(own_cache):
+    key = cache.make_key("a")
+    cache.store(key, ENTRY)
+    shutil.rmtree(own_cache)
+    assert cache.load(key) is None
+    assert cache.store(key, ENTRY)
+    assert place_of(key).exists()
+
+
+def test_what_others_left_unfinished_is_removed(own_cache):
+    (own_cache / "v3").mkdir(parents=True)
+    old, new = own_cache / "v3" / ".new-1-old", own_cache / "v3" / ".new-2-new"
+    old.write_bytes(b"x")
+    new.write_bytes(b"x")
+    os.utime(old, (0, 0))
+    cache.store(cache.make_key("a"), ENTRY)
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_no_place_turns_the_cache_off(monkeypatch):

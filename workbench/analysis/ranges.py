@@ -42,6 +42,11 @@ MARGIN = 1 << 21
 _FARTHEST = 1 << 128
 FULL32: Interval = (-(1 << 31), (1 << 31) - 1)
 FULL64: Interval = (-(1 << 63), (1 << 63) - 1)
+#: The data of steps that have some, by kind.
+_FORMS: dict[str, tuple[type, ...]] = {
+    "argument": (str, int, int), "between": (int, int), "program_id": (int,),
+    "num_programs": (int,),
+}  # fmt: skip
 _MOVES = (Splat, Broadcast, ExpandDims, Reshape, Transpose, Promise)
 
 
@@ -85,6 +90,30 @@ class IndexProgram:
         found = self.intervals(values, grid)
         low, high = FULL32[0] + MARGIN, FULL32[1] - MARGIN
         return all(low <= found[i][0] and found[i][1] <= high for i in self.closed)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the program as plain data, for JSON."""
+        steps = [[step.kind, [*step.inputs], [*step.data]] for step in self.steps]
+        return {"steps": steps, "closed": [*self.closed]}
+
+
+def from_data(stored: Mapping[str, Any]) -> IndexProgram:
+    """Return the program in plain data; raises ValueError for data that is none."""
+    steps: list[Step] = []
+    for number, (kind, inputs, data) in enumerate(stored["steps"]):
+        step = Step(kind, tuple(inputs), tuple(data))
+        form = _FORMS.get(kind, ())
+        if kind not in _RULES and kind not in _FORMS:
+            raise ValueError(f"an index program has no step {kind!r}")
+        if not all(type(i) is int and 0 <= i < number for i in step.inputs):
+            raise ValueError(f"step {number} ({kind}) has inputs {list(step.inputs)}")
+        if tuple(map(type, step.data)) != form:
+            raise ValueError(f"step {number} ({kind}) has data {list(step.data)}")
+        steps.append(step)
+    closed = tuple(stored["closed"])
+    if not all(type(i) is int and 0 <= i < len(steps) for i in closed):
+        raise ValueError(f"an index program of {len(steps)} steps closes {list(closed)}")
+    return IndexProgram(tuple(steps), closed)
 
 
 def index_program(module: Module) -> IndexProgram:

@@ -95,15 +95,21 @@ def _cache() -> tuple[str, str, str]:
     return ("cache", f"{disk.directory()}: {entries} kernels, {size / 1e6:.1f} MB", "")
 
 
+def _trusted() -> list[str]:
+    from workbench.runtime import cache as disk
+
+    return disk.trusted() if disk.enabled() else []
+
+
 def cache(value: str | None = None) -> str:
-    """Return where the cache is and how large; "clear" empties it."""
+    """Return where the cache is, how large, and what of it is trusted; "clear" empties it."""
     from workbench.runtime import cache as disk
 
     if value == "clear":
         return f"removed {disk.clear()} kernels"
     if value is not None:
         raise OptionError(f"unknown word '{value}' for the cache", code="K103", hint="clear")
-    return _cache()[1]
+    return "\n".join([_cache()[1], *_trusted()])
 
 
 def view(value: str | None = None) -> str:

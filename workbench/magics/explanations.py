@@ -437,4 +437,9 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%save add no/such/folder/add.ptx",
         "give a folder that exists and that you may write to.",
     ),
+    "K806": _entry(
+        "there is no kernel cache to merge, or none to merge it into.",
+        'wb.cache.merge("/srv/kernels/v3")           # its parent is the cache',
+        "give the folder that WORKBENCH_CACHE_DIR was where the kernels were compiled.",
+    ),
 }  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -132,10 +131,10 @@ class CompiledKernel:
         """Write the kernel to the disk, with (path, size, time) of the programs that made it."""
         if self.target == "interpreter":
             return
-        files = {"code": self.code}
+        data = {"launch": asdict(self.launch), "tools": tools}
         if self.index_program is not None:
-            files["index"] = pickle.dumps(self.index_program)
-        cache.store(self.hash, cache.Entry({"launch": asdict(self.launch), "tools": tools}, files))
+            data["index"] = self.index_program.to_data()
+        cache.store(self.hash, cache.Entry(data, {"code": self.code}))
 
     def twin(self) -> CompiledKernel:
         """Return the same kernel with exact instead of 32-bit indices."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -228,22 +227,31 @@ def _from_disk(
     source: KernelSource, signature: Signature, target: str, key: str
 ) -> CompiledKernel | None:
     entry = cache.load(key)
-    if entry is None or not _same_tools(entry.data.get("tools", ())):
+    try:
+        if entry is None or not _same_tools(entry.data["tools"]):
+            return None
+        launch, code = _launch_data(entry.data["launch"]), entry.files["code"]
+        index = entry.data.get("index")
+        program = None if index is None else _index_program(index)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        cache.refuse(key, f"it is no kernel: {type(error).__name__} {error}")
         return None
-    data = dict(entry.data["launch"])
-    data["parameters"] = tuple((name, word) for name, word in data["parameters"])
-    data["outputs"] = tuple(data["outputs"])
-    data["made"] = tuple(_parameter(made) for made in data["made"])
-    program = pickle.loads(entry.files["index"]) if "index" in entry.files else None
-    return _made(
-        source,
-        signature,
-        target,
-        key,
-        launch=LaunchData(**data),
-        code=entry.files["code"],
-        index_program=program,
-    )
+    return _made(source, signature, target, key, launch=launch, code=code, index_program=program)
+
+
+def _launch_data(stored: Mapping[str, Any]) -> LaunchData:
+    lists = {
+        "parameters": tuple((name, word) for name, word in stored["parameters"]),
+        "outputs": tuple(stored["outputs"]),
+        "made": tuple(_parameter(made) for made in stored["made"]),
+    }
+    return LaunchData(**{**stored, **lists})
+
+
+def _index_program(stored: Mapping[str, Any]) -> Any:
+    from workbench.analysis.ranges import from_data
+
+    return from_data(stored)
 
 
 def _parameter(stored: Mapping[str, Any]) -> Parameter:
