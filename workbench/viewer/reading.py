@@ -12,6 +12,7 @@ from typing import Any
 
 from workbench.source import OptionError
 from workbench.trace import Trace, TraceError, unpack
+from workbench.trace.packing import UNPACKED_BYTES
 from workbench.viewer.output import MIME
 
 
@@ -58,6 +59,21 @@ def _envelopes(notebook: Any) -> Iterator[dict[str, Any]]:
                 yield envelope
 
 
+def _beside(folder: Path, name: str) -> Path:
+    """Return a plain file below a folder, wherever links in its path lead."""
+    try:
+        path = (folder / name).resolve()
+    except (ValueError, RuntimeError) as error:  # a zero byte, links in a circle
+        raise TraceError(f"the trace file {name!r} cannot be found ({error})") from error
+    if not path.is_relative_to(folder.resolve()):
+        raise TraceError(f"the trace file {name} lies outside the notebook's folder")
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise TraceError(f"the trace file {name} is no plain file")
+    if path.exists() and path.stat().st_size > UNPACKED_BYTES:
+        raise TraceError(f"the trace file {name} is larger than {UNPACKED_BYTES:,} bytes")
+    return path
+
+
 def open_envelope(envelope: dict[str, Any], folder: Path) -> tuple[Trace, ...]:
     """Return the traces in an output's JSON; a `ref` is read only below `folder`."""
     if isinstance(envelope.get("data"), str):
@@ -68,9 +84,7 @@ def open_envelope(envelope: dict[str, Any], folder: Path) -> tuple[Trace, ...]:
     ref = envelope.get("ref")
     if not isinstance(ref, dict):
         raise TraceError("only the summary was saved; run the cell to see its stages")
-    path = (folder / str(ref.get("path", ""))).resolve()
-    if not path.is_relative_to(folder.resolve()):
-        raise TraceError(f"the trace file {ref.get('path')} lies outside the notebook's folder")
+    path = _beside(folder, str(ref.get("path", "")))
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != ref.get("sha256"):
         raise TraceError(f"{path.name} is not the file that the output was saved with")
