@@ -13,6 +13,7 @@ import pytest
 from bleach.css_sanitizer import CSSSanitizer
 
 from tests.trace.samples import add_lazy, add_trace, failed_trace, matmul_trace
+from tests.viewer.hostile import hostile
 from workbench.trace import STAGE_IDS, Bench, Kernel, Made, Runs, TraceBuilder, unpack
 from workbench.viewer import MIME, frontend, mimebundle, output, plain, static_html
 from workbench.viewer.summary import bench_notes, bench_table
@@ -105,6 +106,15 @@ def test_hostile_text_is_shown_not_obeyed() -> None:
     assert "img" not in html.tags
     assert "<script>alert(1)</script>" in html.text
     assert "\x1b" not in html.text
+
+
+@pytest.mark.parametrize("name", ["add", "failed"])
+def test_no_text_of_a_trace_becomes_markup(name: str) -> None:
+    trace, count = hostile(TRACES[name]()[-1])
+    assert count > 50
+    html = Reader(static_html([trace], limit=None))
+    assert html.tags <= set(KEPT_TAGS) - {"img"}
+    assert html.attributes <= {"open", "style"}
 
 
 def test_sanitizer_takes_nothing_away(traces) -> None:

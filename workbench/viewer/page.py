@@ -83,7 +83,7 @@ def _json(data: object) -> str:
 def _script(text: str) -> str:
     """Return a script that cannot end its element: a backslash that changes no string.
 
-    Browsers turn other ends of lines into "\\n" before they hash a script: it has no others.
+    Browsers turn other ends of lines into newlines before they hash a script: it has no others.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
