@@ -8,7 +8,8 @@ import warnings
 
 import pytest
 
-from workbench.runtime import cache
+from tests.runtime import hammer
+from workbench.runtime import cache, tiers
 from workbench.runtime.cache import CacheWarning, Entry
 
 ENTRY = Entry({"launch": {"symbol": "add", "threads": 128}}, {"code": b"\x7fELF", "index": b"[]"})
@@ -112,7 +113,7 @@ def test_traces_are_added_to_entries_that_exist():
 WRITER = """
 from workbench.runtime import cache
 entry = cache.Entry({"n": 1}, {"code": b"x" * 100_000})
-for round in range(40):
+for round in range(20):
     for key in range(5):
         key = cache.make_key(str(key))
         cache.store(key, entry)
@@ -124,6 +125,27 @@ for round in range(40):
 def test_processes_do_not_disturb_each_other(own_cache):
     processes = [subprocess.Popen([sys.executable, "-W", "error", "-c", WRITER]) for _ in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
+
+
+def test_reads_are_right_whatever_happens_to_the_cache(tmp_path, monkeypatch):
+    for name in ("WORKBENCH_CACHE_DIR", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, "set by hammer, and again to what it was")
+    count = hammer.hammer(60, 7, tmp_path / "hammer")
+    assert hammer.is_well(count), count
+
+
+def test_a_full_disk_is_a_warning(own_cache):
+    large = Entry({"n": 1}, {"code": os.urandom(1_000_000)})
+    with hammer.small_disk(own_cache, "200k") as is_small:
+        if not is_small:
+            pytest.skip("mounts a small disk: needs root who may mount")
+        assert cache.store(cache.make_key("small"), ENTRY)
+        with pytest.warns(CacheWarning, match="No space left on device"):
+            assert not cache.store(cache.make_key("large"), large)
+        assert cache.load(cache.make_key("small")) == ENTRY
+        assert cache.load(cache.make_key("large")) is None
+        assert [path.name for path in (own_cache / "v3").iterdir()] == [cache.make_key("small")]
+        tiers.forget()
 
 
 def test_clear():
