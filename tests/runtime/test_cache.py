@@ -123,15 +123,16 @@ for round in range(20):
 
 
 def test_processes_do_not_disturb_each_other(own_cache):
-    processes = [subprocess.Popen([sys.executable, "-W", "error", "-c", WRITER]) for _ in range(3)]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    processes = [subprocess.Popen([sys.executable, "-W", "error", "-c", WRITER]) for _ in range(2)]
+    assert [process.wait(60) for process in processes] == [0, 0]
 
 
-def test_reads_are_right_whatever_happens_to_the_cache(tmp_path, monkeypatch):
-    for name in ("WORKBENCH_CACHE_DIR", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, "set by hammer, and again to what it was")
-    count = hammer.hammer(60, 7, tmp_path / "hammer")
-    assert hammer.is_well(count), count
+def test_reads_are_right_whatever_happens_to_the_cache():
+    # A process of its own, since it forks and this one may have threads.
+    command = [sys.executable, "-m", "tests.runtime.hammer", "60", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "\n0 wrong reads, 60 processes" in done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_full_disk_is_a_warning(own_cache):
