@@ -8,8 +8,10 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -390,42 +392,52 @@ AS_NOBODY = """
 """
 
 
-def as_nobody(tmp_path: Path, body: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run lines as the user nobody, whose home is below `tmp_path`."""
-    for above in (tmp_path, *tmp_path.parents):
-        if above.stat().st_uid == 0 and above != Path("/") and above.name != "tmp":
-            above.chmod(0o755)
-    state = tmp_path / "home of nobody"
-    state.mkdir(exist_ok=True)
-    os.chown(state, NOBODY, NOBODY)
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A folder that another user can pass through; pytest's own are closed."""
+    place = Path(tempfile.mkdtemp(prefix="workbench-test-"))
+    place.chmod(0o755)
+    (place / "home").mkdir(mode=0o700)
+    os.chown(place / "home", NOBODY, NOBODY)
+    yield place
+    shutil.rmtree(place)
+
+
+def as_nobody(place: Path, body: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run lines as the user nobody, at home below `place`."""
     script = textwrap.dedent(AS_NOBODY).format(
-        nobody=NOBODY, state=str(state), key=KEY, body=body, settings=settings
+        nobody=NOBODY, state=str(place / "home"), key=KEY, body=body, settings=settings
     )
-    return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 @root_only
-def test_another_user_has_no_use_for_our_cache(folder, own_cache, tmp_path):
+def test_another_user_has_no_use_for_our_cache(reachable, monkeypatch):
+    place = reachable / "cache"
+    monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(place))
+    cache.store(KEY, ENTRY)
     tried = "print(cache.load(key), cache.store(key, Entry({}, {})), cache.load(key) is None)"
-    done = as_nobody(tmp_path, tried, WORKBENCH_CACHE_DIR=str(own_cache))
-    assert done.stdout.split() == ["None", "True", "False"], done.stderr
-    assert done.stderr.count("kernel cache:") == 1
-    assert "belongs to root" in done.stderr or "Permission denied" in done.stderr
+    for mode in (0o755, 0o700):  # readable, and closed as we leave it
+        place.chmod(mode)
+        done = as_nobody(reachable, tried, WORKBENCH_CACHE_DIR=str(place))
+        assert done.stdout.split() == ["None", "True", "False"], done.stderr
+        assert done.stderr.count("kernel cache:") == 1
+        assert "belongs to root" in done.stderr or "Permission denied" in done.stderr
     assert cache.load(KEY) == ENTRY
 
 
 @root_only
-def test_a_cache_that_its_owner_cannot_write_is_read(tmp_path):
-    place = tmp_path / "home of nobody" / "cache"
+def test_a_cache_that_its_owner_cannot_write_is_read(reachable):
+    place = reachable / "home" / "cache"
     fill = "print(cache.store(key, Entry({'n': 1}, {})))"
-    assert as_nobody(tmp_path, fill, WORKBENCH_CACHE_DIR=str(place)).stdout == "True\n"
+    done = as_nobody(reachable, fill, WORKBENCH_CACHE_DIR=str(place))
+    assert done.stdout == "True\n", done.stderr
     (place / "v3").chmod(0o500)
-    place.chmod(0o500)
-    body = "print(cache.load(key).data, cache.store(key, Entry({}, {})) in (True, False))"
-    done = as_nobody(tmp_path, body, WORKBENCH_CACHE_DIR=str(place))
-    assert done.stdout == "{'n': 1} True\n", done.stderr
+    body = "print(cache.load(key).data, cache.store('0' * 64, Entry({}, {})))"
+    done = as_nobody(reachable, body, WORKBENCH_CACHE_DIR=str(place))
+    assert done.stdout == "{'n': 1} False\n", done.stderr
+    assert "cannot write" in done.stderr
 
 
 # -- shared -------------------------------------------------------------------------------------
