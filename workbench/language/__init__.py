@@ -158,7 +158,7 @@ from workbench.language.sorts import bitonic_merge, flip, gather, histogram, sor
 from workbench.language.values import MAX_ELEMENTS, tensor
 from workbench.language.versions import versioned
 
-__all__ = [
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "TRITON_MAX_TENSOR_NUMEL",
     "PropagateNan",
     "abs",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any
 
@@ -48,7 +48,7 @@ def must_use_result(x: Any, s: Any = True) -> Any:
     A call in a kernel whose result nobody takes is an error then.
     """
     if isinstance(x, str):
-        return lambda function: must_use_result(function, x)
+        return partial(must_use_result, s=x)
     x._must_use_result = s
     return x
 

@@ -187,14 +187,20 @@ def _arithmetic(name: str, mode: str, function: Callable[..., Exact]) -> Callabl
 
 def _fixed(call: Callable[..., tensor], count: int) -> Callable[..., tensor]:
     """Return a function of as many named arguments as it takes."""
-    if count == 1:
-        return lambda arg0: call(arg0)
-    if count == 2:
-        return lambda arg0, arg1: call(arg0, arg1)
-    return lambda arg0, arg1, arg2: call(arg0, arg1, arg2)
+
+    def one(arg0: Any) -> tensor:
+        return call(arg0)
+
+    def two(arg0: Any, arg1: Any) -> tensor:
+        return call(arg0, arg1)
+
+    def three(arg0: Any, arg1: Any, arg2: Any) -> tensor:
+        return call(arg0, arg1, arg2)
+
+    return (one, two, three)[count - 1]
 
 
-def _of_integer(x: tensor) -> Exact:
+def _of_integer(x: Any) -> Exact:
     """Return an integer of up to 64 bits as two halves that fp64 holds."""
     if x.dtype.int_bitwidth <= 32:
         near = cast_tensor(x, float64)

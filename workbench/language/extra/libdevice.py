@@ -444,12 +444,13 @@ def byte_perm(arg0: Any, arg1: Any, arg2: Any) -> tensor:
     low, high = (binary("&", cast_tensor(_integer(v, "byte_perm"), int64), 0xFFFFFFFF)
                  for v in (arg0, arg1))  # fmt: skip
     both = binary("|", low, binary("<<", high, 32))
-    chosen, found = cast_tensor(_integer(arg2, "byte_perm"), int64), None
+    chosen = cast_tensor(_integer(arg2, "byte_perm"), int64)
+    found: Any = 0
     for place in range(4):
         number = binary("&", binary(">>", chosen, 4 * place), 7)
         byte = binary("&", binary(">>", both, binary("*", number, 8)), 0xFF)
         moved = binary("<<", byte, 8 * place)
-        found = moved if found is None else binary("|", found, moved)
+        found = binary("|", moved, found)
     return cast_tensor(found, to_tensor(arg0).dtype)
 
 

@@ -264,7 +264,7 @@ def erfcx(arg0: Any) -> tensor:
         near = tl.exp(square) * float_function("erfc", inner)
         near = near + near * lost
         outer = where(x < 10.0, 10.0, x)
-        step, sum_ = -0.5 / (outer * outer), 0.0 * outer + 1.0
+        step, sum_ = -0.5 / (outer * outer), 1.0
         for k in range(13, 0, -1):
             sum_ = 1.0 + sum_ * (step * float(2 * k - 1))
         far = sum_ / (outer * 1.772453850905516)
