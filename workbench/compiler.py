@@ -8,7 +8,6 @@ until somebody reads it. Nothing here launches, caches or touches a device; `run
 
 from __future__ import annotations
 
-import importlib
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typing import Any
 from workbench.analysis.memory import parameter_roles
 from workbench.frontend import lower_kernel
 from workbench.frontend.specialization import Argument, Specialization, type_of
+from workbench.interrupts import imported
 from workbench.ir import Module, Pointer
 from workbench.passes.listing import ast_stage, shown_source, source_stage
 from workbench.passes.manager import Recorder
@@ -159,7 +159,7 @@ class _Compilation:
             generator.prepare()
         try:
             lowered = self._lower(fits)
-            pipeline = importlib.import_module(f"workbench.targets.{family}.pipeline")
+            pipeline = imported(f"workbench.targets.{family}.pipeline")
             module = lowered.first if family == "interpreter" else lowered.module
             began = time.perf_counter()
             built: Built = pipeline.build(module, self.target, self.recorder)

@@ -1,28 +1,41 @@
-"""Object files become code in memory."""
+"""Object files become code in memory.
+
+Here, and nowhere else, LLVM works in this process: it puts code where it can run, and takes it
+away. Neither is interrupted, and a fork waits for it.
+"""
 
 from __future__ import annotations
 
-import threading
+import _thread
+import contextlib
+import itertools
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
-_LOCK = threading.Lock()
-_NUMBERS = iter(range(1 << 62))
+from workbench.interrupts import in_one_piece, unforked
+
+_numbers = itertools.count()
+#: Code whose owner is gone.
+_retired: list[Any] = []
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Linked:
     """Code in memory: addresses by symbol; the code lives as long as this object."""
 
     addresses: dict[str, int]
-    owner: Any
 
 
 def link(image: bytes, *symbols: str) -> Linked:
     """Put an object file into memory and return where its symbols are."""
+    return in_one_piece(_link, image, symbols)
+
+
+def _link(image: bytes, symbols: tuple[str, ...]) -> Linked:
     import llvmlite.binding as llvm  # pyright: ignore[reportMissingImports]
 
-    with _LOCK:
+    with unforked:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
@@ -32,5 +45,19 @@ def link(image: bytes, *symbols: str) -> Linked:
         library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
         for symbol in symbols:
             library.export_symbol(symbol)
-        tracker = library.link(jit, f"kernel{next(_NUMBERS)}")
-        return Linked({symbol: tracker[symbol] for symbol in symbols}, (jit, tracker, machine))
+        tracker = library.link(jit, f"kernel{next(_numbers)}")
+        linked = Linked({symbol: tracker[symbol] for symbol in symbols})
+        weakref.finalize(linked, _retire, (jit, tracker, machine)).atexit = False
+        return linked
+
+
+def _retire(owner: Any) -> None:
+    """Have code taken away by another thread: the collector runs anywhere."""
+    _retired.append(owner)
+    with contextlib.suppress(RuntimeError):  # the interpreter is ending
+        _thread.start_new_thread(_clear, ())
+
+
+def _clear() -> None:
+    with unforked:
+        _retired.clear()

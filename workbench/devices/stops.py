@@ -5,7 +5,7 @@ launch's arguments (`BLOCK_AT`), where code finds it.
 
 | word | meaning |
 |---|---|
-| 0 `stop` | 0: go on. Bit 0: programs end where they are. Bit 1: whoever launched shall ask Python |
+| 0 `stop` | 0: go on; bit 0: programs end where they are; bit 1: who launched shall ask Python |
 | 1 `poll` | address of `i32 poll(ptr block)`, which asks; 0: go on |
 | 2, 3, 4 | the thread that launched; whether the block is in use; whether Python raised something |
 | 5 to 15 | free |
@@ -45,7 +45,8 @@ _BLOCKS = 64
 _TEXT = r"""
 %block = type { i64, i64, i64, i64, i64, [88 x i8] }
 @blocks = global [COUNT x %block] zeroinitializer, align 128
-@blind = internal global %block { i64 0, i64 ptrtoint (ptr @poll to i64), i64 0, i64 1, i64 0, [88 x i8] zeroinitializer }, align 128
+@blind = internal global %block { i64 0, i64 ptrtoint (ptr @poll to i64), i64 0, i64 1, i64 0,
+                                  [88 x i8] zeroinitializer }, align 128
 @asleep = global i32 2, align 128 ; 0: the ticker is awake, 1: it sleeps, 2: there is none
 @main = global i64 0
 @raised = global [3 x ptr] zeroinitializer
@@ -87,7 +88,8 @@ go_on:
   %over = icmp ne i64 %now_ends, 0
   br i1 %over, label %yes, label %no
 stop:
-  call void FETCH(ptr @raised, ptr getelementptr (ptr, ptr @raised, i64 1), ptr getelementptr (ptr, ptr @raised, i64 2))
+  call void FETCH(ptr @raised, ptr getelementptr (ptr, ptr @raised, i64 1),
+                  ptr getelementptr (ptr, ptr @raised, i64 2))
   call void RELEASE(i32 %state)
   %raised_at = getelementptr i64, ptr %b, i64 4
   store i64 1, ptr %raised_at

@@ -8,13 +8,13 @@ it does not know to the one before.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any
 
 from workbench.devices.streams import HOST, raw_stream
+from workbench.interrupts import renewed_lock
 from workbench.launch import native
 from workbench.launch.abi import Loadable, NativeCode, Runner
 from workbench.launch.assembly import Assembly
@@ -70,7 +70,7 @@ class FastPath:
         self._known: list[_Known] = []
         self._native: native.Launcher | None = None
         self._runs = 0
-        self._lock = threading.RLock()
+        self._lock = renewed_lock()
         publish(self._python)
 
     def add(self, kernel: Loadable, call: Call, runner: Runner, choose: Choose) -> None:

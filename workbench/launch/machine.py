@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable
-from typing import Any
+import re
+from dataclasses import replace
 
+from workbench.devices.linking import link
+from workbench.targets.llvm.toolchain import baseline, object_code
 
-def _release(engine: Any, context: Any) -> None:
-    """Free a module's code, then the context that it was made in."""
-    engine.close()
-    context.close()
+_DEFINED = re.compile(r"^define (?!internal ).*?@(\w+)\(", re.MULTILINE)
 
 
 class Code:
     """A module of LLVM IR as code in memory; `address` finds its functions.
 
-    The code lives as long as this object, and the context that it was made in at least as long.
+    The code lives as long as this object.
     """
 
     def __init__(self, text: str) -> None:
-        import llvmlite.binding as llvm
+        image = object_code(text, replace(baseline(), optimisation=1))
+        self._linked = link(image, *_DEFINED.findall(text))
 
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        context = llvm.create_context()
-        machine = llvm.Target.from_default_triple().create_target_machine(opt=1, jit=True)
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text, context), machine)
-        engine.finalize_object()
-        self.address: Callable[[str], int] = engine.get_function_address
-        # Held outside: where launcher and kernel die as a cycle, the context must still go last.
-        weakref.finalize(self, _release, engine, context).atexit = False
+    def address(self, name: str) -> int:
+        """Return where a function of the module lies."""
+        return self._linked.addresses[name]

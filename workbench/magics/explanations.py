@@ -292,6 +292,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "many large configurations on a small machine",
         "set WORKBENCH_WORKERS to a smaller number (0: compile in this process).",
     ),
+    "K415": _entry(
+        "LLVM ended, or refused, over the code of one operation; its words and the line are shown.",
+        "an operation that LLVM does not know on this processor",
+        "write the line another way, or report it; kernel.interpret[grid](...) runs without LLVM.",
+    ),
     "K420": _entry(
         "this target cannot do what the kernel asks for.",
         "an operation that only a GPU has, with --target cpu",

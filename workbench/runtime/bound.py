@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from workbench.devices.streams import current_stream
+from workbench.interrupts import imported
 from workbench.launch.abi import Loadable, Runner
 from workbench.launch.binding import Call, Policy, choose_target, classify
 from workbench.launch.grids import Grid, check_limits, resolve_grid
@@ -20,13 +21,9 @@ def load(kernel: Loadable, device: int) -> Runner:
         if kernel.target == "interpreter":
             runner = _interpreter_runner(kernel)
         elif kernel.target == "cpu":
-            from workbench.launch import on_cpu
-
-            runner = on_cpu.load(kernel)
+            runner = imported("workbench.launch.on_cpu").load(kernel)
         else:
-            from workbench.launch import on_cuda
-
-            runner = on_cuda.load(kernel, device)
+            runner = imported("workbench.launch.on_cuda").load(kernel, device)
         kernel.loaded[device] = runner
     return runner
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
+from workbench.interrupts import renewed_lock
 from workbench.runtime.parameters import KernelParam
 from workbench.source import KernelError, KernelSource, OptionError, kernel_source, source_lines
 from workbench.source.captures import Captures, captures
@@ -44,7 +44,7 @@ class JITCallable:
             fn, self.raw_src, self.starting_line_number
         )
         self._captures: Captures | None = None
-        self._lock = threading.RLock()
+        self._lock = renewed_lock()
         self.__doc__ = fn.__doc__
         self.__name__ = fn.__name__
         self.__qualname__ = fn.__qualname__

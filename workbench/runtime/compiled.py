@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pickle
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from workbench.interrupts import renewed_lock
 from workbench.launch.abi import LaunchData, Parameter
 from workbench.launch.facts import Signature, to_specialization
 from workbench.runtime import cache
@@ -66,7 +66,7 @@ class CompiledKernel:
         self._code = code
         self._find_twin = find_twin
         self._trace: LazyTrace | None = None
-        self._lock = threading.RLock()
+        self._lock = renewed_lock()
 
     @property
     def name(self) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pickle
 import platform
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from workbench.interrupts import renewed_lock
 from workbench.launch.abi import LaunchData, Parameter
 from workbench.launch.facts import Signature, to_specialization
 from workbench.launch.options import check_options
@@ -33,7 +33,7 @@ from workbench.source.captures import Captures, captures
 Fits = Callable[[Any], bool]
 
 _kernels: dict[str, CompiledKernel] = {}
-_lock = threading.RLock()
+_lock = renewed_lock()
 
 
 def compile(  # noqa: A001 - the public name

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from workbench.interrupts import renewed_lock
 from workbench.trace.codec import identify
 from workbench.trace.schema import Bench, Ceiling, Check, Launch, Runs, Skipped, Trace, Tune
 
@@ -21,7 +21,7 @@ class LazyTrace:
         self._trace: Trace | None = None
         self._pending: list[Run] = []
         self._changes: dict[str, Any] = {}
-        self._lock = threading.RLock()
+        self._lock = renewed_lock()
 
     @classmethod
     def of(cls, trace: Trace) -> LazyTrace:

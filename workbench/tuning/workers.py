@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.interrupts import renewed_lock
 from workbench.runtime import compiling, shipping
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.jit import Plan
@@ -103,7 +104,7 @@ class Worker:
 
 
 _idle: list[Worker] = []
-_lock = threading.Lock()
+_lock = renewed_lock()
 
 
 def _take() -> Worker:

@@ -29,7 +29,7 @@ _ENDS = ("br ", "ret ", "switch ", "unreachable")
 def explained(
     module: Module, text: str, machine: Machine, ops: Mapping[int, int]
 ) -> Generator[None]:
-    """Turn LLVM's failures inside into a ToolError (K414) for the module's kernel.
+    """Turn LLVM's failures inside into a ToolError (K415) for the module's kernel.
 
     Args:
         module: the IR that the text was made of.
@@ -48,7 +48,7 @@ def explained(
             op.span if op is not None else None,
             hint="it is our mistake or LLVM's, not yours; kernel.interpret[grid](...) runs without "
             "LLVM, and writing this line another way may avoid it",
-            code="K414",
+            code="K415",
         ) from None
 
 
@@ -72,8 +72,8 @@ def _blamed(
     return _op(module, rows[number][0]) if number is not None and rows[number] else None
 
 
-def _op(module: Module, id: int) -> Op | None:
-    return next((op for op in module.walk() if op.id == id), None)
+def _op(module: Module, number: int) -> Op | None:
+    return next((op for op in module.walk() if op.id == number), None)
 
 
 def culprit(text: str, types: Mapping[str, str], fails: Callable[[str], bool]) -> int | None:

@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from workbench.source.interrupts import in_one_piece, renewed_lock
+from workbench.interrupts import in_one_piece, renewed_lock
 
 _HELPER = Path(__file__).with_name("helper.py")
 #: Of what LLVM writes before it ends, so many characters are kept.

@@ -1,0 +1,138 @@
+"""What neither Ctrl-C nor a fork may cut in two.
+
+Python raises KeyboardInterrupt on its main thread, between any two steps of it, and a child of a
+fork inherits locks as they were, held by threads that it does not have. So
+
+- steps that must be taken together are taken on another thread (`in_one_piece`);
+- locks that outlive a call are free in a child (`renewed_lock`);
+- a fork waits for what a child could not go on without (`unforked`): code being put into memory,
+  modules being imported.
+"""
+
+from __future__ import annotations
+
+import _thread
+import importlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def renewed_lock() -> Any:
+    """Return a reentrant lock that is free in a child of a fork, unless the forking thread held it.
+
+    What it guards must be whole whenever somebody else may look at it: other threads of the parent
+    stay in the middle of what they were doing, for good.
+    """
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
+
+
+#: Held for what a fork waits for; some milliseconds at a time.
+unforked = threading.RLock()
+
+
+def in_one_piece(function: Callable[..., Result], *args: Any) -> Result:
+    """Call a function that no KeyboardInterrupt may interrupt; one that comes is raised after it.
+
+    For what takes milliseconds. On threads other than the main one this is a call.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return function(*args)
+    outcome: list[tuple[Any, BaseException | None]] = []
+    over = _thread.allocate_lock()
+    over.acquire()
+
+    def work() -> None:
+        try:
+            outcome.append((function(*args), None))
+        except BaseException as error:
+            outcome.append((None, error))
+        over.release()
+
+    try:
+        _thread.start_new_thread(work, ())
+    except RuntimeError:  # the interpreter is ending
+        return function(*args)
+    interrupt: BaseException | None = None
+    while not outcome:
+        try:
+            over.acquire()
+        except BaseException as error:
+            interrupt = error
+    result, error = outcome.pop()
+    if error is not None:
+        raise error
+    if interrupt is not None:
+        raise interrupt
+    return result
+
+
+def imported(name: str) -> Any:
+    """Import a module in one piece: half of it may have entered what can be entered once only."""
+    module = sys.modules.get(name)
+    if module is not None and not getattr(module.__spec__, "_initializing", False):
+        return module
+    return in_one_piece(_import, name)
+
+
+def _import(name: str) -> Any:
+    with unforked:
+        return importlib.import_module(name)
+
+
+_interrupted: list[bool] = []
+
+
+# -- forks ------------------------------------------------------------------------------------
+def _before() -> None:
+    held = False
+    while not held:
+        try:
+            held = unforked.acquire()
+        except KeyboardInterrupt:  # a hook cannot raise; it comes again once the fork is made
+            _interrupted.append(True)
+
+
+def _after_in_parent() -> None:
+    unforked.release()
+    if _interrupted:
+        _interrupted.clear()
+        _thread.interrupt_main()
+
+
+def _after_in_child() -> None:
+    _interrupted.clear()
+    unforked.release()
+    for lock in list(_locks):
+        if not lock._is_owned():  # as threading's Condition asks
+            lock._at_fork_reinit()
+    if hasattr(cached_property(len), "lock"):  # before Python 3.12
+        _renew_properties()
+
+
+def _renew_properties() -> None:
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("workbench."):
+            continue
+        for kind in list(vars(module).values()):
+            if not isinstance(kind, type) or kind.__module__ != name:
+                continue
+            for item in vars(kind).values():
+                if isinstance(item, cached_property):
+                    item.lock = threading.RLock()  # type: ignore[attr-defined]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+    )
