@@ -60,8 +60,10 @@ def lower_kernel(source: KernelSource, specialization: Specialization, remarks: 
     state.remark = session.remark
     state.call = call_function(session)
     act = Activation(session, source, is_kernel=True)
-    with lowering(state):
-        parameters = _parameters(act, specialization)
+    parameters: list[Any] = []
+
+    def lower() -> None:
+        parameters.extend(_parameters(act, specialization))
         act.scope[RETURN] = flag(False)
         with suppress(ErrorLimitError):
             lower_block(act, source.tree.body)
@@ -71,9 +73,11 @@ def lower_kernel(source: KernelSource, specialization: Specialization, remarks: 
             raise first
         act.at(source.tree.body[-1])
         builder.insert(Return())
+
+    lowering(state, lower)
     body = Block((), tuple(builder.ops))
     options = replace(options, num_warps=state.num_warps)
-    module = Module(source.name, parameters, body, _attributes(options), builder.next_id)
+    module = Module(source.name, tuple(parameters), body, _attributes(options), builder.next_id)
     verify_module(module)
     return module
 

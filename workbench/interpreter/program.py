@@ -9,7 +9,7 @@ import numpy as np
 
 from workbench.interpreter.dependence import Exit
 from workbench.interpreter.memory import Allocation, Places
-from workbench.interpreter.run import Run
+from workbench.interpreter.run import AbandonedError, Run
 from workbench.ir import Array, Block, Element, Op, Value
 from workbench.ops import Constant, Iota
 from workbench.ops.numbers import decode, encode, memory_dtype, value_dtype
@@ -87,6 +87,8 @@ class ProgramFrame:
         shared = self.machine.shared_values
         watcher = self.machine.watcher
         frame: Any = self
+        if self.machine.over:
+            raise AbandonedError
         for name, array in zip(block.arguments, arguments, strict=True):
             values[name] = array
         for op in block.ops:

@@ -82,6 +82,10 @@ class Turns(Protocol):
         ...
 
 
+class AbandonedError(BaseException):
+    """Ends a program where the run is over."""
+
+
 class Run:
     """See the top of this file."""
 
@@ -92,6 +96,8 @@ class Run:
     ) -> None:
         self.module = module
         self.grid = (*grid, 1, 1, 1)[:3]
+        #: The run is over: programs on other threads end before they run another block.
+        self.over = False
         self.global_memory = Memory()
         self.recording = Recording()
         self.recorder = _Recorder(self) if record else None

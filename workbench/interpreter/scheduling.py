@@ -18,15 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from workbench.interpreter.deadlocks import deadlock
 from workbench.interpreter.program import ProgramFrame, Step
-from workbench.interpreter.run import Run
+from workbench.interpreter.run import AbandonedError, Run
 from workbench.interpreter.waiting import MOST_WAITING, Waiting
 from workbench.ir import Op
 
 Program = tuple[int, int, int]
-
-
-class _Abandoned(BaseException):
-    """Ends a program that waits when the run is over."""
 
 
 class Scheduler:
@@ -57,6 +53,7 @@ class Scheduler:
                 and the whole grid was started.
         """
         self.order, self.after = iter(order), after
+        self.machine.over = False
         try:
             self._go_on(self._next())
             if self.threads:
@@ -148,7 +145,7 @@ class Scheduler:
         """Go on in a thread of its own."""
         try:
             self._go_on(program)
-        except _Abandoned:
+        except AbandonedError:
             pass
         except BaseException as error:
             self._end(error)
@@ -171,15 +168,16 @@ class Scheduler:
 
     # -- the end --------------------------------------------------------------------------
     def _end(self, error: BaseException | None) -> None:
-        if self.error is None and not isinstance(error, _Abandoned):
+        if self.error is None and not isinstance(error, AbandonedError):
             self.error = error
+        self.machine.over = True
         self.over.set()
         for waiting in self.waiting:
             waiting.awake.set()
 
     def _check(self) -> None:
         if self.over.is_set():
-            raise _Abandoned
+            raise AbandonedError
 
     def _dismiss(self) -> None:
         """End the programs that still wait."""

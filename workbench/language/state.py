@@ -68,12 +68,16 @@ def active() -> bool:
     return _LOCAL.state is not None
 
 
-@contextmanager
-def lowering(state: State) -> Generator[State]:
-    """Make `state` the current one."""
-    before, _LOCAL.state = _LOCAL.state, state
+def lowering(state: State, lower: Callable[[], None]) -> None:
+    """Call a function while `state` is the current one; not a context manager.
+
+    Those that are generators can be interrupted between entering and the block, and are left when
+    nobody holds the traceback any more.
+    """
+    before = _LOCAL.state
     try:
-        yield state
+        _LOCAL.state = state
+        lower()
     finally:
         _LOCAL.state = before
 

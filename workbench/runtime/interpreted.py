@@ -10,8 +10,7 @@ shown as a table by program.
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -76,16 +75,6 @@ class _Watch:
 _watch: ContextVar[_Watch | None] = ContextVar("watch", default=None)
 
 
-@contextmanager
-def _watching(uninitialised: Collection[str], schedule: int) -> Iterator[_Watch]:
-    watch = _Watch(uninitialised, schedule)
-    token = _watch.set(watch)
-    try:
-        yield watch
-    finally:
-        _watch.reset(token)
-
-
 def run_watched(
     kernel: Any,
     grid: Any,
@@ -114,8 +103,12 @@ def run_watched(
             the error's `run`.
     """
     report = checked_report(report)
-    with _watching(uninitialised, schedule) as watch:
+    around, watch = _watch.get(), _Watch(uninitialised, schedule)
+    try:
+        _watch.set(watch)
         compiled = kernel.run(*args, grid=grid, **{"debug": True, **given, "target": "interpreter"})
+    finally:
+        _watch.set(around)
     if compiled is None:
         return None
     run = InterpretedRun(compiled, watch.recording or Recording())

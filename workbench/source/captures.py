@@ -163,11 +163,11 @@ def _describe_function(function: Any) -> str:
     around = _described.get()
     if id(function) in around:
         return name
-    token = _described.set(around | {id(function)})
     try:
+        _described.set(around | {id(function)})
         found = captures_of(function)
     finally:
-        _described.reset(token)
+        _described.set(around)
     if not found.sources:
         code = function.__code__
         return f"{name} {code.co_code.hex()} {code.co_consts} {id(function)}"

@@ -1,3 +1,4 @@
+# pyright: basic
 """The process in which LLVM generates code: run as a script, it knows nothing of this package.
 
 It reads requests from its input and writes answers to its output, each as marshalled data behind
@@ -102,7 +103,7 @@ class Imported:
         llvm.initialize_all_asmprinters()
         self._llvm = llvm
 
-    def _parse(self, text: bytes) -> object:
+    def _parse(self, text: bytes):  # noqa: ANN202 - typing takes long to import
         try:
             return self._llvm.parse_assembly(text.decode(), self._llvm.create_context())
         except RuntimeError as error:

@@ -62,7 +62,7 @@ def baseline() -> Machine:
 
 @cache
 def _imported() -> Any:
-    import llvmlite
+    import llvmlite  # pyright: ignore[reportMissingTypeStubs]
 
     from workbench.targets.llvm.helper import Imported
 
