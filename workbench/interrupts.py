@@ -23,7 +23,9 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+#: Without callbacks, which would run anywhere, and lose a KeyboardInterrupt that comes then.
+_locks: list[weakref.ref[Any]] = []
+_most = 256
 
 
 def renewed_lock() -> Any:
@@ -32,8 +34,12 @@ def renewed_lock() -> Any:
     What it guards must be whole whenever somebody else may look at it: other threads of the parent
     stay in the middle of what they were doing, for good.
     """
+    global _locks, _most
     lock = threading.RLock()
-    _locks.add(lock)
+    _locks.append(weakref.ref(lock))
+    if len(_locks) > _most:
+        _locks = [known for known in _locks if known() is not None]
+        _most = 2 * len(_locks) + 256
     return lock
 
 
@@ -113,8 +119,9 @@ def _after_in_parent() -> None:
 def _after_in_child() -> None:
     _interrupted.clear()
     unforked.release()
-    for lock in list(_locks):
-        if not lock._is_owned():  # as threading's Condition asks
+    for known in _locks:
+        lock = known()
+        if lock is not None and not lock._is_owned():  # as threading's Condition asks
             lock._at_fork_reinit()
     if hasattr(cached_property(len), "lock"):  # before Python 3.12
         _renew_properties()
