@@ -52,7 +52,7 @@ def in_one_piece(function: Callable[..., Result], *args: Any) -> Result:
 
     For what takes milliseconds. On threads other than the main one this is a call.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.get_ident() != threading.main_thread().ident:
         return function(*args)
     outcome: list[tuple[Any, BaseException | None]] = []
     over = _thread.allocate_lock()
