@@ -150,6 +150,7 @@ def interrupted(job: Callable[[], None], delay: float) -> tuple[float, int]:
 
 def serving() -> None:
     """Answer seeds."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started us
     work = Work()
     work.check()
     known = jobs(work)
@@ -158,8 +159,8 @@ def serving() -> None:
         choose = random.Random(case["seed"])
         times: dict[str, float] = {}
         lost = 0
-        for _ in range(case.get("each", EACH)):
-            name, job, most = choose.choice(known)
+        chosen = known if case.get("each_job") else [choose.choice(known) for _ in range(EACH)]
+        for name, job, most in chosen:
             delay = most * choose.random() ** 2
             report(name)
             try:
@@ -174,7 +175,7 @@ def serving() -> None:
                     "failed": f"after {name}, {delay:.4f} s: {error!r}",
                     "times": times,
                 }
-        return {"times": times, "count": case.get("each", EACH), "lost": lost}
+        return {"times": times, "count": len(chosen), "lost": lost}
 
     serve(answer)
 
