@@ -16,6 +16,7 @@ import importlib
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from functools import cached_property
@@ -97,16 +98,33 @@ def _import(name: str) -> Any:
 
 
 _interrupted: list[bool] = []
+#: Seconds that a fork waits for imports of other threads.
+MOST_IMPORTING = 10.0
 
 
 # -- forks ------------------------------------------------------------------------------------
 def _before() -> None:
-    held = False
+    held, end = False, time.monotonic() + MOST_IMPORTING
     while not held:
         try:
+            while _importing() and time.monotonic() < end:
+                time.sleep(0.001)
             held = unforked.acquire()
         except KeyboardInterrupt:  # a hook cannot raise; it comes again once the fork is made
             _interrupted.append(True)
+
+
+def _importing() -> bool:
+    """Say whether another thread is importing something of ours, whose lock a child would find."""
+    locks = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
+    me = threading.get_ident()
+    for name, reference in list(locks.items()):
+        lock = reference()
+        if name.startswith(("workbench", "llvmlite")) and (
+            getattr(lock, "owner", None) not in (None, me)
+        ):
+            return True
+    return False
 
 
 def _after_in_parent() -> None:

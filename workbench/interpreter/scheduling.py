@@ -143,7 +143,7 @@ class Scheduler:
             context = contextvars.copy_context()
             self.threads.append(ended)
             try:
-                _thread.start_new_thread(context.run, (self._work, chosen, ended))
+                _thread.start_new_thread(lambda: context.run(self._work, chosen, ended), ())
             except RuntimeError:  # no more threads
                 self.threads.pop()
                 raise

@@ -339,4 +339,6 @@ def host_text() -> str:
         chosen = [line for line in lines if line.startswith(("flags", "Features", "model name"))]
     except OSError:
         chosen = []
-    return "\n".join([platform.machine(), platform.processor(), *chosen])
+    # It may ask another program; Python 3.11 holds a lock meanwhile, which a fork would inherit.
+    named = [] if chosen else [platform.processor()]
+    return "\n".join([platform.machine(), *named, *chosen])

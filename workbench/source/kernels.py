@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from workbench.interrupts import unforked
 from workbench.source.errors import CompileError
 from workbench.source.spans import Source
 
@@ -52,7 +53,8 @@ class KernelSource:
     @cached_property
     def tree(self) -> ast.FunctionDef:
         """The function's AST; raises CompileError if the text does not parse."""
-        node = ast.parse(self.text).body[0]
+        with unforked:  # Python 3.11 loses count where threads do this at once
+            node = ast.parse(self.text).body[0]
         if not isinstance(node, ast.FunctionDef):
             raise CompileError(f"'{self.name}' is not a plain function definition", code="K215")
         return node
