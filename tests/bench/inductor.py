@@ -297,7 +297,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if arguments == ["cpu"]:
         rows = cpu_rows()
-        save(RESULTS / "inductor-cpu.json", "AMD EPYC, 2 cores", rows)
+        save(RESULTS / "inductor" / "cpu-amd-epyc-2-cores.json", "AMD EPYC, 2 cores", rows)
         return 0
     print("python -m tests.bench.inductor cpu")
     return 2
