@@ -25,6 +25,7 @@ import torch
 from torch.nn import functional
 
 from tests.bench.rows import RESULTS, Row, compared, row, save, steady, table
+from workbench.devices.pool import set_num_threads
 from workbench.runtime.measuring import measure
 from workbench.runtime.timing import ROUNDS, Effort
 
@@ -267,10 +268,12 @@ def compile_one(name: str, who: str, part: str) -> float:
 
 # -- the CPU --------------------------------------------------------------------------------------
 def cpu_rows() -> list[Row]:
-    """Return the graphs on the CPU beside torch's own kernels and eager: for information."""
-    from tests.bench.cpu import _threads, race
+    """Return the graphs on one core beside torch's own kernels and eager: for information."""
+    from tests.bench.cpu import race
 
-    threads, rows = _threads(), []
+    torch.set_num_threads(1)
+    set_num_threads(1)
+    rows: list[Row] = []
     for name, graph in GRAPHS.items():
         arguments = graph.arguments("cpu", 512)
         calls = {who: call_of(graph, who, arguments) for who in ("ours", "c++", "eager")}
@@ -280,7 +283,7 @@ def cpu_rows() -> list[Row]:
         size = sum(x.nbytes for x in arguments)
         for who in ("c++", "eager"):
             timings = steady([(found["ours"], found[who]) for found in races])
-            plain = row("inductor_cpu", f"{name}, {threads} threads", "fp32", size, best["ours"],
+            plain = row("inductor_cpu", f"{name}, 1 thread", "fp32", size, best["ours"],
                         who, best[who])  # fmt: skip
             rows.append(compared(plain, *timings))
             print(table(rows[-1:]).splitlines()[-1], flush=True)
@@ -294,7 +297,7 @@ def main(arguments: list[str]) -> int:
         return 0
     if arguments == ["cpu"]:
         rows = cpu_rows()
-        save(RESULTS / "inductor-cpu.json", "AMD EPYC, 2 cores", rows)
+        save(RESULTS / "inductor" / "cpu-amd-epyc-2-cores.json", "AMD EPYC, 2 cores", rows)
         return 0
     print("python -m tests.bench.inductor cpu")
     return 2

@@ -45,7 +45,7 @@ def run_case(device: str, name: str) -> Outcome:
     start = time.perf_counter()
     graphs: Sequence[object] = ()
     wrong = ""
-    with config.patch(compile_threads=1):
+    with config.patch(compile_threads=1, autotune_num_choices_displayed=0):
         try:
             found = compare(CASES[name], device) if name in CASES else compare_model(name, device)
             graphs, wrong = found.graphs, found.difference

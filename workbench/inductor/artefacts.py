@@ -53,6 +53,11 @@ class Artefact:
         return {**self.__dict__, "loaded": {}, "_kernel": None, "_compiled": None}
 
     @property
+    def n_regs(self) -> int | None:
+        """Registers of a thread, by which torch chooses further configurations."""
+        return self.launch.registers
+
+    @property
     def kernel(self) -> Any:
         """The kernel object; its module is executed once more where another process compiled it."""
         if self._kernel is None:

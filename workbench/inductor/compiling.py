@@ -12,7 +12,7 @@ from typing import Any
 from workbench.inductor.artefacts import compile_artefact
 from workbench.inductor.patching import Patches
 from workbench.inductor.switching import has_real_triton, needed, switch
-from workbench.source import KernelError
+from workbench.source import KernelError, ResourceError, ToolError
 
 AUTOTUNER = "torch._inductor.runtime.triton_heuristics:CachingAutotuner"
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
@@ -51,7 +51,9 @@ def _precompiling(stock: Callable[..., Any]) -> Callable[..., Any]:
         own = not getattr(autotuner, "custom_kernel", False)
         try:
             artefact = compile_artefact(autotuner.fn, meta, target, options, promised=own)
-        except KernelError as error:
+        except (ResourceError, ToolError):
+            raise  # torch knows them under Triton's names, and tries other configurations
+        except Exception as error:
             if not has_real_triton() or properties.type == "cpu":
                 raise
             return _fall_back(autotuner, config, stock, error)
@@ -60,10 +62,11 @@ def _precompiling(stock: Callable[..., Any]) -> Callable[..., Any]:
     return precompile
 
 
-def _fall_back(autotuner: Any, config: Any, stock: Callable[..., Any], error: KernelError) -> Any:
+def _fall_back(autotuner: Any, config: Any, stock: Callable[..., Any], error: Exception) -> Any:
     """Compile one configuration with the real Triton."""
     name = autotuner.fn.__name__
-    reason = f"{error.code}: {error.message}"
+    known = isinstance(error, KernelError)
+    reason = f"{error.code}: {error.message}" if known else f"{type(error).__name__}: {error}"
     log.warning("%s is compiled by Triton: %s", name, reason)
     results = importlib.import_module("workbench.inductor.results")
     with switch.off():
