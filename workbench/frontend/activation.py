@@ -23,10 +23,15 @@ from workbench.source import (
     Span,
     UnknownNameError,
     UnsupportedSyntaxError,
+    limit_of,
+    over_budget,
+    shown,
 )
 
 Kind = TypeVar("Kind", bound=KernelError)
 MAX_ERRORS = 20
+_MOST_STEPS = limit_of("steps")
+_MOST_OPS = limit_of("operations")
 #: Names of the hidden variables that carry how a block was left, and a function's value.
 BREAK, CONTINUE, RETURN, RESULT = "<break>", "<continue>", "<return>", "<value>"
 
@@ -78,6 +83,22 @@ class Session:
     state: State
     errors: list[KernelError] = field(default_factory=list[KernelError])
     depth: int = 0
+    steps: int = 0
+
+    def spend(self, steps: int, act: Activation, node: ast.AST) -> None:
+        """Count work at a place; raises what ends the compilation where it is too much (K406)."""
+        self.steps += steps
+        if self.steps > _MOST_STEPS:
+            what = "compiling this takes"
+            raise self.stop(over_budget("steps", what, self.steps, act.span(node)))
+        if self.builder.next_id > _MOST_OPS:
+            what = "the kernel has, counted up to here,"
+            raise self.stop(over_budget("operations", what, self.builder.next_id, act.span(node)))
+
+    def stop(self, error: KernelError) -> ErrorLimitError:
+        """Report an error after which there is no point in looking for others."""
+        self.report(error)
+        return ErrorLimitError()
 
     def remark(self, text: str, severity: Any = "note") -> None:
         """Leave a remark at the current place."""
@@ -233,7 +254,7 @@ class Activation:
             UnknownNameError,
             f"'{name}' is an ordinary global variable ({kind}); a kernel sees only constexpr ones",
             node,
-            hint=f"write {name} = tl.constexpr({value!r:.40}), or pass it as an argument"
+            hint=f"write {name} = tl.constexpr({shown(value, 40)}), or pass it as an argument"
             if isinstance(value, int | float | str)
             else "pass it as an argument",
         )

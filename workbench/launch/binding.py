@@ -20,7 +20,14 @@ from workbench.launch.measures import WIDEST_ACCESS, measure_address, measure_in
 from workbench.launch.options import PLACES, check_options, unknown_option
 from workbench.launch.signature import parameter_span
 from workbench.launch.stand_ins import MockTensor, TensorWrapper
-from workbench.source import ArgumentError, KernelSource, LaunchError, OptionError, Parameter
+from workbench.source import (
+    ArgumentError,
+    KernelSource,
+    LaunchError,
+    OptionError,
+    Parameter,
+    shown,
+)
 from workbench.source.arguments import Argument, constant
 
 
@@ -294,7 +301,9 @@ def _integer(source: KernelSource, name: str, policy: Policy, value: int, call: 
         raise _wrong_kind(source, name, "an integer", f"a pointer ({word})")
     low, high = _limits(word)
     if not low <= value <= high:
-        raise RangeError(f"{name} = {value} does not fit {word}", parameter_span(source, name))
+        raise RangeError(
+            f"{name} = {shown(value)} does not fit {word}", parameter_span(source, name)
+        )
     divisible = alignment if policy.value and policy.alignment else 1
     call.receive(value, value)
     # A 1 whose type is fixed stays a run-time value of that type, but it is known.
@@ -313,7 +322,9 @@ def _smallest(source: KernelSource, name: str, value: int, widths: Sequence[int]
     for word, holds in zip(("i32", "i64", "u64"), (*widths, 0 <= value < 1 << 64), strict=True):
         if holds:
             return word
-    raise RangeError(f"{name} = {value} needs more than 64 bits", parameter_span(source, name))
+    raise RangeError(
+        f"{name} = {shown(value)} needs more than 64 bits", parameter_span(source, name)
+    )
 
 
 def _number(

@@ -267,6 +267,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         "a loop unrolled a hundred thousand times",
         "unroll less.",
     ),
+    "K406": _entry(
+        "compiling the kernel would take more than one of the limits that keep a slip from taking "
+        "the machine along.",
+        "for i in tl.static_range(10**9): …      # or 9**9**9",
+        "the message says what was counted and the limit; %workbench config lists all of them.",
+    ),
     "K410": _entry(
         "a tool of the CUDA toolchain is missing, or refused its input.",
         "%sass add                                  # without ptxas",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol, cast, runtime_checkable
 
+from workbench.source.budgets import exact_text
 from workbench.source.errors import KernelError
 from workbench.source.kernels import KernelSource, kernel_source
 
@@ -108,6 +109,8 @@ def _record_function(
 def describe_value(value: Any) -> str:
     """Return a text that is the same for equal compile-time values, also in another process."""
     match value:
+        case int() if value.bit_length() > 4096:
+            return exact_text(value)
         case None | bool() | int() | float() | complex() | str() | bytes():
             return repr(value)
         case tuple():

@@ -14,6 +14,7 @@ from typing import Any
 
 from workbench.source.errors import CompileError
 from workbench.source.spans import Source
+from workbench.source.syntax import parsed
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class KernelSource:
     @cached_property
     def tree(self) -> ast.FunctionDef:
         """The function's AST; raises CompileError if the text does not parse."""
-        node = ast.parse(self.text).body[0]
+        node = parsed(self.text).body[0]
         if not isinstance(node, ast.FunctionDef):
             raise CompileError(f"'{self.name}' is not a plain function definition", code="K215")
         return node
@@ -149,7 +150,7 @@ def _block_by_indentation(lines: Sequence[str]) -> list[str] | None:
         end = number + 1
     block = list(lines[:end])
     try:
-        body = ast.parse(textwrap.dedent("".join(block))).body
+        body = parsed(textwrap.dedent("".join(block))).body
     except SyntaxError:
         return None
     alone = len(body) == 1 and isinstance(body[0], ast.FunctionDef)
@@ -158,7 +159,9 @@ def _block_by_indentation(lines: Sequence[str]) -> list[str] | None:
 
 def _decorator_lines(text: str) -> int:
     """Return how many lines stand before the `def`."""
-    node = ast.parse(text).body[0]
+    if text.startswith("def "):
+        return 0
+    node = parsed(text).body[0]
     return node.lineno - 1
 
 

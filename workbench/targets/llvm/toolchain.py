@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from workbench.source import deep
+
 _LOCK = threading.Lock()
 
 
@@ -53,6 +55,7 @@ def _target_machine(machine: Machine) -> Any:
     )
 
 
+@deep
 def assembly(text: str, machine: Machine) -> str:
     """Return the assembly (PTX for NVPTX triples) of LLVM IR text."""
     with _LOCK:
@@ -60,6 +63,7 @@ def assembly(text: str, machine: Machine) -> str:
         return _target_machine(machine).emit_assembly(module)
 
 
+@deep
 def object_code(text: str, machine: Machine) -> bytes:
     """Return the object file of LLVM IR text."""
     with _LOCK:
