@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from workbench.frontend.syntax import last_reads
+from workbench.frontend.syntax import Assignments, last_reads
 from workbench.ir import Builder
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype
@@ -84,6 +84,11 @@ class Session:
     errors: list[KernelError] = field(default_factory=list[KernelError])
     depth: int = 0
     steps: int = 0
+    assignments: dict[ast.stmt, Assignments] = field(default_factory=dict[ast.stmt, Assignments])
+    #: What functions return from within loops, where it is known.
+    results: dict[tuple[Activation, ast.stmt], Any] = field(
+        default_factory=dict[Any, Any], repr=False
+    )
 
     def spend(self, steps: int, act: Activation, node: ast.AST) -> None:
         """Count work at a place; raises what ends the compilation where it is too much (K406)."""
@@ -150,6 +155,7 @@ class Activation:
         self._globals: dict[str, Any] = {}
         self._ascii = source.text.isascii()
         self._lines: list[str] | None = None
+        self._columns: dict[int, list[int]] = {}
 
     # -- places ---------------------------------------------------------------------------
     def span(self, node: ast.AST) -> Span:
@@ -171,9 +177,15 @@ class Activation:
 
     def _characters(self, line: int, column: int) -> int:
         """Return a column in characters; the parser counts bytes of UTF-8."""
-        if self._lines is None:
-            self._lines = self.source.text.splitlines()
-        return len(self._lines[line - 1].encode()[:column].decode(errors="replace"))
+        places = self._columns.get(line)
+        if places is None:
+            if self._lines is None:
+                self._lines = self.source.text.splitlines()
+            text = self._lines[line - 1]
+            places = self._columns[line] = [
+                place for place, letter in enumerate(text) for _ in letter.encode()
+            ] + [len(text)]
+        return places[min(column, len(places) - 1)]
 
     def at(self, node: ast.AST) -> None:
         """Let what is built from here on stand for `node`."""

@@ -273,6 +273,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "for i in tl.static_range(10**9): …      # or 9**9**9",
         "the message says what was counted and the limit; %workbench config lists all of them.",
     ),
+    "K407": _entry(
+        "a kernel's stages were let go to save memory, and what the kernel captured has changed.",
+        "SCALE = tl.constexpr(2), a %%kernel add that reads it, many others; SCALE = 3; %ptx add",
+        "run the cell again: it compiles for what the names mean now.",
+    ),
     "K410": _entry(
         "a tool of the CUDA toolchain is missing, or refused its input.",
         "%sass add                                  # without ptxas",

@@ -99,11 +99,12 @@ def obtain(
     captured = captured or captures(source)
     parts = _all_parts(source, captured, target)
     with _lock:
-        if cached:
-            found = _find(source, signature, target, parts, fits)
-            if found is not None:
-                return found
-        return _compile(source, signature, target, parts, fits)
+        found = _find(source, signature, target, parts, fits) if cached else None
+        if found is None:
+            found = _compile(source, signature, target, parts, fits)
+    if found.captured is None:
+        found.captured = captured
+    return found
 
 
 def fits_launch(program: Any, *, integers: Mapping[str, int], grid: Any) -> bool:

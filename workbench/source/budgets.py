@@ -58,7 +58,7 @@ BUDGETS = {
         "use smaller tiles, more warps, or unroll less",
     ),
     "kept": Budget(
-        256 << 20, "bytes", "what is kept in memory of compiled kernels, the latest used",
+        64 << 20, "bytes", "what is kept in memory of compiled kernels, the latest used",
         "",
     ),
 }  # fmt: skip
