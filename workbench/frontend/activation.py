@@ -279,6 +279,8 @@ def _is_foreign(value: object) -> bool:
 
 def suggestion(name: str, known: Sequence[str], prefix: str = "") -> str | None:
     """Return a did-you-mean for a misspelt name, None if nothing is near."""
+    if len(name) > 100:  # its time grows with the square
+        return None
     folded = {word.lower(): word for word in known}
     close = difflib.get_close_matches(name, known, 1) or [
         folded[word] for word in difflib.get_close_matches(name.lower(), list(folded), 1)

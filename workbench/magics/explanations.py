@@ -52,6 +52,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%%kernel add --args x,y,nowhere --grid 1",
         "define every name that the expression uses, in this cell or an earlier one.",
     ),
+    "K105": _entry(
+        "a function was given a value of a kind that it does not take.",
+        "triton.autotune(configs=[{'BLOCK': 128}], key=['n'])",
+        "the message says what is expected; here triton.Config({'BLOCK': 128}).",
+    ),
     "K106": _entry(
         "an option that holds one value is given twice, with different values.",
         "%%kernel add --grid 3 --grid 4",

@@ -28,6 +28,7 @@ from workbench.source import (
     kernel_source,
 )
 from workbench.source.captures import Captures, captures
+from workbench.source.given import instance
 
 #: Asked with an index program: do 32 bits hold every index of this launch?
 Fits = Callable[[Any], bool]
@@ -66,6 +67,7 @@ def compile(  # noqa: A001 - the public name
         OptionError: a signature, option or target that cannot be read.
         CompileError: the kernel cannot be compiled; what exists of the trace is attached.
     """
+    instance(target, str, "target is a text", 'one of "cpu", "interpreter", "sm_90a", …')
     source = source_of(fn)
     given = {"num_warps": num_warps, "num_stages": num_stages, **options}
     arguments = read_signature(source, signature, constexprs, assume)

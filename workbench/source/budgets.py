@@ -154,7 +154,7 @@ def shown(value: Any, most: int = 80) -> str:
     if isinstance(value, tuple) and len(cast("tuple[Any, ...]", value)) > most:
         return f"a tuple of {len(cast('tuple[Any, ...]', value)):,} values"
     try:
-        text = repr(value)
+        text = repr(cast("object", value))
     except Exception:
         return f"a {type(value).__name__}"
     half = most // 4

@@ -124,9 +124,13 @@ def describe_value(value: Any) -> str:
             return f"constexpr({describe_value(value.value)})"
         case _:
             kind = cast("type[Any]", type(value))
+            name = f"{kind.__module__}.{kind.__qualname__}"
             if kind.__repr__ is object.__repr__:
-                return f"{kind.__module__}.{kind.__qualname__}"
-            return f"{kind.__module__}.{kind.__qualname__}:{value!r}"
+                return name
+            try:
+                return f"{name}:{value!r}"
+            except Exception:  # whatever its own code does
+                return f"{name} {id(value)}"
 
 
 def functions_in(value: Any) -> Iterator[Any]:
@@ -162,7 +166,9 @@ _described: ContextVar[frozenset[int]] = ContextVar("described", default=frozens
 
 def _describe_function(function: Any) -> str:
     """Return a text that changes with the function's text and with everything it reaches."""
-    name = f"device function {function.__module__}.{function.__qualname__}"
+    name = (
+        f"device function {function.__module__}.{getattr(function, '__qualname__', type(function))}"
+    )
     around = _described.get()
     if id(function) in around:
         return name

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from workbench.source.budgets import shown
 from workbench.source.errors import CompileError
 from workbench.source.spans import Source
 from workbench.source.syntax import parsed
@@ -100,15 +101,16 @@ def kernel_source(
     try:
         lines, first_line = read or source_lines(function)
     except (OSError, TypeError) as error:
-        raise CompileError(
-            f"the source of '{getattr(function, '__name__', function)}' cannot be read",
-            hint="define the kernel in a file or a cell, or register its text in linecache",
-            code="K216",
-        ) from error
+        raise _unreadable(function) from error
+    except SyntaxError as error:  # a lambda in the middle of something, say
+        raise _unreadable(function) from error
     text = "".join(lines)
     indent = len(lines[0]) - len(lines[0].lstrip())
     dedented = textwrap.dedent(text)
-    skipped = _decorator_lines(dedented)
+    try:
+        skipped = _decorator_lines(dedented)
+    except (SyntaxError, IndexError) as error:
+        raise _unreadable(function) from error
     kept = dedented.splitlines(keepends=True)[skipped:]
     return KernelSource(
         name=function.__name__,
@@ -118,6 +120,15 @@ def kernel_source(
         indent=indent,
         function=function,
         names=function.__globals__,
+    )
+
+
+def _unreadable(function: Any) -> CompileError:
+    return CompileError(
+        f"the source of {getattr(function, '__name__', None) or shown(function)} cannot be read "
+        "as that of a function",
+        hint="define the kernel with def in a file or a cell, or register its text in linecache",
+        code="K216",
     )
 
 
