@@ -37,10 +37,10 @@ OVER = {
     'tl.static_print(("a" * 60000).replace("a", "b" * 60000))': ("value", 0),
     "for j in tl.static_range(10**9):\n    x = x + j": ("rounds", 0),
     "for j in tl.static_range(10**30, 0, -1):\n    pass": ("rounds", 0),
-    "for j in tl.static_range(1000):\n    for k in tl.static_range(1000):\n        pass": ("steps", 1),
-    "x = x + double(60)": ("steps", -3),
+    "for j in tl.static_range(999):\n  for k in tl.static_range(999):\n    pass": ("steps", 1),
+    "x = x + double(60)": ("steps", -4),
     "for j in tl.static_range(200):\n    for k in tl.static_range(200):\n        x = x + 1": (
-        "operations", 2,
+        "operations", 1,
     ),
 }  # fmt: skip
 

@@ -81,13 +81,21 @@ def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError
 def _check(name: str, value: Any) -> None:
     if name in ("enable_fp_fusion", "exact", "wrap_index", "debug"):
         if value is not None and not (isinstance(value, int) and value in (0, 1)):
-            raise OptionError(f"{name} is True or False, got {shown(value)}", code="K112")
+            raise OptionError(
+                f"{name} is True or False, got {shown(value)}",
+                hint=f"e.g. {name}=True",
+                code="K112",
+            )
         return
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise OptionError(f"{name} is a positive integer, got {shown(value)}", code="K112")
-    if value > _MOST[name]:
+        raise OptionError(
+            f"{name} is a positive integer, got {shown(value)}",
+            hint=f"e.g. {name}=4, or leave it out",
+            code="K112",
+        )
+    if value > _MOST.get(name, value):
         raise OptionError(f"{name} is at most {_MOST[name]:,}, got {shown(value)}", code="K112")
     if name == "num_warps" and (value > 32 or value & (value - 1)):
         raise OptionError(

@@ -38,7 +38,7 @@ BUDGETS = {
         "use range, which goes round while the kernel runs",
     ),
     "steps": Budget(
-        250_000, "steps", "expressions and statements looked at, each time they are",
+        150_000, "steps", "expressions and statements looked at, each time they are",
         "unroll less, and end recursion sooner",
     ),
     "calls": Budget(
