@@ -115,7 +115,7 @@ def check_value(value: Any, what: str = "this value has") -> Any:
         check_size(len(value), what)
     elif isinstance(value, tuple):
         members(cast("tuple[Any, ...]", value), what)
-    return value
+    return cast("Any", value)
 
 
 def members(value: tuple[Any, ...], what: str = "this tuple has") -> int:
@@ -150,7 +150,7 @@ def shown(value: Any, most: int = 80) -> str:
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length():,} bits"
     if isinstance(value, str | bytes) and len(value) > most:
-        value = value[:most]
+        value = cast("str", value)[:most]
     if isinstance(value, tuple) and len(cast("tuple[Any, ...]", value)) > most:
         return f"a tuple of {len(cast('tuple[Any, ...]', value)):,} values"
     try:

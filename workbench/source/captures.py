@@ -166,9 +166,7 @@ _described: ContextVar[frozenset[int]] = ContextVar("described", default=frozens
 
 def _describe_function(function: Any) -> str:
     """Return a text that changes with the function's text and with everything it reaches."""
-    name = (
-        f"device function {function.__module__}.{getattr(function, '__qualname__', type(function))}"
-    )
+    name = f"device function {function.__module__}.{getattr(function, '__qualname__', '')}"
     around = _described.get()
     if id(function) in around:
         return name

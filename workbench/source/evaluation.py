@@ -14,7 +14,9 @@ from typing import Any
 
 from workbench.source.budgets import check_integer, check_size, check_value
 
-_Sized = str | bytes | tuple | list
+#: Kinds of values that have a size; Any, as nobody asks what is in them.
+_SIZED: Any = (str, bytes, tuple, list)
+_TUPLE: Any = tuple
 
 
 def power(a: Any, b: Any) -> Any:
@@ -34,7 +36,7 @@ def shifted_left(a: Any, b: Any) -> Any:
 def product(a: Any, b: Any) -> Any:
     """Return a * b: of numbers, or a text or tuple repeated."""
     for sized, count in ((a, b), (b, a)):
-        if isinstance(sized, _Sized) and isinstance(count, int):
+        if isinstance(sized, _SIZED) and isinstance(count, int):
             check_size(len(sized) * max(0, count), "the repeated value has")
             return sized * count
     if isinstance(a, int) and isinstance(b, int):
@@ -47,7 +49,7 @@ def remainder(a: Any, b: Any) -> Any:
     if isinstance(a, str | bytes):
         _check_widths(a if isinstance(a, str) else a.decode("latin-1"))
         if "*" in str(a):
-            _check_numbers(b if isinstance(b, tuple) else (b,))
+            _check_numbers(b if isinstance(b, _TUPLE) else (b,))
     return check_value(a % b)
 
 
@@ -111,7 +113,7 @@ def _put_in(text: Any, args: Sequence[Any]) -> None:
     _check_widths(str(text))
     if re.search(r"\{[^{}]*\{", str(text)):
         _check_numbers(args)
-    sizes = [len(arg) for arg in args if isinstance(arg, _Sized)]
+    sizes = [len(arg) for arg in args if isinstance(arg, _SIZED)]
     check_size(len(str(text)) + str(text).count("{") * max(sizes, default=0), "the text has up to")
 
 
@@ -121,8 +123,8 @@ def _replaced(text: Any, args: Sequence[Any]) -> None:
 
 
 def _joined_texts(text: Any, args: Sequence[Any]) -> None:
-    items = args[0] if args and isinstance(args[0], _Sized) else ()
-    sizes = sum(len(item) for item in items if isinstance(item, _Sized))
+    items: Any = args[0] if args and isinstance(args[0], _SIZED) else ()
+    sizes = sum(len(item) for item in items if isinstance(item, _SIZED))
     check_size(sizes + len(text) * max(0, len(items) - 1), "the text has")
 
 
@@ -148,7 +150,9 @@ def _ordered(owner: Any, args: Sequence[Any]) -> None:
 
 
 def _multiplied(owner: Any, args: Sequence[Any]) -> None:
-    numbers = [n for arg in args for n in (arg if isinstance(arg, tuple) else (arg,))]
+    numbers: list[Any] = [
+        number for arg in args for number in (arg if isinstance(arg, _TUPLE) else (arg,))
+    ]
     bits = sum(n.bit_length() for n in numbers if isinstance(n, int))
     check_integer(bits, "the product has up to")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from workbench.source.budgets import shown
 from workbench.source.errors import OptionError
@@ -40,7 +40,7 @@ def several(value: Any, what: str, hint: str, kinds: type | tuple[type, ...] = o
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise wrong_kind(what, value, hint)
     try:
-        items = list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        items: list[Any] = list(cast("Any", value))
     except Exception as error:
         raise wrong_kind(what, value, hint) from error
     for item in items:
@@ -51,6 +51,8 @@ def several(value: Any, what: str, hint: str, kinds: type | tuple[type, ...] = o
 
 def by_name(value: Any, what: str, hint: str) -> dict[str, Any]:
     """Return a mapping from names as a dict; raises K105 for anything else."""
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(value, Mapping) or not all(
+        isinstance(name, str) for name in cast("Any", value)
+    ):
         raise wrong_kind(what, value, hint)
-    return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return dict(cast("Any", value))
