@@ -44,6 +44,8 @@ def renewed_lock() -> Any:
     return lock
 
 
+#: What a thread says of itself: `interruptible`, if interrupts are handed on to it.
+here = threading.local()
 #: Held for what a fork waits for; some milliseconds at a time.
 unforked = threading.RLock()
 
@@ -51,9 +53,10 @@ unforked = threading.RLock()
 def in_one_piece(function: Callable[..., Result], *args: Any) -> Result:
     """Call a function that no KeyboardInterrupt may interrupt; one that comes is raised after it.
 
-    For what takes milliseconds. On threads other than the main one this is a call.
+    For what takes milliseconds. On threads that nobody interrupts this is a call.
     """
-    if threading.get_ident() != threading.main_thread().ident:
+    is_main = threading.get_ident() == threading.main_thread().ident
+    if not is_main and not getattr(here, "interruptible", False):
         return function(*args)
     outcome: list[tuple[Any, BaseException | None]] = []
     over = _thread.allocate_lock()

@@ -361,7 +361,7 @@ def launch_argument(name: str, value: Any) -> LaunchArgument:
         return LaunchArgument(name=name, type=type(value).__name__, value=plain)
     item = max(1, bytes_of(value) // max(1, prod(shape_of(value))))
     numpy_strides = getattr(value, "strides", None)
-    stride = tuple(s // item for s in numpy_strides) if numpy_strides else tuple(value.stride())
+    stride = tuple(value.stride() if numpy_strides is None else (s // item for s in numpy_strides))
     return LaunchArgument(
         name=name, type=f"*{dtype_of(value)}", shape=shape_of(value), stride=stride
     )

@@ -39,9 +39,12 @@ from workbench.source import (
     KernelTypeError,
     UnsupportedSyntaxError,
     kernel_source,
+    limit_of,
 )
 
-MAX_DEPTH = 64
+MAX_DEPTH = limit_of("calls")
+#: What inlining a function costs beside what is in it.
+_CALL_STEPS = 20
 _SOURCES: WeakKeyDictionary[Any, KernelSource] = WeakKeyDictionary()
 _BUILTINS: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
 
@@ -212,6 +215,7 @@ def inline(
             hint="recursion must end by a constexpr condition; use a loop instead",
             code="K218",
         )
+    session.spend(_CALL_STEPS, act, node)
     errors = len(session.errors)
     session.depth += 1
     try:

@@ -32,7 +32,12 @@ from workbench.source import (
     ShapeError,
     UnknownNameError,
     UnsupportedSyntaxError,
+    limit_of,
+    over_budget,
+    shown,
 )
+from workbench.source.budgets import check_value, members
+from workbench.source.evaluation import formatted
 
 _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -64,6 +69,7 @@ _LIBRARIES = (tl.extra.libdevice, tl.math)
 
 def evaluate(act: Activation, node: ast.expr) -> Any:
     """Return the value of an expression."""
+    act.session.spend(1, act, node)
     handler = _HANDLERS.get(type(node))
     if handler is None:
         raise unsupported(act, _WORDS.get(type(node), type(node).__name__), node)
@@ -106,7 +112,8 @@ def _run_time_truth(act: Activation, value: tensor, node: ast.AST, what: str) ->
 def _constant(act: Activation, node: ast.Constant) -> Any:
     if isinstance(node.value, bytes | complex):
         raise unsupported(act, f"a {type(node.value).__name__} literal", node)
-    return node.value
+    act.at(node)
+    return check_value(node.value)
 
 
 def _name(act: Activation, node: ast.Name) -> Any:
@@ -114,7 +121,10 @@ def _name(act: Activation, node: ast.Name) -> Any:
 
 
 def _sequence(act: Activation, node: ast.Tuple | ast.List) -> Any:
-    return tuple(_items(act, node.elts))
+    values = tuple(_items(act, node.elts))
+    act.at(node)
+    act.session.spend(members(values), act, node)
+    return values
 
 
 def _items(act: Activation, nodes: list[ast.expr]) -> list[Any]:
@@ -337,7 +347,7 @@ def _subscript(act: Activation, node: ast.Subscript) -> Any:
         try:
             return value[static(key, "an index")]
         except (IndexError, TypeError) as error:
-            message = f"{describe(value)}[{key!r}]: {error}"
+            message = f"{describe(value)}[{shown(key)}]: {error}"
             raise act.error(KernelTypeError, message, node) from error
     raise act.error(UnsupportedSyntaxError, f"{describe(value)} cannot be indexed", node)
 
@@ -372,9 +382,15 @@ def _joined(act: Activation, node: ast.JoinedStr) -> str:
                 if isinstance(part.format_spec, ast.JoinedStr)
                 else ""
             )
-            shown = repr(value) if part.conversion == ord("r") else value
-            parts.append(format(shown, form))
-    return "".join(parts)
+            text = repr(value) if part.conversion == ord("r") else value
+            act.at(part.value)
+            try:
+                parts.append(formatted(text, form))
+            except (TypeError, ValueError) as error:
+                message = f"an f-string cannot show {describe(value)} so: {error}"
+                raise act.error(ConstexprError, message, part.value) from error
+    act.at(node)
+    return check_value("".join(parts))
 
 
 def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
@@ -390,6 +406,8 @@ def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
         )
     from workbench.frontend.statements import assign
 
+    if len(items) > limit_of("rounds"):
+        raise over_budget("rounds", "this comprehension goes round", len(items), act.span(node))
     before = dict(act.scope)
     results: list[Any] = []
     for item in items:

@@ -36,6 +36,7 @@ from workbench.language.values import (
 from workbench.ops import Cast, Return
 from workbench.passes.manager import Remarks
 from workbench.source import ArgumentError, KernelSource, Parameter, Span, UnsupportedSyntaxError
+from workbench.source.budgets import check_value
 
 
 def lower_kernel(source: KernelSource, specialization: Specialization, remarks: Remarks) -> Module:
@@ -169,7 +170,8 @@ def _argument(
         made = argument.value  # a namedtuple's class, or a descriptor's kind
         return made(*items) if callable(made) else tuple(items)
     if argument.type is None:
-        return unwrap(argument.value)
+        act.builder.span = _head(act)
+        return check_value(unwrap(argument.value), f"'{name}' has")
     if parameter.is_constexpr:
         raise ArgumentError(
             f"'{name}' of {act.source.name} is a constexpr, it got a run-time {argument.type}",

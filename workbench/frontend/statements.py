@@ -76,6 +76,7 @@ def lower_block(act: Activation, statements: Sequence[ast.stmt]) -> None:
         node = rest.pop(0)
         act.unread = frozenset() if rest else unread
         try:
+            act.session.spend(1, act, node)
             if isinstance(node, ast.If):
                 rest = _lower_if(act, node, rest, unread)
             else:

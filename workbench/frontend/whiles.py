@@ -156,7 +156,7 @@ def _with_end(carried: Carried, end: Callable[[], None]) -> Carried:
             end()
             return super().yields()
 
-    ending = Ending(carried.act, carried.body, carried.node)
+    ending = Ending(carried.act, carried.node)
     ending.slots, ending.entries = carried.slots, carried.entries
     ending.places = carried.places
     return ending
@@ -194,6 +194,11 @@ def _carry_result(
     act: Activation, node: ast.For | ast.While, carried: Carried, begin: Callable[[], None]
 ) -> None:
     """Carry what the function returns from inside the loop; its type shows in a trial run."""
+    known = act.session.results.get((act, node))
+    if known is not None:
+        act.at(node)
+        carried.add(RESULT, known, even=False)
+        return
     before, next_id = act.scope, act.builder.next_id
     errors, remarks = len(act.session.errors), len(act.session.remarks.items)
     with act.builder.block():
@@ -209,14 +214,16 @@ def _carry_result(
             del act.session.remarks.items[remarks:]
     if found is not None and not isinstance(found, Unbound):
         act.at(node)
-        carried.add(RESULT, zero_of(found), even=False)
+        # Loops around this one are tried too: each would try all within it again.
+        zero = act.session.results[act, node] = zero_of(found)
+        carried.add(RESULT, zero, even=False)
 
 
 class _Trial(Carried):
     """Carried names of a round that is lowered only to learn a type."""
 
     def __init__(self, carried: Carried) -> None:
-        super().__init__(carried.act, carried.body, carried.node)
+        super().__init__(carried.act, carried.node)
         self.slots, self.entries = carried.slots, carried.entries
 
     def yields(self) -> tuple[Value, ...]:

@@ -468,7 +468,15 @@ class Module:
 
 def walk(block: Block) -> Iterator[Op]:
     """Yield every op of a block and of its regions, outer before inner, in program order."""
-    for op in block.ops:
-        yield op
-        for region in op.regions:
-            yield from walk(region)
+    ops = iter(block.ops)
+    outer: list[Iterator[Op]] = []
+    while True:
+        for op in ops:
+            yield op
+            if op.regions:
+                outer.append(ops)
+                outer += [iter(region.ops) for region in reversed(op.regions)]
+                break
+        if not outer:
+            return
+        ops = outer.pop()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-import operator
-from collections.abc import Callable
 from typing import Any
 
 from workbench.ir import INDEX, element_of
@@ -43,16 +41,9 @@ from workbench.language.values import (
 from workbench.ops import AddPointer, Bitcast, Elementwise, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.ops.small_floats import SMALL_FLOATS
-from workbench.source import KernelTypeError
+from workbench.source import KernelTypeError, shown
+from workbench.source.evaluation import OPERATORS
 
-_PYTHON: dict[str, Callable[[Any, Any], Any]] = {
-    symbol: getattr(operator, name)
-    for symbol, name in {
-        "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod",
-        "&": "and_", "|": "or_", "^": "xor", "<<": "lshift", ">>": "rshift", "**": "pow",
-        "@": "matmul", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
-    }.items()
-}  # fmt: skip
 _RING = {"+": "add", "-": "sub", "*": "mul"}
 _BITWISE = {"&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "shr"}
 _COMPARES = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
@@ -89,12 +80,15 @@ def binary(symbol: str, a: Any, b: Any) -> Any:
 
 def _in_python(symbol: str, a: Any, b: Any) -> Any:
     try:
-        return _PYTHON[symbol](a, b)
+        return OPERATORS[symbol](a, b)
     except ZeroDivisionError as error:
-        raise KernelTypeError(f"{a!r} {symbol} {b!r} divides by zero at compile time") from error
-    except (TypeError, ValueError, OverflowError) as error:
         raise KernelTypeError(
-            f"'{symbol}' does not take {kind_of(a)} and {kind_of(b)}: {a!r} {symbol} {b!r}"
+            f"{shown(a)} {symbol} {shown(b)} divides by zero at compile time"
+        ) from error
+    except (TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise KernelTypeError(
+            f"'{symbol}' does not take {kind_of(a)} and {kind_of(b)}: "
+            f"{shown(a)} {symbol} {shown(b)}"
         ) from error
 
 
@@ -206,7 +200,7 @@ def _folded(symbol: str, a: Any, b: Any, to: dtype) -> tensor | None:
     elif symbol in ("<<", ">>") and not 0 <= right < to.int_bitwidth:
         return None
     else:
-        number = _PYTHON[symbol](left, right)
+        number = OPERATORS[symbol](left, right)
     exact = to == int32 and current().exact_index and symbol in ("+", "-", "*", "//", "%")
     return tensor(None, to, (), fit_number(number, INDEX if exact else to.element))
 
@@ -244,7 +238,7 @@ def compare(symbol: str, a: Any, b: Any) -> tensor:
         )
     to = promote(x.dtype, y.dtype, symbol)
     if x.constant is not None and y.constant is not None and not x.shape and not y.shape:
-        return tensor(None, int1, (), bool(_PYTHON[symbol](x.constant, y.constant)))
+        return tensor(None, int1, (), bool(OPERATORS[symbol](x.constant, y.constant)))
     shape = common_shape(x, y, what=f"'{symbol}'")
     exact = to == int32 and _any_exact(x, y)
     left, right = operand(x, to, shape, exact=exact), operand(y, to, shape, exact=exact)

@@ -6,6 +6,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, cast
 
+from workbench.source.evaluation import OPERATORS
+
 
 class constexpr_type:
     """The type of a value known at compile time: the value itself tells types apart."""
@@ -95,9 +97,12 @@ def _add_operators() -> None:
 
         return apply
 
-    arithmetic = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"]
-    for name in [*arithmetic, "lshift", "rshift", "and", "or", "xor"]:
-        function = getattr(operator, f"__{name}__")
+    arithmetic = {
+        "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
+        "pow": "**", "lshift": "<<", "rshift": ">>", "and": "&", "or": "|", "xor": "^",
+    }  # fmt: skip
+    for name, symbol in arithmetic.items():
+        function = OPERATORS[symbol]
         setattr(constexpr, f"__{name}__", binary(function))
         setattr(constexpr, f"__r{name}__", binary(function, reflected=True))
     for name in ["lt", "le", "gt", "ge", "eq", "ne"]:

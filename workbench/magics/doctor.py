@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench import __version__
 from workbench.compiler import package_version
-from workbench.source import OptionError
+from workbench.source import OptionError, budgets
 
 #: Settings of this process: name -> (value, allowed values)
 _settings: dict[str, tuple[str, tuple[str, ...]]] = {"tracebacks": ("short", ("short", "full"))}
@@ -127,9 +127,10 @@ def view(value: str | None = None) -> str:
 
 
 def config(value: str | None = None) -> str:
-    """Return all settings, or set one by name=value."""
+    """Return all settings and the budgets of compilations, or set one setting by name=value."""
     if value is None:
-        return "\n".join(f"{name}={current}" for name, (current, _) in _settings.items())
+        lines = [f"{name}={current}" for name, (current, _) in _settings.items()]
+        return "\n".join([*lines, "", "budgets (K406 names what is over one)", budgets.table()])
     name, _, chosen = value.partition("=")
     if name not in _settings or chosen not in _settings[name][1]:
         known = "; ".join(f"{n}={'|'.join(allowed)}" for n, (_, allowed) in _settings.items())

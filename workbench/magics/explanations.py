@@ -52,6 +52,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%%kernel add --args x,y,nowhere --grid 1",
         "define every name that the expression uses, in this cell or an earlier one.",
     ),
+    "K105": _entry(
+        "a function was given a value of a kind that it does not take.",
+        "triton.autotune(configs=[{'BLOCK': 128}], key=['n'])",
+        "the message says what is expected; here triton.Config({'BLOCK': 128}).",
+    ),
     "K106": _entry(
         "an option that holds one value is given twice, with different values.",
         "%%kernel add --grid 3 --grid 4",
@@ -276,6 +281,17 @@ EXPLANATIONS: dict[str, Explanation] = {
         "the kernel has more operations than debug lines can name; links of the rest are absent.",
         "a loop unrolled a hundred thousand times",
         "unroll less.",
+    ),
+    "K406": _entry(
+        "compiling the kernel would take more than one of the limits that keep a slip from taking "
+        "the machine along.",
+        "for i in tl.static_range(10**9): …      # or 9**9**9",
+        "the message says what was counted and the limit; %workbench config lists all of them.",
+    ),
+    "K407": _entry(
+        "a kernel's stages were let go to save memory, and what the kernel captured has changed.",
+        "SCALE = tl.constexpr(2), a %%kernel add that reads it, many others; SCALE = 3; %ptx add",
+        "run the cell again: it compiles for what the names mean now.",
     ),
     "K410": _entry(
         "a tool of the CUDA toolchain is missing, or refused its input.",

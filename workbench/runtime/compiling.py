@@ -27,6 +27,7 @@ from workbench.source import (
     kernel_source,
 )
 from workbench.source.captures import Captures, captures
+from workbench.source.given import instance
 
 #: Asked with an index program: do 32 bits hold every index of this launch?
 Fits = Callable[[Any], bool]
@@ -65,6 +66,7 @@ def compile(  # noqa: A001 - the public name
         OptionError: a signature, option or target that cannot be read.
         CompileError: the kernel cannot be compiled; what exists of the trace is attached.
     """
+    instance(target, str, "target is a text", 'one of "cpu", "interpreter", "sm_90a", …')
     source = source_of(fn)
     given = {"num_warps": num_warps, "num_stages": num_stages, **options}
     arguments = read_signature(source, signature, constexprs, assume)
@@ -98,11 +100,12 @@ def obtain(
     captured = captured or captures(source)
     parts = _all_parts(source, captured, target)
     with _lock:
-        if cached:
-            found = _find(source, signature, target, parts, fits)
-            if found is not None:
-                return found
-        return _compile(source, signature, target, parts, fits)
+        found = _find(source, signature, target, parts, fits) if cached else None
+        if found is None:
+            found = _compile(source, signature, target, parts, fits)
+    if found.captured is None:
+        found.captured = captured
+    return found
 
 
 def fits_launch(program: Any, *, integers: Mapping[str, int], grid: Any) -> bool:

@@ -45,6 +45,7 @@ from workbench.runtime.kernel_caches import DeviceCaches, JitFunctionInfo
 from workbench.runtime.parameters import KernelParam
 from workbench.source import KernelSource, LaunchError
 from workbench.source.captures import Captures, captures_of, functions_in
+from workbench.source.given import several, wrong_kind
 
 T = TypeVar("T")
 
@@ -128,8 +129,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         super().__init__(fn)
         self.module = fn.__module__
         self.version = version
-        self.do_not_specialize = tuple(do_not_specialize or ())
-        self.do_not_specialize_on_alignment = tuple(do_not_specialize_on_alignment or ())
+        self.do_not_specialize = _names("do_not_specialize", do_not_specialize)
+        self.do_not_specialize_on_alignment = _names(
+            "do_not_specialize_on_alignment", do_not_specialize_on_alignment
+        )
         self.debug = debug
         self.noinline = noinline
         self.launch_metadata = launch_metadata
@@ -206,7 +209,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         grid = self.grid
         if not callable(grid):
             return grid
-        names = list(inspect.signature(grid).parameters)
+        try:
+            names = list(inspect.signature(grid).parameters)
+        except ValueError:  # a function of C
+            return grid
         if names == ["meta"] or not set(names) <= set(self.arg_names):
             return grid
         return lambda meta: grid(**{name: meta[name] for name in names})
@@ -304,7 +310,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             self._named[name] = replace(self.kernel_source, name=name or self.__name__)
         return self._named[name]
 
-    def _call(self, grid: Any, *args: Any, **given: Any) -> Any:
+    def _call(self, grid: Any, /, *args: Any, **given: Any) -> Any:
         """Launch with care and nothing else: every launch that is watched comes here."""
         if hooks.is_suppressed():
             return None
@@ -394,13 +400,13 @@ class JITFunction(JITCallable, KernelInterface[T]):
                 )
 
     # -- the fast path --------------------------------------------------------------------
-    def _first_launch(self, grid: Any, *args: Any, **given: Any) -> Any:
+    def _first_launch(self, grid: Any, /, *args: Any, **given: Any) -> Any:
         """Launch with care, unless `kernel[grid]` was kept from before there was generated code."""
         if self._launch != self._first_launch:
             return self._launch(grid, *args, **given)
         return self._launch_and_install(grid, *args, **given)
 
-    def _launch_and_install(self, grid: Any, *args: Any, **given: Any) -> Any:
+    def _launch_and_install(self, grid: Any, /, *args: Any, **given: Any) -> Any:
         """Launch with care, then put generated code in front of later launches."""
         done = self._careful(grid, args, given)
         if done is None:
@@ -545,10 +551,21 @@ def _has_program(program: Any) -> bool:
     return program is not None
 
 
+def _names(option: str, given: Any) -> tuple[str | int, ...]:
+    what, hint = f"{option} is a list of names or places", f'e.g. {option}=["n"]'
+    return () if given is None else tuple(several(given, what, hint, str | int))
+
+
 def _stream_number(stream: Any, device: int) -> int:
     if stream is None:
         return current_stream(device)
-    return int(getattr(stream, "cuda_stream", stream))
+    number = getattr(stream, "cuda_stream", stream)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 64:
+        raise wrong_kind(
+            "stream= is a torch stream or the number of one", stream,
+            "leave it out: launches go to the current stream",
+        )  # fmt: skip
+    return number
 
 
 def jit(
@@ -585,10 +602,17 @@ def jit(
     }
     make = InterpretedFunction if knobs.runtime.interpret else JITFunction
     if fn is None:
-        return lambda function: make(function, **options)
+        return lambda function: make(_function(function), **options)
     if isinstance(fn, JITFunction):
         return fn
-    return make(fn, **options)
+    return make(_function(fn), **options)
+
+
+def _function(value: Any) -> Any:
+    """Return a Python function, or what stands for one; raises K105 for anything else."""
+    if not callable(value) or isinstance(value, type) or not hasattr(value, "__qualname__"):
+        raise wrong_kind("jit takes a Python function", value, "write @triton.jit above a def")
+    return value
 
 
 def kernel(fn: Callable[..., Any] | None = None, *, grid: Any = None, **options: Any) -> Any:
@@ -600,5 +624,5 @@ def kernel(fn: Callable[..., Any] | None = None, *, grid: Any = None, **options:
         options: those of `jit`.
     """
     if fn is None:
-        return lambda function: JITFunction(function, grid=grid, **options)
-    return JITFunction(fn, grid=grid, **options)
+        return lambda function: JITFunction(_function(function), grid=grid, **options)
+    return JITFunction(_function(fn), grid=grid, **options)

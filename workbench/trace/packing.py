@@ -80,7 +80,7 @@ def unpack(data: bytes) -> tuple[Trace, ...]:
         raise TraceError(f"the trace is larger than {UNPACKED_BYTES:,} bytes")
     try:
         found: Any = json.loads(data)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # not JSON, or a number of 4,300 digits
         raise TraceError(f"not a trace: the content is not JSON ({error})") from error
     several: Any = cast("dict[str, Any]", found).get("traces") if isinstance(found, dict) else None
     if isinstance(several, list):

@@ -25,6 +25,7 @@ from workbench.runtime.jit import InterpretedFunction, JITFunction, KernelInterf
 from workbench.runtime.pickling import reduce_by_place
 from workbench.runtime.timing import Effort
 from workbench.source import KernelError, KernelSource
+from workbench.source.given import by_name, function, several
 from workbench.tuning import store
 from workbench.tuning.configs import Config, ConflictError
 from workbench.tuning.racing import FATAL, Candidate
@@ -121,8 +122,11 @@ class Autotuner(_Wrapper):
         cache_results: bool | None = None,
     ) -> None:
         super().__init__(fn, arg_names)
-        self.configs = list(configs) if configs else [Config({})]
-        self.keys = list(key)
+        what, hint = "configs is a list of Config", 'e.g. [triton.Config({"BLOCK": 128})]'
+        self.configs = several(() if configs is None else configs, what, hint, Config) or [
+            Config({})
+        ]
+        self.keys = several(key, "key is a list of parameters' names", 'e.g. ["n"]', str)
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.reset_to_zero = list(reset_to_zero or ())
         self.restore_value = list(restore_value or ())
@@ -452,7 +456,10 @@ class Heuristics(_Wrapper):
         values: Mapping[str, Callable[[dict[str, Any]], Any]],
     ) -> None:
         super().__init__(fn, arg_names)
-        self.values = dict(values)
+        what, hint = "heuristics takes functions by name", 'e.g. {"EVEN": lambda args: ...}'
+        self.values = by_name(values, what, hint)
+        for compute in self.values.values():
+            function(compute, what, hint)
 
     def with_values(self, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
         """Return named arguments with the computed ones added."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from workbench.source import OptionError
 from workbench.trace import Trace, TraceError, unpack
+from workbench.trace.links import problems
 from workbench.trace.packing import UNPACKED_BYTES
 from workbench.viewer.output import MIME
 
@@ -27,28 +28,45 @@ def read_traces(place: Path | str) -> tuple[Trace, ...]:
     try:
         content = path.read_bytes()
         if path.suffix == ".ipynb":
-            return _of_notebook(path, content, kernel)
-        return unpack(content)
+            return _whole(_of_notebook(path, content, kernel))
+        return _whole(unpack(content))
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {error.strerror}", code="K801") from error
     except TraceError as error:
         raise OptionError(f"{path}: {error}", code="K801") from error
 
 
+def _whole(traces: tuple[Trace, ...]) -> tuple[Trace, ...]:
+    """Return traces whose parts fit together; raises TraceError for others."""
+    for trace in traces:
+        try:
+            wrong = problems(trace)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise TraceError(f"not a trace: it is damaged ({error})") from error
+        if wrong:
+            raise TraceError(f"not a trace: it is damaged ({wrong[0]})")
+    return traces
+
+
 def _of_notebook(path: Path, content: bytes, kernel: str) -> tuple[Trace, ...]:
     try:
         envelopes = list(_envelopes(json.loads(content)))
-    except (ValueError, AttributeError, TypeError) as error:  # not JSON, or of another shape
+        shown = [_kernels(envelope) for envelope in envelopes]
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        # not JSON, or of another shape
         raise TraceError(f"not a notebook ({error})") from error
     known: list[str] = []
-    for envelope in reversed(envelopes):
-        names = [entry.get("name", "") for entry in envelope.get("summary", {}).get("kernels", [])]
+    for envelope, names in zip(reversed(envelopes), reversed(shown), strict=True):
         known += names
         if not kernel or kernel in names:
             return open_envelope(envelope, path.parent)
     found = ", ".join(dict.fromkeys(reversed(known))) or "none"
     wanted = f"of kernel {kernel!r} " if kernel else ""
     raise TraceError(f"no output {wanted}with a trace; kernels found: {found}")
+
+
+def _kernels(envelope: dict[str, Any]) -> list[str]:
+    return [str(entry.get("name", "")) for entry in envelope["summary"].get("kernels", [])]
 
 
 def _envelopes(notebook: Any) -> Iterator[dict[str, Any]]:

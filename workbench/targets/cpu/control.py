@@ -78,11 +78,12 @@ def _yield(
     readers: dict[int, set[tuple[int, bool]]] = {n: set() for n in moves}
     for n, (value, _) in moves.items():
         tile_reads(w, value, identity(value), owners, readers[n])
+    read_elsewhere = {reader for m in moves for reader, _ in readers[m] if reader != m}
     late: list[tuple[Buffer, Value, Buffer]] = []
     with w.temporary():
         for n, (value, buffer) in moves.items():
             own = all(same for reader, same in readers[n] if reader == n)
-            others = any(n == reader for m in moves if m != n for reader, _ in readers[m])
+            others = n in read_elsewhere
             if own and not others:
                 schedule(w, Copy(value, buffer, op))
                 w.flush()

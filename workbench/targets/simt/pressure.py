@@ -6,9 +6,8 @@ are written where somebody needs them and are left out, so that it errs on the s
 
 from __future__ import annotations
 
-from itertools import chain
 
-from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of, walk
+from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of
 from workbench.ops import Constant, Splat
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.hardware import Hardware
@@ -47,6 +46,7 @@ class _Peak:
         self.op: Op | None = None
         self.registers = 0
         self._sizes: dict[Value, int] = {}
+        self._reads: dict[Op, tuple[Value, ...]] = {}
 
     def all_of(self, module: Module) -> int:
         """Return the registers of all tiles together."""
@@ -86,12 +86,21 @@ class _Peak:
         for region in op.regions:
             self.block(region, kept)
 
-    def _read_inside(self, op: Op) -> list[Value]:
-        inside = list(chain.from_iterable(map(walk, op.regions)))
-        made = {r for inner in inside for r in inner.results}
-        made.update(a for region in op.regions for a in region.arguments)
-        made.update(a for i in inside for region in i.regions for a in region.arguments)
-        return [v for inner in inside for v in inner.operands if v not in made]
+    def _read_inside(self, op: Op) -> tuple[Value, ...]:
+        """Return the values that fill registers and that an op's regions read from outside."""
+        known = self._reads.get(op)
+        if known is None:
+            found: dict[Value, None] = {}
+            for region in op.regions:
+                made = set(region.arguments)
+                for inner in region.ops:
+                    within = self._read_inside(inner) if inner.regions else ()
+                    for value in (*inner.operands, *within):
+                        if value not in made and self._size(value):
+                            found[value] = None
+                    made.update(inner.results)
+            known = self._reads[op] = tuple(found)
+        return known
 
     def _size(self, value: Value) -> int:
         known = self._sizes.get(value)
