@@ -7,11 +7,11 @@ was not used for long is let go. What a launch needs is not counted here and sta
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from typing import Protocol
 from weakref import ref
 
+from workbench.interrupts import renewed_lock
 from workbench.source import limit_of
 
 
@@ -30,7 +30,7 @@ class Kept:
         self.limit = limit
         self.total = 0
         self._sizes: OrderedDict[int, tuple[ref[Retaining], int]] = OrderedDict()
-        self._lock = threading.RLock()
+        self._lock = renewed_lock()
 
     def __len__(self) -> int:
         return len(self._sizes)
