@@ -3,7 +3,8 @@
 #   make lab     open JupyterLab on the notebooks
 #   make check   linters and fast tests            make test    every test
 #   make bench   measure against the baselines     make gpu     everything that needs an NVIDIA GPU
-#   make gpu GPU="tests fuzz" runs parts: tests, notebooks, check, fuzz, bench, or suites of the bench
+#   make gpu GPU="tests fuzz" runs parts: tests, notebooks, check, inductor, fuzz, bench, or suites of the bench
+#   make inductor  functions and models that torch compiles through workbench, on the CPU (CI runs 21 of them)
 #   make fuzz    random programs, sources and mutated cells; FUZZ="sources 500 from 7 on sm_90a state fuzz.json" says which
 # PYTHON names the interpreter to build on; if it has torch, that torch is kept.
 
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.workbench-installed
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo lab check test bench gpu fuzz clean
+.PHONY: demo lab check test bench gpu fuzz inductor clean
 
 demo: $(STAMP)
 	$(BIN)/python notebooks/run_demo.py demo
@@ -32,6 +33,9 @@ bench: $(STAMP)
 
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz.run $(FUZZ)
+
+inductor: $(STAMP)
+	$(BIN)/python -m tests.inductor.run $(INDUCTOR)
 
 # The GPU machine may have no network and no Jupyter: whatever Python is there runs it from the tree.
 gpu:

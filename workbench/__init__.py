@@ -38,9 +38,11 @@ _NAMES = {
     "cdiv": ("workbench.runtime.host", "cdiv"),
     "next_power_of_2": ("workbench.runtime.host", "next_power_of_2"),
     "testing": ("workbench.runtime.testing", ""),
+    "cache": ("workbench.runtime.cache", ""),
     "tune": ("workbench.tuning.tune", "tune"),
     "torch_op": ("workbench.runtime.torch_ops", "torch_op"),
     "as_triton": ("workbench.triton.installing", "as_triton"),
+    "use_in_torch_compile": ("workbench.inductor", "use_in_torch_compile"),
     "tl": ("workbench.language", ""),
     "constexpr": ("workbench.language", "constexpr"),
     "check": ("workbench.bench", "check"),
@@ -52,9 +54,10 @@ _NAMES = {
 if TYPE_CHECKING:
     from workbench import language as tl
     from workbench.bench import bench, check
+    from workbench.inductor import use_in_torch_compile
     from workbench.language import constexpr
     from workbench.magics import run_cell
-    from workbench.runtime import testing
+    from workbench.runtime import cache, testing
     from workbench.runtime.compiled import CompiledKernel
     from workbench.runtime.compiling import compile  # noqa: A004 - the public name
     from workbench.runtime.host import cdiv, next_power_of_2
@@ -69,9 +72,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompiledKernel", "Config", "JITFunction", "KernelError", "as_triton", "autotune", "bench",
-    "cdiv", "check", "compile", "constexpr", "device", "heuristics", "jit", "kernel",
+    "cache", "cdiv", "check", "compile", "constexpr", "device", "heuristics", "jit", "kernel",
     "next_power_of_2", "run_cell", "testing", "tl", "torch_op",
-    "tune",
+    "tune", "use_in_torch_compile",
 ]  # fmt: skip
 
 

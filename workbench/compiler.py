@@ -32,7 +32,7 @@ from workbench.passes.tracing import (
     diagnostic,
     render_module,
 )
-from workbench.source import KernelError, KernelSource, OptionError, Span
+from workbench.source import KernelError, KernelSource, OptionError, Span, deep, shown
 from workbench.source.captures import captures
 from workbench.targets.built import Binary, Built
 from workbench.targets.llvm import generator
@@ -116,6 +116,7 @@ def family_of(target: str) -> str:
     )
 
 
+@deep
 def lower(source: KernelSource, spec: Specialization, fits: Fits | None = None) -> Lowered:
     """Return the tile IR of a kernel; raises KernelError with the partial trace attached.
 
@@ -125,6 +126,7 @@ def lower(source: KernelSource, spec: Specialization, fits: Fits | None = None) 
     return _Compilation(source, spec, "").lower(fits)
 
 
+@deep
 def compile_kernel(
     source: KernelSource,
     spec: Specialization,
@@ -229,7 +231,7 @@ class _Compilation:
         # A cell whose kernel fails gives the names that it bound their former values back, and
         # helper functions are found by name: what an error may point into is looked up now.
         texts = self._source_texts() if error is not None else None
-        return LazyTrace(lambda: self._build_trace(error, texts).finish().trace)
+        return LazyTrace(deep(lambda: self._build_trace(error, texts).finish().trace))
 
     def _source_texts(self) -> list[tuple[str, str, int, str]]:
         """Return (file, text, first line, role) of the kernel and of the helpers that it calls."""
@@ -338,15 +340,18 @@ class _Compilation:
         for name, argument in self.spec.arguments:
             if argument.is_constant:
                 value = argument.value
-                shown = value if isinstance(value, bool | int | float | str) else str(value)
-                found.append(Parameter(name=name, type="constexpr", role="constexpr", value=shown))
+                plain = isinstance(value, bool | float) or (
+                    isinstance(value, int) and value.bit_length() <= 256
+                )
+                text = value if plain else value if isinstance(value, str) else shown(value)
+                found.append(Parameter(name=name, type="constexpr", role="constexpr", value=text))
             elif argument.items is not None:
                 found.append(Parameter(name=name, type="tuple", role="scalar"))
             else:
                 role = roles.get(name, "in" if argument.is_pointer else "scalar")
                 align = argument.divisible if argument.divisible != 1 else None
-                shown = str(type_of(argument.type or ""))
-                found.append(Parameter(name=name, type=shown, role=role, align=align))
+                kind = str(type_of(argument.type or ""))
+                found.append(Parameter(name=name, type=kind, role=role, align=align))
         return tuple(found)
 
     def _spec_words(self) -> str:
@@ -356,7 +361,8 @@ class _Compilation:
             if isinstance(kind, Pointer):
                 words += [] if str(kind.pointee) in words else [str(kind.pointee)]
             elif argument.is_constant and not _is_unit(argument):
-                words.append(f"{name}={argument.value}")
+                value = argument.value
+                words.append(f"{name}={value if isinstance(value, str) else shown(value)}")
         warps = self.built.num_warps if self.built else self.spec.options.num_warps
         if warps and self.target not in ("cpu", "interpreter"):
             words.append(f"w{warps}")

@@ -16,6 +16,7 @@ import importlib
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from functools import cached_property
@@ -23,7 +24,9 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+#: Without callbacks, which would run anywhere, and lose a KeyboardInterrupt that comes then.
+_locks: list[weakref.ref[Any]] = []
+_most = 256
 
 
 def renewed_lock() -> Any:
@@ -32,11 +35,17 @@ def renewed_lock() -> Any:
     What it guards must be whole whenever somebody else may look at it: other threads of the parent
     stay in the middle of what they were doing, for good.
     """
+    global _locks, _most
     lock = threading.RLock()
-    _locks.add(lock)
+    _locks.append(weakref.ref(lock))
+    if len(_locks) > _most:
+        _locks = [known for known in _locks if known() is not None]
+        _most = 2 * len(_locks) + 256
     return lock
 
 
+#: What a thread says of itself: `interruptible`, if interrupts are handed on to it.
+here = threading.local()
 #: Held for what a fork waits for; some milliseconds at a time.
 unforked = threading.RLock()
 
@@ -44,9 +53,10 @@ unforked = threading.RLock()
 def in_one_piece(function: Callable[..., Result], *args: Any) -> Result:
     """Call a function that no KeyboardInterrupt may interrupt; one that comes is raised after it.
 
-    For what takes milliseconds. On threads other than the main one this is a call.
+    For what takes milliseconds. On threads that nobody interrupts this is a call.
     """
-    if threading.current_thread() is not threading.main_thread():
+    is_main = threading.get_ident() == threading.main_thread().ident
+    if not is_main and not getattr(here, "interruptible", False):
         return function(*args)
     outcome: list[tuple[Any, BaseException | None]] = []
     over = _thread.allocate_lock()
@@ -91,16 +101,33 @@ def _import(name: str) -> Any:
 
 
 _interrupted: list[bool] = []
+#: Seconds that a fork waits for imports of other threads.
+MOST_IMPORTING = 10.0
 
 
 # -- forks ------------------------------------------------------------------------------------
 def _before() -> None:
-    held = False
+    held, end = False, time.monotonic() + MOST_IMPORTING
     while not held:
         try:
+            while _importing() and time.monotonic() < end:
+                time.sleep(0.001)
             held = unforked.acquire()
         except KeyboardInterrupt:  # a hook cannot raise; it comes again once the fork is made
             _interrupted.append(True)
+
+
+def _importing() -> bool:
+    """Say whether another thread is importing something of ours, whose lock a child would find."""
+    locks = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
+    me = threading.get_ident()
+    for name, reference in list(locks.items()):
+        lock = reference()
+        if name.startswith(("workbench", "llvmlite")) and (
+            getattr(lock, "owner", None) not in (None, me)
+        ):
+            return True
+    return False
 
 
 def _after_in_parent() -> None:
@@ -113,8 +140,9 @@ def _after_in_parent() -> None:
 def _after_in_child() -> None:
     _interrupted.clear()
     unforked.release()
-    for lock in list(_locks):
-        if not lock._is_owned():  # as threading's Condition asks
+    for known in _locks:
+        lock = known()
+        if lock is not None and not lock._is_owned():  # as threading's Condition asks
             lock._at_fork_reinit()
     if hasattr(cached_property(len), "lock"):  # before Python 3.12
         _renew_properties()

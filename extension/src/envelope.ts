@@ -1,4 +1,5 @@
 // What a cell output, a widget or a page carries: an envelope around one or several gzipped traces.
+import { readAtMost, requireShowable, unzipAtMost } from "./limits";
 import { TRACE_VERSION, type Trace } from "./trace";
 
 export const MIME = "application/vnd.workbench.trace+json";
@@ -21,7 +22,7 @@ export interface Bundle {
 }
 
 /** Fetches the bytes of a `ref`; only a host that knows where the notebook lies has one. */
-export type FetchFile = (path: string) => Promise<ArrayBuffer>;
+export type FetchFile = (path: string) => Promise<ReadableStream<Uint8Array>>;
 
 /** Return the traces in an envelope; the message of a failure is for the user. */
 export async function openEnvelope(envelope: Envelope, fetchFile?: FetchFile): Promise<Bundle> {
@@ -35,7 +36,7 @@ export async function openEnvelope(envelope: Envelope, fetchFile?: FetchFile): P
 async function bytesOf(
   envelope: Envelope,
   fetchFile: FetchFile | undefined,
-): Promise<ArrayBuffer | ArrayBufferView> {
+): Promise<Uint8Array<ArrayBuffer>> {
   if (envelope.data !== undefined) {
     if (envelope.enc !== "gzip+base64") {
       throw new Error(`The trace is encoded as "${envelope.enc}"; expected "gzip+base64".`);
@@ -50,8 +51,9 @@ async function bytesOf(
     throw new Error(`The trace file ${path} lies outside the notebook's folder; it is not read.`);
   }
   if (!fetchFile) throw new Error(`The trace is in the file ${path}, which cannot be read here.`);
-  const packed = await fetchFile(path);
-  if (sha256 !== undefined && (await digest(packed)) !== sha256) {
+  // Behind the path may be a link to anything: what is not the saved file is never shown.
+  const packed = await readAtMost(await fetchFile(path));
+  if ((await digest(packed)) !== sha256) {
     throw new Error(`The trace file ${path} is not the one this output was saved with.`);
   }
   return packed;
@@ -61,11 +63,11 @@ type Decoded = Trace | { traces: Trace[]; show?: string[] };
 
 /** gzip bytes -> traces. */
 export async function unpack(packed: ArrayBuffer | ArrayBufferView): Promise<Bundle> {
-  // A Bytes trait arrives as a DataView into a larger buffer: Blob keeps its bounds, `.buffer` would not.
-  const stream = new Blob([packed as BlobPart])
-    .stream()
-    .pipeThrough(new DecompressionStream("gzip"));
-  return bundleOf(JSON.parse(await new Response(stream).text()) as Decoded);
+  // A Bytes trait arrives as a DataView into a larger buffer: only its own bytes count.
+  const bytes = ArrayBuffer.isView(packed)
+    ? new Uint8Array(packed.buffer as ArrayBuffer, packed.byteOffset, packed.byteLength)
+    : new Uint8Array(packed);
+  return bundleOf(JSON.parse(await unzipAtMost(bytes)) as Decoded);
 }
 
 /** Return the traces of decoded JSON, all of a version that this viewer reads. */
@@ -73,6 +75,7 @@ export function bundleOf(decoded: Decoded): Bundle {
   const bundle = "traces" in decoded ? decoded : { traces: [decoded] };
   if (bundle.traces.length === 0) throw new Error("This output holds no workbench trace.");
   for (const trace of bundle.traces) requireVersion(trace.version);
+  requireShowable(bundle.traces);
   return { show: [], ...bundle, trimmed: [] };
 }
 
@@ -93,12 +96,18 @@ function bytesOfBase64(text: string): Uint8Array<ArrayBuffer> {
 }
 
 /** True for a relative path that never climbs; a trace is data from strangers. */
-export function isBesideNotebook(path: string): boolean {
+export function isBesideNotebook(path: unknown): path is string {
+  if (typeof path !== "string" || path === "") return false;
   if (/^[a-z][a-z0-9+.-]*:/i.test(path) || /^[\\/]/.test(path) || path.includes("\\")) return false;
   return path.split("/").every((part) => part !== "..");
 }
 
-async function digest(packed: ArrayBuffer): Promise<string> {
+/** A path as a URL: JupyterLab decodes what it is given, so that %2e%2e must not become "..". */
+export function urlOfPath(path: string): string {
+  return path.split("/").map(encodeURIComponent).join("/");
+}
+
+async function digest(packed: Uint8Array<ArrayBuffer>): Promise<string> {
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", packed));
   return Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -3,7 +3,7 @@
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import { Widget } from "@lumino/widgets";
 import { make } from "./dom";
-import { type Envelope, type FetchFile, MIME, openEnvelope } from "./envelope";
+import { type Envelope, type FetchFile, MIME, openEnvelope, urlOfPath } from "./envelope";
 import { mount, type Viewer } from "./viewer";
 
 const RANK = -20; // text/html has 50, the widget view 0: lower wins
@@ -19,12 +19,12 @@ class TraceRenderer extends Widget implements IRenderMime.IRenderer {
     this.#fetchFile = async (path) => {
       if (!resolver)
         throw new Error(`The trace is in the file ${path}, which cannot be read here.`);
-      const url = await resolver.getDownloadUrl(await resolver.resolveUrl(path));
+      const url = await resolver.getDownloadUrl(await resolver.resolveUrl(urlOfPath(path)));
       const reply = await fetch(url, { credentials: "same-origin" });
-      if (!reply.ok) {
+      if (!reply.ok || !reply.body) {
         throw new Error(`The trace file ${path} is missing; run the cell again to write it.`);
       }
-      return reply.arrayBuffer();
+      return reply.body;
     };
   }
 

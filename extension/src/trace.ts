@@ -216,14 +216,18 @@ export interface Mismatch {
 export interface Check {
   ok: boolean;
   ref: string;
-  rtol: number;
-  atol: number;
   wrong: number;
   total: number;
   max_abs: AnyFloat;
   max_rel: AnyFloat;
   nan?: number;
   first?: Mismatch[];
+  reference?: string;
+  usual?: AnyFloat | null;
+  rtol?: number | null;
+  atol?: number | null;
+  shift?: AnyFloat | null;
+  shift_relative?: boolean;
 }
 /** Where a benchmark ran; clock in MHz, temperature in degrees Celsius, at start and end. */
 export interface Environment {

@@ -1,6 +1,7 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
-import { bundleOf, isBesideNotebook, openEnvelope } from "../src/envelope";
+import { bundleOf, isBesideNotebook, openEnvelope, unpack, urlOfPath } from "../src/envelope";
+import { readAtMost, unzipAtMost } from "../src/limits";
 import { addTrace } from "./fixture";
 
 async function packed(value: unknown): Promise<ArrayBuffer> {
@@ -51,10 +52,12 @@ test("a file beside the notebook must be the one that was saved", async () => {
   const sha256 = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
   const path = "n.traces/a.wbt";
   const open = (digest: string): Promise<unknown> =>
-    openEnvelope({ v: 1, ref: { path, sha256: digest } }, async () => bytes);
+    openEnvelope({ v: 1, ref: { path, sha256: digest } }, async () => new Blob([bytes]).stream());
   expect(await open(sha256)).toEqual(bundleOf(addTrace()));
   await expect(open("0".repeat(64))).rejects.toThrow(/not the one/);
   await expect(openEnvelope({ v: 1, ref: { path } })).rejects.toThrow(/cannot be read here/);
+  const unsigned = openEnvelope({ v: 1, ref: { path } }, async () => new Blob([bytes]).stream());
+  await expect(unsigned).rejects.toThrow(/not the one/);
 });
 
 test.each([
@@ -65,6 +68,63 @@ test.each([
   ["/etc/passwd", false],
   ["https://example.org/a.wbt", false],
   ["\\\\server\\a.wbt", false],
+  ["", false],
+  [["../a.wbt"], false],
 ])("the path %s is beside the notebook: %s", (path, beside) => {
   expect(isBesideNotebook(path)).toBe(beside);
+});
+
+test("a path that is decoded once more still does not climb", () => {
+  expect(decodeURIComponent(urlOfPath("%2e%2e/a b.wbt"))).toBe("%2e%2e/a b.wbt");
+  expect(urlOfPath("100%.traces/a?b#c.wbt")).toBe("100%25.traces/a%3Fb%23c.wbt");
+});
+
+test("a bomb is refused long before it is unpacked", async () => {
+  const zeros = new Blob([new Uint8Array(10_000_000)]).stream();
+  const bomb = new Response(zeros.pipeThrough(new CompressionStream("gzip")));
+  const packed = new Uint8Array(await bomb.arrayBuffer());
+  expect(packed.byteLength).toBeLessThan(20_000);
+  await expect(unzipAtMost(packed, 1_000_000)).rejects.toThrow(/unpacked has more than 1 MB/);
+  expect((await unzipAtMost(packed, 10_000_000)).length).toBe(10_000_000);
+});
+
+test("a file without end is refused", async () => {
+  let pulled = 0;
+  const endless = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      pulled += 1;
+      controller.enqueue(new Uint8Array(1_000));
+    },
+  });
+  await expect(readAtMost(endless, 10_000)).rejects.toThrow(/trace file has more than/);
+  expect(pulled).toBeLessThan(20);
+});
+
+const MANY = "\n".repeat(1_000_000);
+const OPS = Array.from({ length: 1_000 }, (_, op) => op);
+
+test.each<[string, unknown]>([
+  ["traces", { traces: new Array(65).fill(addTrace()) }],
+  ["stages", addTrace({ stages: new Array(65).fill(addTrace().stages[0]) })],
+  ["rows", addTrace({ strings: [MANY + MANY + MANY] })],
+  [
+    "links",
+    addTrace({
+      strings: [MANY],
+      stages: [{ id: "ptx", text: 0, lang: "ptx", rows: [[0, 1_000_000, OPS]] }],
+    }),
+  ],
+])("a trace with too many %s is refused", (what, decoded) => {
+  expect(() => bundleOf(decoded as ReturnType<typeof addTrace>)).toThrow(
+    new RegExp(`more than .* ${what}`),
+  );
+});
+
+test("gzip that ends early or is none is an error", async () => {
+  const whole = new Uint8Array(await packed(addTrace()));
+  await expect(unpack(whole.subarray(0, 50))).rejects.toThrow();
+  await expect(unpack(new TextEncoder().encode("{}"))).rejects.toThrow();
+  const inside = new Uint8Array(whole.length + 20);
+  inside.set(whole, 10);
+  expect(await unpack(new DataView(inside.buffer, 10, whole.length))).toEqual(bundleOf(addTrace()));
 });

@@ -6,6 +6,7 @@ The exit status says whether everything that should have a row has one.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import time
@@ -165,6 +166,13 @@ def suite_rows(suite: str, missing: Missing) -> list[Row]:
     """Measure the cases of one suite."""
     if suite == "launch":
         return launch_rows()
+    if suite in INDUCTOR:
+        inductor = importlib.import_module("tests.bench.inductor")
+        if not peers.triton_installed():
+            missing.append(f"{suite}: triton is not installed")
+            return []
+        find = inductor.speed_rows if suite == "inductor" else inductor.compile_rows
+        return find(missing.append)
     rows: list[Row] = []
     wanted = [case for case in cases.ALL if case.suite == suite]
     for _, group in groupby(wanted, key=lambda case: case.group or case):
@@ -218,7 +226,9 @@ def launch_rows() -> list[Row]:
     return rows
 
 
-SUITES: tuple[str, ...] = (*cases.SUITES[:3], "launch", *cases.SUITES[3:])
+#: What torch's compiler makes of graphs through us, beside what it makes of them with Triton.
+INDUCTOR = ("inductor", "inductor_compile")
+SUITES: tuple[str, ...] = (*cases.SUITES[:3], "launch", *cases.SUITES[3:], *INDUCTOR)
 
 
 def run_suites(names: Sequence[str]) -> Missing:

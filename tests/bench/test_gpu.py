@@ -60,7 +60,7 @@ def test_a_baseline_that_fails_is_missing(monkeypatch):
 
 
 def test_every_suite_has_cases():
-    assert set(gpu.SUITES) == {*cases.SUITES, "launch"}
+    assert set(gpu.SUITES) == {*cases.SUITES, "launch", *gpu.INDUCTOR}
     names = [(case.suite, case.name, case.word, case.size) for case in cases.ALL]
     assert len(names) == len(set(names))
 

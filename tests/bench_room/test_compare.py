@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from workbench.bench.compare import compare
-from workbench.bench.tolerances import Tolerance, tolerance
+from workbench.bench.roundings import Roundings
+from workbench.bench.tolerances import Given, Model
 
-EXACT = Tolerance(0.0, 0.0)
+EXACT = Model("f32", Roundings())
+WIDE = Given(1.0, 1.0)
 
 
 def test_equal_arrays_are_ok():
@@ -25,7 +27,7 @@ def test_wrong_elements_are_counted_and_the_first_five_named():
     want = np.zeros((4, 4), dtype=np.float32)
     got = want.copy()
     got[1:, 2:] = 3.0
-    result = compare("out", got, want, Tolerance(1e-5, 1e-6))
+    result = compare("out", got, want, EXACT, Given(1e-5, 1e-6))
     assert result.wrong == 6
     assert [d.index for d in result.first] == [(1, 2), (1, 3), (2, 2), (2, 3), (3, 2)]
     assert (result.first[0].got, result.first[0].want) == (3.0, 0.0)
@@ -33,16 +35,16 @@ def test_wrong_elements_are_counted_and_the_first_five_named():
 
 
 def test_tolerance_is_atol_plus_rtol_times_reference():
-    want, allowed = np.array([100.0]), Tolerance(rtol=1e-2, atol=0.5)
-    assert compare("out", want + 1.49, want, allowed).ok
-    assert not compare("out", want + 1.51, want, allowed).ok
+    want, given = np.array([100.0]), Given(rtol=1e-2, atol=0.5)
+    assert compare("out", want + 1.49, want, EXACT, given).ok
+    assert not compare("out", want + 1.51, want, EXACT, given).ok
 
 
 def test_nan_and_infinity_equal_themselves_only():
     want = np.array([math.nan, math.inf, -math.inf, 1.0])
     assert compare("out", want, want, EXACT).ok
     got = np.array([0.0, -math.inf, -math.inf, math.nan])
-    result = compare("out", got, want, Tolerance(1.0, 1.0))
+    result = compare("out", got, want, EXACT, WIDE)
     assert result.wrong == 3
     assert result.nans == 1
     assert math.isnan(result.largest_absolute)
@@ -50,7 +52,7 @@ def test_nan_and_infinity_equal_themselves_only():
 
 def test_integers_are_exact_even_where_doubles_are_not():
     want = np.array([2**60, 5], dtype=np.int64)
-    result = compare("out", want + np.array([1, 0]), want, EXACT)
+    result = compare("out", want + np.array([1, 0]), want, Model("i64", Roundings()))
     assert [d.index for d in result.first] == [(0,)]
 
 
@@ -69,22 +71,59 @@ def test_bf16_tensors_compare_by_value():
     assert compare("out", x, torch.tensor([1.0, 2.0]), EXACT).ok
 
 
-@pytest.mark.parametrize(
-    ("dtypes", "length", "expected"),
-    [
-        (["f32"], None, (1e-5, 1e-6)),
-        (["f32", "f16"], None, (1e-2, 1e-3)),
-        (["f32", "bf16"], None, (2e-2, 1e-2)),
-        (["f8e4m3", "f32"], None, (1e-1, 5e-2)),
-        (["i32"], None, (0.0, 0.0)),
-        (["i32"], 64, (0.0, 0.0)),
-        (["f16"], 4096, (1e-2, 6.4e-2)),
-    ],
-)
-def test_tolerance_is_that_of_the_least_precise_type(dtypes, length, expected):
-    result = tolerance(dtypes, length)
-    assert (result.rtol, result.atol) == pytest.approx(expected)
+def summed(dtype: str, **count: int) -> Model:
+    return Model(dtype, Roundings(count, any=True))
 
 
-def test_given_tolerances_win():
-    assert tolerance(["f16"], rtol=0.5) == Tolerance(0.5, 1e-3)
+def test_the_reference_is_rounded_to_the_outputs_type_first():
+    want = np.linspace(1, 2, 1001)
+    got = torch.tensor(want).bfloat16()
+    result = compare("out", got, want, summed("bf16"))
+    assert result.ok
+    assert result.largest_absolute == 0
+
+
+def test_a_step_of_the_outputs_type_is_allowed_and_two_are_not():
+    want = np.full(10, 1.5)
+    assert compare("out", want + 2.0**-10, want, summed("f16")).ok
+    assert not compare("out", want + 2.0**-9, want, summed("f16")).ok
+
+
+def test_what_only_moves_values_is_exact():
+    want = np.full(10, 1.5, np.float32)
+    assert not compare("out", want + np.float32(2.0**-22), want, EXACT).ok
+
+
+@pytest.mark.parametrize("shift", [3e-3, -3e-3])
+def test_a_shift_below_the_step_of_the_type_is_found(shift):
+    want = np.random.default_rng(0).uniform(2, 6, 4000)
+    got = torch.tensor(want + shift).bfloat16()
+    result = compare("out", got, want, summed("bf16", f32=1))
+    assert result.wrong == 0
+    assert result.shift is not None
+    assert result.shift.mean == pytest.approx(shift, rel=0.2)
+
+
+def test_a_factor_below_the_step_of_the_type_is_found():
+    want = np.random.default_rng(0).standard_normal(4000)
+    got = torch.tensor(want * 1.001).bfloat16()
+    result = compare("out", got, want, summed("bf16", f32=1))
+    assert result.wrong == 0
+    assert result.shift is not None
+    assert result.shift.relative
+    assert result.shift.mean == pytest.approx(1e-3, rel=0.2)
+    assert compare("out", got, want, summed("bf16", bf16=1)).ok  # its own rounding may do that
+
+
+def test_cut_operands_may_shrink_a_result():
+    want = np.random.default_rng(0).standard_normal(4000)
+    assert compare("out", want * (1 - 2.0**-11), want, summed("f32", tf32=1, f32=64)).ok
+    assert not compare("out", want * (1 - 2.0**-11), want, summed("f32", f32=64)).ok
+
+
+def test_given_tolerances_replace_the_model():
+    want = np.ones(100)
+    assert compare("out", want + 0.1, want, summed("f32", f32=1), Given(0.0, 0.2)).ok
+    assert not compare("out", want + 1e-9, want, summed("f32", f32=1), Given(0.0, 0.0)).ok
+    assert compare("out", want + 1e-9, want, summed("f32", f32=1), Given(rtol=0.0)).ok
+    assert compare("out", want + 0.1, want, summed("f32", f32=1), Given(rtol=0.2)).ok

@@ -21,6 +21,12 @@ async function open(browser, file, colorScheme) {
   });
   page.errors = collectErrors(page);
   page.requests = [];
+  await page.addInitScript(() => {
+    globalThis.injected = 0; // what a hostile text would do
+    globalThis.alert = () => {
+      globalThis.injected += 1;
+    };
+  });
   await page.route("**/*", (route) => {
     if (/^(file|blob|data):/.test(route.request().url())) return route.continue();
     page.requests.push(route.request().url());
@@ -43,6 +49,7 @@ async function checkTabs(page, name) {
 
 async function closeClean(page) {
   assert.deepEqual(page.requests, []);
+  assert.equal(await page.evaluate(() => globalThis.injected), 0, "no text ran");
   assert.deepEqual(page.errors, []);
   await page.close();
 }

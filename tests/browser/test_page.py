@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import os
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import pytest
 
 from tests.browser.tools import require_browser, run_script
 from tests.trace.samples import add_trace, failed_trace, matmul_trace
+from tests.viewer.hostile import hostile
+from workbench.viewer.output import Embedded, encode
 from workbench.viewer.page import page
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -17,8 +21,19 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 def test_pages_paint_offline_and_link(tmp_path: Path) -> None:
     require_browser()
     traces = {"large": [matmul_trace()], "add": [add_trace()], "failed": [failed_trace()]}
+    traces["hostile"] = [hostile(add_trace("cpu"))[0]]
     exported = [tmp_path / f"{name}_exported.html" for name in traces]
     for path, own in zip(exported, traces.values(), strict=True):
         path.write_text(page(own))
     told = run_script("page.mjs", os.environ.get("SHOTS") or tmp_path / "shots", *exported)
     assert told.count("painted") == 2, "both themes were measured"
+
+
+def test_a_bomb_does_not_hold_the_page(tmp_path: Path) -> None:
+    require_browser()
+    bomb = gzip.compress(b" " * (1 << 30), 9)
+    assert len(bomb) < 1_100_000
+    path = tmp_path / "bomb.html"
+    embedded = Embedded(data=base64.b64encode(bomb).decode())
+    path.write_text(page([add_trace()]).replace(encode([add_trace()]), str(embedded.data)))
+    assert "turns" in run_script("bomb.mjs", path)

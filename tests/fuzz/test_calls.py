@@ -20,6 +20,7 @@ NAMES = sorted(
 SORTS = (
     *("x", "i", "x[:, None]", "b", "p", "n", "1", "0.5", "None", "True", "(1, (2,))", "(i,)"),
     *("[1]", "'s'", "tl.float32", "tl", "lambda a: a"),
+    *("10 ** 400", "1 << 8000", "-(10 ** 30)", "10 ** 9", "1e400", "'s' * 10 ** 9", "(1,) * 5000"),
 )
 #: Calls that once ended in another exception.
 FOUND = (

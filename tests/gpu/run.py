@@ -1,7 +1,8 @@
 """`make gpu`: everything that needs a GPU: tests, notebooks, correctness cases, fuzzing, the bench.
 
-`python -m tests.gpu.run [tests] [notebooks] [check] [fuzz] [bench] [SUITE ...]` runs parts; without
-arguments, all. It needs torch, NumPy and pytest, and neither IPython nor the other test packages.
+`python -m tests.gpu.run [tests] [notebooks] [check] [inductor] [fuzz] [bench] [SUITE ...]` runs
+parts; without arguments, all. It needs torch, NumPy and pytest, and neither IPython nor the other
+test packages.
 What failed and what did not run (a file that cannot be imported, a group without tests, a suite
 that raised, a baseline without a time) is named at the end, and makes the exit status 1.
 """
@@ -26,7 +27,7 @@ from tests.gpu.report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
-PARTS = ("tests", "notebooks", "check", "fuzz", "bench")
+PARTS = ("tests", "notebooks", "check", "inductor", "fuzz", "bench")
 #: Compiling takes most of the time, on one core per process; each has a context on the device.
 WORKERS = max(1, min(12, (os.cpu_count() or 2) - 2))
 
@@ -143,6 +144,19 @@ def check(report: Report) -> str:
     return f"{total - len(messages)} passed, {len(messages)} failed in {seconds:.0f} s"
 
 
+def inductor(report: Report) -> str:
+    """Run functions and models that torch compiles through us, forward and backward."""
+    from tests.inductor import run
+
+    outcomes = run.run("cuda", run.names_on("cuda"), min(8, WORKERS))
+    report.failed += [f"inductor: {o.name}: {o.wrong}" for o in outcomes if o.wrong]
+    if not outcomes:
+        report.missing.append("inductor: there are no cases")
+    ours, fell_back = sum(o.ours for o in outcomes), sum(o.fell_back for o in outcomes)
+    wrong = sum(bool(o.wrong) for o in outcomes)
+    return f"{len(outcomes) - wrong} right, {wrong} wrong; {ours} kernels, {fell_back} fell back"
+
+
 # -- notebooks, random programs, bench ------------------------------------------------------------
 def notebooks(report: Report) -> str:
     """Run the notebooks' cells on the device."""
@@ -194,7 +208,12 @@ def main(arguments: Sequence[str]) -> int:
     report = Report()
     if "tests" in names:
         run_tests(report)
-    for name, part in (("notebooks", notebooks), ("check", check), ("fuzz", fuzz)):
+    for name, part in (
+        ("notebooks", notebooks),
+        ("check", check),
+        ("inductor", inductor),
+        ("fuzz", fuzz),
+    ):
         if name in names:
             report.part(name, part)
     if suites:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import workbench.language as tl
-from tests.language.harness import error_of, from_text, lowered, result
+from tests.language.harness import from_text, lowered, result
 from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.table import LIBDEVICE
 
@@ -128,7 +128,7 @@ def test_the_high_half_of_a_product():
     assert np.array_equal(_apply("mulhi", [x, y], np.int32), want)
 
 
-@pytest.mark.parametrize("name", [n for n in LIBDEVICE if "2" in n and n in LIBRARY
+@pytest.mark.parametrize("name", [n for n, tier in LIBDEVICE.items() if tier == 2 and "2" in n
                                   and n.split("2")[0] in KINDS])  # fmt: skip
 def test_conversions(name):
     source, _, rest = name.partition("2")
@@ -165,19 +165,14 @@ def test_rounding_to_integers_of_64_bits():
 TESTED = {
     *FLOATS, *PREDICATES, *INTEGERS, "mulhi", "llrint", "llround", "float_as_int",
     "float_as_uint", "int_as_float", "uint_as_float", "double_as_longlong", "longlong_as_double",
-    *(n for n in LIBDEVICE if "2" in n and n in LIBRARY and n.split("2")[0] in KINDS),
+    *(n for n in LIBDEVICE if "2" in n and n.split("2")[0] in KINDS),
 }  # fmt: skip
 
 
 def test_every_name_of_the_table_is_there_and_tested():
-    assert {n for n, tier in LIBDEVICE.items() if tier == 2} == set(LIBRARY) == TESTED
-
-
-@pytest.mark.parametrize("name", [n for n, tier in LIBDEVICE.items() if tier == 3])
-def test_names_to_come_say_so(name):
-    assert not hasattr(tl.extra.libdevice, name)
-    error = error_of(f"def k(x):\n    tl.extra.libdevice.{name}(1.0)\n", x=None)
-    assert error.message == f"tl.extra.libdevice.{name} is not supported yet"
+    """Those of tier 3 are in test_special.py."""
+    assert set(LIBDEVICE) == set(LIBRARY)
+    assert {n for n, tier in LIBDEVICE.items() if tier == 2} <= TESTED
 
 
 @pytest.mark.parametrize("name", sorted(LIBRARY))

@@ -28,6 +28,7 @@ OPERANDS: dict[str, dict[str, str]] = {
     "tile.for": {"%0": "index", "%1": "index", "%2": "index", "%init": "f32"},
     "tile.while": {"%0": "index", "%go": "i1", "%next": "index"},
     "tile.if": {"%0": "i1", "%a": "f32", "%b": "f32"},
+    "tile.map": {"%0": "tile<4xf32>"},
     "tile.reduce": {"%0": "tile<4xf32>"},
     "tile.scan": {"%0": "tile<4xf32>"},
     "tile.cast": {"%0": "tile<4xf32>"},

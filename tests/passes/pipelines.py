@@ -13,13 +13,13 @@ from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.targets.nvidia.chip import Chip, chip
-from workbench.targets.nvidia.passes.assign_layouts import assign_layouts
-from workbench.targets.nvidia.passes.barriers import insert_barriers
-from workbench.targets.nvidia.passes.conversions import halve_conversions
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
-from workbench.targets.nvidia.passes.shared_memory import allocate
 from workbench.targets.nvidia.pipeline import _gpu_passes
+from workbench.targets.simt.passes.assign_layouts import assign_layouts
+from workbench.targets.simt.passes.barriers import insert_barriers
+from workbench.targets.simt.passes.conversions import halve_conversions
+from workbench.targets.simt.passes.shared_memory import allocate
 from workbench.targets.simt.verifier import verify_layouts
 
 SM_80 = chip("sm_80")

@@ -13,7 +13,7 @@ from tests.passes.pipelines import PASSES, with_barriers
 from workbench.ir import Module, parse_module, print_module, verify_module
 from workbench.passes.cleanup import drop_dead
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.passes.barriers import insert_barriers
+from workbench.targets.simt.passes.barriers import insert_barriers
 
 #: Types of the names that examples use without defining them.
 FREE = {

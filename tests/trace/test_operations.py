@@ -32,6 +32,7 @@ from workbench.trace import (
     unpack,
 )
 from workbench.trace.links import ops_of_rows, rows_of_ops, rows_of_text
+from workbench.trace.packing import bundle_json
 
 ROWS = st.lists(st.lists(st.integers(1, 5), max_size=3, unique=True), max_size=20)
 
@@ -117,9 +118,36 @@ def test_damaged_bytes_are_refused(damage: object) -> None:
 
 
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed, plain = pack([add_trace()]), to_json(add_trace()).encode()
     monkeypatch.setattr("workbench.trace.packing.UNPACKED_BYTES", 1000)
-    with pytest.raises(TraceError, match="larger than 1,000 bytes"):
-        unpack(pack([add_trace()]))
+    for data in (packed, plain):
+        with pytest.raises(TraceError, match="larger than 1,000 bytes"):
+            unpack(data)
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.2])
+def test_what_is_packed_can_be_unpacked(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    traces = [add_trace(), matmul_trace(noise=2_000), matmul_trace(100)]
+    whole = len(bundle_json(traces, show=["ptx"]))
+    monkeypatch.setattr("workbench.trace.packing.UNPACKED_BYTES", int(whole * share))
+    monkeypatch.setattr("workbench.trace.packing._SHORTER", (50_000, 5_000, 500, 50))
+    packed = pack(traces, show=["ptx"])
+    assert len(gzip.decompress(packed)) <= whole * share
+    found = unpack(packed)
+    assert [trace.kernel.name for trace in found] == [trace.kernel.name for trace in traces]
+    assert found[0] == traces[0]  # the small one is whole
+    assert not any(map(problems, found))
+
+
+def test_what_nothing_makes_small_enough_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workbench.trace.packing.UNPACKED_BYTES", 500)
+    with pytest.raises(TraceError, match="the trace of add is larger than"):
+        pack([add_trace()])
+
+
+def test_a_number_of_too_many_digits_is_no_trace() -> None:
+    with pytest.raises(TraceError, match="not JSON"):
+        unpack(b'{"version": ' + b"1" * 5_000 + b"}")
 
 
 def test_trimming_follows_the_order_and_keeps_the_laws() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import linecache
 import textwrap
 from collections import namedtuple
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import workbench.triton as triton
 import workbench.triton.language as tl
-from workbench.runtime import compiling
+from workbench.runtime import compiling, folders
+from workbench.runtime.cache import CacheWarning
 
 torch = pytest.importorskip("torch")
 
@@ -534,6 +536,23 @@ def test_files_beside_kernels():
     assert manager.get_file("a.json") == path
     manager.put_group("group", {"a.json": path, "gone": "/nowhere"})
     assert manager.get_group("group") == {"a.json": path}
+
+
+def test_files_beside_kernels_are_signed_and_stay_inside(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "elsewhere"))
+    manager = triton.runtime.cache.get_cache_manager("../key")
+    path = manager.put(b"good", "deep/a.so")
+    assert not Path(path).is_relative_to(tmp_path)
+    (stored,) = (tmp_path / "elsewhere" / "v3").iterdir()
+    monkeypatch.setattr(folders, "_own", None)  # as another process finds it
+    assert Path(manager.get_file("deep/a.so")).read_bytes() == b"good"
+    monkeypatch.setattr(folders, "_own", None)
+    stored.write_bytes(stored.read_bytes().replace(b"good", b"evil"))
+    with pytest.warns(CacheWarning, match="is damaged"):
+        assert manager.get_file("deep/a.so") is None
+    for name in ("../a", "/etc/passwd", "", "a/../../b"):
+        with pytest.raises(ValueError, match="cannot be called"):
+            manager.put(b"", name)
 
 
 def test_private_helpers():

@@ -99,7 +99,7 @@ def test_probes_tell_the_truth():
             assert not hasattr(found, "_experimental_descriptor_load")
             assert all(hasattr(found, name) for name in found.__all__)
         with pytest.raises(ImportError):
-            importlib.import_module("triton.profiler")
+            importlib.import_module("triton.experimental")
 
 
 SCRIPT = """

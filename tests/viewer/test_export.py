@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import dataclasses
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -137,6 +138,19 @@ def test_page_inlines_the_bundle_so_that_it_cannot_end_early(monkeypatch) -> Non
     text = page(TRACES)
     assert text.count("<script") == 2
     assert '<script type="module">export const a="<\\/script><\\!-- x";</script>' in text
+
+
+def test_a_page_may_run_its_one_script_and_nothing_else(monkeypatch) -> None:
+    monkeypatch.setattr(frontend, "script", lambda name: b'const a="</script>";\r\nb()\r')
+    text = page(TRACES)
+    (rules,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="(.*?)">', text)
+    (script,) = re.findall(r'<script type="module">(.*?)</script>', text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert rules.startswith(f"default-src 'none'; script-src 'sha256-{digest}'; ")
+    assert "\r" not in script
+    assert text.index("Content-Security-Policy") < text.index("<style")
+    monkeypatch.setattr(frontend, "script", lambda name: None)
+    assert "script-src 'none'" in page(TRACES)
 
 
 def test_page_without_a_bundle_says_so(monkeypatch) -> None:

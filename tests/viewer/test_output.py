@@ -13,6 +13,7 @@ import pytest
 from bleach.css_sanitizer import CSSSanitizer
 
 from tests.trace.samples import add_lazy, add_trace, failed_trace, matmul_trace
+from tests.viewer.hostile import hostile
 from workbench.trace import STAGE_IDS, Bench, Kernel, Made, Runs, TraceBuilder, unpack
 from workbench.viewer import MIME, frontend, mimebundle, output, plain, static_html
 from workbench.viewer.summary import bench_notes, bench_table
@@ -107,6 +108,15 @@ def test_hostile_text_is_shown_not_obeyed() -> None:
     assert "\x1b" not in html.text
 
 
+@pytest.mark.parametrize("name", ["add", "failed"])
+def test_no_text_of_a_trace_becomes_markup(name: str) -> None:
+    trace, count = hostile(TRACES[name]()[-1])
+    assert count > 50
+    html = Reader(static_html([trace], limit=None))
+    assert html.tags <= set(KEPT_TAGS) - {"img"}
+    assert html.attributes <= {"open", "style"}
+
+
 def test_sanitizer_takes_nothing_away(traces) -> None:
     html = mimebundle(traces)["text/html"]
     clean = bleach.clean(
@@ -166,7 +176,7 @@ def test_plain_text_says_the_facts() -> None:
     assert text.startswith("add · sm_90a · f32·BLOCK=3 · In[3]\n")
     assert "regs 18" in text
     assert "link coverage 6/7" in text
-    assert "FAILED  x + <y>    max abs inf, 4 of 7 wrong, 1 NaN (rtol 1e-05" in text
+    assert "FAILED  x + <y>    max abs inf, 4 of 7 wrong, 1 NaN (" in text
     assert "not done: launch: no CUDA device" in text
     assert "  4096    0.006096   8.063" in text
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,55 @@ def test_a_reference_cannot_leave_the_folder(tmp_path: Path) -> None:
     path = notebook(folder / "n.ipynb", {MIME: stored})
     with pytest.raises(OptionError, match="outside the notebook's folder"):
         read_traces(path)
+
+
+@pytest.mark.parametrize("linked", ["file", "folder", "up and down"])
+def test_links_do_not_lead_out_of_the_folder(tmp_path: Path, linked: str) -> None:
+    folder, secret = tmp_path / "inside", tmp_path / "outside" / "a.wbt"
+    folder.mkdir()
+    secret.parent.mkdir()
+    save([add_trace()], secret)
+    name = "n.traces/a.wbt"
+    if linked == "file":
+        (folder / "n.traces").mkdir()
+        (folder / name).symlink_to(secret)
+    elif linked == "folder":
+        (folder / "n.traces").symlink_to(secret.parent)
+    else:
+        (folder / "link").symlink_to(secret.parent)
+        name = "link/../outside/a.wbt"
+    digest = hashlib.sha256(secret.read_bytes()).hexdigest()
+    stored = {"v": 1, "summary": {}, "ref": {"path": name, "sha256": digest}}
+    with pytest.raises(OptionError, match="outside the notebook's folder"):
+        read_traces(notebook(folder / "n.ipynb", {MIME: stored}))
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"),
+    [
+        ("pipe", os.mkfifo, "no plain file"),
+        ("circle", lambda path: path.symlink_to(path), "cannot be (found|read)"),
+        ("zero\0", lambda path: None, "cannot be found"),
+        ("huge", lambda path: (path.write_bytes(b""), os.truncate(path, 1 << 40)), "larger than"),
+        ("gone", lambda path: None, "cannot be read: No such file"),
+        ("", lambda path: None, "no plain file"),
+    ],
+)
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str, make, message: str) -> None:
+    make(tmp_path / name)
+    stored = {"v": 1, "summary": {}, "ref": {"path": name, "sha256": ""}}
+    with pytest.raises(OptionError, match=message):
+        read_traces(notebook(tmp_path / "n.ipynb", {MIME: stored}))
+
+
+def test_a_trace_is_not_written_through_a_link(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(output, "DATA_CHARACTERS", 1_000)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "n.traces").symlink_to(tmp_path / "elsewhere")
+    bundle = mimebundle([add_trace()], notebook=tmp_path / "n.ipynb")
+    assert "ref" not in bundle[MIME]
+    assert "cannot be written: it is a link" in bundle["text/html"]
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 @pytest.mark.parametrize(

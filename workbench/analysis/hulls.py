@@ -20,13 +20,13 @@ A kernel has no hulls where one of its accesses depends on what was read from me
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form, Monomial, number
-from workbench.analysis.ranges import FULL32, FULL64, Step
+from workbench.analysis.ranges import FULL32, FULL64, Step, steps_from_data, steps_to_data
 from workbench.interpreter.dependence import accessed
 from workbench.ir import (
     I32,
@@ -46,6 +46,8 @@ from workbench.ops import Cast, Elementwise, For, If, pointee_of
 
 #: Forms that name more atoms than this are not looked at.
 _MOST_ATOMS = 64
+#: Kinds of steps that only hulls have.
+_KINDS = frozenset(("below", "above", "trip", "trips"))
 #: Atoms that differ within a launch.
 _VARYING = frozenset(("x", "pid", "trip", "div", "rem", "min", "max", "select"))
 
@@ -71,6 +73,25 @@ class Hulls:
     def closed(self) -> tuple[int, ...]:
         """The steps that launchers compute: all of them."""
         return tuple(range(len(self.steps)))
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the hulls as plain data, for JSON."""
+        hulls = [[hull.root, hull.step, hull.size] for hull in self.hulls]
+        return {"steps": steps_to_data(self.steps), "hulls": hulls, "positive": [*self.positive]}
+
+
+def from_data(stored: Mapping[str, Any]) -> Hulls:
+    """Return the hulls in plain data; raises ValueError for data that is none."""
+    steps = steps_from_data(stored["steps"], _KINDS)
+    hulls = tuple(Hull(root, step, size) for root, step, size in stored["hulls"])
+    positive = tuple(stored["positive"])
+    known = range(len(steps))
+    for hull in hulls:
+        if type(hull.root) is not str or hull.step not in known or type(hull.size) is not int:
+            raise ValueError(f"a hull is {hull}, where there are {len(steps)} steps")
+    if not all(type(i) is int and i in known for i in positive):
+        raise ValueError(f"{len(steps)} steps have positive ones at {list(positive)}")
+    return Hulls(steps, hulls, positive)
 
 
 class _Unknown(Exception):  # noqa: N818 - an answer, never shown

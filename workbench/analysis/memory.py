@@ -12,6 +12,7 @@ from typing import Literal
 
 from workbench.ir import Block, Effect, Module, Op, Pointer, Value, element_of
 from workbench.ir.types import Tile
+from workbench.source import deep
 
 Role = Literal["in", "out", "inout", "scalar"]
 
@@ -80,6 +81,7 @@ class Memory:
         return not (ANYWHERE in self.written or ANYWHERE in roots or roots & self.written)
 
 
+@deep
 def parameter_roles(module: Module) -> dict[str, Role]:
     """Return each parameter's role; a pointer that is never used counts as "in"."""
     memory = Memory(module)

@@ -8,7 +8,7 @@ integer that depends on nothing loaded fits 32 bits: the fact `narrow_index`, wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from workbench.ops import (
     For,
     If,
     Iota,
+    Map,
     NumPrograms,
     ProgramId,
     Promise,
@@ -42,6 +43,11 @@ MARGIN = 1 << 21
 _FARTHEST = 1 << 128
 FULL32: Interval = (-(1 << 31), (1 << 31) - 1)
 FULL64: Interval = (-(1 << 63), (1 << 63) - 1)
+#: The data of steps that have some, by kind.
+_FORMS: dict[str, tuple[type, ...]] = {
+    "argument": (str, int, int), "between": (int, int), "program_id": (int,),
+    "num_programs": (int,),
+}  # fmt: skip
 _MOVES = (Splat, Broadcast, ExpandDims, Reshape, Transpose, Promise)
 
 
@@ -85,6 +91,40 @@ class IndexProgram:
         found = self.intervals(values, grid)
         low, high = FULL32[0] + MARGIN, FULL32[1] - MARGIN
         return all(low <= found[i][0] and found[i][1] <= high for i in self.closed)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the program as plain data, for JSON."""
+        return {"steps": steps_to_data(self.steps), "closed": [*self.closed]}
+
+
+def steps_to_data(steps: Iterable[Step]) -> list[Any]:
+    """Return steps as plain data, for JSON."""
+    return [[step.kind, [*step.inputs], [*step.data]] for step in steps]
+
+
+def steps_from_data(stored: Iterable[Any], kinds: Container[str] = ()) -> tuple[Step, ...]:
+    """Return the steps in plain data, of more `kinds` too; raises ValueError for what is none."""
+    steps: list[Step] = []
+    for number, (kind, inputs, data) in enumerate(stored):
+        step = Step(kind, tuple(inputs), tuple(data))
+        form = _FORMS.get(kind, ())
+        if kind not in _RULES and kind not in _FORMS and kind not in kinds:
+            raise ValueError(f"an index program has no step {kind!r}")
+        if not all(type(i) is int and 0 <= i < number for i in step.inputs):
+            raise ValueError(f"step {number} ({kind}) has inputs {list(step.inputs)}")
+        if tuple(map(type, step.data)) != form:
+            raise ValueError(f"step {number} ({kind}) has data {list(step.data)}")
+        steps.append(step)
+    return tuple(steps)
+
+
+def from_data(stored: Mapping[str, Any]) -> IndexProgram:
+    """Return the program in plain data; raises ValueError for data that is none."""
+    steps = steps_from_data(stored["steps"])
+    closed = tuple(stored["closed"])
+    if not all(type(i) is int and 0 <= i < len(steps) for i in closed):
+        raise ValueError(f"an index program of {len(steps)} steps closes {list(closed)}")
+    return IndexProgram(steps, closed)
 
 
 def index_program(module: Module) -> IndexProgram:
@@ -184,7 +224,7 @@ class _Writer:
         elif isinstance(op, While):
             for region in op.regions:
                 self.block(region)
-        elif isinstance(op, Reduce | Scan):
+        elif isinstance(op, Reduce | Scan | Map):
             return
         elif op.results and self.counts(op.results[0]):
             self.simple(op)

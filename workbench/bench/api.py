@@ -41,7 +41,8 @@ def check(
         args: launch arguments in parameter order without constexprs, or by name.
         grid: 1 to 3 integers, or a function of the parameters that it names.
         target: "auto", "cpu", "interpreter" or a chip.
-        rtol: relative tolerance; by the least precise type involved if None.
+        rtol: relative tolerance; both replace the model of rounding errors that allows what a
+            right kernel may differ by (bench/tolerances.py), one is allowed beside it.
         atol: absolute tolerance, likewise.
         guard: run the launch in the interpreter first, and launch only what is found right there.
         report: "error" raises what the interpreter finds, "remark" writes it into the result.

@@ -18,7 +18,8 @@ from workbench.interpreter import storage_of
 #: torch's and NumPy's dtype names -> the compiler's
 DTYPES = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16",
-    "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2", "bool": "i1", "int8": "i8",
+    "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2",
+    "float8_e4m3fnuz": "f8e4b8", "float8_e5m2fnuz": "f8e5b16", "bool": "i1", "int8": "i8",
     "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
     "uint32": "u32", "uint64": "u64",
 }  # fmt: skip

@@ -11,7 +11,7 @@ from workbench.bench.plan import Plan
 from workbench.bench.subject import Subject, call_by_name
 from workbench.launch.options import DEFAULTS, SHORT_FORMS, check_options
 from workbench.runtime import CompiledKernel, JITFunction
-from workbench.source import KernelError, KernelSource, OptionError, Span
+from workbench.source import KernelError, KernelSource, OptionError, Span, shown
 from workbench.tuning.tune import without_search
 
 
@@ -215,15 +215,21 @@ def defaults(source: KernelSource) -> dict[str, Any]:
 def read_grid(value: Any, names: Mapping[str, Any], place: Span | None) -> tuple[int, ...]:
     """Return a grid as 1 to 3 integers from 0 up; raises OptionError K111."""
     if callable(value):
-        value = call_by_name(value, names)
+        try:
+            value = call_by_name(value, names)
+        except Exception as error:
+            said = f"{type(error).__name__}: {shown(str(error))}"
+            raise OptionError(f"--grid: its function raised {said}", place, code="K111") from error
     given = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     try:
         grid = tuple(extent.__index__() for extent in given)
-    except AttributeError:
+    except (AttributeError, TypeError):
         grid = ()
     if not 1 <= len(grid) <= 3 or len(grid) != len(given) or min(grid) < 0:
         raise OptionError(
-            f"--grid needs 1 to 3 integers ≥ 0 (0: nothing runs), got {value!r}", place, code="K111"
+            f"--grid needs 1 to 3 integers ≥ 0 (0: nothing runs), got {shown(value)}",
+            place,
+            code="K111",
         )
     return grid
 

@@ -10,22 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from workbench.bench.arrays import clone, dtype_of, host_copies, is_array, offset_of, shape_of
+from workbench.bench.arrays import clone, dtype_of, offset_of, shape_of, to_numpy
 from workbench.bench.compare import Comparison, compare
 from workbench.bench.locate import Search, who_stored
 from workbench.bench.phases import say
-from workbench.bench.subject import Subject, call_by_name
-from workbench.bench.tolerances import Tolerance, tolerance
+from workbench.bench.reference import How, Reference, References, references
+from workbench.bench.roundings import Roundings, roundings
+from workbench.bench.subject import Subject
+from workbench.bench.tolerances import Conditioning, Given, Model
 from workbench.bench.unwritten import described, unwritten
-from workbench.bench.work import dot_work
-from workbench.interpreter import run_module
 from workbench.ir import element_of
 from workbench.ops import Store
-from workbench.source import CheckError, KernelError, LaunchError, Note, Span
+from workbench.source import CheckError, LaunchError, Note, Span
 from workbench.trace import Check, Mismatch
-
-#: Gets the names that stand for copies of the arguments; returns the reference.
-Reference = Callable[[Mapping[str, Any]], Any]
 
 
 @dataclass(slots=True)
@@ -50,19 +47,22 @@ class Verdict:
 
 def check_launch(
     subject: Subject,
-    reference: Reference | None,
+    reference: Reference | References | None,
     said: str,
     *,
     rtol: float | None = None,
     atol: float | None = None,
     synchronize: Callable[[], object] = lambda: None,
     place: Span | None = None,
+    others: Mapping[str, Any] | None = None,
 ) -> Verdict:
     """Launch once and compare every output with the reference.
 
     `reference` gets copies of the arguments from before the launch (None: the interpreter runs the
-    kernel on them); `said` names it in messages; `place` is where it was asked for. Raises
-    CheckError K602 or K603 for a reference that does not fit or fails.
+    kernel on them), unless it is what that gave for equal arguments; `said` names it in messages;
+    `place` is where it was asked for; `others` are arrays that it may name besides. What may differ
+    says tolerances.py, unless `rtol` and `atol` do. Raises CheckError K602 or K603 for a reference
+    that does not fit or fails.
     """
     if not subject.outputs:
         raise CheckError(
@@ -78,21 +78,26 @@ def check_launch(
     }
     subject.launch()
     synchronize()
-    wants = references(subject, reference, before, said, place)
-    allowed = {name: _tolerance(subject, name, wants[name], rtol, atol) for name in wants}
+    if isinstance(reference, References):
+        found = reference
+    else:
+        found = references(subject, reference, before, said, place, others)
+    executed = roundings(subject.module, subject.grid, subject.scalars, subject.target)
+    given = Given(rtol, atol)
     comparisons: list[Comparison] = []
-    for name, want in wants.items():
+    for name, want in found.values.items():
+        model = _model(subject, name, found, executed, want)
         try:
-            comparisons.append(compare(name, subject.arguments[name], want, allowed[name]))
+            comparisons.append(compare(name, subject.arguments[name], want, model, given))
         except ValueError as error:
             raise CheckError(
                 str(error), place, code="K602",
                 hint="give one value for each element of the output, or a single number",
             ) from error  # fmt: skip
     failed = [comparison for comparison in comparisons if not comparison.ok]
-    search = _search(subject, failed[0], before) if failed else Search()
+    search = _search(subject, failed[0], before) if failed and failed[0].first else Search()
     error = _error(subject, failed[0], said, search) if failed else None
-    record = _record(subject, comparisons, said, search)
+    record = _record(subject, comparisons, said, search, found.how, given)
     verdict = Verdict(record, tuple(comparisons), error)
     if not failed:
         _look_for_unwritten(subject, verdict, before, said, synchronize, reference is None)
@@ -129,71 +134,21 @@ def _look_for_unwritten(
             verdict.unwritten += (described(shown, left),)
 
 
-def references(
-    subject: Subject,
-    reference: Reference | None,
-    before: Mapping[str, Any],
-    said: str,
-    place: Span | None,
-) -> dict[str, Any]:
-    """Return the reference of each output."""
-    if reference is None:
-        return _interpreted(subject, before)
-    spelled = {word: before[name] for word, name in subject.words.items()}
-    names = {**subject.constants, **before, **spelled}
-    try:
-        value = reference(names)
-        if callable(value) and not is_array(value):
-            value = call_by_name(value, names)
-    except KernelError:
-        raise
-    except Exception as error:
-        message = f"the reference {said} raised {type(error).__name__}: {error}"
-        raise CheckError(message, place, code="K603") from error
-    return _by_output(subject.outputs, value, said, place)
-
-
-def _by_output(
-    outputs: tuple[str, ...], value: Any, said: str, place: Span | None
-) -> dict[str, Any]:
-    if isinstance(value, Mapping):
-        unknown = [str(name) for name in value if name not in outputs]
-        if not unknown and value:
-            return dict(value)
-        found = f"names {', '.join(unknown)}" if unknown else "is an empty dict"
-    elif isinstance(value, (tuple, list)):
-        if len(value) == len(outputs):
-            return dict(zip(outputs, value, strict=True))
-        found = f"gives {len(value)} values"
-    elif len(outputs) == 1:
-        return {outputs[0]: value}
-    else:
-        found = "gives one value"
-    raise CheckError(
-        f"the reference {said} {found}; the outputs are {', '.join(outputs)}",
-        place,
-        code="K602",
-        hint="give a tuple in parameter order, or a dict by parameter name",
-    )
-
-
-def _interpreted(subject: Subject, before: Mapping[str, Any]) -> dict[str, Any]:
-    values = host_copies(before)
-    arguments = [values[parameter.name] for parameter in subject.module.parameters]
-    run_module(subject.module, subject.grid, arguments)
-    return {name: values[name] for name in subject.outputs}
-
-
-def _tolerance(
-    subject: Subject, name: str, want: Any, rtol: float | None, atol: float | None
-) -> Tolerance:
-    types = [dtype_of(subject.arguments[name])]
-    if is_array(want):
-        types.append(dtype_of(want))
-    dots = dot_work(subject.module, subject.grid, subject.scalars)
-    if dots is None:
-        return tolerance(types, None, rtol, atol)
-    return tolerance([*types, *dots.operand_types], dots.length, rtol, atol)
+def _model(
+    subject: Subject, name: str, found: References, executed: Roundings, comparing: Any
+) -> Model:
+    """Return the errors that a right launch may make in an output."""
+    conditioning = found.conditioning.get(name, Conditioning())
+    floor = 0.0
+    if conditioning.sums is None and conditioning.values is None:
+        # Nothing is known of what was summed up: take it to be as large as the output is.
+        want = to_numpy(comparing)
+        finite = want[np.isfinite(want)] if want.dtype.kind == "f" else want[:0]
+        if finite.size:
+            longest = max(executed.count.values(), default=1)
+            floor = float(np.sqrt(np.mean(finite * finite))) * max(1.0, longest**0.5 / 2)
+    dtype = dtype_of(subject.arguments[name])
+    return Model(dtype, executed, conditioning, found.units.get(name, 0.0), floor)
 
 
 def _search(subject: Subject, failed: Comparison, before: Mapping[str, Any]) -> Search:
@@ -208,6 +163,8 @@ def _search(subject: Subject, failed: Comparison, before: Mapping[str, Any]) -> 
 
 
 def _error(subject: Subject, failed: Comparison, said: str, search: Search) -> CheckError:
+    if not failed.first:
+        return _shifted(subject, failed, said)
     first = failed.first[0]
     element = offset_of(subject.arguments[failed.name], first.index)
     storing = search.found.get(element)
@@ -228,12 +185,32 @@ def _error(subject: Subject, failed: Comparison, said: str, search: Search) -> C
         Note(f"program {finding.program}: {finding.message}", finding.span)
         for finding in search.findings[:2]
     ]
+    usual = "" if failed.usual is None else f"usual {failed.usual:.2g}, "
     return CheckError(
         f"{shown} differs from {said}: {failed.wrong:,} of {failed.total:,} elements, "
-        f"max abs error {failed.largest_absolute:.3g} (allowed {failed.allowed:.2g})",
+        f"max abs error {failed.largest_absolute:.3g} ({usual}allowed {failed.allowed:.2g})",
         storing.span if storing is not None else _store_span(subject, failed.name),
         notes=notes,
         hint=hint,
+    )
+
+
+def _shifted(subject: Subject, failed: Comparison, said: str) -> CheckError:
+    """Say that an output is right to within rounding in each element, and wrong on average."""
+    shift = failed.shift
+    assert shift is not None
+    shown = subject.spelled(failed.name)
+    what = f"{1 + shift.mean:.6g} times" if shift.relative else f"{shift.mean:+.3g} off"
+    return CheckError(
+        f"{shown} differs from {said} on average: it is {what} the reference "
+        f"(rounding explains {shift.allowed:.2g}), {shift.deviations:,.0f} standard errors",
+        _store_span(subject, failed.name),
+        notes=[
+            f"no single element is off by more than rounding may be: max abs error "
+            f"{failed.largest_absolute:.3g}, usual {failed.usual or 0:.2g}"
+        ],
+        hint="look for a factor or a term that the reference does not have; --rtol and --atol "
+        "replace this test",
     )
 
 
@@ -269,9 +246,17 @@ def _store_span(subject: Subject, name: str) -> Span | None:
     return fitting[-1].span if fitting else None
 
 
-def _record(subject: Subject, comparisons: list[Comparison], said: str, search: Search) -> Check:
+def _record(
+    subject: Subject,
+    comparisons: list[Comparison],
+    said: str,
+    search: Search,
+    how: How,
+    given: Given,
+) -> Check:
     failed = next((c for c in comparisons if not c.ok), None)
-    widest = max(comparisons, key=lambda c: c.tolerance.rtol)
+    shift = failed.shift if failed else None
+    usual = [c.usual for c in comparisons if c.usual is not None]
     first: list[Mismatch] = []
     for difference in failed.first if failed else ():
         assert failed is not None
@@ -292,8 +277,12 @@ def _record(subject: Subject, comparisons: list[Comparison], said: str, search: 
     return Check(
         ok=failed is None,
         ref=said,
-        rtol=widest.tolerance.rtol,
-        atol=widest.tolerance.atol,
+        reference=how,
+        rtol=given.rtol,
+        atol=given.atol,
+        usual=max(usual, default=None),
+        shift=None if shift is None else shift.mean,
+        shift_relative=shift is not None and shift.relative,
         wrong=sum(c.wrong for c in comparisons),
         total=sum(c.total for c in comparisons),
         max_abs=max(c.largest_absolute for c in comparisons),

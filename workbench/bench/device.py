@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 
+from workbench.devices import cuda
+
 _chosen: ContextVar[str | None] = ContextVar("_chosen", default=None)
 
 
@@ -15,9 +17,13 @@ def current() -> str:
     return _chosen.get() or ("cuda" if has_gpu() else "cpu")
 
 
-@lru_cache(1)
 def has_gpu() -> bool:
-    """Whether torch can use an NVIDIA GPU."""
+    """Whether torch can use an NVIDIA GPU, which as_triton(cuda="cpu") hides."""
+    return _torch_has_gpu() and cuda.available()
+
+
+@lru_cache(1)
+def _torch_has_gpu() -> bool:
     try:
         import torch
     except ImportError:

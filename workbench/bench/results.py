@@ -46,8 +46,11 @@ class Record:
     @property
     def trace(self) -> Trace:
         """The trace; its texts are printed at the first use."""
-        if self._base is None:
-            self._base = self._source()
+        base = self._base
+        if base is None:
+            base = self._source()
+            if self.compiled is None:
+                self._base = base  # a compiled kernel keeps its own, as long as there is room
         kinds = {
             Launch: "launches", Check: "checks", Bench: "benches", Skipped: "skipped",
             Ceiling: "ceilings", Tune: "tunes",
@@ -56,9 +59,9 @@ class Record:
         for run in self.runs:
             columns.setdefault(kinds[type(run)], []).append(run)
         if self.error is not None:
-            columns["errors"] = list(diagnostics(self._base, self.error))
+            columns["errors"] = list(diagnostics(base, self.error))
         runs = Runs(**{name: tuple(items) for name, items in columns.items()})
-        return replace(self._base, runs=runs, access=self.access or self._base.access)
+        return replace(base, runs=runs, access=self.access or base.access)
 
 
 class Stages(Mapping[str, str]):

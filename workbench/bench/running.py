@@ -6,6 +6,7 @@ stages show what a GPU would run: two records, sm_90a first.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -273,9 +274,15 @@ class _Run:
         plan = self.plan
         return check_launch(
             subject, plan.reference, plan.reference_text or "the interpreter",
-            rtol=plan.rtol, atol=plan.atol, place=plan.place("check"),
+            rtol=plan.rtol, atol=plan.atol, place=plan.place("check"), others=self._others(),
             synchronize=lambda: synchronize(subject),
         )  # fmt: skip
+
+    def _others(self) -> dict[str, Any]:
+        """Return the user's arrays that the reference names beside the arguments."""
+        words = dict.fromkeys(re.findall(r"[^\W\d]\w*", self.plan.reference_text))
+        found = {name: self.plan.namespace.get(name) for name in words}
+        return {name: value for name, value in found.items() if is_array(value)}
 
     def _competitors(self, subject: Subject) -> list[Competitor]:
         return [self._competitor(peer, subject) for peer in self.plan.peers]
@@ -358,7 +365,7 @@ def launch_argument(name: str, value: Any) -> LaunchArgument:
         return LaunchArgument(name=name, type=type(value).__name__, value=plain)
     item = max(1, bytes_of(value) // max(1, prod(shape_of(value))))
     numpy_strides = getattr(value, "strides", None)
-    stride = tuple(s // item for s in numpy_strides) if numpy_strides else tuple(value.stride())
+    stride = tuple(value.stride() if numpy_strides is None else (s // item for s in numpy_strides))
     return LaunchArgument(
         name=name, type=f"*{dtype_of(value)}", shape=shape_of(value), stride=stride
     )

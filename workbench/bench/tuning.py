@@ -116,7 +116,7 @@ class Tuning:
             self._wanted = references(subject, plan.reference, before, said, plan.place("check"))
         wanted = self._wanted
         verdict = check_launch(
-            replace(subject, relaunch=None), lambda names: wanted, said, rtol=plan.rtol,
+            replace(subject, relaunch=None), wanted, said, rtol=plan.rtol,
             atol=plan.atol, place=plan.place("check"),
             synchronize=lambda: self._synchronize(subject),
         )  # fmt: skip

@@ -29,7 +29,7 @@ class DotWork:
     operand_types: tuple[str, ...]
 
 
-class _UnknownValueError(Exception):
+class UnknownValueError(Exception):
     """A value that is not known before the kernel runs."""
 
 
@@ -47,10 +47,10 @@ def dot_work(module: Module, grid: Sequence[int], scalars: Mapping[str, Any]) ->
         for dot in dots
         for operand in (dot.a, dot.b)
     )  # fmt: skip
-    frame = _ScalarFrame(module, grid, scalars)
+    frame = ScalarFrame(module, grid, scalars)
     try:
         found = list(_dots(module.body, 1, 1, frame))
-    except _UnknownValueError:
+    except UnknownValueError:
         return DotWork(None, None, tuple(types))
     flops = float(sum(2 * _products(dot) * trips for dot, trips, _ in found) * prod(grid))
     length = max(shape_of(dot.a.type)[-1] * inner for dot, _, inner in found)
@@ -62,7 +62,7 @@ def _products(dot: Dot) -> int:
 
 
 def _dots(
-    block: Block, trips: int, inner: int, frame: _ScalarFrame
+    block: Block, trips: int, inner: int, frame: ScalarFrame
 ) -> Iterator[tuple[Dot, int, int]]:
     """Yield (dot, how often it runs, trips of the innermost loop around it)."""
     for op in block.ops:
@@ -77,7 +77,7 @@ def _dots(
             taken = op.then if bool(frame.value(op.condition)) else op.otherwise
             yield from _dots(taken, trips, inner, frame)
         elif isinstance(op, While):
-            raise _UnknownValueError
+            raise UnknownValueError
         else:
             for region in op.regions:
                 yield from _dots(region, trips, inner, frame)
@@ -90,7 +90,7 @@ def _walk(block: Block) -> Iterator[Op]:
             yield from _walk(region)
 
 
-class _ScalarFrame:
+class ScalarFrame:
     """Evaluates scalars of program 0 that follow from the arguments alone (a `Frame`)."""
 
     def __init__(self, module: Module, grid: Sequence[int], scalars: Mapping[str, Any]) -> None:
@@ -107,13 +107,13 @@ class _ScalarFrame:
         return len(range(*bounds))
 
     def value(self, value: Value) -> Array:
-        """Return a scalar; raises _UnknownValueError where it is not known beforehand."""
+        """Return a scalar; raises UnknownValueError where it is not known beforehand."""
         if value not in self.known:
             op = value.op
             if op is None or op.regions or not isinstance(value.type, Scalar):
-                raise _UnknownValueError
+                raise UnknownValueError
             if not op.pure:
-                raise _UnknownValueError
+                raise UnknownValueError
             for operand in op.operands:
                 self.value(operand)
             result = op.interpret(self)  # type: ignore[arg-type]
@@ -125,13 +125,14 @@ class _ScalarFrame:
     def __getitem__(self, value: Value) -> Array:
         return self.value(value)
 
-    def get(self, value: Value | None, default: Any) -> Array:
+    # What an op's interpretation asks of a frame.
+    def get(self, value: Value | None, default: Any) -> Array:  # noqa: D102
         return np.asarray(default) if value is None else self.value(value)
 
-    def program_id(self, axis: int) -> int:
+    def program_id(self, axis: int) -> int:  # noqa: D102
         return 0
 
-    def num_programs(self, axis: int) -> int:
+    def num_programs(self, axis: int) -> int:  # noqa: D102
         return self.grid[axis]
 
 

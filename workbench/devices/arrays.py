@@ -6,12 +6,18 @@ everything else by `__cuda_array_interface__` or, on the host, DLPack.
 
 from __future__ import annotations
 
+import operator
 import sys
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from workbench.devices.elements import TYPE_NAMES
 from workbench.devices.streams import HOST
+from workbench.source import KernelError, shown
+
+#: How values say that they are arrays.
+_WAYS = ("data_ptr", "__array_interface__", "__cuda_array_interface__", "__dlpack__")
 
 
 class NotAnArray(TypeError):  # noqa: N818 - a question's answer, never shown
@@ -42,7 +48,34 @@ def is_array(value: Any) -> bool:
 
 
 def describe(value: Any) -> Array:
-    """Return what a launch needs to know; raises NotAnArray."""
+    """Return what a launch needs to know; raises NotAnArray, also where the value's own code fails.
+
+    An interface that says what cannot be (no address, a shape that is none) is no array either.
+    """
+    try:
+        found = _described(value)
+        address: Any = found.address
+        if isinstance(address, bool) or not isinstance(address, int):
+            raise NotAnArray(f"its address is {shown(address)}")
+        if not 0 <= address < 1 << 64:
+            raise NotAnArray(f"its address is {shown(address)}, beyond 64 bits")
+    except (NotAnArray, KernelError):
+        raise
+    except Exception as error:
+        way = next((name for name in _WAYS if _has(value, name)), "description")
+        said = f"{type(error).__name__}: {shown(str(error))}"
+        raise NotAnArray(f"its {way} cannot be read ({said})") from error
+    return found
+
+
+def _has(value: Any, name: str) -> bool:
+    try:
+        return hasattr(value, name)
+    except Exception:
+        return True
+
+
+def _described(value: Any) -> Array:
     if hasattr(value, "data_ptr") and hasattr(value, "dtype"):
         return _tensor(value)
     if _is_numpy(value):
@@ -71,6 +104,9 @@ def _tensor(value: Any) -> Array:
     if kind == "cuda":
         index = getattr(device, "index", 0)
         ordinal = 0 if index is None else index
+        where = getattr(value, "get_device", None)
+        if where is not None and where() < 0:  # as_triton(cuda="cpu") answers for the device
+            ordinal = HOST
     elif kind == "cpu":
         ordinal = HOST
     return Array(value.data_ptr(), TYPE_NAMES.get(dtype), dtype, ordinal, str(device or kind))
@@ -94,6 +130,11 @@ def _cuda(value: Any) -> Array:
     interface = value.__cuda_array_interface__
     address, read_only = interface["data"]
     name = interface["typestr"]
+    shape = [operator.index(extent) for extent in interface["shape"]]
+    if min(shape, default=0) < 0 or prod(shape) >= 1 << 63:
+        raise NotAnArray(f"its shape is {shown(tuple(shape))}")
+    if not address and prod(shape):
+        raise NotAnArray(f"its address is {shown(address)}, its shape {tuple(shape)}")
     native = name[0] in "|=<" if sys.byteorder == "little" else name[0] in "|=>"
     device = getattr(value, "device", None)
     ordinal = getattr(device, "id", getattr(device, "index", 0)) or 0

@@ -21,6 +21,7 @@ _TYPES = {
     **{(1, bits): f"u{bits}" for bits in (8, 16, 32, 64)},
     **{(2, bits): f"f{bits}" for bits in (16, 32, 64)},
     (4, 16): "bf16", (6, 8): "i1", (10, 8): "f8e4m3", (12, 8): "f8e5m2",
+    (11, 8): "f8e4b8", (13, 8): "f8e5b16",
 }  # fmt: skip
 
 

@@ -6,8 +6,6 @@ away. Neither is interrupted, and a fork waits for it.
 
 from __future__ import annotations
 
-import _thread
-import contextlib
 import itertools
 import weakref
 from dataclasses import dataclass
@@ -16,8 +14,9 @@ from typing import Any
 from workbench.interrupts import in_one_piece, unforked
 
 _numbers = itertools.count()
-#: Code whose owner is gone.
-_retired: list[Any] = []
+#: What LLVM owns of each code; taken away here, with the next code, and not where one dies: the
+#: collector runs anywhere, and what it runs can be interrupted.
+_owned: list[tuple[weakref.ref[Linked], Any]] = []
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -47,17 +46,6 @@ def _link(image: bytes, symbols: tuple[str, ...]) -> Linked:
             library.export_symbol(symbol)
         tracker = library.link(jit, f"kernel{next(_numbers)}")
         linked = Linked({symbol: tracker[symbol] for symbol in symbols})
-        weakref.finalize(linked, _retire, (jit, tracker, machine)).atexit = False
+        _owned[:] = [item for item in _owned if item[0]() is not None]
+        _owned.append((weakref.ref(linked), (jit, tracker, machine)))
         return linked
-
-
-def _retire(owner: Any) -> None:
-    """Have code taken away by another thread: the collector runs anywhere."""
-    _retired.append(owner)
-    with contextlib.suppress(RuntimeError):  # the interpreter is ending
-        _thread.start_new_thread(_clear, ())
-
-
-def _clear() -> None:
-    with unforked:
-        _retired.clear()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from workbench.frontend.syntax import last_reads
+from workbench.frontend.syntax import Assignments, last_reads
 from workbench.ir import Builder
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype
@@ -23,10 +23,15 @@ from workbench.source import (
     Span,
     UnknownNameError,
     UnsupportedSyntaxError,
+    limit_of,
+    over_budget,
+    shown,
 )
 
 Kind = TypeVar("Kind", bound=KernelError)
 MAX_ERRORS = 20
+_MOST_STEPS = limit_of("steps")
+_MOST_OPS = limit_of("operations")
 #: Names of the hidden variables that carry how a block was left, and a function's value.
 BREAK, CONTINUE, RETURN, RESULT = "<break>", "<continue>", "<return>", "<value>"
 
@@ -78,6 +83,27 @@ class Session:
     state: State
     errors: list[KernelError] = field(default_factory=list[KernelError])
     depth: int = 0
+    steps: int = 0
+    assignments: dict[ast.stmt, Assignments] = field(default_factory=dict[ast.stmt, Assignments])
+    #: What functions return from within loops, where it is known.
+    results: dict[tuple[Activation, ast.stmt], Any] = field(
+        default_factory=dict[Any, Any], repr=False
+    )
+
+    def spend(self, steps: int, act: Activation, node: ast.AST) -> None:
+        """Count work at a place; raises what ends the compilation where it is too much (K406)."""
+        self.steps += steps
+        if self.steps > _MOST_STEPS:
+            what = "compiling this takes"
+            raise self.stop(over_budget("steps", what, self.steps, act.span(node)))
+        if self.builder.next_id > _MOST_OPS:
+            what = "the kernel has, counted up to here,"
+            raise self.stop(over_budget("operations", what, self.builder.next_id, act.span(node)))
+
+    def stop(self, error: KernelError) -> ErrorLimitError:
+        """Report an error after which there is no point in looking for others."""
+        self.report(error)
+        return ErrorLimitError()
 
     def remark(self, text: str, severity: Any = "note") -> None:
         """Leave a remark at the current place."""
@@ -129,6 +155,7 @@ class Activation:
         self._globals: dict[str, Any] = {}
         self._ascii = source.text.isascii()
         self._lines: list[str] | None = None
+        self._columns: dict[int, list[int]] = {}
 
     # -- places ---------------------------------------------------------------------------
     def span(self, node: ast.AST) -> Span:
@@ -150,9 +177,15 @@ class Activation:
 
     def _characters(self, line: int, column: int) -> int:
         """Return a column in characters; the parser counts bytes of UTF-8."""
-        if self._lines is None:
-            self._lines = self.source.text.splitlines()
-        return len(self._lines[line - 1].encode()[:column].decode(errors="replace"))
+        places = self._columns.get(line)
+        if places is None:
+            if self._lines is None:
+                self._lines = self.source.text.splitlines()
+            text = self._lines[line - 1]
+            places = self._columns[line] = [
+                place for place, letter in enumerate(text) for _ in letter.encode()
+            ] + [len(text)]
+        return places[min(column, len(places) - 1)]
 
     def at(self, node: ast.AST) -> None:
         """Let what is built from here on stand for `node`."""
@@ -233,7 +266,7 @@ class Activation:
             UnknownNameError,
             f"'{name}' is an ordinary global variable ({kind}); a kernel sees only constexpr ones",
             node,
-            hint=f"write {name} = tl.constexpr({value!r:.40}), or pass it as an argument"
+            hint=f"write {name} = tl.constexpr({shown(value, 40)}), or pass it as an argument"
             if isinstance(value, int | float | str)
             else "pass it as an argument",
         )
@@ -246,6 +279,8 @@ def _is_foreign(value: object) -> bool:
 
 def suggestion(name: str, known: Sequence[str], prefix: str = "") -> str | None:
     """Return a did-you-mean for a misspelt name, None if nothing is near."""
+    if len(name) > 100:  # its time grows with the square
+        return None
     folded = {word.lower(): word for word in known}
     close = difflib.get_close_matches(name, known, 1) or [
         folded[word] for word in difflib.get_close_matches(name.lower(), list(folded), 1)

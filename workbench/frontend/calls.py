@@ -39,9 +39,12 @@ from workbench.source import (
     KernelTypeError,
     UnsupportedSyntaxError,
     kernel_source,
+    limit_of,
 )
 
-MAX_DEPTH = 64
+MAX_DEPTH = limit_of("calls")
+#: What inlining a function costs beside what is in it.
+_CALL_STEPS = 20
 _SOURCES: WeakKeyDictionary[Any, KernelSource] = WeakKeyDictionary()
 _BUILTINS: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
 
@@ -127,6 +130,15 @@ def _ours(function: Any) -> Any:
     return function
 
 
+#: Parameters of functions that older versions of Triton had -> what to write.
+_FORMER_PARAMETERS = {
+    ("dot", "trans_a"): "write tl.dot(tl.trans(a), b)",
+    ("dot", "trans_b"): "write tl.dot(a, tl.trans(b))",
+    ("load", "is_volatile"): "write volatile=True",
+    ("sort", "ascending"): "write descending=True for the other order",
+}
+
+
 def _check_call(
     act: Activation, row: Any, bound: bool, args: list[Any], kwargs: dict[str, Any], node: ast.AST
 ) -> None:
@@ -142,12 +154,14 @@ def _check_call(
             hint=f"its signature is {row.text()}",
         )
     for name in kwargs:
-        if name not in names and name not in HIDDEN:
+        if name not in names and name not in HIDDEN and not row.keywords:
             raise act.error(
                 ArgumentError,
                 f"{row.name} has no parameter '{name}'",
                 node,
-                hint=suggestion(name, names) or f"its signature is {row.text()}",
+                hint=_FORMER_PARAMETERS.get((row.name, name))
+                or suggestion(name, names)
+                or f"its signature is {row.text()}",
             )
         if name in names[: min(given, len(names))] and not row.variadic:
             raise act.error(ArgumentError, f"{row.name} got '{name}' twice", node)
@@ -201,6 +215,7 @@ def inline(
             hint="recursion must end by a constexpr condition; use a loop instead",
             code="K218",
         )
+    session.spend(_CALL_STEPS, act, node)
     errors = len(session.errors)
     session.depth += 1
     try:

@@ -21,7 +21,7 @@ from workbench.frontend.activation import (
 )
 from workbench.frontend.branches import zero_of
 from workbench.frontend.expressions import evaluate
-from workbench.frontend.syntax import Effects, advances_evenly, last_assignment
+from workbench.frontend.syntax import Assignments, Effects, advances_evenly
 from workbench.ir import INDEX, Element, Op, Value
 from workbench.language.block_pointers import BlockPointer
 from workbench.language.constexprs import is_tuple, like
@@ -63,10 +63,10 @@ class Slot:
 class Carried:
     """The names that go round a loop, each a tensor or a tuple of tensors."""
 
-    def __init__(self, act: Activation, body: Sequence[ast.stmt], node: ast.stmt) -> None:
+    def __init__(self, act: Activation, node: ast.For | ast.While) -> None:
         self.act = act
-        self.body = body
         self.node = node
+        self.assigned = assignments(act, node)
         self.slots: list[Slot] = []
         self.entries: dict[str, Any] = {}
         self.places: dict[str, Span | None] = {}
@@ -89,7 +89,7 @@ class Carried:
                 raise self.act.error(
                     ConstexprError,
                     f"'{name}' is a constexpr and cannot be assigned in a loop",
-                    last_assignment(self.body, name) or self.node,
+                    self.assigned.last.get(name, self.node),
                     hint="copy it to a variable before the loop",
                 )
             value = to_tensor(value)
@@ -148,12 +148,12 @@ class Carried:
             value = zero_of(wrap(slot.init, slot.dtype))
         if not isinstance(value, tensor) or value.dtype != slot.dtype or value.shape != slot.shape:
             raise self._changed(name, describe_type(wrap(slot.init, slot.dtype)), value)
-        self.act.at(last_assignment(self.body, name) or self.node)
+        self.act.at(self.assigned.last.get(name, self.node))
         return operand(value, slot.dtype, slot.shape, exact=slot.element is INDEX)
 
     def _changed(self, name: str, before: str, value: Any) -> KernelError:
         place = self.places.get(name)
-        node = last_assignment(self.body, name) or self.node
+        node = self.assigned.last.get(name, self.node)
         if isinstance(value, Unbound):
             return self.act.error(
                 KernelTypeError, f"'{name}' {value.reason}", node, hint=value.hint
@@ -181,6 +181,14 @@ def _other_start(value: Any) -> str:
     return f"start it as {start}, or keep its type in the loop with .to(...)"
 
 
+def assignments(act: Activation, node: ast.For | ast.While) -> Assignments:
+    """Return who assigns what in a loop."""
+    known = act.session.assignments.get(node)
+    if known is None:
+        known = act.session.assignments[node] = Assignments(node.body)
+    return known
+
+
 def carry(
     act: Activation,
     node: ast.For | ast.While,
@@ -189,13 +197,14 @@ def carry(
     skip: frozenset[str],
 ) -> Carried:
     """Return the names that go round, with their values on entry."""
-    carried = Carried(act, node.body, node)
+    carried = Carried(act, node)
     changing = frozenset(does.names if target is None else (*does.names, target))
     for name in does.names:
         if name in skip or name not in act.scope or isinstance(act.scope[name], Unbound):
             continue
         act.at(node)
-        even = advances_evenly(node.body, name, changing)
+        steps = carried.assigned.touching.get(name, ())
+        even = advances_evenly(steps, name, changing)
         carried.add(name, act.read(name, node), even=even)
     return carried
 
@@ -262,8 +271,7 @@ def finish(
     act.scope = dict(act.scope)
     for name in does.names:
         if name not in carried.entries and name != target:
-            place = last_assignment(node.body, name)
-            line = act.span(place).line if place is not None else act.span(node).line
+            line = act.span(carried.assigned.last.get(name, node)).line
             act.scope[name] = Unbound(
                 f"is assigned only inside the loop (line {line})", "give it a value before the loop"
             )

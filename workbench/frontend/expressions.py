@@ -14,9 +14,9 @@ from workbench.language import arithmetic as maths
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.dtypes import dtype, int1
+from workbench.language.former import instead_of
 from workbench.language.indexing import subscript
 from workbench.language.methods import MEMBERS
-from workbench.language.table import LIBDEVICE, METHODS_TO_COME, NAMES
 from workbench.language.values import (
     describe,
     is_number,
@@ -32,7 +32,12 @@ from workbench.source import (
     ShapeError,
     UnknownNameError,
     UnsupportedSyntaxError,
+    limit_of,
+    over_budget,
+    shown,
 )
+from workbench.source.budgets import check_value, members
+from workbench.source.evaluation import formatted
 
 _SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -64,6 +69,7 @@ _LIBRARIES = (tl.extra.libdevice, tl.math)
 
 def evaluate(act: Activation, node: ast.expr) -> Any:
     """Return the value of an expression."""
+    act.session.spend(1, act, node)
     handler = _HANDLERS.get(type(node))
     if handler is None:
         raise unsupported(act, _WORDS.get(type(node), type(node).__name__), node)
@@ -106,7 +112,8 @@ def _run_time_truth(act: Activation, value: tensor, node: ast.AST, what: str) ->
 def _constant(act: Activation, node: ast.Constant) -> Any:
     if isinstance(node.value, bytes | complex):
         raise unsupported(act, f"a {type(node.value).__name__} literal", node)
-    return node.value
+    act.at(node)
+    return check_value(node.value)
 
 
 def _name(act: Activation, node: ast.Name) -> Any:
@@ -114,7 +121,10 @@ def _name(act: Activation, node: ast.Name) -> Any:
 
 
 def _sequence(act: Activation, node: ast.Tuple | ast.List) -> Any:
-    return tuple(_items(act, node.elts))
+    values = tuple(_items(act, node.elts))
+    act.at(node)
+    act.session.spend(members(values), act, node)
+    return values
 
 
 def _items(act: Activation, nodes: list[ast.expr]) -> list[Any]:
@@ -146,10 +156,6 @@ def _attribute(act: Activation, node: ast.Attribute) -> Any:
     try:
         return unwrap(getattr(value, node.attr))
     except AttributeError:
-        kind = type(value).__name__
-        if node.attr in METHODS_TO_COME.get(kind, ()):
-            message = f"{kind}.{node.attr} is not supported yet"
-            raise act.error(UnknownNameError, message, node) from None
         names = [n for n in dir(value) if not n.startswith("_")]
         raise act.error(
             UnknownNameError,
@@ -198,8 +204,6 @@ def _our_module(module: types.ModuleType) -> types.ModuleType:
 def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -> UnknownNameError:
     shown = ast.unparse(node.value)
     if module is tl or module in _LIBRARIES:
-        if node.attr in (NAMES if module is tl else LIBDEVICE):
-            return act.error(UnknownNameError, f"{shown}.{node.attr} is not supported yet", node)
         known = module.__all__
     else:
         known = [n for n in vars(module) if not n.startswith("_")]
@@ -207,8 +211,14 @@ def _no_member(act: Activation, module: types.ModuleType, node: ast.Attribute) -
         UnknownNameError,
         f"'{shown}' has no function '{node.attr}'",
         node,
-        hint=suggestion(node.attr, known, f"{shown}."),
+        hint=_instead(module, node.attr) or suggestion(node.attr, known, f"{shown}."),
     )
+
+
+def _instead(module: types.ModuleType, name: str) -> str:
+    """Return what to write for a name that an older Triton had."""
+    path = module.__name__.replace("workbench.language", "tl", 1)
+    return instead_of(path, name)
 
 
 # -- operators ------------------------------------------------------------------------------
@@ -337,7 +347,7 @@ def _subscript(act: Activation, node: ast.Subscript) -> Any:
         try:
             return value[static(key, "an index")]
         except (IndexError, TypeError) as error:
-            message = f"{describe(value)}[{key!r}]: {error}"
+            message = f"{describe(value)}[{shown(key)}]: {error}"
             raise act.error(KernelTypeError, message, node) from error
     raise act.error(UnsupportedSyntaxError, f"{describe(value)} cannot be indexed", node)
 
@@ -372,9 +382,15 @@ def _joined(act: Activation, node: ast.JoinedStr) -> str:
                 if isinstance(part.format_spec, ast.JoinedStr)
                 else ""
             )
-            shown = repr(value) if part.conversion == ord("r") else value
-            parts.append(format(shown, form))
-    return "".join(parts)
+            text = repr(value) if part.conversion == ord("r") else value
+            act.at(part.value)
+            try:
+                parts.append(formatted(text, form))
+            except (TypeError, ValueError) as error:
+                message = f"an f-string cannot show {describe(value)} so: {error}"
+                raise act.error(ConstexprError, message, part.value) from error
+    act.at(node)
+    return check_value("".join(parts))
 
 
 def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
@@ -390,6 +406,8 @@ def _list_comprehension(act: Activation, node: ast.ListComp) -> tuple[Any, ...]:
         )
     from workbench.frontend.statements import assign
 
+    if len(items) > limit_of("rounds"):
+        raise over_budget("rounds", "this comprehension goes round", len(items), act.span(node))
     before = dict(act.scope)
     results: list[Any] = []
     for item in items:

@@ -40,9 +40,7 @@ from workbench.language.values import (
     tensor,
 )
 from workbench.ops import For, Yield
-from workbench.source import (
-    UnsupportedSyntaxError,
-)
+from workbench.source import UnsupportedSyntaxError, limit_of, over_budget
 
 
 def lower_for(act: Activation, node: ast.For) -> None:
@@ -73,12 +71,16 @@ def _unrolled(act: Activation, node: ast.For, items: Sequence[Any]) -> None:
     """Lower the body once per item; what follows a run-time break stands under a guard."""
     from workbench.frontend.statements import assign, flag, left, lower_block
 
+    count = _count(items)
+    if count > limit_of("rounds"):
+        raise over_budget("rounds", "this loop is unrolled into", count, act.span(node.iter))
     outer = act.scope.get(BREAK), act.scope.get(CONTINUE)
     unread, act.unread = act.unread, frozenset((CONTINUE,))
     act.loops += 1
 
     def rounds(start: int) -> None:
-        for number in range(start, len(items)):
+        for number in range(start, count):
+            act.session.spend(1, act, node)
             act.scope[CONTINUE] = flag(False)
             assign(act, node.target, items[number], node, weak=True)
             lower_block(act, node.body)
@@ -86,7 +88,7 @@ def _unrolled(act: Activation, node: ast.For, items: Sequence[Any]) -> None:
             gone = left(act)
             if gone is True:
                 return
-            if isinstance(gone, tensor) and number + 1 < len(items):
+            if isinstance(gone, tensor) and number + 1 < count:
                 act.at(node)
                 stays = maths.logical_not(gone)
                 lower_if(act, stays, partial(rounds, number + 1), lambda: None, node, node)
@@ -99,6 +101,14 @@ def _unrolled(act: Activation, node: ast.For, items: Sequence[Any]) -> None:
         act.loops -= 1
         act.unread = unread
         restore(act, outer)
+
+
+def _count(items: Sequence[Any]) -> int:
+    """Return how many items there are: len() of a range is limited to 64 bits."""
+    if not isinstance(items, range):
+        return len(items)
+    span = items.stop - items.start
+    return max(0, -(-span // items.step))
 
 
 def _run_time_for(act: Activation, node: ast.For, over: LoopRange) -> None:

@@ -36,6 +36,7 @@ from workbench.language.values import (
 from workbench.ops import Cast, Return
 from workbench.passes.manager import Remarks
 from workbench.source import ArgumentError, KernelSource, Parameter, Span, UnsupportedSyntaxError
+from workbench.source.budgets import check_value
 
 
 def lower_kernel(source: KernelSource, specialization: Specialization, remarks: Remarks) -> Module:
@@ -51,6 +52,7 @@ def lower_kernel(source: KernelSource, specialization: Specialization, remarks: 
         call=lambda function, args: None,
         remark=lambda text: None,
         exact_index=not options.wrap_index,
+        wrap_loaded=options.wrap_loaded,
         exact=options.exact,
         debug=options.debug,
         target=options.target,
@@ -76,6 +78,13 @@ def lower_kernel(source: KernelSource, specialization: Specialization, remarks: 
 
     lowering(state, lower)
     body = Block((), tuple(builder.ops))
+    if options.num_ctas > 1:
+        remarks.note(
+            None,
+            f"num_ctas={options.num_ctas}: a program is one block here, with the same result; "
+            "clusters of blocks are not built yet",
+            "missed",
+        )
     options = replace(options, num_warps=state.num_warps)
     module = Module(source.name, tuple(parameters), body, _attributes(options), builder.next_id)
     verify_module(module)
@@ -89,7 +98,7 @@ def _attributes(options: Options) -> dict[str, Any]:
     found |= {"num_ctas": options.num_ctas, "enable_fp_fusion": options.enable_fp_fusion}
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
-    for name in ("exact", "wrap_index", "debug", "narrow_index"):
+    for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):
         found[name] = getattr(options, name)
     return found
 
@@ -161,7 +170,8 @@ def _argument(
         made = argument.value  # a namedtuple's class, or a descriptor's kind
         return made(*items) if callable(made) else tuple(items)
     if argument.type is None:
-        return unwrap(argument.value)
+        act.builder.span = _head(act)
+        return check_value(unwrap(argument.value), f"'{name}' has")
     if parameter.is_constexpr:
         raise ArgumentError(
             f"'{name}' of {act.source.name} is a constexpr, it got a run-time {argument.type}",

@@ -21,7 +21,8 @@ from workbench.language.values import (
     static,
     tensor,
 )
-from workbench.source import ArgumentError, ConstexprError, KernelTypeError
+from workbench.source import ArgumentError, ConstexprError, KernelTypeError, ResourceError, shown
+from workbench.source.evaluation import called
 
 Lower = Callable[[Activation, list[Any], ast.AST], Any]
 MANY = 1000
@@ -61,9 +62,11 @@ def call_now(
         args = [static(a, f"an argument of {name}") for a in args]
         kwargs = {k: static(v, f"'{k}' of {name}") for k, v in kwargs.items()}
     try:
-        found = function(*args, **kwargs)
+        found = called(function, args, kwargs)
         # An aggregate keeps its constexpr fields as such.
         return found if isinstance(found, Aggregate) else unwrap(found)
+    except ResourceError:
+        raise
     except Exception as error:
         raise act.error(ConstexprError, f"{name} failed at compile time: {error}", node) from error
 
@@ -160,7 +163,9 @@ def _hasattr(act: Activation, args: list[Any], node: ast.AST) -> bool:
 def _attribute_name(act: Activation, value: Any, node: ast.AST) -> str:
     name = static(value, "an attribute's name")
     if not isinstance(name, str):
-        raise act.error(KernelTypeError, f"an attribute's name is a string, not {name!r}", node)
+        raise act.error(
+            KernelTypeError, f"an attribute's name is a string, not {shown(name)}", node
+        )
     return name
 
 

@@ -19,8 +19,9 @@ class Options:
     """Compile options under their language names; None: chosen by the compiler.
 
     `exact` combines in the interpreter's order without contraction; `wrap_index` gives i32
-    arithmetic Triton's wrapping; `narrow_index` says that all index arithmetic on arguments,
-    program ids and ranges is known to fit 32 bits in the launches this is compiled for; `guarded`
+    arithmetic Triton's wrapping, `wrap_loaded` only that of loaded values and constants among
+    themselves, which addresses are not made of; `narrow_index` says that all index arithmetic on
+    arguments, program ids and ranges is known to fit 32 bits in the launches this is compiled for; `guarded`
     puts a check in front of every access.
     """
 
@@ -31,6 +32,7 @@ class Options:
     enable_fp_fusion: bool = True
     exact: bool = False
     wrap_index: bool = False
+    wrap_loaded: bool = False
     debug: bool = False
     narrow_index: bool = False
     guarded: bool = False

@@ -76,6 +76,7 @@ def lower_block(act: Activation, statements: Sequence[ast.stmt]) -> None:
         node = rest.pop(0)
         act.unread = frozenset() if rest else unread
         try:
+            act.session.spend(1, act, node)
             if isinstance(node, ast.If):
                 rest = _lower_if(act, node, rest, unread)
             else:
@@ -300,8 +301,20 @@ def _leave_loop(name: str) -> Callable[[Activation, ast.stmt], None]:
 
 # -- the rest -------------------------------------------------------------------------------
 def _expression(act: Activation, node: ast.Expr) -> None:
-    if not isinstance(node.value, ast.Constant):
-        evaluate(act, node.value)
+    if isinstance(node.value, ast.Constant):
+        return
+    evaluate(act, node.value)
+    if not isinstance(node.value, ast.Call):
+        return
+    wanted = getattr(evaluate(act, node.value.func), "_must_use_result", False)
+    if wanted:
+        why = f": {wanted}" if isinstance(wanted, str) else ""
+        raise act.error(
+            UnsupportedSyntaxError,
+            f"the result of {ast.unparse(node.value.func)} is not used{why}",
+            node,
+            hint="assign it to a name",
+        )
 
 
 def _pass(act: Activation, node: ast.Pass) -> None:

@@ -108,17 +108,27 @@ def leaves(body: Sequence[ast.stmt]) -> bool:
     return isinstance(last, ast.Break | ast.Continue | ast.Return)
 
 
-def last_assignment(body: Sequence[ast.stmt], name: str) -> ast.stmt | None:
-    """Return the last statement in a list, nested ones included, that assigns a name."""
-    found: ast.stmt | None = None
-    for top in body:
-        for node in ast.walk(top):
-            if not isinstance(node, ast.stmt):
-                continue
-            assigned = any(name in target_names(t) for t in assigned_targets(node))
-            if assigned and (found is None or node.lineno >= found.lineno):
-                found = node
-    return found
+class Assignments:
+    """Who assigns what in a list of statements, nested ones included; read once for all names."""
+
+    def __init__(self, body: Sequence[ast.stmt]) -> None:
+        #: The last statement that assigns a name.
+        self.last: dict[str, ast.stmt] = {}
+        #: The statements of the list itself that may assign a name.
+        self.touching: dict[str, list[ast.stmt]] = {}
+        for top in body:
+            for name in effects([top]).names:
+                self.touching.setdefault(name, []).append(top)
+            for node in ast.walk(top):
+                if isinstance(node, ast.stmt):
+                    self._enter(node)
+
+    def _enter(self, node: ast.stmt) -> None:
+        for target in assigned_targets(node):
+            for name in target_names(target):
+                known = self.last.get(name)
+                if known is None or node.lineno >= known.lineno:
+                    self.last[name] = node
 
 
 # -- reads ----------------------------------------------------------------------------------
@@ -159,24 +169,14 @@ _INVARIANT_CALLS = {
 }
 
 
-def advances_evenly(body: Sequence[ast.stmt], name: str, changing: frozenset[str]) -> bool:
+def advances_evenly(steps: Sequence[ast.stmt], name: str, changing: frozenset[str]) -> bool:
     """Say whether a carried name only ever becomes itself plus or minus something invariant.
 
-    `changing` are the names that vary from round to round. Then its value after k rounds has a
-    closed form, so that exact index arithmetic may carry it on.
+    `steps` are the statements that touch it (`Assignments.touching`), `changing` the names that
+    vary from round to round. Then its value after k rounds has a closed form, so that exact index
+    arithmetic may carry it on.
     """
-    steps = 0
-    for node in body:
-        if not _touches(node, name):
-            continue
-        if not _is_even_step(node, name, changing):
-            return False
-        steps += 1
-    return steps > 0
-
-
-def _touches(node: ast.stmt, name: str) -> bool:
-    return name in effects([node]).names
+    return bool(steps) and all(_is_even_step(node, name, changing) for node in steps)
 
 
 def _is_even_step(node: ast.stmt, name: str, changing: frozenset[str]) -> bool:

@@ -7,7 +7,7 @@ wrote is evaluated after the loop was left.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from workbench.frontend.activation import (
@@ -31,6 +31,7 @@ from workbench.frontend.expressions import evaluate, truth
 from workbench.frontend.syntax import Effects, effects
 from workbench.ir import Block, Value, element_of
 from workbench.language import arithmetic as maths
+from workbench.language.control import LoopCondition
 from workbench.language.dtypes import int1
 from workbench.language.shapes import operand
 from workbench.language.values import (
@@ -50,10 +51,16 @@ def lower_while(act: Activation, node: ast.While) -> None:
     does = effects(node.body, prune(act))
     carried = carry(act, node, does, None, frozenset())
 
-    def more() -> Any:
-        return truth(act, evaluate(act, node.test), node.test, "while")
+    hints: list[tuple[str, Any]] = []
 
-    _while(act, node, does, carried, more, lambda: None, lambda: None)
+    def more() -> Any:
+        found = evaluate(act, node.test)
+        if isinstance(found, LoopCondition):
+            hints[:] = found.hints
+            found = found.test
+        return truth(act, found, node.test, "while")
+
+    _while(act, node, does, carried, more, lambda: None, lambda: None, hints)
 
 
 def lower_left_early(
@@ -99,6 +106,7 @@ def _while(
     more: Callable[[], Any],
     begin: Callable[[], None],
     end: Callable[[], None],
+    hints: Sequence[tuple[str, Any]] = (),
 ) -> None:
     from workbench.frontend.statements import flag
 
@@ -127,7 +135,12 @@ def _while(
     act.at(node)
     inits = tuple(slot.init for slot in carried.slots)
     op = act.builder.insert(
-        While(inits, Block(test_arguments, tuple(test_ops)), Block(arguments, tuple(ops)))
+        While(
+            inits,
+            Block(test_arguments, tuple(test_ops)),
+            Block(arguments, tuple(ops)),
+            hints=tuple(hints),
+        )
     )
     flags = act.scope.get(BREAK), act.scope.get(CONTINUE)
     target = variable(node) if isinstance(node, ast.For) else None
@@ -143,7 +156,7 @@ def _with_end(carried: Carried, end: Callable[[], None]) -> Carried:
             end()
             return super().yields()
 
-    ending = Ending(carried.act, carried.body, carried.node)
+    ending = Ending(carried.act, carried.node)
     ending.slots, ending.entries = carried.slots, carried.entries
     ending.places = carried.places
     return ending
@@ -181,6 +194,11 @@ def _carry_result(
     act: Activation, node: ast.For | ast.While, carried: Carried, begin: Callable[[], None]
 ) -> None:
     """Carry what the function returns from inside the loop; its type shows in a trial run."""
+    known = act.session.results.get((act, node))
+    if known is not None:
+        act.at(node)
+        carried.add(RESULT, known, even=False)
+        return
     before, next_id = act.scope, act.builder.next_id
     errors, remarks = len(act.session.errors), len(act.session.remarks.items)
     with act.builder.block():
@@ -196,14 +214,16 @@ def _carry_result(
             del act.session.remarks.items[remarks:]
     if found is not None and not isinstance(found, Unbound):
         act.at(node)
-        carried.add(RESULT, zero_of(found), even=False)
+        # Loops around this one are tried too: each would try all within it again.
+        zero = act.session.results[act, node] = zero_of(found)
+        carried.add(RESULT, zero, even=False)
 
 
 class _Trial(Carried):
     """Carried names of a round that is lowered only to learn a type."""
 
     def __init__(self, carried: Carried) -> None:
-        super().__init__(carried.act, carried.body, carried.node)
+        super().__init__(carried.act, carried.node)
         self.slots, self.entries = carried.slots, carried.entries
 
     def yields(self) -> tuple[Value, ...]:

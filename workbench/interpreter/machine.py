@@ -12,8 +12,10 @@ from workbench.interpreter.run import Run
 from workbench.interpreter.scheduling import Program, Scheduler
 from workbench.interpreter.watching import Watcher
 from workbench.ir import Module
+from workbench.source import deep
 
 
+@deep
 def run_module(
     module: Module,
     grid: Sequence[int],

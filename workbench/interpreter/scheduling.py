@@ -11,10 +11,12 @@ nobody can end the waits: a deadlock.
 
 from __future__ import annotations
 
+import _thread
 import contextvars
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from workbench.interpreter.deadlocks import deadlock
 from workbench.interpreter.program import ProgramFrame, Step
@@ -41,7 +43,9 @@ class Scheduler:
         self.finished = 0
         self.error: BaseException | None = None
         self.over = threading.Event()
-        self.threads: list[threading.Thread] = []
+        #: Held while the thread of a program runs. These are no objects of `threading`: those have
+        #: callbacks when they are collected, and a KeyboardInterrupt that comes then is lost.
+        self.threads: list[Any] = []
 
     def run(
         self, order: Iterable[Program], after: Callable[[Program], object] | None = None
@@ -134,14 +138,17 @@ class Scheduler:
         elif chosen is None:
             self._end(None)
         else:
+            ended = _thread.allocate_lock()
+            ended.acquire()
             context = contextvars.copy_context()
-            thread = threading.Thread(
-                target=context.run, args=(self._work, chosen), name="program", daemon=True
-            )
-            self.threads.append(thread)
-            thread.start()
+            self.threads.append(ended)
+            try:
+                _thread.start_new_thread(lambda: context.run(self._work, chosen, ended), ())
+            except RuntimeError:  # no more threads
+                self.threads.pop()
+                raise
 
-    def _work(self, program: Program) -> None:
+    def _work(self, program: Program, ended: Any) -> None:
         """Go on in a thread of its own."""
         try:
             self._go_on(program)
@@ -149,6 +156,8 @@ class Scheduler:
             pass
         except BaseException as error:
             self._end(error)
+        finally:
+            ended.release()
 
     def _go_on(self, chosen: Waiting | Program | None) -> None:
         """Run programs on this thread until one that waits on another thread has its turn."""
@@ -182,7 +191,7 @@ class Scheduler:
     def _dismiss(self) -> None:
         """End the programs that still wait."""
         self._end(None)
-        for thread in self.threads:
-            thread.join()
+        for ended in self.threads:
+            ended.acquire()
         self.waiting.clear()
         self.threads.clear()

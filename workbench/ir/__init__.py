@@ -33,7 +33,10 @@ from workbench.ir.printer import print_module, print_rows
 from workbench.ir.rebuild import DROP, Drop, clone_into, copy_op, rebuild
 from workbench.ir.types import (
     BF16,
+    F8E4B8,
+    F8E4B15,
     F8E4M3,
+    F8E5B16,
     F8E5M2,
     F16,
     F32,
@@ -70,7 +73,10 @@ __all__ = [
     "BF16",
     "BLOCK_FENCE",
     "DROP",
+    "F8E4B8",
+    "F8E4B15",
     "F8E4M3",
+    "F8E5B16",
     "F8E5M2",
     "F16",
     "F32",

@@ -148,6 +148,8 @@ class Op(_Declared):
     ends_block: ClassVar[bool] = False
     #: Whether its regions may run again and again.
     repeats: ClassVar[bool] = False
+    #: Whether floats among its results are values that it was given or read, never rounded ones.
+    exact: ClassVar[bool] = False
     #: What `own_effects` gives where a class does not override it.
     _effects: ClassVar[Effects] = ANYTHING
     #: What the class declares, in order.
@@ -170,12 +172,14 @@ class Op(_Declared):
         effects: Effects | None = None,
         ends_block: bool = False,
         repeats: bool = False,
+        exact: bool = False,
         **rest: Any,
     ) -> None:
         super().__init_subclass__(**rest)
         cls.mnemonic = mnemonic
         cls.ends_block = ends_block
         cls.repeats = repeats
+        cls.exact = exact
         if effects is not None:
             cls._effects = effects
         specs: list[FieldSpec] = []
@@ -239,6 +243,14 @@ class Op(_Declared):
         Nothing may use the others, nor the arguments that hold them.
         """
         raise TypeError(f"{self.name} hands nothing on")
+
+    def roundings(self) -> int:
+        """Return how often a float result is rounded on its way through: the length of a sum.
+
+        0 means that results are exactly what was given or read. Control flow gives 0; what its
+        regions round is theirs.
+        """
+        return 0 if self.exact else 1
 
     def commutes(self, other: Op) -> bool:
         """Whether memory is the same in the end whichever of the two comes first."""
@@ -456,7 +468,15 @@ class Module:
 
 def walk(block: Block) -> Iterator[Op]:
     """Yield every op of a block and of its regions, outer before inner, in program order."""
-    for op in block.ops:
-        yield op
-        for region in op.regions:
-            yield from walk(region)
+    ops = iter(block.ops)
+    outer: list[Iterator[Op]] = []
+    while True:
+        for op in ops:
+            yield op
+            if op.regions:
+                outer.append(ops)
+                outer += [iter(region.ops) for region in reversed(op.regions)]
+                break
+        if not outer:
+            return
+        ops = outer.pop()

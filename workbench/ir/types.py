@@ -147,11 +147,15 @@ F32 = Scalar("f32", "float", 32)
 F64 = Scalar("f64", "float", 64)
 F8E4M3 = Scalar("f8e4m3", "float", 8)
 F8E5M2 = Scalar("f8e5m2", "float", 8)
+F8E4B8 = Scalar("f8e4b8", "float", 8)
+F8E5B16 = Scalar("f8e5b16", "float", 8)
+F8E4B15 = Scalar("f8e4b15", "float", 8)
 
 SCALARS = {
     scalar.name: scalar
     for scalar in (
         I1, I8, I16, I32, I64, U8, U16, U32, U64, INDEX, F16, BF16, F32, F64, F8E4M3, F8E5M2,
+        F8E4B8, F8E5B16, F8E4B15,
     )
 }  # fmt: skip
 

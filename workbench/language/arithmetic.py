@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-import operator
-from collections.abc import Callable
 from typing import Any
 
 from workbench.ir import INDEX, element_of
@@ -18,6 +16,7 @@ from workbench.language.dtypes import (
     float32,
     int1,
     int32,
+    number_type,
     uint8,
     uint32,
     uint64,
@@ -41,16 +40,10 @@ from workbench.language.values import (
 )
 from workbench.ops import AddPointer, Bitcast, Elementwise, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
-from workbench.source import KernelTypeError
+from workbench.ops.small_floats import SMALL_FLOATS
+from workbench.source import KernelTypeError, shown
+from workbench.source.evaluation import OPERATORS
 
-_PYTHON: dict[str, Callable[[Any, Any], Any]] = {
-    symbol: getattr(operator, name)
-    for symbol, name in {
-        "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod",
-        "&": "and_", "|": "or_", "^": "xor", "<<": "lshift", ">>": "rshift", "**": "pow",
-        "@": "matmul", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
-    }.items()
-}  # fmt: skip
 _RING = {"+": "add", "-": "sub", "*": "mul"}
 _BITWISE = {"&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "shr"}
 _COMPARES = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
@@ -87,12 +80,15 @@ def binary(symbol: str, a: Any, b: Any) -> Any:
 
 def _in_python(symbol: str, a: Any, b: Any) -> Any:
     try:
-        return _PYTHON[symbol](a, b)
+        return OPERATORS[symbol](a, b)
     except ZeroDivisionError as error:
-        raise KernelTypeError(f"{a!r} {symbol} {b!r} divides by zero at compile time") from error
-    except (TypeError, ValueError, OverflowError) as error:
         raise KernelTypeError(
-            f"'{symbol}' does not take {kind_of(a)} and {kind_of(b)}: {a!r} {symbol} {b!r}"
+            f"{shown(a)} {symbol} {shown(b)} divides by zero at compile time"
+        ) from error
+    except (TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise KernelTypeError(
+            f"'{symbol}' does not take {kind_of(a)} and {kind_of(b)}: "
+            f"{shown(a)} {symbol} {shown(b)}"
         ) from error
 
 
@@ -138,10 +134,17 @@ def arithmetic(symbol: str, a: Any, b: Any) -> tensor:
     if folded is not None:
         return folded
     shape = common_shape(a, b, what=f"'{symbol}'")
-    exact = to == int32 and (symbol in _RING or _any_exact(a, b)) and current().exact_index
+    exact = to == int32 and _is_exact(symbol, a, b)
     x, y = operand(a, to, shape, exact=exact), operand(b, to, shape, exact=exact)
     name = _RING.get(symbol) or ("rem" if symbol == "%" else "div")
     return made(Elementwise(name, (x, y)), to)
+
+
+def _is_exact(symbol: str, *operands: Any) -> bool:
+    """Say whether an operation on int32 keeps its exact value."""
+    state = current()
+    grows = symbol in _RING and not state.wrap_loaded
+    return state.exact_index and (grows or _any_exact(*operands))
 
 
 def _any_exact(*operands: Any) -> bool:
@@ -197,7 +200,7 @@ def _folded(symbol: str, a: Any, b: Any, to: dtype) -> tensor | None:
     elif symbol in ("<<", ">>") and not 0 <= right < to.int_bitwidth:
         return None
     else:
-        number = _PYTHON[symbol](left, right)
+        number = OPERATORS[symbol](left, right)
     exact = to == int32 and current().exact_index and symbol in ("+", "-", "*", "//", "%")
     return tensor(None, to, (), fit_number(number, INDEX if exact else to.element))
 
@@ -235,7 +238,7 @@ def compare(symbol: str, a: Any, b: Any) -> tensor:
         )
     to = promote(x.dtype, y.dtype, symbol)
     if x.constant is not None and y.constant is not None and not x.shape and not y.shape:
-        return tensor(None, int1, (), bool(_PYTHON[symbol](x.constant, y.constant)))
+        return tensor(None, int1, (), bool(OPERATORS[symbol](x.constant, y.constant)))
     shape = common_shape(x, y, what=f"'{symbol}'")
     exact = to == int32 and _any_exact(x, y)
     left, right = operand(x, to, shape, exact=exact), operand(y, to, shape, exact=exact)
@@ -250,7 +253,7 @@ def negative(x: Any) -> Any:
         raise KernelTypeError(f"'-' does not take {describe(x)}")
     if x.constant is not None and not x.shape and x.dtype.is_int():
         return _folded("-", 0, x, x.dtype)
-    exact = x.dtype == int32 and current().exact_index
+    exact = x.dtype == int32 and _is_exact("-", x)
     zero = operand(0, x.dtype, x.shape, exact=exact)
     return made(Elementwise("sub", (zero, operand(x, x.dtype, x.shape, exact=exact))), x.dtype)
 
@@ -535,7 +538,11 @@ def abs(x: Any) -> Any:
     if value.dtype.is_int_unsigned():
         return value
     if value.dtype.is_fp8():
-        return bitcast_tensor(arithmetic("&", bitcast_tensor(value, uint8), 0x7F), value.dtype)
+        code = bitcast_tensor(value, uint8)
+        bare = arithmetic("&", code, 0x7F)
+        if not SMALL_FLOATS[number_type(value.dtype)].signed:  # 0x80 is NaN
+            bare = where(binary("==", bare, 0), code, bare)
+        return bitcast_tensor(bare, value.dtype)
     return made(Elementwise("abs", (value.value,)), value.dtype)
 
 

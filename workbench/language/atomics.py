@@ -31,7 +31,8 @@ def _word(value: Any, known: tuple[str, ...], default: str, what: str) -> Any:
     return word
 
 
-def _check_element(address: tensor, function: str, name: str) -> None:
+def check_element(address: tensor, function: str, name: str) -> None:
+    """Raise KernelTypeError where no atomic of this kind works on the memory."""
     element = element_of(address)
     if address.dtype.is_const():
         raise KernelTypeError(
@@ -60,7 +61,7 @@ def _update(
     name: str,
 ) -> tensor:
     address = pointer_of(pointer, name)
-    _check_element(address, function, name)
+    check_element(address, function, name)
     element = element_of(address)
     test = None if mask is None else mask_of(mask)
     shape = address.shape

@@ -6,6 +6,28 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, cast
 
+from workbench.source.evaluation import OPERATORS
+
+
+class constexpr_type:
+    """The type of a value known at compile time: the value itself tells types apart."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def mangle(self) -> str:
+        """Return a text for names of specialised functions."""
+        return repr(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, constexpr_type) and bool(self.value == other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"constexpr_type[{self.value}]"
+
 
 class constexpr:
     """A value known at compile time; arithmetic on it happens in Python.
@@ -19,6 +41,11 @@ class constexpr:
         self.value: Any = value
         while isinstance(self.value, constexpr):
             self.value = self.value.value
+
+    @property
+    def type(self) -> constexpr_type:
+        """The type, which is as good as the value."""
+        return constexpr_type(self.value)
 
     def __repr__(self) -> str:
         return f"constexpr[{self.value}]"
@@ -70,9 +97,12 @@ def _add_operators() -> None:
 
         return apply
 
-    arithmetic = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"]
-    for name in [*arithmetic, "lshift", "rshift", "and", "or", "xor"]:
-        function = getattr(operator, f"__{name}__")
+    arithmetic = {
+        "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
+        "pow": "**", "lshift": "<<", "rshift": ">>", "and": "&", "or": "|", "xor": "^",
+    }  # fmt: skip
+    for name, symbol in arithmetic.items():
+        function = OPERATORS[symbol]
         setattr(constexpr, f"__{name}__", binary(function))
         setattr(constexpr, f"__r{name}__", binary(function, reflected=True))
     for name in ["lt", "le", "gt", "ge", "eq", "ne"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any
 
@@ -40,6 +40,17 @@ def hidden_arguments(function: Callable[..., Any]) -> dict[str, ModuleType]:
 def _aggregate(cls: type) -> type[Aggregate]:
     """Return a class of tuples for a class that declares fields by annotations."""
     return aggregate(cls, hidden_arguments)
+
+
+def must_use_result(x: Any, s: Any = True) -> Any:
+    """Mark a function whose result is not to be dropped; a text says why (`@must_use_result("…")`).
+
+    A call in a kernel whose result nobody takes is an error then.
+    """
+    if isinstance(x, str):
+        return partial(must_use_result, s=x)
+    x._must_use_result = s
+    return x
 
 
 def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
@@ -149,6 +160,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "CONSTEXPR_0", "TRITON_BUILTIN", "_aggregate", "_unwrap_if_constexpr", "block_type", "builtin",
-    "constexpr", "dtype", "extern", "extern_elementwise", "get_int_dtype", "is_builtin", "tensor",
+    "constexpr", "dtype", "extern", "extern_elementwise", "get_int_dtype", "is_builtin",
+    "must_use_result", "tensor",
     "to_tensor",
 ]  # fmt: skip

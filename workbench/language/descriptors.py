@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from workbench.language.arithmetic import binary
+from workbench.language.atomics import check_element
 from workbench.language.blocks import (
     Window,
     base_of,
@@ -24,7 +25,8 @@ from workbench.language.shapes import arange, broadcast_tensor, insert_axis, ope
 from workbench.language.state import current
 from workbench.language.table import Signature, builtin
 from workbench.language.values import Shape, describe, tensor, to_tensor, wrap
-from workbench.ops import Load, Store
+from workbench.ops import AtomicUpdate, Load, Store
+from workbench.ops.atomics import AtomicFunction
 from workbench.source import KernelTypeError, ShapeError
 
 
@@ -89,6 +91,30 @@ class tensor_descriptor(NamedTuple):
         op = Store(where.value, given.stored(), operand(mask, int1, where.shape))
         current().builder.insert(op)
 
+    def atomic_add(self, offsets: Any, value: Any) -> None:
+        """Add a block to the array at once, element by element; what lies outside is dropped."""
+        _reduce(self, "add", offsets, value)
+
+    def atomic_min(self, offsets: Any, value: Any) -> None:
+        """Keep the smaller elements in the array."""
+        _reduce(self, "min", offsets, value)
+
+    def atomic_max(self, offsets: Any, value: Any) -> None:
+        """Keep the larger elements in the array."""
+        _reduce(self, "max", offsets, value)
+
+    def atomic_and(self, offsets: Any, value: Any) -> None:
+        """Bitwise and into the array."""
+        _reduce(self, "and", offsets, value)
+
+    def atomic_or(self, offsets: Any, value: Any) -> None:
+        """Bitwise or into the array."""
+        _reduce(self, "or", offsets, value)
+
+    def atomic_xor(self, offsets: Any, value: Any) -> None:
+        """Bitwise exclusive or into the array."""
+        _reduce(self, "xor", offsets, value)
+
     def __repr__(self) -> str:
         return f"a {self.type}"
 
@@ -145,6 +171,24 @@ def store_tensor_descriptor(desc: Any, offsets: Any, value: Any) -> None:
     mask = inside(window, shape, range(len(shape)))
     op = Store(pointers(window, shape).value, given.stored(), mask, box=True)
     current().builder.insert(op)
+
+
+def _reduce(desc: tensor_descriptor, function: AtomicFunction, offsets: Any, value: Any) -> None:
+    """Combine a block with what the array holds, as bulk reductions do: relaxed, no result.
+
+    PTX ISA 9.0, cp.reduce.async.bulk.tensor: each element is one relaxed atomic of scope gpu.
+    """
+    name = f"atomic_{function}"
+    window = _window(desc, offsets, name)
+    shape = desc.block_shape
+    where = wrap(pointers(window, shape).value, desc.base.dtype)
+    check_element(where, function, name)
+    given = _whole_block(desc, value, shape, name)
+    mask = inside(window, shape, range(len(shape)))
+    update = AtomicUpdate(
+        where.value, given.stored(), mask, function=function, order="relaxed", scope="gpu"
+    )
+    current().builder.insert(update)
 
 
 def _descriptor(desc: Any, name: str) -> tensor_descriptor:
@@ -207,12 +251,16 @@ def _between(place: tensor, extent: tensor) -> tensor:
     return binary("&", binary(">=", place, 0), binary("<", place, extent))
 
 
+_REDUCTIONS: tuple[AtomicFunction, ...] = ("add", "min", "max", "and", "or", "xor")
+
+
 def _add_signatures() -> None:
     """Have calls of methods checked like calls of functions."""
     rows = {
         "load": ("self", "offsets"), "store": ("self", "offsets", "value"),
         "gather": ("self", "x_offsets", "y_offset"),
         "scatter": ("self", "value", "x_offsets", "y_offset"),
+        **{f"atomic_{word}": ("self", "offsets", "value") for word in _REDUCTIONS},
     }  # fmt: skip
     for name, parameters in rows.items():
         function = tensor_descriptor.__dict__[name]

@@ -5,9 +5,13 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from workbench.language.casts import cast_tensor
 from workbench.language.dtypes import (
     bfloat16,
     dtype,
+    float8e4b8,
+    float8e4b15,
+    float8e5b16,
     float16,
     float32,
     float64,
@@ -43,7 +47,7 @@ def dot(
     `input_precision` says how fp32 operands reach the tensor core: "tf32" (default), "tf32x3",
     "bf16x3", "bf16x6" or "ieee". `allow_tf32` is its old spelling.
     """
-    a, b = to_tensor(input), to_tensor(other)
+    a, b = (_of_tensor_cores(to_tensor(x)) for x in (input, other))
     precision = _precision(input_precision, allow_tf32)
     _check_shapes(a, b)
     wanted = as_dtype(out_dtype)
@@ -67,6 +71,11 @@ def dot(
         result,
     )
     return reshape_tensor(product, shape)
+
+
+def _of_tensor_cores(x: tensor) -> tensor:
+    """Return 8-bit floats that no tensor core of NVIDIA reads as fp16, which holds all of them."""
+    return cast_tensor(x, float16) if x.dtype in (float8e4b8, float8e5b16, float8e4b15) else x
 
 
 def _three_axes(x: tensor) -> tensor:

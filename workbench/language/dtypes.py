@@ -7,11 +7,15 @@ stored and `index` while it is counted with (see values.py).
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Any
 
 from workbench.ir import (
     BF16,
+    F8E4B8,
+    F8E4B15,
     F8E4M3,
+    F8E5B16,
     F8E5M2,
     F16,
     F32,
@@ -32,11 +36,13 @@ from workbench.ir import (
 )
 
 # Explicit mantissa bits and exponent bias, of the floats alone.
-_FLOATS = {"fp8e4nv": (3, 7), "fp8e5": (2, 15), "fp16": (10, 15), "bf16": (7, 127),
+_FLOATS = {"fp8e4b15": (3, 15), "fp8e4nv": (3, 7), "fp8e4b8": (3, 8), "fp8e5": (2, 15),
+           "fp8e5b16": (2, 16), "fp16": (10, 15), "bf16": (7, 127),
            "fp32": (23, 127), "fp64": (52, 1023)}  # fmt: skip
 _SCALARS: dict[str, Scalar] = {
     "int1": I1, "int8": I8, "int16": I16, "int32": I32, "int64": I64, "uint8": U8, "uint16": U16,
-    "uint32": U32, "uint64": U64, "fp8e4nv": F8E4M3, "fp8e5": F8E5M2, "fp16": F16, "bf16": BF16,
+    "uint32": U32, "uint64": U64, "fp8e4nv": F8E4M3, "fp8e5": F8E5M2, "fp8e4b8": F8E4B8,
+    "fp8e5b16": F8E5B16, "fp8e4b15": F8E4B15, "fp16": F16, "bf16": BF16,
     "fp32": F32, "fp64": F64,
 }  # fmt: skip
 
@@ -108,16 +114,16 @@ class dtype:
         return self.name == "fp8e5"
 
     def is_fp8e4b8(self) -> bool:
-        """Say whether this is fp8e4b8, which no dtype here is."""
-        return False
+        """Say whether this is the 8-bit float e4m3 of bias 8."""
+        return self.name == "fp8e4b8"
 
     def is_fp8e5b16(self) -> bool:
-        """Say whether this is fp8e5b16, which no dtype here is."""
-        return False
+        """Say whether this is the 8-bit float e5m2 of bias 16."""
+        return self.name == "fp8e5b16"
 
     def is_fp8e4b15(self) -> bool:
-        """Say whether this is fp8e4b15, which no dtype here is."""
-        return False
+        """Say whether this is the 8-bit float e4m3 of bias 15."""
+        return self.name == "fp8e4b15"
 
     def is_fp16(self) -> bool:
         """Say whether this is fp16."""
@@ -196,7 +202,7 @@ class dtype:
         return False
 
     def is_void(self) -> bool:
-        """Say whether this is the type of no value; none here is."""
+        """Say whether this is the type of no value."""
         return False
 
     def is_const(self) -> bool:
@@ -371,6 +377,64 @@ class block_type(dtype):
         return self.name
 
 
+class _Void(dtype):
+    """The type of no value: what a kernel returns."""
+
+    def __init__(self) -> None:
+        self.name = "void"
+        self.element = Scalar("void", "uint", 0)
+        self.primitive_bitwidth = self.int_bitwidth = self.itemsize = 0
+        self.fp_mantissa_width = self.exponent_bias = 0
+        self._hash = hash(("dtype", "void"))
+
+    def is_void(self) -> bool:
+        """Say whether this is the type of no value."""
+        return True
+
+    def is_int(self) -> bool:
+        """Say whether this is an integer type, int1 included."""
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Void)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+class tuple_type:
+    """The type of a tuple: those of its items, with the names of a namedtuple's fields."""
+
+    def __init__(self, types: Any, fields: Any = None) -> None:
+        self.types = types
+        self.fields = fields or [""] * len(types)
+        words = (f"{k}:{v}" for k, v in zip(self.fields, types, strict=True))
+        self.name = f"[{','.join(words)}]"
+
+    def mangle(self) -> str:
+        """Return a short text for names of specialised functions."""
+        return "T" + "_".join(item.mangle() for item in self.types) + "T"
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.types)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.types[index]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, tuple_type)
+            and self.types == other.types
+            and self.fields == other.fields
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class const:
     """Annotation `x: tl.const`: the kernel only reads through this pointer."""
 
@@ -378,13 +442,18 @@ class const:
 int1, int8, int16, int32, int64 = (dtype(f"int{bits}") for bits in (1, 8, 16, 32, 64))
 uint8, uint16, uint32, uint64 = (dtype(f"uint{bits}") for bits in (8, 16, 32, 64))
 float8e4nv, float8e5 = dtype("fp8e4nv"), dtype("fp8e5")
+float8e4b8, float8e5b16, float8e4b15 = dtype("fp8e4b8"), dtype("fp8e5b16"), dtype("fp8e4b15")
 float16, bfloat16, float32, float64 = dtype("fp16"), dtype("bf16"), dtype("fp32"), dtype("fp64")
+
+void = _Void()
+pi32_t = pointer_type(int32)
 
 DTYPES: dict[str, dtype] = {
     d.name: d
     for d in (
         int1, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
-        float8e4nv, float8e5, float16, bfloat16, float32, float64,
+        float8e4nv, float8e5, float8e4b8, float8e5b16, float8e4b15, float16, bfloat16, float32,
+        float64,
     )
 }  # fmt: skip
 _BY_ELEMENT: dict[Element, dtype] = {d.element: d for d in DTYPES.values()} | {INDEX: int32}

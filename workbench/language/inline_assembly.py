@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from workbench.language.constexprs import is_tuple
@@ -9,8 +10,18 @@ from workbench.language.dtypes import dtype, number_type
 from workbench.language.shapes import broadcast_tensor, common_shape
 from workbench.language.state import current
 from workbench.language.table import builtin
-from workbench.language.values import Shape, as_dtype, static, static_int, tensor, to_tensor, wrap
+from workbench.language.values import (
+    Shape,
+    as_dtype,
+    describe,
+    static,
+    static_int,
+    tensor,
+    to_tensor,
+    wrap,
+)
 from workbench.ops import InlineAssembly
+from workbench.ptx import registers_of
 from workbench.source import ConstexprError
 
 
@@ -30,15 +41,53 @@ def inline_asm_elementwise(
     wanted = static(dtype, "dtype") if not is_tuple(dtype) else dtype
     types = [as_dtype(t) for t in (wanted if is_tuple(wanted) else (wanted,))]
     operands = [to_tensor(x) for x in (args if is_tuple(args) else (args,))]
+    each = static_int(pack, "pack")
+    text, kinds, operands = _with_immediates(text, kinds, operands, types, each)
     found = assembly(
         text,
         kinds,
         operands,
         types,
-        pack=static_int(pack, "pack"),
+        pack=each,
         has_effects=not static(is_pure, "is_pure"),
     )
     return found if is_tuple(wanted) else found[0]
+
+
+def _with_immediates(
+    text: str, constraints: str, operands: list[tensor], types: list[dtype], pack: int
+) -> tuple[str, str, list[tensor]]:
+    """Write operands with the constraint "n" (numbers known at compile time) into the text.
+
+    The other registers are numbered anew.
+    """
+    words = [word.strip() for word in constraints.split(",") if word.strip()]
+    if "n" not in words:
+        return text, constraints, operands
+    results = sum(registers_of(number_type(t), pack)[1] for t in types)
+    names: dict[int, str] = {number: f"${number}" for number in range(results)}
+    kept_words, kept = words[:results], list[tensor]()
+    place = results
+    for operand in operands:
+        count = registers_of(operand.dtype.element, pack)[1]
+        own = words[place : place + count]
+        if "n" in own:
+            number = operand.constant
+            if number is None or operand.dtype.is_floating():
+                raise ConstexprError(
+                    f"the constraint 'n' is for an integer known at compile time, operand "
+                    f"{len(kept)} is {describe(operand)}",
+                    hint="use 'r', or make it a tl.constexpr",
+                )
+            names |= dict.fromkeys(range(place, place + count), str(int(number)))
+        else:
+            for offset in range(count):
+                names[place + offset] = f"${len(kept_words) + offset}"
+            kept_words += own
+            kept.append(operand)
+        place += count
+    written = re.sub(r"\$(\d+)", lambda m: names.get(int(m[1]), m[0]), text)
+    return written, ",".join([*kept_words, *words[place:]]), kept
 
 
 def assembly(

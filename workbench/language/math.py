@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from workbench.language.arithmetic import (
     abs,
     cdiv,
@@ -26,9 +28,16 @@ from workbench.language.arithmetic import (
 )
 from workbench.language.extra.libdevice import LIBRARY
 from workbench.language.reductions import max, min, softmax, sum
+from workbench.language.versions import core_of
 
 # Older libraries import the functions of the device library from here.
 globals().update({name: f for name, f in LIBRARY.items() if name not in globals()})
+
+#: Triton's type of a decorated function.
+T = TypeVar("T")
+
+
+__getattr__ = core_of("tl.math")
 
 __all__ = [
     "abs", "cdiv", "ceil", "clamp", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma",

@@ -187,6 +187,11 @@ def _extreme(
     keep_dims: Any,
     name: str,
 ) -> Any:
+    if isinstance(axis, float) or (isinstance(axis, tensor) and axis.constant is None):
+        raise KernelTypeError(
+            f"{name} reduces along an axis, got {describe(axis)} as the axis",
+            hint=f"of two values, which Triton 2 took here, write tl.{name}imum(a, b)",
+        )
     x = widen_bfloat16(block_of(input, name))
     if static(return_indices, "return_indices"):
         return _with_index(x, axis, static(tie_break_left, "tie_break_left"), keep_dims, name)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import workbench.language as tl
 from workbench.language.dtypes import dtype
-from workbench.language.table import BUILTINS, LIBDEVICE, NAMES, Name
+from workbench.language.table import BUILTINS, LIBDEVICE, NAMES, ONLY_RAISES, Name
 
 PAGE = Path(__file__).with_name("README.md")
 START, END = "<!-- names: start -->\n", "<!-- names: end -->\n"
@@ -31,18 +31,24 @@ def tables() -> str:
     parts: list[str] = []
     families = dict.fromkeys(row.family for row in NAMES.values())
     for family in families:
-        rows = [row for row in NAMES.values() if row.family == family and row.tier < 3]
+        rows = [row for row in NAMES.values() if row.family == family]
         parts.append(f"### {family.replace('_', ' ').capitalize()}\n\n{_about(family)}\n")
         parts.append("| name | what it is |\n|---|---|")
         parts += [_row(row) for row in rows]
         parts.append("")
     parts.append("### Functions of `tl.extra.libdevice`\n")
-    parts.append(_words(name for name, tier in LIBDEVICE.items() if tier < 3) + "\n")
-    parts.append("### Not yet\n\nThese are known, and refused with an error that says so.\n")
-    parts.append(_words(row.name for row in NAMES.values() if row.tier == 3) + "\n")
-    later = _words(name for name, tier in LIBDEVICE.items() if tier == 3)
-    parts.append(f"Of `tl.extra.libdevice`: {later}\n")
+    parts.append(_words(LIBDEVICE) + "\n")
+    parts.append("### Names that only raise\n")
+    parts.append("They are here, and say what to do instead when they are used.\n")
+    parts += [f"- `{name}`: {instead}" for name, instead in sorted(only_raising().items())]
+    parts.append("")
     return "\n".join(parts)
+
+
+def only_raising() -> dict[str, str]:
+    """Return the names of Triton that only raise, with what to do; host names are loaded first."""
+    importlib.import_module("workbench.triton")
+    return ONLY_RAISES
 
 
 def _words(names: Iterable[str]) -> str:

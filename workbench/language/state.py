@@ -20,14 +20,16 @@ from workbench.source import CompileError
 class State:
     """The kernel being lowered, as far as tl functions need it.
 
-    `exact_index`: int32 `+ - *` keep their exact value (False: they wrap). `call` inlines a
-    device function at the current place. `remark` leaves a remark at the current place.
+    `exact_index`: int32 `+ - *` keep their exact value (False: they wrap; with `wrap_loaded` they
+    wrap where no operand is exact already, as loaded values are not). `call` inlines a device
+    function at the current place. `remark` leaves a remark at the current place.
     """
 
     builder: Builder
     call: Callable[[Any, Sequence[Any]], Any]
     remark: Callable[[str], None]
     exact_index: bool = True
+    wrap_loaded: bool = False
     exact: bool = False
     debug: bool = False
     #: What the code is for ("sm_90a", "cpu", ...); warps of a program, None: not fixed yet.

@@ -1,7 +1,7 @@
 """The names of the language: one row per name, its family (the file that has it) and its tier.
 
-The rows are the contract: tests walk them, did-you-mean reads them, and a name whose tier is not
-there yet is told apart from a misspelt one. `builtin` marks the function that implements a row.
+The rows are the contract: tests walk them and did-you-mean reads them. `builtin` marks the function
+that implements a row.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from workbench.language.constexprs import unwrap
+from workbench.source import UnknownNameError
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ _ROWS: dict[str, dict[int, str]] = {
     },
     "debug": {1: "device_print device_assert"},
     "inline_assembly": {2: "inline_asm_elementwise"},
-    "extra": {2: "extra target_info core standard"},
+    "extra": {2: "extra target_info core standard", 3: "semantic"},
 }  # fmt: skip
 
 NAMES: dict[str, Name] = {
@@ -89,13 +90,6 @@ NAMES: dict[str, Name] = {
     for family, tiers in _ROWS.items()
     for tier, words in tiers.items()
     for word in words.split()
-}
-
-#: Methods of other objects that are to come.
-METHODS_TO_COME: dict[str, frozenset[str]] = {
-    "tensor_descriptor": frozenset(
-        f"atomic_{word}" for word in ("add", "min", "max", "and", "or", "xor")
-    ),
 }
 
 #: Names of `tl.extra.libdevice`, those of tier 3 last.
@@ -142,6 +136,8 @@ class Signature:
     parameters: tuple[str, ...]
     required: int
     variadic: bool
+    #: Any keyword is accepted.
+    keywords: bool = False
 
     def text(self) -> str:
         """Return the signature as an author would write it."""
@@ -168,6 +164,7 @@ def described(function: F, name: str = "") -> F:
         positional + keyword,
         code.co_argcount - len(function.__defaults__ or ()),
         bool(code.co_flags & 0x04),
+        bool(code.co_flags & 0x08),
     )
     return mark(function, __signature_row__=row)
 
@@ -194,10 +191,20 @@ def builtin(function: F) -> F:
     return cast("F", called)
 
 
-def absent_name(module: str, name: str, known: bool) -> AttributeError:
-    """Return the error for a name that a module does not have; `known`: the language has it."""
-    words = "is not supported yet" if known else "does not exist"
-    return AttributeError(f"{module}.{name} {words}")
+#: Names of Triton that are here and raise when they are used -> what to do instead.
+ONLY_RAISES: dict[str, str] = {}
+
+
+def only_raises(name: str, instead: str) -> Callable[..., Any]:
+    """Return what stands for a name of Triton that does nothing here but say what to do."""
+    ONLY_RAISES[name] = instead
+
+    def refuse(*args: Any, **given: Any) -> Any:
+        raise UnknownNameError(f"{name} is not supported", hint=instead)
+
+    refuse.__name__ = refuse.__qualname__ = name.rpartition(".")[2]
+    refuse.__doc__ = f"Not supported: {instead}."
+    return described(refuse, name)
 
 
 #: Parameters by which Triton hands a function its compiler; authors do not write them.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from workbench.language.state import current
 from workbench.language.table import described
 from workbench.language.values import static_int
+from workbench.language.versions import versioned
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,22 @@ for _function in (
     current_target, is_cuda, cuda_capability_geq, is_hip, is_hip_cdna3, is_hip_cdna4
 ):  # fmt: skip
     described(_function)
+
+_HOST = {
+    "constexpr_function": ("workbench.runtime.callables", "constexpr_function"),
+    "driver": ("workbench.runtime.driver", "driver"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return what Triton's module of this name imports from its runtime, when it is asked for."""
+    if name in _HOST:
+        module, attribute = _HOST[name]
+        return getattr(importlib.import_module(module), attribute)
+    return _later(name)
+
+
+_later = versioned("tl.target_info", {"is_hip_gfx1250": ("3.8.0", None, lambda: is_hip_cdna4)})
 
 __all__ = [
     "Target", "cuda_capability_geq", "current_target", "is_cuda", "is_hip", "is_hip_cdna3",

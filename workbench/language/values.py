@@ -34,10 +34,18 @@ from workbench.language.dtypes import (
 from workbench.language.state import current
 from workbench.ops import Cast, Constant
 from workbench.ops.numbers import to_integer
-from workbench.source import ConstexprError, KernelTypeError, Note, ShapeError, Span
+from workbench.source import (
+    ConstexprError,
+    KernelTypeError,
+    Note,
+    ShapeError,
+    Span,
+    limit_of,
+    shown,
+)
 
 Number = int | float | bool
-MAX_ELEMENTS = 1 << 20
+MAX_ELEMENTS = limit_of("elements")
 Shape = tuple[int, ...]
 
 
@@ -183,7 +191,8 @@ def strong_dtype(number: Number) -> dtype:
             if low <= number <= high:
                 return candidate
         raise KernelTypeError(
-            f"the integer {number} does not fit 64 bits", hint="use a float, or split the number"
+            f"the integer {shown(number)} does not fit 64 bits",
+            hint="use a float, or split the number",
         )
     magnitude = abs(number)
     # The range of normal fp32; zero, infinities and NaN are fp32 too.
@@ -200,7 +209,7 @@ def to_tensor(value: Any) -> tensor:
     if is_number(value):
         return tensor(None, strong_dtype(value), (), value)
     raise KernelTypeError(
-        f"a {kind_of(value)} cannot be used as a number: {value!r}",
+        f"a {kind_of(value)} cannot be used as a number: {shown(value)}",
         hint="pass a number or a tensor",
     )
 
@@ -238,7 +247,7 @@ def as_dtype(value: Any) -> dtype:
     found = static(value, "the dtype")
     if not isinstance(found, dtype):
         raise KernelTypeError(
-            f"a dtype is needed, got {kind_of(found)} {found!r}", hint="use e.g. tl.float32"
+            f"a dtype is needed, got {kind_of(found)} {shown(found)}", hint="use e.g. tl.float32"
         )
     return found.scalar
 
@@ -247,7 +256,7 @@ def static_int(value: Any, what: str) -> int:
     """Return a compile-time integer."""
     number = static(value, what)
     if not isinstance(number, int):
-        raise ConstexprError(f"{what} must be an integer, got {kind_of(number)} {number!r}")
+        raise ConstexprError(f"{what} must be an integer, got {kind_of(number)} {shown(number)}")
     return int(number)
 
 
@@ -256,7 +265,7 @@ def static_shape(shape: Any, what: str = "the shape") -> Shape:
     if is_number(shape) or isinstance(shape, tensor):
         shape = (shape,)
     if not is_tuple(shape):
-        raise ConstexprError(f"{what} must be integers, got {kind_of(shape)} {shape!r}")
+        raise ConstexprError(f"{what} must be integers, got {kind_of(shape)} {shown(shape)}")
     extents = tuple(static_int(extent, what) for extent in shape)
     check_shape(extents, what)
     return extents
@@ -293,7 +302,7 @@ def describe_type(value: Any) -> str:
     if isinstance(value, tensor):
         return f"{value.dtype} of shape {value.shape}" if value.shape else str(value.dtype)
     if is_number(value):
-        return f"{type(value).__name__} {value}"
+        return f"{type(value).__name__} {shown(value)}"
     return kind_of(value)
 
 

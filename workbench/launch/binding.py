@@ -20,8 +20,16 @@ from workbench.launch.measures import WIDEST_ACCESS, measure_address, measure_in
 from workbench.launch.options import PLACES, check_options, unknown_option
 from workbench.launch.signature import parameter_span
 from workbench.launch.stand_ins import MockTensor, TensorWrapper
-from workbench.source import ArgumentError, KernelSource, LaunchError, OptionError, Parameter
+from workbench.source import (
+    ArgumentError,
+    KernelSource,
+    LaunchError,
+    OptionError,
+    Parameter,
+    shown,
+)
 from workbench.source.arguments import Argument, constant
+from workbench.source.given import wrong_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,13 @@ def bind_names(source: KernelSource, args: Sequence[Any], given: Mapping[str, An
             values[name] = value
         elif name in PLACES:
             places[name] = value
+        elif name == "grid":
+            raise OptionError(
+                f"the grid of a launch stands in brackets, got grid={shown(value)}",
+                definition_span(source),
+                hint=f"write {source.name}[grid](...)",
+                code="K111",
+            )
         else:
             options[name] = value
     if options:
@@ -207,7 +222,7 @@ def _constexpr(source: KernelSource, name: str, value: Any) -> Argument:
     value = _unwrapped(value)
     try:
         hash(value)
-    except TypeError as error:
+    except Exception as error:
         raise ArgumentError(
             f"constexpr '{name}' cannot be a {type(value).__name__}, which has no fixed value",
             parameter_span(source, name),
@@ -239,7 +254,7 @@ def _classify(
             return "u", _tuple(source, name, policy, value, call)
         case TensorDescriptor():
             return "u", _descriptor(source, name, value, call)
-    if isinstance(value, type) or hasattr(value, "kernel_source") or _is_kernel_dtype(value):
+    if isinstance(value, type) or _is_kernel(value) or _is_kernel_dtype(value):
         return "c", constant(value)
     return "t", _pointer(source, name, policy, value, call)
 
@@ -248,6 +263,13 @@ def _plain(value: Any) -> Any:
     """Turn a NumPy scalar into Python's."""
     numpy = sys.modules.get("numpy")
     return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
+
+
+def _is_kernel(value: Any) -> bool:
+    try:
+        return isinstance(getattr(value, "kernel_source", None), KernelSource)
+    except Exception:  # whatever its own code does
+        return False
 
 
 def _is_kernel_dtype(value: Any) -> bool:
@@ -294,7 +316,9 @@ def _integer(source: KernelSource, name: str, policy: Policy, value: int, call: 
         raise _wrong_kind(source, name, "an integer", f"a pointer ({word})")
     low, high = _limits(word)
     if not low <= value <= high:
-        raise RangeError(f"{name} = {value} does not fit {word}", parameter_span(source, name))
+        raise RangeError(
+            f"{name} = {shown(value)} does not fit {word}", parameter_span(source, name)
+        )
     divisible = alignment if policy.value and policy.alignment else 1
     call.receive(value, value)
     # A 1 whose type is fixed stays a run-time value of that type, but it is known.
@@ -313,7 +337,9 @@ def _smallest(source: KernelSource, name: str, value: int, widths: Sequence[int]
     for word, holds in zip(("i32", "i64", "u64"), (*widths, 0 <= value < 1 << 64), strict=True):
         if holds:
             return word
-    raise RangeError(f"{name} = {value} needs more than 64 bits", parameter_span(source, name))
+    raise RangeError(
+        f"{name} = {shown(value)} needs more than 64 bits", parameter_span(source, name)
+    )
 
 
 def _number(
@@ -350,9 +376,12 @@ def _pointer(source: KernelSource, name: str, policy: Policy, value: Any, call: 
     try:
         array = arrays.describe(value)
     except arrays.NotAnArray as error:
-        raise _wrong_kind(
-            source, name, f"a {type(value).__name__}", "an array, a number, a tuple or None"
-        ) from error
+        kind, why = type(value).__name__, str(error)
+        found = (
+            f"a {kind}" if why == f"a {kind} is no array" else f"a {kind} that is no array: {why}"
+        )
+        expected = "an array, a number, a tuple or None"
+        raise _wrong_kind(source, name, found, expected) from error
     word = policy.type or f"*{array.type}"
     if array.type is None:
         raise LaunchError(
@@ -383,6 +412,9 @@ def _wrong_kind(source: KernelSource, name: str, found: str, expected: str) -> L
     return LaunchError(
         f"{name} is {found}, {source.name} takes {expected} there",
         parameter_span(source, name.partition(".")[0]),
+        hint="pass a NumPy array, a tensor, or an object that speaks DLPack"
+        if "array" in expected
+        else None,
         code="K501",
     )
 
@@ -434,13 +466,19 @@ def annotated_type(annotation: Any) -> str | None:
     return parse_type(word)
 
 
-def choose_target(source: KernelSource, call: Call) -> tuple[str | None, int]:
+def choose_target(
+    source: KernelSource, call: Call, *, launches: bool = True
+) -> tuple[str | None, int]:
     """Return (target, device) for the arrays of a call; the target is None for "this GPU's chip".
+
+    What is compiled without a launch may have its arrays anywhere.
 
     Raises:
         LaunchError: arrays on different devices, or on one that kernels cannot reach (K504).
     """
     wanted = call.places.get("target")
+    if wanted is not None and not isinstance(wanted, str):
+        raise wrong_kind("target= is a text", wanted, 'one of "cpu", "interpreter", "sm_90a", …')
     device: int | None = None
     first = ""
     for name, array in call.arrays:
@@ -455,6 +493,8 @@ def choose_target(source: KernelSource, call: Call) -> tuple[str | None, int]:
             device, first = array.device, name
         elif array.device != device:
             raise _mixed(source, first, device, name, array.device)
+    if not launches and wanted not in (None, "auto"):
+        device = None
     return _target_for(source, call, wanted, device, first)
 
 
@@ -464,7 +504,7 @@ def _target_for(
     given = call.places.get("device")
     if wanted == "interpreter":
         return wanted, arrays.HOST
-    if wanted == "cpu" or (wanted is None and str(given or "") == "cpu"):
+    if wanted == "cpu" or (wanted is None and _is_host(given)):
         if device is not None and device != arrays.HOST:
             raise LaunchError(
                 f"{first} lies on cuda:{device}, target cpu reads host memory",
@@ -476,7 +516,8 @@ def _target_for(
     if wanted not in (None, "auto"):
         if not wanted.startswith("sm_"):
             raise OptionError(
-                f"unknown target {wanted}; known: cpu, interpreter, sm_80 … sm_121a", code="K114"
+                f"unknown target {wanted[:40]}; known: cpu, interpreter, sm_80 … sm_121a",
+                code="K114",
             )
         if device == arrays.HOST:
             raise LaunchError(
@@ -491,14 +532,29 @@ def _target_for(
     return ("cpu" if device == arrays.HOST else None), device
 
 
+def _is_host(given: Any) -> bool:
+    """Say whether `device=` means the CPU; raises K105 for what is no device."""
+    if given is None:
+        return False
+    kind = given if isinstance(given, str) else getattr(given, "type", given)
+    if isinstance(kind, int) and not isinstance(kind, bool):
+        return False
+    if not isinstance(kind, str):
+        what = 'device= is "cpu" or a device of torch'
+        raise wrong_kind(what, given, "leave it out: the arrays say where they lie")
+    return kind == "cpu"
+
+
 def _default_device() -> int:
     """Return where a kernel without arrays runs: the current GPU if there is one, else the host."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        return torch.cuda.current_device() if torch.cuda.is_available() else arrays.HOST
     from workbench.devices import cuda
 
-    return 0 if cuda.available() else arrays.HOST
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return 0 if cuda.available() else arrays.HOST
+    # torch may answer for a device that is not there: as_triton(cuda="cpu").
+    there = torch.cuda.is_available() and cuda.available()
+    return torch.cuda.current_device() if there else arrays.HOST
 
 
 def _mixed(source: KernelSource, a: str, on: int, b: str, other: int) -> LaunchError:

@@ -75,7 +75,7 @@ class Specialized:
 #: Element types that Triton's signatures spell otherwise.
 TRITON_NAMES = {
     "i1": "u1", "f16": "fp16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8e4nv",
-    "f8e5m2": "fp8e5",
+    "f8e5m2": "fp8e5", "f8e4b8": "fp8e4b8", "f8e5b16": "fp8e5b16", "f8e4b15": "fp8e4b15",
 }  # fmt: skip
 
 

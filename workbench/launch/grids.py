@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from math import prod
 from typing import Any
 
-from workbench.source import LaunchError, OptionError
+from workbench.source import LaunchError, OptionError, shown
+from workbench.source.budgets import shown_count
 
 Grid = tuple[int, int, int]
 
 #: What CUDA allows along each axis.
 GPU_LIMITS = (2**31 - 1, 65535, 65535)
 MOST = 2**31 - 1
+#: Programs of a launch are numbered in 64 bits.
+MOST_IN_ALL = 2**62
 
 
 def resolve_grid(grid: Any, meta: Callable[[], Mapping[str, Any]]) -> Grid:
@@ -25,8 +30,8 @@ def resolve_grid(grid: Any, meta: Callable[[], Mapping[str, Any]]) -> Grid:
         grid = grid(dict(meta()))
     try:
         sizes = (
-            tuple(operator.index(size) for size in grid)
-            if hasattr(grid, "__iter__")
+            tuple(operator.index(size) for size in itertools.islice(grid, 4))
+            if isinstance(grid, Iterable)
             else (operator.index(grid),)
         )
     except TypeError:
@@ -44,17 +49,25 @@ def check_limits(grid: Grid, name: str, *, gpu: bool) -> None:
     ):
         if size > limit:
             raise LaunchError(
-                f"{name}: the grid {grid} has {size:,} programs along axis {axis}, "
+                f"{name}: the grid {shown(grid)} has {shown_count(size)} programs along axis "
+                f"{axis}, "
                 f"at most {limit:,} can run there",
                 hint="put the largest count on axis 0, or let a program do more work",
                 code="K506",
             )
 
+    if prod(grid) > MOST_IN_ALL:
+        raise LaunchError(
+            f"{name}: the grid {grid} has {shown_count(prod(grid))} programs, "
+            f"at most {MOST_IN_ALL:,} can run",
+            hint="let a program do more work",
+            code="K506",
+        )
+
 
 def _wrong(grid: Any) -> OptionError:
-    shown = repr(grid)
     return OptionError(
-        f"a grid is 1 to 3 integers ≥ 0 (0: nothing runs), got {shown[:60]}",
+        f"a grid is 1 to 3 integers ≥ 0 (0: nothing runs), got {shown(grid, 60)}",
         hint="e.g. kernel[(cdiv(n, BLOCK),)](...) or kernel[lambda meta: (...,)](...)",
         code="K111",
     )

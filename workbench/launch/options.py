@@ -10,12 +10,13 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.source import KernelSource, OptionError
+from workbench.source import KernelSource, OptionError, shown
 
 #: name -> the value that stands for "unset": it is left out of the compile key
 DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
-    "enable_fp_fusion": True, "exact": False, "wrap_index": False, "debug": False,
+    "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
+    "debug": False,
 }  # fmt: skip
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
@@ -27,6 +28,10 @@ WITHOUT_EFFECT = frozenset(
 
 #: Options of a launch that choose where and how it runs.
 PLACES = frozenset(("stream", "device", "target", "guard"))
+
+
+#: Larger values are slips: no chip has as much.
+_MOST = {"num_warps": 1 << 62, "num_ctas": 1 << 62, "num_stages": 1024, "maxnreg": 1024}
 
 
 class UnknownOptionError(OptionError, KeyError):
@@ -66,7 +71,7 @@ def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError
     """Return the error for a name that nobody knows."""
     parameters = [p.name for p in source.parameters] if source is not None else []
     known = [*parameters, *DEFAULTS, *SHORT_FORMS]
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word[:100], known, n=1, cutoff=0.5)
     better = f"; did you mean {close[0]}?" if close else ""
     hint = None
     if source is not None:
@@ -75,23 +80,27 @@ def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError
 
 
 def _check(name: str, value: Any) -> None:
-    if name in ("enable_fp_fusion", "exact", "wrap_index", "debug"):
-        if not isinstance(value, bool | int | None):
-            raise OptionError(f"{name} is True or False, got {value!r}", code="K112")
+    if name in ("enable_fp_fusion", "exact", "wrap_index", "wrap_loaded", "debug"):
+        if value is not None and not (isinstance(value, int) and value in (0, 1)):
+            raise OptionError(
+                f"{name} is True or False, got {shown(value)}",
+                hint=f"e.g. {name}=True",
+                code="K112",
+            )
         return
     if value is None:
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise OptionError(f"{name} is a positive integer, got {value!r}", code="K112")
-    if name == "num_warps" and (value > 32 or value & (value - 1)):
         raise OptionError(
-            f"num_warps is a power of two up to 32, got {value}",
-            hint="use 1, 2, 4, 8, 16 or 32",
+            f"{name} is a positive integer, got {shown(value)}",
+            hint=f"e.g. {name}=4, or leave it out",
             code="K112",
         )
-    if name == "num_ctas" and value != 1:
+    if value > _MOST.get(name, value):
+        raise OptionError(f"{name} is at most {_MOST[name]:,}, got {shown(value)}", code="K112")
+    if name == "num_warps" and (value > 32 or value & (value - 1)):
         raise OptionError(
-            f"num_ctas={value}: programs that span several blocks are not supported",
-            hint="leave num_ctas at 1",
+            f"num_warps is a power of two up to 32, got {shown(value)}",
+            hint="use 1, 2, 4, 8, 16 or 32",
             code="K112",
         )

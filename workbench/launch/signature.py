@@ -21,6 +21,7 @@ from typing import Any
 from workbench.launch.facts import parse_type
 from workbench.source import ArgumentError, KernelSource, OptionError, Parameter
 from workbench.source.arguments import Argument, constant
+from workbench.source.given import by_name, several
 
 Words = str | Sequence[str] | Mapping[str, str] | None
 
@@ -37,7 +38,11 @@ def read_signature(
         OptionError: a word or assumption that cannot be read (K113), an unknown name (K112).
         ArgumentError: a parameter without type or value (K220).
     """
-    constants = dict(constexprs or {})
+    constants = by_name(
+        constexprs if constexprs is not None else {},
+        "constexprs are given by name", '{"BLOCK": 1024}',
+    )  # fmt: skip
+    assume = several(assume, "assume is a list of texts", 'e.g. ["n % 16 == 0"]', str)
     words = _by_name(source, signature, constants)
     _check_names(source, constants)
     arguments = {p.name: _parameter(source, p, words, constants) for p in source.parameters}
@@ -90,7 +95,8 @@ def _by_name(
     if isinstance(signature, str):
         given = [(m[0], m.start() + 1) for m in re.finditer(r"[^\s,]+", signature)]
     else:
-        given = [(str(word), 0) for word in signature]
+        what = "a signature is a text, a list of words, or a dict of them by name"
+        given = [(word, 0) for word in several(signature, what, 'e.g. "*f32 i32"', str)]
     names = [p.name for p in source.parameters if not p.is_constexpr and p.name not in constants]
     if len(given) > len(names):
         raise OptionError(
@@ -140,7 +146,7 @@ def read_word(word: str, where: str = "--sig", column: int = 0) -> Argument:
 def _literal(text: str, where: str, word: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError) as error:
+    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
         raise OptionError(f"{where}: {word!r} has no value after '='", code="K113") from error
 
 
@@ -199,7 +205,7 @@ def apply_assumption(text: str, arguments: dict[str, Argument]) -> None:
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise OptionError(f"--assume: {text!r} is not an expression", code="K113") from error
     parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
     for part in parts:

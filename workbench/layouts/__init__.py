@@ -37,10 +37,13 @@ from workbench.layouts.matrix_access import (
     stmatrix_fits,
 )
 from workbench.layouts.parsing import parse_layout
+from workbench.layouts.predict import BANKS, Banks
 from workbench.layouts.reduce import Mask, ReducePlan, reduce_plan
 
 __all__ = [
+    "BANKS",
     "PLACE",
+    "Banks",
     "Gather",
     "LinearLayout",
     "Mask",

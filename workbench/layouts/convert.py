@@ -8,8 +8,8 @@ kinds, from cheap to dear, by the level of the gather map (see gather.py):
     SharedPlan     the block has them: a store, a barrier and a load (staging.py)
 
 Within a warp both of the latter are possible, and the cheaper one is taken.
-Costs are in cycles of one SM for all warps of the block: a 128-byte wavefront
-and a shuffle of 32 lanes cost 1, a select or byte permute 0.5, a barrier 30, a
+Costs are in cycles of one SM for all warps of the block: a wavefront
+and a shuffle of a warp cost 1, a select or byte permute 0.5, a barrier 30, a
 barrier within a warp 10.
 """
 
@@ -19,6 +19,7 @@ from functools import lru_cache
 from workbench.layouts import f2
 from workbench.layouts.gather import Gather, classify
 from workbench.layouts.linear import LinearLayout
+from workbench.layouts.predict import BANKS, Banks
 from workbench.layouts.shuffles import Round, ShufflePlan, plan_shuffles
 from workbench.layouts.staging import (
     WARP_BARRIER_CYCLES,
@@ -58,7 +59,11 @@ Plan = RegisterPlan | ShufflePlan | SharedPlan
 
 @lru_cache(2048)
 def plan_convert(
-    source: LinearLayout, target: LinearLayout, bits: int, scratch_limit: int | None = None
+    source: LinearLayout,
+    target: LinearLayout,
+    bits: int,
+    scratch_limit: int | None = None,
+    banks: Banks = BANKS,
 ) -> Plan:
     """Return the cheapest way from `source` to `target` for elements of `bits` bits.
 
@@ -99,7 +104,7 @@ def plan_convert(
     if gather.level < 2:
         best = plan_shuffles(packed_source, packed_target, gather, bits)
     if best is None or best.cost > WARP_BARRIER_CYCLES:
-        staged = plan_staging(packed_source, packed_target, gather, bits, scratch_limit)
+        staged = plan_staging(packed_source, packed_target, gather, bits, scratch_limit, banks)
         if best is None or staged.cost < best.cost:
             best = staged
     pairs = _packed_registers(target, target_bits, live)

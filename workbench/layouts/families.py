@@ -45,19 +45,20 @@ __all__ = [
     "wgmma_d",
 ]
 
-LANE_BITS = 5
 Step = tuple[int, int]
 """(axis, bit): one doubling along an axis."""
 
 
 @lru_cache(4096)
-def blocked(shape: Coordinates, vector: int, axis_order: Coordinates, warps: int) -> LinearLayout:
+def blocked(
+    shape: Coordinates, vector: int, axis_order: Coordinates, warps: int, lanes: int = 32
+) -> LinearLayout:
     """Return the layout that walks the tile with vectors, then lanes, then warps.
 
     A thread holds `vector` neighbours along axis_order[0] (the fastest axis);
     lanes go on along that axis and then along the next, warps go on after the
     lanes, further registers after the warps. Bits that the tile does not have
-    become zero bases: copies. vector and warps are powers of two.
+    become zero bases: copies. vector, warps and lanes (of a warp) are powers of two.
 
     >>> print(blocked((4, 8), 1, (1, 0), 4))
     linear<4x8, lane=[(0,1),(0,2),(0,4),(1,0),(2,0)], warp=[(0,0),(0,0)]>
@@ -66,15 +67,17 @@ def blocked(shape: Coordinates, vector: int, axis_order: Coordinates, warps: int
         raise ValueError(f"axis order is {axis_order}; expected each axis of {shape} once")
     _power_of_two(vector, "vector")
     _power_of_two(warps, "warps")
+    _power_of_two(lanes, "lanes")
     bits = axis_bits(shape)
     walk: list[int] = []
     for axis in axis_order:
         below = sum(bits[axis + 1 :])
         walk.extend(1 << below + bit for bit in range(bits[axis]))
     head = min(log2(vector), bits[axis_order[0]]) if shape else 0
-    lane_end, warp_end = head + LANE_BITS, head + LANE_BITS + log2(warps)
+    lane_end = head + log2(lanes)
+    warp_end = lane_end + log2(warps)
     absent = [0] * warp_end
-    lane = (walk[head:lane_end] + absent)[:LANE_BITS]
+    lane = (walk[head:lane_end] + absent)[: log2(lanes)]
     warp = (walk[lane_end:warp_end] + absent)[: log2(warps)]
     register = walk[:head] + walk[warp_end:]
     return LinearLayout.from_flat((tuple(register), tuple(lane), tuple(warp), ()), shape, "blocked")

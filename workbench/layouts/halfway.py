@@ -11,34 +11,36 @@ from __future__ import annotations
 from workbench.layouts import f2
 from workbench.layouts.convert import plan_convert
 from workbench.layouts.linear import LinearLayout
+from workbench.layouts.predict import BANKS, Banks
 from workbench.layouts.staging import SharedPlan
 
 
 def halfway(
-    source: LinearLayout, target: LinearLayout, bits: int, scratch_limit: int
+    source: LinearLayout,
+    target: LinearLayout,
+    bits: int,
+    scratch_limit: int,
+    banks: Banks = BANKS,
 ) -> LinearLayout | None:
     """Return a layout through which the conversion needs the least scratch.
 
     None where no layout between them needs less than the direct way.
     """
-    best, least = None, _scratch(source, target, bits, scratch_limit)
+
+    def scratch(before: LinearLayout, after: LinearLayout) -> int:
+        plan = plan_convert(before, after, bits, scratch_limit, banks)
+        return plan.scratch_bytes if isinstance(plan, SharedPlan) else 0
+
+    best, least = None, scratch(source, target)
     for number in range(1, len(source.flat("lane")) + len(source.flat("warp"))):
         for from_end in (False, True):
             middle = _mixed(source, target, number, from_end)
-            needed = max(
-                _scratch(source, middle, bits, scratch_limit),
-                _scratch(middle, target, bits, scratch_limit),
-            )
+            needed = max(scratch(source, middle), scratch(middle, target))
             if needed < least:
                 best, least = middle, needed
         if best is not None and least <= scratch_limit:
             return best
     return best
-
-
-def _scratch(source: LinearLayout, target: LinearLayout, bits: int, limit: int) -> int:
-    plan = plan_convert(source, target, bits, limit)
-    return plan.scratch_bytes if isinstance(plan, SharedPlan) else 0
 
 
 def _mixed(source: LinearLayout, target: LinearLayout, number: int, from_end: bool) -> LinearLayout:

@@ -1,7 +1,7 @@
 """Layouts: where each element of a tile lives, as linear maps over F2.
 
 In words. A tile is spread over hardware. A *place* is (register, lane, warp,
-cta): which register, of which of the 32 lanes of a warp, of which warp of the
+cta): which register, of which lane of a warp (here 32), of which warp of the
 block, of which block of the cluster. A *distributed layout* says which element
 is at a place. Every layout that hardware likes has one property: write place
 and element in binary, and each bit of the place flips a fixed set of bits of
@@ -196,7 +196,7 @@ class LinearLayout:
         raise KeyError(dimension)
 
     def size(self, dimension: str) -> int:
-        """Return how many values the input dimension has: 32 lanes, the number of warps ..."""
+        """Return how many values the input dimension has: lanes of a warp, warps, ..."""
         return 1 << len(self.flat(dimension))
 
     def apply(self, **place: int) -> Coordinates:

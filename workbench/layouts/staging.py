@@ -8,7 +8,7 @@ choice: any invertible linear map from offsets to elements will do. Write it as
 
 chain   c_0, c_1, ...: the first vs span what a store's vector holds, the first
         vd what a load's vector holds (both lie in one thread on their side),
-        and enough to fill a 4-byte word
+        and enough to fill a word of a bank
 rest    K: offsets that differ only here lie in one bank
 
 A phase of the store touches the elements A = vector + lanes of a phase + word;
@@ -33,7 +33,7 @@ from typing import Literal, NamedTuple
 from workbench.layouts import f2
 from workbench.layouts.gather import Gather
 from workbench.layouts.linear import LinearLayout
-from workbench.layouts.predict import PHASE_BITS, linear_wavefronts
+from workbench.layouts.predict import BANKS, Banks, linear_wavefronts
 
 WIDEST_BYTES = 16
 CTA_BARRIER_CYCLES = 30
@@ -138,6 +138,7 @@ def plan_staging(
     gather: Gather,
     bits: int,
     scratch_limit: int | None = None,
+    banks: Banks = BANKS,
 ) -> SharedPlan:
     """Return the cheapest staging of a conversion within a block.
 
@@ -151,10 +152,12 @@ def plan_staging(
     limit = scratch_limit or 1 << space.bits << 4 << len(space.source.warp)
 
     def rated(choice: _Choice) -> tuple[bool, float, tuple[_Pattern, _Pattern], _Map]:
-        found = _offset_map(space, choice, itemsize, limit)
+        found = _offset_map(space, choice, itemsize, limit, banks)
         sides = _patterns(space, choice, found)
         barrier = WARP_BARRIER_CYCLES if space.private else CTA_BARRIER_CYCLES
-        cost = barrier * ((2 << found.rounds) - 1) + sum(_cost(side, itemsize) for side in sides)
+        cost = barrier * ((2 << found.rounds) - 1) + sum(
+            _cost(side, itemsize, banks) for side in sides
+        )
         return _scratch_bytes(space, found, itemsize) > limit, cost, sides, found
 
     narrow = _scratch_bytes(space, _Map([], 0), itemsize) > limit
@@ -162,8 +165,8 @@ def plan_staging(
     _, cost, (store, load), found = min(rates, key=lambda rate: rate[:2])
     return SharedPlan(
         None if found.rounds else _tile_layout(source, space, found.offsets),
-        _access(source, store, itemsize),
-        _access(target, load, itemsize),
+        _access(source, store, itemsize, banks),
+        _access(target, load, itemsize, banks),
         (),
         0 if space.private else source.owners()["warp"],
         _scratch_bytes(space, found, itemsize),
@@ -232,10 +235,10 @@ def _without_swap(space: _Space, common: list[int]) -> int:
     return count
 
 
-def _offset_map(space: _Space, choice: _Choice, itemsize: int, limit: int) -> _Map:
+def _offset_map(space: _Space, choice: _Choice, itemsize: int, limit: int, banks: Banks) -> _Map:
     # [chain | bank | K | round]
     source, target, n = space.source, space.target, space.bits
-    word = max(0, 2 - f2.log2(itemsize))
+    word = max(0, f2.log2(banks.word_bytes) - f2.log2(itemsize))
     chain = list(choice.chain)
     threads = [*source.lane, *target.lane, *source.warp, *target.warp]
     pool = [*source.register, *target.register, *threads, *f2.units(n)]
@@ -257,12 +260,13 @@ def _offset_map(space: _Space, choice: _Choice, itemsize: int, limit: int) -> _M
         return [f2.solve(pivots, vector) or 0 for vector in vectors]
 
     def phase(vector: int, side: _Side) -> list[int]:
-        lanes = side.lane[: PHASE_BITS[itemsize << vector]]
+        lanes = side.lane[: banks.phase_bits(itemsize << vector)]
         return inside([*chain[:vector], *lanes, *chain[:word]])
 
     m = n - len(rounds)
     first, second = phase(choice.store, source), phase(choice.load, target)
-    apart = f2.common_complement(first, second, m)[: max(0, m - (7 - f2.log2(itemsize)))]
+    row = f2.log2(banks.row_bytes) - f2.log2(itemsize)
+    apart = f2.common_complement(first, second, m)[: max(0, m - row)]
     head = inside(chain)
     # Banks along the lanes, where they can be: then a lane's offset has no part in the chain.
     bank = f2.extend(head + apart, [*inside(threads), *f2.units(m)])
@@ -283,7 +287,7 @@ def _patterns(space: _Space, choice: _Choice, found: _Map) -> tuple[_Pattern, _P
     return pattern(space.source, choice.store), pattern(space.target, choice.load)
 
 
-def _cost(side: _Pattern, itemsize: int) -> float:
+def _cost(side: _Pattern, itemsize: int, banks: Banks) -> float:
     # Wavefronts, address arithmetic, swaps, and something for the issue of an instruction.
     high, low = -1 << side.vector, (1 << side.vector) - 1
     instructions = 1 << len(side.register) - side.vector
@@ -294,17 +298,18 @@ def _cost(side: _Pattern, itemsize: int) -> float:
     computed = instructions - (instructions >> varying)
     levels = f2.rank(offset & low for offset in (*side.lane, *side.warp))
     swapped = levels * instructions << side.vector
-    waves = linear_wavefronts([(o & high) * itemsize for o in side.lane], itemsize << side.vector)
+    offsets = [(o & high) * itemsize for o in side.lane]
+    waves = linear_wavefronts(offsets, itemsize << side.vector, banks)
     per_warp = waves * instructions + 0.5 * (computed + swapped) + 0.25 * instructions
     return per_warp * (1 << len(side.warp))
 
 
-def _access(layout: LinearLayout, side: _Pattern, itemsize: int) -> SharedAccess:
+def _access(layout: LinearLayout, side: _Pattern, itemsize: int, banks: Banks) -> SharedAccess:
     high, low = -1 << side.vector, (1 << side.vector) - 1
     steps = _instructions(layout, side, itemsize)
     lane = tuple((offset & high) * itemsize for offset in side.lane)
     pairs = zip(side.warp, side.regions, strict=True)
-    waves = linear_wavefronts(lane, itemsize << side.vector) * sum(map(len, steps))
+    waves = linear_wavefronts(lane, itemsize << side.vector, banks) * sum(map(len, steps))
     return SharedAccess(
         1 << side.vector,
         lane,

@@ -14,7 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.source import CompileError, Span, UnknownNameError, register_text
+from workbench.source import (
+    CompileError,
+    Span,
+    UnknownNameError,
+    compiled,
+    deep,
+    parsed,
+    register_text,
+)
 
 OURS = "workbench.triton"
 
@@ -50,8 +58,8 @@ def execute(text: str, body: str, first_line: int, file: str, namespace: dict[st
     imports_triton = any(_is_triton_import(node) for node in ast.walk(tree))
     if imports_triton:
         check_imports(tree, file)
-        tree = ast.fix_missing_locations(_TritonImports().visit(tree))
-    exec(compile(tree, file, "exec"), namespace)
+        tree = deep(_with_our_imports)(tree)
+    exec(compiled(tree, file), namespace)
     bound = {name: namespace[name] for name in names if name in namespace}
     return Body(tree, bound, before, imports_triton)
 
@@ -59,8 +67,8 @@ def execute(text: str, body: str, first_line: int, file: str, namespace: dict[st
 def _parsed(text: str, file: str) -> ast.Module:
     """Parse a body; raises CompileError K219 where it is no Python."""
     try:
-        tree = ast.parse(text, file)
-        compile(text, file, "exec")  # finds what the grammar alone does not, e.g. `break` outside
+        tree = parsed(text, file)
+        compiled(tree, file)  # finds what the grammar alone does not, e.g. `break` outside
     except SyntaxError as error:
         line, column = error.lineno or 1, max(1, error.offset or 1)
         ends_there = error.end_lineno == line and (error.end_offset or 0) > column
@@ -87,13 +95,15 @@ def bound_names(tree: ast.Module) -> Iterator[str]:
     yield from reversed(list(dict.fromkeys(reversed(found))))
 
 
-def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a module that do not stand inside a function, class or comprehension."""
     inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.comprehension)
-    for child in ast.iter_child_nodes(node):
-        yield child
-        if not isinstance(child, inner):
-            yield from _own_nodes(child)
+    left = [*ast.iter_child_nodes(tree)][::-1]
+    while left:
+        node = left.pop()
+        yield node
+        if not isinstance(node, inner):
+            left += [*ast.iter_child_nodes(node)][::-1]
 
 
 def uses_language(function: ast.FunctionDef, language: str = "tl") -> bool:
@@ -146,6 +156,10 @@ def _is_triton_import(node: ast.AST) -> bool:
 
 def _ours(module: str) -> str:
     return OURS + module.removeprefix("triton")
+
+
+def _with_our_imports(tree: ast.Module) -> ast.Module:
+    return ast.fix_missing_locations(_TritonImports().visit(tree))
 
 
 class _TritonImports(ast.NodeTransformer):

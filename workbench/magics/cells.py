@@ -24,6 +24,7 @@ from workbench.passes.listing import ast_stage, shown_source, source_stage
 from workbench.runtime import guards
 from workbench.runtime.jit import LaunchRecord, observing
 from workbench.source import KernelError, OptionError
+from workbench.source.given import instance
 from workbench.trace import Kernel, Launch, Skipped, TraceBuilder
 
 MAGIC = "%%kernel"
@@ -50,6 +51,8 @@ def run_cell(
         KernelError: a wrong option, a kernel that does not compile, a failed check. What exists
             by then is in its `result` (a KernelResult, or None).
     """
+    instance(text, str, "a cell is a text", "give its body as one string")
+    instance(line, str, "the option line is a text", 'e.g. "add --args x,y,n --grid 4"')
     namespace = {} if namespace is None else namespace
     file = file or f"cell[{next(_cells)}]"
     offer_names(namespace)

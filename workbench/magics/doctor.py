@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench import __version__
 from workbench.compiler import package_version
-from workbench.source import OptionError
+from workbench.source import OptionError, budgets
 
 #: Settings of this process: name -> (value, allowed values)
 _settings: dict[str, tuple[str, tuple[str, ...]]] = {"tracebacks": ("short", ("short", "full"))}
@@ -95,15 +95,21 @@ def _cache() -> tuple[str, str, str]:
     return ("cache", f"{disk.directory()}: {entries} kernels, {size / 1e6:.1f} MB", "")
 
 
+def _trusted() -> list[str]:
+    from workbench.runtime import cache as disk
+
+    return disk.trusted() if disk.enabled() else []
+
+
 def cache(value: str | None = None) -> str:
-    """Return where the cache is and how large; "clear" empties it."""
+    """Return where the cache is, how large, and what of it is trusted; "clear" empties it."""
     from workbench.runtime import cache as disk
 
     if value == "clear":
         return f"removed {disk.clear()} kernels"
     if value is not None:
         raise OptionError(f"unknown word '{value}' for the cache", code="K103", hint="clear")
-    return _cache()[1]
+    return "\n".join([_cache()[1], *_trusted()])
 
 
 def view(value: str | None = None) -> str:
@@ -121,9 +127,10 @@ def view(value: str | None = None) -> str:
 
 
 def config(value: str | None = None) -> str:
-    """Return all settings, or set one by name=value."""
+    """Return all settings and the budgets of compilations, or set one setting by name=value."""
     if value is None:
-        return "\n".join(f"{name}={current}" for name, (current, _) in _settings.items())
+        lines = [f"{name}={current}" for name, (current, _) in _settings.items()]
+        return "\n".join([*lines, "", "budgets (K406 names what is over one)", budgets.table()])
     name, _, chosen = value.partition("=")
     if name not in _settings or chosen not in _settings[name][1]:
         known = "; ".join(f"{n}={'|'.join(allowed)}" for n, (_, allowed) in _settings.items())

@@ -52,6 +52,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%%kernel add --args x,y,nowhere --grid 1",
         "define every name that the expression uses, in this cell or an earlier one.",
     ),
+    "K105": _entry(
+        "a function was given a value of a kind that it does not take.",
+        "triton.autotune(configs=[{'BLOCK': 128}], key=['n'])",
+        "the message says what is expected; here triton.Config({'BLOCK': 128}).",
+    ),
     "K106": _entry(
         "an option that holds one value is given twice, with different values.",
         "%%kernel add --grid 3 --grid 4",
@@ -182,6 +187,16 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%%kernel add --guard --no-guard",
         "leave one of them out; on the CPU cells are guarded without either.",
     ),
+    "K136": _entry(
+        "as_triton is asked for a version that it does not know, or for what only a GPU can do.",
+        'workbench.as_triton(version="2.1")',
+        "leave version out, or take one of those in the message; cuda is \"cpu\" or left out.",
+    ),
+    "K139": _entry(
+        "torch's compiler lacks something that workbench takes the place of; it is named.",
+        "workbench.use_in_torch_compile()",
+        "use torch 2.11 or 2.13, with which it is known to work.",
+    ),
     "K200": _entry(
         "the kernel's text cannot be compiled; the message says what is wrong with it.",
         "def add(x_ptr, n):\n    tl.store(x_ptr)",
@@ -271,6 +286,17 @@ EXPLANATIONS: dict[str, Explanation] = {
         "the kernel has more operations than debug lines can name; links of the rest are absent.",
         "a loop unrolled a hundred thousand times",
         "unroll less.",
+    ),
+    "K406": _entry(
+        "compiling the kernel would take more than one of the limits that keep a slip from taking "
+        "the machine along.",
+        "for i in tl.static_range(10**9): …      # or 9**9**9",
+        "the message says what was counted and the limit; %workbench config lists all of them.",
+    ),
+    "K407": _entry(
+        "a kernel's stages were let go to save memory, and what the kernel captured has changed.",
+        "SCALE = tl.constexpr(2), a %%kernel add that reads it, many others; SCALE = 3; %ptx add",
+        "run the cell again: it compiles for what the names mean now.",
     ),
     "K410": _entry(
         "a tool of the CUDA toolchain is missing, or refused its input.",
@@ -396,11 +422,18 @@ EXPLANATIONS: dict[str, Explanation] = {
         "tl.multiple_of(offset, 16)                 # and offset is 40",
         "drop the promise, or make it true: the message names what was found.",
     ),
+    "K519": _entry(
+        "a kernel that is pickled by value reads values that are too large, or cannot be pickled.",
+        "TABLE = numpy.zeros(10**6)  # read by a kernel of this cell, which is then pickled",
+        "pass such values as arguments, or define the kernel in a module that can be imported.",
+    ),
     "K601": _entry(
-        "the kernel's result differs from the reference by more than the tolerance.",
+        "the kernel's result differs from the reference by more than rounding explains, in some\n"
+        "elements or on average. What a right kernel may differ by follows from what was executed\n"
+        "(types, lengths of sums, target); --rtol and --atol replace that.",
         '%%kernel add --args x,y,out,7 --grid 1 --set BLOCK=3 --check "x + y"',
         "look at the first wrong element and the line that stored it: is its index inside the "
-        "grid,\nis the mask right, is the tolerance right for the type (--rtol, --atol)?",
+        "grid,\nis the mask right? On average: is there a factor or a term too many?",
     ),
     "K602": _entry(
         "the reference does not fit the kernel's outputs in number or shape.",
@@ -447,5 +480,10 @@ EXPLANATIONS: dict[str, Explanation] = {
         "the file cannot be written.",
         "%save add no/such/folder/add.ptx",
         "give a folder that exists and that you may write to.",
+    ),
+    "K806": _entry(
+        "there is no kernel cache to merge, or none to merge it into.",
+        'wb.cache.merge("/srv/kernels/v3")           # its parent is the cache',
+        "give the folder that WORKBENCH_CACHE_DIR was where the kernels were compiled.",
     ),
 }  # fmt: skip

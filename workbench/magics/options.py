@@ -181,11 +181,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--rtol", "rtol", "relative tolerance", tolerance("--rtol"), "R",
-        "by the least precise type involved", "--rtol 1e-3", commands=_RUN,
+        "by a model of what was rounded", "--rtol 1e-3", commands=_RUN,
     ),
     Option(
         "--atol", "atol", "absolute tolerance", tolerance("--atol"), "A",
-        "by the least precise type involved", "--atol 1e-4", commands=_RUN,
+        "by a model of what was rounded", "--atol 1e-4", commands=_RUN,
     ),
     Option("--bench", "bench", "time it", default="off", commands=_RUN),
     Option(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workbench.bench.results import KernelResult, Record
+from workbench.magics import compiled_by_torch
 from workbench.source import OptionError
 
 KEPT = 20  # results of one kernel
@@ -29,14 +30,15 @@ def clear() -> None:
 
 
 def names() -> list[str]:
-    """Return the kernels that have results, in the order of their first one."""
-    return list(_results)
+    """Return the kernels that have results, in the order of their first one; torch's last."""
+    return list(dict.fromkeys([*_results, *(found.name for found in compiled_by_torch.results())]))
 
 
 def results() -> Iterator[KernelResult]:
-    """Yield the results of each kernel, the oldest first."""
+    """Yield the results of each kernel, the oldest first; those that torch made come last."""
     for known in _results.values():
         yield from known
+    yield from compiled_by_torch.results()
 
 
 def latest(name: str) -> KernelResult | None:
@@ -65,7 +67,7 @@ def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> Kernel
     bound = (namespace or {}).get(name)
     if isinstance(bound, KernelResult):
         return _with_spec(bound, [bound], spec)
-    known = _results.get(name)
+    known = _results.get(name) or compiled_by_torch.find(name)
     if known:
         return _with_spec(known[-1], known, spec)
     if bound is not None and hasattr(bound, "kernel_source"):

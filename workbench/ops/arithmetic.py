@@ -28,7 +28,7 @@ from workbench.ops.numbers import compute_element, round_to, value_dtype
 from workbench.source import KernelTypeError, ShapeError
 
 
-class Constant(Op, mnemonic="tile.constant", effects=NONE):
+class Constant(Op, mnemonic="tile.constant", effects=NONE, exact=True):
     """A number known at compile time, in every element of `type`.
 
     %0 = tile.constant {value = 0.5, type = tile<4xf32>} : tile<4xf32>
@@ -56,7 +56,7 @@ def _constant_dtype(value: float, element: object) -> type[np.generic]:
     return np.int64
 
 
-class Iota(Op, mnemonic="tile.iota", effects=NONE):
+class Iota(Op, mnemonic="tile.iota", effects=NONE, exact=True):
     """The integers `start`, `start + 1`, ... as a one-dimensional tile.
 
     %0 = tile.iota {start = 0, type = tile<8xindex>} : tile<8xindex>
@@ -121,6 +121,9 @@ class Elementwise(Op, effects=NONE):
         if wrong or not isinstance(element, Scalar):
             raise KernelTypeError(f"{row.name} does not take {element} values", self.span)
 
+    def roundings(self) -> int:
+        return 0 if self.row.exact else 1
+
     def interpret(self, frame: Frame) -> Array:
         element = element_of(self.inputs[0].type)
         assert isinstance(element, Scalar)
@@ -131,7 +134,7 @@ class Elementwise(Op, effects=NONE):
         return np.asarray(values, value_dtype(element))
 
 
-class Select(Op, mnemonic="tile.select", effects=NONE):
+class Select(Op, mnemonic="tile.select", effects=NONE, exact=True):
     """`then` where the condition holds, `otherwise` elsewhere; both are evaluated.
 
     %3 = tile.select %0, %1, %2 : tile<4xf32>

@@ -68,6 +68,9 @@ class AtomicUpdate(Op, mnemonic="tile.atomic"):
             and pointee_of(other.pointers.type) == pointee_of(self.pointers.type)
         )
 
+    def roundings(self) -> int:
+        return 1 if self.function == "add" else 0
+
     def interpret(self, frame: Frame) -> Array:
         element = pointee_of(self.pointers.type)
         shape = shape_of(self.pointers.type)
@@ -85,7 +88,7 @@ class AtomicUpdate(Op, mnemonic="tile.atomic"):
         return old.reshape(shape)
 
 
-class AtomicCompareExchange(Op, mnemonic="tile.atomic_cas"):
+class AtomicCompareExchange(Op, mnemonic="tile.atomic_cas", exact=True):
     """Replace *p by value where it equals `expected`; give the old value.
 
     %3 = tile.atomic_cas %0, %1, %2 : i32

@@ -47,6 +47,11 @@ class Cast(Op, mnemonic="tile.cast", effects=NONE):
         if not isinstance(element_of(self.source.type), Scalar):
             raise KernelTypeError(f"a {element_of(self.source.type)} is not a number", self.span)
 
+    def roundings(self) -> int:
+        source = element_of(self.source.type)
+        widens = isinstance(source, Scalar) and source.is_float and source.bits < self.to.bits
+        return 0 if widens else 1
+
     def interpret(self, frame: Frame) -> Array:
         source = element_of(self.source.type)
         assert isinstance(source, Scalar)
@@ -66,7 +71,7 @@ def convert(values: Array, source: Scalar, to: Scalar, rounding: str = "rtne") -
     return round_to(values, to)
 
 
-class Bitcast(Op, mnemonic="tile.bitcast", effects=NONE):
+class Bitcast(Op, mnemonic="tile.bitcast", effects=NONE, exact=True):
     """The same bits read as another element type of the same width.
 
     %1 = tile.bitcast %0 {to = i32} : tile<4xi32>

@@ -7,13 +7,27 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from workbench.ir import NONE, Array, Block, Effect, Effects, Frame, Op, Type, Value, attribute
-from workbench.source import KernelTypeError
+from workbench.ir import (
+    NONE,
+    Array,
+    Block,
+    Effect,
+    Effects,
+    Frame,
+    Op,
+    Type,
+    Value,
+    attribute,
+    element_of,
+    shape_of,
+    tile,
+)
+from workbench.source import KernelTypeError, ShapeError
 
 Kept = TypeVar("Kept", bound=Op)
 
 
-class Yield(Op, mnemonic="tile.yield", effects=NONE, ends_block=True):
+class Yield(Op, mnemonic="tile.yield", effects=NONE, ends_block=True, exact=True):
     """What a region gives back to the op it belongs to.
 
     tile.yield [%0]
@@ -25,7 +39,7 @@ class Yield(Op, mnemonic="tile.yield", effects=NONE, ends_block=True):
         return None
 
 
-class Return(Op, mnemonic="tile.return", effects=NONE, ends_block=True):
+class Return(Op, mnemonic="tile.return", effects=NONE, ends_block=True, exact=True):
     """The end of the kernel.
 
     tile.return
@@ -35,7 +49,7 @@ class Return(Op, mnemonic="tile.return", effects=NONE, ends_block=True):
         return None
 
 
-class For(Op, mnemonic="tile.for", effects=NONE, repeats=True):
+class For(Op, mnemonic="tile.for", effects=NONE, repeats=True, exact=True):
     """Run the body with its counter at lower, lower + step, ... while below `upper`.
 
     A negative step counts down while above `upper`. The body's arguments are the counter and the
@@ -93,7 +107,7 @@ class For(Op, mnemonic="tile.for", effects=NONE, repeats=True):
 _MAY_NOT_END: Effects = (Effect("outside", order="relaxed"),)
 
 
-class While(Op, mnemonic="tile.while", effects=_MAY_NOT_END, repeats=True):
+class While(Op, mnemonic="tile.while", effects=_MAY_NOT_END, repeats=True, exact=True):
     """Run the body while the condition region yields true; both see the carried values.
 
     %1 = tile.while [%0] {
@@ -108,6 +122,12 @@ class While(Op, mnemonic="tile.while", effects=_MAY_NOT_END, repeats=True):
     inits: tuple[Value, ...]
     condition: Block
     body: Block
+    hints: tuple[Any, ...] = attribute(default=())
+
+    @property
+    def keeps_invariants(self) -> bool:
+        """Whether the author wants what does not change to stay in the loop."""
+        return bool(dict(self.hints).get("disable_licm"))
 
     def infer(self) -> tuple[Type, ...]:
         return tuple(value.type for value in self.inits)
@@ -140,7 +160,47 @@ class While(Op, mnemonic="tile.while", effects=_MAY_NOT_END, repeats=True):
         return carried
 
 
-class If(Op, mnemonic="tile.if", effects=NONE):
+class Map(Op, mnemonic="tile.map", effects=NONE):
+    """Run the body once per element, on the elements of all inputs at one place.
+
+    Each element takes its own way through branches and loops of the body, which touches no memory.
+
+        %1 = tile.map [%0] {
+        ^(%a: f32):
+          %b = tile.add [%a, %a] : f32
+          tile.yield [%b]
+        } : tile<4xf32>
+    """
+
+    inputs: tuple[Value, ...]
+    body: Block
+
+    def infer(self) -> tuple[Type, ...]:
+        shape = shape_of(self.inputs[0].type)
+        return tuple(tile(shape, element_of(value.type)) for value in self.body.yields)
+
+    def verify(self) -> None:
+        shapes = {shape_of(value.type) for value in self.inputs}
+        if len(shapes) != 1 or () in shapes:
+            raise ShapeError(f"{self.name} of inputs with shapes {sorted(shapes)}", self.span)
+        if any(shape_of(value.type) for value in self.body.yields):
+            raise ShapeError(f"{self.name} yields tiles instead of numbers", self.span)
+
+    def roundings(self) -> int:
+        return sum(op.roundings() for op in self.body.ops)
+
+    def interpret(self, frame: Frame) -> tuple[Array, ...]:
+        parts = [np.asarray(frame[value]) for value in self.inputs]
+        if not any(op.regions for op in self.body.ops):
+            found = frame.run(self.body, parts)
+            return tuple(np.broadcast_to(f, parts[0].shape) for f in found)
+        shape = parts[0].shape
+        rows = [frame.run(self.body, [np.asarray(x) for x in row])
+                for row in zip(*(part.ravel() for part in parts), strict=True)]  # fmt: skip
+        return tuple(np.array(column).reshape(shape) for column in zip(*rows, strict=True))
+
+
+class If(Op, mnemonic="tile.if", effects=NONE, exact=True):
     """Run one of two regions; both yield values of the same types.
 
     %1 = tile.if %0 {

@@ -10,7 +10,7 @@ from workbench.ir import SEEN_OUTSIDE, Broken, Frame, Op, Value, attribute
 from workbench.ops.program import first_element
 
 
-class DevicePrint(Op, mnemonic="tile.print", effects=SEEN_OUTSIDE):
+class DevicePrint(Op, mnemonic="tile.print", effects=SEEN_OUTSIDE, exact=True):
     """Print values, one line per element, with program and index.
 
     tile.print [%0] {prefix = "x: "}
@@ -31,7 +31,7 @@ class DevicePrint(Op, mnemonic="tile.print", effects=SEEN_OUTSIDE):
                 frame.emit(self, f"pid {program} idx {place} {self.prefix}{shown}")
 
 
-class DeviceAssert(Op, mnemonic="tile.assert", effects=SEEN_OUTSIDE):
+class DeviceAssert(Op, mnemonic="tile.assert", effects=SEEN_OUTSIDE, exact=True):
     """Stop with a message where a condition does not hold and the mask is on.
 
     tile.assert %0 {message = "n is positive"}

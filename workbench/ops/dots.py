@@ -59,6 +59,9 @@ class Dot(Op, mnemonic="tile.dot", effects=NONE):
                 f"dot of {a} and {b} does not fit an accumulator of shape {c}", self.span
             )
 
+    def roundings(self) -> int:
+        return shape_of(self.a.type)[-1]
+
     def interpret(self, frame: Frame) -> Array:
         return product(
             frame[self.a],

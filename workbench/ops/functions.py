@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +27,8 @@ class Function:
 
     `takes` are the element types allowed (`any` includes i1); operands share one type.
     `compares` functions give i1, all others the operand type. `commutes` allows operands to be
-    swapped; `identity` is the neutral element of an associative function, by element type.
+    swapped; `identity` is the neutral element of an associative function, by element type;
+    `exact` functions of floats round nothing.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Function:
     compares: bool = False
     commutes: bool = False
     identity: Callable[[Scalar], float | int] | None = None
+    exact: bool = False
 
 
 def _quotient(a: Array, b: Array) -> Array:
@@ -183,18 +186,58 @@ def _in_double(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
 
 
 def _fused(a: Array, b: Array, c: Array) -> Array:
+    """Return a * b + c, rounded once (S. Boldo, G. Melquiond, Emulation of FMA, 2008)."""
     if a.dtype != np.float64:
         wide = np.float64
-        return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
-    # The product as a sum of two (Dekker), then the sum of all three, what it lost last.
+        # The product is exact; the sum is rounded to odd, so that rounding it again is harmless.
+        total, lost = _two_sum(a.astype(wide) * b.astype(wide), c.astype(wide))
+        return np.asarray(_to_odd(total, lost)).astype(a.dtype)
     product = a * b
     (a1, a2), (b1, b2) = _halves(a), _halves(b)
     lost = ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
-    total = product + c
-    back = total - product
-    lost = lost + ((product - (total - back)) + (c - back))
-    found = total + lost
-    return np.where(np.isfinite(found), found, total)
+    high, low = _two_sum(c, lost)
+    total, rest = _two_sum(product, high)
+    found = total + _to_odd(*_two_sum(low, rest))
+    plain = np.isfinite(product + c) | ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
+    found = np.where(np.isfinite(a) & np.isfinite(b) & np.isfinite(c), found, product + c)
+    for part in (a, b, c, product):
+        size = np.abs(part)
+        plain &= ((size > 1e-140) & (size < 1e140)) | ~np.isfinite(part)
+    odd = np.flatnonzero(~np.broadcast_to(plain, found.shape))
+    if odd.size:
+        found = np.array(found)
+        rows = [np.broadcast_to(part, found.shape).ravel()[odd].tolist() for part in (a, b, c)]
+        found.reshape(-1)[odd] = [_fused_exactly(*row) for row in zip(*rows, strict=True)]
+    return found
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return the sum and what it lost (D. E. Knuth, TAOCP 2, 4.2.2)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _to_odd(total: Array, lost: Array) -> Array:
+    """Return float64 sums rounded to odd: where something was lost, the last bit is set."""
+    bits = np.ascontiguousarray(total, np.float64).view(np.int64).reshape(np.shape(total))
+    inexact = (lost != 0) & np.isfinite(lost) & np.isfinite(total) & (bits & 1 == 0)
+    outward = (lost > 0) == (total > 0)
+    moved = np.where(inexact, np.where(outward, bits + 1, bits - 1), bits)
+    return np.ascontiguousarray(moved).view(np.float64).reshape(np.shape(total))
+
+
+def _fused_exactly(a: float, b: float, c: float) -> float:
+    """The same in fractions, where float64 would overflow or lose low bits on the way."""
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)) or not (a and b):
+        return a * b + c
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if not exact:
+        return a * b + c  # the sign of zero is that of the sum
+    try:
+        return float(exact) or (0.0 if exact > 0 else -0.0)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
 
 
 def _halves(x: Array) -> tuple[Array, Array]:
@@ -244,15 +287,15 @@ _ROWS = (
     Function("mul", 2, "any", _multiply, "a * b; integers wrap", commutes=True,
              identity=lambda _: 1),
     Function("div", 2, "number", _quotient, "a / b; integers truncate toward zero"),
-    Function("rem", 2, "number", _remainder, "remainder with the sign of a"),
+    Function("rem", 2, "number", _remainder, "remainder with the sign of a", exact=True),
     Function("min", 2, "any", smaller, "smaller of two; a NaN loses", commutes=True,
-             identity=_highest),
+             identity=_highest, exact=True),
     Function("max", 2, "any", larger, "larger of two; a NaN loses", commutes=True,
-             identity=_lowest),
+             identity=_lowest, exact=True),
     Function("minimum", 2, "number", np.minimum, "smaller of two; a NaN wins", commutes=True,
-             identity=_highest),
+             identity=_highest, exact=True),
     Function("maximum", 2, "number", np.maximum, "larger of two; a NaN wins", commutes=True,
-             identity=_lowest),
+             identity=_lowest, exact=True),
     Function("and", 2, "integer", np.bitwise_and, "bitwise and", commutes=True,
              identity=_all_ones),
     Function("or", 2, "integer", np.bitwise_or, "bitwise or", commutes=True, identity=lambda _: 0),
@@ -273,10 +316,10 @@ _ROWS = (
     Function("ne", 2, "any", np.not_equal, "a != b; true if either is NaN", compares=True,
              commutes=True),
     Function("fma", 3, "float", _fused, "a * b + c, rounded once"),
-    Function("abs", 1, "number", np.abs, "absolute value"),
-    Function("neg", 1, "number", np.negative, "change of sign"),
-    Function("floor", 1, "float", np.floor, "largest integer not above"),
-    Function("ceil", 1, "float", np.ceil, "smallest integer not below"),
+    Function("abs", 1, "number", np.abs, "absolute value", exact=True),
+    Function("neg", 1, "number", np.negative, "change of sign", exact=True),
+    Function("floor", 1, "float", np.floor, "largest integer not above", exact=True),
+    Function("ceil", 1, "float", np.ceil, "smallest integer not below", exact=True),
     Function("exp", 1, "float", _in_double(np.exp), "e to the power of x"),
     Function("exp2", 1, "float", _in_double(np.exp2), "2 to the power of x"),
     Function("log", 1, "float", _in_double(np.log), "natural logarithm"),
@@ -289,11 +332,14 @@ _ROWS = (
     Function("tanh", 1, "float", _in_double(np.tanh), "hyperbolic tangent"),
     Function("erf", 1, "float", _erf, "error function"),
     Function("div_rn", 2, "float", _divide, "a / b, correctly rounded"),
-    Function("trunc", 1, "float", np.trunc, "the integer next to x towards zero"),
-    Function("rint", 1, "float", np.rint, "the nearest integer, halves to even"),
-    Function("round", 1, "float", _round_away, "the nearest integer, halves away from zero"),
-    Function("copysign", 2, "float", np.copysign, "the magnitude of a with the sign of b"),
-    Function("nextafter", 2, "float", np.nextafter, "the neighbour of a in the direction of b"),
+    Function("trunc", 1, "float", np.trunc, "the integer next to x towards zero", exact=True),
+    Function("rint", 1, "float", np.rint, "the nearest integer, halves to even", exact=True),
+    Function("round", 1, "float", _round_away,
+             "the nearest integer, halves away from zero", exact=True),
+    Function("copysign", 2, "float", np.copysign,
+             "the magnitude of a with the sign of b", exact=True),
+    Function("nextafter", 2, "float", np.nextafter,
+             "the neighbour of a in the direction of b", exact=True),
     Function("exp10", 1, "float", _in_double(lambda x: np.power(10.0, x)), "10 to the power of x"),
     Function("expm1", 1, "float", _in_double(np.expm1), "e to the power of x, minus 1"),
     Function("log10", 1, "float", _in_double(np.log10), "logarithm to base 10"),

@@ -32,7 +32,7 @@ StoreCache = Literal["", "wb", "cg", "cs", "wt"]
 Eviction = Literal["", "evict_first", "evict_last", "evict_normal"]
 
 
-class AddPointer(Op, mnemonic="tile.add_pointer", effects=NONE):
+class AddPointer(Op, mnemonic="tile.add_pointer", effects=NONE, exact=True):
     """Pointers moved by whole elements; offsets are signed (unsigned types: zero-extended).
 
     %2 = tile.add_pointer %0, %1 : tile<4xptr<f32>>
@@ -57,7 +57,7 @@ class AddPointer(Op, mnemonic="tile.add_pointer", effects=NONE):
         return frame[self.pointer] + frame[self.offset].astype(np.int64) * pointee.itemsize
 
 
-class Load(Op, mnemonic="tile.load"):
+class Load(Op, mnemonic="tile.load", exact=True):
     """Read one element through each pointer; masked-off lanes read `other`, or 0.
 
     pointers[S], mask[S] of i1, other[S]  ->  [S] of the pointee type. A masked-off pointer is
@@ -93,7 +93,7 @@ class Load(Op, mnemonic="tile.load"):
         return np.where(live, loaded, frame.get(self.other, round_to(0, element)))
 
 
-class Store(Op, mnemonic="tile.store"):
+class Store(Op, mnemonic="tile.store", exact=True):
     """Write one element through each pointer whose mask holds.
 
     tile.store %0, %1 mask %2

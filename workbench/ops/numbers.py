@@ -8,12 +8,18 @@ float becomes as an integer is said by `to_integer` alone: NumPy leaves it to th
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 
-from workbench.ir import BF16, F8E4M3, F8E5M2, F16, F32, F64, I1, INDEX, Array, Element, Scalar
+from workbench.ir import BF16, F16, F32, F64, I1, INDEX, Array, Element, Scalar
+from workbench.ops.small_floats import (
+    SMALL_FLOATS,
+    codes,
+    codes_toward_zero,
+    held_codes,
+    table,
+)
 
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 _SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
@@ -47,7 +53,7 @@ def value_dtype(element: Element) -> Any:
 
 def memory_dtype(element: Element) -> Any:
     """Return the NumPy dtype of the bits of one element in memory."""
-    if element in (BF16, F8E4M3, F8E5M2):
+    if element == BF16 or element in SMALL_FLOATS:
         return _UNSIGNED[element.bits]
     return np.uint8 if element == I1 else value_dtype(element)
 
@@ -57,8 +63,8 @@ def round_to(values: Array | float, element: Element) -> Array:
     with np.errstate(all="ignore"):
         if element == BF16:
             return _widen_bf16(_bf16_bits(values))
-        if element in (F8E4M3, F8E5M2):
-            return decode(_small_float_bits(values, element), element)
+        if element in SMALL_FLOATS:
+            return table(element)[codes(values, element)]
         values = np.asarray(values)
         if values.dtype.kind == "f" and isinstance(element, Scalar) and element.is_integer:
             return to_integer(values, element)
@@ -90,6 +96,8 @@ def toward_zero(values: Array, element: Scalar) -> Array:
     saturate.
     """
     with np.errstate(all="ignore"):
+        if element in SMALL_FLOATS:
+            return table(element)[codes_toward_zero(values, element)]
         near = round_to(values, element)
         away = np.abs(near.astype(np.float64)) > np.abs(values.astype(np.float64))
         bits = bits_of(near, element)
@@ -110,12 +118,8 @@ def encode(values: Array, element: Element) -> Array:
     with np.errstate(all="ignore"):
         if element == BF16:
             return _bf16_bits(values)
-        if element in (F8E4M3, F8E5M2):
-            codes = _small_float_bits(values, element)
-            if element == F8E4M3:
-                return codes
-            # Only a conversion saturates: what is a value of the type stays it.
-            return np.where(np.isinf(values), codes & 0x80 | 0x7C, codes).astype(np.uint8)
+        if element in SMALL_FLOATS:
+            return held_codes(values, element)
     if element == I1:
         return np.asarray(values, np.uint8)
     return np.asarray(values, value_dtype(element))
@@ -125,8 +129,8 @@ def decode(bits: Array, element: Element) -> Array:
     """Return the values that bits in memory stand for."""
     if element == BF16:
         return _widen_bf16(bits)
-    if element in (F8E4M3, F8E5M2):
-        return _small_float_table(element)[bits]
+    if element in SMALL_FLOATS:
+        return table(element)[bits]
     if element == I1:
         return bits != 0
     return bits
@@ -174,55 +178,12 @@ def _widen_bf16(bits: Array) -> Array:
     return wide.view(np.float32).reshape(np.shape(bits))
 
 
-@cache
-def _small_float_table(element: Scalar) -> Array:
-    """Return the 256 values of an 8-bit float as float32."""
-    exponent_bits, mantissa_bits = (4, 3) if element == F8E4M3 else (5, 2)
-    bias = (1 << (exponent_bits - 1)) - 1
-    table = np.zeros(256, np.float32)
-    for code in range(256):
-        sign = -1.0 if code & 0x80 else 1.0
-        exponent = (code >> mantissa_bits) & ((1 << exponent_bits) - 1)
-        mantissa = code & ((1 << mantissa_bits) - 1)
-        top = exponent == (1 << exponent_bits) - 1
-        if element == F8E4M3 and top and mantissa == 7:
-            value = np.nan
-        elif element == F8E5M2 and top:
-            value = np.inf if mantissa == 0 else np.nan
-        elif exponent == 0:
-            value = mantissa * 2.0 ** (1 - bias - mantissa_bits)
-        else:
-            value = (1 + mantissa / (1 << mantissa_bits)) * 2.0 ** (exponent - bias)
-        table[code] = sign * value
-    return table
-
-
-def _small_float_bits(values: Array | float, element: Scalar) -> Array:
-    """Return 8-bit float codes, rounded to nearest even, saturated to the largest finite value.
-
-    PTX ISA, `cvt.rn.satfinite`: infinities become the largest finite value, NaN stays NaN.
-    """
-    table = _small_float_table(element)
-    nan_code = 0x7F
-    largest = 0x7E if element == F8E4M3 else 0x7B
-    positive = table[: largest + 1].astype(np.float64)
-    magnitude = np.abs(np.asarray(values, np.float64))
-    clipped = np.minimum(np.where(np.isnan(magnitude), 0, magnitude), positive[-1])
-    upper = np.searchsorted(positive, clipped).clip(0, largest)
-    lower = np.maximum(upper - 1, 0)
-    above, below = positive[upper] - clipped, clipped - positive[lower]
-    pick_lower = (below < above) | ((below == above) & (lower % 2 == 0))
-    code = np.where(pick_lower, lower, upper)
-    code = np.where(np.isnan(np.asarray(values, np.float64)), nan_code, code)
-    sign = np.signbit(np.asarray(values, np.float64)).astype(np.uint8) << np.uint8(7)
-    return code.astype(np.uint8) | sign
-
-
 def limits(element: Scalar) -> tuple[float, float]:
     """Return the smallest and largest value of a type (infinities for floats that have them)."""
     if element.kind == "float":
-        if element == F8E4M3:
-            return -448.0, 448.0
+        form = SMALL_FLOATS.get(element)
+        if form is not None and form.infinity is None:
+            return -form.top, form.top
         return float("-inf"), float("inf")
     if element.kind == "bool":
         return 0, 1
@@ -233,12 +194,13 @@ def limits(element: Scalar) -> tuple[float, float]:
 
 def infinity_bits(element: Element) -> int:
     """Return the largest bit pattern of a positive float that is no NaN."""
-    bits: dict[Element, int] = {
-        F64: 0x7FF << 52, F32: 0xFF << 23, F16: 0x7C00, BF16: 0x7F80, F8E4M3: 0x7E, F8E5M2: 0x7C,
-    }  # fmt: skip
+    form = SMALL_FLOATS.get(element) if isinstance(element, Scalar) else None
+    if form is not None:
+        return form.infinity or (form.largest if form.nan == 0x7F else 0x7F)
+    bits: dict[Element, int] = {F64: 0x7FF << 52, F32: 0xFF << 23, F16: 0x7C00, BF16: 0x7F80}
     return bits[element]
 
 
 def compute_element(element: Scalar) -> Scalar:
     """Return the type in which arithmetic on a type is carried out before it is rounded."""
-    return F32 if element in (BF16, F8E4M3, F8E5M2) else element
+    return F32 if element == BF16 or element in SMALL_FLOATS else element

@@ -27,7 +27,7 @@ from workbench.ir import (
 from workbench.ops.numbers import value_dtype
 
 
-class ProgramId(Op, mnemonic="tile.program_id", effects=NONE):
+class ProgramId(Op, mnemonic="tile.program_id", effects=NONE, exact=True):
     """The index of this program instance along a grid axis.
 
     %0 = tile.program_id {axis = 0} : index
@@ -43,7 +43,7 @@ class ProgramId(Op, mnemonic="tile.program_id", effects=NONE):
         return np.asarray(frame.program_id(self.axis), value_dtype(self.type))
 
 
-class NumPrograms(Op, mnemonic="tile.num_programs", effects=NONE):
+class NumPrograms(Op, mnemonic="tile.num_programs", effects=NONE, exact=True):
     """How many program instances there are along a grid axis.
 
     %0 = tile.num_programs {axis = 0} : index
@@ -59,7 +59,7 @@ class NumPrograms(Op, mnemonic="tile.num_programs", effects=NONE):
         return np.asarray(frame.num_programs(self.axis), value_dtype(self.type))
 
 
-class Promise(Op, mnemonic="tile.promise", effects=NONE):
+class Promise(Op, mnemonic="tile.promise", effects=NONE, exact=True):
     """The value itself, about which the author promises something along each axis.
 
     `divisible`: the first of each aligned run of contiguous elements is a multiple;
@@ -108,7 +108,7 @@ class Promise(Op, mnemonic="tile.promise", effects=NONE):
                 yield Broken("promise", f"{said}, but there is {found}")
 
 
-class Assume(Op, mnemonic="tile.assume", effects=SEEN_OUTSIDE):
+class Assume(Op, mnemonic="tile.assume", effects=SEEN_OUTSIDE, exact=True):
     """The author's promise that a condition holds.
 
     tile.assume %0
@@ -126,7 +126,7 @@ class Assume(Op, mnemonic="tile.assume", effects=SEEN_OUTSIDE):
             yield Broken("assumption", f"the assumption is false{first_element(wrong)}")
 
 
-class Barrier(Op, mnemonic="tile.barrier", effects=BLOCK_FENCE):
+class Barrier(Op, mnemonic="tile.barrier", effects=BLOCK_FENCE, exact=True):
     """All threads of the program instance wait for each other; orders their memory accesses.
 
     tile.barrier

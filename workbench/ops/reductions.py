@@ -57,6 +57,9 @@ class Reduce(Op, mnemonic="tile.reduce", effects=NONE):
     def verify(self) -> None:
         _verify_along(self, self.inputs, self.axis)
 
+    def roundings(self) -> int:
+        return _roundings_along(self.inputs, self.axis, self.combine)
+
     def interpret(self, frame: Frame) -> tuple[Array, ...]:
         """Combine neighbours in order, halving the axis each time."""
         parts = [np.moveaxis(frame[v], self.axis, 0) for v in self.inputs]
@@ -92,6 +95,9 @@ class Scan(Op, mnemonic="tile.scan", effects=NONE):
     def verify(self) -> None:
         _verify_along(self, self.inputs, self.axis)
 
+    def roundings(self) -> int:
+        return _roundings_along(self.inputs, self.axis, self.combine)
+
     def interpret(self, frame: Frame) -> tuple[Array, ...]:
         parts = [np.moveaxis(frame[v], self.axis, 0) for v in self.inputs]
         if self.reverse:
@@ -108,6 +114,11 @@ class Scan(Op, mnemonic="tile.scan", effects=NONE):
         if self.reverse:
             parts = [part[::-1] for part in parts]
         return tuple(np.moveaxis(part, 0, self.axis) for part in parts)
+
+
+def _roundings_along(inputs: tuple[Value, ...], axis: int, combine: Block) -> int:
+    extent = shape_of(inputs[0].type)[axis]
+    return (extent - 1) * sum(inner.roundings() for inner in combine.ops)
 
 
 def _verify_along(op: Op, inputs: tuple[Value, ...], axis: int) -> None:

@@ -10,7 +10,7 @@ from workbench.ir import NONE, Array, Frame, Op, Tile, Type, Value, element_of, 
 from workbench.source import ShapeError
 
 
-class Splat(Op, mnemonic="tile.splat", effects=NONE):
+class Splat(Op, mnemonic="tile.splat", effects=NONE, exact=True):
     """A scalar or pointer in every element of a tile.
 
     %1 = tile.splat %0 {shape = (4,)} : tile<4xf32>
@@ -26,7 +26,7 @@ class Splat(Op, mnemonic="tile.splat", effects=NONE):
         return np.broadcast_to(frame[self.source], self.shape)
 
 
-class Broadcast(Op, mnemonic="tile.broadcast", effects=NONE):
+class Broadcast(Op, mnemonic="tile.broadcast", effects=NONE, exact=True):
     """A tile repeated along its axes of extent 1; the rank stays.
 
     %1 = tile.broadcast %0 {shape = (4, 8)} : tile<4x8xf32>
@@ -52,7 +52,7 @@ class Broadcast(Op, mnemonic="tile.broadcast", effects=NONE):
         return np.broadcast_to(frame[self.source], self.shape)
 
 
-class ExpandDims(Op, mnemonic="tile.expand_dims", effects=NONE):
+class ExpandDims(Op, mnemonic="tile.expand_dims", effects=NONE, exact=True):
     """A tile with an axis of extent 1 inserted before `axis`.
 
     %1 = tile.expand_dims %0 {axis = 1} : tile<4x1xf32>
@@ -70,7 +70,7 @@ class ExpandDims(Op, mnemonic="tile.expand_dims", effects=NONE):
         return np.expand_dims(frame[self.source], self.axis)
 
 
-class Reshape(Op, mnemonic="tile.reshape", effects=NONE):
+class Reshape(Op, mnemonic="tile.reshape", effects=NONE, exact=True):
     """The elements in row-major order under another shape; () gives a scalar.
 
     %1 = tile.reshape %0 {shape = (2, 4)} : tile<2x4xf32>
@@ -95,7 +95,7 @@ class Reshape(Op, mnemonic="tile.reshape", effects=NONE):
         return np.reshape(frame[self.source], self.shape)
 
 
-class Transpose(Op, mnemonic="tile.transpose", effects=NONE):
+class Transpose(Op, mnemonic="tile.transpose", effects=NONE, exact=True):
     """Axis i of the result is axis `order[i]` of the source.
 
     %1 = tile.transpose %0 {order = (1, 0)} : tile<8x4xf32>
@@ -119,7 +119,7 @@ class Transpose(Op, mnemonic="tile.transpose", effects=NONE):
         return np.transpose(frame[self.source], self.order)
 
 
-class Join(Op, mnemonic="tile.join", effects=NONE):
+class Join(Op, mnemonic="tile.join", effects=NONE, exact=True):
     """Two tiles of one type stacked on a new last axis of extent 2.
 
     %2 = tile.join %0, %1 : tile<4x2xf32>
@@ -142,7 +142,7 @@ class Join(Op, mnemonic="tile.join", effects=NONE):
         return np.stack([frame[self.first], frame[self.second]], axis=-1)
 
 
-class Split(Op, mnemonic="tile.split", effects=NONE):
+class Split(Op, mnemonic="tile.split", effects=NONE, exact=True):
     """The two halves of a tile whose last axis has extent 2.
 
     %1, %2 = tile.split %0 : tile<4xf32>, tile<4xf32>
@@ -165,7 +165,7 @@ class Split(Op, mnemonic="tile.split", effects=NONE):
         return values[..., 0], values[..., 1]
 
 
-class Concatenate(Op, mnemonic="tile.concatenate", effects=NONE):
+class Concatenate(Op, mnemonic="tile.concatenate", effects=NONE, exact=True):
     """Two one-dimensional tiles one after the other.
 
     %2 = tile.concatenate %0, %1 : tile<8xf32>

@@ -21,7 +21,7 @@ from workbench.ir import (
 from workbench.source import KernelTypeError, ShapeError
 
 
-class Sort(Op, mnemonic="tile.sort", effects=NONE):
+class Sort(Op, mnemonic="tile.sort", effects=NONE, exact=True):
     """Integers in order along the last axis, ascending or descending; only the first `keep` stay.
 
     `keep = 0` keeps all. Floats are sorted by integer keys that order the same way.
@@ -56,7 +56,7 @@ class Sort(Op, mnemonic="tile.sort", effects=NONE):
         return (ordered[..., ::-1] if self.descending else ordered)[..., : self.kept]
 
 
-class Merge(Op, mnemonic="tile.merge", effects=NONE):
+class Merge(Op, mnemonic="tile.merge", effects=NONE, exact=True):
     """Bitonic rows of integers put in order along the last axis, whose extent is a power of two.
 
     A row is bitonic if it rises and then falls, or is a rotation of such a row. Of any other row
@@ -102,7 +102,7 @@ def _check_row(op: Op, source: Value) -> None:
         raise KernelTypeError(f"{op.name} orders integers, got {source.type}", op.span)
 
 
-class Gather(Op, mnemonic="tile.gather", effects=NONE):
+class Gather(Op, mnemonic="tile.gather", effects=NONE, exact=True):
     """Elements of `source` at places `index` along `axis`; other coordinates stay.
 
     The shapes agree but for `axis`. An index outside the axis picks the last element.
@@ -140,7 +140,7 @@ class Gather(Op, mnemonic="tile.gather", effects=NONE):
         return np.take_along_axis(source, places, self.axis)
 
 
-class Histogram(Op, mnemonic="tile.histogram", effects=NONE):
+class Histogram(Op, mnemonic="tile.histogram", effects=NONE, exact=True):
     """How often each of 0 ... bins - 1 occurs among the elements whose mask holds.
 
     Other values are not counted.

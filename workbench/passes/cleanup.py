@@ -150,7 +150,7 @@ def hoist_invariants(module: Module, remarks: Remarks) -> Module:
     def rewrite(op: Op, builder: Builder) -> Op | None:
         if not isinstance(op, For | While):
             return None
-        if isinstance(op, For) and op.keeps_invariants:
+        if op.keeps_invariants:
             remarks.note(op, "disable_licm: what does not change stays in the loop", "applied")
             return None
         varying: set[Value] = set(op.body.arguments)

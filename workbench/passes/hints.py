@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from workbench.ir import Module
-from workbench.ops import For, Load, Store
+from workbench.ops import For, Load, Store, While
 from workbench.passes.manager import Remarks
 
 
@@ -30,8 +30,9 @@ def answer_hints(module: Module, remarks: Remarks, unobeyed: Unobeyed) -> Module
     said: set[tuple[object, str]] = set()
     for op in module.walk():
         found: list[str] = []
-        if isinstance(op, For):
-            given = [*op.hints, *([("num_stages", op.stages)] if (op.stages or 0) > 1 else [])]
+        if isinstance(op, For | While):
+            stages = (op.stages or 0) if isinstance(op, For) else 0
+            given = [*op.hints, *([("num_stages", stages)] if stages > 1 else [])]
             found = [
                 f"{name}={value} is not obeyed: {unobeyed.loops[name]}"
                 for name, value in given

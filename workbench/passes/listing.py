@@ -7,12 +7,14 @@ import linecache
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from workbench.source import KernelSource, Span
+from workbench.source import KernelSource, Span, shown
 from workbench.source.captures import captures
 from workbench.trace import Rendered
 
 #: More lines than this between a kernel and a helper are not shown just to have both in one text.
 MOST_LINES = 400
+#: Deeper rows of the syntax tree are not indented further: long sums are as deep as they are long.
+MOST_INDENTS = 32
 
 Spans = Sequence[tuple[int, Span]]  # op id, its place
 
@@ -44,22 +46,26 @@ def _extent(source: KernelSource) -> tuple[int, int]:
 
 def source_stage(file: str, text: str, line0: int, spans: Spans) -> Rendered:
     """Return the source text; a row has the ops that stand in its line or were called from it."""
-    rows: list[list[int]] = [[] for _ in text.rstrip("\n").split("\n")]
+    rows: list[dict[int, None]] = [{} for _ in text.rstrip("\n").split("\n")]
     for op, span in spans:
         for place in (span, *span.calls):
             row = place.line - line0
-            if place.file == file and 0 <= row < len(rows) and op not in rows[row]:
-                rows[row].append(op)
-    return Rendered(text, rows)
+            if place.file == file and 0 <= row < len(rows):
+                rows[row][op] = None
+    return Rendered(text, [list(row) for row in rows])
 
 
 def ast_stage(source: KernelSource, spans: Spans) -> Rendered:
     """Return the syntax tree, a row per node; an op belongs to the innermost node around it."""
-    rows = list(_dump(source.tree, "", "", 0))
-    places = [_place(source, node) for _, node in rows]
-    ends = _ends([len(text) - len(text.lstrip()) for text, _ in rows])
-    owners: list[list[int]] = [[] for _ in rows]
-    found: dict[_Range, int | None] = {}  # ops share places: one line makes many of them
+    rows = list(_dump(source.tree))
+    places = [_place(source, node) for _, _, node in rows]
+    ends = _ends([depth for depth, _, _ in rows])
+    owners: list[dict[int, None]] = [{} for _ in rows]
+    # Most places are those of a node, and ops share them: one line makes many of them.
+    found: dict[_Range, int | None] = {}
+    for row, place in enumerate(places):
+        if place is not None:
+            found.setdefault(place, row)
     for op, span in spans:
         here = next((s for s in (span, *reversed(span.calls)) if s.file == source.file), None)
         if here is None:
@@ -68,20 +74,20 @@ def ast_stage(source: KernelSource, spans: Spans) -> Rendered:
         if place not in found:
             found[place] = _innermost(places, ends, place)
         best = found[place]
-        if best is not None and op not in owners[best]:
-            owners[best].append(op)
-    return Rendered("\n".join(text for text, _ in rows), owners)
+        if best is not None:
+            owners[best][op] = None
+    return Rendered("\n".join(text for _, text, _ in rows), [list(ops) for ops in owners])
 
 
 _Range = tuple[tuple[int, int], tuple[int, int]]
 
 
-def _ends(indents: Sequence[int]) -> list[int]:
+def _ends(depths: Sequence[int]) -> list[int]:
     """Return for each row of a tree the row after its last descendant."""
-    ends = [len(indents)] * len(indents)
+    ends = [len(depths)] * len(depths)
     open_rows: list[int] = []
-    for row, indent in enumerate(indents):
-        while open_rows and indents[open_rows[-1]] >= indent:
+    for row, depth in enumerate(depths):
+        while open_rows and depths[open_rows[-1]] >= depth:
             ends[open_rows.pop()] = row
         open_rows.append(row)
     return ends
@@ -119,10 +125,24 @@ def _place(source: KernelSource, node: ast.AST | None) -> _Range | None:
     )
 
 
-def _dump(
-    node: ast.AST, field: str, indent: str, depth: int
-) -> Iterator[tuple[str, ast.AST | None]]:
-    """Yield a row per node: its field, its kind, its plain fields, then its children indented."""
+def _dump(tree: ast.AST) -> Iterator[tuple[int, str, ast.AST]]:
+    """Yield (depth, text, node) per node: its field, its kind, its plain fields; then its children.
+
+    Rows are indented up to a depth, and numbered by it from there on.
+    """
+    left: list[tuple[int, str, ast.AST]] = [(0, "", tree)]
+    while left:
+        depth, field, node = left.pop()
+        plain, children = _fields(node)
+        indent = "  " * min(depth, MOST_INDENTS) + (f"{depth}: " if depth > MOST_INDENTS else "")
+        label = f"{field}: " if field else ""
+        words = f" {' '.join(plain)}" if plain else ""
+        yield depth, f"{indent}{label}{type(node).__name__}{words}{_columns(node)}", node
+        left += [(depth + 1, name, child) for name, child in reversed(children)]
+
+
+def _fields(node: ast.AST) -> tuple[list[str], list[tuple[str, ast.AST]]]:
+    """Return what a node holds besides nodes, as words, and its children with their fields."""
     plain: list[str] = []
     children: list[tuple[str, ast.AST]] = []
     for name, value in ast.iter_fields(node):
@@ -139,13 +159,8 @@ def _dump(
             else:
                 children += [(name, item) for item in items if isinstance(item, ast.AST)]
         else:
-            plain.append(f"{name}={value!r}")
-    label = f"{field}: " if field else ""
-    words = f" {' '.join(plain)}" if plain else ""
-    span = _columns(node)
-    yield f"{indent}{label}{type(node).__name__}{words}{span}", node
-    for name, child in children:
-        yield from _dump(child, name, indent + "  ", depth + 1)
+            plain.append(f"{name}={shown(value)}")
+    return plain, children
 
 
 def _columns(node: ast.AST) -> str:

@@ -13,7 +13,14 @@ from typing import Any
 
 from workbench.interrupts import renewed_lock
 from workbench.runtime.parameters import KernelParam
-from workbench.source import KernelError, KernelSource, OptionError, kernel_source, source_lines
+from workbench.source import (
+    KernelError,
+    KernelSource,
+    OptionError,
+    kernel_source,
+    parsed,
+    source_lines,
+)
 from workbench.source.captures import Captures, captures
 
 #: All of them, so that a change of one's text reaches those that call it.
@@ -85,7 +92,7 @@ class JITCallable:
 
     def parse(self) -> ast.Module:
         """Return the text's syntax tree."""
-        return ast.parse(self.src)
+        return parsed(self.src)
 
     @property
     def captures(self) -> Captures:

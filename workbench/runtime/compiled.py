@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from hashlib import sha256
@@ -16,7 +15,8 @@ from workbench.launch.abi import LaunchData, Parameter
 from workbench.launch.facts import Signature, to_specialization
 from workbench.runtime import cache
 from workbench.runtime.bound import BoundLaunch
-from workbench.source import KernelError, KernelSource, ToolError
+from workbench.runtime.retaining import KEPT
+from workbench.source import CompileError, KernelError, KernelSource, ToolError
 
 if TYPE_CHECKING:
     from workbench.compiler import Compiled
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from workbench.trace import LazyTrace, StageId, Trace
 
 STAGES = ("source", "ast", "tile", "gpu", "llvm", "ptx", "sass", "asm")
+
+#: About what a compilation and its trace hold, for a kernel and for each op it ever had.
+_BYTES, _BYTES_PER_OP = 50_000, 4_000
 
 #: Triton's names of our stages.
 ALIASES = {"ttir": "tile", "ttgir": "gpu", "llir": "llvm"}
@@ -74,6 +77,10 @@ class CompiledKernel:
         self._trace: LazyTrace | None = None
         self._hulls: Any = _NOT_LOOKED
         self._lock = renewed_lock()
+        #: What the source meant when it was compiled; None: not known.
+        self.captured: Captures | None = None
+        if compiled is not None:
+            self._hold(compiled)
 
     @property
     def name(self) -> str:
@@ -94,16 +101,25 @@ class CompiledKernel:
     @property
     def code(self) -> bytes:
         """The bytes that the loader takes (empty for the interpreter)."""
-        if self._code is None:
-            _ = self.launch
-        assert self._code is not None
-        return self._code
+        found = self._code
+        if found is None:
+            with self._lock:
+                if self._launch is None:
+                    self._assemble()
+                found = self._code or self._code_again()
+        return found
+
+    def _code_again(self) -> bytes:
+        """Return the code after it was let go: from the disk, or made again."""
+        entry = None if self.target == "interpreter" else cache.load(self.hash)
+        code = self.compiled.binary.data if entry is None else entry.files["code"]
+        self._code = code
+        return code
 
     def _assemble(self) -> None:
         from workbench.analysis.memory import parameter_roles
 
-        compiled = self._compiled
-        assert compiled is not None
+        compiled = self.compiled
         try:
             binary, built = compiled.binary, compiled.built
         except KernelError as error:
@@ -139,12 +155,12 @@ class CompiledKernel:
         """Write the kernel to the disk, with (path, size, time) of the programs that made it."""
         if self.target == "interpreter":
             return
-        files = {"code": self.code}
+        data = {"launch": asdict(self.launch), "tools": tools}
         if self.index_program is not None:
-            files["index"] = pickle.dumps(self.index_program)
+            data["index"] = self.index_program.to_data()
         if self._hulls is not _NOT_LOOKED:
-            files["hulls"] = pickle.dumps(self._hulls)
-        cache.store(self.hash, cache.Entry({"launch": asdict(self.launch), "tools": tools}, files))
+            data["hulls"] = None if self._hulls is None else self._hulls.to_data()
+        cache.store(self.hash, cache.Entry(data, {"code": self.code}))
 
     @property
     def hulls(self) -> Any:
@@ -249,14 +265,54 @@ class CompiledKernel:
     @property
     def compiled(self) -> Compiled:
         """The whole compilation; compiles again if the code came from the disk."""
-        if self._compiled is None:
-            from workbench.compiler import compile_kernel
-
+        found = self._compiled
+        if found is None:
             with self._lock:
-                if self._compiled is None:
-                    spec = to_specialization(self.signature)
-                    self._compiled = compile_kernel(self.source, spec, self.target)
-        return self._compiled
+                found = self._compiled
+                if found is None:
+                    found = self._compiled = self._compile_again()
+                    self._hold(found)
+            return found
+        KEPT.use(self)
+        return found
+
+    def _hold(self, compiled: Compiled) -> None:
+        """Count what a compilation and its trace take, as measured over kernels of all sizes."""
+        last = compiled.built.gpu or compiled.lowered.module
+        KEPT.hold(self, _BYTES + _BYTES_PER_OP * last.next_id)
+
+    def release(self) -> bool:
+        """Let go what can be made again: stages, the trace as printed, code that was loaded.
+
+        False where somebody is at it: nothing is let go then.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            if self._compiled is not None:
+                self.from_cache = True
+                self._compiled = None
+                if self._launch is not None:
+                    self._code = None
+                self.source.__dict__.pop("tree", None)
+            if self._trace is not None:
+                self._trace.release(self._find_trace)
+        finally:
+            self._lock.release()
+        return True
+
+    def _compile_again(self) -> Compiled:
+        """Make again what was let go, or was never here as the code came from the disk."""
+        from workbench.compiler import compile_kernel
+
+        if self.captured is not None and not self.captured.unchanged():
+            raise CompileError(
+                f"the stages of {self.name} are not in memory any more, and what it captured has "
+                "changed, so that they cannot be made again",
+                hint="run its cell again",
+                code="K407",
+            )
+        return compile_kernel(self.source, to_specialization(self.signature), self.target)
 
     @property
     def lowered(self) -> Module | None:
@@ -271,6 +327,7 @@ class CompiledKernel:
     @property
     def trace(self) -> Trace:
         """The trace of the compilation with all runs recorded so far; printed at the first use."""
+        KEPT.use(self)
         return self.lazy_trace.trace
 
     @property
@@ -321,6 +378,10 @@ class CompiledKernel:
         """Return a callable that launches this very compilation with run-time arguments."""
         return BoundLaunch(self, grid)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By name: it makes kernels of what it reads.
+        return importlib.import_module("workbench.runtime.pickling").reduce_compiled(self)
+
     def __repr__(self) -> str:
         return f"<compiled kernel {self.name} for {self.target}>"
 
@@ -336,6 +397,8 @@ class _Artefacts(Mapping[str, Any]):
         if stage == "cubin":
             return self._cubin()
         text = self._text(stage)
+        if text is None and name == "ttgir":
+            text = self._text("tile")  # the nearest: this target gives tiles no layouts
         if text is None:
             raise KeyError(
                 f"no stage {name!r} for {self._kernel.target}; there are {', '.join(self)}"
@@ -344,7 +407,7 @@ class _Artefacts(Mapping[str, Any]):
 
     def _text(self, stage: str) -> str | None:
         kernel = self._kernel
-        if not kernel.from_cache or kernel._compiled is not None:
+        if kernel._compiled is not None:
             produce = kernel.compiled.built.texts.get(cast("StageId", stage))
             if produce is not None and not kernel.lazy_trace.printed:
                 return produce().text
@@ -364,8 +427,9 @@ class _Artefacts(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         kernel = self._kernel
-        if kernel._compiled is not None:
-            built = kernel._compiled.built
+        compiled = kernel._compiled
+        if compiled is not None:
+            built = compiled.built
             names = {"source", "ast", "tile", *built.texts}
             names |= {"gpu"} if built.gpu is not None else set()
         else:
@@ -375,7 +439,8 @@ class _Artefacts(Mapping[str, Any]):
             yield "cubin"
 
     def __contains__(self, name: object) -> bool:
-        return ALIASES.get(str(name), name) in set(self)
+        # Where tiles have no layouts, "ttgir" is the tile IR as well.
+        return name == "ttgir" or ALIASES.get(str(name), name) in set(self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

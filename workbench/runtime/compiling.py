@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from workbench.source import (
     kernel_source,
 )
 from workbench.source.captures import Captures, captures
+from workbench.source.given import instance
 
 #: Asked with an index program: do 32 bits hold every index of this launch?
 Fits = Callable[[Any], bool]
@@ -66,6 +66,7 @@ def compile(  # noqa: A001 - the public name
         OptionError: a signature, option or target that cannot be read.
         CompileError: the kernel cannot be compiled; what exists of the trace is attached.
     """
+    instance(target, str, "target is a text", 'one of "cpu", "interpreter", "sm_90a", …')
     source = source_of(fn)
     given = {"num_warps": num_warps, "num_stages": num_stages, **options}
     arguments = read_signature(source, signature, constexprs, assume)
@@ -101,11 +102,12 @@ def obtain(
     captured = captured or captures(source)
     parts = _all_parts(source, captured, target)
     with _lock:
-        if cached:
-            found = _find(source, signature, target, parts, fits)
-            if found is not None:
-                return found
-        return _compile(source, signature, target, parts, fits, first)
+        found = _find(source, signature, target, parts, fits) if cached else None
+        if found is None:
+            found = _compile(source, signature, target, parts, fits, first)
+    if found.captured is None:
+        found.captured = captured
+    return found
 
 
 def fits_launch(program: Any, *, integers: Mapping[str, int], grid: Any) -> bool:
@@ -159,6 +161,10 @@ def _made(*args: Any, **given: Any) -> CompiledKernel:
     return CompiledKernel(
         *args, find_twin=lambda kernel: twin_of(kernel), find_checked=checked_twin, **given
     )
+
+
+#: Makes a compiled kernel of what it was pickled as.
+remade = _made
 
 
 def twin_of(kernel: CompiledKernel) -> CompiledKernel:
@@ -247,25 +253,43 @@ def _from_disk(
     source: KernelSource, signature: Signature, target: str, key: str
 ) -> CompiledKernel | None:
     entry = cache.load(key)
-    if entry is None or not _same_tools(entry.data.get("tools", ())):
+    try:
+        if entry is None or not _same_tools(entry.data["tools"]):
+            return None
+        launch, code = _launch_data(entry.data["launch"]), entry.files["code"]
+        index = entry.data.get("index")
+        program = None if index is None else _index_program(index)
+        hulls = _hulls(entry.data.get("hulls"))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        cache.refuse(key, f"it is no kernel: {type(error).__name__} {error}")
         return None
-    data = dict(entry.data["launch"])
-    data["parameters"] = tuple((name, word) for name, word in data["parameters"])
-    data["outputs"] = tuple(data["outputs"])
-    data["made"] = tuple(_parameter(made) for made in data["made"])
-    program = pickle.loads(entry.files["index"]) if "index" in entry.files else None
-    kernel = _made(
-        source,
-        signature,
-        target,
-        key,
-        launch=LaunchData(**data),
-        code=entry.files["code"],
-        index_program=program,
-    )
-    if "hulls" in entry.files:
-        kernel.hulls = pickle.loads(entry.files["hulls"])
+    kernel = _made(source, signature, target, key, launch=launch, code=code, index_program=program)
+    if "hulls" in entry.data:
+        kernel.hulls = hulls
     return kernel
+
+
+def _launch_data(stored: Mapping[str, Any]) -> LaunchData:
+    lists = {
+        "parameters": tuple((name, word) for name, word in stored["parameters"]),
+        "outputs": tuple(stored["outputs"]),
+        "made": tuple(_parameter(made) for made in stored["made"]),
+    }
+    return LaunchData(**{**stored, **lists})
+
+
+def _hulls(stored: Mapping[str, Any] | None) -> Any:
+    if stored is None:
+        return None
+    from workbench.analysis.hulls import from_data
+
+    return from_data(stored)
+
+
+def _index_program(stored: Mapping[str, Any]) -> Any:
+    from workbench.analysis.ranges import from_data
+
+    return from_data(stored)
 
 
 def _parameter(stored: Mapping[str, Any]) -> Parameter:
@@ -350,4 +374,6 @@ def host_text() -> str:
         chosen = [line for line in lines if line.startswith(("flags", "Features", "model name"))]
     except OSError:
         chosen = []
-    return "\n".join([platform.machine(), platform.processor(), *chosen])
+    # It may ask another program; Python 3.11 holds a lock meanwhile, which a fork would inherit.
+    named = [] if chosen else [platform.processor()]
+    return "\n".join([platform.machine(), *named, *chosen])

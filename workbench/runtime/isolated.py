@@ -50,8 +50,7 @@ def run(
             hint="launch without --isolate; --guard finds wrong accesses here",
             code="K511",
         ) from error
-    paths = [path for path in sys.path if path] or [os.getcwd()]  # noqa: PTH109
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = shipping.environment()
     command = [sys.executable, "-c", "from workbench.runtime.isolated import main; main()"]
     try:
         done = subprocess.run(
@@ -89,6 +88,7 @@ def main() -> None:
     from workbench.devices.printed import captured
 
     answer = os.fdopen(os.dup(1), "wb")
+    shipping.enter()
     kernel, grid, arguments, settings, gpu, outputs = shipping.loads(sys.stdin.buffer.read())
     try:
         with captured() as lines:

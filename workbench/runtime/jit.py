@@ -10,6 +10,7 @@ Decorating never compiles and never rejects; errors surface at the first launch 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +46,7 @@ from workbench.runtime.kernel_caches import DeviceCaches, JitFunctionInfo
 from workbench.runtime.parameters import KernelParam
 from workbench.source import KernelSource, LaunchError
 from workbench.source.captures import Captures, captures_of, functions_in
+from workbench.source.given import several, wrong_kind
 
 T = TypeVar("T")
 
@@ -128,8 +130,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         super().__init__(fn)
         self.module = fn.__module__
         self.version = version
-        self.do_not_specialize = tuple(do_not_specialize or ())
-        self.do_not_specialize_on_alignment = tuple(do_not_specialize_on_alignment or ())
+        self.do_not_specialize = _names("do_not_specialize", do_not_specialize)
+        self.do_not_specialize_on_alignment = _names(
+            "do_not_specialize_on_alignment", do_not_specialize_on_alignment
+        )
         self.debug = debug
         self.noinline = noinline
         self.launch_metadata = launch_metadata
@@ -206,7 +210,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         grid = self.grid
         if not callable(grid):
             return grid
-        names = list(inspect.signature(grid).parameters)
+        try:
+            names = list(inspect.signature(grid).parameters)
+        except ValueError:  # a function of C
+            return grid
         if names == ["meta"] or not set(names) <= set(self.arg_names):
             return grid
         return lambda meta: grid(**{name: meta[name] for name in names})
@@ -240,11 +247,13 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def _compile_only(
         self, args: Sequence[Any], given: dict[str, Any], grid: Any
     ) -> CompiledKernel | None:
-        call, target, device = self._bind(args, given)
+        call, target, device = self._bind(args, given, launches=False)
         sizes = None if grid is None else resolve_grid(grid, lambda: call.values)
         return self._obtain(call, target, device, sizes, warmup=True)
 
-    def _bind(self, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[Call, str, int]:
+    def _bind(
+        self, args: Sequence[Any], given: Mapping[str, Any], *, launches: bool = True
+    ) -> tuple[Call, str, int]:
         call = bind_names(self.kernel_source, args, given)
         if knobs.runtime.debug:
             call.options["debug"] = True
@@ -253,7 +262,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if not knobs.language.default_fp_fusion:
             call.options.setdefault("enable_fp_fusion", False)
         classify(self.kernel_source, self.policies, call)
-        target, device = choose_target(self.kernel_source, call)
+        target, device = choose_target(self.kernel_source, call, launches=launches)
         if target is None or target == "auto":
             from workbench.devices import cuda
 
@@ -303,7 +312,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             self._named[name] = replace(self.kernel_source, name=name or self.__name__)
         return self._named[name]
 
-    def _call(self, grid: Any, *args: Any, **given: Any) -> Any:
+    def _call(self, grid: Any, /, *args: Any, **given: Any) -> Any:
         """Launch with care and nothing else: every launch that is watched comes here."""
         if hooks.is_suppressed():
             return None
@@ -403,13 +412,13 @@ class JITFunction(JITCallable, KernelInterface[T]):
                 )
 
     # -- the fast path --------------------------------------------------------------------
-    def _first_launch(self, grid: Any, *args: Any, **given: Any) -> Any:
+    def _first_launch(self, grid: Any, /, *args: Any, **given: Any) -> Any:
         """Launch with care, unless `kernel[grid]` was kept from before there was generated code."""
         if self._launch != self._first_launch:
             return self._launch(grid, *args, **given)
         return self._launch_and_install(grid, *args, **given)
 
-    def _launch_and_install(self, grid: Any, *args: Any, **given: Any) -> Any:
+    def _launch_and_install(self, grid: Any, /, *args: Any, **given: Any) -> Any:
         """Launch with care, then put generated code in front of later launches."""
         done = self._careful(grid, args, given)
         if done is None:
@@ -527,7 +536,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return f"<kernel {self.__module__}.{self.__qualname__}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.__module__, self.__qualname__)
+        # By name: it makes kernels of what it reads.
+        return importlib.import_module("workbench.runtime.pickling").reduce_by_place(self)
 
 
 class _Interpreted:
@@ -562,20 +572,21 @@ def _has_program(program: Any) -> bool:
     return program is not None
 
 
-def _restore(module: str, name: str) -> Any:
-    """Find a pickled kernel again by its place."""
-    import importlib
-
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+def _names(option: str, given: Any) -> tuple[str | int, ...]:
+    what, hint = f"{option} is a list of names or places", f'e.g. {option}=["n"]'
+    return () if given is None else tuple(several(given, what, hint, str | int))
 
 
 def _stream_number(stream: Any, device: int) -> int:
     if stream is None:
         return current_stream(device)
-    return int(getattr(stream, "cuda_stream", stream))
+    number = getattr(stream, "cuda_stream", stream)
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 64:
+        raise wrong_kind(
+            "stream= is a torch stream or the number of one", stream,
+            "leave it out: launches go to the current stream",
+        )  # fmt: skip
+    return number
 
 
 def jit(
@@ -612,10 +623,17 @@ def jit(
     }
     make = InterpretedFunction if knobs.runtime.interpret else JITFunction
     if fn is None:
-        return lambda function: make(function, **options)
+        return lambda function: make(_function(function), **options)
     if isinstance(fn, JITFunction):
         return fn
-    return make(fn, **options)
+    return make(_function(fn), **options)
+
+
+def _function(value: Any) -> Any:
+    """Return a Python function, or what stands for one; raises K105 for anything else."""
+    if not callable(value) or isinstance(value, type) or not hasattr(value, "__qualname__"):
+        raise wrong_kind("jit takes a Python function", value, "write @triton.jit above a def")
+    return value
 
 
 def kernel(fn: Callable[..., Any] | None = None, *, grid: Any = None, **options: Any) -> Any:
@@ -627,5 +645,5 @@ def kernel(fn: Callable[..., Any] | None = None, *, grid: Any = None, **options:
         options: those of `jit`.
     """
     if fn is None:
-        return lambda function: JITFunction(function, grid=grid, **options)
-    return JITFunction(fn, grid=grid, **options)
+        return lambda function: JITFunction(_function(function), grid=grid, **options)
+    return JITFunction(_function(fn), grid=grid, **options)

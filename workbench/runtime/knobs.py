@@ -4,133 +4,47 @@
     knobs.runtime.launch_enter_hook.add(f)  call f before each launch
     with knobs.compilation.scope(): ...     undo all changes at the end of the block
 
-A setting that has an environment variable follows it until it is set from Python. Settings that
-steer a tool of Triton's own are not here, so that `hasattr` tells the truth.
+A setting that has an environment variable follows it until it is set from Python. Groups that steer
+tools of Triton's own (`build amd proton redis`) are accepted and steer nothing here.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypedDict
 
+from workbench.language.versions import versioned
 from workbench.runtime import cache as disk
 from workbench.runtime.hooks import HookChain
-
-_UNSET: Any = object()
+from workbench.runtime.knob_settings import (
+    ClassType,
+    Env,
+    F,
+    GetType,
+    SetType,
+    base_knobs,
+    env,
+    env_base,
+    env_bool,
+    env_class,
+    env_int,
+    env_opt_bool,
+    env_opt_str,
+    env_str,
+    env_str_callable_default,
+    getenv,
+    getenv_bool,
+    knobs_type,
+    propagate_by,
+    setenv,
+    toenv,
+)
 
 #: Whether settings made from Python are also written to the environment, for child processes.
 propagate_env = True
-
-
-class Env:
-    """Assigned to a setting, makes it follow its environment variable again."""
-
-
-env = Env()
-
-
-class _Setting:
-    """A setting with an environment variable; `read` makes a value of the variable's text."""
-
-    def __init__(self, key: str, read: Callable[[str], Any], default: Any = None) -> None:
-        self.key = key
-        self._read = read
-        self._default = default
-        self._name = ""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, knobs: Any, owner: type | None = None) -> Any:
-        if knobs is None:
-            return self
-        value = knobs.__dict__.get(self._name, _UNSET)
-        if value is not _UNSET:
-            return value
-        text = os.environ.get(self.key)
-        if text is None:
-            return self._default() if callable(self._default) else self._default
-        return self._read(text)
-
-    def __set__(self, knobs: Any, value: Any) -> None:
-        if isinstance(value, Env):
-            self.__delete__(knobs)
-            return
-        knobs.__dict__[self._name] = value
-        if propagate_env:
-            self._export(value)
-
-    def __delete__(self, knobs: Any) -> None:
-        knobs.__dict__.pop(self._name, None)
-
-    def _export(self, value: Any) -> None:
-        if value is None:
-            os.environ.pop(self.key, None)
-        elif isinstance(value, bool):
-            os.environ[self.key] = "1" if value else "0"
-        elif isinstance(value, int | str):
-            os.environ[self.key] = str(value)
-
-
-def _truth(text: str) -> bool:
-    return text.strip().lower() in ("1", "true", "on", "yes", "y", "t")
-
-
-def _switch(key: str, default: bool = False) -> Any:
-    return _Setting(key, _truth, default)
-
-
-def _text(key: str, default: Any = None) -> Any:
-    return _Setting(key, str, default)
-
-
-Self = TypeVar("Self", bound="base_knobs")
-
-
-class base_knobs:  # noqa: N801 - Triton's names
-    """A group of settings."""
-
-    @property
-    def knob_descriptors(self) -> dict[str, Any]:
-        """The settings that have an environment variable."""
-        return {name: x for name, x in vars(type(self)).items() if isinstance(x, _Setting)}
-
-    @property
-    def knobs(self) -> dict[str, Any]:
-        """Their values."""
-        return {name: getattr(self, name) for name in self.knob_descriptors}
-
-    def copy(self: Self) -> Self:
-        """Return a group with the same settings."""
-        other = type(self)()
-        other.__dict__.update(self.__dict__)
-        return other
-
-    def reset(self: Self) -> Self:
-        """Make all settings follow the environment again."""
-        for name in self.knob_descriptors:
-            delattr(self, name)
-        return self
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Undo what is set within the block."""
-        keys = [setting.key for setting in self.knob_descriptors.values()]
-        variables = {key: os.environ.get(key) for key in keys}
-        before = dict(self.__dict__)
-        try:
-            yield
-        finally:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            for key, value in variables.items():
-                if value is None:
-                    os.environ.pop(key, None)
-                else:
-                    os.environ[key] = value
+propagate_by(lambda: propagate_env)
 
 
 class runtime_knobs(base_knobs):  # noqa: N801 - Triton's names
@@ -148,8 +62,8 @@ class runtime_knobs(base_knobs):  # noqa: N801 - Triton's names
         jit_post_compile_hook: called after it has compiled.
     """
 
-    interpret = _switch("TRITON_INTERPRET")
-    debug = _switch("TRITON_DEBUG")
+    interpret = env_bool("TRITON_INTERPRET")
+    debug = env_bool("TRITON_DEBUG")
 
     launch_enter_hook = HookChain()
     launch_exit_hook = HookChain(reversed=True)
@@ -162,26 +76,26 @@ class runtime_knobs(base_knobs):  # noqa: N801 - Triton's names
 class compilation_knobs(base_knobs):  # noqa: N801 - Triton's names
     """Compilations: `always_compile` looks into no cache."""
 
-    always_compile = _switch("TRITON_ALWAYS_COMPILE")
+    always_compile = env_bool("TRITON_ALWAYS_COMPILE")
 
 
 class autotuning_knobs(base_knobs):  # noqa: N801 - Triton's names
     """Tuning: `cache` keeps what was found on disk, `print` says what was found."""
 
-    cache = _switch("TRITON_CACHE_AUTOTUNING", default=True)
-    print = _switch("TRITON_PRINT_AUTOTUNING")
+    cache = env_bool("TRITON_CACHE_AUTOTUNING", default=True)
+    print = env_bool("TRITON_PRINT_AUTOTUNING")
 
 
 class cache_knobs(base_knobs):  # noqa: N801 - Triton's names
     """Where files lie that programs store through `get_cache_manager`."""
 
-    dir = _text("TRITON_CACHE_DIR", lambda: str(disk.directory()))
+    dir = env_str_callable_default("TRITON_CACHE_DIR", lambda: str(disk.directory()))
 
 
 class language_knobs(base_knobs):  # noqa: N801 - Triton's names
     """Defaults of the language."""
 
-    default_fp_fusion = _switch("TRITON_DEFAULT_FP_FUSION", default=True)
+    default_fp_fusion = env_bool("TRITON_DEFAULT_FP_FUSION", default=True)
 
 
 class nvidia_knobs(base_knobs):  # noqa: N801 - Triton's names
@@ -214,7 +128,116 @@ class NvidiaTool:
         return None if path is None else cls(path, version(name) or "")
 
 
+class env_nvidia_tool(env_base[str, Any]):  # noqa: N801 - Triton's names
+    """A program of the CUDA toolkit by its path, or the one that is found."""
+
+    def __init__(self, binary: str) -> None:
+        super().__init__(f"TRITON_{binary.upper().replace('-', '_')}_PATH")
+        self.binary = binary
+
+    def transform(self, val: Any) -> Any:
+        """Return the tool at a path."""
+        return NvidiaTool(val, "")
+
+    def read(self, text: str) -> Any:
+        """Return the tool at a path."""
+        return NvidiaTool(text, "")
+
+    def fallback(self) -> Any:
+        """Return the tool that compilations use, None if it is not installed."""
+        return NvidiaTool.named(self.binary)
+
+
+# -- accepted, and nothing follows from them ------------------------------------------------------
+class build_knobs(base_knobs):  # noqa: N801 - Triton's names
+    """How Triton calls a C compiler; launchers here need none."""
+
+    cc = env_opt_str("CC")
+    cudacrt_path = env_opt_str("TRITON_CUDACRT_PATH")
+    cudart_path = env_opt_str("TRITON_CUDART_PATH")
+    impl: Any = None
+
+    @property
+    def backend_dirs(self) -> set[str]:
+        """The folders that are set."""
+        return {path for path in (self.cudacrt_path, self.cudart_path) if path is not None}
+
+
+class redis_knobs(base_knobs):  # noqa: N801 - Triton's names
+    """Where a cache on another machine would be."""
+
+    key_format = env_str("TRITON_REDIS_KEY_FORMAT", "triton:{key}:{filename}")
+    host = env_str("TRITON_REDIS_HOST", "localhost")
+    port = env_int("TRITON_REDIS_PORT", 6379)
+
+
+class amd_knobs(base_knobs):  # noqa: N801 - Triton's names
+    """AMD's back end: there is none."""
+
+    use_buffer_ops = env_bool("AMDGCN_USE_BUFFER_OPS", True)
+    dump_amdgcn = env_bool("AMDGCN_ENABLE_DUMP")
+    libhip_path = env_opt_str("TRITON_LIBHIP_PATH")
+    use_block_pingpong = env_opt_bool("TRITON_HIP_USE_BLOCK_PINGPONG")
+    use_in_thread_transpose = env_opt_bool("TRITON_HIP_USE_IN_THREAD_TRANSPOSE")
+    use_async_copy = env_bool("TRITON_HIP_USE_ASYNC_COPY")
+
+
+class proton_knobs(base_knobs):  # noqa: N801 - Triton's names
+    """Triton's profiler; `triton.profiler` here measures nothing."""
+
+    disable = env_bool("TRITON_PROTON_DISABLE")
+    enable_nvtx = env_bool("TRITON_ENABLE_NVTX", True)
+
+
+@dataclass(frozen=True)
+class CompileTimes:
+    """How long the parts of a compilation took, in microseconds."""
+
+    ir_initialization: int
+    lowering_stages: list[tuple[str, int]]
+    store_results: int
+
+    @property
+    def total_lowering(self) -> int:
+        """All stages."""
+        return sum(time for _, time in self.lowering_stages)
+
+    @property
+    def total(self) -> int:
+        """Everything."""
+        return self.ir_initialization + self.total_lowering + self.store_results
+
+
+KernelAttr = list[str | int]
+
+
+class JITHookCompileInfo(TypedDict, total=False):
+    """What a hook learns of a compilation."""
+
+    key: str
+    signature: dict[Any, str]
+    device: int
+    num_warps: int
+    num_ctas: int
+    num_stages: int
+    enable_fp_fusion: bool
+    launch_cooperative_grid: bool
+    configs: list[Any]
+    is_warmup: bool
+
+
+class _Hook(Protocol):
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+
+
+#: The shapes of hooks, which Triton tells apart for type checkers.
+BuildImpl = CompilationListener = InitHandleHook = JITHook = LaunchHook = PipelineStagesHook = _Hook
+
 runtime = runtime_knobs()
+build = build_knobs()
+redis = redis_knobs()
+amd = amd_knobs()
+proton = proton_knobs()
 compilation = compilation_knobs()
 autotuning = autotuning_knobs()
 cache = cache_knobs()
@@ -224,3 +247,26 @@ nvidia = nvidia_knobs()
 
 def refresh_knobs() -> None:
     """Accepted; settings that follow the environment are read when they are used."""
+
+
+def _warn_once(text: str) -> None:
+    warnings.warn(text, stacklevel=2)
+
+
+__getattr__ = versioned("triton.knobs", {
+    "AutotuneListener": ("3.8.0", None, lambda: _Hook),
+    "FP_FUSION_DEFAULT_WARNING": ("3.9.0", None, lambda: "fused multiply-adds are allowed"),
+    "warn_once": ("3.9.0", None, lambda: _warn_once),
+})  # fmt: skip
+
+__all__ = [
+    "BuildImpl", "ClassType", "CompilationListener", "CompileTimes", "Env", "F", "GetType",
+    "HookChain", "InitHandleHook", "JITHook", "JITHookCompileInfo", "KernelAttr", "LaunchHook",
+    "NvidiaTool", "PipelineStagesHook", "SetType", "amd", "amd_knobs", "autotuning",
+    "autotuning_knobs", "base_knobs", "build", "build_knobs", "cache", "cache_knobs", "compilation",
+    "compilation_knobs", "env", "env_base", "env_bool", "env_class", "env_int", "env_nvidia_tool",
+    "env_opt_bool", "env_opt_str", "env_str", "env_str_callable_default", "getenv", "getenv_bool",
+    "knobs_type", "language", "language_knobs", "nvidia", "nvidia_knobs", "propagate_env", "proton",
+    "proton_knobs", "redis", "redis_knobs", "refresh_knobs", "runtime", "runtime_knobs", "setenv",
+    "toenv",
+]  # fmt: skip

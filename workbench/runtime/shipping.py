@@ -10,12 +10,14 @@ from __future__ import annotations
 import importlib
 import io
 import marshal
+import os
 import pickle
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
+from workbench.language.versions import redirected
 from workbench.runtime.callables import ConstexprFunction
 from workbench.runtime.jit import JITFunction
 from workbench.source import KernelSource
@@ -30,7 +32,7 @@ def dumps(value: Any) -> bytes:
     """Return a value with kernels in it as bytes; raises ShippingError."""
     buffer = io.BytesIO()
     try:
-        _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+        ValuePickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ShippingError(str(error)) from error
     return buffer.getvalue()
@@ -41,16 +43,41 @@ def loads(data: bytes) -> Any:
     return pickle.loads(data)
 
 
-class _Pickler(pickle.Pickler):
+#: Tells a process that runs for this one under which version `import triton` gives our modules.
+_AS_TRITON = "WORKBENCH_AS_TRITON"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a process that imports what this one has imported."""
+    paths = [path for path in sys.path if path] or [os.getcwd()]  # noqa: PTH109
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    found.pop(_AS_TRITON, None)
+    version = redirected()
+    return found if version is None else {**found, _AS_TRITON: version}
+
+
+def enter() -> None:
+    """Make `import triton` mean what it means in the process that started this one.
+
+    The names of Triton stand above the runtime, which meets them only here and by name.
+    """
+    version = os.environ.pop(_AS_TRITON, None)
+    if version is not None:
+        install = importlib.import_module("workbench.triton.installing").as_triton
+        install(version=version, force=True)
+
+
+class ValuePickler(pickle.Pickler):
     """Pickles functions and kernels by value, modules by name."""
 
     def reducer_override(self, value: Any) -> Any:
+        """Say how a value is pickled that needs help."""
         if isinstance(value, types.ModuleType):
             return importlib.import_module, (value.__name__,)
         if isinstance(value, types.FunctionType):
             return _reduce_function(value)
         if isinstance(value, JITFunction | ConstexprFunction):
-            return _reduce_callable(value)
+            return reduce_callable(value)
         if isinstance(value, KernelSource):
             return _reduce_source(value)
         return NotImplemented
@@ -66,10 +93,9 @@ def _reduce_function(function: types.FunctionType) -> Any:
     if _is_installed(function.__module__ or ""):
         return NotImplemented
     code = function.__code__
-    names = {name for name in names_of(code) if name in function.__globals__}
     cells = [_cell_value(cell) for cell in function.__closure__ or ()]
     state = {
-        "globals": {name: function.__globals__[name] for name in sorted(names)},
+        "globals": _globals_of(function),
         "cells": cells,
         "defaults": function.__defaults__,
         "keyword_defaults": function.__kwdefaults__,
@@ -78,6 +104,19 @@ def _reduce_function(function: types.FunctionType) -> Any:
     }
     made = marshal.dumps(code), function.__name__, function.__module__, len(cells)
     return _empty_function, made, state, None, None, _fill_function
+
+
+def _globals_of(function: types.FunctionType) -> dict[str, Any]:
+    """Return what the names that a function's code mentions stand for in its module."""
+    space = function.__globals__
+    return {name: space[name] for name in sorted(set(names_of(function.__code__))) if name in space}
+
+
+def captured_values(function: types.FunctionType) -> dict[str, Any]:
+    """Return what a function takes from outside itself, by name: of its module, and of closures."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    held = {name: _cell_value(cell) for name, cell in cells}
+    return {**_globals_of(function), **held}
 
 
 _NO_VALUE = "<no value>"
@@ -128,7 +167,8 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def _reduce_callable(value: JITFunction[Any] | ConstexprFunction) -> Any:
+def reduce_callable(value: JITFunction[Any] | ConstexprFunction) -> Any:
+    """Return what a kernel object is pickled as by value."""
     options = {name: getattr(value, name) for name in _OPTIONS if hasattr(value, name)}
     kind = JITFunction if isinstance(value, JITFunction) else ConstexprFunction
     state = value.fn, value.text_source, options

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from workbench.devices import cuda
+from workbench.language.table import ONLY_RAISES
+from workbench.language.versions import versioned
 from workbench.runtime.measuring import measure
 from workbench.runtime.timing import Effort, Timing
+from workbench.source import UnknownNameError
 
 
 def do_bench(
@@ -85,7 +91,7 @@ def _quantile(samples: Sequence[float], q: float) -> float:
 
 def _has_gpu() -> bool:
     torch = sys.modules.get("torch")
-    return torch is not None and torch.cuda.is_available()
+    return torch is not None and torch.cuda.is_available() and cuda.available()
 
 
 def assert_close(
@@ -327,3 +333,54 @@ _TENSOR_OPERATIONS = {
     "float32": 256, "fp32": 256, "int32": 256, "float16": 512, "fp16": 512, "bfloat16": 512,
     "bf16": 512, "int16": 512, "int8": 1024, "fp8e4nv": 1024, "fp8e5": 1024,
 }  # fmt: skip
+
+
+def cuda_memcheck(**target_kwargs: Any) -> Callable[..., Any]:
+    """Refuse: no tool of NVIDIA is run over a test."""
+    raise UnknownNameError("triton.testing.cuda_memcheck is not supported", hint=_MEMCHECK)
+
+
+def set_gpu_clock(ref_sm_clock: int = 1350, ref_mem_clock: int = 1215) -> Any:
+    """Refuse: the clocks of a GPU belong to all who use it."""
+    raise UnknownNameError("triton.testing.set_gpu_clock is not supported", hint=_CLOCK)
+
+
+_MEMCHECK = "kernel.interpret[grid](...) finds accesses out of bounds and races, on any machine"
+_CLOCK = "run `nvidia-smi --lock-gpu-clocks` yourself; times here say where they are unsteady"
+ONLY_RAISES["triton.testing.cuda_memcheck"] = _MEMCHECK
+ONLY_RAISES["triton.testing.set_gpu_clock"] = _CLOCK
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Keep Python from collecting garbage within the block."""
+    import gc
+
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def __getattr__(name: str) -> Any:
+    """Return what Triton's module of this name imports, when it is asked for."""
+    if name == "tl":
+        return _module("workbench.language")
+    if name == "runtime":
+        return _module("workbench.triton.runtime")
+    return _later(name)
+
+
+_later = versioned("triton.testing", {
+    "do_bench_proton": ("3.8.0", None, lambda: do_bench),
+    "do_bench_cudagraph_proton": ("3.8.0", None, lambda: do_bench_cudagraph),
+    "cuda_graph_without_gc": ("3.9.0", None, lambda: _without_collection),
+    "cublas": ("3.9.0", None, lambda: _module("torch")),
+})  # fmt: skip

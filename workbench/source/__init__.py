@@ -4,6 +4,8 @@ A leaf: it imports nothing of ours. What an error or an op says about its place 
 what the place means is decided by the rooms above.
 """
 
+from workbench.source.budgets import limit_of, over_budget, shown
+from workbench.source.depth import deep
 from workbench.source.errors import (
     ArgumentError,
     CheckError,
@@ -30,6 +32,7 @@ from workbench.source.kernels import (
     source_lines,
 )
 from workbench.source.spans import Source, Span, line_of
+from workbench.source.syntax import compiled, parsed
 
 __all__ = [
     "ArgumentError",
@@ -52,8 +55,14 @@ __all__ = [
     "ToolError",
     "UnknownNameError",
     "UnsupportedSyntaxError",
+    "compiled",
+    "deep",
     "kernel_source",
+    "limit_of",
     "line_of",
+    "over_budget",
+    "parsed",
     "register_text",
+    "shown",
     "source_lines",
 ]

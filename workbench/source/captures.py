@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol, cast, runtime_checkable
 
+from workbench.source.budgets import exact_text
 from workbench.source.errors import KernelError
 from workbench.source.kernels import KernelSource, kernel_source
 
@@ -108,6 +109,8 @@ def _record_function(
 def describe_value(value: Any) -> str:
     """Return a text that is the same for equal compile-time values, also in another process."""
     match value:
+        case int() if value.bit_length() > 4096:
+            return exact_text(value)
         case None | bool() | int() | float() | complex() | str() | bytes():
             return repr(value)
         case tuple():
@@ -121,9 +124,13 @@ def describe_value(value: Any) -> str:
             return f"constexpr({describe_value(value.value)})"
         case _:
             kind = cast("type[Any]", type(value))
+            name = f"{kind.__module__}.{kind.__qualname__}"
             if kind.__repr__ is object.__repr__:
-                return f"{kind.__module__}.{kind.__qualname__}"
-            return f"{kind.__module__}.{kind.__qualname__}:{value!r}"
+                return name
+            try:
+                return f"{name}:{value!r}"
+            except Exception:  # whatever its own code does
+                return f"{name} {id(value)}"
 
 
 def functions_in(value: Any) -> Iterator[Any]:
@@ -159,7 +166,7 @@ _described: ContextVar[frozenset[int]] = ContextVar("described", default=frozens
 
 def _describe_function(function: Any) -> str:
     """Return a text that changes with the function's text and with everything it reaches."""
-    name = f"device function {function.__module__}.{function.__qualname__}"
+    name = f"device function {function.__module__}.{getattr(function, '__qualname__', '')}"
     around = _described.get()
     if id(function) in around:
         return name

@@ -20,6 +20,10 @@ from dataclasses import dataclass
 
 from workbench.source.spans import Span, line_of
 
+#: Letters of a message, and of a source line that an error shows.
+_MOST_LETTERS = 1200
+_MOST_SHOWN = 160
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -44,6 +48,8 @@ class KernelError(Exception):
         notes: Sequence[Note | str] = (),
         code: str | None = None,
     ) -> None:
+        if len(message) > _MOST_LETTERS:  # somebody's value is in it
+            message = f"{message[: _MOST_LETTERS // 2]} … {message[-_MOST_LETTERS // 4 :]}"
         super().__init__(message)
         self.message = message
         self.span = span
@@ -184,10 +190,23 @@ def _excerpt(span: Span) -> list[str]:
     if text:
         number = str(span.line)
         end = span.end_column if span.end_line == span.line else len(text) + 1
-        carets = " " * (span.column - 1) + "^" * max(1, end - span.column)
+        text, start, end = _cut(text, span.column, max(end, span.column + 1))
+        carets = " " * (start - 1) + "^" * (end - start)
         pad = " " * len(number)
         lines += [f"  {number} | {text}", f"  {pad} | {carets}"]
     return lines
+
+
+def _cut(text: str, start: int, end: int) -> tuple[str, int, int]:
+    """Return as much of a long line as is shown, with the columns of a place in it."""
+    if len(text) <= _MOST_SHOWN:
+        return text, start, end
+    first = max(0, min(start - 1 - _MOST_SHOWN // 4, len(text) - _MOST_SHOWN))
+    part = text[first : first + _MOST_SHOWN]
+    before = "…" if first else ""
+    after = "…" if first + _MOST_SHOWN < len(text) else ""
+    moved = len(before) - first
+    return before + part + after, start + moved, min(end + moved, len(before + part) + 1)
 
 
 def render(error: KernelError) -> str:

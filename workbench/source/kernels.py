@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from workbench.interrupts import unforked
+from workbench.source.budgets import shown
 from workbench.source.errors import CompileError
 from workbench.source.spans import Source
+from workbench.source.syntax import parsed
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ class KernelSource:
     @cached_property
     def tree(self) -> ast.FunctionDef:
         """The function's AST; raises CompileError if the text does not parse."""
-        node = ast.parse(self.text).body[0]
+        with unforked:  # Python 3.11 loses count where threads do this at once
+            node = parsed(self.text).body[0]
         if not isinstance(node, ast.FunctionDef):
             raise CompileError(f"'{self.name}' is not a plain function definition", code="K215")
         return node
@@ -99,15 +103,16 @@ def kernel_source(
     try:
         lines, first_line = read or source_lines(function)
     except (OSError, TypeError) as error:
-        raise CompileError(
-            f"the source of '{getattr(function, '__name__', function)}' cannot be read",
-            hint="define the kernel in a file or a cell, or register its text in linecache",
-            code="K216",
-        ) from error
+        raise _unreadable(function) from error
+    except SyntaxError as error:  # a lambda in the middle of something, say
+        raise _unreadable(function) from error
     text = "".join(lines)
     indent = len(lines[0]) - len(lines[0].lstrip())
     dedented = textwrap.dedent(text)
-    skipped = _decorator_lines(dedented)
+    try:
+        skipped = _decorator_lines(dedented)
+    except (SyntaxError, IndexError) as error:
+        raise _unreadable(function) from error
     kept = dedented.splitlines(keepends=True)[skipped:]
     return KernelSource(
         name=function.__name__,
@@ -117,6 +122,15 @@ def kernel_source(
         indent=indent,
         function=function,
         names=function.__globals__,
+    )
+
+
+def _unreadable(function: Any) -> CompileError:
+    return CompileError(
+        f"the source of {getattr(function, '__name__', None) or shown(function)} cannot be read "
+        "as that of a function",
+        hint="define the kernel with def in a file or a cell, or register its text in linecache",
+        code="K216",
     )
 
 
@@ -149,7 +163,7 @@ def _block_by_indentation(lines: Sequence[str]) -> list[str] | None:
         end = number + 1
     block = list(lines[:end])
     try:
-        body = ast.parse(textwrap.dedent("".join(block))).body
+        body = parsed(textwrap.dedent("".join(block))).body
     except SyntaxError:
         return None
     alone = len(body) == 1 and isinstance(body[0], ast.FunctionDef)
@@ -158,7 +172,9 @@ def _block_by_indentation(lines: Sequence[str]) -> list[str] | None:
 
 def _decorator_lines(text: str) -> int:
     """Return how many lines stand before the `def`."""
-    node = ast.parse(text).body[0]
+    if text.startswith("def "):
+        return 0
+    node = parsed(text).body[0]
     return node.lineno - 1
 
 

@@ -22,6 +22,7 @@ class LazyTrace:
         self._pending: list[Run] = []
         self._changes: dict[str, Any] = {}
         self._lock = renewed_lock()
+        self._made: dict[str, Any] = {}  # changes that are in the trace
 
     @classmethod
     def of(cls, trace: Trace) -> LazyTrace:
@@ -37,6 +38,7 @@ class LazyTrace:
             assert self._trace is not None
             if self._changes:
                 self._trace = identify(dataclasses.replace(self._trace, **self._changes))
+                self._made.update(self._changes)
                 self._changes = {}
             if self._pending:
                 runs = _with_runs(self._trace.runs, self._pending)
@@ -48,6 +50,15 @@ class LazyTrace:
     def printed(self) -> bool:
         """Whether the trace has been built (somebody looked)."""
         return self._trace is not None
+
+    def release(self, build: Callable[[], Trace]) -> None:
+        """Let go what was printed; `build` prints it again. Runs and changed keys are kept."""
+        with self._lock:
+            if self._trace is not None:
+                kept = [run for key in RUN_KEYS.values() for run in getattr(self._trace.runs, key)]
+                self._pending = [*kept, *self._pending]
+            self._changes = {**self._made, **self._changes}
+            self._trace, self._build = None, build
 
     def record(self, *runs: Run) -> None:
         """Add launches, checks, benches, tunes, ceilings, or notes of what was skipped."""

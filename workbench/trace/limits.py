@@ -25,7 +25,7 @@ def limited(trace: Trace) -> Trace:
     """Return the trace within the limits; a trace within them comes back unchanged."""
     trace = _limit_passes(trace)
     if any(len(text) > TEXT_CHARACTERS for text in trace.strings):
-        trace = _limit_texts(trace)
+        trace = shorten_texts(trace, TEXT_CHARACTERS)
     if len(trace.ops.id) > OPS:
         columns = {field.name: getattr(trace.ops, field.name)[:OPS] for field in fields(Ops)}
         trace = replace(trace, ops=Ops(**columns))
@@ -37,8 +37,9 @@ def limited(trace: Trace) -> Trace:
     return compact(trace)
 
 
-def _limit_texts(trace: Trace) -> Trace:
-    strings = tuple(_cut(text) for text in trace.strings)
+def shorten_texts(trace: Trace, most: int) -> Trace:
+    """Return the trace with the first rows of each text, `most` characters of them."""
+    strings = tuple(_cut(text, most) for text in trace.strings)
     counts = [text.count("\n") + 1 for text in strings]
 
     def cut(rows: RowMap | None, text: int | None) -> RowMap | None:
@@ -59,10 +60,10 @@ def _limit_texts(trace: Trace) -> Trace:
     return replace(trace, strings=strings, passes=passes, stages=stages)
 
 
-def _cut(text: str) -> str:
-    if len(text) <= TEXT_CHARACTERS:
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
         return text
-    return text[: max(0, text.rfind("\n", 0, TEXT_CHARACTERS))]
+    return text[: max(0, text.rfind("\n", 0, most))]
 
 
 def first_rows(rows: RowMap, count: int) -> RowMap:

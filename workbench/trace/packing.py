@@ -13,10 +13,15 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from workbench.trace.codec import TraceError, dump, from_data, to_data
+from workbench.trace.limits import shorten_texts
 from workbench.trace.schema import Trace
+from workbench.trace.trimming import trim
 
-#: Above this an unpacked file is refused: a few bytes of gzip can stand for gigabytes.
-UNPACKED_BYTES = 512_000_000
+#: Above this an unpacked file is refused, here and by the viewer (extension/src/limits.ts): a few
+#: bytes of gzip can stand for gigabytes. Packed traces are trimmed until they keep below it.
+UNPACKED_BYTES = 128_000_000
+#: What texts are shortened to, in characters, where trimming is not enough.
+_SHORTER = (1_000_000, 100_000, 10_000)
 
 
 def bundle_json(traces: Sequence[Trace], **extra: object) -> str:
@@ -25,8 +30,41 @@ def bundle_json(traces: Sequence[Trace], **extra: object) -> str:
 
 
 def pack(traces: Sequence[Trace], **extra: object) -> bytes:
-    """Return traces as gzip bytes, deterministic (level 9, no time stamp)."""
-    return gzip.compress(bundle_json(traces, **extra).encode(), 9, mtime=0)
+    """Return traces as gzip bytes, deterministic (level 9, no time stamp).
+
+    What would be refused when it is read is trimmed first; a shortened stage says so.
+    """
+    text = bundle_json(traces, **extra)
+    if len(text) > UNPACKED_BYTES:  # JSON is written in ASCII
+        text = bundle_json(_within(traces, UNPACKED_BYTES - len(bundle_json((), **extra))), **extra)
+    return gzip.compress(text.encode(), 9, mtime=0)
+
+
+def _within(traces: Sequence[Trace], room: int) -> list[Trace]:
+    """Return traces of which each has its share of so many bytes; what one leaves, others get."""
+    found = list(traces)
+    sizes = [_bytes(trace) for trace in found]
+    order = sorted(range(len(found)), key=lambda index: sizes[index])
+    for done, index in enumerate(order):
+        share = room // (len(found) - done)
+        found[index] = _trimmed(found[index], share)
+        room -= _bytes(found[index])
+    return found
+
+
+def _trimmed(trace: Trace, most: int) -> Trace:
+    small, _ = trim(trace, lambda tried: _bytes(tried) <= most)
+    for characters in _SHORTER:
+        if _bytes(small) <= most:
+            return small
+        small = shorten_texts(small, characters)
+    if _bytes(small) > most:
+        raise TraceError(f"the trace of {trace.kernel.name} is larger than {most:,} bytes")
+    return small
+
+
+def _bytes(trace: Trace) -> int:
+    return len(dump(to_data(trace))) + 1
 
 
 def packed_bytes(trace: Trace) -> int:
@@ -38,9 +76,11 @@ def unpack(data: bytes) -> tuple[Trace, ...]:
     """Return the traces in gzip or plain JSON bytes, of a bundle or of a single trace."""
     if data[:2] == b"\x1f\x8b":
         data = _gunzip(data)
+    if len(data) > UNPACKED_BYTES:
+        raise TraceError(f"the trace is larger than {UNPACKED_BYTES:,} bytes")
     try:
         found: Any = json.loads(data)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # not JSON, or a number of 4,300 digits
         raise TraceError(f"not a trace: the content is not JSON ({error})") from error
     several: Any = cast("dict[str, Any]", found).get("traces") if isinstance(found, dict) else None
     if isinstance(several, list):

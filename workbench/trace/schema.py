@@ -342,18 +342,28 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One comparison with a reference; `nan` counts NaNs that the reference does not have."""
+    """One comparison with a reference; `nan` counts NaNs that the reference does not have.
+
+    `reference` says how it was computed: "float64", "as written" or "interpreter". `usual` is the
+    error that a right kernel may have at its worst element; `rtol` and `atol` are the user's, if
+    they replace the model of errors. `shift` is a mean error that rounding does not explain, as
+    it is or, if `shift_relative`, as a share of the magnitude.
+    """
 
     ok: bool
     ref: str
-    rtol: float
-    atol: float
     wrong: int
     total: int
     max_abs: AnyFloat
     max_rel: AnyFloat
     nan: int = 0
     first: tuple[Mismatch, ...] = ()
+    reference: str = "as written"
+    usual: AnyFloat | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    shift: AnyFloat | None = None
+    shift_relative: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,10 @@ from typing import Any
 from workbench.devices import arrays
 from workbench.runtime import hooks, knobs
 from workbench.runtime.jit import InterpretedFunction, JITFunction, KernelInterface, Plan
+from workbench.runtime.pickling import reduce_by_place
 from workbench.runtime.timing import Effort
 from workbench.source import KernelError, KernelSource
+from workbench.source.given import by_name, function, several
 from workbench.tuning import store
 from workbench.tuning.configs import Config, ConflictError
 from workbench.tuning.racing import Candidate, is_fatal
@@ -67,6 +69,9 @@ class _Wrapper(KernelInterface[Any]):
     def interpret(self) -> Any:
         """`kernel.interpret[grid](...)` watches the launch in the interpreter, without tuning."""
         return _Interpreted(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduce_by_place(self)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "fn" not in self.__dict__:
@@ -117,8 +122,11 @@ class Autotuner(_Wrapper):
         cache_results: bool | None = None,
     ) -> None:
         super().__init__(fn, arg_names)
-        self.configs = list(configs) if configs else [Config({})]
-        self.keys = list(key)
+        what, hint = "configs is a list of Config", 'e.g. [triton.Config({"BLOCK": 128})]'
+        self.configs = several(() if configs is None else configs, what, hint, Config) or [
+            Config({})
+        ]
+        self.keys = several(key, "key is a list of parameters' names", 'e.g. ["n"]', str)
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.reset_to_zero = list(reset_to_zero or ())
         self.restore_value = list(restore_value or ())
@@ -448,7 +456,10 @@ class Heuristics(_Wrapper):
         values: Mapping[str, Callable[[dict[str, Any]], Any]],
     ) -> None:
         super().__init__(fn, arg_names)
-        self.values = dict(values)
+        what, hint = "heuristics takes functions by name", 'e.g. {"EVEN": lambda args: ...}'
+        self.values = by_name(values, what, hint)
+        for compute in self.values.values():
+            function(compute, what, hint)
 
     def with_values(self, args: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
         """Return named arguments with the computed ones added."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.source import OptionError
+from workbench.source.given import by_name, instance
 
 
 class ConflictError(OptionError, ValueError):
@@ -32,7 +33,10 @@ class Config:
         pre_hook: Callable[[dict[str, Any]], object] | None = None,
         ir_override: str | None = None,
     ) -> None:
-        self.kwargs = dict(kwargs)
+        self.kwargs = by_name(kwargs, "a Config takes constexprs by name", 'e.g. {"BLOCK": 128}')
+        given = {"num_warps": num_warps, "num_stages": num_stages, "maxnreg": maxnreg}
+        for name, value in given.items():
+            instance(value, int | None, f"{name} of a Config is an integer", f"e.g. {name}=4")
         self.num_warps = num_warps
         self.num_stages = num_stages
         self.num_ctas = num_ctas

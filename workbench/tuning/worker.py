@@ -141,5 +141,8 @@ def main() -> None:
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the life of the process
+    from workbench.runtime import shipping
+
+    shipping.enter()
     while _has_work() and (data := receive(sys.stdin.buffer)) is not None:
         send(output, _reply(data))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.interrupts import renewed_lock
+from workbench.language.versions import redirected
 from workbench.runtime import compiling, shipping
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.jit import Plan
@@ -53,8 +54,9 @@ class Worker:
     """One process that compiles."""
 
     def __init__(self) -> None:
-        paths = [path for path in sys.path if path] or [os.getcwd()]  # noqa: PTH109
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        #: Whether `import triton` gives our modules there, and under which version.
+        self.redirected = redirected()
+        environment = shipping.environment()
         environment["WORKBENCH_CACHE_DIR"] = ""  # this process stores what comes back
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from workbench.tuning.worker import main; main()"],
@@ -111,8 +113,9 @@ def _take() -> Worker:
     with _lock:
         while _idle:
             worker = _idle.pop()
-            if worker.alive:
+            if worker.alive and worker.redirected == redirected():
                 return worker
+            worker.end()
     return Worker()
 
 

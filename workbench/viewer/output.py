@@ -198,8 +198,12 @@ def _beside(traces: Sequence[Trace], data: str, notebook: Path | str | None) -> 
     path = folder / f"{name}.wbt"
     try:
         folder.mkdir(exist_ok=True)
+        if folder.is_symlink():
+            raise OSError("it is a link, which may lead anywhere")
         temporary = path.with_suffix(f".{os.getpid()}.part")
-        temporary.write_bytes(packed)
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:  # a link of this name is not followed
+            file.write(packed)
         temporary.replace(path)
     except OSError as error:
         note = f"the trace is too large to embed, and {folder.name} cannot be written: {error}"

@@ -2,12 +2,18 @@
 
 The static HTML stands inside the element that becomes the viewer: without scripting, or where the
 front end was not built, it stays. extension/src/page.ts starts the viewers of a page.
+
+The page's own policy lets it do nothing but that: the one script is named by its hash, no request
+leaves, nothing is framed or sent. Styles may stand inline, since the static HTML has them at its
+elements; they can load nothing either.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
+from hashlib import sha256
 from html import escape
 
 from workbench.trace import LazyTrace, Trace
@@ -33,19 +39,35 @@ def page(
     footer = "" if bundle is not None else frontend.ABSENT
     body = static_html(full, picture=bench_png(full), footer=footer, limit=None)
     stored = envelope(full, Embedded(data=encode(full, show)), show)
+    script = None if bundle is None else _script(bundle.decode())
     parts = [
         "<!doctype html>",
         f"<!-- {_comment(comment)} -->" if comment else "",
         '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(script)}">',
         '<meta name="viewport" content="width=device-width">',
         f"<title>{escape(headline(full[0]))}</title>",
         f"<style>{STYLE}</style></head><body>",
         f'<main><div><script type="{MIME}">{_json(stored)}</script>{body}</div></main>',
     ]
-    if bundle is not None:
-        parts.append(f'<script type="module">{_script(bundle.decode())}</script>')
+    if script is not None:
+        parts.append(f'<script type="module">{script}</script>')
     parts.append("</body></html>")
     return "\n".join(part for part in parts if part)
+
+
+def policy(script: str | None) -> str:
+    """Return the Content-Security-Policy of a page with this one script, or with none."""
+    digest = base64.b64encode(sha256((script or "").encode()).digest()).decode()
+    rules = {
+        "default-src": "'none'",
+        "script-src": "'none'" if script is None else f"'sha256-{digest}'",
+        "style-src": "'unsafe-inline'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{rule} {value}" for rule, value in rules.items())
 
 
 def _comment(text: str) -> str:
@@ -59,5 +81,9 @@ def _json(data: object) -> str:
 
 
 def _script(text: str) -> str:
-    """Return a script that cannot end its element: a backslash that changes no string."""
+    """Return a script that cannot end its element: a backslash that changes no string.
+
+    Browsers turn other ends of lines into newlines before they hash a script: it has no others.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")

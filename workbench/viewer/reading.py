@@ -12,6 +12,8 @@ from typing import Any
 
 from workbench.source import OptionError
 from workbench.trace import Trace, TraceError, unpack
+from workbench.trace.links import problems
+from workbench.trace.packing import UNPACKED_BYTES
 from workbench.viewer.output import MIME
 
 
@@ -26,22 +28,35 @@ def read_traces(place: Path | str) -> tuple[Trace, ...]:
     try:
         content = path.read_bytes()
         if path.suffix == ".ipynb":
-            return _of_notebook(path, content, kernel)
-        return unpack(content)
+            return _whole(_of_notebook(path, content, kernel))
+        return _whole(unpack(content))
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {error.strerror}", code="K801") from error
     except TraceError as error:
         raise OptionError(f"{path}: {error}", code="K801") from error
 
 
+def _whole(traces: tuple[Trace, ...]) -> tuple[Trace, ...]:
+    """Return traces whose parts fit together; raises TraceError for others."""
+    for trace in traces:
+        try:
+            wrong = problems(trace)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise TraceError(f"not a trace: it is damaged ({error})") from error
+        if wrong:
+            raise TraceError(f"not a trace: it is damaged ({wrong[0]})")
+    return traces
+
+
 def _of_notebook(path: Path, content: bytes, kernel: str) -> tuple[Trace, ...]:
     try:
         envelopes = list(_envelopes(json.loads(content)))
-    except (ValueError, AttributeError, TypeError) as error:  # not JSON, or of another shape
+        shown = [_kernels(envelope) for envelope in envelopes]
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        # not JSON, or of another shape
         raise TraceError(f"not a notebook ({error})") from error
     known: list[str] = []
-    for envelope in reversed(envelopes):
-        names = [entry.get("name", "") for entry in envelope.get("summary", {}).get("kernels", [])]
+    for envelope, names in zip(reversed(envelopes), reversed(shown), strict=True):
         known += names
         if not kernel or kernel in names:
             return open_envelope(envelope, path.parent)
@@ -50,12 +65,31 @@ def _of_notebook(path: Path, content: bytes, kernel: str) -> tuple[Trace, ...]:
     raise TraceError(f"no output {wanted}with a trace; kernels found: {found}")
 
 
+def _kernels(envelope: dict[str, Any]) -> list[str]:
+    return [str(entry.get("name", "")) for entry in envelope["summary"].get("kernels", [])]
+
+
 def _envelopes(notebook: Any) -> Iterator[dict[str, Any]]:
     for cell in notebook.get("cells", []):
         for output in cell.get("outputs", []):
             envelope = output.get("data", {}).get(MIME)
             if isinstance(envelope, dict) and isinstance(envelope.get("summary"), dict):
                 yield envelope
+
+
+def _beside(folder: Path, name: str) -> Path:
+    """Return a plain file below a folder, wherever links in its path lead."""
+    try:
+        path = (folder / name).resolve()
+    except (ValueError, RuntimeError) as error:  # a zero byte, links in a circle
+        raise TraceError(f"the trace file {name!r} cannot be found ({error})") from error
+    if not path.is_relative_to(folder.resolve()):
+        raise TraceError(f"the trace file {name} lies outside the notebook's folder")
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise TraceError(f"the trace file {name} is no plain file")
+    if path.exists() and path.stat().st_size > UNPACKED_BYTES:
+        raise TraceError(f"the trace file {name} is larger than {UNPACKED_BYTES:,} bytes")
+    return path
 
 
 def open_envelope(envelope: dict[str, Any], folder: Path) -> tuple[Trace, ...]:
@@ -68,9 +102,7 @@ def open_envelope(envelope: dict[str, Any], folder: Path) -> tuple[Trace, ...]:
     ref = envelope.get("ref")
     if not isinstance(ref, dict):
         raise TraceError("only the summary was saved; run the cell to see its stages")
-    path = (folder / str(ref.get("path", ""))).resolve()
-    if not path.is_relative_to(folder.resolve()):
-        raise TraceError(f"the trace file {ref.get('path')} lies outside the notebook's folder")
+    path = _beside(folder, str(ref.get("path", "")))
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != ref.get("sha256"):
         raise TraceError(f"{path.name} is not the file that the output was saved with")

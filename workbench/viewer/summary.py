@@ -73,11 +73,25 @@ def check_line(check: Check) -> str:
     """Return a check's verdict, errors and tolerances in one line."""
     verdict = "ok    " if check.ok else "FAILED"
     nans = f", {check.nan:,} NaN" if check.nan else ""
+    shift = ""
+    if check.shift is not None:
+        mean = f"{1 + check.shift:.6g} times" if check.shift_relative else f"{check.shift:+.2g} off"
+        shift = f", {mean} on average"
     return (
         f"{verdict}  {_one_line(check.ref, 40)}    max abs {_error(check.max_abs)}, "
-        f"{check.wrong:,} of {check.total:,} wrong{nans} "
-        f"(rtol {check.rtol:.0e}, atol {_error(check.atol)})"
+        f"{check.wrong:,} of {check.total:,} wrong{nans}{shift} ({allowed_words(check)})"
     )
+
+
+def allowed_words(check: Check) -> str:
+    """Return what a check's errors were compared with, in a few words."""
+    given = {"rtol": check.rtol, "atol": check.atol}
+    words = [f"{name} {_error(value)}" for name, value in given.items() if value is not None]
+    if check.usual is not None:
+        words.insert(0, f"usual {_error(check.usual)}")
+    if check.reference == "as written":
+        words.append("reference as written, not in float64")
+    return ", ".join(words)
 
 
 def _error(value: float) -> str:

@@ -187,6 +187,18 @@ function environment(benches: readonly Bench[]): HTMLElement | null {
   return make("div", {}, make("p", { class: "wb-warning" }, doubt), line);
 }
 
+/** What errors were compared with: what a right kernel has, or what the user allowed. */
+function allowedWords(check: Check): string {
+  const words = [
+    typeof check.usual === "number" ? `usual ${figure(check.usual)}` : "",
+    typeof check.atol === "number" || typeof check.rtol === "number"
+      ? `allowed ${figure(check.atol ?? 0)} + ${figure(check.rtol ?? 0)} × |expected|`
+      : "",
+    check.reference === "as written" ? "reference as written, not in float64" : "",
+  ];
+  return words.filter(Boolean).join(", ");
+}
+
 function showCheck(check: Check, trace: Trace): HTMLElement {
   const total = check.total.toLocaleString("en-US");
   const verdict = check.ok
@@ -194,7 +206,10 @@ function showCheck(check: Check, trace: Trace): HTMLElement {
     : `✗ ${check.wrong.toLocaleString("en-US")} of ${total} elements differ from ${check.ref}`;
   const facts = [
     `largest error ${figure(check.max_abs)} absolute, ${figure(check.max_rel)} relative`,
-    `allowed ${figure(check.atol)} + ${figure(check.rtol)} × |expected|`,
+    allowedWords(check),
+    typeof check.shift === "number"
+      ? `on average ${check.shift_relative ? `${(1 + check.shift).toPrecision(6)} times the reference` : `${figure(check.shift)} off`}`
+      : "",
     (check.nan ?? 0) > 0 ? count(check.nan ?? 0, "unexpected NaN") : "",
   ];
   const first = check.first ?? [];

@@ -38,6 +38,21 @@ def test_18_wrap_index_wraps_as_triton_does():
     assert {str(element_of(v.type)) for op in module.walk() for v in op.results} <= {"i32", "i64"}
 
 
+def test_18_wrap_loaded_wraps_what_no_address_is_made_of():
+    def kernel(x, out, n):
+        loaded = tl.load(x)
+        tl.store(out, loaded * loaded % 1000)
+        tl.store(out + 1, -loaded)
+        tl.store(out + 2, n * n // n)
+
+    x, out = np.array([-(2**31)], np.int32), np.zeros(3, np.int64)
+    run(kernel, x=x, out=out, n=65537, options=Options(wrap_loaded=True))
+    assert out.tolist() == [0, -(2**31), 65537]
+    x[:] = 65537
+    run(kernel, x=x, out=out, n=3, options=Options(wrap_loaded=True))
+    assert out.tolist() == [(65537 * 65537 & 0xFFFFFFFF) % 1000, -65537, 3]
+
+
 def test_18_carried_integers_wrap_unless_they_advance_evenly():
     def kernel(out, n):
         even = 0

@@ -255,10 +255,8 @@ def double_softmax_product(x_ptr, w_ptr, out_ptr, M: tl.constexpr, N: tl.constex
     tl.store(out_ptr + m * N + n, product / tl.sum(powers, axis=1)[:, None])
 
 
-@pytest.mark.parametrize(("bits", "processor", "features"), [(256, "haswell", "+avx2,+fma,+f16c")])
-def test_narrower_vector_registers(
-    monkeypatch: pytest.MonkeyPatch, bits: int, processor: str, features: str
-):
+@pytest.mark.parametrize(("processor", "features"), [("haswell", "+avx2,+fma,+f16c")])
+def test_narrower_vector_registers(monkeypatch: pytest.MonkeyPatch, processor: str, features: str):
     from workbench.targets.cpu import pipeline
     from workbench.targets.llvm.toolchain import Machine, host
 
@@ -266,7 +264,6 @@ def test_narrower_vector_registers(
     if not triple.startswith("x86_64") or "+avx2" not in own.split(","):
         pytest.skip("this processor has no AVX2")
     unit = Machine(triple, processor, features, 2, True)
-    monkeypatch.setattr(pipeline, "_register_bits", lambda: bits)
     monkeypatch.setattr(pipeline, "_machine", lambda: unit)
     monkeypatch.setenv("WORKBENCH_CACHE_DIR", "")
     x, w = (_RANDOM.normal(size=s).astype(np.float32) for s in ((13, 40), (40, 40)))

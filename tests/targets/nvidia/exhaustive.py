@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 
 from workbench.layouts import LinearLayout
-from workbench.targets.nvidia.passes.layout_graph import LayoutGraph
+from workbench.targets.simt.passes.layout_graph import LayoutGraph
 
 
 def cost(graph: LayoutGraph, chosen: list[LinearLayout]) -> float:
@@ -15,7 +15,9 @@ def cost(graph: LayoutGraph, chosen: list[LinearLayout]) -> float:
         node.weight * sum(each(layout) for each in node.costs)
         for node, layout in zip(graph.nodes, chosen, strict=True)
     )
-    return own + sum(edge.cost(chosen[edge.source], chosen[edge.target]) for edge in graph.edges)
+    return own + sum(
+        edge.cost(chosen[edge.source], chosen[edge.target], graph.chip) for edge in graph.edges
+    )
 
 
 def components(graph: LayoutGraph) -> list[list[int]]:
@@ -46,7 +48,9 @@ def best(graph: LayoutGraph, nodes: list[int]) -> float:
     tables = []
     for edge in edges:
         source, target = graph.nodes[edge.source], graph.nodes[edge.target]
-        tables.append([[edge.cost(a, b) for b in target.candidates] for a in source.candidates])
+        tables.append(
+            [[edge.cost(a, b, graph.chip) for b in target.candidates] for a in source.candidates]
+        )
     own = {
         node: [
             graph.nodes[node].weight * sum(each(c) for each in graph.nodes[node].costs)
@@ -71,4 +75,6 @@ def cost_of_component(graph: LayoutGraph, nodes: list[int], chosen: list[LinearL
         graph.nodes[n].weight * sum(each(chosen[n]) for each in graph.nodes[n].costs) for n in nodes
     )
     edges = (edge for edge in graph.edges if edge.source in inside)
-    return own + sum(edge.cost(chosen[edge.source], chosen[edge.target]) for edge in edges)
+    return own + sum(
+        edge.cost(chosen[edge.source], chosen[edge.target], graph.chip) for edge in edges
+    )

@@ -32,21 +32,20 @@ from workbench.ir import (
     shape_of,
 )
 from workbench.ops.program import Barrier
-from workbench.targets.nvidia.lowering import used_values
-from workbench.targets.nvidia.ops import (
-    AsyncCopy,
+from workbench.targets.nvidia.chip import chip
+from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
+from workbench.targets.simt.lowering import used_values
+from workbench.targets.simt.ops import (
     BlockBarrier,
-    CommitCopies,
     SharedAllocate,
     SharedDot,
     SharedLoad,
     SharedStore,
-    WaitCopies,
 )
-from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.simt.rules import Scratch
+from workbench.targets.simt.rules import Device, Scratch
 
 Range = tuple[int, int]
+SM_80 = chip("sm_80")
 
 
 class RaceError(AssertionError):
@@ -56,8 +55,9 @@ class RaceError(AssertionError):
 class Simulator(ProgramFrame):
     """One program instance with shared memory byte by byte."""
 
-    def __init__(self, machine: Machine, offsets: dict[int, int], total: int) -> None:
+    def __init__(self, machine: Machine, offsets: dict[int, int], total: int, chip: Device) -> None:
         super().__init__(machine, (0, 0, 0))
+        self.chip = chip
         self.offsets = offsets
         self.warps: int = machine.module.attributes["num_warps"]
         self.epoch = 1
@@ -123,7 +123,7 @@ class Simulator(ProgramFrame):
 
     def scratch(self, op: Op) -> Scratch:
         """Return the bytes that an op needs for itself."""
-        return NVIDIA.scratch_of(op, self.warps, used=True)
+        return self.chip.rules.scratch_of(op, self.chip, self.warps, used=True)
 
     def exchange(self, op: Op, scratch: Scratch) -> None:
         """Write scratch, wait, and read it."""
@@ -257,10 +257,15 @@ class GlobalOrder:
 
 
 def simulate(
-    module: Module, offsets: dict[int, int], total: int, grid: Sequence[int], arguments: list[Any]
+    module: Module,
+    offsets: dict[int, int],
+    total: int,
+    grid: Sequence[int],
+    arguments: list[Any],
+    unit: Device = SM_80,
 ) -> int:
     """Run the first program instance; returns how many accesses there were. Raises RaceError."""
-    frame = Simulator(Machine(module, grid, arguments), offsets, total)
+    frame = Simulator(Machine(module, grid, arguments), offsets, total, unit)
     with np.errstate(all="ignore"):
         frame.run(module.body, ())
     return frame.accesses

@@ -15,7 +15,7 @@ from workbench.ops.numbers import decode
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
 from workbench.targets.nvidia import pipeline
-from workbench.targets.nvidia.arithmetic import literal
+from workbench.targets.simt.arithmetic import literal
 
 FILES = Path(form.__file__).parent
 CHIPS = ("sm_80", "sm_90a")

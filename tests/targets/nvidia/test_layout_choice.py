@@ -23,11 +23,11 @@ from workbench.layouts import blocked, mma_a, mma_c
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import tile_passes
-from workbench.targets.nvidia.passes.assign_layouts import assign_layouts
-from workbench.targets.nvidia.passes.elimination import cheapest
-from workbench.targets.nvidia.passes.layout_choice import _pair_costs, _searched, solve
-from workbench.targets.nvidia.passes.layout_graph import Edge, LayoutGraph, Node
-from workbench.targets.simt.rules import same
+from workbench.targets.simt.passes.assign_layouts import assign_layouts
+from workbench.targets.simt.passes.elimination import cheapest
+from workbench.targets.simt.passes.layout_choice import _pair_costs, _searched, solve
+from workbench.targets.simt.passes.layout_graph import Edge, LayoutGraph, Node
+from workbench.targets.simt.rules import Device, same
 
 
 def ready(module: Module, **options: object) -> Module:
@@ -65,6 +65,7 @@ class Graph:
 
     nodes: list[Node] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
+    chip: Device = SM_80
 
 
 LAYOUTS = [blocked((32, 32), v, order, 2) for v in (1, 2, 4, 8) for order in ((0, 1), (1, 0))]

@@ -7,11 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 
+from tests.passes.pipelines import SM_80
 from workbench.ir import I8, I16, I32, I64, U8, U16, U32, U64, Scalar
 from workbench.ops.functions import FUNCTIONS
 from workbench.ops.numbers import round_to
 from workbench.targets.llvm.emit import Emitter, is_integer, wrap
-from workbench.targets.nvidia.arithmetic import compare_integers, integer_function
+from workbench.targets.simt.arithmetic import compare_integers, integer_function
 
 FOLDED = ("add", "sub", "mul", "and", "or", "xor", "div", "rem")
 COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -37,7 +38,7 @@ def test_functions_of_two_literals(element: Scalar):
                 found = compare_integers(emit, function, element, *texts)
                 assert found == ("true" if wanted else "false"), (function, x, y)
                 continue
-            found = integer_function(emit, function, element, texts)
+            found = integer_function(emit, SM_80, function, element, texts)
             if is_integer(found):
                 folded += 1
                 assert found == wrap(int(wanted), type), (function, x, y)

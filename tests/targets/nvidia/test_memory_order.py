@@ -18,8 +18,8 @@ from workbench.ir import DROP, Module, parse_module, rebuild
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import tile_passes
 from workbench.targets.nvidia import pipeline
-from workbench.targets.nvidia.passes.barriers import insert_barriers
-from workbench.targets.nvidia.passes.shared_memory import allocate
+from workbench.targets.simt.passes.barriers import insert_barriers
+from workbench.targets.simt.passes.shared_memory import allocate
 
 # -- loads that run ahead ------------------------------------------------------------------
 LOOP = """

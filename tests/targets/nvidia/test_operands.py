@@ -8,7 +8,8 @@ from tests.targets.nvidia.configurations import QUICK, SLOW
 from workbench.ir import element_of, layout_of, shape_of
 from workbench.layouts import ldmatrix_fits
 from workbench.layouts.predict import linear_wavefronts, phases
-from workbench.targets.nvidia.ops import AsyncCopy, SharedLoad
+from workbench.targets.nvidia.ops import AsyncCopy
+from workbench.targets.simt.ops import SharedLoad
 
 NAMES = ["matmul 128x128x32 w4 s4", "matmul 128x256x64 w8 s3", "notebook matmul fp16"]
 

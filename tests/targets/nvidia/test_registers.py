@@ -15,9 +15,10 @@ from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from workbench.ir import parse_module
 from workbench.passes.manager import Recorder, Remark
 from workbench.targets.built import Built
-from workbench.targets.nvidia import pressure
-from workbench.targets.nvidia.pressure import peak
+from workbench.targets.nvidia import spills
+from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.toolchain import Assembled
+from workbench.targets.simt.pressure import peak
 
 
 def backward(head: int, **options: int) -> Configuration:
@@ -133,8 +134,8 @@ def test_the_better_of_two_assemblies_is_kept(
         texts.append(ptx)
         return next(results)
 
-    monkeypatch.setattr(pressure, "assemble", assemble)
-    found = pressure.fitted(".entry k()\n.reqntid 128\n{ }", "sm_90a", warps)
+    monkeypatch.setattr(spills, "assemble", assemble)
+    found = spills.fitted(".entry k()\n.reqntid 128\n{ }", chip("sm_90a"), warps)
     assert found.result.registers == kept
     if limit is None:
         assert len(texts) == 1

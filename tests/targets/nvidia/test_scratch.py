@@ -18,12 +18,9 @@ from tests.targets.nvidia.test_on_device import device_chip
 from workbench.ir import Module
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
-from workbench.targets.nvidia import dots, layout, reductions, staged
-from workbench.targets.nvidia.chip import chip
-from workbench.targets.nvidia.passes import conversions
-from workbench.targets.nvidia.passes.shared_memory import allocate
+from workbench.targets.nvidia.chip import Chip, chip
 from workbench.targets.nvidia.pipeline import build
-from workbench.targets.simt.rules import MOST_SCRATCH
+from workbench.targets.simt.passes.shared_memory import allocate
 
 SM_90 = chip("sm_90a")
 TYPES = {"fp16": np.float16, "fp32": np.float32, "fp64": np.float64, "i8": np.int8, "i32": np.int32}
@@ -123,8 +120,7 @@ LITTLE = 256
 
 def with_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an op take so little shared memory at once that small tiles go in rounds."""
-    for module in (conversions, dots, layout, reductions, staged):
-        monkeypatch.setattr(module, "MOST_SCRATCH", LITTLE)
+    monkeypatch.setattr(Chip, "most_scratch", LITTLE)
 
 
 def shared_bytes(case: Large) -> int:
@@ -142,7 +138,7 @@ def shared_bytes(case: Large) -> int:
 @pytest.mark.parametrize("case", LARGE, ids=lambda case: case.name)
 def test_large_tiles_fit(case: Large):
     whole = case.kernel in ("gathered", "concatenated", "counted")
-    assert shared_bytes(case) <= (2 if whole else 1) * MOST_SCRATCH
+    assert shared_bytes(case) <= (2 if whole else 1) * SM_90.most_scratch
 
 
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)

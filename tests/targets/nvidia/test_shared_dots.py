@@ -14,7 +14,7 @@ from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
 from workbench.targets.built import Built
 from workbench.targets.nvidia import pipeline
-from workbench.targets.nvidia.shared_dots import STRAIGHT
+from workbench.targets.simt.shared_dots import STRAIGHT
 
 
 def product(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):

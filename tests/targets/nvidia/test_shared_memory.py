@@ -24,8 +24,8 @@ from tests.targets.nvidia.hazards import RaceError, simulate
 from workbench.ir import DROP, Block, Module, Op, parse_module, print_module, rebuild
 from workbench.passes.manager import Remarks
 from workbench.source import ResourceError
-from workbench.targets.nvidia.passes.barriers import insert_barriers
-from workbench.targets.nvidia.passes.shared_memory import allocate
+from workbench.targets.simt.passes.barriers import insert_barriers
+from workbench.targets.simt.passes.shared_memory import allocate
 
 
 def gpu_ir(module: Module, **options: Any) -> Module:

@@ -24,8 +24,10 @@ from workbench.ir import (
 from workbench.layouts import LinearLayout, blocked
 from workbench.ops import ConvertLayout
 from workbench.passes.manager import Recorder
-from workbench.targets.nvidia.passes.shared_memory import allocate
-from workbench.targets.nvidia.pipeline import lower
+from workbench.targets.nvidia.chip import Chip
+from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.kernel import lower
+from workbench.targets.simt.passes.shared_memory import allocate
 from workbench.targets.simt.rules import NO_SCRATCH, RuleTable, Setting, as_they_are
 from workbench.targets.simt.verifier import verify_layouts
 
@@ -132,17 +134,19 @@ kernel @k() {{num_warps = 1}} {{
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class Elsewhere(Chip):
     """A chip with other rules."""
 
-    name: str
-    shared_bytes: int
-    rules: RuleTable
+    table: RuleTable = NVIDIA
+
+    @property
+    def rules(self) -> RuleTable:
+        return self.table
 
 
 def test_an_op_without_an_entry_is_named():
     module = gpu_ir(corpus()[0])
-    empty = Elsewhere("nowhere", 1 << 16, RuleTable("empty"))
+    empty = Elsewhere("nowhere", 1 << 16, "80", table=RuleTable("empty"))
     first = next(iter(module.walk()))
     with pytest.raises(
         InvalidModuleError, match=f"{first.name} says nothing about layouts on empty"
@@ -154,10 +158,11 @@ def test_an_op_whose_scratch_was_forgotten_is_named():
     module = next(m for m in map(gpu_ir, corpus()) if allocate(m, SM_80)[2])
     needing = next(op for op in module.walk() if op.id in allocate(module, SM_80)[0])
     table = RuleTable("forgetful", parent=SM_80.rules)
-    table.scratch(type(needing))(lambda op, num_warps, used: NO_SCRATCH)
-    offsets, _, total = allocate(module, Elsewhere("sm_80", 1 << 16, table))
+    table.scratch(type(needing))(lambda op, chip, num_warps, used: NO_SCRATCH)
+    forgetful = Elsewhere("sm_80", 1 << 16, "80", table=table)
+    offsets, _, _ = allocate(module, forgetful)
     with pytest.raises(InvalidModuleError, match=f"{needing.name} .* was given no shared memory"):
-        lower(module, SM_80, offsets, total)
+        lower(module, forgetful, offsets)
 
 
 def test_two_rules_for_the_layouts_of_an_op_are_an_error():

@@ -22,10 +22,12 @@ from workbench.language.dtypes import (
     uint32,
     uint64,
 )
+from workbench.language.extra import directed, special
 from workbench.language.floats import float_function, real_functions
 from workbench.language.shapes import common_shape, operand
-from workbench.language.table import LIBDEVICE, absent_name, described
+from workbench.language.table import LIBDEVICE, described
 from workbench.language.values import describe, made, tensor, to_tensor
+from workbench.language.versions import core_of
 from workbench.ops import FUNCTIONS, Elementwise
 from workbench.source import KernelTypeError
 
@@ -333,9 +335,125 @@ for _word in ("int", "uint", "ll", "ull"):
 _to_float("double2float_rn", float32)
 
 
-def __getattr__(name: str) -> object:
-    """Say of a name that is not here whether it is to come."""
-    raise absent_name("libdevice", name, name in LIBDEVICE)
+for _name, (_function, _doc) in directed.functions().items():
+    _made(_name, _doc, _function)
+for _function in special.FUNCTIONS:
+    _made(_function.__name__, _function.__doc__ or "", _function)
 
+
+# -- parts of numbers -------------------------------------------------------------------------
+@_public
+def ilogb(arg0: Any) -> tensor:
+    """Return the exponent as int32: -2^31 for 0 and NaN, 2^31 - 1 for an infinity."""
+    x = _float(arg0, "ilogb")
+    exponent = cast_tensor(logb(x), int32)
+    found = where(binary("==", x, 0.0), -(2**31), exponent)
+    found = where(isinf(x), 2**31 - 1, found)
+    return where(isnan(x), -(2**31), found)
+
+
+@_public
+def logb(arg0: Any) -> tensor:
+    """Return the exponent as a float: -inf for 0, inf for an infinity."""
+    x = _float(arg0, "logb")
+    wide = abs(cast_tensor(x, float64))
+    tiny = binary("<", wide, 2.0**-1022)
+    held = where(tiny, binary("*", wide, 2.0**54), wide)
+    field = binary(">>", bitcast_tensor(held, int64), 52)
+    number = cast_tensor(binary("-", field, where(tiny, 1077, 1023)), x.dtype)
+    found = where(binary("==", x, 0.0), float("-inf"), number)
+    return where(finitef(x), found, binary("*", x, x))
+
+
+@_public
+def double2hiint(arg0: Any) -> tensor:
+    """Return the high 32 bits of an fp64."""
+    return cast_tensor(binary(">>", _double_bits(arg0, "double2hiint"), 32), int32)
+
+
+@_public
+def double2loint(arg0: Any) -> tensor:
+    """Return the low 32 bits of an fp64."""
+    return cast_tensor(_double_bits(arg0, "double2loint"), int32)
+
+
+def _double_bits(x: Any, name: str) -> tensor:
+    value = to_tensor(x)
+    if value.dtype != float64:
+        raise KernelTypeError(f"{name} takes {float64}, got {describe(value)}")
+    return bitcast_tensor(value, int64)
+
+
+@_public
+def hiloint2double(arg0: Any, arg1: Any) -> tensor:
+    """Return the fp64 made of its high and its low 32 bits."""
+    high, low = (cast_tensor(_integer(x, "hiloint2double"), int64) for x in (arg0, arg1))
+    bits = binary("|", binary("<<", high, 32), binary("&", low, 0xFFFFFFFF))
+    return bitcast_tensor(bits, float64)
+
+
+@_public
+def rcp64h(arg0: Any) -> tensor:
+    """Return 1 / x with its low 32 bits cleared."""
+    bits = bitcast_tensor(maths.div_rn(1.0, cast_tensor(to_tensor(arg0), float64)), int64)
+    return bitcast_tensor(binary("&", bits, -(2**32)), float64)
+
+
+# -- averages and bytes -----------------------------------------------------------------------
+def _pair(x: Any, y: Any, name: str) -> tuple[tensor, tensor]:
+    a, b = _integer(x, name), _integer(y, name)
+    if a.dtype != b.dtype:
+        raise KernelTypeError(f"{name} of {describe(a)} and {describe(b)}: the dtypes differ")
+    return a, b
+
+
+@_public
+def hadd(arg0: Any, arg1: Any) -> tensor:
+    """Return (x + y) >> 1 without overflow."""
+    a, b = _pair(arg0, arg1, "hadd")
+    return binary("+", binary("&", a, b), binary(">>", binary("^", a, b), 1))
+
+
+@_public
+def rhadd(arg0: Any, arg1: Any) -> tensor:
+    """Return (x + y + 1) >> 1 without overflow."""
+    a, b = _pair(arg0, arg1, "rhadd")
+    return binary("-", binary("|", a, b), binary(">>", binary("^", a, b), 1))
+
+
+@_public
+def sad(arg0: Any, arg1: Any, arg2: Any) -> tensor:
+    """Return |x - y| + z, as uint32."""
+    a, b = _pair(arg0, arg1, "sad")
+    apart = abs(binary("-", cast_tensor(a, int64), cast_tensor(b, int64)))
+    total = binary("+", apart, cast_tensor(_integer(arg2, "sad"), int64))
+    return cast_tensor(total, uint32)
+
+
+@_public
+def mul24(arg0: Any, arg1: Any) -> tensor:
+    """Return the low 32 bits of the product of the low 24 bits, with signs for int32."""
+    a, b = _pair(arg0, arg1, "mul24")
+    x, y = (cast_tensor(binary(">>", binary("<<", v, 8), 8), int64) for v in (a, b))
+    return cast_tensor(binary("*", x, y), a.dtype)
+
+
+@_public
+def byte_perm(arg0: Any, arg1: Any, arg2: Any) -> tensor:
+    """Return four bytes of x and y, chosen by the low 3 bits of each half byte of the third."""
+    low, high = (binary("&", cast_tensor(_integer(v, "byte_perm"), int64), 0xFFFFFFFF)
+                 for v in (arg0, arg1))  # fmt: skip
+    both = binary("|", low, binary("<<", high, 32))
+    chosen = cast_tensor(_integer(arg2, "byte_perm"), int64)
+    found: Any = 0
+    for place in range(4):
+        number = binary("&", binary(">>", chosen, 4 * place), 7)
+        byte = binary("&", binary(">>", both, binary("*", number, 8)), 0xFF)
+        moved = binary("<<", byte, 8 * place)
+        found = binary("|", moved, found)
+    return cast_tensor(found, to_tensor(arg0).dtype)
+
+
+__getattr__ = core_of("libdevice")
 
 __all__ = ["LIBRARY", *LIBRARY]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from workbench.ir import Element, Scalar
+from workbench.ir import BF16, I1, Element, Scalar
+from workbench.ops.small_floats import SMALL_FLOATS
 
 CoordinateKind = Literal["uniform", "lanes", "vector"]
 
@@ -58,7 +59,7 @@ def register_type(element: Element) -> str:
 
 def memory_type(element: Element) -> str:
     """Return the LLVM type of one element in memory."""
-    if isinstance(element, Scalar) and element.name in ("bf16", "f8e4m3", "f8e5m2", "i1"):
+    if isinstance(element, Scalar) and (element in (BF16, I1) or element in SMALL_FLOATS):
         return f"i{max(8, element.bits)}"
     return register_type(element)
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from math import prod
 
 from workbench.ir import Block, Op, Scalar, Value, element_of, shape_of
-from workbench.ops import Dot, For, If, While
+from workbench.ops import Dot, For, If, Map, While
 from workbench.passes.rules.known import constant_of
-from workbench.targets.cpu.chunks import register_type
+from workbench.targets.cpu.chunks import Chunk, Coordinate, register_type
 from workbench.targets.cpu.functions import apply_function
 from workbench.targets.cpu.nests import schedule
 from workbench.targets.cpu.reads import identity, tile_reads
+from workbench.targets.cpu.reductions import kept, nested
 from workbench.targets.cpu.sinks import Copy
 from workbench.targets.cpu.statements import write_block
 from workbench.targets.cpu.table import CPU
@@ -77,11 +78,12 @@ def _yield(
     readers: dict[int, set[tuple[int, bool]]] = {n: set() for n in moves}
     for n, (value, _) in moves.items():
         tile_reads(w, value, identity(value), owners, readers[n])
+    read_elsewhere = {reader for m in moves for reader, _ in readers[m] if reader != m}
     late: list[tuple[Buffer, Value, Buffer]] = []
     with w.temporary():
         for n, (value, buffer) in moves.items():
             own = all(same for reader, same in readers[n] if reader == n)
-            others = any(n == reader for m in moves if m != n for reader, _ in readers[m])
+            others = n in read_elsewhere
             if own and not others:
                 schedule(w, Copy(value, buffer, op))
                 w.flush()
@@ -195,7 +197,7 @@ def lower_while(w: Writer, op: While) -> None:
     carried = _classify(w, op.inits, op.body.arguments, op)
     pairs = _pairs(w, carried, op.inits)
     emit.at(op)
-    with emit.loop():
+    with emit.loop(hoists=not op.keeps_invariants):
         before = emit.block
         head, inside, after = emit.fresh("head"), emit.fresh("body"), emit.fresh("exit")
         emit.jump(head)
@@ -246,3 +248,26 @@ def lower_if(w: Writer, op: If) -> None:
     w.emit.at(op)
     names = w.either(condition, lambda: side(op.then), lambda: side(op.otherwise))
     _bind(w, carried, op.results, names)
+
+
+@CPU.lower(Map)
+def lower_map(w: Writer, op: Map) -> None:
+    """Run the body for one element after the other."""
+    shape = shape_of(op.inputs[0].type)
+    results = [w.allocate(r) for r in op.results]
+    with w.temporary():
+        inputs = kept(w, op.inputs, op)
+
+        def element(point: list[Coordinate]) -> None:
+            place = tuple(point)
+            with w.temporary(), w.body(0):
+                for argument, buffer in zip(op.body.arguments, inputs, strict=True):
+                    w.scalars[argument] = w.read(buffer, place).text
+                write_block(w, op.body)
+                w.flush()
+                for buffer, value in zip(results, op.body.yields, strict=True):
+                    w.write(buffer, place, Chunk(w.scalar(value), 0))
+
+        nested(w, shape, None, element)
+    for result, buffer in zip(op.results, results, strict=True):
+        w.buffers[result] = buffer

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from workbench.ir import BF16, F8E4M3, F8E5M2, F16, F32, F64, I1, Element, Scalar
+from workbench.ir import BF16, F16, F32, F64, I1, Element, Scalar
+from workbench.ops.small_floats import SMALL_FLOATS, SmallFloat
 from workbench.targets.cpu.arithmetic import Arithmetic
 from workbench.targets.cpu.chunks import register_type
 
-NARROW_FLOATS = (BF16, F8E4M3, F8E5M2)
-
-# An 8-bit float: mantissa bits, exponent bias, code of the largest finite value, that value.
-_SMALL = {F8E4M3: (3, 7, 0x7E, 448.0), F8E5M2: (2, 15, 0x7B, 57344.0)}
+NARROW_FLOATS = (BF16, *SMALL_FLOATS)
 
 
 def from_memory(a: Arithmetic, text: str, element: Element) -> str:
@@ -19,8 +17,8 @@ def from_memory(a: Arithmetic, text: str, element: Element) -> str:
         return a.cast("bitcast", a.binary("shl", "i32", wide, a.integer(16, "i32")), "i32", "float")
     if element == I1:
         return a.compare("icmp ne", "i8", text, a.integer(0, "i8"))
-    if isinstance(element, Scalar) and element in _SMALL:
-        return _decode_small(a, text, element)
+    if isinstance(element, Scalar) and element in SMALL_FLOATS:
+        return _decode_small(a, text, SMALL_FLOATS[element])
     return text
 
 
@@ -32,71 +30,80 @@ def to_memory(a: Arithmetic, text: str, element: Element) -> str:
         return a.cast("trunc", high, "i32", "i16")
     if element == I1:
         return a.cast("zext", text, "i1", "i8")
-    if isinstance(element, Scalar) and element in _SMALL:
-        code = _encode_small(a, text, element)
-        return _with_infinities(a, code, text) if element == F8E5M2 else code
+    if isinstance(element, Scalar) and element in SMALL_FLOATS:
+        return _held_small(a, text, SMALL_FLOATS[element])
     return text
 
 
-def _with_infinities(a: Arithmetic, code: str, text: str) -> str:
-    """Return the code of an e5m2 that is infinite: only conversions to the type saturate."""
+def _held_small(a: Arithmetic, text: str, form: SmallFloat) -> str:
+    """Return the code of a value of the type: only conversions to the type saturate."""
+    code = _encode_small(a, text, form)
+    beyond = form.infinity or (0x7F if form.nan <= form.largest else 0)
+    if not beyond:
+        return code
     magnitude = a.intrinsic("fabs", "float", [text])
-    infinite = a.compare("fcmp oeq", "float", magnitude, a.real(float("inf"), "float"))
+    outside = a.compare("fcmp ogt", "float", magnitude, a.real(form.top, "float"))
     sign = a.binary("and", "i8", code, a.integer(-128, "i8"))
-    return a.select(infinite, a.binary("or", "i8", sign, a.integer(0x7C, "i8")), code, "i8")
+    return a.select(outside, a.binary("or", "i8", sign, a.integer(beyond, "i8")), code, "i8")
 
 
-def _decode_small(a: Arithmetic, text: str, element: Scalar) -> str:
+def _decode_small(a: Arithmetic, text: str, form: SmallFloat) -> str:
     """Shift the bits to where f32 has them and scale by 2^(127 - bias): exact, subnormals too."""
-    mantissa, bias, largest, _ = _SMALL[element]
     wide = a.cast("zext", text, "i8", "i32")
     magnitude = a.binary("and", "i32", wide, a.integer(0x7F, "i32"))
-    placed = a.binary("shl", "i32", magnitude, a.integer(23 - mantissa, "i32"))
+    placed = a.binary("shl", "i32", magnitude, a.integer(23 - form.mantissa, "i32"))
     number = a.cast("bitcast", placed, "i32", "float")
-    scaled = a.binary("fmul", "float", number, a.real(2.0 ** (127 - bias), "float"))
-    special = a.compare("icmp ugt", "i32", magnitude, a.integer(largest, "i32"))
-    if element == F8E5M2:
-        infinite = a.compare("icmp eq", "i32", magnitude, a.integer(0x7C, "i32"))
-        odd = a.select(
-            infinite, a.real(float("inf"), "float"), a.real(float("nan"), "float"), "float"
-        )
-        value = a.select(special, odd, scaled, "float")
-    else:
-        value = a.select(special, a.real(float("nan"), "float"), scaled, "float")
+    value = a.binary("fmul", "float", number, a.real(2.0 ** (127 - form.bias), "float"))
+    nan = a.real(float("nan"), "float")
+    if not form.signed:
+        bad = a.compare("icmp eq", "i32", wide, a.integer(form.nan, "i32"))
+        value = a.select(bad, nan, value, "float")
+    elif form.nan > form.largest:
+        bad = a.compare("icmp ugt", "i32", magnitude, a.integer(form.largest, "i32"))
+        odd = nan
+        if form.infinity is not None:
+            infinite = a.compare("icmp eq", "i32", magnitude, a.integer(form.infinity, "i32"))
+            odd = a.select(infinite, a.real(float("inf"), "float"), nan, "float")
+        value = a.select(bad, odd, value, "float")
     sign = a.binary("shl", "i32", a.binary("and", "i32", wide, a.integer(0x80, "i32")),
                     a.integer(24, "i32"))  # fmt: skip
     bits = a.binary("or", "i32", a.cast("bitcast", value, "float", "i32"), sign)
     return a.cast("bitcast", bits, "i32", "float")
 
 
-def _encode_small(a: Arithmetic, text: str, element: Scalar) -> str:
-    """Round to nearest even, saturating; NaN becomes 0x7F with the sign."""
-    mantissa, bias, _, top = _SMALL[element]
+def _encode_small(a: Arithmetic, text: str, form: SmallFloat) -> str:
+    """Round to nearest even, saturating; see ops/small_floats.py for NaN and the sign of zero."""
     bits = a.cast("bitcast", text, "float", "i32")
     sign = a.binary("lshr", "i32", a.binary("and", "i32", bits, a.integer(-(1 << 31), "i32")),
                     a.integer(24, "i32"))  # fmt: skip
     magnitude = a.intrinsic("fabs", "float", [text])
     clipped = a.select(
-        a.compare("fcmp olt", "float", magnitude, a.real(top, "float")), magnitude,
-        a.real(top, "float"), "float",
+        a.compare("fcmp olt", "float", magnitude, a.real(form.top, "float")), magnitude,
+        a.real(form.top, "float"), "float",
     )  # fmt: skip
     whole = a.cast("bitcast", clipped, "float", "i32")
-    shift = 23 - mantissa
+    shift = 23 - form.mantissa
     odd = a.binary("and", "i32", a.binary("lshr", "i32", whole, a.integer(shift, "i32")),
                    a.integer(1, "i32"))  # fmt: skip
     half = a.binary("add", "i32", whole, a.integer((1 << (shift - 1)) - 1, "i32"))
     rounded = a.binary("lshr", "i32", a.binary("add", "i32", half, odd), a.integer(shift, "i32"))
-    normal = a.binary("sub", "i32", rounded, a.integer((127 - bias) << mantissa, "i32"))
+    offset = (127 - form.bias) << form.mantissa
+    normal = a.binary("sub", "i32", rounded, a.integer(offset, "i32"))
     # Below the smallest normal number, adding 2^23 steps of the smallest subnormal rounds.
-    magic = 2.0 ** (23 + 1 - bias - mantissa)
+    magic = 2.0 ** (23 + 1 - form.bias - form.mantissa)
     pushed = a.binary("fadd", "float", clipped, a.real(magic, "float"))
     tiny = a.binary("sub", "i32", a.cast("bitcast", pushed, "float", "i32"),
                     a.cast("bitcast", a.real(magic, "float"), "float", "i32"))  # fmt: skip
-    small = a.compare("fcmp olt", "float", clipped, a.real(2.0 ** (1 - bias), "float"))
+    small = a.compare("fcmp olt", "float", clipped, a.real(form.lowest_normal, "float"))
     code = a.select(small, tiny, normal, "i32")
     unordered = a.compare("fcmp uno", "float", text, text)
-    code = a.select(unordered, a.integer(0x7F, "i32"), code, "i32")
-    return a.cast("trunc", a.binary("or", "i32", code, sign), "i32", "i8")
+    if form.signed:
+        code = a.select(unordered, a.integer(form.nan, "i32"), code, "i32")
+        return a.cast("trunc", a.binary("or", "i32", code, sign), "i32", "i8")
+    zero = a.compare("icmp eq", "i32", code, a.integer(0, "i32"))
+    code = a.binary("or", "i32", code, a.select(zero, a.integer(0, "i32"), sign, "i32"))
+    code = a.select(unordered, a.integer(form.nan, "i32"), code, "i32")
+    return a.cast("trunc", code, "i32", "i8")
 
 
 def round_register(a: Arithmetic, text: str, element: Element) -> str:
@@ -111,8 +118,9 @@ def round_register(a: Arithmetic, text: str, element: Element) -> str:
         chosen = a.select(unordered, quiet, biased, "i32")
         cut = a.binary("and", "i32", chosen, a.integer(-65536, "i32"))
         return a.cast("bitcast", cut, "i32", "float")
-    if isinstance(element, Scalar) and element in _SMALL:
-        return _decode_small(a, _encode_small(a, text, element), element)
+    if isinstance(element, Scalar) and element in SMALL_FLOATS:
+        form = SMALL_FLOATS[element]
+        return _decode_small(a, _encode_small(a, text, form), form)
     return text
 
 
@@ -143,7 +151,7 @@ def convert(a: Arithmetic, text: str, source: Scalar, to: Scalar, rounding: str 
 
 def _float_to_float(a: Arithmetic, text: str, source: Scalar, to: Scalar, rounding: str) -> str:
     have, want = register_type(source), register_type(to)
-    if to.bits >= source.bits and source not in (F8E4M3, F8E5M2) and to not in (BF16, F16):
+    if to.bits >= source.bits and source not in SMALL_FLOATS and to not in (BF16, F16):
         return text if have == want else a.cast("fpext", text, have, want)
     if to in NARROW_FLOATS:
         single = text
@@ -157,7 +165,7 @@ def _float_to_float(a: Arithmetic, text: str, source: Scalar, to: Scalar, roundi
         return text
     if to in (F32, F64) and have in ("float", "half"):
         return a.cast("fpext", text, have, want)
-    if (to == F16 and source in (BF16, F8E4M3, F8E5M2, F32, F64)) or to == F32:
+    if (to == F16 and source in (*NARROW_FLOATS, F32, F64)) or to == F32:
         if have == "double" and want == "half":
             text, have = _round_to_odd(a, text), "float"
         near = a.cast("fptrunc", text, have, want)
@@ -198,6 +206,11 @@ def _step_back(a: Arithmetic, near: str, text: str, to: Scalar) -> str:
     )  # fmt: skip
     integer = "i16" if to == BF16 else "i8"
     bits = a.binary("sub", integer, to_memory(a, near, to), a.cast("zext", away, "i1", integer))
+    if to in SMALL_FLOATS and not SMALL_FLOATS[to].signed:
+        # The smallest negative number has the code after NaN's; below it there is one zero.
+        at_nan = a.compare("icmp eq", integer, bits, a.integer(-128, integer))
+        lost = a.binary("and", "i1", at_nan, away)
+        bits = a.select(lost, a.integer(0, integer), bits, integer)
     return from_memory(a, bits, to)
 
 

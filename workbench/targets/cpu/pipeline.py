@@ -21,6 +21,7 @@ from workbench.targets.cpu import CPU
 from workbench.targets.cpu.addresses import form_chunk
 from workbench.targets.cpu.chunks import memory_type
 from workbench.targets.cpu.debug import FAILED
+from workbench.targets.cpu.features import register_bits, usable
 from workbench.targets.cpu.functions import has_function
 from workbench.targets.cpu.guards import Guards
 from workbench.targets.cpu.listing import asm_rows
@@ -63,17 +64,13 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     much scratch memory a thread needs.
     """
     del target
-    module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
-    module = narrow(module, recorder)
-    module = recorder.run("expand-assembly", expand_assembly, module, "tile")
-    module = recorder.run("expand-functions", _expand, module, "tile")
-    module = recorder.run("drop-promises", drop_promises, module, "tile")
+    module = tile_passes(module, recorder)
+    unit = _machine()
     start = time.perf_counter()
-    writer = lower(module, _register_bits(), has_streams=host()[0].startswith("x86_64"))
+    writer = write(module, unit)
     text = llvm_module(writer, module)
     recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
     ops = writer.emit.op_numbers
-    unit = _machine()
 
     def assemble() -> Binary:
         with explained(module, text, unit, ops):
@@ -93,6 +90,21 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     )
 
 
+def tile_passes(module: Module, recorder: Recorder) -> Module:
+    """Return tile IR as this target's writer takes it."""
+    module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
+    module = narrow(module, recorder)
+    module = recorder.run("expand-assembly", expand_assembly, module, "tile")
+    module = recorder.run("expand-functions", _expand, module, "tile")
+    return recorder.run("drop-promises", drop_promises, module, "tile")
+
+
+def write(module: Module, unit: Machine) -> Writer:
+    """Write the function of a kernel for a processor."""
+    streams = unit.triple.startswith("x86_64")
+    return lower(module, register_bits(unit.features), has_streams=streams)
+
+
 def _expand(module: Module, remarks: Remarks) -> Module:
     return expand_functions(module, remarks, has_function)
 
@@ -100,16 +112,7 @@ def _expand(module: Module, remarks: Remarks) -> Module:
 @cache
 def _machine() -> Machine:
     triple, processor, features = host()
-    return Machine(triple, processor, features, optimisation=2, jit=True)
-
-
-@cache
-def _register_bits() -> int:
-    """Return the width of the host's vector registers that code is written for."""
-    features = host()[2].split(",")
-    if "+avx512f" in features and "+avx512bw" in features and "+avx512dq" in features:
-        return 512
-    return 256 if "+avx2" in features and "+fma" in features else 128
+    return Machine(triple, processor, usable(triple, features), optimisation=2, jit=True)
 
 
 def drop_promises(module: Module, remarks: Remarks) -> Module:

@@ -19,8 +19,16 @@ def tile_reads(
     axes: Axes | None,
     owners: dict[Value, int],
     found: set[tuple[int, bool]],
+    seen: set[tuple[Value, Axes | None]] | None = None,
 ) -> None:
-    """Collect which carried tiles a value reads, and whether at the very same element."""
+    """Collect which carried tiles a value reads, and whether at the very same element.
+
+    `seen`: what was looked at before; many ways lead to what is used twice at each step.
+    """
+    seen = set() if seen is None else seen
+    if (value, axes) in seen:
+        return
+    seen.add((value, axes))
     if value in owners:
         same = axes == identity(value)
         found.add((owners[value], same))
@@ -33,4 +41,4 @@ def tile_reads(
     inner = None if axes is None else moved_axes(op, axes)
     for operand in op.operands:
         fits = inner is not None and len(inner) == len(shape_of(operand.type))
-        tile_reads(w, operand, inner if fits else None, owners, found)
+        tile_reads(w, operand, inner if fits else None, owners, found, seen)

@@ -174,7 +174,7 @@ def reduce(w: Writer, op: Reduce) -> None:
     schedule(w, Reduction(w, op))
 
 
-def _kept(w: Writer, values: tuple[Value, ...], op: Op) -> list[Buffer]:
+def kept(w: Writer, values: tuple[Value, ...], op: Op) -> list[Buffer]:
     """Write tiles to scratch memory of their own and return where."""
     buffers = [w.allocate(v) for v in values]
     w.flush()
@@ -208,7 +208,7 @@ def _reduce_in_order(w: Writer, op: Reduce) -> None:
     shape, axis = shape_of(op.inputs[0].type), op.axis
     reduction = Reduction(w, op)
     with w.temporary():
-        buffers = _kept(w, op.inputs, op)
+        buffers = kept(w, op.inputs, op)
         extent = shape[axis]
         while extent > 1:
             _halve(w, reduction, buffers, shape, axis, extent)
@@ -259,7 +259,7 @@ def scan(w: Writer, op: Scan) -> None:
     shape, axis = shape_of(op.inputs[0].type), op.axis
     results = [w.allocate(r) for r in op.results]
     with w.temporary():
-        inputs = _kept(w, op.inputs, op)
+        inputs = kept(w, op.inputs, op)
         types = [register_type(element_of(v.type)) for v in op.inputs]
         extent = shape[axis]
 

@@ -23,9 +23,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from workbench.ir import Op
-from workbench.source import Span
+from workbench.source import Span, limit_of, over_budget
 
 _MOST_OPS = 65535
+_MOST_INSTRUCTIONS = limit_of("instructions")
 _NAME = re.compile(r"%v[0-9]+")
 
 
@@ -50,6 +51,7 @@ class Emitter:
         self._scopes = [0]
         self._next_scope = 1
         self._suffix = ""
+        self._span: Span | None = None
         self._suffixes: dict[tuple[int, Span | None], str] = {}
         self._metadata: list[str] = []
         self._files: dict[str, int] = {}
@@ -70,18 +72,24 @@ class Emitter:
             needed = max((depths.get(n, 0) for n in _NAME.findall(text)), default=0)
             while depth > needed and self._frames[depth][1]:
                 depth -= 1
-        self._count += 1
-        name = f"%v{self._count}"
+        name = self._new_name()
         self._frames[depth][0].append(f"  {name} = {text}{self._suffix}")
         self._memo[depth][text] = name
         if depth:
             self._depth[name] = depth
         return name
 
+    def _new_name(self) -> str:
+        """Return the next name; raises K406 where there is more code than anybody wants."""
+        self._count += 1
+        if self._count > _MOST_INSTRUCTIONS:
+            what = "the code of the kernel has, counted up to here,"
+            raise over_budget("instructions", what, self._count, self._span)
+        return f"%v{self._count}"
+
     def effect(self, text: str) -> str:
         """Write an instruction with a result and return its name."""
-        self._count += 1
-        name = f"%v{self._count}"
+        name = self._new_name()
         self.lines.append(f"  {name} = {text}{self._suffix}")
         if len(self._frames) > 1:
             self._depth[name] = len(self._frames) - 1
@@ -291,6 +299,7 @@ class Emitter:
         if op is None or self._root is None:
             self._suffix = "" if self._root is None else self._location(0, None)
             return
+        self._span = op.span
         self._suffix = self._location(self._number(op.id), op.span)
 
     @property

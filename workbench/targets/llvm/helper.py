@@ -14,6 +14,7 @@ known to be these, and for "types", those are imported.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import marshal
 import sys
@@ -160,5 +161,30 @@ def _serve(folder: str, version: str) -> None:
         target.flush()
 
 
+#: LLVM goes as deep as expressions nest; pages of a stack that nobody touches cost nothing.
+_STACKS = (512 << 20, 128 << 20, 32 << 20)
+
+
+def _serve_deeply(folder: str, version: str) -> None:
+    over = _thread.allocate_lock()
+    over.acquire()
+
+    def work() -> None:
+        try:
+            _serve(folder, version)
+        finally:
+            over.release()
+
+    for stack in _STACKS:
+        try:
+            _thread.stack_size(stack)
+            _thread.start_new_thread(work, ())
+        except (RuntimeError, ValueError):
+            continue
+        over.acquire()
+        return
+    _serve(folder, version)
+
+
 if __name__ == "__main__":
-    _serve(*sys.argv[1:])
+    _serve_deeply(*sys.argv[1:])

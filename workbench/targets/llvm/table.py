@@ -34,6 +34,15 @@ class LoweringTable:
 
         return register
 
+    def reason(self, cls: type[Op]) -> str | None:
+        """Return why there is no rule for an op class, the parent's words if it has none."""
+        table: LoweringTable | None = self
+        while table is not None:
+            if cls in table.unsupported:
+                return table.unsupported[cls]
+            table = table.parent
+        return None
+
     def rule(self, cls: type[Op]) -> Rule | None:
         """Return the rule for an op class, the parent's if there is none of its own."""
         table: LoweringTable | None = self

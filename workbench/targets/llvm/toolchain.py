@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
+from workbench.interrupts import in_one_piece, unforked
 from workbench.targets.llvm.generator import LlvmError, ask, prepare
 
 __all__ = [
@@ -42,20 +43,27 @@ def _binding() -> Any:
     return llvm
 
 
+@cache
 def host() -> tuple[str, str, str]:
     """Return triple, processor name and feature string of this machine's CPU."""
-    llvm = _binding()
-    return (
-        llvm.get_process_triple(),
-        llvm.get_host_cpu_name(),
-        llvm.get_host_cpu_features().flatten(),
-    )
+    return in_one_piece(_host)
+
+
+@cache
+def _host() -> tuple[str, str, str]:
+    with unforked:
+        llvm = _binding()
+        return (
+            llvm.get_process_triple(),
+            llvm.get_host_cpu_name(),
+            llvm.get_host_cpu_features().flatten(),
+        )
 
 
 @cache
 def baseline() -> Machine:
     """Return what every processor of this machine's kind runs: for code that only glues."""
-    triple = _binding().get_process_triple()
+    triple = host()[0]
     processor = "x86-64" if triple.startswith("x86_64") else "generic"
     return Machine(triple, processor, "", 2, jit=True)
 

@@ -1,26 +1,14 @@
 """NVIDIA chips from sm_80 on: GPU IR, its lowering to LLVM IR, PTX and SASS.
 
-One file per family of ops holds the lowering rules; ops/ what only these chips have; passes/ what
-only they need. pipeline.py is the list of what runs.
+What any GPU has is in targets/simt. Here is what only these chips have: the instructions behind
+its hooks (instructions.py), rules that use more than those (one file per family of ops), ops/ and
+passes/ for asynchronous copies, the tools. pipeline.py is the list of what runs.
 """
 
 # pyright: reportUnusedImport=false
 from workbench.targets.nvidia import (  # noqa: F401 - importing a family registers its rules
-    arithmetic,
-    atomics,
-    casts,
-    control,
-    debug,
+    copies,
     dots,
     inline_assembly,
-    layout,
-    memory,
-    program,
-    reductions,
-    scans,
-    shapes,
-    shared,
-    shared_dots,
-    sorts,
-    staged,
+    vector_atomics,
 )

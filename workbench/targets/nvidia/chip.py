@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
+from workbench.layouts import BANKS
+from workbench.layouts.predict import SECTOR_BYTES
 from workbench.source import TargetError
+from workbench.targets.nvidia.instructions import Instructions
 from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.simt.rules import RuleTable
+from workbench.targets.simt.hardware import Costs
+from workbench.targets.simt.rules import Device, RuleTable
 
 #: sm_80 to sm_90: one access moves at most 128 bits; PTX ISA 9.0, instructions ld and st, .v4.
 WIDEST_BYTES = 16
 
+COSTS = Costs(
+    sector_bytes=SECTOR_BYTES,
+    access=0.5,
+    shuffle=1.5,
+    staging=2.0,
+    warp_wait=10,
+    block_wait=40,
+    crossing=30,
+    reduced=0.25,
+    scanned=0.5,
+)
+
 
 @dataclass(frozen=True)
-class Chip:
+class Chip(Instructions):
     """One compute capability. `name` is e.g. "sm_90a"; the suffix a turns on its own features.
 
     shared_bytes: the most shared memory one block may have (CUDA C++ Programming Guide,
@@ -29,15 +44,31 @@ class Chip:
     blocks: int = 32
     multiprocessor_shared_bytes: int = 233_472
 
+    lanes = 32
+    most_warps = 32
+    widest_bytes = WIDEST_BYTES
+    most_scratch = 64 * 1024
+    shared_space = 3  # LLVM's NVPTX back end
+    banks = BANKS
+    costs = COSTS
+
     @property
     def rules(self) -> RuleTable:
         """What is known of each op."""
         return NVIDIA
 
-    @cached_property
+    @property
     def capability(self) -> int:
         """The compute capability as a number, e.g. 90."""
         return int(self.name[3:].rstrip("af"))
+
+    def most_registers(self, num_warps: int) -> int:
+        """Return how many registers a thread can have for its program to fit a multiprocessor.
+
+        >>> chip("sm_80").most_registers(4), chip("sm_80").most_registers(16)
+        (255, 128)
+        """
+        return min(MOST_REGISTERS, REGISTERS // (32 * num_warps) // 8 * 8)
 
 
 _SHARED = {
@@ -56,6 +87,8 @@ _MULTIPROCESSOR = {
 }  # fmt: skip
 #: Registers of a multiprocessor.
 REGISTERS = 65_536
+#: What one thread of any chip can name; PTX ISA, ".maxnreg".
+MOST_REGISTERS = 255
 _REGISTER_UNIT = 256  # registers are given to warps in units of this many
 _SHARED_UNIT = 128
 _SHARED_RESERVED = 1024  # taken by the system for every block, sm_80 and later
@@ -85,6 +118,12 @@ def residency(unit: Chip, warps: int, registers: int, shared_bytes: int) -> Resi
     }
     limit = min(fits, key=fits.__getitem__)
     return Residency(fits[limit] * warps, limit)
+
+
+def chip_of(device: Device) -> Chip:
+    """Return a device as the chip that it is here: rules of this target get no other."""
+    assert isinstance(device, Chip)
+    return device
 
 
 def chip(name: str) -> Chip:

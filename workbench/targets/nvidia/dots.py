@@ -1,4 +1,4 @@
-"""Matrix products: mma.sync on fragments (multiply-adds are in shared_dots.py).
+"""Matrix products: mma.sync on fragments (multiply-adds are in targets/simt/dots.py).
 
 PTX ISA 9.0, mma.sync.aligned (sm_80; 8-bit floats sm_89). The fragments are layouts.mma_a, mma_b,
 mma_c; the register order inside a fragment is the instruction's.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from math import prod
 
 from workbench.ir import (
     BF16,
@@ -19,23 +17,21 @@ from workbench.ir import (
     F32,
     I8,
     I32,
-    Builder,
     Scalar,
-    Shared,
     Value,
     element_of,
     shape_of,
 )
-from workbench.layouts import LinearLayout, mma_a, mma_b, mma_c, split_warps, swizzled
+from workbench.layouts import LinearLayout, mma_a, mma_b, mma_c, split_warps
 from workbench.ops import Dot
 from workbench.source import ResourceError
-from workbench.targets.nvidia.casts import cast
-from workbench.targets.nvidia.chip import Chip
-from workbench.targets.nvidia.lowering import Lowering, element_scalar, zero
-from workbench.targets.nvidia.ops import SharedAllocate, SharedDot, SharedStore
-from workbench.targets.nvidia.passes.costs import default_layout
+from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.simt.rules import MOST_SCRATCH, SAME, Along, Layouts, Setting
+from workbench.targets.simt.casts import cast
+from workbench.targets.simt.dots import ACCUMULATOR_FIRST, smaller_dot
+from workbench.targets.simt.dots import dot_layouts as multiply_add_layouts
+from workbench.targets.simt.lowering import Lowering, element_scalar, zero
+from workbench.targets.simt.rules import SAME, Along, Layouts, Setting
 
 #: The most instructions of one product that are written out for a warp: twice what 256 × 256 × 512
 #: takes for eight warps.
@@ -91,18 +87,10 @@ def _unit_of_types(op: Dot, chip: Chip) -> MatrixUnit | None:
 
 @NVIDIA.layouts(Dot)
 def dot_layouts(op: Dot, on: Setting) -> Layouts:
-    """Fragments of mma.sync; operands of multiply-adds go to shared memory as they are."""
-    assert isinstance(on.chip, Chip)
-    unit, shape = matrix_unit(op, on.chip), shape_of(op.result.type)
-    order = (2, 0, 1)  # the accumulator first
+    """Fragments of mma.sync, where there is one for the types."""
+    unit, shape = matrix_unit(op, chip_of(on.chip)), shape_of(op.result.type)
     if unit is None:
-        return Layouts(
-            work=op.result,
-            operands=(None, None, SAME),
-            order=order,
-            offers=lambda: [default_layout(shape, on.num_warps)],
-            becomes=partial(_through_shared, op),
-        )
+        return multiply_add_layouts(op, on)
     _check_length(op, on.num_warps)
     split = split_warps(shape, on.num_warps)
     product, kw = mma_c(shape, split), unit.kw
@@ -117,50 +105,10 @@ def dot_layouts(op: Dot, on: Setting) -> Layouts:
             Along(lambda layout: b if layout == product else None, None),
             SAME,
         ),
-        order=order,
+        order=ACCUMULATOR_FIRST,
         offers=lambda: [product],
         fixed=True,
     )
-
-
-def _through_shared(op: Dot, builder: Builder, operands: Sequence[Value]) -> tuple[Value, ...]:
-    """Write the product of operands that are stored in shared memory, slices of k in turn."""
-    a, b, total = operands
-    rank, inner = len(shape_of(a.type)), shape_of(a.type)[-1]
-    count, buffers = _slice(a, b), list[Value]()
-    for start in range(0, inner, count):
-        for number, (value, axis) in enumerate(((a, rank - 1), (b, rank - 2))):
-            if not start:
-                buffers.append(_buffer(value, axis, count, builder))
-            part = None if count == inner else (axis, start)
-            builder.insert(SharedStore(value, buffers[number], part=part))
-        first, second = buffers
-        total = builder.add(SharedDot(first, second, total), op.result.hint)
-    return (total,)
-
-
-def _slice(a: Value, b: Value) -> int:
-    """Return how much of k is in shared memory at once: all, or a power of two that divides it."""
-    inner = shape_of(a.type)[-1]
-    each = sum(
-        prod(1 << (e - 1).bit_length() for e in shape_of(v.type)) * element_of(v.type).itemsize
-        for v in (a, b)
-    ) // (1 << (inner - 1).bit_length())
-    if each * inner <= MOST_SCRATCH:
-        return inner
-    count = inner & -inner
-    while count > 1 and each * count > MOST_SCRATCH:
-        count //= 2
-    return count
-
-
-def _buffer(value: Value, axis: int, count: int, builder: Builder) -> Value:
-    """Return a buffer for a value, or for a part of `count` along an axis."""
-    shape, element = shape_of(value.type), element_of(value.type)
-    assert isinstance(element, Scalar)
-    shape = (*shape[:axis], count, *shape[axis + 1 :])
-    type = Shared(shape, element, swizzled(shape, element.itemsize))
-    return builder.add(SharedAllocate(type=type), value.hint)
 
 
 def _check_length(op: Dot, num_warps: int) -> None:
@@ -180,22 +128,9 @@ def _check_length(op: Dot, num_warps: int) -> None:
     )
 
 
-@NVIDIA.advice(Dot, SharedDot)
-def smaller_dot(op: Dot | SharedDot, found: int, allowed: int) -> str:
-    """Say which dot would fit: the largest extent is halved until the operands do."""
-    (m, k), n = shape_of(op.a.type)[-2:], shape_of(op.b.type)[-1]
-    whole = (m + n) * k
-    extents = [m, n, k]
-    while found * (extents[0] + extents[1]) * extents[2] > allowed * whole:
-        largest = max(range(3), key=extents.__getitem__)
-        extents[largest] //= 2
-    shown = " × ".join(map(str, (m, n, k)))
-    return f"use smaller tiles: instead of {shown} a dot of {' × '.join(map(str, extents))} fits"
-
-
 @NVIDIA.lower(Dot)
 def lower_dot(low: Lowering, op: Dot) -> None:
-    unit = matrix_unit(op, low.chip)
+    unit = matrix_unit(op, chip_of(low.chip))
     assert unit is not None, "assign_layouts gives every other dot to shared memory"
     _matrix_product(low, op, unit)
 

@@ -6,9 +6,10 @@ from workbench.ir import Element, Pointer, Value, element_of, shape_of
 from workbench.ops import InlineAssembly
 from workbench.ptx import registers_of
 from workbench.source import TargetError
-from workbench.targets.nvidia.lowering import Lowering, llvm_type
-from workbench.targets.nvidia.memory import first_of_copies
+from workbench.targets.nvidia.chip import chip_of
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.lowering import Lowering, llvm_type
+from workbench.targets.simt.memory import first_of_copies
 from workbench.targets.simt.rules import SAME, Layouts, Setting, as_they_are, same
 
 _REGISTERS = {"r": "i32", "f": "float", "l": "i64", "d": "double", "h": "i16", "b": "i1"}
@@ -31,7 +32,7 @@ def assembly_layouts(op: InlineAssembly, on: Setting) -> Layouts:
 @NVIDIA.lower(InlineAssembly)
 def lower_inline_assembly(low: Lowering, op: InlineAssembly) -> None:
     outputs, inputs, rest = _constraints(op)
-    if _DEPENDENT_LAUNCH in op.text and low.chip.capability < 90:
+    if _DEPENDENT_LAUNCH in op.text and chip_of(low.chip).capability < 90:
         for result in op.results:
             low.set_lazy(result, lambda r: "0")
         return

@@ -1,7 +1,6 @@
-"""What is known of each op on the NVIDIA targets."""
+"""What is known of each op on the NVIDIA targets, beside what is the same on any GPU."""
 
-from workbench.ops import CheckAccess
 from workbench.targets.simt.rules import RuleTable
+from workbench.targets.simt.table import SIMT
 
-NVIDIA = RuleTable("nvidia")
-NVIDIA.unsupported[CheckAccess] = "is for processors: --guard tries a GPU's launch before it"
+NVIDIA = RuleTable("nvidia", parent=SIMT)

@@ -1,8 +1,8 @@
 """What the passes of a GPU ask about an op, registered beside its lowering rule on one table.
 
-    @NVIDIA.lower(Reduce)      how it is written in LLVM IR
-    @NVIDIA.layouts(Reduce)    which layouts its operands and results have, and what each costs
-    @NVIDIA.scratch(Reduce)    the shared memory that it needs while it runs
+    @SIMT.lower(Reduce)      how it is written in LLVM IR
+    @SIMT.layouts(Reduce)    which layouts its operands and results have, and what each costs
+    @SIMT.scratch(Reduce)    the shared memory that it needs while it runs
 
 The layout graph, the pass that writes layouts down, the allocator of shared memory, the barrier
 pass and the verifier of GPU IR are drivers over these tables and know no op. Buffers that an op
@@ -11,19 +11,21 @@ reads and writes are its effects (`Op.effects`); only what a target adds to it s
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.analysis.affine import Affine
 from workbench.ir import Builder, InvalidModuleError, Op, Value
 from workbench.layouts import LinearLayout
 from workbench.source import TargetError
 from workbench.targets.llvm.table import LoweringTable
+from workbench.targets.simt.hardware import Hardware
 
 #: From one layout to another; None where there is none.
 Map = Callable[[LinearLayout], LinearLayout | None]
-#: Cycles of one multiprocessor (passes/costs.py has the unit).
+#: Cycles of one multiprocessor (`Costs` has the unit).
 Cost = Callable[[LinearLayout], float]
 
 
@@ -107,28 +109,14 @@ class Scratch:
 
 NO_SCRATCH = Scratch(0)
 
-#: The most scratch that one op takes where it can go in rounds instead: with less, blocks share a
-#: multiprocessor, and what else a kernel keeps in shared memory fits beside it.
-MOST_SCRATCH = 64 * 1024
 
-
-class Device(Protocol):
+class Device(Hardware):
     """The chip for which code is made."""
 
     @property
-    def name(self) -> str:
-        """What users call it."""
-        ...
-
-    @property
-    def shared_bytes(self) -> int:
-        """The most shared memory that a block may have."""
-        ...
-
-    @property
+    @abstractmethod
     def rules(self) -> RuleTable:
         """What is known of each op on it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +127,14 @@ class Setting:
     chip: Device
     num_warps: int
 
+    @property
+    def lanes(self) -> int:
+        """The lanes of a warp."""
+        return self.chip.lanes
+
 
 LayoutRule = Callable[[Any, Setting], Layouts]
-ScratchRule = Callable[[Any, int, bool], Scratch]
+ScratchRule = Callable[[Any, Device, int, bool], Scratch]
 AdviceRule = Callable[[Any, int, int], str]
 
 
@@ -160,7 +153,7 @@ class RuleTable(LoweringTable):
         return self._register(self._layouts, "layouts", classes)
 
     def scratch(self, *classes: type[Op]) -> Callable[[ScratchRule], ScratchRule]:
-        """Register the decorated function (op, warps, whether its result is used) -> Scratch."""
+        """Register the decorated function (op, chip, warps, is its result used) -> Scratch."""
         return self._register(self._scratch, "scratch", classes)
 
     def advice(self, *classes: type[Op]) -> Callable[[AdviceRule], AdviceRule]:
@@ -189,14 +182,14 @@ class RuleTable(LoweringTable):
         rule = self._found(lambda table: table._layouts, op)
         if rule is not None:
             return rule
-        if type(op) in self.unsupported:
-            raise TargetError(f"{op.name} {self.unsupported[type(op)]}", op.span)
+        if reason := self.reason(type(op)):
+            raise TargetError(f"{op.name} {reason}", op.span)
         raise InvalidModuleError(f"{op.name} says nothing about layouts on {self.name}")
 
-    def scratch_of(self, op: Op, num_warps: int, used: bool) -> Scratch:
+    def scratch_of(self, op: Op, chip: Device, num_warps: int, used: bool) -> Scratch:
         """Return the shared memory that an op needs while it runs; most need none."""
         rule = self._found(lambda table: table._scratch, op)
-        return NO_SCRATCH if rule is None else rule(op, num_warps, used)
+        return NO_SCRATCH if rule is None else rule(op, chip, num_warps, used)
 
     def advice_of(self, op: Op, found: int, allowed: int) -> str:
         """Say how the author could make an op need less shared memory; empty for most."""

@@ -22,12 +22,12 @@ def verify_layouts(module: Module, chip: Device) -> None:
         for value in values:
             if isinstance(value.type, Tile):
                 tiled = True
-                _check_tile(op, value, on.num_warps)
+                _check_tile(op, value, on)
         if tiled:
             _check_op(op, rule(op, on))
 
 
-def _check_tile(op: Op, value: Value, num_warps: int) -> None:
+def _check_tile(op: Op, value: Value, on: Setting) -> None:
     layout = layout_of(value.type)
     if layout is None:
         raise InvalidModuleError(f"{op!r} at {op.span}: {value!r} has no layout")
@@ -36,10 +36,12 @@ def _check_tile(op: Op, value: Value, num_warps: int) -> None:
         raise InvalidModuleError(
             f"{op!r} at {op.span}: {value!r} has a layout for the shape {layout.shape}"
         )
-    if layout.size("warp") != num_warps:
-        raise InvalidModuleError(
-            f"{op!r} at {op.span}: {value!r} lies on {layout.size('warp')} warps of {num_warps}"
-        )
+    for threads, count in (("lane", on.lanes), ("warp", on.num_warps)):
+        found = layout.size(threads)
+        if found != count:
+            raise InvalidModuleError(
+                f"{op!r} at {op.span}: {value!r} lies on {found} {threads}s of {count}"
+            )
 
 
 def _check_op(op: Op, plan: Layouts) -> None:

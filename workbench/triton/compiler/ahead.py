@@ -104,8 +104,16 @@ def compile(
 
 
 def max_shared_mem(device: int) -> int:
-    """Return the bytes of shared memory that a program may have on a device."""
-    return cuda.properties(device).shared_bytes
+    """Return the bytes of shared memory that a program may have on a device; 0 without a GPU."""
+    return cuda.properties(device).shared_bytes if cuda.available() else 0
+
+
+def get_cache_key(
+    src: ASTSource, backend: BaseBackend, backend_options: Any = None, env_vars: Any = None
+) -> str:
+    """Return a text that differs between different compilations."""
+    options = backend_options.hash() if hasattr(backend_options, "hash") else backend_options
+    return f"{src.hash()}-{backend.hash()}-{options}-{sorted((env_vars or {}).items())}"
 
 
 class BaseBackend:

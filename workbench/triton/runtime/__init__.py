@@ -2,8 +2,9 @@
 
 from workbench.launch.stand_ins import MockTensor, TensorWrapper, reinterpret
 from workbench.runtime.jit import JITFunction, KernelInterface
-from workbench.triton.runtime import autotuner, cache, errors, interpreter, jit
+from workbench.triton.runtime import autotuner, build, cache, errors, interpreter, jit
 from workbench.triton.runtime import driver as _devices
+from workbench.triton.runtime.cache import RedisRemoteCacheBackend, RemoteCacheBackend
 from workbench.triton.runtime.errors import InterpreterError, OutOfResources
 from workbench.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 
@@ -12,6 +13,7 @@ driver = _devices.driver
 
 __all__ = [
     "Autotuner", "Config", "Heuristics", "InterpreterError", "JITFunction", "KernelInterface",
-    "MockTensor", "OutOfResources", "TensorWrapper", "autotune", "autotuner", "cache", "driver",
-    "errors", "heuristics", "interpreter", "jit", "reinterpret",
+    "MockTensor", "OutOfResources", "RedisRemoteCacheBackend", "RemoteCacheBackend",
+    "TensorWrapper", "autotune", "autotuner", "build", "cache", "driver", "errors", "heuristics",
+    "interpreter", "jit", "reinterpret",
 ]  # fmt: skip

@@ -4,56 +4,22 @@ Where there is no NVIDIA chip, a program runs on multiprocessor 0 at time 0, and
 overlap.
 """
 
-from __future__ import annotations
-
-from workbench.language.dtypes import int32, int64
-from workbench.language.extra import libdevice
-from workbench.language.inline_assembly import assembly
-from workbench.language.state import current
-from workbench.language.table import described
-from workbench.language.values import tensor
-
-DEFAULT_WARPS = 4
-
-
-def globaltimer() -> tensor:
-    """Return the chip's clock in nanoseconds, as int64."""
-    return assembly("mov.u64 $0, %globaltimer;", "=l", [], [int64], has_effects=True)[0]
-
-
-def smid() -> tensor:
-    """Return the number of the multiprocessor that runs this program, as int32."""
-    return assembly("mov.u32 $0, %smid;", "=r", [], [int32])[0]
-
-
-def num_warps() -> int:
-    """Return how many warps run a program; a kernel that asks is compiled for 4 unless told."""
-    state = current()
-    if state.num_warps is None:
-        state.num_warps = DEFAULT_WARPS
-    return state.num_warps
-
-
-def num_threads() -> int:
-    """Return how many threads run a program."""
-    return 32 * num_warps()
-
-
-def gdc_wait() -> None:
-    """Wait until the launches that this one depends on are done and their stores are visible."""
-    assembly("griddepcontrol.wait; mov.u32 $0, 0;", "=r", [], [int32], has_effects=True)
-
-
-def gdc_launch_dependents() -> None:
-    """Let launches that depend on this one begin."""
-    text = "griddepcontrol.launch_dependents; mov.u32 $0, 0;"
-    assembly(text, "=r", [], [int32], has_effects=True)
-
-
-for _function in (globaltimer, smid, num_warps, num_threads, gdc_wait, gdc_launch_dependents):
-    described(_function)
+from workbench.language.extra.cuda import libdevice  # isort: skip
+from workbench.language.extra.cuda.questions import (  # isort: skip
+    gdc_launch_dependents,
+    gdc_wait,
+    globaltimer,
+    num_threads,
+    num_warps,
+    smid,
+)
+from workbench.language.extra.cuda import gdc, utils
+from workbench.language.extra.cuda.utils import (
+    convert_custom_float8_sm70,
+    convert_custom_float8_sm80,
+)
 
 __all__ = [
-    "gdc_launch_dependents", "gdc_wait", "globaltimer", "libdevice", "num_threads", "num_warps",
-    "smid",
+    "convert_custom_float8_sm70", "convert_custom_float8_sm80", "gdc", "gdc_launch_dependents",
+    "gdc_wait", "globaltimer", "libdevice", "num_threads", "num_warps", "smid", "utils",
 ]  # fmt: skip

@@ -1,1 +1,1 @@
-"""Passes that only NVIDIA targets need: layouts, shared memory, pipelining."""
+"""Passes that only NVIDIA targets need: full blocks, asynchronous copies ahead of dots."""

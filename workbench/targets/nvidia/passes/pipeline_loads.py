@@ -51,15 +51,9 @@ from workbench.ops import (
 )
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
-from workbench.targets.nvidia.ops import (
-    AsyncCopy,
-    BlockBarrier,
-    CommitCopies,
-    SharedAllocate,
-    SharedLoad,
-    WaitCopies,
-)
-from workbench.targets.nvidia.passes.costs import vector_width
+from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
+from workbench.targets.nvidia.widths import vector_width
+from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
 
 
 @dataclass(frozen=True, slots=True)

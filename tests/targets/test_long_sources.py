@@ -1,0 +1,67 @@
+"""Legal sources compile whatever their length and depth, with work that grows as they do."""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+
+import pytest
+
+from tests.targets.sources import LONG, NESTED, kernel
+from workbench import run_cell
+from workbench.bench.results import KernelResult
+from workbench.source import deep
+
+TARGETS = ["cpu", "sm_90a"]
+
+
+def compiled(text: str, target: str) -> KernelResult:
+    """Return a compiled cell all of whose panes have been read."""
+    result = run_cell(text, f'k --sig "*f32 *f32 i32" --target {target} --no-cache -q', {})
+    for stage in result.trace.stages:
+        assert stage.state != "missing" or stage.id in ("sass", "asm")
+        result.trace.text(stage.id)
+    return result
+
+
+@deep
+def calls(text: str, target: str) -> int:
+    """Return how many calls of functions compiling and reading takes."""
+    profile = cProfile.Profile()
+    profile.enable()
+    compiled(text, target)
+    profile.disable()
+    return pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("way", LONG)
+def test_work_grows_with_the_length_alone(way: str, target: str):
+    compiled(LONG[way](2), target)  # what is done once in a process
+    few, more, most = (calls(LONG[way](count), target) for count in (12, 24, 48))
+    # Linear: twice as much is added the second time. A square would add four times as much.
+    assert most - more < 2.6 * (more - few)
+
+
+DEEP = {"sum": 2000, "signs": 1000, "ifs": 400, "early returns": 400, "methods": 1000}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("way", DEEP)
+def test_long_sources_compile(way: str, target: str):
+    assert compiled(LONG[way](DEEP[way]), target).trace.text("tile")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_nested_loops_compile(target: str):
+    assert compiled(NESTED(12), target).trace.text("tile").count("tile.for") >= 12
+
+
+def test_returns_inside_nested_loops_are_tried_once():
+    """Each loop of a device function is lowered once ahead to learn what it returns."""
+    levels = 10
+    heads = "".join(f"{'    ' * (j + 1)}for i{j} in range(n):\n" for j in range(levels))
+    space = "    " * (levels + 1)
+    helper = f"def f(x, n):\n{heads}{space}if n > 3:\n{space}    return x + 1\n    return x\n"
+    text = kernel("x = f(x, n)").replace("def k(", f"{helper}def k(")
+    assert compiled(text, "cpu").trace.text("tile")

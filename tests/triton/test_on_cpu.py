@@ -1,0 +1,182 @@
+"""`as_triton(cuda="cpu")`: idioms of libraries that know CUDA alone, and what is left behind."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+import workbench as wb
+from workbench import tl
+from workbench.source import KernelError, OptionError
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "triton"]:
+        monkeypatch.delitem(sys.modules, name)
+    with wb.as_triton(cuda="cpu") as triton:
+        yield triton
+
+
+@wb.jit
+def scale_kernel(x, out, n, by, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * by, mask=i < n)
+
+
+def scale(x: torch.Tensor, by: float) -> torch.Tensor:
+    assert x.is_cuda, "CUDA only"
+    assert x.device.type == "cuda"
+    out = torch.empty_like(x)
+    with torch.cuda.device(x.device):
+        scale_kernel[(triton_cdiv(x.numel(), 64),)](x, out, x.numel(), by, B=64)
+    assert out.is_cuda
+    return out
+
+
+def triton_cdiv(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, by):
+        ctx.by = by
+        return scale(x, by)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        assert gradient.is_cuda
+        return scale(gradient.contiguous(), ctx.by), None
+
+
+@pytest.mark.usefixtures("pretended")
+def test_ways_to_make_a_tensor_for_cuda():
+    device = torch.device("cuda")
+    like = torch.ones(3, device="cuda")
+    for x in (
+        torch.randn(3, device="cuda"), torch.empty((3,), device=device),
+        torch.tensor([1], device=0),
+               torch.arange(3, device="cuda:0"), torch.zeros(3).cuda(), torch.zeros(3).to("cuda"),
+        torch.zeros(3).to(device, torch.float16), torch.zeros(3).to(device=device),
+        torch.zeros(3).to(like), torch.zeros(3).to(0), like.new_zeros(4), torch.zeros_like(like),
+        like + 1, like[None].mT, torch.cat([like, like]), like.half().float(), like.clone(),
+        torch.full((2,), 3, device=like.device), torch.as_tensor([1.0], device="cuda"),
+        torch.randint(0, 3, (2,), device="cuda", generator=torch.Generator(device="cuda")),
+    ):  # fmt: skip
+        assert x.is_cuda
+        assert (x.device.type, x.device.index) == ("cuda", 0)
+        assert not x.is_cpu
+    with device:
+        assert torch.ones(2).is_cuda
+    for x in (torch.zeros(3), like.cpu(), like.to("cpu"), torch.zeros(3) + 1, torch.zeros(3)[:2]):
+        assert not x.is_cuda
+        assert x.device == torch.device("cpu")
+
+
+@pytest.mark.usefixtures("pretended")
+def test_a_copy_on_the_other_side_is_a_copy():
+    host = torch.ones(4)
+    there = host.cuda()
+    there += 1
+    assert host.tolist() == [1] * 4
+    assert there.cuda() is there
+    back = there.cpu()
+    back += 1
+    assert there.tolist() == [2] * 4
+
+
+@pytest.mark.usefixtures("pretended")
+def test_kernels_run_and_gradients_flow():
+    x = torch.randn(100, device="cuda", requires_grad=True)
+    y = Scale.apply(x, 3.0)
+    y.sum().backward()
+    assert torch.equal(y, x * 3)
+    assert x.grad is not None
+    assert x.grad.is_cuda
+    assert torch.equal(x.grad, torch.full_like(x, 3.0))
+
+
+@pytest.mark.usefixtures("pretended")
+def test_models_move():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)).cuda()
+    assert all(p.is_cuda for p in model.parameters())
+    found = model(torch.randn(2, 4, device="cuda"))
+    assert found.is_cuda
+    assert model.to("cpu")[0].weight.device.type == "cpu"
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        assert F.linear(found, found).dtype == torch.bfloat16
+
+
+@pytest.mark.usefixtures("pretended")
+def test_questions_about_the_device(pretended):
+    cuda = torch.cuda
+    assert cuda.is_available()
+    assert (cuda.device_count(), cuda.current_device()) == (1, 0)
+    assert cuda.get_device_capability() == cuda.get_device_capability("cuda:0") == (9, 0)
+    assert cuda.get_device_properties(0).multi_processor_count > 0
+    assert "CPU" in cuda.get_device_name(torch.device("cuda"))
+    target = pretended.runtime.driver.active.get_current_target()
+    assert (target.backend, target.arch) == ("cuda", 90)
+    stream, start, end = cuda.Stream(), cuda.Event(enable_timing=True), cuda.Event()
+    with cuda.stream(stream):
+        start.record()
+        stream.wait_stream(cuda.current_stream())
+    end.record()
+    cuda.synchronize()
+    assert start.elapsed_time(end) >= 0
+    cuda.manual_seed(3)
+    one = torch.rand(3, device="cuda")
+    cuda.manual_seed_all(3)
+    assert torch.equal(one, torch.rand(3, device="cuda"))
+    assert cuda.max_memory_allocated() == 0
+    with pytest.raises(KernelError, match="CUDA graphs are not there"):
+        cuda.CUDAGraph()
+    assert pretended.testing.do_bench(lambda: scale(one, 2.0), warmup=1, rep=1) > 0
+
+
+@pytest.mark.usefixtures("pretended")
+def test_threads_that_start_meanwhile():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(torch.ones(2, device="cuda").is_cuda))
+    thread.start()
+    thread.join()
+    assert found == [True]
+
+
+def test_everything_is_put_back(monkeypatch: pytest.MonkeyPatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "triton"]:
+        monkeypatch.delitem(sys.modules, name)
+    places = (torch, torch.cuda, torch.version, torch.autocast, threading.Thread)
+    before = [dict(vars(place)) for place in places]
+    available = torch.cuda.is_available()
+    with wb.as_triton(cuda="cpu"):
+        inside = torch.ones(2, device="cuda")
+        with wb.as_triton(cuda="cpu"):
+            assert torch.ones(2).cuda().is_cuda
+        assert inside.is_cuda
+    for place, names in zip(places, before, strict=True):
+        changed = [n for n in names if vars(place).get(n) is not names[n]]
+        assert not changed, (place, changed)
+        assert not set(vars(place)) - set(names) - {"Tensor"}, place
+    assert inside.device.type == "cpu"
+    assert not inside.is_cuda
+    assert torch.cuda.is_available() == available
+
+
+def test_only_the_cpu_answers():
+    with pytest.raises(OptionError, match='cuda is "cpu"'):
+        wb.as_triton(cuda="gpu")  # type: ignore[arg-type]
+
+
+def test_warmup_for_a_chip_takes_arrays_of_the_host():
+    x = torch.zeros(64)
+    kernel = scale_kernel.warmup(x, x, 64, 2.0, B=64, grid=(1,), target="sm_90a")
+    assert kernel.target == "sm_90a"
+    assert ".target sm_90a" in kernel.asm["ptx"]
+    assert not x.any()

@@ -1,0 +1,144 @@
+"""Room for recursion: work that follows how a kernel nests runs on a thread with a large stack.
+
+Python stops at a thousand nested calls, and a thread's stack ends long before memory does. A sum of
+two thousand terms is a tree of two thousand levels all the same, and so are four hundred early
+returns. What walks such trees, Python's own parser and code generator included, is run here: on a
+thread whose stack is large, with the limit raised as long as one runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, ParamSpec, TypeVar
+
+from workbench.interrupts import here, renewed_lock
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Virtual memory: pages that nobody touches cost nothing. Smaller ones where there is no room.
+_STACKS = (512 << 20, 128 << 20, 32 << 20)
+#: Calls for each byte of stack: a call from C needs about 1 kB, CPython's code generator, which
+#: goes three times as deep as the limit says, 0.4 kB a level.
+_BYTES_PER_CALL = 4096
+#: How long an interrupted compilation may take to notice.
+_PATIENCE = 2.0
+
+_here = threading.local()
+_lock = renewed_lock()
+_running = 0
+_usual = 0
+
+
+def deep(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that has room for about 100,000 nested calls, whoever calls it.
+
+    It sees the caller's context variables and raises what the function raises. An interrupt of the
+    caller ends it too.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **given: P.kwargs) -> R:
+        if getattr(_here, "deep", False):
+            return function(*args, **given)
+        return _elsewhere(functools.partial(function, *args, **given))
+
+    return call
+
+
+def _elsewhere(work: Callable[[], R]) -> R:
+    found: list[R] = []
+    raised: list[BaseException] = []
+    done = threading.Lock()
+    context = copy_context()
+
+    def run() -> None:
+        _here.deep = here.interruptible = True
+        try:
+            found.append(context.run(work))
+        except BaseException as error:
+            raised.append(error)
+        finally:
+            _fewer_calls()
+            done.release()
+
+    done.acquire()
+    thread = _started(run)
+    if thread is None:
+        return work()
+    try:
+        done.acquire()
+    except BaseException as stop:  # an interrupt, or what a signal's handler raised
+        _interrupt(thread, type(stop), done)
+        raise
+    if raised:
+        try:
+            raise raised[0]
+        finally:
+            raised.clear()
+    return found[0]
+
+
+def _started(run: Callable[[], None]) -> threading.Thread | None:
+    """Start a thread with the largest stack that there is room for; None where there is none."""
+    with _lock:
+        for stack in _STACKS:
+            before = threading.stack_size(stack)
+            try:
+                _more_calls(stack // _BYTES_PER_CALL)
+                thread = threading.Thread(target=run, name="workbench", daemon=True)
+                thread.start()
+            except (RuntimeError, MemoryError):
+                _fewer_calls(locked=True)
+                continue
+            finally:
+                threading.stack_size(before)
+            return thread
+    return None
+
+
+def _more_calls(calls: int) -> None:
+    """Raise Python's limit, which is one for all threads, as long as somebody needs it."""
+    global _running, _usual
+    if not _running:
+        _usual = sys.getrecursionlimit()
+    _running += 1
+    if sys.getrecursionlimit() < calls:
+        sys.setrecursionlimit(calls)
+
+
+def _fewer_calls(*, locked: bool = False) -> None:
+    global _running
+    if not locked:
+        with _lock:
+            _fewer_calls(locked=True)
+        return
+    _running -= 1
+    if not _running:
+        sys.setrecursionlimit(_usual)
+
+
+def _forked() -> None:
+    """Forget the threads that a child does not have."""
+    global _running
+    if _running:
+        _running = 1 if getattr(_here, "deep", False) else 0
+        if not _running:
+            sys.setrecursionlimit(_usual)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _interrupt(thread: threading.Thread, kind: type[BaseException], done: Any) -> None:
+    """Raise an exception in a thread and wait a moment; it ends at its next step at the latest."""
+    number = ctypes.c_ulong(thread.ident or 0)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(kind))
+    done.acquire(timeout=_PATIENCE)

@@ -1,0 +1,104 @@
+"""What shared memory has beside stores and loads: loads of matrices, asynchronous copies."""
+
+from __future__ import annotations
+
+from workbench.layouts import MatrixPlan, ldmatrix_fits
+from workbench.ops import pointee_of
+from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
+from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.lowering import Lowering
+from workbench.targets.simt.memory import access_condition, plan_access
+from workbench.targets.simt.ops import SharedLoad
+from workbench.targets.simt.rules import SAME, Layouts, Setting, as_they_are
+from workbench.targets.simt.shared import Addresses, addresses_of, buffer_layout, slot_base
+from workbench.targets.simt.shared import lower_load as load_vectors
+
+NVIDIA.layouts(CommitCopies, WaitCopies)(as_they_are)
+
+
+@NVIDIA.layouts(AsyncCopy)
+def copy_layouts(op: AsyncCopy, on: Setting) -> Layouts:
+    """The mask is read beside the pointers."""
+    along = tuple(SAME if operand is op.mask else None for operand in op.operands)
+    return Layouts(work=op.pointers, operands=along)
+
+
+@NVIDIA.lower(SharedLoad)
+def lower_load(low: Lowering, op: SharedLoad) -> None:
+    """Read matrices where the layouts are those of fragments, else vectors."""
+    layout, shared = low.layout(op.result), buffer_layout(op.buffer)
+    itemsize = op.type.element.itemsize
+    if itemsize <= 4:
+        base = slot_base(low, op.buffer, op.slot)
+        for transposed in (False, True):
+            plan = ldmatrix_fits(shared, layout, itemsize, transposed)
+            if plan is not None:
+                _load_matrices(low, op, plan, base)
+                return
+    load_vectors(low, op)
+
+
+def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -> None:
+    """PTX ISA 9.0, ldmatrix (sm_75): one, two or four 8x8 matrices of 16-bit elements."""
+    emit = low.emit
+    addresses = Addresses(low, base, plan.lane, plan.warp)
+    layout = low.layout(op.result)
+    _, each = low.pack_of(op.result)
+    words: list[str] = ["0"] * (layout.registers() // each)
+    transposed = ".trans" if plan.trans else ""
+    for step in plan.instructions:
+        address = addresses(step.offset)
+        count = plan.count
+        result = f"{{{', '.join(['i32'] * count)}}}" if count > 1 else "i32"
+        targets = ", ".join(f"${i}" for i in range(count))
+        text = (
+            f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{targets}}}, [${count}];"
+        )
+        constraints = ",".join(["=r"] * count + ["r"])
+        place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
+        call = emit.effect(f'call {result} asm sideeffect "{text}", "{constraints}"(i32 {place})')
+        for i, first in enumerate(step.registers):
+            words[first // each] = (
+                call if count == 1 else emit.effect(f"extractvalue {result} {call}, {i}")
+            )
+    low.set_words(op.result, words)
+
+
+@NVIDIA.lower(AsyncCopy)
+def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
+    """PTX ISA 9.0, cp.async (sm_80): 4, 8 or 16 bytes; a source size of 0 writes zeros."""
+    emit = low.emit
+    element = pointee_of(op.pointers.type)
+    itemsize = element.itemsize
+    shared, layout = buffer_layout(op.buffer), low.layout(op.pointers)
+    places = shared.offsets(layout)
+    addresses = addresses_of(low, slot_base(low, op.buffer, op.slot), places, itemsize)
+    table = places.table("register")
+    access = plan_access(low, op.pointers, op.mask, itemsize)
+    for group in access.groups:
+        source = low.register(op.pointers, group[0])
+        condition = access_condition(low, op, op.pointers, op.mask, group[0])
+        address = addresses(table[group[0]] * itemsize)
+        place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
+        bytes_ = itemsize * len(group)
+        cache = "cg" if bytes_ == 16 and op.cache != "ca" else "ca"
+        text = f"cp.async.{cache}.shared.global [$0], [$1], {bytes_}"
+        arguments, constraints = [f"i32 {place}", f"ptr addrspace(1) {source}"], ["r", "l"]
+        if condition is not None:
+            size = emit.pure(f"select i1 {condition}, i32 {bytes_}, i32 0")
+            text += ", $2"
+            arguments.append(f"i32 {size}")
+            constraints.append("r")
+        emit.do(
+            f'call void asm sideeffect "{text};", "{",".join(constraints)}"({", ".join(arguments)})'
+        )
+
+
+@NVIDIA.lower(CommitCopies)
+def lower_commit(low: Lowering, op: CommitCopies) -> None:
+    low.emit.do('call void asm sideeffect "cp.async.commit_group;", ""()')
+
+
+@NVIDIA.lower(WaitCopies)
+def lower_wait(low: Lowering, op: WaitCopies) -> None:
+    low.emit.do(f'call void asm sideeffect "cp.async.wait_group {op.pending};", ""()')

@@ -1,0 +1,275 @@
+"""The instructions behind the hooks of targets/simt, as inline PTX where LLVM has no words.
+
+A thread's numbers, shuffles and barriers are LLVM's intrinsics for NVPTX. f32 uses the special
+function unit where it is within 2 ulp (ex2, lg2, rsqrt, sqrt, rcp; PTX ISA 9.0, `.approx` forms).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from workbench.ir import Scalar
+from workbench.targets.llvm.emit import Emitter
+from workbench.targets.simt.hardware import GLOBAL, Atomic, Rule, Shuffle, Transfer
+from workbench.targets.simt.rules import Device
+
+_READ = " nounwind memory(none) speculatable"
+_SHUFFLES = {"xor": "bfly", "index": "idx", "up": "up", "down": "down"}
+_EVICTION = {"evict_first": "L1::evict_first", "evict_last": "L1::evict_last",
+             "evict_normal": "L1::evict_normal", "": ""}  # fmt: skip
+_LETTER = {16: "h", 32: "r", 64: "l"}
+_SMALL = {"f8e4m3": "e4m3", "f8e5m2": "e5m2"}
+#: Functions of floats that are one instruction: LLVM type, PTX. Subnormal results of ex2 and rcp
+#: are 0 (.ftz): the exact forms cost three more instructions.
+_FUNCTIONS = {
+    ("exp2", "float"): "ex2.approx.ftz.f32", ("log2", "float"): "lg2.approx.f32",
+    ("multiply_down", "float"): "mul.rm.f32", ("div", "float"): "div.full.f32",
+    ("div_rn", "float"): "div.rn.f32", ("reciprocal", "float"): "rcp.approx.ftz.f32",
+    ("sqrt", "float"): "sqrt.approx.f32", ("sqrt_rn", "float"): "sqrt.rn.f32",
+    ("rsqrt", "float"): "rsqrt.approx.f32", ("sqrt_rn", "double"): "sqrt.rn.f64",
+}  # fmt: skip
+
+
+class Instructions(Device):
+    """What NVIDIA chips have from sm_80 on; of single ones `capability` tells."""
+
+    @property
+    @abstractmethod
+    def capability(self) -> int:
+        """The compute capability as a number, e.g. 90."""
+
+    # -- threads --------------------------------------------------------------------------
+    def thread(self, emit: Emitter) -> str:
+        return emit.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x", "", "", _READ)
+
+    def program(self, emit: Emitter, axis: int) -> str:
+        return emit.call("i32", f"llvm.nvvm.read.ptx.sreg.ctaid.{'xyz'[axis]}", "", "", _READ)
+
+    def programs(self, emit: Emitter, axis: int) -> str:
+        return emit.call("i32", f"llvm.nvvm.read.ptx.sreg.nctaid.{'xyz'[axis]}", "", "", _READ)
+
+    def shuffle(self, emit: Emitter, kind: Shuffle, word: str, lane: str) -> str:
+        """PTX ISA 9.0, shfl.sync; the clamp is 0 for up, the last lane for the others."""
+        name = f"llvm.nvvm.shfl.sync.{_SHUFFLES[kind]}.i32"
+        clamp = 0 if kind == "up" else self.lanes - 1
+        emit.declare(name, f"declare i32 @{name}(i32, i32, i32, i32) convergent nounwind")
+        return emit.effect(f"call i32 @{name}(i32 -1, i32 {word}, i32 {lane}, i32 {clamp})")
+
+    def wait_for_block(self, emit: Emitter) -> None:
+        name = "llvm.nvvm.barrier.cta.sync.aligned.all"
+        emit.declare(name, f"declare void @{name}(i32) convergent nounwind")
+        emit.do(f"call void @{name}(i32 0)")
+
+    def wait_for_warp(self, emit: Emitter) -> None:
+        name = "llvm.nvvm.bar.warp.sync"
+        emit.declare(name, f"declare void @{name}(i32) convergent nounwind")
+        emit.do(f"call void @{name}(i32 -1)")
+
+    # -- what the CUDA runtime's device functions do --------------------------------------
+    def print_line(self, emit: Emitter, form: str, operands: Sequence[tuple[str, str]]) -> None:
+        """vprintf(format, arguments); CUDA C++ Programming Guide, "Formatted Output"."""
+        text = _text(emit, form)
+        layout = "{ " + ", ".join(kind for kind, _ in operands) + " }"
+        held = emit.effect(f"alloca {layout}, align 8")
+        for i, (kind, operand) in enumerate(operands):
+            place = emit.effect(f"getelementptr {layout}, ptr {held}, i32 0, i32 {i}")
+            emit.do(f"store {kind} {operand}, ptr {place}")
+        emit.declare("vprintf", "declare i32 @vprintf(ptr, ptr)")
+        emit.effect(f"call i32 @vprintf(ptr {text}, ptr {held})")
+
+    def fail(self, emit: Emitter, message: str, file: str, line: int, function: str) -> None:
+        """__assertfail(message, file, line, function, character size); "Assertion" there."""
+        words, place, name = (_text(emit, text) for text in (message, file, function))
+        emit.declare("__assertfail", "declare void @__assertfail(ptr, ptr, i32, ptr, i64)")
+        emit.do(f"call void @__assertfail(ptr {words}, ptr {place}, i32 {line}, ptr {name}, i64 1)")
+
+    # -- global memory --------------------------------------------------------------------
+    def load(self, emit: Emitter, transfer: Transfer, start: Sequence[str]) -> list[str]:
+        """Predicate, cache and eviction hints have no LLVM form. PTX ISA 9.0, ld."""
+        if _is_plain(transfer):
+            return super().load(emit, transfer, start)
+        pieces, bits = transfer.pieces, transfer.bits
+        word = "ld.volatile.global" if transfer.volatile else "ld.global"
+        word += _hints("" if transfer.volatile else transfer.cache, transfer.eviction, pieces, bits)
+        letter, result = _register(bits)
+        returned = f"{{{', '.join([result] * pieces)}}}" if pieces > 1 else result
+        arguments = [f"{GLOBAL} {transfer.address}"]
+        constraints = [f"={letter}"] * pieces + ["l"]
+        text = f"{word} {_operands(0, pieces)}, [${pieces}];"
+        if transfer.condition is not None:
+            if bits == 8:
+                start = [emit.zext(w, "i8", "i32") for w in start]
+            constraints += ["b", *map(str, range(pieces))]
+            arguments += [f"i1 {transfer.condition}", *(f"{result} {w}" for w in start)]
+            text = f"@${pieces + 1} {text}"
+        call = emit.effect(
+            f'call {returned} asm sideeffect "{text}", "{",".join(constraints)}"'
+            f"({', '.join(arguments)})"
+        )
+        words = [call] if pieces == 1 else [
+            emit.effect(f"extractvalue {returned} {call}, {i}") for i in range(pieces)]  # fmt: skip
+        return [emit.pure(f"trunc i32 {w} to i8") for w in words] if bits == 8 else words
+
+    def store(self, emit: Emitter, transfer: Transfer, words: Sequence[str]) -> None:
+        """PTX ISA 9.0, st."""
+        if _is_plain(transfer):
+            super().store(emit, transfer, words)
+            return
+        pieces, bits = transfer.pieces, transfer.bits
+        if bits == 8:
+            words = [emit.zext(w, "i8", "i32") for w in words]
+        word = "st.global" + _hints(transfer.cache, transfer.eviction, pieces, bits)
+        letter, held = _register(bits)
+        constraints = ["l", *[letter] * pieces]
+        arguments = [f"{GLOBAL} {transfer.address}", *(f"{held} {w}" for w in words)]
+        text = f"{word} [$0], {_operands(1, pieces)};"
+        if transfer.condition is not None:
+            text = f"@${pieces + 1} {text}"
+            constraints.append("b")
+            arguments.append(f"i1 {transfer.condition}")
+        emit.do(
+            f'call void asm sideeffect "{text}", "{",".join(constraints)}"({", ".join(arguments)})'
+        )
+
+    def atomic(
+        self,
+        emit: Emitter,
+        update: Atomic,
+        address: str,
+        operands: Sequence[str],
+        condition: str | None,
+    ) -> str:
+        """PTX ISA 9.0, atom."""
+        bits, letter = f"i{update.element.bits}", _LETTER[update.element.bits]
+        names = ", ".join(f"${2 + i}" for i in range(len(operands)))
+        text = f"atom.{update.order}.{update.scope}.global.{_word(update)} $0, [$1], {names};"
+        constraints = [f"={letter}", "l", *[letter] * len(operands)]
+        arguments = [f"{GLOBAL} {address}", *(f"{bits} {v}" for v in operands)]
+        if condition is not None:
+            text = f"@${len(operands) + 2} {text}"
+            constraints += ["b", "0"]
+            arguments += [f"i1 {condition}", f"{bits} 0"]
+        return emit.effect(
+            f'call {bits} asm sideeffect "{text}", "{",".join(constraints)},~{{memory}}"'
+            f"({', '.join(arguments)})"
+        )
+
+    # -- integers -------------------------------------------------------------------------
+    def shift(self, emit: Emitter, function: str, element: Scalar, value: str, amount: str) -> str:
+        """PTX clamps amounts (PTX ISA 9.0, shl and shr): it costs what LLVM's shift would."""
+        type, bits, signed = f"i{element.bits}", element.bits, element.kind == "int"
+        if bits == 64:
+            most = emit.call(
+                type, "llvm.umin.i64", f"{type} {amount}, {type} 64", f"{type}, {type}"
+            )
+            amount = emit.trunc(most, type, "i32")
+        letter = "l" if bits == 64 else "r"
+        kind = "b" if function == "shl" else "s" if signed else "u"
+        text = f"{function}.{kind}{bits} $0, $1, $2;"
+        operands = f"{type} {value}, i32 {amount}"
+        return emit.pure(f'call {type} asm "{text}", "={letter},{letter},r"({operands})')
+
+    def cut(self, emit: Emitter, word: str, to_type: str) -> str:
+        """PTX ISA 9.0, cvt.u16.u32: "chops" to the low bits.
+
+        A 16-bit register of PTX lives in a 32-bit one, and PTX does not say what `neg.s16` and
+        `abs.s16` leave in the upper half when they wrap. ptxas 13.0 takes them not to, and drops
+        the sign extension that follows: -(-32768) becomes +32768 once it is widened, compared or
+        divided. ptxas 13.5 keeps it. A plain `trunc` LLVM would move in front of the arithmetic
+        and make `neg.s16` of it again, also where the user wrote
+        `(-x.to(tl.int32)).to(tl.int16)`. Both assemblers make as many instructions of this as of
+        the 16-bit forms: they compute in 32 bits too.
+        """
+        if to_type != "i16":
+            return super().cut(emit, word, to_type)
+        return emit.pure(f'call i16 asm "cvt.u16.u32 $0, $1;", "=h,r"(i32 {word})')
+
+    # -- floats ---------------------------------------------------------------------------
+    def float_rule(self, emit: Emitter, function: str, type: str) -> Rule | None:
+        name = _FUNCTIONS.get((function, type))
+        if name is None:
+            return None
+        letter = {"float": "f", "double": "d"}[type]
+
+        def rule(v: Sequence[str]) -> str:
+            sources = "".join(f", ${i + 1}" for i in range(len(v)))
+            constraints = ",".join([f"={letter}"] + [letter] * len(v))
+            arguments = ", ".join(f"{type} {x}" for x in v)
+            return emit.pure(f'call {type} asm "{name} $0{sources};", "{constraints}"({arguments})')
+
+        return rule
+
+    def toward_zero(self, emit: Emitter, value: str, from_type: str, to_type: str) -> str:
+        """PTX ISA 9.0, cvt.rz."""
+        words = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
+        text = f"cvt.rz.{words[to_type]}.{words[from_type]} $0, $1;"
+        letter = {"float": "f", "double": "d"}[from_type]
+        if to_type == "float":
+            return emit.pure(f'call float asm "{text}", "=f,{letter}"({from_type} {value})')
+        bits = emit.pure(f'call i16 asm "{text}", "=h,{letter}"({from_type} {value})')
+        return emit.pure(f"bitcast i16 {bits} to {to_type}")
+
+    def encode(self, emit: Emitter, pair: Sequence[str], to: Scalar) -> str | None:
+        """PTX ISA 9.0, cvt.rn.satfinite.e4m3x2.f32 (sm_89); the second operand is the low half."""
+        if self.capability < 89 or to.name not in _SMALL:
+            return None
+        text = f"cvt.rn.satfinite.{_SMALL[to.name]}x2.f32 $0, $2, $1;"
+        return emit.pure(f'call i16 asm "{text}", "=h,f,f"(float {pair[0]}, float {pair[1]})')
+
+    def decode(self, emit: Emitter, code: str, source: Scalar) -> str | None:
+        """PTX ISA 9.0, cvt.rn.f16x2.e4m3x2 (sm_89)."""
+        if self.capability < 89 or source.name != "f8e4m3":
+            return None
+        both = emit.pure(f'call i32 asm "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h"(i16 {code})')
+        return emit.pure(f"bitcast i16 {emit.pure(f'trunc i32 {both} to i16')} to half")
+
+
+def _text(emit: Emitter, text: str) -> str:
+    """Return the generic address of a constant string."""
+    data = text.encode("ascii", "replace") + b"\0"
+    escaped = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
+    name = f"@text{len(emit.globals)}"
+    emit.globals.append(
+        f'{name} = private unnamed_addr addrspace(1) constant [{len(data)} x i8] c"{escaped}"'
+    )
+    return f"addrspacecast (ptr addrspace(1) {name} to ptr)"
+
+
+def _is_plain(transfer: Transfer) -> bool:
+    return transfer.condition is None and not transfer.cache and not transfer.eviction
+
+
+def _hints(cache: str, eviction: str, pieces: int, bits: int) -> str:
+    """Return what follows the name of a PTX load or store; it takes one hint only."""
+    hint = cache or _EVICTION[eviction]
+    hints = f".{hint}" if hint else ""
+    vector = f".v{pieces}" if pieces > 1 else ""
+    return f"{hints}{vector}.{'u' if bits == 8 else 'b'}{bits}"
+
+
+def _operands(first: int, count: int) -> str:
+    """Return how a PTX instruction names its vector, from operand `first` on."""
+    names = ", ".join(f"${first + i}" for i in range(count))
+    return f"{{{names}}}" if count > 1 else names
+
+
+def _register(bits: int) -> tuple[str, str]:
+    """Return (constraint, LLVM type) of a PTX register; there are none of 8 bits."""
+    return ("r", "i32") if bits == 8 else (_LETTER[bits], f"i{bits}")
+
+
+def _word(update: Atomic) -> str:
+    """Return what an update is called behind `atom.global.`."""
+    element, name = update.element, update.function
+    kind = {"float": "f", "int": "s", "uint": "u", "bool": "b"}[element.kind]
+    bits = element.bits
+    if name == "exchange":
+        return f"exch.b{bits}"
+    if name in ("and", "or", "xor", "cas"):
+        return f"{name}.b{bits}"
+    if name == "add":
+        if element.name in ("f16", "bf16"):
+            return f"add.noftz.{element.name}"
+        return f"add.{'u' if kind == 's' else kind}{bits}"
+    return f"{name}.{kind}{bits}"

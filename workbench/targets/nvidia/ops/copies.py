@@ -1,0 +1,74 @@
+"""Copies from global to shared memory that go on while the thread does something else."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from workbench.ir import Effect, Effects, Frame, Op, Value, attribute, reads, shape_of
+from workbench.ops.memory import pointee_of
+from workbench.ops.numbers import round_to
+from workbench.targets.simt.ops.shared import slot_of, verify_slot
+
+#: Orders the copies of this thread with what it does itself, nobody else's accesses.
+_COPY_FENCE: Effects = (Effect("shared", order="relaxed", scope="cta"),)
+
+
+class AsyncCopy(Op, mnemonic="gpu.async_copy", exact=True):
+    """Start copying what the pointers point at into slot `slot`; masked-off elements become 0.
+
+    The data may be read after a CommitCopies, a WaitCopies that covers it, and a barrier.
+    PTX ISA 9.0, cp.async (sm_80).
+
+        gpu.async_copy %0, %1 slot %2 mask %3 {cache = "cg"}
+    """
+
+    pointers: Value
+    buffer: Value
+    slot: Value | None = None
+    mask: Value | None = None
+    cache: str = attribute(default="")
+    eviction: str = attribute(default="")
+
+    def verify(self) -> None:
+        type = self.pointers.type
+        verify_slot(self, self.buffer, shape_of(type), pointee_of(type), self.slot)
+
+    def own_effects(self) -> Effects:
+        arrival = Effect("shared", writes=True, through=self.buffer, later=True)
+        return (reads("global", self.pointers), arrival)
+
+    def interpret(self, frame: Frame) -> None:
+        element = pointee_of(self.pointers.type)
+        live = np.broadcast_to(frame.get(self.mask, True), shape_of(self.pointers.type))
+        values = frame.read(self, frame[self.pointers], live, element)
+        values = np.where(live, values, round_to(np.zeros(1), element))
+        where = slot_of(frame, self.buffer, self.slot)
+        # What is in flight reads as poison until it is waited for.
+        poison = np.nan if element.is_float else 0x5A
+        where[...] = poison
+        frame.memory.setdefault("started", []).append((where, values))
+
+
+class CommitCopies(Op, mnemonic="gpu.commit_copies", effects=_COPY_FENCE, exact=True):
+    """Close a group of asynchronous copies.
+
+    gpu.commit_copies
+    """
+
+    def interpret(self, frame: Frame) -> None:
+        frame.memory.setdefault("groups", []).append(frame.memory.pop("started", []))
+
+
+class WaitCopies(Op, mnemonic="gpu.wait_copies", effects=_COPY_FENCE, exact=True):
+    """Wait until at most `pending` of the latest groups are still under way.
+
+    gpu.wait_copies {pending = 1}
+    """
+
+    pending: int
+
+    def interpret(self, frame: Frame) -> None:
+        groups = frame.memory.setdefault("groups", [])
+        while len(groups) > self.pending:
+            for where, values in groups.pop(0):
+                where[...] = values

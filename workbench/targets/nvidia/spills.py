@@ -1,0 +1,57 @@
+"""Registers that ptxas did not find room for."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from workbench.ir import Module
+from workbench.passes.manager import Remark, Remarks
+from workbench.targets.nvidia.chip import Chip
+from workbench.targets.nvidia.toolchain import Assembled, assemble
+from workbench.trace import Rendered
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What ptxas made of a text, which is the given one but for a limit of registers."""
+
+    ptx: str
+    result: Assembled
+
+
+def spilled(result: Assembled) -> int:
+    """Return the bytes that a thread stores and loads again for want of registers."""
+    return result.spill_store_bytes + result.spill_load_bytes
+
+
+def fitted(ptx: str, chip: Chip, num_warps: int) -> Fitted:
+    """Assemble; where registers are spilled though there are more, again with leave to use them.
+
+    ptxas gives up on some large kernels: it then uses 32 registers and spills the rest. With a
+    limit stated it does not. A limit on the command line is ignored where the text has `.reqntid`.
+    """
+    first = assemble(ptx, chip.name)
+    limit = chip.most_registers(num_warps)
+    if not spilled(first) or first.registers >= limit - 7 or ".maxnreg" in ptx:
+        return Fitted(ptx, first)
+    again = re.sub(r"(\.reqntid [\d, ]+)", rf"\1 .maxnreg {limit}", ptx, count=1)
+    second = assemble(again, chip.name)
+    return Fitted(again, second) if spilled(second) < spilled(first) else Fitted(ptx, first)
+
+
+def note_spills(result: Assembled, sass: Rendered, module: Module, remarks: Remarks) -> None:
+    """Remark first of all on what was spilled, at the line that spills most."""
+    places: Counter[int] = Counter()
+    for line, ops in zip(sass.text.splitlines(), sass.rows, strict=False):
+        if ops and re.search(r"\b(STL|LDL)\b", line):
+            places[ops[0]] += 1
+    spans = {op.id: op.span for op in module.walk() if op.span is not None}
+    op = next((op for op, _ in places.most_common() if op in spans), 0)
+    remarks.items.insert(0, Remark(
+        "missed",
+        f"{spilled(result):,} bytes spilled: {result.registers} registers of a thread do not hold "
+        "its tiles; take smaller tiles or more warps",
+        "ptxas", op, spans.get(op),
+    ))  # fmt: skip

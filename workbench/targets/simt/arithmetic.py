@@ -1,0 +1,309 @@
+"""Constants, counting, elementwise functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workbench.ir import Scalar, element_of, shape_of
+from workbench.ops import Constant, Elementwise, Iota, Select
+from workbench.ops.numbers import truncated_quotient, truncated_remainder
+from workbench.source import TargetError
+from workbench.targets.llvm.emit import Emitter, float_literal, is_integer, wrap
+from workbench.targets.simt import narrow
+from workbench.targets.simt.functions import float_function
+from workbench.targets.simt.hardware import Hardware
+from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type, split_limit
+from workbench.targets.simt.rules import elementwise
+from workbench.targets.simt.table import SIMT
+
+SIMT.layouts(Constant, Iota, Select, Elementwise)(elementwise)
+
+_COMPARE = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
+
+
+@SIMT.lower(Constant)
+def lower_constant(low: Lowering, op: Constant) -> None:
+    text = literal(op.value, element_of(op.type))
+    low.set_lazy(op.result, lambda r: text)
+
+
+def literal(value: float | int | bool, element: object) -> str:
+    """Return the LLVM literal of a number of a type."""
+    assert isinstance(element, Scalar)
+    if element.bits == 8 and element.is_float:
+        import numpy as np
+
+        from workbench.ops.numbers import encode, round_to
+
+        return wrap(int(encode(round_to(np.asarray([value]), element), element)[0]), "i8")
+    if element.is_float:
+        return float_literal(float(value), llvm_type(element))
+    return wrap(int(value), llvm_type(element))
+
+
+@SIMT.lower(Iota)
+def lower_iota(low: Lowering, op: Iota) -> None:
+    layout, type = low.layout(op.result), llvm_type(op.type.element)
+
+    def register(r: int) -> tuple[str, int]:
+        root, constant = low.coordinate(layout, 0, r)
+        return low.emit.zext(root, "i32", type) if type != "i32" else root, constant + op.start
+
+    low.set_lazy(op.result, register)
+
+
+@SIMT.lower(Select)
+def lower_select(low: Lowering, op: Select) -> None:
+    type = llvm_type(element_of(op.result.type))
+
+    def register(r: int) -> str:
+        condition = low.register(op.condition, r)
+        then, otherwise = low.register(op.then, r), low.register(op.otherwise, r)
+        if condition in ("true", "1"):
+            return then
+        if condition in ("false", "0"):
+            return otherwise
+        if then == otherwise:
+            return then
+        return low.emit.pure(f"select i1 {condition}, {type} {then}, {type} {otherwise}")
+
+    _define(low, op, register)
+
+
+@SIMT.lower(Elementwise)
+def lower_elementwise(low: Lowering, op: Elementwise) -> None:
+    element = element_scalar(op.inputs[0])
+    if element.is_float:
+        _define(low, op, _float_rule(low, op, element))
+    elif op.row.compares:
+        inside = _inside_run(low, op)
+        _define(low, op, lambda r: compare_integers(low.emit, op.function, element,
+                                                    *_inputs(low, op, r & ~inside)))  # fmt: skip
+    elif op.function in ("add", "sub", "mul", "shl", "neg") and element.bits >= 32:
+        low.set_lazy(op.result, lambda r: _linear(low, op, element, r))
+    else:
+        _define(low, op, lambda r: integer_function(low.emit, low.chip, op.function, element,
+                                                    _inputs(low, op, r)))  # fmt: skip
+
+
+def _inside_run(low: Lowering, op: Elementwise) -> int:
+    """Return the register bits that lead from the first element of a run to its others.
+
+    A comparison gives the same along aligned runs that its sides' forms tell (as a mask does whose
+    bound a number divides), so that the first element's answer is that of all.
+    """
+    if not shape_of(op.result.type):
+        return 0
+    layout, found = low.layout(op.result), 0
+    for axis, extent in enumerate(layout.shape):
+        run = low.affine.mask_run(op.result, axis, extent)
+        for bit, place in enumerate(layout.bases["register"]):
+            step = place[axis]
+            if 0 < step < run and not any(place[:axis]) and not any(place[axis + 1 :]):
+                found |= 1 << bit
+    return found
+
+
+def _inputs(low: Lowering, op: Elementwise, register: int) -> list[str]:
+    return [low.register(value, register) for value in op.inputs]
+
+
+def _float_rule(low: Lowering, op: Elementwise, element: Scalar) -> Callable[[int], str]:
+    if element.bits == 8 and op.function not in ("eq", "ne"):
+        raise TargetError(
+            f"{op.name} on {element} values", op.span, hint="cast to tl.float16 or tl.float32 first"
+        )
+    if op.row.compares:
+        return lambda r: compare_floats(low.emit, op.function, element, *_inputs(low, op, r))
+    rule = float_function(op.function, element, low)
+    if rule is None:
+        raise TargetError(
+            f"{op.name} on {element} values is not available on {low.chip.name}", op.span
+        )
+    return lambda r: rule(_inputs(low, op, r))
+
+
+def _define(low: Lowering, op: Elementwise | Select, register: Callable[[int], str]) -> None:
+    """Write floats now, integers, masks and pointers when they are needed."""
+    element = element_of(op.result.type)
+    if isinstance(element, Scalar) and element.is_float and shape_of(op.result.type):
+        live = set(low.live(op.result))
+        count = low.layout(op.result).registers()
+        low.set_registers(op.result, [register(r) if r in live else None for r in range(count)])
+    else:
+        low.set_lazy(op.result, register)
+
+
+def _linear(low: Lowering, op: Elementwise, element: Scalar, r: int) -> tuple[str, int] | str:
+    """Add, subtract or multiply pairs: the constants stay apart as long as nothing may wrap."""
+    emit, type = low.emit, llvm_type(element)
+    if not op.no_wrap or op.function in ("neg", "shl"):
+        return integer_function(emit, low.chip, op.function, element, _inputs(low, op, r))
+    (a, x), (b, y) = (low.pair(v, r) for v in op.inputs)
+    if op.function == "add":
+        root, constant = emit.add(type, a, b, "nsw "), x + y
+    elif op.function == "sub":
+        root, constant = emit.sub(type, a, b, "nsw "), x - y
+    elif b == "0":
+        root, constant = emit.mul(type, a, str(y), "nsw "), x * y
+    elif a == "0":
+        root, constant = emit.mul(type, b, str(x), "nsw "), x * y
+    else:
+        # (a + x)(b + y): products with the constants are shared between registers.
+        root = emit.mul(type, a, b, "nsw ")
+        root = emit.add(type, root, emit.mul(type, a, str(y), "nsw "), "nsw ")
+        root = emit.add(type, root, emit.mul(type, b, str(x), "nsw "), "nsw ")
+        constant = x * y
+    if is_integer(root):
+        return "0", int(root) + constant
+    if not split_limit(constant):
+        return emit.add(type, root, str(constant), "nsw ")
+    return root, constant
+
+
+def integer_function(
+    emit: Emitter, chip: Hardware, function: str, element: Scalar, inputs: list[str]
+) -> str:
+    """Return an integer (or i1) function of operands."""
+    if narrow.is_narrow(element) and function not in narrow.CLOSED:
+        return _narrow_function(emit, chip, function, element, inputs)
+    type = llvm_type(element)
+    a, b = inputs[0], inputs[-1]
+    match function:
+        case "add" | "sub" | "mul" if element.kind == "bool":
+            return emit.bitwise("and" if function == "mul" else "xor", type, a, b)
+        case "add":
+            return emit.add(type, a, b)
+        case "sub":
+            return emit.sub(type, a, b)
+        case "neg":
+            return emit.sub(type, "0", a)
+        case "mul":
+            return emit.mul(type, a, b)
+        case "and" | "or" | "xor":
+            return emit.bitwise(function, type, a, b)
+        case "div" | "rem":
+            return _divide(emit, function, type, element.kind == "int", a, b)
+        case _:
+            return _signed_function(emit, chip, function, element, a, b)
+
+
+def _narrow_function(
+    emit: Emitter, chip: Hardware, function: str, element: Scalar, inputs: list[str]
+) -> str:
+    """Return a function of 8- or 16-bit integers, computed in 32 bits (see narrow.py)."""
+    wide, words = narrow.wide_element(element), narrow.widened(emit, function, element, inputs)
+    above = wide.bits - element.bits
+    match function:
+        case "mulhi":
+            word = emit.shift("lshr", narrow.WIDE, emit.mul(narrow.WIDE, *words), element.bits)
+        case "leading_zeros":
+            counted = integer_function(emit, chip, function, wide, words)
+            word = emit.sub(narrow.WIDE, counted, str(above))
+        case "reverse_bits":
+            reversed_word = integer_function(emit, chip, function, wide, words)
+            word = emit.shift("lshr", narrow.WIDE, reversed_word, above)
+        case _:
+            word = integer_function(emit, chip, function, wide, words)
+    return narrow.narrowed(emit, chip, word, narrow.WIDE, llvm_type(element))
+
+
+def _signed_function(
+    emit: Emitter, chip: Hardware, function: str, element: Scalar, a: str, b: str
+) -> str:
+    """Return a function that is another one on signed than on unsigned integers."""
+    type, signed = llvm_type(element), element.kind == "int"
+    match function:
+        case "shl" | "shr":
+            return _shift(emit, chip, function, element, a, b)
+        case "min" | "max" | "minimum" | "maximum":
+            name = f"llvm.{'s' if signed else 'u'}{function[:3]}.{type}"
+            return emit.call(type, name, f"{type} {a}, {type} {b}", f"{type}, {type}")
+        case "abs" if not signed:
+            return a
+        case "abs":
+            return emit.call(type, f"llvm.abs.{type}", f"{type} {a}, i1 false", f"{type}, i1")
+        case "popcount":
+            return emit.call(type, f"llvm.ctpop.{type}", f"{type} {a}", type)
+        case "leading_zeros":
+            return emit.call(type, f"llvm.ctlz.{type}", f"{type} {a}, i1 false", f"{type}, i1")
+        case "reverse_bits":
+            return emit.call(type, f"llvm.bitreverse.{type}", f"{type} {a}", type)
+        case "mulhi":
+            wide = f"i{element.bits * 2}"
+            extend = "sext" if signed else "zext"
+            x, y = (emit.pure(f"{extend} {type} {v} to {wide}") for v in (a, b))
+            high = emit.pure(f"lshr {wide} {emit.pure(f'mul {wide} {x}, {y}')}, {element.bits}")
+            return emit.pure(f"trunc {wide} {high} to {type}")
+        case _:
+            raise TargetError(f"{function} does not take {element} values")
+
+
+def _shift(emit: Emitter, chip: Hardware, function: str, element: Scalar, a: str, b: str) -> str:
+    """Return a shift by any amount: by the width or more, read as unsigned, only signs are left.
+
+    LLVM says nothing of such amounts (poison): the chip knows what to make of one that is known
+    only at run time.
+    """
+    type, bits, signed = llvm_type(element), element.bits, element.kind == "int"
+    if type == "i1":
+        return emit.bitwise("and", type, a, emit.bitwise("xor", type, b, "true"))
+    if is_integer(b):
+        name = "shl" if function == "shl" else "ashr" if signed else "lshr"
+        if 0 <= int(b) < bits:
+            return emit.shift(name, type, a, int(b))
+        return emit.shift(name, type, a, bits - 1) if name == "ashr" else "0"
+    return chip.shift(emit, function, element, a, b)
+
+
+def _divide(emit: Emitter, function: str, type: str, signed: bool, a: str, b: str) -> str:
+    if is_integer(b) and int(b) > 0 and int(b) & (int(b) - 1) == 0 and not signed:
+        shift = int(b).bit_length() - 1
+        if function == "div":
+            return emit.shift("lshr", type, a, shift)
+        return emit.bitwise("and", type, a, str(int(b) - 1))
+    if not is_integer(b):
+        # A division by zero lets LLVM think that there is none and drop what would look for it.
+        zero = emit.pure(f"icmp eq {type} {b}, 0")
+        divisor = emit.pure(f"select i1 {zero}, {type} 1, {type} {b}")
+        found = emit.pure(f"{'s' if signed else 'u'}{function} {type} {a}, {divisor}")
+        return emit.pure(
+            f"select i1 {zero}, {type} {'0' if function == 'div' else a}, {type} {found}"
+        )
+    if int(b) == 0:
+        return "0" if function == "div" else a
+    if int(b) == -1 and signed:  # the lowest number wraps, of which LLVM says nothing either
+        return emit.sub(type, "0", a) if function == "div" else "0"
+    if is_integer(a):
+        divide = truncated_quotient if function == "div" else truncated_remainder
+        x, y = int(a), int(b)
+        if not signed:  # literals are written in the signed range
+            x, y = x % (1 << int(type[1:])), y % (1 << int(type[1:]))
+        return wrap(divide(x, y), type)
+    return emit.pure(f"{'s' if signed else 'u'}{function} {type} {a}, {b}")
+
+
+def compare_integers(emit: Emitter, function: str, element: Scalar, a: str, b: str) -> str:
+    """Return an i1: the comparison of two integers by the signedness of their type."""
+    name = _COMPARE[function]
+    if name not in ("eq", "ne"):
+        name = ("s" if element.kind == "int" else "u") + name
+    if is_integer(a) and is_integer(b):
+        x, y = int(a), int(b)
+        if name.startswith("u"):
+            x, y = x % (1 << element.bits), y % (1 << element.bits)
+        result = {"lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y, "eq": x == y, "ne": x != y}
+        return "true" if result[function] else "false"
+    return emit.pure(f"icmp {name} {llvm_type(element)} {a}, {b}")
+
+
+def compare_floats(emit: Emitter, function: str, element: Scalar, a: str, b: str) -> str:
+    """Return an i1: an ordered comparison, unordered (true on NaN) for `ne`."""
+    type = llvm_type(element)
+    if type == "bfloat":
+        a, b = (emit.pure(f"fpext bfloat {v} to float") for v in (a, b))
+        type = "float"
+    if type == "i8":
+        raise TargetError(f"comparison of {element} values", hint="cast to tl.float16 first")
+    name = f"u{function}" if function == "ne" else f"o{function}"
+    return emit.pure(f"fcmp {name} {type} {a}, {b}")

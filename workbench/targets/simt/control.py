@@ -1,0 +1,254 @@
+"""Loops and branches: structured ops become blocks with phis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.ir import Block, Pointer, Shared, Token, Value, element_of, shape_of
+from workbench.ops import For, If, Map, Return, While, Yield
+from workbench.passes.rules import constant_of
+from workbench.targets.simt.arithmetic import compare_integers
+from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type
+from workbench.targets.simt.rules import SAME, Flow, Layouts, Setting, as_they_are, same
+from workbench.targets.simt.table import SIMT
+
+#: How often a loop runs whose bounds are not known.
+_TRIPS = 32.0
+
+SIMT.layouts(Yield, Return)(as_they_are)
+
+
+@SIMT.layouts(For)
+def for_layouts(op: For, on: Setting) -> Layouts:
+    """A loop carries each value in one layout."""
+    bounds = [constant_of(value) for value in (op.lower, op.upper, op.step)]
+    trips = float(max(1, len(range(*bounds)))) if None not in bounds and bounds[2] else _TRIPS
+    return Layouts(flow=Flow(
+        together=tuple(zip(op.results, op.body.arguments[1:], strict=True)),
+        operands=(None, None, None, *op.results),
+        yields=(op.results,),
+        trips=trips,
+    ))  # fmt: skip
+
+
+@SIMT.layouts(While)
+def while_layouts(op: While, on: Setting) -> Layouts:
+    """A loop carries each value in one layout, through its condition as well."""
+    return Layouts(flow=Flow(
+        together=tuple(zip(op.results, op.body.arguments, op.condition.arguments, strict=True)),
+        operands=op.results,
+        yields=((None,) * len(op.condition.yields), op.results),
+        trips=_TRIPS,
+    ))  # fmt: skip
+
+
+@SIMT.layouts(If)
+def if_layouts(op: If, on: Setting) -> Layouts:
+    """Both branches give a value in one layout."""
+    return Layouts(flow=Flow(
+        together=tuple((result,) for result in op.results),
+        operands=(None,),
+        yields=(op.results, op.results),
+        trips=1.0,
+    ))  # fmt: skip
+
+
+#: The registers of several values; None where dead.
+Registers = list[list[str | None]]
+
+
+def _operands(low: Lowering, values: Sequence[Value]) -> Registers:
+    """Return each value's registers, fully written out."""
+    return [_written(low, value) for value in values]
+
+
+def _written(low: Lowering, value: Value) -> list[str | None]:
+    if isinstance(value.type, Shared | Token) or not shape_of(value.type):
+        return [low.scalar(value)]
+    return low.registers(value)
+
+
+def _type(low: Lowering, value: Value) -> str:
+    if isinstance(value.type, Shared):
+        return low.shared_pointer
+    return llvm_type(element_of(value.type))
+
+
+def _bind(low: Lowering, value: Value, registers: list[str | None]) -> None:
+    if isinstance(value.type, Shared | Token) or not shape_of(value.type):
+        operand = registers[0]
+        assert operand is not None
+        low.set_scalar(value, operand)
+    elif isinstance(element_of(value.type), Pointer):
+        low.set_pointers(value, registers)
+    else:
+        low.set_registers(value, registers)
+
+
+def _phis(
+    low: Lowering, values: Sequence[Value], incoming: list[tuple[Registers, str]]
+) -> Registers:
+    """Write a phi per live register; registers that agree on all edges need none."""
+    found: Registers = []
+    for i, value in enumerate(values):
+        registers: list[str | None] = []
+        for r in range(len(incoming[0][0][i])):
+            # A register that is dead is dead on all edges.
+            edges = [(held, block) for edge, block in incoming if (held := edge[i][r]) is not None]
+            registers.append(low.emit.phi(_type(low, value), edges) if edges else None)
+        found.append(registers)
+    return found
+
+
+def _open_phis(low: Lowering, values: Sequence[Value], start: Registers, entry: str) -> Registers:
+    """Write the phis of what a loop carries; what comes round is not known yet."""
+    return [
+        [
+            None
+            if held is None
+            else low.emit.effect(f"phi {_type(low, value)} [ {held}, %{entry} ], [ ?, ? ]")
+            for held in registers
+        ]
+        for value, registers in zip(values, start, strict=True)
+    ]
+
+
+def _close_phis(
+    low: Lowering, values: Sequence[Value], carried: Registers, *edges: tuple[Registers, str]
+) -> None:
+    """Complete the phis of a loop: into it, and round."""
+    (start, entry), (after, latch) = edges
+    rows: dict[str, str] = {}
+    for value, first, phis, last in zip(values, start, carried, after, strict=True):
+        for held, name, new in zip(first, phis, last, strict=True):
+            if name is not None:
+                rows[name] = f"phi {_type(low, value)} [ {held}, %{entry} ], [ {new}, %{latch} ]"
+    low.emit.patch_all(rows)
+
+
+@SIMT.lower(For)
+def lower_for(low: Lowering, op: For) -> None:
+    """Test once before the loop, then at the end of every round."""
+    emit, counter = low.emit, op.body.arguments[0]
+    element = element_scalar(counter)
+    type = llvm_type(element)
+    lower, upper, step = (low.scalar(v) for v in (op.lower, op.upper, op.step))
+    start = _operands(low, op.inits)
+    body, end = emit.fresh("loop"), emit.fresh("after")
+    runs = _more(low, op, lower, upper, step)
+    entry = emit.block
+    with emit.loop(hoists=not op.keeps_invariants):
+        emit.branch(runs, body, end)
+        emit.label(body)
+        current = emit.effect(f"phi {type} [ {lower}, %{entry} ], [ ?, ? ]")
+        low.set_scalar(counter, current)
+        carried = _open_phis(low, op.inits, start, entry)
+        for value, registers in zip(op.body.arguments[1:], carried, strict=True):
+            _bind(low, value, registers)
+        low.block(op.body)
+        after = _operands(low, op.body.yields)
+        following = emit.add(type, current, step, "nsw " if element.bits >= 32 else "")
+        again = _more(low, op, following, upper, step)
+        latch = emit.block
+        emit.patch(current, f"phi {type} [ {lower}, %{entry} ], [ {following}, %{latch} ]")
+        _close_phis(low, op.inits, carried, (start, entry), (after, latch))
+        emit.branch(again, body, end)
+    emit.label(end)
+    results = _phis(low, op.results, [(start, entry), (after, latch)])
+    for value, registers in zip(op.results, results, strict=True):
+        _bind(low, value, registers)
+
+
+def _more(low: Lowering, op: For, counter: str, upper: str, step: str) -> str:
+    """Return whether a round with this counter still runs."""
+    emit, element = low.emit, element_scalar(op.body.arguments[0])
+    up = compare_integers(emit, "lt", element, counter, upper)
+    if step.lstrip("-").isdigit():
+        return up if int(step) > 0 else compare_integers(emit, "gt", element, counter, upper)
+    down = compare_integers(emit, "gt", element, counter, upper)
+    rises = compare_integers(emit, "gt", element, step, "0")
+    return emit.pure(f"select i1 {rises}, i1 {up}, i1 {down}")
+
+
+@SIMT.lower(While)
+def lower_while(low: Lowering, op: While) -> None:
+    emit = low.emit
+    start = _operands(low, op.inits)
+    entry = emit.block
+    head, body, end = emit.fresh("while"), emit.fresh("do"), emit.fresh("after")
+    with emit.loop(hoists=not op.keeps_invariants):
+        emit.jump(head)
+        emit.label(head)
+        carried = _open_phis(low, op.inits, start, entry)
+        for value, registers in zip(op.condition.arguments, carried, strict=True):
+            _bind(low, value, registers)
+        low.block(op.condition)
+        go = low.scalar(op.condition.yields[0])
+        emit.branch(go, body, end)
+        emit.label(body)
+        with emit.scope():
+            for value, registers in zip(op.body.arguments, carried, strict=True):
+                _bind(low, value, registers)
+            low.block(op.body)
+            after = _operands(low, op.body.yields)
+        latch = emit.block
+        _close_phis(low, op.inits, carried, (start, entry), (after, latch))
+        emit.jump(head)
+    emit.label(end)
+    for value, registers in zip(op.results, carried, strict=True):
+        _bind(low, value, registers)
+
+
+@SIMT.lower(If)
+def lower_if(low: Lowering, op: If) -> None:
+    emit = low.emit
+    then, otherwise, end = emit.fresh("then"), emit.fresh("else"), emit.fresh("end")
+    emit.branch(low.scalar(op.condition), then, otherwise)
+    edges: list[tuple[Registers, str]] = []
+    for name, region in ((then, op.then), (otherwise, op.otherwise)):
+        emit.label(name)
+        edges.append(_branch(low, region))
+        emit.jump(end)
+    emit.label(end)
+    results = _phis(low, op.results, edges)
+    for value, registers in zip(op.results, results, strict=True):
+        _bind(low, value, registers)
+
+
+def _branch(low: Lowering, region: Block) -> tuple[Registers, str]:
+    with low.emit.scope():
+        low.block(region)
+        values = _operands(low, region.yields)
+    return values, low.emit.block
+
+
+@SIMT.layouts(Map)
+def map_layouts(op: Map, on: Setting) -> Layouts:
+    """Inputs and results in one layout; what each element costs is not known."""
+    shape = shape_of(op.inputs[0].type)
+    return Layouts(work=shape, operands=(SAME,) * len(op.inputs), results=(same,) * len(op.results))
+
+
+@SIMT.lower(Map)
+def lower_map(low: Lowering, op: Map) -> None:
+    """Write the body once per register; threads part where their elements do."""
+    found: Registers = [[None] * low.layout(value).registers() for value in op.results]
+    for r in low.live(op.results[0]):
+        for argument, value in zip(op.body.arguments, op.inputs, strict=True):
+            low.set_scalar(argument, low.register(value, r))
+        with low.emit.scope():
+            low.block(op.body)
+            for registers, value in zip(found, op.body.yields, strict=True):
+                registers[r] = low.scalar(value)
+    for value, registers in zip(op.results, found, strict=True):
+        _bind(low, value, registers)
+
+
+@SIMT.lower(Yield)
+def lower_yield(low: Lowering, op: Yield) -> None:
+    """The op that owns the region reads the yielded values itself."""
+
+
+@SIMT.lower(Return)
+def lower_return(low: Lowering, op: Return) -> None:
+    low.emit.do("ret void")

@@ -1,0 +1,45 @@
+"""A whole kernel: GPU IR to the body of one LLVM function."""
+
+from __future__ import annotations
+
+from workbench.analysis.affine import Affine
+from workbench.ir import Module, Pointer, Value, element_of
+from workbench.passes.expand_functions import expand_functions
+from workbench.passes.manager import Remarks
+from workbench.targets.simt.functions import has_function
+from workbench.targets.simt.lowering import Lowering, llvm_type
+from workbench.targets.simt.rules import Device
+
+
+def expand(module: Module, remarks: Remarks) -> Module:
+    """Write out functions that have formulas, but for those that functions.py knows better."""
+    return expand_functions(module, remarks, has_function)
+
+
+def lower(module: Module, chip: Device, offsets: dict[int, int]) -> Lowering:
+    """Return a finished lowering of GPU IR."""
+    low = Lowering(module, chip, offsets, Affine(module, tiles=True))
+    first = next((op.span for op in module.walk() if op.span is not None), None)
+    file, line = (first.file, first.line) if first is not None else ("kernel", 1)
+    low.debug = low.emit.start_debug(module.name, file, line)
+    low.emit.at(None)
+    for i, parameter in enumerate(module.parameters):
+        value: Value = parameter.value
+        low.set_scalar(value, f"%a{i}")
+    low.block(module.body)
+    return low
+
+
+def parameters_of(module: Module) -> list[str]:
+    """Return the function's parameters as LLVM writes them: %a0, %a1, ... as in `lower`."""
+    parameters: list[str] = []
+    for i, parameter in enumerate(module.parameters):
+        element = element_of(parameter.value.type)
+        words = [llvm_type(element)]
+        if isinstance(element, Pointer):
+            if parameter.noalias:
+                words.append("noalias")
+            if parameter.divisible > 1:
+                words.append(f"align {min(128, parameter.divisible & -parameter.divisible)}")
+        parameters.append(f"{' '.join(words)} %a{i}")
+    return parameters

@@ -1,0 +1,1 @@
+"""Passes that every GPU needs: layouts, shared memory, barriers."""

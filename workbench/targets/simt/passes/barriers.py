@@ -1,0 +1,303 @@
+"""Barriers: where threads of a block must wait for each other, and nowhere else.
+
+A program is written as if one thread ran it, so its accesses happen in program order. They are
+made by many warps, which run at different speeds. A barrier stands between two accesses if
+
+- both may touch the same bytes of shared memory and one of them writes;
+- both may touch the same bytes of global memory, one of them writes, and different warps may make
+  the two (where only overlapping arguments could make them meet, the barrier is taken if these do
+  overlap: hazards.py);
+- the second is a release and the first is any access that other programs may look at: what one
+  thread releases has to come after what all warps did;
+- the first is an acquire and the second an access to what other programs write: what one thread
+  has acquired, all warps may use.
+
+The order that is asked for is a union over all ways through the program, loops included; a loop is
+summed up once, so the work grows with the program's length, whatever the depth of its loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from workbench.ir import U64, Block, Builder, Effect, Module, Op, Shared, Value
+from workbench.ops import Bitcast, Constant, Elementwise
+from workbench.passes.manager import Remarks
+from workbench.targets.simt.lowering import used_values
+from workbench.targets.simt.ops import BlockBarrier
+from workbench.targets.simt.passes.hazards import Access, Doubt, Hazards, words_of
+from workbench.targets.simt.passes.shared_memory import scratch_of
+from workbench.targets.simt.rules import Device
+
+#: More arguments than this are not compared at run time: a barrier costs less.
+MOST_DOUBTS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """Bytes that an op reads or writes in shared memory."""
+
+    low: int
+    high: int
+    writes: bool
+    #: The ring this is a slot of: slots filled and read between two of its barriers differ.
+    ring: Value | None = None
+
+    def conflicts(self, other: _Touch) -> bool:
+        if self.ring is not None and self.ring is other.ring:
+            return False
+        return (self.writes or other.writes) and self.low < other.high and other.low < self.high
+
+
+@dataclass
+class _Pending:
+    """What warps may still be doing, or may not know yet, since the last barrier."""
+
+    touches: dict[_Touch, None] = field(default_factory=dict[_Touch, None])
+    accesses: dict[Access, None] = field(default_factory=dict[Access, None])
+    #: An acquire that one thread has made.
+    acquired: Op | None = None
+
+    def copy(self) -> _Pending:
+        return _Pending(dict(self.touches), dict(self.accesses), self.acquired)
+
+    def add(self, other: _Pending, *, round_before: bool = False) -> None:
+        """Let what is pending in `other` be pending too, perhaps from a loop's round before."""
+        self.touches.update(other.touches)
+        for access in other.accesses:
+            self.accesses[replace(access, earlier=True) if round_before else access] = None
+        self.acquired = self.acquired or other.acquired
+
+    def clear(self) -> None:
+        self.touches.clear()
+        self.accesses.clear()
+        self.acquired = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What an op does itself: first, what it leaves behind, and whether it waits between."""
+
+    before: tuple[_Touch, ...] = ()
+    after: tuple[_Touch, ...] = ()
+    accesses: tuple[Access, ...] = ()
+    waits: bool = False
+    is_barrier: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """Why an op waits, or on which arguments it depends whether it must."""
+
+    reason: str = ""
+    doubts: tuple[Doubt, ...] = ()
+
+
+class _Barriers:
+    """Inserts a barrier before an op that must not overtake, or be overtaken by, other warps."""
+
+    def __init__(
+        self, module: Module, offsets: dict[int, int], remarks: Remarks, chip: Device
+    ) -> None:
+        self.module = module
+        self.chip = chip
+        self.builder = Builder(module.next_id)
+        self.offsets = offsets
+        self.remarks = remarks
+        self.warps = module.attributes["num_warps"]
+        self.used = used_values(module)
+        self.hazards = Hazards(module, self.used)
+        self.buffers: dict[Value, tuple[int, int]] = {}
+        #: What a block leaves pending that began with nothing pending.
+        self._left: dict[Block, _Pending] = {}
+
+    # -- walking --------------------------------------------------------------------------
+    def block(self, block: Block, pending: _Pending, write: bool) -> Block:
+        """Go through a block; `pending` becomes what is pending at its end."""
+        with self.builder.block() as ops:
+            for op in block.ops:
+                self.op(op, pending, write)
+        return Block(block.arguments, tuple(ops)) if write else block
+
+    def op(self, op: Op, pending: _Pending, write: bool) -> None:
+        own = self.own(op)
+        wait = self.wait(own, pending)
+        if write and not own.is_barrier:
+            self.insert(op, wait)
+        if own.is_barrier or wait.reason:
+            pending.clear()
+        if own.waits:
+            pending.clear()
+        pending.touches.update(dict.fromkeys(own.after))
+        if not own.waits:
+            for access in own.accesses:
+                pending.accesses[access] = None
+                if access.effect.acquires and access.effect.scope != "cta":
+                    pending.acquired = op
+        if op.regions:
+            self.regions(op, pending, write)
+        elif write:
+            self.builder.insert(op)
+
+    def regions(self, op: Op, pending: _Pending, write: bool) -> None:
+        ends = [self.left_by(region) for region in op.regions]
+        entry = pending.copy()
+        if op.repeats:  # what one round leaves pending is pending when the next one starts
+            for end in ends:
+                entry.add(end, round_before=True)
+        if write:
+            self.builder.insert(self.rewritten(op, entry))
+        for end in ends:
+            pending.add(end)
+
+    def rewritten(self, op: Op, entry: _Pending) -> Op:
+        """Return the op with barriers in its regions, itself if they need none."""
+        fields: dict[str, Block] = {}
+        for spec in op.fields:
+            if spec.role == "region":
+                old: Block = getattr(op, spec.name)
+                new = self.block(old, entry.copy(), write=True)
+                if new.ops != old.ops:
+                    fields[spec.name] = new
+        return op.with_regions(**fields) if fields else op
+
+    def left_by(self, block: Block) -> _Pending:
+        """Return what a block leaves pending, found once for each block."""
+        known = self._left.get(block)
+        if known is None:
+            known = self._left[block] = _Pending()
+            self.block(block, known, write=False)
+        return known
+
+    # -- what ops do ----------------------------------------------------------------------
+    def own(self, op: Op) -> _Own:
+        """Return what an op does itself, its regions left aside."""
+        before: list[_Touch] = []
+        after: list[_Touch] = []
+        accesses: list[Access] = []
+        for effect in op.own_effects():
+            if effect.space == "global" and (effect.reads or effect.writes):
+                accesses.append(Access(op, effect))
+            elif effect.space == "shared" and effect.through in op.results:
+                # The bytes get a new owner: whoever used them before must be done.
+                before.append(self.allocated(op, effect.through))
+            elif effect.space == "shared" and effect.through is not None:
+                touch = self.touch(effect)
+                before.append(touch)
+                after.append(touch)
+            elif effect.acquires and effect.releases and not effect.reads and not effect.writes:
+                return _Own(is_barrier=not op.operands)
+        scratch = scratch_of(op, self.chip, self.warps, self.used)
+        waits = scratch.bytes > 0 and not scratch.alone
+        if scratch.bytes:
+            low = self.offsets[op.id]
+            before.append(_Touch(low, low + scratch.bytes, writes=True))
+            after.append(_Touch(low, low + scratch.bytes, writes=not waits))
+        return _Own(tuple(before), tuple(after), tuple(accesses), waits)
+
+    def allocated(self, op: Op, buffer: Value) -> _Touch:
+        assert isinstance(buffer.type, Shared)
+        start = self.offsets[op.id]
+        self.buffers[buffer] = (start, start + buffer.type.bytes)
+        return _Touch(*self.buffers[buffer], writes=True)
+
+    def touch(self, effect: Effect) -> _Touch:
+        buffer = effect.through
+        assert buffer is not None
+        assert isinstance(buffer.type, Shared)
+        # pipeline_loads has placed the barriers of buffers with slots.
+        ring = buffer if buffer.type.slots else None
+        return _Touch(*self.buffers[buffer], writes=effect.writes, ring=ring)
+
+    # -- what must wait -------------------------------------------------------------------
+    def wait(self, own: _Own, pending: _Pending) -> _Wait:
+        """Say why an op has to wait for what is pending, or on what it depends."""
+        if any(a.conflicts(b) for a in own.before for b in pending.touches):
+            return _Wait("the shared memory it uses may still be in use")
+        doubts: dict[Doubt, None] = {}
+        for access in own.accesses:
+            if reason := self.order_of(access, pending):
+                return _Wait(reason)
+            if self.hazards.is_settled(access) and not access.effect.writes:
+                continue
+            for other in pending.accesses:
+                if not self.hazards.meet(other, access):
+                    continue
+                doubt = self.hazards.doubt(other, access)
+                if doubt is None or len(doubts) == MOST_DOUBTS:
+                    return _Wait(words_of(other, access))
+                doubts[doubt] = None
+        return _Wait("", tuple(doubts))
+
+    def order_of(self, access: Access, pending: _Pending) -> str:
+        """Say which order between programs an access has to wait for; "" for none."""
+        effect = access.effect
+        if pending.acquired is not None and not self.hazards.is_settled(access):
+            return "one thread has acquired what all warps go on to use"
+        unsettled = any(not self.hazards.is_settled(other) for other in pending.accesses)
+        if effect.releases and effect.scope != "cta" and unsettled:
+            return "what it releases comes after the accesses of all warps"
+        return ""
+
+    def insert(self, op: Op, wait: _Wait) -> None:
+        """Insert the barrier that an op needs before it, if it needs one."""
+        builder = self.builder
+        before = builder.span, builder.origins
+        builder.span, builder.origins = op.span, (op.id,)
+        if wait.reason:
+            self.remarks.note(op, f"barrier: {wait.reason}")
+            builder.insert(BlockBarrier())
+        elif wait.doubts:
+            names = sorted({v.hint for doubt in wait.doubts for v in (doubt.one, doubt.two)})
+            self.remarks.note(op, f"barrier if arguments overlap: {', '.join(names)}")
+            holds = [self.overlap(doubt) for doubt in wait.doubts]
+            when = reduce(lambda x, y: builder.add(Elementwise("or", (x, y))), holds)
+            builder.insert(BlockBarrier(when))
+        builder.span, builder.origins = before
+
+    def overlap(self, doubt: Doubt) -> Value:
+        """Write whether two arguments lie so near that accesses by equal offsets meet."""
+        builder = self.builder
+        one, two = (builder.add(Bitcast(v, U64)) for v in (doubt.one, doubt.two))
+        apart = builder.add(Elementwise("sub", (one, two)))
+        below = builder.add(Constant(doubt.bytes - 1, U64))
+        most = builder.add(Constant(2 * doubt.bytes - 2, U64))
+        shifted = builder.add(Elementwise("add", (apart, below)))
+        near = builder.add(Elementwise("le", (shifted, most)))
+        if not doubt.but_equal:
+            return near
+        differ = builder.add(Elementwise("ne", (one, two)))
+        return builder.add(Elementwise("and", (near, differ)))
+
+
+def insert_barriers(
+    module: Module, remarks: Remarks, offsets: dict[int, int], chip: Device
+) -> Module:
+    """Insert the barriers that the order of memory needs, and no others.
+
+    Before:
+        #L0 = linear<16, lane=[1,2,4,8,0]>
+        #L1 = linear<16, lane=[8,4,2,1,0]>
+        #S0 = linear<16, offset=[1,2,4,8]>
+        %0 = tile.splat %x {shape = (16,)} : tile<16xf32, #L0>
+        %1 = gpu.shared_allocate {type = shared<16xf32, #S0>} : shared<16xf32, #S0>
+        gpu.shared_store %0, %1
+        %2 = gpu.shared_load %1 {type = tile<16xf32, #L1>} : tile<16xf32, #L1>
+    After:
+        #L0 = linear<16, lane=[1,2,4,8,0]>
+        #L1 = linear<16, lane=[8,4,2,1,0]>
+        #S0 = linear<16, offset=[1,2,4,8]>
+        %0 = tile.splat %x {shape = (16,)} : tile<16xf32, #L0>
+        %1 = gpu.shared_allocate {type = shared<16xf32, #S0>} : shared<16xf32, #S0>
+        gpu.shared_store %0, %1
+        gpu.barrier
+        %2 = gpu.shared_load %1 {type = tile<16xf32, #L1>} : tile<16xf32, #L1>
+
+    Keeps: every value, now also when warps run at different speeds.
+    Rings of asynchronous copies bring their own barrier (pipeline_loads); a slot that is filled is
+    never the slot that is read in the same round, so they are taken as one buffer and left alone.
+    """
+    worker = _Barriers(module, offsets, remarks, chip)
+    body = worker.block(module.body, _Pending(), write=True)
+    return replace(module, body=body, next_id=worker.builder.next_id)

@@ -1,0 +1,129 @@
+"""What a layout costs: global accesses and conversions, in the unit of `Costs` (hardware.py).
+
+The same unit everywhere, so that alternatives can be compared.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+
+from workbench.analysis.affine import Affine
+from workbench.ir import Value, shape_of
+from workbench.layouts import LinearLayout, blocked, classify
+from workbench.layouts.predict import linear_sectors
+from workbench.targets.simt.hardware import Hardware
+from workbench.targets.simt.rules import Setting
+
+
+@lru_cache(4096)
+def conversion_cost(source: LinearLayout, target: LinearLayout, bits: int, chip: Hardware) -> float:
+    """Return the estimated cycles of converting a tile from one layout to another."""
+    if source == target or source.same_data(target):
+        return 0.0
+    level = classify(source.compact()[0], target.compact()[0]).level
+    if level == 0:
+        return 0.0
+    warps, costs = source.size("warp"), chip.costs
+    itemsize = max(1, bits // 8)
+    staged = costs.staging * prod(target.padded) * itemsize / chip.banks.row_bytes
+    if level == 1:
+        words = max(1, target.registers() * itemsize // 4)
+        return min(costs.shuffle * words * warps, staged + costs.warp_wait)
+    return staged + costs.block_wait
+
+
+def vector_width(
+    facts: Affine,
+    pointers: Value,
+    mask: Value | None,
+    layout: LinearLayout,
+    itemsize: int,
+    widest_bytes: int,
+) -> tuple[int, int | None]:
+    """Return (elements per access, axis) that a layout, the addresses and the mask allow.
+
+    What accesses cost and how they are written (`plan_access`) is decided by this one function.
+    """
+    best, best_axis = 1, None
+    for axis, extent in enumerate(layout.shape):
+        width = min(
+            layout.consecutive("register", axis),
+            _axis_limit(facts, pointers, mask, axis, extent),
+            max(1, widest_bytes // itemsize),
+        )
+        if width > best:
+            best, best_axis = width, axis
+    return best, best_axis
+
+
+def _axis_limit(facts: Affine, pointers: Value, mask: Value | None, axis: int, extent: int) -> int:
+    whole = 1 << (extent - 1).bit_length()
+    return min(
+        facts.vector(pointers, axis, mask),
+        facts.mask_run(mask, axis, extent),
+        whole if whole == extent else extent & -extent,
+    )
+
+
+def access_cost(
+    on: Setting, pointers: Value, mask: Value | None, layout: LinearLayout, itemsize: int
+) -> float:
+    """Return the estimated cycles of loading or storing a tile through a layout."""
+    facts, costs = on.facts, on.chip.costs
+    width, _ = vector_width(facts, pointers, mask, layout, itemsize, on.chip.widest_bytes)
+    registers = max(1, len(set(layout.table("register"))))
+    instructions = max(1, registers // width)
+    warps = layout.size("warp")
+    strides = [facts.stride(pointers, axis, mask) for axis in range(layout.rank)]
+    unit = next((d for d, s in enumerate(strides) if s == 1 and layout.shape[d] > 1), None)
+    bases: list[tuple[int, int]] = []
+    columns = [*layout.flat("lane")]
+    if width > 1:
+        columns += layout.flat("register")[: width.bit_length() - 1]
+    for column in columns:
+        place = layout.unflatten(column)
+        inner = place[unit] if unit is not None else 0
+        outer = 0
+        for axis, (coordinate, bits) in enumerate(zip(place, layout.bits, strict=True)):
+            outer <<= bits
+            if axis != unit and strides[axis] != 0:
+                outer |= coordinate
+        bases.append((outer, inner))
+    sectors = linear_sectors(bases, itemsize, costs.sector_bytes)
+    return warps * instructions * (sectors + costs.access)
+
+
+def coalesced(on: Setting, pointers: Value, mask: Value | None, itemsize: int) -> LinearLayout:
+    """Return the layout in which a tile of pointers is accessed in whole sectors.
+
+    Axes in order of stride, the unit stride first; vectors as wide as addresses and mask allow,
+    but no wider than leaves every lane something to do (LAYOUTS: choosing the coalesced layout).
+    """
+    facts, shape = on.facts, shape_of(pointers.type)
+    threads = on.lanes * on.num_warps
+    order = sorted(range(len(shape)), key=lambda d: (_rank(facts.stride(pointers, d, mask)), -d))
+    fastest = order[0]
+    width = min(
+        _axis_limit(facts, pointers, mask, fastest, shape[fastest]),
+        max(1, on.chip.widest_bytes // itemsize),
+        max(1, prod(1 << (e - 1).bit_length() for e in shape) // threads),
+    )
+    return blocked(shape, width, tuple(order), on.num_warps, on.lanes)
+
+
+def _rank(stride: object) -> int:
+    """Order strides: 1, other numbers, unknown, and axes along which nothing moves last."""
+    if stride == 1:
+        return 0
+    if stride == 0:
+        return 1 << 40
+    return abs(stride) if isinstance(stride, int) else 1 << 30
+
+
+def default_layout(shape: tuple[int, ...], num_warps: int, lanes: int) -> LinearLayout:
+    """Return a layout for a tile that touches no memory: rows over lanes, four side by side."""
+    order = tuple(range(len(shape) - 1, -1, -1))
+    padded = prod(1 << (e - 1).bit_length() for e in shape)
+    vector = min(4, max(1, padded // (lanes * num_warps)), 1 << (shape[-1] - 1).bit_length())
+    return blocked(shape, vector, order, num_warps, lanes)

@@ -1,0 +1,226 @@
+"""The choice of layouts as a graph: what has to agree, and what disagreement costs.
+
+A *node* is something that has one layout: a value that is computed (with all the values a loop
+carries it through), or the execution of an op such as a store or a reduction. Pure cheap values
+(counting, splats, index and pointer arithmetic on them) are *floating*: they are written again in
+whatever layout a user wants, so they have no node. An *edge* says which layout one node would have
+to be in so that another needs no conversion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from workbench.analysis.affine import Affine
+from workbench.ir import Module, Op, Tile, Value, element_of, shape_of
+from workbench.layouts import LinearLayout
+from workbench.targets.simt.hardware import Hardware
+from workbench.targets.simt.passes.costs import conversion_cost, default_layout
+from workbench.targets.simt.rules import SAME, Along, Cost, Device, Flow, Layouts, Map, Setting
+
+_MOST_CANDIDATES = 8
+
+
+@dataclass
+class Node:
+    """Something with one layout: `shape`, what it costs in a layout, and the layouts to try."""
+
+    shape: tuple[int, ...]
+    op: Op | None
+    weight: float
+    candidates: list[LinearLayout] = field(default_factory=list[LinearLayout])
+    costs: list[Cost] = field(default_factory=list[Cost])
+    fixed: bool = False
+
+    def offer(self, layout: LinearLayout | None) -> bool:
+        """Add a candidate; says whether it is new."""
+        if layout is None or self.fixed or layout in self.candidates:
+            return False
+        if len(self.candidates) >= _MOST_CANDIDATES or layout.shape != self.shape:
+            return False
+        self.candidates.append(layout)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Node `source` feeds node `target`; bits is the width of the value that may be converted.
+
+    `need` gives the layout the source must have for a layout of the target (None: none will do);
+    `give` gives what the source's layout turns into. With `after`, the op works in the source's
+    layout and its result is converted; otherwise its operand is.
+    """
+
+    source: int
+    target: int
+    bits: int
+    weight: float
+    need: Map | None
+    give: Map | None
+    after: bool = False
+
+    def cost(self, source: LinearLayout, target: LinearLayout, chip: Hardware) -> float:
+        """Return the estimated cycles of the conversion between two layouts of its nodes."""
+        if self.after:
+            assert self.give is not None
+            given = self.give(source)
+            if given is None:
+                return 1e12
+            return self.weight * conversion_cost(given, target, self.bits, chip)
+        assert self.need is not None
+        needed = self.need(target)
+        if needed is None:
+            return 1e12
+        return self.weight * conversion_cost(source, needed, self.bits, chip)
+
+
+class LayoutGraph:
+    """Nodes and edges of a module; `node(value)` is None for floating values and scalars.
+
+    What an op contributes is its entry `layouts` in the chip's table of rules.
+    """
+
+    def __init__(self, module: Module, facts: Affine, chip: Device) -> None:
+        self.module = module
+        self.chip = chip
+        self.num_warps: int = module.attributes["num_warps"]
+        self.nodes: list[Node] = []
+        self.edges: list[Edge] = []
+        self.floating: set[Value] = set()
+        #: What the rules say, by op id; ops without tiles are left out.
+        self.plans: dict[int, Layouts] = {}
+        #: Op id -> node of the layout in which it works, where that is one of its own.
+        self.execution: dict[int, int] = {}
+        self._of: dict[Value, int] = {}
+        self._on = Setting(facts, chip, self.num_warps)
+        self._rules = chip.rules
+        self._block(module.body.ops, 1.0)
+        self._offer()
+
+    def node(self, value: Value) -> int | None:
+        """Return the number of a value's node."""
+        return self._of.get(value)
+
+    # -- nodes ----------------------------------------------------------------------------
+    def _new(self, shape: tuple[int, ...], op: Op | None, weight: float) -> int:
+        self.nodes.append(Node(shape, op, weight))
+        return len(self.nodes) - 1
+
+    def _home(self, value: Value, weight: float) -> int | None:
+        """Return the node of a value that is no floating one, making it if need be."""
+        if not isinstance(value.type, Tile) or value in self.floating:
+            return None
+        known = self._of.get(value)
+        if known is None:
+            known = self._of[value] = self._new(value.type.shape, value.op, weight)
+        return known
+
+    def _edge(self, source: Value, target: int | None, weight: float, along: Along = SAME) -> None:
+        origin = self._home(source, weight)
+        if origin is None or target is None or origin == target:
+            return
+        bits = element_of(source.type).bits
+        self.edges.append(Edge(origin, target, bits, weight, along.need, along.give))
+
+    def _after(self, source: int, result: Value, weight: float, give: Map) -> None:
+        target = self._home(result, weight)
+        if target is not None:
+            bits = element_of(result.type).bits
+            self.edges.append(Edge(source, target, bits, weight, None, give, after=True))
+
+    # -- ops ------------------------------------------------------------------------------
+    def _block(self, ops: tuple[Op, ...], weight: float) -> None:
+        for op in ops:
+            rule = self._rules.layout_rule(op)
+            if not op.regions and not _has_tiles(op):
+                continue
+            plan = self.plans[op.id] = rule(op, self._on)
+            if plan.flow is not None:
+                self._flow(op, plan.flow, weight)
+            elif plan.floats and self._floats(op):
+                if shape_of(op.results[0].type):
+                    self.floating.add(op.results[0])
+            else:
+                self._works(op, plan, weight)
+
+    def _floats(self, op: Op) -> bool:
+        return all(not shape_of(v.type) or v in self.floating for v in op.operands)
+
+    def _works(self, op: Op, plan: Layouts, weight: float) -> None:
+        if isinstance(plan.work, tuple):
+            node = self.execution[op.id] = self._new(plan.work, op, weight)
+        else:
+            for value in op.results:
+                self._home(value, weight)
+            node = None if plan.work is None else self._home(plan.work, weight)
+        if node is not None:
+            self._choices(self.nodes[node], plan)
+        for number in plan.order or range(len(op.operands)):
+            along = plan.operands[number] if plan.operands else None
+            if along is None:
+                self._home(op.operands[number], weight)
+            else:
+                self._edge(op.operands[number], node, weight, along)
+        if isinstance(plan.work, tuple):
+            for result, give in zip(op.results, plan.results, strict=True):
+                self._after(self.execution[op.id], result, weight, give)
+
+    def _choices(self, node: Node, plan: Layouts) -> None:
+        if plan.cost is not None:
+            node.costs.append(plan.cost)
+        if plan.offers is not None:
+            for layout in plan.offers():
+                node.offer(layout)
+        node.fixed |= plan.fixed
+
+    def _flow(self, op: Op, flow: Flow, weight: float) -> None:
+        for group in flow.together:
+            shape = shape_of(group[0].type)
+            if shape:
+                number = self._new(shape, op, weight)
+                for value in group:
+                    self._of[value] = number
+        inner = weight * flow.trips
+        for region in op.regions:
+            self._block(region.ops[:-1], inner)
+        self._feed(op.operands, flow.operands, weight)
+        for region, results in zip(op.regions, flow.yields, strict=True):
+            self._feed(region.yields, results, inner)
+
+    def _feed(
+        self, values: tuple[Value, ...], results: tuple[Value | None, ...], weight: float
+    ) -> None:
+        for value, result in zip(values, results, strict=True):
+            if result is not None:
+                self._edge(value, self._of.get(result), weight)
+
+    # -- candidates -----------------------------------------------------------------------
+    def _offer(self) -> None:
+        """Carry candidates along edges both ways until nothing new comes; then fill gaps."""
+        for last in (False, True):
+            for _ in range(4):
+                if not self._spread():
+                    break
+            if not last:
+                for node in self.nodes:
+                    if not node.candidates:
+                        node.offer(default_layout(node.shape, self.num_warps, self.chip.lanes))
+
+    def _spread(self) -> bool:
+        changed = False
+        for edge in self.edges:
+            source, target = self.nodes[edge.source], self.nodes[edge.target]
+            if edge.give is not None:
+                for layout in list(source.candidates):
+                    changed |= target.offer(edge.give(layout))
+            if edge.need is not None and not edge.after:
+                for layout in list(target.candidates):
+                    changed |= source.offer(edge.need(layout))
+        return changed
+
+
+def _has_tiles(op: Op) -> bool:
+    return any(isinstance(value.type, Tile) for value in (*op.results, *op.operands))
+
+
+__all__ = ["Edge", "LayoutGraph", "Node"]

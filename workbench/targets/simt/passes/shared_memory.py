@@ -1,0 +1,151 @@
+"""Shared memory of a kernel: who needs how much and when, and where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from workbench.ir import Block, Module, Op, Shared, Value
+from workbench.source import Note, ResourceError
+from workbench.targets.simt.lowering import used_values
+from workbench.targets.simt.rules import Device, Scratch
+
+#: Swizzled buffers start at multiples of their pattern (8 rows of 128 bytes).
+_ALIGNMENT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """One piece of shared memory: its op, bytes, and the first and last op that needs it."""
+
+    name: str
+    op: int
+    offset: int
+    bytes: int
+    first: int
+    last: int
+
+
+def allocate(module: Module, chip: Device) -> tuple[dict[int, int], tuple[Interval, ...], int]:
+    """Return (byte offset by op id, the intervals, bytes in all).
+
+    Liveness is counted in program order; what is live in a loop is live in all of it. Pieces are
+    placed first fit, largest first. Raises ResourceError (K401) if they do not fit the chip.
+    """
+    wants = _Liveness(module, chip).wants
+    placed: list[tuple[int, int, int, int, _Want]] = []
+    for want in sorted(wants, key=lambda w: (-w.bytes, w.first)):
+        taken = sorted(
+            (offset, offset + size)
+            for offset, size, first, last, _ in placed
+            if first <= want.last and want.first <= last
+        )
+        start = 0
+        for low, high in taken:
+            if start + want.bytes <= low:
+                break
+            start = max(start, -(-high // want.align) * want.align)
+        placed.append((start, want.bytes, want.first, want.last, want))
+    total = max((offset + size for offset, size, *_ in placed), default=0)
+    if total > chip.shared_bytes:
+        raise _too_much(module, chip, [want for *_, want in placed], total)
+    offsets = {want.op.id: offset for offset, *_, want in placed}
+    intervals = tuple(
+        Interval(want.name, want.op.id, offset, want.bytes, want.first_op, want.last_op)
+        for offset, _, _, _, want in sorted(placed, key=lambda p: p[0])
+    )
+    return offsets, intervals, total
+
+
+@dataclass
+class _Want:
+    op: Op
+    name: str
+    bytes: int
+    align: int
+    first: int
+    last: int
+    first_op: int
+    last_op: int
+    #: Of a ring of buffers.
+    slots: int = 0
+
+
+class _Liveness:
+    """Walks a module and notes who needs shared memory, and from when to when."""
+
+    def __init__(self, module: Module, chip: Device) -> None:
+        self.chip = chip
+        self.wants: list[_Want] = []
+        self.warps: int = module.attributes["num_warps"]
+        self.used = used_values(module)
+        self.buffers: dict[Value, _Want] = {}
+        self.clock = 0
+        self.visit(module.body)
+
+    def visit(self, block: Block) -> None:
+        """Note all wants of a block; one tick of the clock is an op."""
+        for op in block.ops:
+            self.clock += 1
+            start = self.clock
+            self.want(op)
+            for region in op.regions:
+                self.visit(region)
+            for operand in op.operands:
+                if operand in self.buffers:
+                    self.buffers[operand].last = self.clock
+                    self.buffers[operand].last_op = op.id
+            if op.regions:
+                # A buffer from outside that is used in a loop lives through all of it.
+                for held in self.buffers.values():
+                    if held.first < start <= held.last:
+                        held.last = self.clock
+
+    def want(self, op: Op) -> None:
+        """Note what an op allocates or needs while it runs."""
+        now = self.clock
+        for result in op.results:
+            if isinstance(result.type, Shared):
+                name = result.hint or "buffer"
+                size, slots = result.type.bytes, result.type.slots
+                want = _Want(op, name, size, _ALIGNMENT, now, now, op.id, op.id, slots)
+                self.buffers[result] = want
+                self.wants.append(want)
+        scratch = scratch_of(op, self.chip, self.warps, self.used)
+        if scratch.bytes:
+            name = scratch.purpose or f"{op.name.removeprefix('tile.')} across warps"
+            self.wants.append(_Want(op, name, scratch.bytes, 16, now, now, op.id, op.id))
+
+
+def scratch_of(op: Op, chip: Device, num_warps: int, used: Collection[Value]) -> Scratch:
+    """Return the shared memory that an op needs for itself while it runs."""
+    wanted = any(result in used for result in op.results)
+    return chip.rules.scratch_of(op, chip, num_warps, wanted)
+
+
+def _too_much(module: Module, chip: Device, wants: list[_Want], total: int) -> ResourceError:
+    largest = sorted(wants, key=lambda w: -w.bytes)
+    notes: list[Note] = []
+    for want in largest[:3]:
+        line = f" at line {want.op.span.line}" if want.op.span else ""
+        slots = ""
+        if want.slots:
+            slots = f" ({want.slots} stages × {want.bytes // want.slots:,} B)"
+        notes.append(Note(f"{want.name} takes {want.bytes:,} bytes{slots}{line}"))
+    advice = (chip.rules.advice_of(op, total, chip.shared_bytes) for op in module.walk())
+    hint = next(filter(None, advice), "use smaller tiles")
+    rings = [want for want in wants if want.slots]
+    per_stage = sum(ring.bytes // ring.slots for ring in rings)
+    rest = total - sum(ring.bytes for ring in rings)
+    if per_stage and (chip.shared_bytes - rest) // per_stage >= 1:
+        fits = (chip.shared_bytes - rest) // per_stage
+        hint = f"--set stages={fits} fits ({fits * per_stage + rest:,} bytes)"
+    return ResourceError(
+        f"needs {total:,} bytes of shared memory, {chip.name} allows {chip.shared_bytes:,}",
+        largest[0].op.span,
+        notes=notes,
+        hint=hint,
+    ).counted("shared memory", total, chip.shared_bytes)
+
+
+__all__ = ["Interval", "allocate", "scratch_of"]

@@ -1,0 +1,119 @@
+"""Registers: how many a thread will need, estimated before code is written.
+
+The estimate counts what tiles of floats hold while they are needed. Integers, masks and pointers
+are written where somebody needs them and are left out, so that it errs on the small side.
+"""
+
+from __future__ import annotations
+
+from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of
+from workbench.ops import Constant, Splat
+from workbench.passes.manager import Remarks
+from workbench.targets.simt.hardware import Hardware
+
+
+def note_pressure(module: Module, remarks: Remarks, chip: Hardware) -> None:
+    """Remark on the op at which more tiles are alive than a thread has registers."""
+    warps: int = module.attributes["num_warps"]
+    have = chip.most_registers(warps)
+    op, needed = peak(module, have)
+    if op is None or needed <= have:
+        return
+    more = f", num_warps={2 * warps}" if warps < 8 else ""
+    remarks.note(
+        op,
+        f"about {needed} registers of tiles are alive here, a thread has {have}: the rest is "
+        f"spilled to memory; take smaller tiles{more}",
+        "missed",
+    )
+
+
+def peak(module: Module, least: int = 0) -> tuple[Op | None, int]:
+    """Return the op at which the tiles of floats alive fill most registers of a thread.
+
+    (None, 0) where all tiles together fill no more than `least`.
+    """
+    found = _Peak()
+    if found.all_of(module) <= least:
+        return None, 0
+    found.block(module.body, {})
+    return found.op, found.registers
+
+
+class _Peak:
+    def __init__(self) -> None:
+        self.op: Op | None = None
+        self.registers = 0
+        self._sizes: dict[Value, int] = {}
+        self._reads: dict[Op, tuple[Value, ...]] = {}
+
+    def all_of(self, module: Module) -> int:
+        """Return the registers of all tiles together."""
+        return sum(self._size(value) for op in module.walk() for value in op.results)
+
+    def block(self, block: Block, after: dict[Value, None]) -> None:
+        """Go through a block from its end; `after` is alive behind it."""
+        live = dict(after)
+        total = sum(map(self._size, live))
+        for op in reversed(block.ops):
+            for value in op.results:
+                if value not in live:
+                    live[value] = None
+                    total += self._size(value)
+            new = [v for v in dict.fromkeys(op.operands) if v not in live]
+            # A result may take the registers of an operand that is read for the last time.
+            gone = sum(map(self._size, op.results))
+            here = max(total, total - gone + sum(map(self._size, new)))
+            if op.regions:
+                self._regions(op, live)
+            elif here >= self.registers:
+                self.op, self.registers = op, here
+            for value in op.results:
+                del live[value]
+                total -= self._size(value)
+            outside = new if not op.regions else [*new, *self._read_inside(op)]
+            for value in outside:
+                if value not in live:
+                    live[value] = None
+                    total += self._size(value)
+
+    def _regions(self, op: Op, live: dict[Value, None]) -> None:
+        """What is read in a region is alive in all of it: a loop comes back to it."""
+        results = set(op.results)
+        kept = {v: None for v in live if v not in results}
+        kept.update(dict.fromkeys(self._read_inside(op)))
+        for region in op.regions:
+            self.block(region, kept)
+
+    def _read_inside(self, op: Op) -> tuple[Value, ...]:
+        """Return the values that fill registers and that an op's regions read from outside."""
+        known = self._reads.get(op)
+        if known is None:
+            found: dict[Value, None] = {}
+            for region in op.regions:
+                made = set(region.arguments)
+                for inner in region.ops:
+                    within = self._read_inside(inner) if inner.regions else ()
+                    for value in (*inner.operands, *within):
+                        if value not in made and self._size(value):
+                            found[value] = None
+                    made.update(inner.results)
+            known = self._reads[op] = tuple(found)
+        return known
+
+    def _size(self, value: Value) -> int:
+        known = self._sizes.get(value)
+        if known is None:
+            known = self._sizes[value] = _registers(value)
+        return known
+
+
+def _registers(value: Value) -> int:
+    """Return the registers that a tile of floats fills; 16-bit numbers lie two in one."""
+    element = element_of(value.type)
+    if not isinstance(element, Scalar) or not element.is_float:
+        return 0
+    layout = layout_of(value.type)
+    if layout is None or isinstance(value.op, Constant | Splat):
+        return 0
+    return layout.registers() * element.bits // 32

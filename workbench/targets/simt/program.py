@@ -1,0 +1,68 @@
+"""Program ids, promises, barriers."""
+
+from __future__ import annotations
+
+from workbench.ops import Assume, Barrier, NumPrograms, ProgramId, Promise
+from workbench.targets.simt.lowering import Lowering, llvm_type
+from workbench.targets.simt.ops import BlockBarrier
+from workbench.targets.simt.rules import as_they_are, elementwise
+from workbench.targets.simt.table import SIMT
+
+SIMT.layouts(ProgramId, NumPrograms, Assume, Barrier, BlockBarrier)(as_they_are)
+SIMT.layouts(Promise)(elementwise)
+
+
+@SIMT.lower(ProgramId)
+def lower_program_id(low: Lowering, op: ProgramId) -> None:
+    _set_index(low, op, low.chip.program(low.emit, op.axis))
+
+
+@SIMT.lower(NumPrograms)
+def lower_num_programs(low: Lowering, op: NumPrograms) -> None:
+    _set_index(low, op, low.chip.programs(low.emit, op.axis))
+
+
+def _set_index(low: Lowering, op: ProgramId | NumPrograms, value: str) -> None:
+    low.set_scalar(op.result, low.emit.sext(value, "i32", llvm_type(op.type)))
+
+
+@SIMT.lower(Promise)
+def lower_promise(low: Lowering, op: Promise) -> None:
+    low.set_lazy(op.result, lambda r: low.held(op.source, r))
+
+
+@SIMT.lower(Assume)
+def lower_assume(low: Lowering, op: Assume) -> None:
+    """The analyses have used it; nothing is executed."""
+
+
+@SIMT.lower(Barrier)
+def lower_barrier(low: Lowering, op: Barrier) -> None:
+    barrier(low)
+
+
+@SIMT.lower(BlockBarrier)
+def lower_block_barrier(low: Lowering, op: BlockBarrier) -> None:
+    if op.when is None:
+        barrier(low)
+        return
+    emit = low.emit
+    wait, end = emit.fresh("wait"), emit.fresh("waited")
+    emit.branch(low.register(op.when, 0), wait, end)
+    emit.label(wait)
+    barrier(low)
+    emit.jump(end)
+    emit.label(end)
+
+
+def barrier(low: Lowering) -> None:
+    """Let all threads of the block wait for each other."""
+    if low.num_warps == 1:
+        warp_barrier(low)
+        return
+    low.chip.wait_for_block(low.emit)
+
+
+def warp_barrier(low: Lowering) -> None:
+    """Let all lanes of a warp wait for each other."""
+    low.chip.wait_for_warp(low.emit)
