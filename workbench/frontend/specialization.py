@@ -21,8 +21,8 @@ class Options:
     `exact` combines in the interpreter's order without contraction; `wrap_index` gives i32
     arithmetic Triton's wrapping, `wrap_loaded` only that of loaded values and constants among
     themselves, which addresses are not made of; `narrow_index` says that all index arithmetic on
-    arguments, program ids and ranges is known to fit 32 bits in the launches this is compiled for; `guarded`
-    puts a check in front of every access.
+    arguments, program ids and ranges is known to fit 32 bits in the launches this is compiled for;
+    `guarded` puts a check in front of every access.
     """
 
     num_warps: int | None = None
