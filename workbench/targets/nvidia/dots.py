@@ -89,6 +89,12 @@ def _unit_of_types(op: Dot, chip: Chip) -> MatrixUnit | None:
     return None
 
 
+@NVIDIA.staged(Dot)
+def staged_operands(op: Dot) -> tuple[Value, ...]:
+    """A product takes long enough to hide copies, and its fragments come out of shared memory."""
+    return op.operands
+
+
 @NVIDIA.layouts(Dot)
 def dot_layouts(op: Dot, on: Setting) -> Layouts:
     """Fragments of mma.sync; operands of multiply-adds go to shared memory as they are."""

@@ -13,7 +13,15 @@ from workbench.targets.nvidia.lowering import Lowering, Place, llvm_type, split_
 from workbench.targets.nvidia.owners import answer, answer_scratch, first_of_copies, owner_of
 from workbench.targets.nvidia.passes.costs import access_cost, coalesced, vector_width
 from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.simt.rules import NO_SCRATCH, SAME, Layouts, Scratch, Setting, elementwise
+from workbench.targets.simt.rules import (
+    NO_SCRATCH,
+    SAME,
+    Access,
+    Layouts,
+    Scratch,
+    Setting,
+    elementwise,
+)
 
 
 def access_layouts(op: Op, on: Setting) -> Layouts:
@@ -28,6 +36,11 @@ def access_layouts(op: Op, on: Setting) -> Layouts:
         cost=lambda layout: access_cost(facts, pointers, mask, layout, itemsize),
         offers=lambda: [coalesced(facts, pointers, mask, itemsize, warps)],
     )
+
+
+@NVIDIA.access(Load, Store)
+def plain_access(op: Load | Store) -> Access:
+    return Access(op.pointers, op.mask, lambda mask: op.changed(mask=mask))
 
 
 NVIDIA.layouts(Load, Store)(access_layouts)
@@ -76,7 +89,7 @@ def _is_exact(offset: Value) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Vectors:
     """How a tile of pointers is accessed: groups of registers, each one instruction.
 
     `groups` are tuples of neighbouring registers, `width` how many; `axis` is the axis along
@@ -90,20 +103,20 @@ class Access:
 
 def plan_access(
     low: Lowering, pointers: Value, mask: Value | None, itemsize: int, repeated: int = 0
-) -> Access:
+) -> Vectors:
     """Return the widest vectors that layout, addresses and mask allow.
 
     `repeated`: places, as bits of the flat place, that hold what the place without them holds.
     """
     if not shape_of(pointers.type):
-        return Access(((0,),), 1, None)
+        return Vectors(((0,),), 1, None)
     layout = low.layout(pointers)
     table = layout.table("register")
     unique = [r for r in first_of_copies(low, pointers) if not table[r] & repeated]
     width, axis = vector_width(low.affine, pointers, mask, layout, itemsize)
     if axis is None:
-        return Access(tuple((r,) for r in unique), 1, None)
-    return Access(_vectors(layout, unique, width, axis), width, axis)
+        return Vectors(tuple((r,) for r in unique), 1, None)
+    return Vectors(_vectors(layout, unique, width, axis), width, axis)
 
 
 def _vectors(

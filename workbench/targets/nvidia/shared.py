@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 
-from workbench.ir import Shared, Value, element_of
-from workbench.layouts import LinearLayout, MatrixPlan, ldmatrix_fits
-from workbench.ops import pointee_of
+from workbench.ir import I1, Scalar, Shared, Value, element_of, layout_of
+from workbench.layouts import LinearLayout, MatrixPlan, ldmatrix_fits, swizzled
+from workbench.ops import Load, pointee_of
+from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.lowering import Lowering, at, llvm_type
 from workbench.targets.nvidia.memory import access_condition, plan_access
 from workbench.targets.nvidia.ops import (
@@ -23,8 +24,9 @@ from workbench.targets.nvidia.ops import (
     WaitCopies,
 )
 from workbench.targets.nvidia.owners import first_of_copies
+from workbench.targets.nvidia.passes.costs import vector_width
 from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.simt.rules import SAME, Layouts, Setting, as_they_are
+from workbench.targets.simt.rules import SAME, Ahead, Layouts, Setting, as_they_are
 
 NVIDIA.layouts(SharedAllocate, SharedStore, SharedLoad, CommitCopies, WaitCopies)(as_they_are)
 
@@ -34,6 +36,41 @@ def copy_layouts(op: AsyncCopy, on: Setting) -> Layouts:
     """The mask is read beside the pointers."""
     along = tuple(SAME if operand is op.mask else None for operand in op.operands)
     return Layouts(work=op.pointers, operands=along)
+
+
+@NVIDIA.ahead(Load)
+def copy_of_load(op: Load, on: Setting) -> Ahead | None:
+    """cp.async moves 4, 8 or 16 bytes that lie side by side, into the order that memory has."""
+    layout, element = layout_of(op.result.type), element_of(op.result.type)
+    if layout is None or not isinstance(element, Scalar):
+        return None
+    shape = layout.shape
+    order = sorted(range(len(shape)), key=lambda d: -layout.consecutive("register", d))
+    # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a descriptor only.
+    asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,
+             "eviction_policy": op.eviction}  # fmt: skip
+    return Ahead(
+        buffer=Shared(shape, element, swizzled(shape, element.itemsize, tuple(order))),
+        copy=lambda pointers, mask, buffer, slot: AsyncCopy(
+            pointers, buffer, slot, mask, cache=op.cache, eviction=op.eviction
+        ),
+        obstacle=_obstacle(op, on, layout, element),
+        unheard={name: word for name, word in asked.items() if word},
+    )
+
+
+def _obstacle(op: Load, on: Setting, layout: LinearLayout, element: Scalar) -> str:
+    if op.other is not None and constant_of(op.other) != 0:
+        return "masked-off elements are not zero"
+    if element == I1:
+        return "i1 is not staged"
+    width, _ = vector_width(on.facts, op.pointers, op.mask, layout, element.itemsize)
+    if width * element.itemsize < 4:
+        return (
+            f"only {width * element.itemsize} bytes lie side by side and aligned, "
+            "cp.async moves 4, 8 or 16; alignment of the strides and bounds is not known"
+        )
+    return ""
 
 
 @NVIDIA.lower(SharedAllocate)
