@@ -193,6 +193,14 @@ def _copy_duplicates(
             registers[r] = first[table[r] & ~repeated]
 
 
+def address_of(low: Lowering, pointers: Value, register: int) -> tuple[str, str]:
+    """Return (operand, what follows it in the brackets of a PTX instruction) of an address."""
+    base, offset, constant = low.place(pointers, register)
+    if not -1 << 31 <= constant < 1 << 31:
+        return low.register(pointers, register), ""
+    return low.resolve(pointers, (base, offset, 0)), f"+{constant}" if constant else ""
+
+
 def access_condition(
     low: Lowering, op: Op, pointers: Value, mask: Value | None, register: int
 ) -> str | None:
@@ -214,7 +222,6 @@ def _load_group(
 ) -> list[str]:
     emit = low.emit
     type = _memory_type(element)
-    address = low.register(op.pointers, group[0])
     condition = access_condition(low, op, op.pointers, op.mask, group[0])
     condition = low.and_all([condition, owner])
     if condition == "false":
@@ -223,6 +230,7 @@ def _load_group(
     pieces, bits = _pieces(bytes_, element)
     plain = condition is None and not op.cache and not op.eviction
     if plain:
+        address = low.register(op.pointers, group[0])
         vector = f"<{pieces} x i{bits}>" if pieces > 1 else f"i{bits}"
         word = "load volatile" if op.volatile else "load"
         whole = emit.effect(f"{word} {vector}, ptr addrspace(1) {address}, align {bytes_}")
@@ -232,6 +240,7 @@ def _load_group(
         if condition is not None:
             others = [_other(low, op, element, r) for r in group]
             start = _pack_words(low, others, bits, element, type)
+        address = address_of(low, op.pointers, group[0])
         words = _load_under(low, op, address, condition, start, pieces, bits)
     return _unpack_words(low, words, bits, element, type, len(group))
 
@@ -252,7 +261,7 @@ def _memory_type(element: Scalar | Pointer) -> str:
 def _load_under(
     low: Lowering,
     op: Load,
-    address: str,
+    address: tuple[str, str],
     condition: str | None,
     start: list[str],
     pieces: int,
@@ -268,9 +277,10 @@ def _load_under(
     targets = _operands(0, pieces)
     letter, result = _register(bits)
     returned = f"{{{', '.join([result] * pieces)}}}" if pieces > 1 else result
-    arguments = [f"ptr addrspace(1) {address}"]
+    root, beside = address
+    arguments = [f"ptr addrspace(1) {root}"]
     constraints = [f"={letter}"] * pieces + ["l"]
-    text = f"{word} {targets}, [${pieces}];"
+    text = f"{word} {targets}, [${pieces}{beside}];"
     if condition is not None:
         if bits == 8:
             start = [emit.zext(w, "i8", "i32") for w in start]
@@ -370,11 +380,11 @@ def _store_group(
     emit, type = low.emit, _memory_type(element)
     if condition == "false":
         return
-    address = low.register(op.pointers, group[0])
     bytes_ = element.itemsize * len(group)
     pieces, bits = _pieces(bytes_, element)
     words = _pack_words(low, [low.register(op.value, r) for r in group], bits, element, type)
     if condition is None and not op.cache and not op.eviction:
+        address = low.register(op.pointers, group[0])
         value = emit.vector(f"i{bits}", words)
         vector = f"<{pieces} x i{bits}>" if pieces > 1 else f"i{bits}"
         emit.do(f"store {vector} {value}, ptr addrspace(1) {address}, align {bytes_}")
@@ -385,8 +395,9 @@ def _store_group(
     sources = _operands(1, pieces)
     letter, held = _register(bits)
     constraints = ["l", *[letter] * pieces]
-    arguments = [f"ptr addrspace(1) {address}", *(f"{held} {w}" for w in words)]
-    text = f"{word} [$0], {sources};"
+    root, beside = address_of(low, op.pointers, group[0])
+    arguments = [f"ptr addrspace(1) {root}", *(f"{held} {w}" for w in words)]
+    text = f"{word} [$0{beside}], {sources};"
     if condition is not None:
         text = f"@${pieces + 1} {text}"
         constraints.append("b")

@@ -1,7 +1,8 @@
 """Shared memory: stores and loads of whole tiles, matrix loads, asynchronous copies.
 
-A thread's byte address in a buffer is base + (T XOR c): T depends on lane and warp alone and is
-written once, c on the register. Bits of c that T never has are an immediate offset.
+A thread's byte offset in a buffer is T XOR c: T depends on lane and warp alone and is written once,
+c on the register. Its address is base + its place, which is the offset but for tiles with holes
+(layouts/packing.py). Bits of c that T never has are an immediate.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Sequence
 from copy import copy
 
 from workbench.ir import I1, Scalar, Shared, Value, element_of, layout_of
-from workbench.layouts import LinearLayout, MatrixPlan, ldmatrix_fits, swizzled
+from workbench.layouts import LinearLayout, MatrixPlan, Packing, ldmatrix_fits, swizzled
+from workbench.layouts.packing import Field
 from workbench.ops import Load, pointee_of
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.lowering import Lowering, at, llvm_type
-from workbench.targets.nvidia.memory import access_condition, plan_access
+from workbench.targets.nvidia.memory import address_of, plan_access
 from workbench.targets.nvidia.ops import (
     AsyncCopy,
     CommitCopies,
@@ -95,11 +97,19 @@ def slot_base(low: Lowering, buffer: Value, slot: Value | None) -> str:
 
 
 class Addresses:
-    """Addresses of one access pattern: base + (T XOR c) for constants c."""
+    """Addresses of one access pattern: base + place(T XOR c) for constants c."""
 
-    def __init__(self, low: Lowering, base: str, lane: Sequence[int], warp: Sequence[int]) -> None:
+    def __init__(
+        self,
+        low: Lowering,
+        base: str,
+        lane: Sequence[int],
+        warp: Sequence[int],
+        packing: Packing | None = None,
+    ) -> None:
         self.low = low
         self.base = base
+        self.packing = packing
         self.thread = low.thread_part(lane, warp)
         self.image = 0
         for column in (*lane, *warp):
@@ -108,9 +118,25 @@ class Addresses:
     def __call__(self, constant: int) -> str:
         low = self.low
         fixed, mixed = constant & ~self.image, constant & self.image
-        place = low.emit.bitwise("xor", "i32", self.thread, str(mixed))
-        address = at(low, self.base, place)
-        return at(low, address, str(fixed))
+        if self.packing is None or len(self.packing.fields) == 1:
+            place = low.emit.bitwise("xor", "i32", self.thread, str(mixed))
+            address = at(low, self.base, place)
+            return at(low, address, str(fixed))
+        address = self.base
+        for field in self.packing.fields:
+            if self.image & field.mask:
+                address = at(low, address, self._part(field, mixed & field.mask))
+        return at(low, address, str(self.packing.place(fixed)))
+
+    def _part(self, field: Field, mixed: int) -> str:
+        """Return the place of one field of T XOR c."""
+        emit, part = self.low.emit, self.thread
+        if self.image & ~field.mask:
+            part = emit.bitwise("and", "i32", part, str(field.mask))
+        part = emit.bitwise("xor", "i32", part, str(mixed))
+        if field.unit == 1 << field.start:
+            return part
+        return emit.mul("i32", emit.shift("lshr", "i32", part, field.start), str(field.unit))
 
     def moved(self, by: str, columns: Sequence[int]) -> Addresses:
         """Return these addresses with T XOR `by`, an XOR of some of the columns."""
@@ -121,10 +147,17 @@ class Addresses:
         return new
 
 
-def addresses_of(low: Lowering, base: str, places: LinearLayout, itemsize: int) -> Addresses:
-    """Return the addresses of a tile whose elements lie at `places`, counted in elements."""
+def addresses_of(low: Lowering, base: str, places: LinearLayout, buffer: Value) -> Addresses:
+    """Return the addresses of a tile whose elements lie at `places` of (a slot of) a buffer."""
+    itemsize = element_of(buffer.type).itemsize
     lane, warp = ([c * itemsize for c in places.flat(d)] for d in ("lane", "warp"))
-    return Addresses(low, base, lane, warp)
+    return Addresses(low, base, lane, warp, packing_of(buffer))
+
+
+def packing_of(buffer: Value) -> Packing:
+    """Return where the offsets of (one slot of) a buffer lie, in bytes."""
+    assert isinstance(buffer.type, Shared)
+    return buffer.type.packing
 
 
 def buffer_layout(buffer: Value) -> LinearLayout:
@@ -148,7 +181,7 @@ def lower_store(low: Lowering, op: SharedStore) -> None:
         pieces = _part(low, layout, unique, axis, start, count)
         layout = _modulo(layout, axis, count)
     places = shared.offsets(layout)
-    addresses = addresses_of(low, base, places, itemsize)
+    addresses = addresses_of(low, base, places, op.buffer)
     table = places.table("register")
     owner = low.layout(op.source).owners().get("warp", 0)
     guard = None
@@ -156,8 +189,22 @@ def lower_store(low: Lowering, op: SharedStore) -> None:
         bits = low.emit.bitwise("and", "i32", low.warp, str(owner))
         guard = low.emit.pure(f"icmp eq i32 {bits}, 0")
     for condition, registers in pieces:
-        groups = vector_groups(registers, table, 16 // itemsize, places, itemsize)
-        _store_where(low, op, low.and_all([guard, condition]), groups, addresses, table)
+        for inside, existing in _existing(low, op.source, registers):
+            groups = vector_groups(existing, table, 16 // itemsize, places, itemsize)
+            where = low.and_all([guard, condition, inside])
+            _store_where(low, op, where, groups, addresses, table)
+
+
+def _existing(
+    low: Lowering, value: Value, registers: Sequence[int]
+) -> list[tuple[str | None, list[int]]]:
+    """Return registers by the condition under which their elements exist; None: always."""
+    found: dict[str | None, list[int]] = {}
+    for register in registers:
+        inside = low.inside(low.layout(value), register)
+        if inside != "false":
+            found.setdefault(inside, []).append(register)
+    return list(found.items())
 
 
 def _part(
@@ -299,12 +346,15 @@ def lower_load(low: Lowering, op: SharedLoad) -> None:
 def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -> None:
     """PTX ISA 9.0, ldmatrix (sm_75): one, two or four 8x8 matrices of 16-bit elements."""
     emit = low.emit
-    addresses = Addresses(low, base, plan.lane, plan.warp)
+    addresses = Addresses(low, base, plan.lane, plan.warp, packing_of(op.buffer))
     layout = low.layout(op.result)
     _, each = low.pack_of(op.result)
     words: list[str] = ["0"] * (layout.registers() // each)
     transposed = ".trans" if plan.trans else ""
+    live = {r // each for r in low.live(op.result)}
     for step in plan.instructions:
+        if live.isdisjoint(first // each for first in step.registers):
+            continue
         address = addresses(step.offset)
         count = plan.count
         result = f"{{{', '.join(['i32'] * count)}}}" if count > 1 else "i32"
@@ -328,7 +378,7 @@ def _load_vectors(low: Lowering, op: SharedLoad, shared: LinearLayout, base: str
     itemsize, type = element.itemsize, llvm_type(element)
     held_type = "i8" if type == "i1" else type
     places = shared.offsets(layout)
-    addresses = addresses_of(low, base, places, itemsize)
+    addresses = addresses_of(low, base, places, op.buffer)
     table = places.table("register")
     unique = first_of_copies(low, op.result)
     loaded: dict[int, str] = {}
@@ -347,29 +397,40 @@ def _load_vectors(low: Lowering, op: SharedLoad, shared: LinearLayout, base: str
 
 @NVIDIA.lower(AsyncCopy)
 def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
-    """PTX ISA 9.0, cp.async (sm_80): 4, 8 or 16 bytes; a source size of 0 writes zeros."""
+    """PTX ISA 9.0, cp.async (sm_80): 4, 8 or 16 bytes; a source size of 0 writes zeros.
+
+    What does not exist has no bytes of its own, so nothing is written there.
+    """
     emit = low.emit
     element = pointee_of(op.pointers.type)
     itemsize = element.itemsize
     shared, layout = buffer_layout(op.buffer), low.layout(op.pointers)
     places = shared.offsets(layout)
-    addresses = addresses_of(low, slot_base(low, op.buffer, op.slot), places, itemsize)
+    addresses = addresses_of(low, slot_base(low, op.buffer, op.slot), places, op.buffer)
     table = places.table("register")
     access = plan_access(low, op.pointers, op.mask, itemsize)
     for group in access.groups:
-        source = low.register(op.pointers, group[0])
-        condition = access_condition(low, op, op.pointers, op.mask, group[0])
+        exists = low.inside(layout, group[0])
+        if exists == "false":
+            continue
+        source, beside = address_of(low, op.pointers, group[0])
+        condition = None if op.mask is None else low.register(op.mask, group[0])
+        condition = low.and_all([condition])
         address = addresses(table[group[0]] * itemsize)
         place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
         bytes_ = itemsize * len(group)
         cache = "cg" if bytes_ == 16 and op.cache != "ca" else "ca"
-        text = f"cp.async.{cache}.shared.global [$0], [$1], {bytes_}"
+        text = f"cp.async.{cache}.shared.global [$0], [$1{beside}], {bytes_}"
         arguments, constraints = [f"i32 {place}", f"ptr addrspace(1) {source}"], ["r", "l"]
         if condition is not None:
             size = emit.pure(f"select i1 {condition}, i32 {bytes_}, i32 0")
             text += ", $2"
             arguments.append(f"i32 {size}")
             constraints.append("r")
+        if exists is not None:
+            text = f"@${len(arguments)} {text}"
+            arguments.append(f"i1 {exists}")
+            constraints.append("b")
         emit.do(
             f'call void asm sideeffect "{text};", "{",".join(constraints)}"({", ".join(arguments)})'
         )

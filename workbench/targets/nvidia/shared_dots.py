@@ -17,7 +17,7 @@ from workbench.layouts import LinearLayout
 from workbench.targets.nvidia.casts import cast
 from workbench.targets.nvidia.lowering import Lowering, element_scalar, llvm_type
 from workbench.targets.nvidia.ops import SharedDot
-from workbench.targets.nvidia.shared import Addresses, buffer_layout, load_vector
+from workbench.targets.nvidia.shared import Addresses, buffer_layout, load_vector, packing_of
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.rules import SAME, Layouts, Setting
 
@@ -144,7 +144,7 @@ class _Operand:
         self.low = low
         self.base = low.scalar(value)
         self.element = element_scalar(value)
-        self.shared = buffer_layout(value)
+        self.shared, self.packing = buffer_layout(value), packing_of(value)
         self.inverse = self.shared.invert()
         self.k_axis = k_axis
         # A thread's own part of the coordinates, k left out, as bytes in the buffer.
@@ -172,7 +172,7 @@ class _Operand:
         Places that lie side by side are read together, at the first use of one of them.
         """
         low, size = self.low, self.element.itemsize
-        addresses = Addresses(low, self.base, self.lane, self.warp)
+        addresses = Addresses(low, self.base, self.lane, self.warp, self.packing)
         nowhere = tuple(0 for _ in range(self.shared.rank))
         columns = [
             self._offset(self._with_k(nowhere, bits & 1 << bit)) for bit in range(bits.bit_length())
