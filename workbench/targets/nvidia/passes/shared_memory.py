@@ -71,6 +71,8 @@ class _Want:
     slots: int = 0
     #: Bytes that may be read: what lies after its own is read for elements that do not exist.
     reach: int = 0
+    #: Of a buffer.
+    type: Shared | None = None
 
 
 class _Liveness:
@@ -109,11 +111,11 @@ class _Liveness:
         buffers = [e.through for e in op.own_effects() if e.reads and e.through in self.buffers]
         for buffer in buffers:
             assert buffer is not None
-            assert isinstance(buffer.type, Shared)
             # What reads one buffer reads it as its result.
             layout = layout_of(op.results[0].type) if op.results and len(buffers) == 1 else None
             held = self.buffers[buffer]
-            held.reach = max(held.reach, buffer.type.reach(layout))
+            if held.type is not None:
+                held.reach = max(held.reach, held.type.reach(layout))
 
     def want(self, op: Op) -> None:
         """Note what an op allocates or needs while it runs."""
@@ -123,6 +125,7 @@ class _Liveness:
                 name = result.hint or "buffer"
                 size, slots = result.type.bytes, result.type.slots
                 want = _Want(op, name, size, _ALIGNMENT, now, now, op.id, op.id, slots, size)
+                want.type = result.type
                 self.buffers[result] = want
                 self.wants.append(want)
         scratch = scratch_of(op, self.chip, self.warps, self.used)
