@@ -6,7 +6,6 @@ are written where somebody needs them and are left out, so that it errs on the s
 
 from __future__ import annotations
 
-
 from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of
 from workbench.ops import Constant, Splat
 from workbench.passes.manager import Remarks
