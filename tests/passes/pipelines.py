@@ -36,10 +36,10 @@ PASSES: dict[str, Pass] = {
     **{name.removesuffix("-again"): work for name, work in TILE_PASSES},
     "narrow-index": narrow_index,
     "check-accesses": check_accesses,
-    "split-full-blocks": split_full_blocks,
+    "split-full-blocks": partial(split_full_blocks, rules=SM_80.rules),
     "accumulate-products": accumulate_products,
     "assign-layouts": partial(assign_layouts, chip=SM_80),
-    "pipeline-loads": partial(pipeline_loads, shared_limit=SM_80.shared_bytes),
+    "pipeline-loads": partial(pipeline_loads, chip=SM_80),
     "halve-conversions": partial(halve_conversions, chip=SM_80),
     "insert-barriers": with_barriers,
 }

@@ -113,10 +113,10 @@ class Affine:
                 self._divisors[atom] = divisor
                 self._forms[parameter.value] = Form({(atom,): 1})
         #: The same with promises beside forms; None where nobody promises.
-        self._told: Affine | None = None
+        self.told: Affine | None = None
         self._block(module.body)
         if tiles and not promises and any(isinstance(op, Promise) for op in module.walk()):
-            self._told = Affine(module, tiles=True, promises=True)
+            self.told = Affine(module, tiles=True, promises=True)
             self._mask_runs.clear()
 
     # -- queries --------------------------------------------------------------------------
@@ -236,14 +236,14 @@ class Affine:
             stride, run, start = self.run(form, axis, shape_of(pointer.type)[axis])
             if stride == 1:
                 width = min(run, _power_of_two(start))
-        return width if self._told is None else max(width, self._told.vector(pointer, axis, mask))
+        return width if self.told is None else max(width, self.told.vector(pointer, axis, mask))
 
     def stride(self, pointer: Value, axis: int, mask: Value | None = None) -> int | Form | None:
         """Return the distance in elements of neighbours along an axis: number, form or None."""
         found = self._stride(self.accessed(pointer, mask), axis, shape_of(pointer.type)[axis])
-        if isinstance(found, int) or self._told is None:
+        if isinstance(found, int) or self.told is None:
             return found
-        told = self._told.stride(pointer, axis, mask)
+        told = self.told.stride(pointer, axis, mask)
         return told if isinstance(told, int) or found is None else found
 
     def _stride(self, form: Form | None, axis: int, extent: int) -> int | Form | None:
@@ -343,8 +343,8 @@ class Affine:
         known = self._mask_runs.get((mask, axis, extent))
         if known is None:
             known = self._mask_run(mask, axis, extent)
-            if self._told is not None:
-                known = max(known, self._told.mask_run(mask, axis, extent))
+            if self.told is not None:
+                known = max(known, self.told.mask_run(mask, axis, extent))
             self._mask_runs[mask, axis, extent] = known
         return known
 
@@ -449,9 +449,9 @@ class Affine:
     def constant_runs(self, value: Value) -> tuple[int, ...]:
         """Return, for each axis, the length of aligned runs over which all elements are equal."""
         runs = self._constant_runs(value)
-        if self._told is None:
+        if self.told is None:
             return runs
-        return tuple(map(max, runs, self._told.constant_runs(value)))
+        return tuple(map(max, runs, self.told.constant_runs(value)))
 
     def _constant_runs(self, value: Value) -> tuple[int, ...]:
         shape, form = shape_of(value.type), self.form(value)

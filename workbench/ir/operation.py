@@ -15,7 +15,7 @@ results. An op and its values never change afterwards: passes make new ones (see
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass
 from typing import (
     TYPE_CHECKING,
@@ -29,7 +29,7 @@ from typing import (
 )
 
 from workbench.ir.effects import ANYTHING, Effects
-from workbench.ir.types import Tile, Type
+from workbench.ir.types import Tile, Type, shape_of
 from workbench.layouts import LinearLayout
 from workbench.source import Span
 
@@ -94,6 +94,8 @@ def attribute(*, default: Any = _MISSING, kw_only: Literal[True] = True, init: b
 
 
 Layouts = tuple[LinearLayout | None, ...]
+#: Where an element of a tile is, () for a number.
+Place = tuple[int, ...]
 Role = Literal["operand", "optional", "operands", "region", "attribute"]
 
 
@@ -150,6 +152,10 @@ class Op(_Declared):
     repeats: ClassVar[bool] = False
     #: Whether floats among its results are values that it was given or read, never rounded ones.
     exact: ClassVar[bool] = False
+    #: Whether an element of its result is computed from that element of each operand.
+    pointwise: ClassVar[bool] = False
+    #: Whether an element of its result is one of its only operand's, all of which are there.
+    moves: ClassVar[bool] = False
     #: What `own_effects` gives where a class does not override it.
     _effects: ClassVar[Effects] = ANYTHING
     #: What the class declares, in order.
@@ -173,13 +179,17 @@ class Op(_Declared):
         ends_block: bool = False,
         repeats: bool = False,
         exact: bool = False,
+        pointwise: bool = False,
+        moves: bool = False,
         **rest: Any,
     ) -> None:
         super().__init_subclass__(**rest)
         cls.mnemonic = mnemonic
         cls.ends_block = ends_block
         cls.repeats = repeats
-        cls.exact = exact
+        cls.exact = exact or moves
+        cls.pointwise = pointwise
+        cls.moves = moves
         if effects is not None:
             cls._effects = effects
         specs: list[FieldSpec] = []
@@ -259,6 +269,37 @@ class Op(_Declared):
     def broken(self, frame: Frame) -> Iterable[Broken]:
         """Say what of what the author claims, if the op claims anything, does not hold here."""
         return ()
+
+    def place_before(self, place: Place) -> Place:
+        """Return where an element of the result of an op that `moves` is in its operand."""
+        return place
+
+    def element_from(self, place: Place) -> tuple[tuple[Value, Place], ...] | None:
+        """Return the elements of operands that alone decide the result's element at a place.
+
+        None if there is more to it (a sum, memory) or nothing is known.
+        """
+        if self.pointwise:
+            return tuple((v, place if shape_of(v.type) else ()) for v in self.operands)
+        return ((self.operands[0], self.place_before(place)),) if self.moves else None
+
+    def element(self, place: Place, given: Sequence[Value]) -> Op | Value:
+        """Return the result's element at a place as a number, or an op that computes it.
+
+        `given`: the elements that `element_from` names, as numbers.
+        """
+        return self.duplicate(given) if self.pointwise else given[0]
+
+    def holds_with(self) -> tuple[Value, ...] | None:
+        """Return i1 values: the result holds everywhere exactly if all of them do.
+
+        None if only the result itself says.
+        """
+        return self.operands if self.moves else None
+
+    def where_on(self, masks: Container[Value]) -> Op | Value:
+        """Return what the op comes down to where these masks hold everywhere; itself at least."""
+        return self
 
     # -- what all ops have ----------------------------------------------------------------
     @property

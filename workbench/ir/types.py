@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from math import prod
 from typing import Literal
 
-from workbench.layouts import LinearLayout
+from workbench.layouts import LinearLayout, Packing, packing
 
 Kind = Literal["bool", "int", "uint", "index", "float"]
 
@@ -116,14 +116,40 @@ class Shared(Type):
 
     @property
     def slot_bytes(self) -> int:
-        """Bytes of one tile, padded extents included."""
-        shape = self.shape if self.layout is None else self.layout.padded
-        return prod(shape) * self.element.itemsize
+        """Bytes of one tile, from its start to that of the next."""
+        if self.layout is None:
+            return prod(self.shape) * self.element.itemsize
+        return self.packing.size
+
+    @property
+    def packing(self) -> Packing:
+        """Where the offsets of its layout lie in a tile, in bytes."""
+        assert self.layout is not None
+        return packing(self.layout, self.element.itemsize).scaled(self.element.itemsize)
 
     @property
     def bytes(self) -> int:
         """Bytes of the whole buffer."""
         return max(1, self.slots) * self.slot_bytes
+
+    def reach(self, layout: LinearLayout | None, widest: int) -> int:
+        """Return the bytes from its start on that are read with a tile in some layout.
+
+        Threads and vectors of up to `widest` bytes read what does not exist beside what does.
+        None: by anybody.
+        """
+        if self.layout is None:
+            return self.bytes
+        last, size = self.packing.reach, self.element.itemsize
+        if layout is not None:
+            places = self.layout.offsets(layout)
+            threads = (widest - 1) // size
+            for column in (*places.flat("lane"), *places.flat("warp")):
+                threads |= column
+            table = places.table("register")
+            offsets = [(table[r] | threads) * size for r in layout.live_registers()]
+            last = min(last, max(map(self.packing.place, offsets)) + size)
+        return self.bytes + max(0, last - self.slot_bytes)
 
     def __str__(self) -> str:
         return format_type(self)

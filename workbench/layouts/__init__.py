@@ -17,7 +17,6 @@ from workbench.layouts.convert import (
     plan_convert,
 )
 from workbench.layouts.families import (
-    allocated_elements,
     blocked,
     fragment,
     mma_a,
@@ -36,6 +35,7 @@ from workbench.layouts.matrix_access import (
     ldmatrix_fits,
     stmatrix_fits,
 )
+from workbench.layouts.packing import Packing, packing
 from workbench.layouts.parsing import parse_layout
 from workbench.layouts.predict import BANKS, Banks
 from workbench.layouts.reduce import Mask, ReducePlan, reduce_plan
@@ -49,6 +49,7 @@ __all__ = [
     "Mask",
     "MatrixInstruction",
     "MatrixPlan",
+    "Packing",
     "Plan",
     "ReducePlan",
     "RegisterPlan",
@@ -56,7 +57,6 @@ __all__ = [
     "SharedInstruction",
     "SharedPlan",
     "ShufflePlan",
-    "allocated_elements",
     "blocked",
     "classify",
     "fragment",
@@ -64,6 +64,7 @@ __all__ = [
     "mma_a",
     "mma_b",
     "mma_c",
+    "packing",
     "parse_layout",
     "plan_convert",
     "reduce_plan",

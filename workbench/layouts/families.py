@@ -19,7 +19,7 @@ part of one warp is one block), then by warps. A basis that leaves the tile
 becomes a zero basis: the hardware then computes copies of the same elements.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 
 from workbench.layouts.coordinates import Coordinates, axis_bits
@@ -29,7 +29,6 @@ from workbench.layouts.matrix_access import MatrixPlan, ldmatrix_fits, stmatrix_
 
 __all__ = [
     "MatrixPlan",
-    "allocated_elements",
     "blocked",
     "fragment",
     "ldmatrix_fits",
@@ -308,8 +307,14 @@ The TMA modes 128B, 64B, 32B. CUDA 13.0 cuda.h, CUtensorMapSwizzle.
 
 
 def swizzle_width(extent: int, itemsize: int) -> int:
-    """Return the bytes of a row of the swizzle atom: 128, 64, 32, or 16 and less (no swizzle)."""
-    return min(128, (1 << (extent - 1).bit_length()) * itemsize)
+    """Return the bytes of a row of the swizzle atom: 128, 64, 32, or 16 and less (no swizzle).
+
+    The widest one of those that leave the least of a row empty: 64 for 96 elements of 2 bytes.
+    """
+    row, whole = extent * itemsize, (1 << (extent - 1).bit_length()) * itemsize
+    if whole <= 32:
+        return whole
+    return min((w for w in SWIZZLES if w <= whole), key=lambda w: (-(-row // w) * w, -w))
 
 
 @lru_cache(1024)
@@ -320,6 +325,9 @@ def swizzled(shape: Coordinates, itemsize: int, order: Coordinates | None = None
     contiguous axis is cut into columns of W = 128, 64, 32 or fewer bytes; each
     column holds all its rows one after the other, and the 16-byte chunks of a
     row are XORed with its row number. That is what TMA writes and wgmma reads.
+    Of several columns of less than 128 bytes (96 elements of 2 bytes: three of 64)
+    neighbours exchange neighbouring rows, so that neighbouring chunks of a row
+    lie in other banks.
     16-byte accesses along a row, ldmatrix and ldmatrix.trans take one wavefront
     per phase. The base address must be a multiple of 8 * W bytes.
 
@@ -343,54 +351,11 @@ def swizzled(shape: Coordinates, itemsize: int, order: Coordinates | None = None
         for bit in range(bits[axis]):
             moved = ((1 << bit) >> shift & mask) << chunk
             offsets.append(1 << below[axis] + bit | moved << below[contiguous])
+    for axis in order[1:2]:
+        turned = min(log2(128 // width) if width < 128 else 0, bits[axis], len(columns) - inside)
+        for bit in range(turned):
+            columns[inside + bit] |= 1 << below[axis] + bit
     offsets += columns[inside:]
     for axis in order[2:]:
         offsets += [1 << below[axis] + bit for bit in range(bits[axis])]
     return LinearLayout.from_flat((tuple(offsets),), shape, "shared")
-
-
-@lru_cache(1024)
-def allocated_elements(shared: LinearLayout) -> int:
-    """Return how many elements a shared layout needs: one more than the last real offset.
-
-    Less than the padded tile where the highest offset bits belong to an axis
-    that is padded.
-    """
-    if shared.shape == shared.padded:
-        return 1 << shared.tile_bits
-    inverse = shared.invert()
-    last = 0
-    # Along one axis the largest offset over a full sub-cube is an OR; cut the real extent
-    # into aligned power-of-two runs, and take every combination of such runs.
-    corners: list[tuple[int, int]] = [(0, 0)]  # (fixed coordinates, free coordinate bits)
-    for axis, extent in enumerate(shared.shape):
-        below = sum(shared.bits[axis + 1 :])
-        runs: list[tuple[int, int]] = []
-        start = 0
-        for bit in range(shared.bits[axis], -1, -1):
-            if extent >> bit & 1:
-                runs.append((start << below, ((1 << bit) - 1) << below))
-                start += 1 << bit
-        corners = [(f | start, g | free) for f, g in corners for start, free in runs]
-    for fixed, free in corners:
-        last = max(last, _largest(inverse, fixed, free))
-    return last + 1
-
-
-def _largest(columns: Sequence[int], fixed: int, free: int) -> int:
-    # The largest image of fixed ^ (any part of free): greedily from the top, by elimination.
-    image = 0
-    pivots: dict[int, int] = {}
-    for bit, column in enumerate(columns):
-        if fixed >> bit & 1:
-            image ^= column
-        if free >> bit & 1:
-            vector = column
-            while vector and vector.bit_length() in pivots:
-                vector ^= pivots[vector.bit_length()]
-            if vector:
-                pivots[vector.bit_length()] = vector
-    for leading in sorted(pivots, reverse=True):
-        if not image >> leading - 1 & 1:
-            image ^= pivots[leading]
-    return image

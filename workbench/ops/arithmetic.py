@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from workbench.ir import (
     Array,
     Frame,
     Op,
+    Place,
     Scalar,
     Tile,
     Type,
@@ -47,6 +49,15 @@ class Constant(Op, mnemonic="tile.constant", effects=NONE, exact=True):
         )
         return round_to(values, element)
 
+    def element_from(self, place: Place) -> tuple[tuple[Value, Place], ...]:
+        return ()
+
+    def element(self, place: Place, given: Sequence[Value]) -> Op:
+        return Constant(self.value, element_of(self.type))
+
+    def holds_with(self) -> tuple[Value, ...] | None:
+        return () if self.value else None
+
 
 def _constant_dtype(value: float, element: object) -> type[np.generic]:
     if isinstance(value, float) or (isinstance(element, Scalar) and element.is_float):
@@ -72,8 +83,14 @@ class Iota(Op, mnemonic="tile.iota", effects=NONE, exact=True):
         values = self.start + np.arange(self.type.shape[0], dtype=np.int64)
         return values.astype(value_dtype(self.type.element))
 
+    def element_from(self, place: Place) -> tuple[tuple[Value, Place], ...]:
+        return ()
 
-class Elementwise(Op, effects=NONE):
+    def element(self, place: Place, given: Sequence[Value]) -> Op:
+        return Constant(self.start + place[0], self.type.element)
+
+
+class Elementwise(Op, effects=NONE, pointwise=True):
     """A function of functions.FUNCTIONS applied to each element of operands of one type.
 
     %2 = tile.add [%0, %1] : tile<4xf32>
@@ -133,8 +150,11 @@ class Elementwise(Op, effects=NONE):
             return round_to(values, I1 if self.row.compares else element)
         return np.asarray(values, value_dtype(element))
 
+    def holds_with(self) -> tuple[Value, ...] | None:
+        return self.inputs if self.function == "and" else None
 
-class Select(Op, mnemonic="tile.select", effects=NONE, exact=True):
+
+class Select(Op, mnemonic="tile.select", effects=NONE, exact=True, pointwise=True):
     """`then` where the condition holds, `otherwise` elsewhere; both are evaluated.
 
     %3 = tile.select %0, %1, %2 : tile<4xf32>
@@ -161,6 +181,9 @@ class Select(Op, mnemonic="tile.select", effects=NONE, exact=True):
 
     def interpret(self, frame: Frame) -> Array:
         return np.where(frame[self.condition], frame[self.then], frame[self.otherwise])
+
+    def where_on(self, masks: Container[Value]) -> Op | Value:
+        return self.then if self.condition in masks else self
 
 
 def elementwise(function: str, *inputs: Value) -> Elementwise:

@@ -24,7 +24,7 @@ from workbench.ops.numbers import bits_of, from_bits, round_to, toward_zero
 from workbench.source import KernelTypeError
 
 
-class Cast(Op, mnemonic="tile.cast", effects=NONE):
+class Cast(Op, mnemonic="tile.cast", effects=NONE, pointwise=True):
     """The same number in another element type.
 
     Float to narrower float rounds once, to nearest even (`rounding = "rtz"`: toward zero), to
@@ -71,7 +71,7 @@ def convert(values: Array, source: Scalar, to: Scalar, rounding: str = "rtne") -
     return round_to(values, to)
 
 
-class Bitcast(Op, mnemonic="tile.bitcast", effects=NONE, exact=True):
+class Bitcast(Op, mnemonic="tile.bitcast", effects=NONE, exact=True, pointwise=True):
     """The same bits read as another element type of the same width.
 
     %1 = tile.bitcast %0 {to = i32} : tile<4xi32>

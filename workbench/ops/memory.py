@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Literal
 
 import numpy as np
@@ -32,7 +33,7 @@ StoreCache = Literal["", "wb", "cg", "cs", "wt"]
 Eviction = Literal["", "evict_first", "evict_last", "evict_normal"]
 
 
-class AddPointer(Op, mnemonic="tile.add_pointer", effects=NONE, exact=True):
+class AddPointer(Op, mnemonic="tile.add_pointer", effects=NONE, exact=True, pointwise=True):
     """Pointers moved by whole elements; offsets are signed (unsigned types: zero-extended).
 
     %2 = tile.add_pointer %0, %1 : tile<4xptr<f32>>
@@ -92,6 +93,10 @@ class Load(Op, mnemonic="tile.load", exact=True):
         loaded = frame.read(self, frame[self.pointers], live, element)
         return np.where(live, loaded, frame.get(self.other, round_to(0, element)))
 
+    def where_on(self, masks: Container[Value]) -> Op:
+        on = self.mask is not None and self.mask in masks
+        return self.changed(mask=None, other=None) if on else self
+
 
 class Store(Op, mnemonic="tile.store", exact=True):
     """Write one element through each pointer whose mask holds.
@@ -122,6 +127,10 @@ class Store(Op, mnemonic="tile.store", exact=True):
         element = pointee_of(self.pointers.type)
         live = np.broadcast_to(frame.get(self.mask, True), shape_of(self.pointers.type))
         frame.write(self, frame[self.pointers], live, frame[self.value], element)
+
+    def where_on(self, masks: Container[Value]) -> Op:
+        on = self.mask is not None and self.mask in masks
+        return self.changed(mask=None) if on else self
 
 
 class CheckAccess(Op, mnemonic="tile.check_access", effects=SEEN_OUTSIDE):

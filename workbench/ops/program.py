@@ -59,7 +59,7 @@ class NumPrograms(Op, mnemonic="tile.num_programs", effects=NONE, exact=True):
         return np.asarray(frame.num_programs(self.axis), value_dtype(self.type))
 
 
-class Promise(Op, mnemonic="tile.promise", effects=NONE, exact=True):
+class Promise(Op, mnemonic="tile.promise", effects=NONE, moves=True):
     """The value itself, about which the author promises something along each axis.
 
     `divisible`: the first of each aligned run of contiguous elements is a multiple;

@@ -6,11 +6,23 @@ from math import prod
 
 import numpy as np
 
-from workbench.ir import NONE, Array, Frame, Op, Tile, Type, Value, element_of, shape_of, tile
+from workbench.ir import (
+    NONE,
+    Array,
+    Frame,
+    Op,
+    Place,
+    Tile,
+    Type,
+    Value,
+    element_of,
+    shape_of,
+    tile,
+)
 from workbench.source import ShapeError
 
 
-class Splat(Op, mnemonic="tile.splat", effects=NONE, exact=True):
+class Splat(Op, mnemonic="tile.splat", effects=NONE, moves=True):
     """A scalar or pointer in every element of a tile.
 
     %1 = tile.splat %0 {shape = (4,)} : tile<4xf32>
@@ -25,8 +37,11 @@ class Splat(Op, mnemonic="tile.splat", effects=NONE, exact=True):
     def interpret(self, frame: Frame) -> Array:
         return np.broadcast_to(frame[self.source], self.shape)
 
+    def place_before(self, place: Place) -> Place:
+        return ()
 
-class Broadcast(Op, mnemonic="tile.broadcast", effects=NONE, exact=True):
+
+class Broadcast(Op, mnemonic="tile.broadcast", effects=NONE, moves=True):
     """A tile repeated along its axes of extent 1; the rank stays.
 
     %1 = tile.broadcast %0 {shape = (4, 8)} : tile<4x8xf32>
@@ -51,8 +66,12 @@ class Broadcast(Op, mnemonic="tile.broadcast", effects=NONE, exact=True):
     def interpret(self, frame: Frame) -> Array:
         return np.broadcast_to(frame[self.source], self.shape)
 
+    def place_before(self, place: Place) -> Place:
+        source = shape_of(self.source.type)
+        return tuple(0 if extent == 1 else c for extent, c in zip(source, place, strict=True))
 
-class ExpandDims(Op, mnemonic="tile.expand_dims", effects=NONE, exact=True):
+
+class ExpandDims(Op, mnemonic="tile.expand_dims", effects=NONE, moves=True):
     """A tile with an axis of extent 1 inserted before `axis`.
 
     %1 = tile.expand_dims %0 {axis = 1} : tile<4x1xf32>
@@ -69,8 +88,11 @@ class ExpandDims(Op, mnemonic="tile.expand_dims", effects=NONE, exact=True):
     def interpret(self, frame: Frame) -> Array:
         return np.expand_dims(frame[self.source], self.axis)
 
+    def place_before(self, place: Place) -> Place:
+        return place[: self.axis] + place[self.axis + 1 :]
 
-class Reshape(Op, mnemonic="tile.reshape", effects=NONE, exact=True):
+
+class Reshape(Op, mnemonic="tile.reshape", effects=NONE, moves=True):
     """The elements in row-major order under another shape; () gives a scalar.
 
     %1 = tile.reshape %0 {shape = (2, 4)} : tile<2x4xf32>
@@ -94,8 +116,13 @@ class Reshape(Op, mnemonic="tile.reshape", effects=NONE, exact=True):
     def interpret(self, frame: Frame) -> Array:
         return np.reshape(frame[self.source], self.shape)
 
+    def place_before(self, place: Place) -> Place:
+        source = shape_of(self.source.type)
+        flat = np.ravel_multi_index(place, self.shape) if place else 0
+        return tuple(map(int, np.unravel_index(flat, source))) if source else ()
 
-class Transpose(Op, mnemonic="tile.transpose", effects=NONE, exact=True):
+
+class Transpose(Op, mnemonic="tile.transpose", effects=NONE, moves=True):
     """Axis i of the result is axis `order[i]` of the source.
 
     %1 = tile.transpose %0 {order = (1, 0)} : tile<8x4xf32>
@@ -117,6 +144,9 @@ class Transpose(Op, mnemonic="tile.transpose", effects=NONE, exact=True):
 
     def interpret(self, frame: Frame) -> Array:
         return np.transpose(frame[self.source], self.order)
+
+    def place_before(self, place: Place) -> Place:
+        return tuple(place[self.order.index(axis)] for axis in range(len(place)))
 
 
 class Join(Op, mnemonic="tile.join", effects=NONE, exact=True):

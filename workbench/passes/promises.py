@@ -69,8 +69,8 @@ def place_promises(module: Module, remarks: Remarks) -> Module:
 
     A promise in a branch or loop about a value from outside holds there, from its place on. One
     about a parameter, by `tl.assume` too, becomes a fact of the parameter. One that the index
-    arithmetic shows anyway, or that says more than an access can use, is dropped: a promise never
-    stands in the way of other passes for nothing. Keeps: every value.
+    arithmetic or an earlier promise shows anyway, or that says more than an access can use, is
+    dropped: a promise never stands in the way of other passes for nothing. Keeps: every value.
     """
     del remarks
     if not any(isinstance(op, Promise | Assume) for op in module.walk()):
@@ -132,17 +132,21 @@ class _Placer(Rebuilder):
             found.add(op)
 
     def _says_something(self, op: Promise) -> bool:
-        """Say whether a promise adds to what the form of its value shows."""
-        form, shape = self.facts.form(op.source), shape_of(op.source.type)
+        """Say whether a promise adds to what index arithmetic and earlier promises show."""
+        told = self.facts.told
+        return self._adds(op, self.facts) and (told is None or self._adds(op, told))
+
+    def _adds(self, op: Promise, facts: Affine) -> bool:
+        form, shape = facts.form(op.source), shape_of(op.source.type)
         if form is None:
             return False
         element = element_of(op.source.type)
         size = element.pointee.itemsize if isinstance(element, Pointer) else 1
         multiples = [gcd(d // gcd(d, size), _MOST) for d in op.divisible]
         if not shape:
-            return any(self.facts.divisor(form) % d for d in multiples)
+            return any(facts.divisor(form) % d for d in multiples)
         for axis, extent in enumerate(shape):
-            stride, run, start = self.facts.run(form, axis, extent)
+            stride, run, start = facts.run(form, axis, extent)
             longest = min(_MOST, extent & -extent)
             if op.divisible and start % multiples[axis]:
                 return True

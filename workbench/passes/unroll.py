@@ -76,7 +76,8 @@ def unroll_loops(module: Module, remarks: Remarks) -> Module:
         if factor == 1:
             remarks.note(op, f"{HINT}=1: one round after the other", "applied")
             return plain
-        return _Unrolling(plain, factor, builder).split(remarks)
+        results = _Unrolling(plain, factor, builder).split(remarks)
+        return plain if results is None else results
 
     return rebuild(module, rewrite)
 
@@ -96,8 +97,11 @@ class _Unrolling:
         #: The type in which rounds are counted: the distance of two bounds fits.
         self.wide = element if element in (INDEX, U64) else I64
 
-    def split(self, remarks: Remarks) -> tuple[Value, ...]:
-        """Insert both loops and return the results; one is left out where it never runs."""
+    def split(self, remarks: Remarks) -> tuple[Value, ...] | None:
+        """Insert both loops and return the results; one is left out where it never runs.
+
+        None for a loop of fewer rounds than are to become one.
+        """
         loop, factor = self.loop, self.factor
         known = [constant_of(value) for value in (loop.lower, loop.upper, loop.step)]
         text = f"{HINT}={factor}: {factor} rounds at once"
@@ -107,12 +111,14 @@ class _Unrolling:
             return self._rest(middle, self._main(middle, stride))
         rounds = len(range(*known))
         whole, over = divmod(rounds, factor)
+        if not whole:
+            text = f"{HINT}={factor} is not obeyed: the loop has {rounds} rounds"
+            remarks.note(loop, text, "missed")
+            return None
         remarks.note(loop, f"{text}, {whole} times, and {over} left over", "applied")
-        results = loop.inits
-        stride = self._number(known[2] * factor, self.element) if whole else loop.step
+        stride = self._number(known[2] * factor, self.element)
         middle = self._number(known[0] + whole * factor * known[2], self.element)
-        if whole:
-            results = self._main(middle, stride)
+        results = self._main(middle, stride)
         return self._rest(middle, results) if over else results
 
     # -- the two loops ----------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def test_the_64_bit_twin_of_a_matmul_copies_ahead_too():
 #: What an instruction looks like in each text.
 CODE = {
     "llvm": re.compile(r"^  \S"),
-    "ptx": re.compile(r"^\s+(@%p\d+ )?[a-z][\w.]*(\s.*)?;"),
+    "ptx": re.compile(r"^\s+(@%p\d+ )?[a-z][\w.:]*(\s.*)?;"),
     "sass": re.compile(r"^\s*/\*[0-9a-f]{4,}\*/"),
 }
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from workbench.layouts import MatrixPlan, ldmatrix_fits
-from workbench.ops import pointee_of
+from workbench.ir import I1, Scalar, Shared, element_of, layout_of
+from workbench.layouts import LinearLayout, MatrixPlan, ldmatrix_fits, swizzled
+from workbench.ops import Load, pointee_of
+from workbench.passes.rules import constant_of
+from workbench.targets.nvidia.instructions import address_of
 from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.lowering import Lowering
-from workbench.targets.simt.memory import access_condition, plan_access
+from workbench.targets.simt.memory import plan_access
 from workbench.targets.simt.ops import SharedLoad
-from workbench.targets.simt.rules import SAME, Layouts, Setting, as_they_are
-from workbench.targets.simt.shared import Addresses, addresses_of, buffer_layout, slot_base
+from workbench.targets.simt.passes.costs import vector_width
+from workbench.targets.simt.rules import SAME, Ahead, Layouts, Setting, as_they_are
+from workbench.targets.simt.shared import (
+    Addresses,
+    addresses_of,
+    buffer_layout,
+    packing_of,
+    slot_base,
+)
 from workbench.targets.simt.shared import lower_load as load_vectors
 
 NVIDIA.layouts(CommitCopies, WaitCopies)(as_they_are)
@@ -21,6 +31,43 @@ def copy_layouts(op: AsyncCopy, on: Setting) -> Layouts:
     """The mask is read beside the pointers."""
     along = tuple(SAME if operand is op.mask else None for operand in op.operands)
     return Layouts(work=op.pointers, operands=along)
+
+
+@NVIDIA.ahead(Load)
+def copy_of_load(op: Load, on: Setting) -> Ahead | None:
+    """cp.async moves 4, 8 or 16 bytes that lie side by side, into the order that memory has."""
+    layout, element = layout_of(op.result.type), element_of(op.result.type)
+    if layout is None or not isinstance(element, Scalar):
+        return None
+    shape = layout.shape
+    order = sorted(range(len(shape)), key=lambda d: -layout.consecutive("register", d))
+    # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a descriptor only.
+    asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,
+             "eviction_policy": op.eviction}  # fmt: skip
+    return Ahead(
+        buffer=Shared(shape, element, swizzled(shape, element.itemsize, tuple(order))),
+        copy=lambda pointers, mask, buffer, slot: AsyncCopy(
+            pointers, buffer, slot, mask, cache=op.cache, eviction=op.eviction
+        ),
+        obstacle=_obstacle(op, on, layout, element),
+        unheard={name: word for name, word in asked.items() if word},
+    )
+
+
+def _obstacle(op: Load, on: Setting, layout: LinearLayout, element: Scalar) -> str:
+    if op.other is not None and constant_of(op.other) != 0:
+        return "masked-off elements are not zero"
+    if element == I1:
+        return "i1 is not staged"
+    width, _ = vector_width(
+        on.facts, op.pointers, op.mask, layout, element.itemsize, on.chip.widest_bytes
+    )
+    if width * element.itemsize < 4:
+        return (
+            f"only {width * element.itemsize} bytes lie side by side and aligned, "
+            "cp.async moves 4, 8 or 16; alignment of the strides and bounds is not known"
+        )
+    return ""
 
 
 @NVIDIA.lower(SharedLoad)
@@ -41,12 +88,15 @@ def lower_load(low: Lowering, op: SharedLoad) -> None:
 def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -> None:
     """PTX ISA 9.0, ldmatrix (sm_75): one, two or four 8x8 matrices of 16-bit elements."""
     emit = low.emit
-    addresses = Addresses(low, base, plan.lane, plan.warp)
+    addresses = Addresses(low, base, plan.lane, plan.warp, packing_of(op.buffer))
     layout = low.layout(op.result)
     _, each = low.pack_of(op.result)
     words: list[str] = ["0"] * (layout.registers() // each)
     transposed = ".trans" if plan.trans else ""
+    live = {r // each for r in low.live(op.result)}
     for step in plan.instructions:
+        if live.isdisjoint(first // each for first in step.registers):
+            continue
         address = addresses(step.offset)
         count = plan.count
         result = f"{{{', '.join(['i32'] * count)}}}" if count > 1 else "i32"
@@ -66,29 +116,40 @@ def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -
 
 @NVIDIA.lower(AsyncCopy)
 def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
-    """PTX ISA 9.0, cp.async (sm_80): 4, 8 or 16 bytes; a source size of 0 writes zeros."""
+    """PTX ISA 9.0, cp.async (sm_80): 4, 8 or 16 bytes; a source size of 0 writes zeros.
+
+    What does not exist has no bytes of its own, so nothing is written there.
+    """
     emit = low.emit
     element = pointee_of(op.pointers.type)
     itemsize = element.itemsize
     shared, layout = buffer_layout(op.buffer), low.layout(op.pointers)
     places = shared.offsets(layout)
-    addresses = addresses_of(low, slot_base(low, op.buffer, op.slot), places, itemsize)
+    addresses = addresses_of(low, slot_base(low, op.buffer, op.slot), places, op.buffer)
     table = places.table("register")
     access = plan_access(low, op.pointers, op.mask, itemsize)
     for group in access.groups:
-        source = low.register(op.pointers, group[0])
-        condition = access_condition(low, op, op.pointers, op.mask, group[0])
+        exists = low.inside(layout, group[0])
+        if exists == "false":
+            continue
+        source, beside = address_of(emit, low.place(op.pointers, group[0]))
+        condition = None if op.mask is None else low.register(op.mask, group[0])
+        condition = low.and_all([condition])
         address = addresses(table[group[0]] * itemsize)
         place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
         bytes_ = itemsize * len(group)
         cache = "cg" if bytes_ == 16 and op.cache != "ca" else "ca"
-        text = f"cp.async.{cache}.shared.global [$0], [$1], {bytes_}"
+        text = f"cp.async.{cache}.shared.global [$0], [$1{beside}], {bytes_}"
         arguments, constraints = [f"i32 {place}", f"ptr addrspace(1) {source}"], ["r", "l"]
         if condition is not None:
             size = emit.pure(f"select i1 {condition}, i32 {bytes_}, i32 0")
             text += ", $2"
             arguments.append(f"i32 {size}")
             constraints.append("r")
+        if exists is not None:
+            text = f"@${len(arguments)} {text}"
+            arguments.append(f"i1 {exists}")
+            constraints.append("b")
         emit.do(
             f'call void asm sideeffect "{text};", "{",".join(constraints)}"({", ".join(arguments)})'
         )

@@ -85,6 +85,12 @@ def _unit_of_types(op: Dot, chip: Chip) -> MatrixUnit | None:
     return None
 
 
+@NVIDIA.staged(Dot)
+def staged_operands(op: Dot) -> tuple[Value, ...]:
+    """A product takes long enough to hide copies, and its fragments come out of shared memory."""
+    return op.operands
+
+
 @NVIDIA.layouts(Dot)
 def dot_layouts(op: Dot, on: Setting) -> Layouts:
     """Fragments of mma.sync, where there is one for the types."""
@@ -150,7 +156,7 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
         a, b = (_to_tf32(low, words) for words in (a, b))
     a_at, b_at = (_coordinates(low.layout(v)) for v in (op.a, op.b))
     c_layout = low.layout(op.accumulator)
-    extent_k = low.layout(op.a).padded[1]
+    extent_k = low.layout(op.a).shape[1]
     rows_at = _coordinates(c_layout)
     live = set(c_layout.live_registers())
     element = element_scalar(op.accumulator)
@@ -213,19 +219,28 @@ def _operand_words(low: Lowering, value: Value, k_axis: int) -> list[str]:
     layout = low.layout(value)
     if layout.shape[k_axis] == layout.padded[k_axis]:
         return low.words(value)
-    emit, (type, each) = low.emit, low.pack_of(value)
-    live = set(low.live(value))
-    registers: list[str] = []
-    for r in range(layout.registers()):
-        inside = low.inside(layout, r, [k_axis]) if r in live else "false"
-        if inside == "false":
-            registers.append(zero(type))
+    (type, each), live = low.pack_of(value), set(low.live(value))
+    held = low.words(value)
+    words: list[str] = []
+    for first in range(0, layout.registers(), each):
+        registers = range(first, first + each)
+        inside = [low.inside(layout, r, [k_axis]) if r in live else "false" for r in registers]
+        if not any(inside):
+            words.append(held[first // each])
             continue
-        held = low.register(value, r)
-        if inside is not None:
-            held = emit.pure(f"select i1 {inside}, {type} {held}, {type} {zero(type)}")
-        registers.append(held)
-    return [low.pack(registers[i : i + each], type) for i in range(0, len(registers), each)]
+        parts = [_where(low, i, value, r, type) for i, r in zip(inside, registers, strict=True)]
+        words.append(low.pack(parts, type))
+    return words
+
+
+def _where(low: Lowering, inside: str | None, value: Value, register: int, type: str) -> str:
+    """Return a register where a condition holds (None: always), else 0."""
+    if inside == "false":
+        return zero(type)
+    held = low.register(value, register)
+    if inside is None:
+        return held
+    return low.emit.pure(f"select i1 {inside}, {type} {held}, {type} {zero(type)}")
 
 
 def _wrapped(at: dict[tuple[int, ...], int], layout: LinearLayout, place: tuple[int, int]) -> int:

@@ -11,7 +11,15 @@ from collections.abc import Sequence
 
 from workbench.ir import Scalar
 from workbench.targets.llvm.emit import Emitter
-from workbench.targets.simt.hardware import GLOBAL, Atomic, Rule, Shuffle, Transfer
+from workbench.targets.simt.hardware import (
+    GLOBAL,
+    Atomic,
+    Place,
+    Rule,
+    Shuffle,
+    Transfer,
+    pointer_to,
+)
 from workbench.targets.simt.rules import Device
 
 _READ = " nounwind memory(none) speculatable"
@@ -94,9 +102,10 @@ class Instructions(Device):
         word += _hints("" if transfer.volatile else transfer.cache, transfer.eviction, pieces, bits)
         letter, result = _register(bits)
         returned = f"{{{', '.join([result] * pieces)}}}" if pieces > 1 else result
-        arguments = [f"{GLOBAL} {transfer.address}"]
+        address, beside = address_of(emit, transfer.place)
+        arguments = [f"{GLOBAL} {address}"]
         constraints = [f"={letter}"] * pieces + ["l"]
-        text = f"{word} {_operands(0, pieces)}, [${pieces}];"
+        text = f"{word} {_operands(0, pieces)}, [${pieces}{beside}];"
         if transfer.condition is not None:
             if bits == 8:
                 start = [emit.zext(w, "i8", "i32") for w in start]
@@ -122,8 +131,9 @@ class Instructions(Device):
         word = "st.global" + _hints(transfer.cache, transfer.eviction, pieces, bits)
         letter, held = _register(bits)
         constraints = ["l", *[letter] * pieces]
-        arguments = [f"{GLOBAL} {transfer.address}", *(f"{held} {w}" for w in words)]
-        text = f"{word} [$0], {_operands(1, pieces)};"
+        address, beside = address_of(emit, transfer.place)
+        arguments = [f"{GLOBAL} {address}", *(f"{held} {w}" for w in words)]
+        text = f"{word} [$0{beside}], {_operands(1, pieces)};"
         if transfer.condition is not None:
             text = f"@${pieces + 1} {text}"
             constraints.append("b")
@@ -223,6 +233,14 @@ class Instructions(Device):
             return None
         both = emit.pure(f'call i32 asm "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h"(i16 {code})')
         return emit.pure(f"bitcast i16 {emit.pure(f'trunc i32 {both} to i16')} to half")
+
+
+def address_of(emit: Emitter, place: Place) -> tuple[str, str]:
+    """Return (operand, what follows it in the brackets of a PTX instruction) of a place."""
+    base, offset, constant = place
+    if not -1 << 31 <= constant < 1 << 31:
+        return pointer_to(emit, place), ""
+    return pointer_to(emit, (base, offset, 0)), f"+{constant}" if constant else ""
 
 
 def _text(emit: Emitter, text: str) -> str:

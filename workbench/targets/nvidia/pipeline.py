@@ -144,13 +144,14 @@ def _interval(found: Interval) -> SharedBuffer:
 
 
 def _gpu_passes(module: Module, unit: Chip, recorder: Recorder) -> Module:
-    module = recorder.run("split-full-blocks", split_full_blocks, module, "gpu")
+    split = partial(split_full_blocks, rules=unit.rules)
+    module = recorder.run("split-full-blocks", split, module, "gpu")
     module = recorder.run("accumulate-products", accumulate_products, module, "gpu")
     recorder.verify = partial(verify_layouts, chip=unit)
     steps = [
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
-        ("pipeline-loads", partial(_pipeline, unit=unit)),
+        ("pipeline-loads", partial(pipeline_loads, chip=unit)),
         ("merge-equal", merge_equal),
         ("drop-dead", drop_dead),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
@@ -160,10 +161,6 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder) -> Module:
 
 def _assign(module: Module, remarks: Remarks, unit: Chip) -> Module:
     return assign_layouts(module, remarks, unit)
-
-
-def _pipeline(module: Module, remarks: Remarks, unit: Chip) -> Module:
-    return pipeline_loads(module, remarks, unit.shared_bytes)
 
 
 def machine(unit: Chip, text: str) -> Machine:

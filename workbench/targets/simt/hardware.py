@@ -26,6 +26,9 @@ GLOBAL = "ptr addrspace(1)"
 #: lanes before or after the own one (what comes where there is no such lane is nobody's business).
 Shuffle = Literal["xor", "index", "up", "down"]
 
+#: A pointer to global memory: base + offset (an i64) + constant, in bytes.
+Place = tuple[str, str, int]
+
 #: Writes a function of operands of one type.
 Rule = Callable[[Sequence[str]], str]
 
@@ -64,11 +67,12 @@ class Costs:
 class Transfer:
     """One access to global memory: `pieces` integers of `bits` bits side by side.
 
-    Under a condition (an i1) it happens only where that holds. `cache` and `eviction` are the
-    author's hints in Triton's words; `volatile`: every access is made, as it stands.
+    What of the place an instruction adds up itself is the chip's to say. Under a condition (an i1)
+    it happens only where that holds. `cache` and `eviction` are the author's hints in Triton's
+    words; `volatile`: every access is made, as it stands.
     """
 
-    address: str
+    place: Place
     pieces: int
     bits: int
     condition: str | None = None
@@ -99,6 +103,13 @@ class Atomic:
     order: str
     scope: str
     element: Scalar
+
+
+def pointer_to(emit: Emitter, place: Place) -> str:
+    """Return the pointer that a place stands for."""
+    base, offset, constant = place
+    where = emit.add("i64", offset, str(constant))
+    return base if where == "0" else emit.pure(f"getelementptr i8, {GLOBAL} {base}, i64 {where}")
 
 
 class Hardware(ABC):
@@ -170,7 +181,8 @@ class Hardware(ABC):
 
         `start` is empty for a load without a condition. Hints are ignored.
         """
-        pointer = f"{GLOBAL} {transfer.address}, align {transfer.align}"
+        address = pointer_to(emit, transfer.place)
+        pointer = f"{GLOBAL} {address}, align {transfer.align}"
         word = "load volatile" if transfer.volatile else "load"
         kind, count = f"i{transfer.bits}", transfer.pieces
         if transfer.condition is None:
@@ -192,7 +204,8 @@ class Hardware(ABC):
     def store(self, emit: Emitter, transfer: Transfer, words: Sequence[str]) -> None:
         """Write a store of words; hints are ignored."""
         value = emit.vector(f"i{transfer.bits}", words)
-        text = f"store {transfer.type} {value}, {GLOBAL} {transfer.address}, align {transfer.align}"
+        address = pointer_to(emit, transfer.place)
+        text = f"store {transfer.type} {value}, {GLOBAL} {address}, align {transfer.align}"
         if transfer.condition is None:
             emit.do(text)
             return

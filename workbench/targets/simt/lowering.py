@@ -36,13 +36,11 @@ from workbench.ir import (
 from workbench.layouts import LinearLayout
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter
-from workbench.targets.simt.hardware import GLOBAL
+from workbench.targets.simt.hardware import GLOBAL, Place, pointer_to
 from workbench.targets.simt.rules import Device
 
 #: An integer: operand + constant.
 Pair = tuple[str, int]
-#: A pointer: base + offset + constant, in bytes.
-Place = tuple[str, str, int]
 Held = str | Pair | Place
 #: Largest constant that is split off an address (analysis/ranges.py keeps this margin).
 _SPLIT_LIMIT = 1 << 20
@@ -194,11 +192,7 @@ class Lowering:
         if isinstance(found, str):
             return found
         if len(found) == 3:
-            base, offset, constant = found
-            where = self.emit.add("i64", offset, str(constant))
-            if where == "0":
-                return base
-            return self.emit.pure(f"getelementptr i8, {GLOBAL} {base}, i64 {where}")
+            return pointer_to(self.emit, found)
         operand, constant = found
         type = llvm_type(element_of(value.type))
         return self.emit.add(type, operand, str(constant), "nsw ")

@@ -16,6 +16,7 @@ from workbench.targets.simt.passes.costs import access_cost, coalesced, vector_w
 from workbench.targets.simt.rules import (
     NO_SCRATCH,
     SAME,
+    Access,
     Device,
     Layouts,
     Scratch,
@@ -36,6 +37,11 @@ def access_layouts(op: Op, on: Setting) -> Layouts:
         cost=lambda layout: access_cost(on, pointers, mask, layout, itemsize),
         offers=lambda: [coalesced(on, pointers, mask, itemsize)],
     )
+
+
+@SIMT.access(Load, Store)
+def plain_access(op: Load | Store) -> Access:
+    return Access(op.pointers, op.mask, lambda mask: op.changed(mask=mask))
 
 
 SIMT.layouts(Load, Store)(access_layouts)
@@ -201,7 +207,6 @@ def _load_group(
     owner: str | None = None,
 ) -> list[str]:
     type = _memory_type(element)
-    address = low.register(op.pointers, group[0])
     condition = access_condition(low, op, op.pointers, op.mask, group[0])
     condition = low.and_all([condition, owner])
     if condition == "false":
@@ -212,7 +217,8 @@ def _load_group(
     if condition is not None:
         others = [_other(low, op, element, r) for r in group]
         start = _pack_words(low, others, bits, element, type)
-    transfer = Transfer(address, pieces, bits, condition, op.cache, op.eviction, op.volatile)
+    place = low.place(op.pointers, group[0])
+    transfer = Transfer(place, pieces, bits, condition, op.cache, op.eviction, op.volatile)
     words = low.chip.load(low.emit, transfer, start)
     return _unpack_words(low, words, bits, element, type, len(group))
 
@@ -294,9 +300,9 @@ def _store_group(
     type = _memory_type(element)
     if condition == "false":
         return
-    address = low.register(op.pointers, group[0])
     bytes_ = element.itemsize * len(group)
     pieces, bits = _pieces(bytes_, element)
     words = _pack_words(low, [low.register(op.value, r) for r in group], bits, element, type)
-    transfer = Transfer(address, pieces, bits, condition, op.cache, op.eviction)
+    place = low.place(op.pointers, group[0])
+    transfer = Transfer(place, pieces, bits, condition, op.cache, op.eviction)
     low.chip.store(low.emit, transfer, words)

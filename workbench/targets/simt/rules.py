@@ -3,8 +3,12 @@
     @SIMT.lower(Reduce)      how it is written in LLVM IR
     @SIMT.layouts(Reduce)    which layouts its operands and results have, and what each costs
     @SIMT.scratch(Reduce)    the shared memory that it needs while it runs
+    @SIMT.access(Load)       which elements of global memory it touches, vector by vector
+    @OWN.ahead(Load)         how it becomes a copy that starts before its turn
+    @OWN.staged(Dot)         which operands are worth such copies
 
-The layout graph, the pass that writes layouts down, the allocator of shared memory, the barrier
+OWN is the table of a target whose chips have such copies. The layout graph, the passes that write
+layouts down, start loads ahead and split full blocks, the allocator of shared memory, the barrier
 pass and the verifier of GPU IR are drivers over these tables and know no op. Buffers that an op
 reads and writes are its effects (`Op.effects`); only what a target adds to it stands here.
 """
@@ -12,12 +16,12 @@ reads and writes are its effects (`Op.effects`); only what a target adds to it s
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from workbench.analysis.affine import Affine
-from workbench.ir import Builder, InvalidModuleError, Op, Value
+from workbench.ir import Builder, InvalidModuleError, Op, Shared, Value
 from workbench.layouts import LinearLayout
 from workbench.source import TargetError
 from workbench.targets.llvm.table import LoweringTable
@@ -110,6 +114,43 @@ class Scratch:
 NO_SCRATCH = Scratch(0)
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Which elements of global memory an op touches, several at a time where they lie so.
+
+    pointers, mask: where, and which of them (None: all).
+    under: the op touching those elements only where another mask (of their shape) is on.
+    """
+
+    pointers: Value
+    mask: Value | None
+    under: Callable[[Value], Op]
+
+
+class Copy(Protocol):
+    """Makes the op that starts a copy into a slot of a buffer, with other pointers and mask."""
+
+    def __call__(self, pointers: Value, mask: Value | None, buffer: Value, slot: Value) -> Op:
+        """Return the op."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """How an op that reads a tile of global memory becomes a copy to shared memory.
+
+    buffer: the type of the buffer, with no slots.
+    copy: makes what starts the copy; masked-off elements become zero.
+    obstacle: why it cannot be copied; empty if it can.
+    unheard: what the author asked of the access and a copy does not do, by its name in `tl`.
+    """
+
+    buffer: Shared
+    copy: Copy
+    obstacle: str = ""
+    unheard: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
 class Device(Hardware):
     """The chip for which code is made."""
 
@@ -136,6 +177,9 @@ class Setting:
 LayoutRule = Callable[[Any, Setting], Layouts]
 ScratchRule = Callable[[Any, Device, int, bool], Scratch]
 AdviceRule = Callable[[Any, int, int], str]
+AccessRule = Callable[[Any], Access]
+AheadRule = Callable[[Any, Setting], Ahead | None]
+StagedRule = Callable[[Any], tuple[Value, ...]]
 
 
 class RuleTable(LoweringTable):
@@ -147,6 +191,9 @@ class RuleTable(LoweringTable):
         self._layouts: dict[type[Op], LayoutRule] = {}
         self._scratch: dict[type[Op], ScratchRule] = {}
         self._advice: dict[type[Op], AdviceRule] = {}
+        self._access: dict[type[Op], AccessRule] = {}
+        self._ahead: dict[type[Op], AheadRule] = {}
+        self._staged: dict[type[Op], StagedRule] = {}
 
     def layouts(self, *classes: type[Op]) -> Callable[[LayoutRule], LayoutRule]:
         """Register the decorated function (op, setting) -> Layouts for op classes."""
@@ -162,6 +209,18 @@ class RuleTable(LoweringTable):
         For ops whose operands take the shared memory that a kernel needs.
         """
         return self._register(self._advice, "advice", classes)
+
+    def access(self, *classes: type[Op]) -> Callable[[AccessRule], AccessRule]:
+        """Register the decorated function (op) -> Access for op classes."""
+        return self._register(self._access, "access", classes)
+
+    def ahead(self, *classes: type[Op]) -> Callable[[AheadRule], AheadRule]:
+        """Register the decorated function (op, setting) -> Ahead, for ops that give a tile."""
+        return self._register(self._ahead, "ahead", classes)
+
+    def staged(self, *classes: type[Op]) -> Callable[[StagedRule], StagedRule]:
+        """Register the decorated function (op) -> operands whose loads are worth copying ahead."""
+        return self._register(self._staged, "staged", classes)
 
     def _register(self, rules: dict[type[Op], Any], word: str, classes: Sequence[type[Op]]) -> Any:
         def register(rule: Any) -> Any:
@@ -195,6 +254,21 @@ class RuleTable(LoweringTable):
         """Say how the author could make an op need less shared memory; empty for most."""
         rule = self._found(lambda table: table._advice, op)
         return "" if rule is None else rule(op, found, allowed)
+
+    def access_of(self, op: Op) -> Access | None:
+        """Return which elements of global memory an op touches; None for most ops."""
+        rule = self._found(lambda table: table._access, op)
+        return None if rule is None else rule(op)
+
+    def ahead_of(self, op: Op, on: Setting) -> Ahead | None:
+        """Return how an op that gives a tile becomes a copy; None for most ops."""
+        rule = self._found(lambda table: table._ahead, op)
+        return None if rule is None else rule(op, on)
+
+    def staged_of(self, op: Op) -> tuple[Value, ...]:
+        """Return the operands of an op whose loads are worth copying ahead; () for most."""
+        rule = self._found(lambda table: table._staged, op)
+        return () if rule is None else rule(op)
 
     def _found(self, kind: Callable[[RuleTable], dict[type[Op], Any]], op: Op) -> Any:
         table: RuleTable | None = self

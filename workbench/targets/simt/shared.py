@@ -1,7 +1,8 @@
 """Shared memory: stores and loads of whole tiles.
 
-A thread's byte address in a buffer is base + (T XOR c): T depends on lane and warp alone and is
-written once, c on the register. Bits of c that T never has are an immediate offset.
+A thread's byte offset in a buffer is T XOR c: T depends on lane and warp alone and is written once,
+c on the register. Its address is base + its place, which is the offset but for tiles with holes
+(layouts/packing.py). Bits of c that T never has are an immediate.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Sequence
 from copy import copy
 
 from workbench.ir import Shared, Value, element_of
-from workbench.layouts import LinearLayout
+from workbench.layouts import LinearLayout, Packing
+from workbench.layouts.packing import Field
 from workbench.targets.simt.lowering import Lowering, at, llvm_type
 from workbench.targets.simt.ops import SharedAllocate, SharedLoad, SharedStore
 from workbench.targets.simt.owners import first_of_copies
@@ -42,11 +44,19 @@ def slot_base(low: Lowering, buffer: Value, slot: Value | None) -> str:
 
 
 class Addresses:
-    """Addresses of one access pattern: base + (T XOR c) for constants c."""
+    """Addresses of one access pattern: base + place(T XOR c) for constants c."""
 
-    def __init__(self, low: Lowering, base: str, lane: Sequence[int], warp: Sequence[int]) -> None:
+    def __init__(
+        self,
+        low: Lowering,
+        base: str,
+        lane: Sequence[int],
+        warp: Sequence[int],
+        packing: Packing | None = None,
+    ) -> None:
         self.low = low
         self.base = base
+        self.packing = packing
         self.thread = low.thread_part(lane, warp)
         self.image = 0
         for column in (*lane, *warp):
@@ -55,9 +65,25 @@ class Addresses:
     def __call__(self, constant: int) -> str:
         low = self.low
         fixed, mixed = constant & ~self.image, constant & self.image
-        place = low.emit.bitwise("xor", "i32", self.thread, str(mixed))
-        address = at(low, self.base, place)
-        return at(low, address, str(fixed))
+        if self.packing is None or len(self.packing.fields) == 1:
+            place = low.emit.bitwise("xor", "i32", self.thread, str(mixed))
+            address = at(low, self.base, place)
+            return at(low, address, str(fixed))
+        address = self.base
+        for field in self.packing.fields:
+            if self.image & field.mask:
+                address = at(low, address, self._part(field, mixed & field.mask))
+        return at(low, address, str(self.packing.place(fixed)))
+
+    def _part(self, field: Field, mixed: int) -> str:
+        """Return the place of one field of T XOR c."""
+        emit, part = self.low.emit, self.thread
+        if self.image & ~field.mask:
+            part = emit.bitwise("and", "i32", part, str(field.mask))
+        part = emit.bitwise("xor", "i32", part, str(mixed))
+        if field.unit == 1 << field.start:
+            return part
+        return emit.mul("i32", emit.shift("lshr", "i32", part, field.start), str(field.unit))
 
     def moved(self, by: str, columns: Sequence[int]) -> Addresses:
         """Return these addresses with T XOR `by`, an XOR of some of the columns."""
@@ -68,10 +94,17 @@ class Addresses:
         return new
 
 
-def addresses_of(low: Lowering, base: str, places: LinearLayout, itemsize: int) -> Addresses:
-    """Return the addresses of a tile whose elements lie at `places`, counted in elements."""
+def addresses_of(low: Lowering, base: str, places: LinearLayout, buffer: Value) -> Addresses:
+    """Return the addresses of a tile whose elements lie at `places` of (a slot of) a buffer."""
+    itemsize = element_of(buffer.type).itemsize
     lane, warp = ([c * itemsize for c in places.flat(d)] for d in ("lane", "warp"))
-    return Addresses(low, base, lane, warp)
+    return Addresses(low, base, lane, warp, packing_of(buffer))
+
+
+def packing_of(buffer: Value) -> Packing:
+    """Return where the offsets of (one slot of) a buffer lie, in bytes."""
+    assert isinstance(buffer.type, Shared)
+    return buffer.type.packing
 
 
 def buffer_layout(buffer: Value) -> LinearLayout:
@@ -95,7 +128,7 @@ def lower_store(low: Lowering, op: SharedStore) -> None:
         pieces = _part(low, layout, unique, axis, start, count)
         layout = _modulo(layout, axis, count)
     places = shared.offsets(layout)
-    addresses = addresses_of(low, base, places, itemsize)
+    addresses = addresses_of(low, base, places, op.buffer)
     table = places.table("register")
     owner = low.layout(op.source).owners().get("warp", 0)
     guard = None
@@ -104,8 +137,22 @@ def lower_store(low: Lowering, op: SharedStore) -> None:
         guard = low.emit.pure(f"icmp eq i32 {bits}, 0")
     widest = low.chip.widest_bytes // itemsize
     for condition, registers in pieces:
-        groups = vector_groups(registers, table, widest, places, itemsize)
-        _store_where(low, op, low.and_all([guard, condition]), groups, addresses, table)
+        for inside, existing in _existing(low, op.source, registers):
+            groups = vector_groups(existing, table, widest, places, itemsize)
+            where = low.and_all([guard, condition, inside])
+            _store_where(low, op, where, groups, addresses, table)
+
+
+def _existing(
+    low: Lowering, value: Value, registers: Sequence[int]
+) -> list[tuple[str | None, list[int]]]:
+    """Return registers by the condition under which their elements exist; None: always."""
+    found: dict[str | None, list[int]] = {}
+    for register in registers:
+        inside = low.inside(low.layout(value), register)
+        if inside != "false":
+            found.setdefault(inside, []).append(register)
+    return list(found.items())
 
 
 def _part(
@@ -237,7 +284,7 @@ def lower_load(low: Lowering, op: SharedLoad) -> None:
     itemsize, type = element.itemsize, llvm_type(element)
     held_type = "i8" if type == "i1" else type
     places = shared.offsets(layout)
-    addresses = addresses_of(low, slot_base(low, op.buffer, op.slot), places, itemsize)
+    addresses = addresses_of(low, slot_base(low, op.buffer, op.slot), places, op.buffer)
     table = places.table("register")
     unique = first_of_copies(low, op.result)
     loaded: dict[int, str] = {}

@@ -18,7 +18,7 @@ from workbench.targets.simt.casts import cast
 from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type
 from workbench.targets.simt.ops import SharedDot
 from workbench.targets.simt.rules import SAME, Layouts, Setting
-from workbench.targets.simt.shared import Addresses, buffer_layout, load_vector
+from workbench.targets.simt.shared import Addresses, buffer_layout, load_vector, packing_of
 from workbench.targets.simt.table import SIMT
 
 #: Multiply-adds of a thread that are written one after the other: enough to hide the loads of the
@@ -141,7 +141,7 @@ class _Operand:
         self.low = low
         self.base = low.scalar(value)
         self.element = element_scalar(value)
-        self.shared = buffer_layout(value)
+        self.shared, self.packing = buffer_layout(value), packing_of(value)
         self.inverse = self.shared.invert()
         self.k_axis = k_axis
         # A thread's own part of the coordinates, k left out, as bytes in the buffer.
@@ -169,7 +169,7 @@ class _Operand:
         Places that lie side by side are read together, at the first use of one of them.
         """
         low, size = self.low, self.element.itemsize
-        addresses = Addresses(low, self.base, self.lane, self.warp)
+        addresses = Addresses(low, self.base, self.lane, self.warp, self.packing)
         nowhere = tuple(0 for _ in range(self.shared.rank))
         columns = [
             self._offset(self._with_k(nowhere, bits & 1 << bit)) for bit in range(bits.bit_length())

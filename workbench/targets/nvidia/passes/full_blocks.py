@@ -14,44 +14,15 @@ from math import prod
 
 from workbench.analysis.affine import tile_forms
 from workbench.analysis.forms import all_atoms
-from workbench.ir import (
-    Block,
-    Module,
-    Op,
-    Value,
-    copy_op,
-    element_of,
-    shape_of,
-    walk,
-)
+from workbench.ir import Block, Module, Op, Place, Value, copy_op, shape_of, walk
 from workbench.ir.rebuild import Rebuilder
-from workbench.ops import (
-    Broadcast,
-    Cast,
-    Constant,
-    Dot,
-    Elementwise,
-    ExpandDims,
-    If,
-    Iota,
-    Load,
-    Promise,
-    Select,
-    Splat,
-    Store,
-    Transpose,
-    Yield,
-    pointee_of,
-)
+from workbench.ops import Constant, Elementwise, If, Yield, pointee_of
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import WIDEST_BYTES
+from workbench.targets.simt.rules import RuleTable
 
 #: More ops than this are not written twice.
 _MOST_OPS = 160
-#: Ops whose elements are one element of each operand, and those that only move elements.
-_POINTWISE = (Elementwise, Cast, Select)
-_MOVES = (Splat, Broadcast, ExpandDims, Transpose, Promise)
-Corner = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +32,10 @@ class _Region:
     first: int
     last: int
     masks: tuple[Value, ...]
-    accesses: tuple[Load | Store, ...]
+    accesses: tuple[Op, ...]
 
 
-def split_full_blocks(module: Module, remarks: Remarks) -> Module:
+def split_full_blocks(module: Module, remarks: Remarks, rules: RuleTable) -> Module:
     """Write ops twice, without masks for programs in which they are all on, and as they are.
 
     Before:
@@ -88,19 +59,21 @@ def split_full_blocks(module: Module, remarks: Remarks) -> Module:
     Only where accesses get wider by it, outside of what feeds a product, once for neighbouring
     ops. Needs: num_warps. Keeps: every value.
     """
-    if not any(isinstance(op, Load | Store) and op.mask is not None for op in module.walk()):
+    accesses = filter(None, map(rules.access_of, module.walk()))
+    if all(access.mask is None for access in accesses):
         return module
-    return _Splitter(module, remarks).run()
+    return _Splitter(module, remarks, rules).run()
 
 
 class _Splitter(Rebuilder):
-    def __init__(self, module: Module, remarks: Remarks) -> None:
+    def __init__(self, module: Module, remarks: Remarks, rules: RuleTable) -> None:
         super().__init__(module, lambda op, builder: None)
         self.module = module
         self.remarks = remarks
+        self.rules = rules
         self.facts = tile_forms(module)
         self.threads = 32 * module.attributes["num_warps"]
-        self._corners: dict[tuple[Value, Corner], Value] = {}
+        self._corners: dict[tuple[Value, Place], Value] = {}
         #: The ops of the region that is written twice now.
         self._written: set[int] = set()
 
@@ -134,44 +107,49 @@ class _Splitter(Rebuilder):
 
         What is loaded beside a product, for it, is copied ahead in one piece or not at all.
         """
-        if any(isinstance(op, Dot) for op in block.ops):
+        if any(map(self.rules.staged_of, block.ops)):
             return
         segment: list[int] = []
         for place, op in enumerate(block.ops):
-            if op.ends_block or any(isinstance(inner, Dot) for inner in (op, *_inside(op))):
+            if op.ends_block or any(map(self.rules.staged_of, (op, *_inside(op)))):
                 yield from self._region(block, segment, to_the_end=op.ends_block)
                 segment = []
             else:
                 segment.append(place)
 
     def _region(self, block: Block, places: list[int], *, to_the_end: bool) -> Iterator[_Region]:
-        found: list[tuple[int, Load | Store]] = []
+        found: list[tuple[int, Value]] = []
         for place in places:
             op = block.ops[place]
-            if isinstance(op, Load | Store) and op.mask is not None and self._gains(op, op.mask):
+            access = self.rules.access_of(op)
+            if access is None or access.mask is None:
+                continue
+            if any(effect.order != "plain" for effect in op.effects()):
+                continue
+            if self._gains(access.pointers, access.mask):
                 first = found[0][0] if found else place
                 inside = {id(inner) for inner in block.ops[first:place]}
-                if self._is_plain(op.mask, inside):
-                    found.append((place, op))
+                if self._is_plain(access.mask, inside):
+                    found.append((place, access.mask))
         if not found:
             return
         first = found[0][0]
         last = places[-1] if to_the_end else found[-1][0]
         size = sum(1 + sum(1 for _ in _inside(op)) for op in block.ops[first : last + 1])
         if size <= _MOST_OPS:
-            masks = dict.fromkeys(op.mask for _, op in found if op.mask is not None)
-            yield _Region(first, last, tuple(masks), tuple(op for _, op in found))
+            masks = dict.fromkeys(mask for _, mask in found)
+            yield _Region(first, last, tuple(masks), tuple(block.ops[p] for p, _ in found))
 
-    def _gains(self, op: Load | Store, mask: Value) -> bool:
+    def _gains(self, pointers: Value, mask: Value) -> bool:
         """Say whether only the mask keeps an access from being wider."""
-        shape = shape_of(op.pointers.type)
-        if shape != shape_of(mask.type) or not shape or (isinstance(op, Load) and op.volatile):
+        shape = shape_of(pointers.type)
+        if shape != shape_of(mask.type) or not shape:
             return False
         each = prod(1 << (extent - 1).bit_length() for extent in shape) // self.threads
-        most = min(max(1, each), WIDEST_BYTES // pointee_of(op.pointers.type).itemsize)
+        most = min(max(1, each), WIDEST_BYTES // pointee_of(pointers.type).itemsize)
         now = full = 1
         for axis, extent in enumerate(shape):
-            width = min(most, extent & -extent, self.facts.vector(op.pointers, axis, mask))
+            width = min(most, extent & -extent, self.facts.vector(pointers, axis, mask))
             full = max(full, width)
             now = max(now, min(width, self.facts.mask_run(mask, axis, extent)))
         return full > now
@@ -197,12 +175,12 @@ class _Splitter(Rebuilder):
         atoms = (atom for h in self.facts.conjuncts(comparison) for atom in all_atoms(h))
         return any(atom.kind in ("pid", "trip", "moved", "value") for atom in atoms)
 
-    def _corner(self, comparison: Value) -> Corner | None:
+    def _corner(self, comparison: Value) -> Place | None:
         """Return the element of a comparison that holds last, if one does."""
-        op = comparison.op
-        if not isinstance(op, Elementwise) or op.function not in ("lt", "le", "gt", "ge"):
+        forms = self.facts.conjuncts(comparison)
+        if len(forms) != 1:
             return None
-        (form,) = self.facts.conjuncts(comparison)
+        (form,) = forms
         corner = [0] * len(shape_of(comparison.type))
         slopes = [0] * len(corner)
         for monomial, coefficient in form.terms.items():
@@ -267,75 +245,59 @@ class _Splitter(Rebuilder):
         for op in ops:
             if any(result in masks for result in op.results):
                 continue
-            if isinstance(op, Select) and op.condition in masks:
-                copies[op.result] = copies.get(op.then, op.then)
+            now = op.where_on(masks)
+            if isinstance(now, Value):
+                copies[op.result] = copies.get(now, now)
                 continue
-            if isinstance(op, Load) and op.mask in masks:
-                op_now: Op = op.changed(mask=None, other=None)
-            elif isinstance(op, Store) and op.mask in masks:
-                op_now = op.changed(mask=None)
-            else:
-                op_now = op
-            copy = builder.insert(copy_op(op_now, copies, builder))
+            copy = builder.insert(copy_op(now, copies, builder))
             copies.update(zip(op.results, copy.results, strict=True))
         return copies
 
-    def _at(self, value: Value, corner: Corner) -> Value:
+    def _at(self, value: Value, corner: Place) -> Value:
         """Return one element of a tile, as a number that is computed before the region."""
         known = self._corners.get((value, corner))
         if known is None:
             known = self._corners[value, corner] = self._element(value, corner)
         return known
 
-    def _element(self, value: Value, corner: Corner) -> Value:
-        op, builder = value.op, self.builder
-        if isinstance(op, Constant):
-            return builder.add(Constant(op.value, element_of(op.type)))
-        if isinstance(op, Iota):
-            return builder.add(Constant(op.start + corner[0], element_of(op.type)))
-        if not shape_of(value.type) and id(op) not in self._written:
+    def _element(self, value: Value, corner: Place) -> Value:
+        op = value.op
+        reads = _reads(op, corner)
+        # A constant is written where it is used, like every constant.
+        if reads != () and not shape_of(value.type) and id(op) not in self._written:
             return self.values.get(value, value)
-        if isinstance(op, _MOVES):
-            return self._at(op.source, _corner_before(op, corner))
         assert op is not None
-        inner = {v: self._at(v, corner) for v in op.operands}
-        return builder.insert(copy_op(op, inner, builder)).results[0]
+        assert reads is not None
+        made = op.element(corner, [self._at(v, place) for v, place in reads])
+        return made if isinstance(made, Value) else self.builder.insert(made).results[0]
 
 
-def _corner_before(op: Op, corner: Corner) -> Corner:
-    """Return where the element of a moved tile was before."""
-    if isinstance(op, Broadcast):
-        source = shape_of(op.source.type)
-        return tuple(0 if extent == 1 else c for extent, c in zip(source, corner, strict=True))
-    if isinstance(op, ExpandDims):
-        return corner[: op.axis] + corner[op.axis + 1 :]
-    if isinstance(op, Transpose):
-        return tuple(corner[op.order.index(axis)] for axis in range(len(corner)))
-    return corner if isinstance(op, Promise) else ()
+def _reads(op: Op | None, place: Place) -> tuple[tuple[Value, Place], ...] | None:
+    """Return the elements from which one of the op's can be computed again; None if it cannot."""
+    if op is None or not op.pure or op.regions:
+        return None
+    reads = op.element_from(place)
+    if reads is None and not any(shape_of(v.type) for v in (*op.results, *op.operands)):
+        return tuple((v, ()) for v in op.operands)
+    return reads
 
 
 def _comparisons(mask: Value) -> Iterator[Value]:
     """Yield what has to hold everywhere for a mask to be on everywhere."""
-    op = mask.op
-    if isinstance(op, Elementwise) and op.function == "and":
-        for value in op.inputs:
-            yield from _comparisons(value)
-    elif isinstance(op, _MOVES):
-        yield from _comparisons(op.source)
-    elif not isinstance(op, Constant) or not op.value:
+    parts = mask.op.holds_with() if mask.op is not None else None
+    if parts is None:
         yield mask
+    else:
+        for value in parts:
+            yield from _comparisons(value)
 
 
 def _is_known(value: Value, inside: set[int]) -> bool:
     """Say whether an element of a value can be computed before the ops `inside`."""
-    op = value.op
-    if not shape_of(value.type) and id(op) not in inside:
+    if not shape_of(value.type) and id(value.op) not in inside:
         return True
-    if op is None or not op.pure or op.regions:
-        return False
-    if shape_of(value.type) and not isinstance(op, (*_MOVES, *_POINTWISE, Constant, Iota)):
-        return False
-    return all(_is_known(operand, inside) for operand in op.operands)
+    reads = _reads(value.op, (0,) * len(shape_of(value.type)))
+    return reads is not None and all(_is_known(operand, inside) for operand, _ in reads)
 
 
 def _inside(op: Op) -> Iterator[Op]:

@@ -13,21 +13,18 @@ memory that other programs may write over anything that puts accesses into an or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.memory import Memory
 from workbench.ir import (
-    I1,
+    I32,
     Block,
     Builder,
     Effect,
     Module,
     Op,
-    Scalar,
-    Shared,
     Tile,
     Value,
     copy_op,
@@ -36,44 +33,85 @@ from workbench.ir import (
     rebuild,
     shape_of,
 )
-from workbench.layouts import LinearLayout, swizzled
-from workbench.ops import (
-    Constant,
-    ConvertLayout,
-    Dot,
-    Elementwise,
-    For,
-    Load,
-    Select,
-    Splat,
-    Transpose,
-    pointee_of,
-)
+from workbench.layouts import LinearLayout
+from workbench.ops import Constant, Elementwise, For, Select, Splat
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
-from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
-from workbench.targets.nvidia.widths import vector_width
+from workbench.targets.nvidia.ops import CommitCopies, WaitCopies
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
+from workbench.targets.simt.rules import Access, Ahead, Device, RuleTable, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    """An op that can read from a buffer what it moves, and the layout in which it does.
+
+    The op itself if it gives elements to other threads; or one that renames them, for the one
+    that gives its result to other threads (`end`).
+    """
+
+    op: Op
+    layout: LinearLayout
+    end: Op | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A load, the conversions to operand layouts that read it, and whether anything else does."""
+    """A load, how it is copied, what reads operands off it, and whether anything else does."""
 
-    load: Load
-    users: tuple[Op, ...]
+    load: Op
+    access: Access
+    ahead: Ahead
+    users: tuple[_User, ...]
     has_others: bool
 
 
-def pipeline_loads(module: Module, remarks: Remarks, shared_limit: int) -> Module:
+class _Module:
+    """What is known of the module."""
+
+    def __init__(self, module: Module, chip: Device) -> None:
+        self.rules: RuleTable = chip.rules
+        self.on = Setting(Affine(module, tiles=True), chip, module.attributes["num_warps"])
+        self.memory = Memory(module)
+        self.uses: dict[Value, list[Op]] = {}
+        for op in module.walk():
+            for operand in op.operands:
+                self.uses.setdefault(operand, []).append(op)
+
+    def hides(self, block: Block) -> bool:
+        """Say whether a block has something for which loads are worth copying ahead."""
+        return any(map(self.rules.staged_of, block.ops))
+
+    def user(self, op: Op) -> _User | None:
+        """Return how an op reads a tile from a buffer instead, if it can."""
+        if not op.moves:
+            return None
+        layout = layout_of(op.result.type)
+        plan = self.rules.layout_rule(op)(op, self.on)
+        if plan.work is None:  # what it reads may be held in any layout
+            return _User(op, layout, None) if layout is not None else None
+        users, (along, *_) = self.uses.get(op.result, []), plan.operands
+        if along is None or len(users) != 1:
+            return None
+        end = self.user(users[0])
+        before = along.need(end.layout) if end is not None and end.end is None else None
+        return _User(op, before, users[0]) if before is not None else None
+
+    def is_operand(self, value: Value) -> bool:
+        """Say whether a tile, or that tile moved, is worth copying ahead."""
+        users = self.uses.get(value, [])
+        return any(value in self.rules.staged_of(op) for op in users) or any(
+            op.moves and self.is_operand(op.result) for op in users
+        )
+
+
+def pipeline_loads(module: Module, remarks: Remarks, chip: Device) -> Module:
     """Turn loads that feed dots in a loop into asynchronous copies, started rounds ahead.
 
     Needs: layouts. Keeps: every value (memory that the loop stores to is not loaded ahead).
     """
     stages = module.attributes["num_stages"]
-    facts = Affine(module, tiles=True)
-    memory = Memory(module)
-    uses = _uses(module)
+    known = _Module(module, chip)
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         if not isinstance(op, For):
@@ -81,19 +119,19 @@ def pipeline_loads(module: Module, remarks: Remarks, shared_limit: int) -> Modul
         depth = op.stages if op.stages is not None else stages
         if depth < 2:
             return None
-        early = _Early(op, memory)
+        early = _Early(op, known)
         found: list[_Staged] = []
-        if any(isinstance(inner, Dot) for inner in op.body.ops):
-            found = [s for load in op.body.ops if (s := _staged(early, load, uses, facts, remarks))]
+        if known.hides(op.body):
+            found = [s for load in op.body.ops if (s := _staged(early, load, remarks))]
         if found and op.stages is None and module.attributes.get("stages_are_free"):
-            depth = _fitting(op, found, depth, shared_limit, remarks)
+            depth = _fitting(op, found, depth, chip.shared_bytes, remarks)
         else:
-            found = _affordable(early, found, depth, shared_limit, remarks)
+            found = _affordable(early, found, depth, chip.shared_bytes, remarks)
         if not found or depth < 2:
-            _answer_stages(op, remarks)
+            _answer_stages(op, known, remarks)
             return None
         for staged in found:
-            _answer_memory_hints(staged.load, remarks)
+            _answer_memory_hints(staged, remarks)
         return _pipelined(early, found, depth, builder, remarks)
 
     return rebuild(module, rewrite)
@@ -103,12 +141,12 @@ def _affordable(
     early: _Early, found: list[_Staged], depth: int, shared_limit: int, remarks: Remarks
 ) -> list[_Staged]:
     """Return the loads to stage: not those behind a table if there is no room for them too."""
-    if sum(_tile_bytes(staged.load) for staged in found) * depth <= shared_limit:
+    if sum(staged.ahead.buffer.bytes for staged in found) * depth <= shared_limit:
         return found
     kept: list[_Staged] = []
     for staged in found:
-        ahead = early.slice_of(staged.load) or []
-        if any(not op.pure for op in ahead):
+        before = early.slice_of(staged.access) or []
+        if any(not op.pure for op in before):
             remarks.note(
                 staged.load,
                 f"not copied ahead: {depth} stages of what a table leads to do not fit",
@@ -123,52 +161,35 @@ def _fitting(
     loop: For, found: list[_Staged], depth: int, shared_limit: int, remarks: Remarks
 ) -> int:
     """Return how many of the stages that nobody asked for fit into shared memory."""
-    each = sum(_tile_bytes(staged.load) for staged in found)
+    each = sum(staged.ahead.buffer.bytes for staged in found)
     fits = shared_limit // max(each, 1)
     if fits < depth:
         remarks.note(loop, f"{depth} stages need {depth * each:,} bytes; {fits} fit", "missed")
     return min(depth, fits)
 
 
-def _answer_stages(loop: For, remarks: Remarks) -> None:
+def _answer_stages(loop: For, known: _Module, remarks: Remarks) -> None:
     if loop.stages is None:
         return
     text = "no load of this loop can be copied ahead"
-    if not any(isinstance(inner, Dot) for inner in loop.body.ops):
+    if not known.hides(loop.body):
         text = "loads are copied ahead for products, this loop has none"
     remarks.note(loop, f"num_stages={loop.stages} is not obeyed: {text}", "missed")
 
 
-def _answer_memory_hints(load: Load, remarks: Remarks) -> None:
-    """PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a descriptor only."""
-    cache = "" if load.cache in ("ca", "cg") else load.cache
-    words = {"cache_modifier": cache, "eviction_policy": load.eviction}
-    for name, word in words.items():
-        if word:
-            text = "the load is copied ahead, and such a copy takes none"
-            remarks.note(load, f"{name} '{word}' is not obeyed: {text}", "missed")
-
-
-def _tile_bytes(load: Load) -> int:
-    """Return the bytes of one slot of a load's ring."""
-    shape, element = shape_of(load.result.type), element_of(load.result.type)
-    return prod(1 << (extent - 1).bit_length() for extent in shape) * element.itemsize
-
-
-def _uses(module: Module) -> dict[Value, list[Op]]:
-    uses: dict[Value, list[Op]] = {}
-    for op in module.walk():
-        for operand in op.operands:
-            uses.setdefault(operand, []).append(op)
-    return uses
+def _answer_memory_hints(staged: _Staged, remarks: Remarks) -> None:
+    for name, word in staged.ahead.unheard.items():
+        text = "the load is copied ahead, and such a copy takes none"
+        remarks.note(staged.load, f"{name} '{word}' is not obeyed: {text}", "missed")
 
 
 class _Early:
     """What of a loop may happen rounds before its turn."""
 
-    def __init__(self, loop: For, memory: Memory) -> None:
+    def __init__(self, loop: For, known: _Module) -> None:
         self.loop = loop
-        self.memory = memory
+        self.known = known
+        self.memory = known.memory
         effects = [e for op in loop.body.ops for e in op.effects() if e.space == "global"]
         self._writes = [e for e in effects if e.writes]
         #: What puts accesses into an order that other programs may see.
@@ -185,7 +206,7 @@ class _Early:
                 return "the loop waits for other programs or signals to them"
         return ""
 
-    def slice_of(self, load: Load) -> list[Op] | None:
+    def slice_of(self, load: Access) -> list[Op] | None:
         """Return the loop's ops that compute a load's address and mask, in order.
 
         With them come those that compute the carried values they need. None if one of them must
@@ -219,69 +240,33 @@ def _is_seen(effect: Effect) -> bool:
     return effect.reads or effect.writes or effect.scope != "cta"
 
 
-def _staged(
-    early: _Early, op: Op, uses: dict[Value, list[Op]], facts: Affine, remarks: Remarks
-) -> _Staged | None:
+def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
     """Return how a load of the loop can be staged in shared memory; None if it cannot."""
-    if not isinstance(op, Load) or not isinstance(op.result.type, Tile):
+    known = early.known
+    ahead, access = known.rules.ahead_of(op, known.on), known.rules.access_of(op)
+    if ahead is None or access is None:
         return None
-    users: list[Op] = []
     here = set(map(id, early.loop.body.ops))
-    readers = uses.get(op.result, [])
-    for user in readers:
-        end = user
-        if isinstance(user, Transpose):
-            (end,) = uses[user.result] if len(uses[user.result]) == 1 else (user,)
-        converts = isinstance(user, ConvertLayout) or isinstance(end, ConvertLayout)
-        # What a branch or an inner loop reads is taken out of the ring once, before it.
-        if converts and here.issuperset((id(user), id(end))):
-            users.append(user)
-    if not users or not _feeds_dot(users, uses):
+    readers = known.uses.get(op.result, [])
+    users = [user for reader in readers if (user := known.user(reader)) is not None]
+    # What a branch or an inner loop reads is taken out of the ring once, before it.
+    users = [u for u in users if id(u.op) in here and (u.end is None or id(u.end) in here)]
+    if not any(known.is_operand(user.op.result) for user in users):
         return None
-    reason = _obstacle(early, op, facts)
+    reason = early.obstacle(op) or ahead.obstacle
+    if not reason and early.slice_of(access) is None:
+        reason = "its address depends on what must not be read ahead"
     if reason:
         remarks.note(op, f"not copied ahead: {reason}", "missed")
         return None
-    return _Staged(op, tuple(users), len(users) < len(readers))
+    return _Staged(op, access, ahead, tuple(users), len(users) < len(readers))
 
 
-def _feeds_dot(users: list[Op], uses: dict[Value, list[Op]]) -> bool:
-    work = list(users)
-    while work:
-        op = work.pop()
-        if isinstance(op, Dot):
-            return True
-        if isinstance(op, ConvertLayout | Transpose):
-            work += uses.get(op.results[0], [])
-    return False
-
-
-def _obstacle(early: _Early, op: Load, facts: Affine) -> str:
-    element = pointee_of(op.pointers.type)
-    if reason := early.obstacle(op):
-        return reason
-    if op.other is not None and constant_of(op.other) != 0:
-        return "masked-off elements are not zero"
-    if not isinstance(element, Scalar) or element == I1:
-        return "pointers and i1 are not staged"
-    assert isinstance(op.result.type, Tile)
-    assert op.result.type.layout is not None
-    width, _ = vector_width(facts, op.pointers, op.mask, op.result.type.layout, element.itemsize)
-    if width * element.itemsize < 4:
-        return (
-            f"only {width * element.itemsize} bytes lie side by side and aligned, "
-            "cp.async moves 4, 8 or 16; alignment of the strides and bounds is not known"
-        )
-    if early.slice_of(op) is None:
-        return "its address depends on what must not be read ahead"
-    return ""
-
-
-def _needed_carries(loop: For, ops: list[Op], loads: list[Load]) -> list[int]:
+def _needed_carries(loop: For, ops: list[Op], found: list[_Staged]) -> list[int]:
     """Return which carried values the address arithmetic reads."""
     arguments = loop.body.arguments[1:]
     reads = {v for op in ops for v in op.operands}
-    reads |= {v for load in loads for v in (load.pointers, load.mask) if v is not None}
+    reads |= {v for s in found for v in (s.access.pointers, s.access.mask) if v is not None}
     needed = {i for i, a in enumerate(arguments) if a in reads}
     # A carried value that only another needed one is computed from.
     changed = True
@@ -299,27 +284,28 @@ def _pipelined(
     early: _Early, found: list[_Staged], stages: int, builder: Builder, remarks: Remarks
 ) -> tuple[Value, ...]:
     loop = early.loop
-    loads = [staged.load for staged in found]
-    needed = {id(inner) for load in loads for inner in early.slice_of(load) or ()}
+    needed = {id(inner) for staged in found for inner in early.slice_of(staged.access) or ()}
     ops = [op for op in loop.body.ops if id(op) in needed]
-    carries = _needed_carries(loop, ops, loads)
-    counter = element_of(loop.lower.type)
-    assert isinstance(counter, Scalar)
-    buffers = [_ring(load, stages, builder) for load in loads]
-    ahead = _Ahead(loop, loads, buffers, ops, carries, builder)
+    carries = _needed_carries(loop, ops, found)
+    rings = [replace(staged.ahead.buffer, slots=stages) for staged in found]
+    buffers = [
+        builder.add(SharedAllocate(type=ring), staged.load.result.hint)
+        for ring, staged in zip(rings, found, strict=True)
+    ]
+    ahead = _Ahead(early, found, buffers, ops, carries, builder)
 
     state = {a: loop.inits[i] for i, a in enumerate(loop.body.arguments[1:]) if i in carries}
     index = loop.lower
     for stage in range(stages - 1):
-        slot = builder.add(Constant(stage, _I32))
+        slot = builder.add(Constant(stage, I32))
         state = ahead.start(index, state, slot, always=False)
         index = builder.add(Elementwise("add", (index, loop.step), no_wrap=True))
 
-    zero = builder.add(Constant(0, _I32))
-    last = builder.add(Constant(stages - 1, _I32))
+    zero = builder.add(Constant(0, I32))
+    last = builder.add(Constant(stages - 1, I32))
     arguments = loop.body.arguments
-    next_index = Value(counter, "ahead")
-    read_slot, write_slot = Value(_I32, "slot"), Value(_I32, "fill")
+    next_index = Value(element_of(loop.lower.type), "ahead")
+    read_slot, write_slot = Value(I32, "slot"), Value(I32, "fill")
     shadows = {
         arguments[1 + i]: Value(arguments[1 + i].type, arguments[1 + i].hint) for i in carries
     }
@@ -337,40 +323,26 @@ def _pipelined(
     block = Block((*arguments, next_index, read_slot, write_slot, *shadows.values()), tuple(body))
     new = builder.insert(loop.changed(inits=inits, body=block))
     builder.insert(WaitCopies(0))
-    total = sum(b.type.bytes for b in buffers if isinstance(b.type, Shared))
+    total = sum(ring.bytes for ring in rings)
     remarks.note(
         loop,
-        f"{len(loads)} loads copied {stages - 1} rounds ahead "
+        f"{len(found)} loads copied {stages - 1} rounds ahead "
         f"through {total:,} bytes of shared memory",
         "applied",
     )
     return new.results[: len(loop.results)]
 
 
-_I32 = Scalar("i32", "int", 32)
-
-
-def _ring(load: Load, stages: int, builder: Builder) -> Value:
-    """Allocate the ring for a load, in the order in which memory holds the tile."""
-    shape = shape_of(load.result.type)
-    element = element_of(load.result.type)
-    assert isinstance(element, Scalar)
-    layout = layout_of(load.result.type)
-    assert layout is not None
-    order = sorted(range(len(shape)), key=lambda d: -layout.consecutive("register", d))
-    type = Shared(shape, element, swizzled(shape, element.itemsize, tuple(order)), stages)
-    return builder.add(SharedAllocate(type=type), load.result.hint)
-
-
 class _Ahead:
     """Starts the copies of one round, given the counter and the carried values of that round."""
 
     def __init__(
-        self, loop: For, loads: list[Load], buffers: list[Value], ops: list[Op], carries: list[int],
-        builder: Builder,
+        self, early: _Early, found: list[_Staged], buffers: list[Value], ops: list[Op],
+        carries: list[int], builder: Builder,
     ) -> None:  # fmt: skip
-        self.loop = loop
-        self.loads = loads
+        self.loop = early.loop
+        self.rules = early.known.rules
+        self.found = found
         self.buffers = buffers
         self.ops = ops
         self.carries = carries
@@ -385,34 +357,26 @@ class _Ahead:
         runs = None if always else self._runs(index)
         for op in self.ops:
             copied = copy_op(op, values, builder)
-            if isinstance(copied, Load) and runs is not None:
-                copied = self._guarded(op, copied, runs, values)
+            access = self.rules.access_of(copied)
+            if access is not None and runs is not None:
+                copied = access.under(self._under(runs, access))
+                values[op.results[0]] = copied.result
             builder.insert(copied)
-        for load, buffer in zip(self.loads, self.buffers, strict=True):
+        for staged, buffer in zip(self.found, self.buffers, strict=True):
             before = builder.span, builder.origins
-            builder.span, builder.origins = load.span, (load.id,)
-            mask = values.get(load.mask, load.mask) if load.mask is not None else None
+            builder.span, builder.origins = staged.load.span, (staged.load.id,)
+            old = staged.access
+            mask = values.get(old.mask, old.mask) if old.mask is not None else None
+            access = replace(old, pointers=values.get(old.pointers, old.pointers), mask=mask)
             if runs is not None:
-                mask = self._under(runs, mask, load)
-            pointers = values.get(load.pointers, load.pointers)
-            builder.insert(
-                AsyncCopy(pointers, buffer, slot, mask, cache=load.cache, eviction=load.eviction)
-            )
+                mask = self._under(runs, access)
+            builder.insert(staged.ahead.copy(access.pointers, mask, buffer, slot))
             builder.span, builder.origins = before
         builder.insert(CommitCopies())
         arguments = loop.body.arguments[1:]
         return {
             arguments[i]: values.get(loop.body.yields[i], loop.body.yields[i]) for i in self.carries
         }
-
-    def _guarded(self, op: Op, load: Load, runs: Value, values: dict[Value, Value]) -> Load:
-        """Return a load that reads nothing in rounds that the loop does not reach."""
-        mask = self._under(runs, load.mask, load) if shape_of(load.pointers.type) else runs
-        if load.mask is not None and not shape_of(load.pointers.type):
-            mask = self.builder.add(Elementwise("and", (runs, load.mask)))
-        new = load.changed(mask=mask)
-        values[op.results[0]] = new.result
-        return new
 
     def _runs(self, index: Value) -> Value:
         """Return whether the loop reaches a round with this counter."""
@@ -428,13 +392,14 @@ class _Ahead:
         rises = builder.add(Elementwise("gt", (loop.step, zero)))
         return builder.add(Select(rises, up, down))
 
-    def _under(self, runs: Value, mask: Value | None, load: Load) -> Value:
-        shape = shape_of(load.pointers.type)
-        layout = layout_of(load.pointers.type)
-        everywhere = self.builder.add(Splat(runs, shape, layouts=(layout,)))
-        if mask is None:
-            return everywhere
-        return self.builder.add(Elementwise("and", (everywhere, mask)))
+    def _under(self, runs: Value, access: Access) -> Value:
+        """Return a mask for an access, off in rounds that the loop does not reach."""
+        type = access.pointers.type
+        if shape_of(type):
+            runs = self.builder.add(Splat(runs, shape_of(type), layouts=(layout_of(type),)))
+        if access.mask is None:
+            return runs
+        return self.builder.add(Elementwise("and", (runs, access.mask)))
 
 
 def _with_buffers(
@@ -442,43 +407,31 @@ def _with_buffers(
 ) -> dict[Value, Value]:
     """Insert the loop's ops with staged loads read from the ring; return replaced values."""
     replaced: dict[Value, Value] = {}
-    by_user = {
-        id(user): (staged.load, buffer)
-        for staged, buffer in zip(found, buffers, strict=True)
-        for user in staged.users
-    }
-    staged_loads = {
-        id(staged.load): (staged, buffer) for staged, buffer in zip(found, buffers, strict=True)
-    }
-    # A transposed operand is read untransposed, in the layout that transposing turns into it.
-    targets = {op.source: op.layout for op in loop.body.ops if isinstance(op, ConvertLayout)}
+    pairs = list(zip(found, buffers, strict=True))
+    by_user = {id(u.op): (staged, u, buffer) for staged, buffer in pairs for u in staged.users}
+    ends = {id(u.end) for staged in found for u in staged.users if u.end is not None}
+    loads = {id(staged.load): (staged, buffer) for staged, buffer in pairs}
     for op in loop.body.ops[:-1]:
-        if id(op) in staged_loads:
-            staged, buffer = staged_loads[id(op)]
-            if staged.has_others:
-                layout = layout_of(staged.load.result.type)
-                assert layout is not None
-                loaded = _from_buffer(staged.load, op, layout, buffer, slot)
-                replaced[op.results[0]] = builder.add(loaded, op.results[0].hint)
+        if id(op) in loads:
+            staged, buffer = loads[id(op)]
+            layout = layout_of(op.result.type)
+            if staged.has_others and layout is not None:
+                loaded = _from_buffer(op, op, layout, buffer, slot)
+                replaced[op.result] = builder.add(loaded, op.result.hint)
             continue
         if id(op) in by_user:
-            load, buffer = by_user[id(op)]
-            if isinstance(op, ConvertLayout):
-                loaded = _from_buffer(load, op, op.layout, buffer, slot)
-                replaced[op.result] = builder.add(loaded, op.result.hint)
-                continue
-            assert isinstance(op, Transpose)
-            back = tuple(op.order.index(i) for i in range(len(op.order)))
-            layout = targets[op.result]
-            loaded = _from_buffer(load, op, layout.transpose(back), buffer, slot)
-            value = builder.add(loaded, op.result.hint)
-            turned = op.changed(source=value, layouts=(layout,))
-            replaced[op.result] = builder.insert(turned).results[0]
+            staged, user, buffer = by_user[id(op)]
+            loaded = _from_buffer(staged.load, op, user.layout, buffer, slot)
+            value = replaced[op.result] = builder.add(loaded, op.result.hint)
+            if user.end is not None:  # renamed, it is what `end` makes of it
+                wanted = (layout_of(user.end.result.type),)
+                renamed = op.with_operands((value,), layouts=wanted)
+                replaced[op.result] = builder.insert(renamed).result
+            continue
+        if id(op) in ends:
+            replaced[op.result] = replaced[op.operands[0]]
             continue
         new = _reading(op, replaced)
-        if isinstance(new, ConvertLayout) and new.source.type == new.result.type:
-            replaced[op.results[0]] = new.source
-            continue
         builder.insert(new)
         if new is not op:
             replaced.update(zip(op.results, new.results, strict=True))
@@ -486,11 +439,10 @@ def _with_buffers(
 
 
 def _from_buffer(
-    load: Load, user: Op, layout: LinearLayout, buffer: Value, slot: Value
+    load: Op, user: Op, layout: LinearLayout, buffer: Value, slot: Value
 ) -> SharedLoad:
     """Return the op that reads what `load` copied, in the layout that `user` wants."""
-    assert isinstance(load.result.type, Tile)
-    type = load.result.type.with_layout(layout)
+    type = Tile(shape_of(load.result.type), element_of(load.result.type), layout)
     return SharedLoad(buffer, slot, type=type, span=load.span, origins=(load.id, user.id))
 
 
@@ -524,9 +476,9 @@ def _block_reading(block: Block, replaced: dict[Value, Value]) -> Block:
 
 def _next_slot(slot: Value, stages: int, builder: Builder) -> Value:
     """Return slot + 1, or 0 after the last."""
-    one = builder.add(Constant(1, _I32))
+    one = builder.add(Constant(1, I32))
     following = builder.add(Elementwise("add", (slot, one), no_wrap=True))
-    count = builder.add(Constant(stages, _I32))
+    count = builder.add(Constant(stages, I32))
     past = builder.add(Elementwise("ge", (following, count)))
-    zero = builder.add(Constant(0, _I32))
+    zero = builder.add(Constant(0, I32))
     return builder.add(Select(past, zero, following))

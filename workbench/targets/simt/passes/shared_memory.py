@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from workbench.ir import Block, Module, Op, Shared, Value
+from workbench.ir import Block, Module, Op, Shared, Value, layout_of
 from workbench.source import Note, ResourceError
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.rules import Device, Scratch
@@ -46,7 +46,7 @@ def allocate(module: Module, chip: Device) -> tuple[dict[int, int], tuple[Interv
                 break
             start = max(start, -(-high // want.align) * want.align)
         placed.append((start, want.bytes, want.first, want.last, want))
-    total = max((offset + size for offset, size, *_ in placed), default=0)
+    total = max((offset + want.reach for offset, *_, want in placed), default=0)
     if total > chip.shared_bytes:
         raise _too_much(module, chip, [want for *_, want in placed], total)
     offsets = {want.op.id: offset for offset, *_, want in placed}
@@ -69,6 +69,10 @@ class _Want:
     last_op: int
     #: Of a ring of buffers.
     slots: int = 0
+    #: Bytes that may be read: what lies after its own is read for elements that do not exist.
+    reach: int = 0
+    #: Of a buffer.
+    type: Shared | None = None
 
 
 class _Liveness:
@@ -95,11 +99,23 @@ class _Liveness:
                 if operand in self.buffers:
                     self.buffers[operand].last = self.clock
                     self.buffers[operand].last_op = op.id
+            self.read(op)
             if op.regions:
                 # A buffer from outside that is used in a loop lives through all of it.
                 for held in self.buffers.values():
                     if held.first < start <= held.last:
                         held.last = self.clock
+
+    def read(self, op: Op) -> None:
+        """Note how far behind a buffer an op reads."""
+        buffers = [e.through for e in op.own_effects() if e.reads and e.through in self.buffers]
+        for buffer in buffers:
+            assert buffer is not None
+            # What reads one buffer reads it as its result.
+            layout = layout_of(op.results[0].type) if op.results and len(buffers) == 1 else None
+            held = self.buffers[buffer]
+            if held.type is not None:
+                held.reach = max(held.reach, held.type.reach(layout, self.chip.widest_bytes))
 
     def want(self, op: Op) -> None:
         """Note what an op allocates or needs while it runs."""
@@ -108,13 +124,15 @@ class _Liveness:
             if isinstance(result.type, Shared):
                 name = result.hint or "buffer"
                 size, slots = result.type.bytes, result.type.slots
-                want = _Want(op, name, size, _ALIGNMENT, now, now, op.id, op.id, slots)
+                want = _Want(op, name, size, _ALIGNMENT, now, now, op.id, op.id, slots, size)
+                want.type = result.type
                 self.buffers[result] = want
                 self.wants.append(want)
         scratch = scratch_of(op, self.chip, self.warps, self.used)
         if scratch.bytes:
             name = scratch.purpose or f"{op.name.removeprefix('tile.')} across warps"
-            self.wants.append(_Want(op, name, scratch.bytes, 16, now, now, op.id, op.id))
+            size = scratch.bytes
+            self.wants.append(_Want(op, name, size, 16, now, now, op.id, op.id, reach=size))
 
 
 def scratch_of(op: Op, chip: Device, num_warps: int, used: Collection[Value]) -> Scratch:
