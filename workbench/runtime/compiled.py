@@ -197,7 +197,8 @@ class CompiledKernel:
         """Launch numbers under Triton's names: shared, num_warps, num_stages, threads, …."""
         from workbench.runtime.driver import target_of
 
-        built = self._compiled.built if self._compiled is not None else self.launch
+        compiled = self._compiled  # another thread may let it go
+        built = compiled.built if compiled is not None else self.launch
         return SimpleNamespace(
             name=built.symbol,
             shared=built.shared_bytes,
@@ -289,14 +290,14 @@ class CompiledKernel:
         if not self._lock.acquire(blocking=False):
             return False
         try:
+            if self._trace is not None and not self._trace.release(self._find_trace):
+                return False
             if self._compiled is not None:
                 self.from_cache = True
                 self._compiled = None
                 if self._launch is not None:
                     self._code = None
                 self.source.__dict__.pop("tree", None)
-            if self._trace is not None:
-                self._trace.release(self._find_trace)
         finally:
             self._lock.release()
         return True
@@ -317,7 +318,8 @@ class CompiledKernel:
     @property
     def lowered(self) -> Module | None:
         """The tile IR as the front end made it, if it was made in this process."""
-        return None if self._compiled is None else self._compiled.module
+        compiled = self._compiled
+        return None if compiled is None else compiled.module
 
     @property
     def module(self) -> Module:

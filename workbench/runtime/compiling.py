@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +36,28 @@ Fits = Callable[[Any], bool]
 
 _kernels: dict[str, CompiledKernel] = {}
 _lock = renewed_lock()
+#: Who holds the lock, and for whom work is done: the front end runs compile-time functions on a
+#: thread of its own, and those may compile kernels, too.
+_holder: object | None = None
+_for_whom: ContextVar[object | None] = ContextVar("for whom a kernel is compiled", default=None)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Wait until nobody else finds or makes kernels, unless this is done for who does."""
+    global _holder
+    if _holder is not None and _for_whom.get() is _holder:
+        yield
+        return
+    with _lock:
+        mine = object()
+        token = _for_whom.set(mine)
+        try:
+            _holder = mine
+            yield
+        finally:
+            _holder = None
+            _for_whom.reset(token)
 
 
 def compile(  # noqa: A001 - the public name
@@ -101,7 +125,7 @@ def obtain(
     """
     captured = captured or captures(source)
     parts = _all_parts(source, captured, target)
-    with _lock:
+    with _alone():
         found = _find(source, signature, target, parts, fits) if cached else None
         if found is None:
             found = _compile(source, signature, target, parts, fits, first)
@@ -120,7 +144,7 @@ def known(
 ) -> CompiledKernel | None:
     """Return a kernel from memory or disk, None where `obtain` would compile."""
     parts = _all_parts(source, captured, target)
-    with _lock:
+    with _alone():
         if fits is None:
             return _look_up(source, signature, target, parts)
         for narrow in (True, False):
@@ -152,7 +176,7 @@ def adopt(
         source, signature, target, key, launch=launch, code=code, index_program=index_program
     )
     kernel.store([list(tool) for tool in tools])
-    with _lock:
+    with _alone():
         return _kernels.setdefault(key, kernel)
 
 

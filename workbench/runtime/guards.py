@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from workbench.interpreter import Storage
@@ -22,14 +23,16 @@ from workbench.interpreter import Storage
 STATE: dict[str, Any] = {"on": False}
 _said: list[bool] = []
 _by_hand = False
-#: While launches are tried: storages that they may write, and what was there before.
-_before: dict[int, bytes] | None = None
+#: While launches are tried: storages that they may write, and what was there before. What other
+#: threads launch meanwhile stays as it is.
+_before: ContextVar[dict[int, bytes] | None] = ContextVar("what was there before", default=None)
+_tries = 0
 
 
 def settle() -> bool:
     """Decide for launches that say nothing themselves, and let launchers know."""
     found = _decided()
-    STATE["on"] = None if _before is not None else found
+    STATE["on"] = None if _tries else found
     return found
 
 
@@ -63,14 +66,16 @@ def guarding(on: bool | None) -> Iterator[None]:
 @contextmanager
 def trying() -> Iterator[None]:
     """Have launches inside guarded, and put back at the end what they wrote in their arguments."""
-    global _before
-    outer, _before = _before, {}
-    kept = _before
+    global _tries
+    kept: dict[int, bytes] = {}
+    outer = _before.set(kept)
+    _tries += 1
     try:
         with guarding(True):
             yield
     finally:
-        _before = outer
+        _tries -= 1
+        _before.reset(outer)
         settle()
         for address, held in kept.items():
             ctypes.memmove(address, held, len(held))
@@ -78,15 +83,16 @@ def trying() -> Iterator[None]:
 
 def is_trying() -> bool:
     """Say whether what launches write is to be put back."""
-    return _before is not None
+    return _before.get() is not None
 
 
 def keep(storages: Iterable[Storage]) -> None:
     """Remember what lies in storages that a launch is about to write."""
-    if _before is not None:
+    kept = _before.get()
+    if kept is not None:
         for start, end, writable in storages:
             if writable and end > start:
-                _before.setdefault(start, ctypes.string_at(start, end - start))
+                kept.setdefault(start, ctypes.string_at(start, end - start))
 
 
 @contextmanager

@@ -24,16 +24,29 @@ class Retaining(Protocol):
 
 
 class Kept:
-    """The kernels that hold something, the latest used last."""
+    """The kernels that hold something, the latest used last.
+
+    Who is gone is noticed when somebody asks: what runs where an object dies can be interrupted,
+    and a KeyboardInterrupt that comes then is lost.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.total = 0
+        self._total = 0
         self._sizes: OrderedDict[int, tuple[ref[Retaining], int]] = OrderedDict()
         self._lock = renewed_lock()
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        with self._lock:
+            self._sweep()
+            return len(self._sizes)
+
+    @property
+    def total(self) -> int:
+        """How many bytes are held."""
+        with self._lock:
+            self._sweep()
+            return self._total
 
     def hold(self, kernel: Retaining, size: int) -> None:
         """Count what a kernel holds now; the longest unused let go until the rest fits.
@@ -44,7 +57,9 @@ class Kept:
         with self._lock:
             self._forget(number)
             self._put_back(kernel, size)
-            old = self._oldest(self.total - self.limit, kernel)
+            if self._total > self.limit:
+                self._sweep()
+            old = self._oldest(self._total - self.limit, kernel)
         for inner, its_size in old:
             if not inner.release():
                 self._put_back(inner, its_size)
@@ -52,14 +67,15 @@ class Kept:
     def _put_back(self, kernel: Retaining, size: int) -> None:
         number = id(kernel)
         with self._lock:
-            if number not in self._sizes:
-                self._sizes[number] = (ref(kernel, lambda _: self._gone(number)), size)
-                self.total += size
+            if not self._has(kernel):
+                self._forget(number)  # one that is gone and had the same number
+                self._sizes[number] = (ref(kernel), size)
+                self._total += size
 
     def use(self, kernel: Retaining) -> None:
         """Remember that a kernel was looked at."""
         with self._lock:
-            if id(kernel) in self._sizes:
+            if self._has(kernel):
                 self._sizes.move_to_end(id(kernel))
 
     def _oldest(self, excess: int, but: Retaining) -> list[tuple[Retaining, int]]:
@@ -80,11 +96,16 @@ class Kept:
     def _forget(self, number: int) -> None:
         known = self._sizes.pop(number, None)
         if known is not None:
-            self.total -= known[1]
+            self._total -= known[1]
 
-    def _gone(self, number: int) -> None:
-        with self._lock:
-            self._forget(number)
+    def _has(self, kernel: Retaining) -> bool:
+        known = self._sizes.get(id(kernel))
+        return known is not None and known[0]() is kernel
+
+    def _sweep(self) -> None:
+        for number, (kernel, _) in list(self._sizes.items()):
+            if kernel() is None:
+                self._forget(number)
 
 
 #: What this process keeps.

@@ -17,9 +17,9 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
+from workbench.interrupts import renewed_lock
 from workbench.runtime.folders import (
     DistrustError,
     Folder,
@@ -63,7 +63,7 @@ class Tier:
 
 
 _opened: dict[tuple[Any, ...], Tier | None] = {}
-_lock = RLock()
+_lock = renewed_lock()
 _warned: set[str] = set()
 
 

@@ -51,14 +51,23 @@ class LazyTrace:
         """Whether the trace has been built (somebody looked)."""
         return self._trace is not None
 
-    def release(self, build: Callable[[], Trace]) -> None:
-        """Let go what was printed; `build` prints it again. Runs and changed keys are kept."""
-        with self._lock:
+    def release(self, build: Callable[[], Trace]) -> bool:
+        """Let go what was printed; `build` prints it again. Runs and changed keys are kept.
+
+        False where somebody is at it: nothing is let go then. Whoever prints a trace may need what
+        the caller holds, so nobody is waited for.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
             if self._trace is not None:
                 kept = [run for key in RUN_KEYS.values() for run in getattr(self._trace.runs, key)]
                 self._pending = [*kept, *self._pending]
             self._changes = {**self._made, **self._changes}
             self._trace, self._build = None, build
+        finally:
+            self._lock.release()
+        return True
 
     def record(self, *runs: Run) -> None:
         """Add launches, checks, benches, tunes, ceilings, or notes of what was skipped."""

@@ -67,7 +67,7 @@ def _blamed(
                 return _op(module, row[0])
     try:
         number = culprit(text, types(text), lambda part: fails(part, machine))
-    except (LlvmError, RuntimeError):
+    except (LlvmError, RuntimeError, OSError):  # also where no process can be started any more
         return None
     return _op(module, rows[number][0]) if number is not None and rows[number] else None
 

@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from workbench.interrupts import in_one_piece, renewed_lock
+from workbench.interrupts import in_one_piece, renewed_lock, unforked
 
 _HELPER = Path(__file__).with_name("helper.py")
 #: Of what LLVM writes before it ends, so many characters are kept.
@@ -173,9 +173,13 @@ def _start_first() -> None:
 
 
 def _start() -> None:
-    """Start a helper in the place of one that cannot be used."""
+    """Start a helper in the place of one that cannot be used.
+
+    A fork waits: a child would keep pipes open that it does not know of, whose end ends the helper
+    and tells us that it has started.
+    """
     global _helper
-    with _starting:
+    with _starting, unforked:
         old = _helper
         if old is not None and old.usable:
             return
