@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +17,7 @@ import workbench.language as tl
 from workbench import interrupts
 from workbench.runtime import guards, tiers
 from workbench.runtime.callables import constexpr_function
+from workbench.source import deep
 from workbench.targets.llvm import generator
 
 #: Seconds after which something hangs.
@@ -127,3 +130,47 @@ def test_what_other_threads_launch_while_one_tries_stays() -> None:
         assert guards.STATE["on"] is None
         ones[(1,)](tried, n=16)
     assert (tried.sum(), real.sum()) == (0, 16)
+
+
+def test_an_interrupt_before_a_deep_thread_leaves_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(self: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    limit = sys.getrecursionlimit()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            deep(lambda: 1)()
+    assert deep(lambda: sys.getrecursionlimit())() > limit
+    assert sys.getrecursionlimit() == limit
+
+
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+sys.stdin.read()
+"""
+AT_WORK = """
+import threading
+from workbench.targets.llvm import helper
+
+def never(*words):
+    print("at work", flush=True)
+    threading.Event().wait()
+
+helper._serve = never
+helper._serve_deeply("", "")
+"""
+
+
+def test_a_helper_at_work_ends_with_a_parent_that_was_killed() -> None:
+    command = [sys.executable, "-c", PARENT, AT_WORK]
+    parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    output = parent.stdout
+    assert output is not None
+    assert b"at work" in output.readline()
+    parent.kill()
+    parent.wait()
+    assert ends(lambda: [output.read()]) == [b""]  # the helper holds its other end

@@ -58,8 +58,11 @@ def _elsewhere(work: Callable[[], R]) -> R:
     done = threading.Lock()
     context = copy_context()
 
-    def run() -> None:
+    def run(calls: int) -> None:
         _here.deep = here.interruptible = True
+        _more_calls(
+            calls
+        )  # here, where no interrupt comes before it is known that there is a thread
         try:
             found.append(context.run(work))
         except BaseException as error:
@@ -85,17 +88,16 @@ def _elsewhere(work: Callable[[], R]) -> R:
     return found[0]
 
 
-def _started(run: Callable[[], None]) -> threading.Thread | None:
+def _started(run: Callable[[int], None]) -> threading.Thread | None:
     """Start a thread with the largest stack that there is room for; None where there is none."""
     with _lock:
         for stack in _STACKS:
             before = threading.stack_size(stack)
             try:
-                _more_calls(stack // _BYTES_PER_CALL)
-                thread = threading.Thread(target=run, name="workbench", daemon=True)
+                calls = (stack // _BYTES_PER_CALL,)
+                thread = threading.Thread(target=run, args=calls, name="workbench", daemon=True)
                 thread.start()
             except (RuntimeError, MemoryError):
-                _fewer_calls(locked=True)
                 continue
             finally:
                 threading.stack_size(before)
@@ -106,22 +108,20 @@ def _started(run: Callable[[], None]) -> threading.Thread | None:
 def _more_calls(calls: int) -> None:
     """Raise Python's limit, which is one for all threads, as long as somebody needs it."""
     global _running, _usual
-    if not _running:
-        _usual = sys.getrecursionlimit()
-    _running += 1
-    if sys.getrecursionlimit() < calls:
-        sys.setrecursionlimit(calls)
+    with _lock:
+        if not _running:
+            _usual = sys.getrecursionlimit()
+        _running += 1
+        if sys.getrecursionlimit() < calls:
+            sys.setrecursionlimit(calls)
 
 
-def _fewer_calls(*, locked: bool = False) -> None:
+def _fewer_calls() -> None:
     global _running
-    if not locked:
-        with _lock:
-            _fewer_calls(locked=True)
-        return
-    _running -= 1
-    if not _running:
-        sys.setrecursionlimit(_usual)
+    with _lock:
+        _running -= 1
+        if not _running:
+            sys.setrecursionlimit(_usual)
 
 
 def _forked() -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import _thread
 import ctypes
 import marshal
+import os
 import sys
 
 #: Versions of llvmlite whose C functions take what `Direct` gives them.
@@ -166,6 +167,7 @@ _STACKS = (512 << 20, 128 << 20, 32 << 20)
 
 
 def _serve_deeply(folder: str, version: str) -> None:
+    parent = os.getppid()
     over = _thread.allocate_lock()
     over.acquire()
 
@@ -181,7 +183,9 @@ def _serve_deeply(folder: str, version: str) -> None:
             _thread.start_new_thread(work, ())
         except (RuntimeError, ValueError):
             continue
-        over.acquire()
+        while not over.acquire(timeout=1.0):
+            if os.getppid() != parent:  # it was killed, and nobody waits for what LLVM is at
+                os._exit(1)
         return
     _serve(folder, version)
 
