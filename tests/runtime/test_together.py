@@ -174,3 +174,13 @@ def test_a_helper_at_work_ends_with_a_parent_that_was_killed() -> None:
     parent.kill()
     parent.wait()
     assert ends(lambda: [output.read()]) == [b""]  # the helper holds its other end
+
+
+def test_what_threads_say_of_guards_ends_with_each() -> None:
+    first, second = guards.guarding(True), guards.guarding(False)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not guards.is_on()
+    second.__exit__(None, None, None)
+    assert not guards._said

@@ -21,7 +21,8 @@ from workbench.interpreter import Storage
 
 #: What launchers watch: under "on" whether launches are guarded, None where they are tried.
 STATE: dict[str, Any] = {"on": False}
-_said: list[bool] = []
+#: The latest that was said counts; threads may say something at the same time.
+_said: list[tuple[object, bool]] = []
 _by_hand = False
 #: While launches are tried: storages that they may write, and what was there before. What other
 #: threads launch meanwhile stays as it is.
@@ -54,12 +55,13 @@ def guarding(on: bool | None) -> Iterator[None]:
     if on is None:
         yield
         return
-    _said.append(on)
+    mine = object()
+    _said.append((mine, on))
     settle()
     try:
         yield
     finally:
-        _said.pop()
+        _said[:] = [said for said in _said if said[0] is not mine]
         settle()
 
 
@@ -113,7 +115,7 @@ def timing(calls: Iterable[Callable[[], object]]) -> Iterator[bool]:
 
 def _decided() -> bool:
     if _said:
-        return _said[-1]
+        return _said[-1][1]
     text = os.environ.get("WORKBENCH_GUARD", "").strip().lower()
     if text:
         return text not in ("0", "false", "off", "no", "n", "f")
