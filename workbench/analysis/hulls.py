@@ -48,8 +48,6 @@ from workbench.ops import Cast, Elementwise, For, If, pointee_of
 _MOST_ATOMS = 64
 #: Kinds of steps that only hulls have.
 _KINDS = frozenset(("below", "above", "trip", "trips"))
-#: Atoms that differ within a launch.
-_VARYING = frozenset(("x", "pid", "trip", "div", "rem", "min", "max", "select"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,10 +43,6 @@ class Memory:
         """Return the parameters behind an access to global memory; ANYWHERE stands for any."""
         return _ANYWHERE if effect.through is None else self._roots.of(effect.through)
 
-    def roots_of(self, pointer: Value) -> frozenset[str]:
-        """Return the parameters from which a pointer, or a tile of them, may have been made."""
-        return self._roots.of(pointer)
-
     def may_meet(self, one: Effect, other: Effect) -> bool:
         """Say whether two accesses to global memory, one of them a write, may touch one byte.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workbench.source import KernelError, Span
+from workbench.source.errors import callers
 from workbench.trace import Diagnostic, DiagnosticNote, Trace
 from workbench.trace.schema import Place
 
@@ -16,7 +17,8 @@ def diagnostics(trace: Trace, error: KernelError) -> Iterator[Diagnostic]:
     """
     for one in (error, *error.others):
         notes = [
-            DiagnosticNote(text=note.text, span=_place(trace, note.span)) for note in one.notes
+            DiagnosticNote(text=note.text, span=_place(trace, note.span))
+            for note in (*callers(one), *one.notes)
         ]
         place = _place(trace, one.span)
         if place is None and one.span is not None:

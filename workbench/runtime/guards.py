@@ -17,6 +17,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from workbench.interpreter import Storage
+from workbench.source import OptionError
+from workbench.source.given import instance
+
+VARIABLE = "WORKBENCH_GUARD"
+#: What the variable may say; empty is as if it were not set.
+_WORDS = {
+    **dict.fromkeys(("1", "true", "on", "yes", "y", "t"), True),
+    **dict.fromkeys(("0", "false", "off", "no", "n", "f"), False),
+}
 
 #: What launchers watch: under "on" whether launches are guarded, None where they are tried.
 STATE: dict[str, Any] = {"on": False}
@@ -26,16 +35,33 @@ _by_hand = False
 _before: dict[int, bytes] | None = None
 
 
-def settle() -> bool:
-    """Decide for launches that say nothing themselves, and let launchers know."""
+def settle() -> bool | None:
+    """Decide for launches that say nothing themselves, and let launchers know.
+
+    None where the environment says what means nothing: such launches ask `is_on`, which raises.
+    """
     found = _decided()
     STATE["on"] = None if _before is not None else found
     return found
 
 
 def is_on(said: bool | None = None) -> bool:
-    """Say whether a launch is guarded; `said` is its own `guard=`."""
-    return settle() if said is None else bool(said)
+    """Say whether a launch is guarded; `said` is its own `guard=`.
+
+    Raises OptionError for a `guard=` that is no bool (K105), or a WORKBENCH_GUARD that is neither
+    on nor off (K137).
+    """
+    if said is not None:
+        return bool(instance(said, bool | int, "guard is True or False", "or leave it out"))
+    found = settle()
+    if found is None:
+        raise OptionError(
+            f"{VARIABLE} is {os.environ[VARIABLE]!r}, which is neither on nor off",
+            hint="set it to 1 or 0, or unset it: launches on the CPU are then checked in IPython "
+            "and after as_triton()",
+            code="K137",
+        )
+    return found
 
 
 def work_by_hand(on: bool = True) -> None:
@@ -105,12 +131,12 @@ def timing(calls: Iterable[Callable[[], object]]) -> Iterator[bool]:
         yield True
 
 
-def _decided() -> bool:
+def _decided() -> bool | None:
     if _said:
         return _said[-1]
-    text = os.environ.get("WORKBENCH_GUARD", "").strip().lower()
+    text = os.environ.get(VARIABLE, "").strip().lower()
     if text:
-        return text not in ("0", "false", "off", "no", "n", "f")
+        return _WORDS.get(text)
     return _by_hand or _in_ipython()
 
 
