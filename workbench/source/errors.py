@@ -215,7 +215,7 @@ def callers(error: KernelError) -> list[Note]:
     The innermost call comes first.
     """
     calls = error.span.calls if error.span is not None else ()
-    return [Note(f"called from {call}", call) for call in reversed(calls[-2:])]
+    return [Note("called from here", call) for call in reversed(calls[-2:])]
 
 
 def render(error: KernelError) -> str:
@@ -224,7 +224,7 @@ def render(error: KernelError) -> str:
     lines = [f"{name}: {error.message}"]
     if error.span is not None:
         lines += _excerpt(error.span)
-        lines += [f"note: {note.text}" for note in callers(error)]
+        lines += [f"note: called from {note.span}" for note in callers(error)]
     for note in error.notes[:3]:
         place = f" ({note.span})" if note.span is not None else ""
         lines.append(f"note: {note.text}{place}")
