@@ -263,7 +263,7 @@ class _Writer:
     def _new_atom(self, atom: Atom, under: tuple[Form, ...]) -> int:
         match atom.kind:
             case "x":
-                return self.step("between", (), (0, self._shape[atom.key] - 1))
+                return self.step("between", (), (0, self._shape[int(atom.key)] - 1))
             case "pid":
                 return self.step("program_id", (), (atom.key,))
             case "programs":
