@@ -35,12 +35,6 @@ def test_unknown_function_of_tl():
     )
 
 
-def test_names_of_a_later_tier_say_so():
-    error = error_of("def k(x):\n    tl.map_elementwise(x)\n", x=X)
-    assert isinstance(error, UnknownNameError)
-    assert error.message == "tl.map_elementwise is not supported yet"
-
-
 def test_unknown_name():
     error = error_of("def k(x, BLOCK: tl.constexpr):\n    a = x + blok\n", x=X, BLOCK=1)
     assert error.message == "name 'blok' is not defined"

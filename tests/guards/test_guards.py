@@ -90,6 +90,20 @@ def test_who_says_whether_launches_are_guarded(monkeypatch: pytest.MonkeyPatch):
     assert said == [False, True, False, True, False, True, False, True, False]
 
 
+def test_a_variable_that_means_nothing_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("WORKBENCH_GUARD", "maybe")
+    with pytest.raises(OptionError, match="'maybe', which is neither on nor off") as caught:
+        guards.is_on()
+    assert caught.value.code == "K137"
+    assert not guards.is_on(False)
+    with guards.guarding(False):
+        assert not guards.is_on()
+    with pytest.raises(OptionError, match="guard is True or False, got 'perhaps'"):
+        guards.is_on("perhaps")  # type: ignore[arg-type]
+
+
 def test_launchers_hear_of_it():
     """A launch that was made fast without guards is guarded once they are on, and back."""
     x, out = f(64), f(64)

@@ -67,7 +67,7 @@ def test_a_graph_says_what_it_was_made_of_and_its_kernels_open():
     codes = [line.code for line in kernel.lines]
     assert codes == ["y = x * 2", "return y.sum(1)"]
     assert all(line.file == __file__ and line.is_there for line in kernel.lines)
-    assert "1 kernels, 1 of workbench, 0 fell back" in str(graphs)
+    assert "1 kernel, 1 of workbench, 0 fell back" in str(graphs)
     assert kernel.name in str(lines.kernels())
     result = registry.find(kernel.name)
     assert "def triton_" in result.trace.text("source")

@@ -134,6 +134,7 @@ def test_help_lists_the_options(shell):
     text = shell.find_cell_magic("kernel").__doc__
     assert "--baseline [NAME=]EXPR +" in text
     assert "--line N" in shell.find_line_magic("ptx").__doc__
+    assert "cache [clear]" in shell.find_line_magic("workbench").__doc__
 
 
 def test_quiet_cells_show_nothing(shell):

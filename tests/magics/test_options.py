@@ -6,8 +6,10 @@ import dataclasses
 
 import pytest
 
+from workbench.magics import doctor
 from workbench.magics.grammar import parse
 from workbench.magics.options import OPTIONS, WORDS, Request, complete, options_of, usage
+from workbench.source import OptionError
 
 LATER = {"--llvm-passes"}
 
@@ -47,3 +49,18 @@ def test_completion_knows_flags_and_values():
 def test_usage_names_every_option():
     text = usage("kernel")
     assert all(option.flag in text for option in options_of("kernel"))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("rounds=10", "the limit of 'rounds' is fixed"),
+        ("tracebakcs=full", "unknown setting 'tracebakcs'; did you mean tracebacks"),
+        ("tracebacks=long", "'long' is no value of tracebacks"),
+    ],
+)
+def test_settings_that_are_none_say_which_there_are(value, said):
+    with pytest.raises(OptionError, match=said) as caught:
+        doctor.config(value)
+    assert "tracebacks=short|full" in caught.value.hint
+    assert doctor.config("tracebacks") == "tracebacks=short"

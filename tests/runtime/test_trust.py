@@ -529,6 +529,13 @@ def test_merging_nothing_is_said(tmp_path, monkeypatch):
     with pytest.raises(OptionError, match="holds no kernel cache of this version") as caught:
         wb.cache.merge(tmp_path)
     assert caught.value.code == "K806"
+    (tmp_path / tiers.FOLDER).mkdir(mode=0o700)
+    with pytest.raises(OptionError, match="No such file") as caught:
+        wb.cache.merge(tmp_path / tiers.FOLDER)
+    assert str(tmp_path) in (caught.value.hint or "")
+    assert "Errno" not in str(caught.value)
+    with pytest.raises(OptionError, match="folder is a path, got 3"):
+        wb.cache.merge(3)
     monkeypatch.setenv("WORKBENCH_CACHE_DIR", "")
     with pytest.raises(OptionError, match="the kernel cache is off"):
         wb.cache.merge(tmp_path)

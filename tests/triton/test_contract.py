@@ -105,6 +105,8 @@ def test_unknown_versions_and_modules_say_so():
         wb.as_triton(version="2.1")
     with pytest.raises(OptionError, match="no names are known"):
         wb.as_triton(version="newest")
+    with pytest.raises(OptionError, match=r"version is a text, got 3\.6"):
+        wb.as_triton(version=3.6)
     with wb.as_triton():
         with pytest.raises(ModuleNotFoundError, match="Gluon is another language"):
             importlib.import_module("triton.experimental.gluon")

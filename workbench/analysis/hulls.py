@@ -48,8 +48,6 @@ from workbench.ops import Cast, Elementwise, For, If, pointee_of
 _MOST_ATOMS = 64
 #: Kinds of steps that only hulls have.
 _KINDS = frozenset(("below", "above", "trip", "trips"))
-#: Atoms that differ within a launch.
-_VARYING = frozenset(("x", "pid", "trip", "div", "rem", "min", "max", "select"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +263,7 @@ class _Writer:
     def _new_atom(self, atom: Atom, under: tuple[Form, ...]) -> int:
         match atom.kind:
             case "x":
-                return self.step("between", (), (0, self._shape[atom.key] - 1))
+                return self.step("between", (), (0, self._shape[int(atom.key)] - 1))
             case "pid":
                 return self.step("program_id", (), (atom.key,))
             case "programs":

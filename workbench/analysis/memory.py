@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from workbench.ir import Block, Effect, Module, Op, Pointer, Value, element_of
-from workbench.ir.types import Tile
+from workbench.ir import Block, Effect, Module, Op, Pointer, Value, element_of, has_pointers
 from workbench.source import deep
 
 Role = Literal["in", "out", "inout", "scalar"]
@@ -42,10 +41,6 @@ class Memory:
     def roots(self, effect: Effect) -> frozenset[str]:
         """Return the parameters behind an access to global memory; ANYWHERE stands for any."""
         return _ANYWHERE if effect.through is None else self._roots.of(effect.through)
-
-    def roots_of(self, pointer: Value) -> frozenset[str]:
-        """Return the parameters from which a pointer, or a tile of them, may have been made."""
-        return self._roots.of(pointer)
 
     def may_meet(self, one: Effect, other: Effect) -> bool:
         """Say whether two accesses to global memory, one of them a write, may touch one byte.
@@ -99,16 +94,12 @@ def _role(value: Value, read: bool, written: bool) -> Role:
     return "in"
 
 
-def _is_pointer(value: Value) -> bool:
-    return isinstance(value.type, Pointer | Tile) and isinstance(element_of(value.type), Pointer)
-
-
 class _Roots:
     """For each pointer value the parameters it may have been made from."""
 
     def __init__(self, module: Module) -> None:
         self._found: dict[Value, set[str]] = {
-            p.value: {p.name} for p in module.parameters if _is_pointer(p.value)
+            p.value: {p.name} for p in module.parameters if has_pointers(p.value.type)
         }
         self._changed = True
         while self._changed:  # carried pointers need a second round; sets only grow
@@ -131,16 +122,16 @@ class _Roots:
     def _op(self, op: Op) -> None:
         flows = op.flows()
         for source, target in flows:
-            if _is_pointer(target):
+            if has_pointers(target.type):
                 self._flow(self._found.get(source, set()), target)
         for region in op.regions:
             self._block(region)
         if flows:
             return
         for result in op.results:
-            if not _is_pointer(result):
+            if not has_pointers(result.type):
                 continue
-            sources = [self._found.get(v, set()) for v in op.operands if _is_pointer(v)]
+            sources = [self._found.get(v, set()) for v in op.operands if has_pointers(v.type)]
             reads = any(e.reads for e in op.own_effects())
             if reads or not sources:  # it came out of memory, or was made from a number
                 self._flow({ANYWHERE}, result)

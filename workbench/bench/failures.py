@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workbench.source import KernelError, Span
+from workbench.source import KernelError, Note, Span
+from workbench.source.errors import callers
 from workbench.trace import Diagnostic, DiagnosticNote, Trace
 from workbench.trace.schema import Place
 
@@ -15,9 +16,7 @@ def diagnostics(trace: Trace, error: KernelError) -> Iterator[Diagnostic]:
     A place in a text that the trace does not hold, such as the option line, is named in a note.
     """
     for one in (error, *error.others):
-        notes = [
-            DiagnosticNote(text=note.text, span=_place(trace, note.span)) for note in one.notes
-        ]
+        notes = [_note(trace, note) for note in (*callers(one), *one.notes)]
         place = _place(trace, one.span)
         if place is None and one.span is not None:
             notes.insert(0, DiagnosticNote(text=f"at {one.span}"))
@@ -29,6 +28,12 @@ def diagnostics(trace: Trace, error: KernelError) -> Iterator[Diagnostic]:
             notes=tuple(notes),
             help=one.hint,
         )
+
+
+def _note(trace: Trace, note: Note) -> DiagnosticNote:
+    place = _place(trace, note.span)
+    where = f" ({note.span})" if place is None and note.span is not None else ""
+    return DiagnosticNote(text=f"{note.text}{where}", span=place)
 
 
 def _place(trace: Trace, span: Span | None) -> Place | None:

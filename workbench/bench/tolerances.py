@@ -64,7 +64,8 @@ class Given:
 
     def bound(self, size: Floats) -> Floats:
         """Return what the user allows at elements of these sizes."""
-        return (self.atol or 0.0) + (self.rtol * size if self.rtol else 0.0)
+        absolute = self.atol or 0.0
+        return absolute + self.rtol * size if self.rtol else np.full_like(size, absolute)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from workbench.bench.arrays import clone, is_array
 from workbench.bench.binding import Binder, defaults
 from workbench.bench.checking import check_launch, references
 from workbench.bench.plan import Plan
+from workbench.bench.reference import References
 from workbench.runtime import guards
 from workbench.source import OptionError
 from workbench.trace import Tune, TuneRow
@@ -44,7 +45,7 @@ class Tuning:
         self._synchronize = synchronize
         self._arguments, self._given = binder.arguments(x)
         self._pristine: dict[str, Any] = {}
-        self._wanted: dict[str, Any] | None = None
+        self._wanted: References | None = None
         self.result = self._search()
 
     def _search(self) -> TuneResult:

@@ -25,6 +25,7 @@ from typing import Any
 
 from workbench.devices import stops
 from workbench.devices.linking import Linked, link
+from workbench.source.given import from_environment
 
 #: Programs are handed out in chunks so that each thread takes about this many.
 CHUNKS_PER_THREAD = 8
@@ -444,9 +445,9 @@ def _pool_text() -> str | None:
 
 def thread_count() -> int:
     """Return how many threads a launch uses: WORKBENCH_NUM_THREADS, else the cores we may use."""
-    wanted = os.environ.get("WORKBENCH_NUM_THREADS", "")
-    if wanted.isdigit() and int(wanted) > 0:
-        return min(int(wanted), 256)
+    wanted = from_environment("WORKBENCH_NUM_THREADS", 1)
+    if wanted is not None:
+        return min(wanted, 256)
     return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 256)
 
 

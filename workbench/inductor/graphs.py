@@ -155,7 +155,8 @@ class Graph:
     def __str__(self) -> str:
         calls = f"; calls {', '.join(self.calls)} of torch" if self.calls else ""
         counted = f"{self.ours} of workbench, {self.fell_back} fell back"
-        lines = [f"graph {self.name}: {len(self.kernels)} kernels, {counted}{calls}"]
+        kernels = "1 kernel" if len(self.kernels) == 1 else f"{len(self.kernels)} kernels"
+        lines = [f"graph {self.name}: {kernels}, {counted}{calls}"]
         for kernel in self.kernels:
             why = f"  fell back: {kernel.fell_back}" if kernel.fell_back else ""
             lines.append(f"  {kernel.name}{why}")

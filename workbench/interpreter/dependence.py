@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.ir import Block, Module, Op, Pointer, Tile, Value, element_of, walk
+from workbench.ir import Block, Module, Op, Value, has_pointers, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ class Dependence:
                 continue
             seen.add(value)
             if value in self._parameters:
-                if is_pointer(value):
+                if has_pointers(value.type):
                     parameters.add(value)
                 continue
             if value.op is not None and reads_memory(value.op):
-                made_of_data |= is_pointer(value)
+                made_of_data |= has_pointers(value.type)
                 continue
             sources = self._sources(value, provenance=True)
-            pointers = [source for source in sources if is_pointer(source)]
+            pointers = [source for source in sources if has_pointers(source.type)]
             waiting += pointers or sources
         return Roots(frozenset(parameters), made_of_data or not parameters)
 
@@ -132,11 +132,6 @@ class Dependence:
         if op is None or (given and provenance):
             return given
         return [*given, *op.operands, *(v for region in op.regions for v in region.yields)]
-
-
-def is_pointer(value: Value) -> bool:
-    """Say whether a value is a pointer or a tile of pointers."""
-    return isinstance(value.type, Pointer | Tile) and isinstance(element_of(value.type), Pointer)
 
 
 def reads_memory(op: Op) -> bool:

@@ -29,7 +29,11 @@ def checked_report(report: str) -> Report:
     """Return what is to become of findings; raises OptionError K134 for an unknown word."""
     if report == "error" or report == "remark":
         return report
-    raise OptionError(f"report is {report!r}", hint='give "error" or "remark"', code="K134")
+    raise OptionError(
+        f'report is "error" or "remark", got {report!r}',
+        hint="error raises what was found, remark leaves it in the result",
+        code="K134",
+    )
 
 
 def grouped(findings: Sequence[Finding]) -> list[list[Finding]]:

@@ -195,6 +195,11 @@ def element_of(type: Type) -> Element:
     raise TypeError(f"{type} has no elements")
 
 
+def has_pointers(type: Type) -> bool:
+    """Say whether a type is a pointer or a tile of pointers."""
+    return isinstance(type, Pointer | Tile) and isinstance(element_of(type), Pointer)
+
+
 def shape_of(type: Type) -> tuple[int, ...]:
     """Return the shape of a tile or buffer, () for a scalar or pointer."""
     return type.shape if isinstance(type, Tile | Shared) else ()

@@ -163,7 +163,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "PropagateNan",
     "abs",
     "add",
-    "advance",
+    "advance",  # pyright: ignore[reportUnsupportedDunderAll]: __getattr__ has it
     "arange",
     "argmax",
     "argmin",

@@ -8,6 +8,7 @@ from typing import Any
 
 from workbench import __version__
 from workbench.compiler import package_version
+from workbench.magics.values import closest
 from workbench.source import OptionError, budgets
 
 #: Settings of this process: name -> (value, allowed values)
@@ -108,7 +109,11 @@ def cache(value: str | None = None) -> str:
     if value == "clear":
         return f"removed {disk.clear()} kernels"
     if value is not None:
-        raise OptionError(f"unknown word '{value}' for the cache", code="K103", hint="clear")
+        raise OptionError(
+            f"unknown word '{value}' for the cache{closest(value, ('clear',))}",
+            code="K103",
+            hint="%workbench cache shows what there is, %workbench cache clear empties it",
+        )
     return "\n".join([_cache()[1], *_trusted()])
 
 
@@ -127,14 +132,25 @@ def view(value: str | None = None) -> str:
 
 
 def config(value: str | None = None) -> str:
-    """Return all settings and the budgets of compilations, or set one setting by name=value."""
+    """Return all settings and the limits of compilations, or set one setting by name=value.
+
+    A name alone returns its value.
+    """
     if value is None:
         lines = [f"{name}={current}" for name, (current, _) in _settings.items()]
-        return "\n".join([*lines, "", "budgets (K406 names what is over one)", budgets.table()])
-    name, _, chosen = value.partition("=")
-    if name not in _settings or chosen not in _settings[name][1]:
-        known = "; ".join(f"{n}={'|'.join(allowed)}" for n, (_, allowed) in _settings.items())
-        raise OptionError(f"unknown setting '{value}'", code="K103", hint=known)
+        heading = "limits of one compilation: an error names what is over one; they are fixed"
+        return "\n".join([*lines, "", heading, budgets.table()])
+    name, equals, chosen = value.partition("=")
+    known = "; ".join(f"{n}={'|'.join(allowed)}" for n, (_, allowed) in _settings.items())
+    if name in budgets.BUDGETS:
+        raise OptionError(f"the limit of '{name}' is fixed", code="K103", hint=f"settings: {known}")
+    if name not in _settings:
+        better = closest(name, _settings)
+        raise OptionError(f"unknown setting '{name}'{better}", code="K103", hint=known)
+    if equals and chosen not in _settings[name][1]:
+        raise OptionError(f"'{chosen}' is no value of {name}", code="K103", hint=known)
+    if not equals:
+        chosen = setting(name)
     _settings[name] = (chosen, _settings[name][1])
     return f"{name}={chosen}"
 

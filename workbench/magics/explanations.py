@@ -192,6 +192,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         'workbench.as_triton(version="2.1")',
         "leave version out, or take one of those in the message; cuda is \"cpu\" or left out.",
     ),
+    "K137": _entry(
+        "an environment variable of workbench has a value that means nothing.",
+        "WORKBENCH_GUARD=maybe, WORKBENCH_NUM_THREADS=all",
+        "set it to what the message says, or unset it; it is read when it is needed.",
+    ),
     "K139": _entry(
         "torch's compiler lacks something that workbench takes the place of; it is named.",
         "workbench.use_in_torch_compile()",

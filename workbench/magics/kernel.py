@@ -139,7 +139,13 @@ class KernelMagics(Magics):
     @no_var_expand
     @line_magic
     def explain(self, line: str) -> Any:
-        """Explain an error code, or what a source line became."""
+        """Explain an error code, or what a source line became.
+
+        %explain            all codes
+        %explain K302       one code
+        %explain add:5      what became of line 5 of kernel add
+        %explain spill      the remarks of the latest result with this word
+        """
         return lines.explain(self._request("explain", line).name, namespace=self._names)
 
     @no_var_expand
@@ -184,7 +190,10 @@ class KernelMagics(Magics):
     @no_var_expand
     @line_magic
     def save(self, line: str) -> Any:
-        """Save a kernel's result to a file; the suffix decides what is written."""
+        """Save a kernel's result to a file; the suffix decides what is written.
+
+        %save [KERNEL] PATH   .html .wbt .json .ptx .ll .cubin .sass .png .csv
+        """
         request = self._request("save", line)
         *kernel, path = request.names or ("",)
         if not path:
@@ -196,7 +205,15 @@ class KernelMagics(Magics):
     @no_var_expand
     @line_magic
     def workbench(self, line: str) -> Any:
-        """Say what is installed, or show and change settings."""
+        """Say what is installed, or show and change settings.
+
+        %workbench doctor             each part, whether it is there, and what brings it
+        %workbench version            versions
+        %workbench config             settings, and the limits of one compilation
+        %workbench config NAME=VALUE  change a setting
+        %workbench view [MODE]        what shows the panes: auto, widget or static
+        %workbench cache [clear]      where compiled kernels lie and who is trusted; empty it
+        """
         return lines.workbench(*self._request("workbench", line).names)
 
 

@@ -239,12 +239,13 @@ OPTIONS: tuple[Option, ...] = (
         "run the launch in the interpreter first: an access outside of the arguments, a race or a "
         "wait without end is an error and nothing is launched; on the CPU the launch is checked, "
         "too",
-        default="off; on the CPU launches are checked in IPython", commands=_RUN,
+        default="off; launches on the CPU are checked in IPython and with WORKBENCH_GUARD=1",
+        commands=_RUN,
     ),
     Option(
         "--no-guard", "no_guard",
-        "do not check what launches on the CPU access",
-        default="off in IPython, on elsewhere", commands=_RUN,
+        "do not check what launches on the CPU access", default="on outside IPython",
+        commands=_RUN,
     ),
     Option(
         "--report", "report",

@@ -217,7 +217,7 @@ def tolerance(flag: str) -> Callable[[Token], float]:
             value = math.nan
         if not value >= 0:
             raise OptionError(
-                f"{flag} must be ≥ 0, got {plain_text(token)}", token.span, code="K117"
+                f"{flag} must be a number ≥ 0, got {plain_text(token)}", token.span, code="K117"
             )
         return value
 

@@ -12,6 +12,7 @@ from workbench.ir import Module, Op, print_rows
 from workbench.passes.manager import PassRecord, Recorder, Remark
 from workbench.passes.rules import Rule
 from workbench.source import KernelError, Span
+from workbench.source.errors import callers
 from workbench.trace import (
     AppliedRule,
     Diagnostic,
@@ -161,7 +162,8 @@ def _add_remark(
 def diagnostic(error: KernelError, places: Places, until: StageId | None) -> Diagnostic:
     """Return an error as plain data; `until` names the last stage that exists."""
     notes = tuple(
-        DiagnosticNote(text=note.text, span=_known(places.place(note.span))) for note in error.notes
+        DiagnosticNote(text=note.text, span=_known(places.place(note.span)))
+        for note in (*callers(error), *error.notes)
     )
     return Diagnostic(
         code=error.code,

@@ -37,6 +37,7 @@ from workbench.runtime.folders import (
 from workbench.runtime.signing import DamagedError, ForeignError, seal, unseal
 from workbench.runtime.tiers import FOLDER, FORMAT, CacheWarning, Tier, warn
 from workbench.source import OptionError
+from workbench.source.given import instance
 
 __all__ = [
     "CacheWarning", "Entry", "clear", "compiler_stamp", "directory", "enabled", "load",
@@ -205,15 +206,17 @@ def merge(folder: str | Path) -> int:
     own = tiers.own(directory()) if enabled() else None
     if own is None:
         raise OptionError("the kernel cache is off", code="K806", hint="set WORKBENCH_CACHE_DIR")
-    path = Path(folder).expanduser()
+    given = instance(folder, str | os.PathLike, "folder is a path", 'e.g. "/srv/kernels"')
+    path = Path(given).expanduser()
     try:
         opened = inner(open_folder(path, make=False, shared_by=EVERYBODY), FOLDER, make=False)
         names = sorted(name for name, _ in opened.files() if _NAME.fullmatch(name))
     except (OSError, DistrustError) as error:
+        better = f": {path.parent}" if path.name == FOLDER else ""
         raise OptionError(
-            f"{path} holds no kernel cache of this version ({error})",
+            f"{path} holds no kernel cache of this version ({tiers.reason(error)})",
             code="K806",
-            hint=f"give the folder that has {FOLDER} in it",
+            hint=f"give the folder that has {FOLDER} in it{better}",
         ) from error
     return sum(_take_over(opened, name, own) for name in names)
 

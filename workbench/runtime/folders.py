@@ -277,10 +277,14 @@ def _step(above: int, part: str, path: Path, flags: int, make: bool) -> int:
         if not make:
             raise
     except NotADirectoryError:
-        raise DistrustError(f"{part} of {path} is a link or no folder: remove it") from None
+        raise DistrustError(
+            f"{part} of {path} is a link or no folder: remove it, or choose another place"
+        ) from None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise DistrustError(f"{part} of {path} is a link: remove it") from None
+            raise DistrustError(
+                f"{part} of {path} is a link: remove it, or choose another place"
+            ) from None
         raise
     with suppress(FileExistsError):
         os.mkdir(part, 0o700, dir_fd=above)

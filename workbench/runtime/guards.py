@@ -18,6 +18,15 @@ from contextvars import ContextVar
 from typing import Any
 
 from workbench.interpreter import Storage
+from workbench.source import OptionError
+from workbench.source.given import instance
+
+VARIABLE = "WORKBENCH_GUARD"
+#: What the variable may say; empty is as if it were not set.
+_WORDS = {
+    **dict.fromkeys(("1", "true", "on", "yes", "y", "t"), True),
+    **dict.fromkeys(("0", "false", "off", "no", "n", "f"), False),
+}
 
 #: What launchers watch: under "on" whether launches are guarded, None where they are tried.
 STATE: dict[str, Any] = {"on": False}
@@ -26,20 +35,37 @@ _said: list[tuple[object, bool]] = []
 _by_hand = False
 #: While launches are tried: storages that they may write, and what was there before. What other
 #: threads launch meanwhile stays as it is.
-_before: ContextVar[dict[int, bytes] | None] = ContextVar("what was there before", default=None)
+_before: ContextVar[dict[int, tuple[bytes, object]] | None] = ContextVar("what was there before", default=None)
 _tries = 0
 
 
-def settle() -> bool:
-    """Decide for launches that say nothing themselves, and let launchers know."""
+def settle() -> bool | None:
+    """Decide for launches that say nothing themselves, and let launchers know.
+
+    None where the environment says what means nothing: such launches ask `is_on`, which raises.
+    """
     found = _decided()
     STATE["on"] = None if _tries else found
     return found
 
 
 def is_on(said: bool | None = None) -> bool:
-    """Say whether a launch is guarded; `said` is its own `guard=`."""
-    return settle() if said is None else bool(said)
+    """Say whether a launch is guarded; `said` is its own `guard=`.
+
+    Raises OptionError for a `guard=` that is no bool (K105), or a WORKBENCH_GUARD that is neither
+    on nor off (K137).
+    """
+    if said is not None:
+        return bool(instance(said, bool | int, "guard is True or False", "or leave it out"))
+    found = settle()
+    if found is None:
+        raise OptionError(
+            f"{VARIABLE} is {os.environ[VARIABLE]!r}, which is neither on nor off",
+            hint="set it to 1 or 0, or unset it: launches on the CPU are then checked in IPython "
+            "and after as_triton()",
+            code="K137",
+        )
+    return found
 
 
 def work_by_hand(on: bool = True) -> None:
@@ -69,7 +95,7 @@ def guarding(on: bool | None) -> Iterator[None]:
 def trying() -> Iterator[None]:
     """Have launches inside guarded, and put back at the end what they wrote in their arguments."""
     global _tries
-    kept: dict[int, bytes] = {}
+    kept: dict[int, tuple[bytes, object]] = {}
     outer = _before.set(kept)
     _tries += 1
     try:
@@ -79,7 +105,7 @@ def trying() -> Iterator[None]:
         _tries -= 1
         _before.reset(outer)
         settle()
-        for address, held in kept.items():
+        for address, (held, _) in kept.items():
             ctypes.memmove(address, held, len(held))
 
 
@@ -88,13 +114,16 @@ def is_trying() -> bool:
     return _before.get() is not None
 
 
-def keep(storages: Iterable[Storage]) -> None:
-    """Remember what lies in storages that a launch is about to write."""
+def keep(storages: Iterable[Storage], owner: object) -> None:
+    """Remember what lies in storages that a launch is about to write.
+
+    `owner` keeps them alive until it is put back: a call that is tried may let go of its arrays.
+    """
     kept = _before.get()
     if kept is not None:
         for start, end, writable in storages:
             if writable and end > start:
-                kept.setdefault(start, ctypes.string_at(start, end - start))
+                kept.setdefault(start, (ctypes.string_at(start, end - start), owner))
 
 
 @contextmanager
@@ -113,12 +142,12 @@ def timing(calls: Iterable[Callable[[], object]]) -> Iterator[bool]:
         yield True
 
 
-def _decided() -> bool:
+def _decided() -> bool | None:
     if _said:
         return _said[-1][1]
-    text = os.environ.get("WORKBENCH_GUARD", "").strip().lower()
+    text = os.environ.get(VARIABLE, "").strip().lower()
     if text:
-        return text not in ("0", "false", "off", "no", "n", "f")
+        return _WORDS.get(text)
     return _by_hand or _in_ipython()
 
 

@@ -10,15 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from workbench.launch.grids import Grid
-
-
-class Launched(Protocol):
-    """A compiled kernel, as far as hooks are told about it."""
-
-    name: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from workbench.interpreter import (
 )
 from workbench.ir import Pointer
 from workbench.source import LaunchError
+from workbench.source.given import instance
 
 if TYPE_CHECKING:
     from workbench.launch.abi import Loadable
@@ -101,8 +102,10 @@ def run_watched(
             programs that wait for ever (K515); unless `report` says otherwise a race (K514), a read
             of what nobody wrote (K516), a promise that does not hold (K517). All findings are in
             the error's `run`.
+        OptionError: `report` is another word (K134), `schedule` is no integer (K105).
     """
     report = checked_report(report)
+    instance(schedule, int, "schedule is an integer", "0 is the grid's order, others are seeds")
     around, watch = _watch.get(), _Watch(uninitialised, schedule)
     try:
         _watch.set(watch)

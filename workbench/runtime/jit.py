@@ -341,7 +341,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if guarded:
             runner = guarded_runner(kernel, call, plain, load, self.captures)
             if guards.is_trying():
-                guards.keep(written_by(kernel, call))
+                guards.keep(written_by(kernel, call), call.objects)
         stream = _stream_number(call.places.get("stream"), device)
         if len(call.runtime) != len(kernel.signature.runtime()):
             raise LaunchError(
@@ -574,7 +574,7 @@ def _has_program(program: Any) -> bool:
 
 def _names(option: str, given: Any) -> tuple[str | int, ...]:
     what, hint = f"{option} is a list of names or places", f'e.g. {option}=["n"]'
-    return () if given is None else tuple(several(given, what, hint, str | int))
+    return () if given is None else tuple(several(given, what, hint, (str, int)))
 
 
 def _stream_number(stream: Any, device: int) -> int:

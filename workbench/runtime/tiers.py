@@ -122,7 +122,7 @@ def _open_own(place: Path) -> Tier | None:
     except DistrustError as error:
         problem = str(error)
     except OSError as error:
-        problem = f"{error.strerror or error}: {error.filename or place}"
+        problem = reason(error)
     try:
         made = tempfile.mkdtemp(prefix="cache-", dir=private_folder())
         folder = inner(open_folder(Path(made)), FOLDER)
@@ -135,14 +135,26 @@ def _open_own(place: Path) -> Tier | None:
 
 def _open_shared(text: str) -> Tier | None:
     owner, path = ("", text) if text[0] in "/~." else text.partition(":")[::2]
+    if not path:
+        warn(f"no shared cache is used: {SHARED}={text} is neither OWNER:/path nor /path")
+        return None
     try:
         named = frozenset({_number_of(owner)}) if owner else frozenset[int]()
         root = open_folder(Path(path).expanduser(), make=False, shared_by=named)
         return Tier(inner(root, FOLDER, make=False), None, owner or "root")
     except (DistrustError, OSError, ValueError, RuntimeError) as error:
-        help_ = "" if owner else f"; to trust its owner, write {SHARED}=OWNER:{path}"
-        warn(f"the shared cache {path} is not used: {error}{help_}")
+        distrusted = isinstance(error, DistrustError) and not owner
+        help_ = f"; to trust its owner, write {SHARED}=OWNER:{path}" if distrusted else ""
+        warn(f"the shared cache {path} is not used: {reason(error)}{help_}")
         return None
+
+
+def reason(error: Exception) -> str:
+    """Return why a folder is not used, without the number of an error of the system."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    place = f": {error.filename}" if error.filename is not None else ""
+    return f"{error.strerror}{place}"
 
 
 def _number_of(owner: str) -> int:

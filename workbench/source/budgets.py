@@ -156,6 +156,6 @@ def shown(value: Any, most: int = 80) -> str:
     try:
         text = repr(cast("object", value))
     except Exception:
-        return f"a {type(value).__name__}"
+        return f"a {type(cast('object', value)).__name__}"
     half = most // 4
     return text if len(text) <= most else f"{text[: half - 2]}…{text[1 - half :]}"

@@ -209,13 +209,22 @@ def _cut(text: str, start: int, end: int) -> tuple[str, int, int]:
     return before + part + after, start + moved, min(end + moved, len(before + part) + 1)
 
 
+def callers(error: KernelError) -> list[Note]:
+    """Return notes that say from where the function of an error's place was inlined, two at most.
+
+    The innermost call comes first.
+    """
+    calls = error.span.calls if error.span is not None else ()
+    return [Note("called from here", call) for call in reversed(calls[-2:])]
+
+
 def render(error: KernelError) -> str:
     """Return the text form described at the top of this file."""
     name = f"{error.kind} {error.code}" if error.kind != "error" else f"error {error.code}"
     lines = [f"{name}: {error.message}"]
     if error.span is not None:
         lines += _excerpt(error.span)
-        lines += [f"note: called from {call}" for call in reversed(error.span.calls[-2:])]
+        lines += [f"note: called from {note.span}" for note in callers(error)]
     for note in error.notes[:3]:
         place = f" ({note.span})" if note.span is not None else ""
         lines.append(f"note: {note.text}{place}")

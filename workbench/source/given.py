@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
@@ -33,6 +34,23 @@ def function(value: Any, what: str, hint: str) -> Callable[..., Any]:
     if not callable(value):
         raise wrong_kind(what, value, hint)
     return value
+
+
+def from_environment(name: str, least: int) -> int | None:
+    """Return the count that an environment variable gives; None where it is not set or empty.
+
+    Raises OptionError K137 for anything but a whole number from `least` on.
+    """
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and int(text) >= least):
+        raise OptionError(
+            f"{name} is a whole number from {least} on, got {shown(text)}",
+            hint=f"set it to one, or unset it: os.environ.pop({name!r})",
+            code="K137",
+        )
+    return int(text)
 
 
 def several(value: Any, what: str, hint: str, kinds: type | tuple[type, ...] = object) -> list[Any]:

@@ -28,6 +28,7 @@ from workbench.language import versions
 from workbench.language.former import FORMER_MODULES
 from workbench.runtime import guards
 from workbench.source import OptionError
+from workbench.source.given import instance
 
 _OWN = "workbench.triton"
 
@@ -71,6 +72,7 @@ def known_versions() -> list[str]:
 
 
 def _check_version(version: str) -> None:
+    instance(version, str, "version is a text", 'e.g. version="3.9.0"')
     known = known_versions()
     parts = version.split(".")
     right = all(part.isdigit() for part in parts) and len(parts) >= 2
@@ -208,7 +210,11 @@ def as_triton(
     claimed = versions.claimed() if version is None else version
     _check_version(claimed)
     if cuda not in (None, "cpu"):
-        raise OptionError(f'cuda is "cpu" or left out, got {cuda!r}', code="K136")
+        raise OptionError(
+            f'cuda is "cpu" or left out, got {cuda!r}',
+            hint="without it, CUDA means the GPU",
+            code="K136",
+        )
     real = [name for name, module in sorted(sys.modules.items()) if _is_real(name, module)]
     if real and not force:
         users = _users()

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 State = Literal[
     "waiting", "compiled", "timing", "timed", "slower", "same", "pruned", "failed", "skipped"
 ]
-#: Rows in these states have no time and never will.
-WITHOUT_TIME = ("pruned", "failed", "skipped")
 #: How much of the time may pass before timing begins.
 COMPILING_SHARE = 0.7
 #: The least seconds between two reports of progress.

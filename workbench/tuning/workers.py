@@ -25,6 +25,7 @@ from workbench.runtime import compiling, shipping
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.jit import Plan
 from workbench.source import KernelError, ToolError
+from workbench.source.given import from_environment
 from workbench.tuning.worker import Answer, Job, answer, receive, send
 
 #: The most that one kernel may take in ptxas, in seconds.
@@ -135,13 +136,13 @@ def end_all() -> None:
 
 def worker_count(jobs: int) -> int:
     """Return how many processes are worth while; 0: compile here."""
-    chosen = os.environ.get("WORKBENCH_WORKERS")
+    chosen = from_environment("WORKBENCH_WORKERS", 0)
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         cores = os.cpu_count() or 1
-    if chosen is not None and chosen.isdigit():
-        return min(int(chosen), jobs)
+    if chosen is not None:
+        return min(chosen, jobs)
     if jobs < LEAST_JOBS and not _idle:
         return 0
     return min(cores, jobs, MOST_WORKERS) if cores > 1 else 0

@@ -27,7 +27,6 @@ float_function: Any = floats.float_function
 real_functions: Any = floats.real_functions
 
 _INFINITY, _NAN = float("inf"), float("nan")
-_PI = 3.141592653589793
 _TWO_OVER_PI = 0.6366197723675814
 
 

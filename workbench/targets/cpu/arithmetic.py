@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from workbench.targets.cpu.chunks import suffix, vector
 from workbench.targets.llvm.emit import Emitter, float_literal
 
-_SHORT = {"float": "f32", "double": "f64", "half": "f16"}
-
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:

@@ -15,7 +15,7 @@ from workbench.layouts import (
 from workbench.layouts.f2 import table
 from workbench.ops import ConvertLayout
 from workbench.targets.simt.hardware import GLOBAL, Hardware, Shuffle
-from workbench.targets.simt.lowering import Lowering, llvm_type, zero
+from workbench.targets.simt.lowering import Lowering, memory_type, zero
 from workbench.targets.simt.program import barrier, warp_barrier
 from workbench.targets.simt.rules import NO_SCRATCH, Device, Scratch, as_they_are
 from workbench.targets.simt.shared import Addresses, load_vector, store_vector
@@ -54,7 +54,7 @@ def lower_convert(low: Lowering, op: ConvertLayout) -> None:
         return
     element = element_of(op.source.type)
     registers = [None if r is None else _raw(low, r, element) for r in low.registers(op.source)]
-    type = _raw_type(element)
+    type = memory_type(element)
     if isinstance(plan, ShufflePlan):
         moved = _shuffled(low, plan, registers, type)
     else:
@@ -64,12 +64,6 @@ def lower_convert(low: Lowering, op: ConvertLayout) -> None:
         low.set_pointers(op.result, final)
     else:
         low.set_registers(op.result, final)
-
-
-def _raw_type(element: Scalar | Pointer) -> str:
-    if isinstance(element, Pointer):
-        return "i64"
-    return "i8" if element.kind == "bool" else llvm_type(element)
 
 
 def _raw(low: Lowering, value: str, element: Scalar | Pointer) -> str:

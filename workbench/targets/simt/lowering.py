@@ -59,6 +59,13 @@ def llvm_type(element: Element) -> str:
     return _LLVM_TYPES[element.name]
 
 
+def memory_type(element: Element) -> str:
+    """Return the LLVM type of an element in memory: i1 is a byte, a pointer a number."""
+    if isinstance(element, Pointer):
+        return "i64"
+    return "i8" if element.kind == "bool" else llvm_type(element)
+
+
 def used_values(module: Module) -> set[Value]:
     """Return the values that some op of a module reads."""
     return {operand for op in module.walk() for operand in op.operands}
@@ -440,6 +447,7 @@ __all__ = [
     "at",
     "element_scalar",
     "llvm_type",
+    "memory_type",
     "split_limit",
     "zero",
 ]

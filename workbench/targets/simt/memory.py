@@ -10,7 +10,7 @@ from workbench.layouts import LinearLayout
 from workbench.ops import AddPointer, Load, Store, pointee_of
 from workbench.targets.simt.arithmetic import literal
 from workbench.targets.simt.hardware import GLOBAL, Transfer
-from workbench.targets.simt.lowering import Lowering, Place, llvm_type, split_limit
+from workbench.targets.simt.lowering import Lowering, Place, llvm_type, memory_type, split_limit
 from workbench.targets.simt.owners import answer, answer_scratch, first_of_copies, owner_of
 from workbench.targets.simt.passes.costs import access_cost, coalesced, vector_width
 from workbench.targets.simt.rules import (
@@ -206,7 +206,7 @@ def _load_group(
     group: tuple[int, ...],
     owner: str | None = None,
 ) -> list[str]:
-    type = _memory_type(element)
+    type = memory_type(element)
     condition = access_condition(low, op, op.pointers, op.mask, group[0])
     condition = low.and_all([condition, owner])
     if condition == "false":
@@ -227,13 +227,6 @@ def _other(low: Lowering, op: Load, element: Scalar | Pointer, register: int) ->
     if op.other is None:
         return "null" if isinstance(element, Pointer) else literal(0, element)
     return low.register(op.other, register)
-
-
-def _memory_type(element: Scalar | Pointer) -> str:
-    """Return the LLVM type of an element in memory; i1 is a byte."""
-    if isinstance(element, Pointer):
-        return "i64"
-    return "i8" if element.kind == "bool" else llvm_type(element)
 
 
 def _unpack_words(
@@ -297,7 +290,7 @@ def _store_group(
     group: tuple[int, ...],
     condition: str | None,
 ) -> None:
-    type = _memory_type(element)
+    type = memory_type(element)
     if condition == "false":
         return
     bytes_ = element.itemsize * len(group)
