@@ -44,7 +44,9 @@ def test_every_op_comes_up():
     wanted = {name for name in names if name.startswith("tile.")}
     # Functions of floats round, which bits cannot be compared of.
     wanted |= {f"tile.{name}" for name, row in FUNCTIONS.items() if row.takes != "float"}
-    assert wanted - there == {"tile.assert", "tile.print", "tile.inline_asm"}  # fmt: skip
+    # Checks of accesses are put in by a pass; maps of elements have no random programs yet.
+    left_out = {"tile.assert", "tile.print", "tile.inline_asm", "tile.check_access", "tile.map"}
+    assert wanted - there == left_out
 
 
 def test_targets_agree_on_some_programs():

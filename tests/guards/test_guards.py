@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -140,6 +142,26 @@ def test_what_is_timed_runs_guarded_first_over_inputs_that_are_put_back():
         ):
             raise AssertionError("timed all the same")
         assert out.tolist() == f(64).tolist()
+
+
+def test_what_a_tried_call_made_lives_until_it_is_put_back():
+    made: list[weakref.ref[np.ndarray]] = []
+    x = f(64)
+
+    def call() -> None:
+        out = np.zeros(64, np.float32)
+        made.append(weakref.ref(out))
+        adds[(4,)](x, out, 64, 0, B=16)
+
+    with guards.trying():
+        call()
+        alive = made[0]()
+        assert alive is not None
+        assert alive.any()
+    assert not alive.any()
+    del alive
+    gc.collect()
+    assert made[0]() is None
 
 
 def test_cells_can_do_without():
