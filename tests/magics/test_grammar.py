@@ -94,7 +94,7 @@ def test_bare_check_means_the_interpreter():
 
 
 def test_negative_numbers_are_values_not_flags():
-    with pytest.raises(OptionError, match="must be ≥ 0, got -1") as caught:
+    with pytest.raises(OptionError, match="must be a number ≥ 0, got -1") as caught:
         parse("kernel", "--rtol -1")
     assert caught.value.code == "K117"
 

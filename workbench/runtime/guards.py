@@ -35,7 +35,9 @@ _said: list[tuple[object, bool]] = []
 _by_hand = False
 #: While launches are tried: storages that they may write, and what was there before. What other
 #: threads launch meanwhile stays as it is.
-_before: ContextVar[dict[int, tuple[bytes, object]] | None] = ContextVar("what was there before", default=None)
+_before: ContextVar[dict[int, tuple[bytes, object]] | None] = ContextVar(
+    "what was there before", default=None
+)
 _tries = 0
 
 
