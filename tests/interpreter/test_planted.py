@@ -111,7 +111,7 @@ def test_findings_are_raised_or_kept():
     assert run.report().startswith("error K514")
     raised = caught("counted_plainly")
     assert raised.run.findings == run.findings
-    with pytest.raises(OptionError, match="report is 'warning'") as wrong:
+    with pytest.raises(OptionError, match="got 'warning'") as wrong:
         fault.kernel.interpret[(4,)](zeros(4), BLOCK=BLOCK, report="warning")
     assert wrong.value.code == "K134"
 
