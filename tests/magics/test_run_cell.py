@@ -238,6 +238,7 @@ def test_kernels_lists_every_specialisation_with_its_latest_verdict(names):
     run_cell(ADD, f"{SEVEN} --grid 3 --target cpu", names)
     head, *rows = lines.kernels().splitlines()
     assert head.split() == ["kernel", "target", "specialisation", "regs", "spills", "ms", "check"]
+    rows = [row for row in rows if row.split()[0] == "add"]  # torch's kernels are listed too
     assert [row.split()[2] for row in rows] == ["f32·BLOCK=3", "f32·BLOCK=4"]
     assert [row.endswith("ok") for row in rows] == [True, False]  # a launch keeps the verdict
 
