@@ -22,7 +22,8 @@ class Options:
     arithmetic Triton's wrapping, `wrap_loaded` only that of loaded values and constants among
     themselves, which addresses are not made of; `narrow_index` says that all index arithmetic on
     arguments, program ids and ranges is known to fit 32 bits in the launches this is compiled for;
-    `guarded` puts a check in front of every access.
+    `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
+    of a warp on chips that have those of four.
     """
 
     num_warps: int | None = None
@@ -34,6 +35,7 @@ class Options:
     wrap_index: bool = False
     wrap_loaded: bool = False
     debug: bool = False
+    wgmma: bool = True
     narrow_index: bool = False
     guarded: bool = False
     #: What the code is for, where the kernel asks (tl.target_info).

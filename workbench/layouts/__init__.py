@@ -39,6 +39,7 @@ from workbench.layouts.packing import Packing, packing
 from workbench.layouts.parsing import parse_layout
 from workbench.layouts.predict import BANKS, Banks
 from workbench.layouts.reduce import Mask, ReducePlan, reduce_plan
+from workbench.layouts.warpgroup_access import WarpgroupPlan, warpgroup_fits
 
 __all__ = [
     "BANKS",
@@ -57,6 +58,7 @@ __all__ = [
     "SharedInstruction",
     "SharedPlan",
     "ShufflePlan",
+    "WarpgroupPlan",
     "blocked",
     "classify",
     "fragment",
@@ -72,6 +74,7 @@ __all__ = [
     "stmatrix_fits",
     "swizzled",
     "vector_width",
+    "warpgroup_fits",
     "wgmma_a",
     "wgmma_d",
 ]

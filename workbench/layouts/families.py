@@ -19,7 +19,7 @@ part of one warp is one block), then by warps. A basis that leaves the tile
 becomes a zero basis: the hardware then computes copies of the same elements.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from workbench.layouts.coordinates import Coordinates, axis_bits
@@ -244,37 +244,53 @@ def mma_b(shape: Coordinates, kw: int, warps: tuple[int, int]) -> LinearLayout:
 
 
 @lru_cache(1024)
-def wgmma_d(shape: Coordinates, warps: int) -> LinearLayout:
+def wgmma_d(shape: Coordinates, warps: int, across: int = 1) -> LinearLayout:
     """Return the accumulator layout of wgmma.mma_async m64nN over an [M, N] tile.
 
-    Four warps hold 64 rows (the hardware fixes warp % 4), further warps the
-    next 64. Registers: all of N, then M. N that is no power of two: registers
-    0 .. N/2 - 1 are live and are PTX's d_0 ... sm_90a.
+    Four warps hold 64 rows (the hardware fixes warp % 4), further warpgroups the next 64, but for
+    a power of two of them (`across`) that share rows and divide the columns. Registers: all of a
+    warpgroup's columns, then M. N that is no power of two: registers 0 .. N/2 - 1 are live and
+    are PTX's d_0 ... sm_90a.
+
+    >>> wgmma_d((64, 32), 8, 2).flat("warp")
+    (512, 1024, 16)
     """
     m, n, batch = _tile_axes(shape)
-    register = [(n, 0), (m, 3), *_repeat(shape, n, 3)]
-    return _warpgroups(shape, register, [*_steps(n, 1, 3), *_steps(m, 0, 3)], batch, warps)
+    register = [(n, 0), (m, 3), *_repeat(shape, n, 3, across)]
+    lane = [*_steps(n, 1, 3), *_steps(m, 0, 3)]
+    return _warpgroups(shape, register, lane, batch, warps, _warp_steps(shape, n, 3, across))
 
 
 @lru_cache(1024)
-def wgmma_a(shape: Coordinates, kw: int, warps: int) -> LinearLayout:
-    """Return the register layout of the left operand of wgmma over an [M, K] tile. sm_90a."""
+def wgmma_a(shape: Coordinates, kw: int, warps: int, across: int = 1) -> LinearLayout:
+    """Return the register layout of the left operand of wgmma over an [M, K] tile. sm_90a.
+
+    Warpgroups that divide the columns of the product (`across`) read the same rows.
+    """
     m, k, batch = _tile_axes(shape)
     inner, end = _fragment_k(shape[k], kw)
     register = [*_steps(k, 0, log2(kw)), (m, 3), *((k, bit) for _, bit in inner)]
     lane = [*_steps(k, log2(kw), log2(4 * kw)), *_steps(m, 0, 3)]
-    return _warpgroups(shape, register + _repeat(shape, k, end), lane, batch, warps)
+    register += _repeat(shape, k, end)
+    return _warpgroups(shape, register, lane, batch, warps, [None] * log2(across))
 
 
 def _warpgroups(
-    shape: Coordinates, register: list[Step], lane: list[Step], batch: list[Step], warps: int
+    shape: Coordinates,
+    register: list[Step],
+    lane: list[Step],
+    batch: list[Step],
+    warps: int,
+    columns: Sequence[Step | None],
 ) -> LinearLayout:
+    """Return a layout whose warps walk rows, four of them 64, and then `columns`."""
     _power_of_two(warps, "warps")
-    if warps < 4:
-        raise ValueError(f"wgmma has {warps} warps; expected a multiple of 4")
-    m, end = len(shape) - 2, 4 + log2(warps)
+    if warps < 4 << len(columns):
+        expected = f"a multiple of 4 for each of {1 << len(columns)} parts of the columns"
+        raise ValueError(f"wgmma has {warps} warps; expected {expected}")
+    m, end = len(shape) - 2, 4 + log2(warps) - len(columns)
     register = register + _repeat(shape, m, end) + batch
-    return _from_steps(shape, register, lane, _steps(m, 4, end), "wgmma")
+    return _from_steps(shape, register, lane, [*_steps(m, 4, end), *columns], "wgmma")
 
 
 @lru_cache(1024)
@@ -318,7 +334,13 @@ def swizzle_width(extent: int, itemsize: int) -> int:
 
 
 @lru_cache(1024)
-def swizzled(shape: Coordinates, itemsize: int, order: Coordinates | None = None) -> LinearLayout:
+def swizzled(
+    shape: Coordinates,
+    itemsize: int,
+    order: Coordinates | None = None,
+    *,
+    exchange: bool = True,
+) -> LinearLayout:
     """Return a shared layout without bank conflicts for rows and for 8x8 matrices.
 
     order[0] is the contiguous axis (default: the last), order[1] the rows. The
@@ -327,7 +349,7 @@ def swizzled(shape: Coordinates, itemsize: int, order: Coordinates | None = None
     row are XORed with its row number. That is what TMA writes and wgmma reads.
     Of several columns of less than 128 bytes (96 elements of 2 bytes: three of 64)
     neighbours exchange neighbouring rows, so that neighbouring chunks of a row
-    lie in other banks.
+    lie in other banks. TMA and wgmma know nothing of that: without `exchange` they do not.
     16-byte accesses along a row, ldmatrix and ldmatrix.trans take one wavefront
     per phase. The base address must be a multiple of 8 * W bytes.
 
@@ -352,7 +374,8 @@ def swizzled(shape: Coordinates, itemsize: int, order: Coordinates | None = None
             moved = ((1 << bit) >> shift & mask) << chunk
             offsets.append(1 << below[axis] + bit | moved << below[contiguous])
     for axis in order[1:2]:
-        turned = min(log2(128 // width) if width < 128 else 0, bits[axis], len(columns) - inside)
+        apart = log2(128 // width) if exchange and width < 128 else 0
+        turned = min(apart, bits[axis], len(columns) - inside)
         for bit in range(turned):
             columns[inside + bit] |= 1 << below[axis] + bit
     offsets += columns[inside:]

@@ -84,7 +84,8 @@ def compile(  # noqa: A001 - the public name
         num_stages: depth of pipelined loops; None lets the compiler choose.
         assume: facts about arguments such as "n % 16 == 0", "stride == 1", "0 <= n < 4096".
         cached: False compiles again, whatever the caches hold.
-        options: further compile options (maxnreg, enable_fp_fusion, exact, wrap_index, debug).
+        options: further compile options (maxnreg, enable_fp_fusion, exact, wrap_index, debug,
+            wgmma).
 
     Raises:
         OptionError: a signature, option or target that cannot be read.

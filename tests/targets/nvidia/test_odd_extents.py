@@ -29,7 +29,7 @@ from workbench.targets.nvidia.toolchain import assemble
 from workbench.targets.simt import shared
 from workbench.targets.simt.ops import SharedAllocate
 
-SM_90 = chip("sm_90a")
+SM_90 = chip("sm_90")
 EXTENTS = (96, 160, 192, 224)
 
 

@@ -17,7 +17,7 @@ NAMES = ["matmul 128x128x32 w4 s4", "matmul 128x256x64 w8 s3", "notebook matmul 
 @pytest.mark.parametrize("name", NAMES)
 def test_pipelined_operands_have_no_bank_conflicts(name: str):
     configuration = next(c for c in (*QUICK, *SLOW) if c.name == name)
-    module = configuration.built("sm_90a").gpu
+    module = configuration.built("sm_90").gpu
     copies = [op for op in module.walk() if isinstance(op, AsyncCopy)]
     loads = [op for op in module.walk() if isinstance(op, SharedLoad)]
     assert len({op.buffer for op in copies}) == len({op.buffer for op in loads}) == 2

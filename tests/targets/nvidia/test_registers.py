@@ -36,7 +36,8 @@ def backward(head: int, **options: int) -> Configuration:
 @cache
 def built(head: int) -> tuple[Built, Recorder]:
     recorder = Recorder()
-    return backward(head).built("sm_90a", recorder), recorder
+    # Without wgmma: with it operands lie in shared memory, and more fits.
+    return backward(head).built("sm_90", recorder), recorder
 
 
 def said(recorder: Recorder, words: str) -> list[Remark]:

@@ -235,7 +235,7 @@ def test_too_much_shared_memory_says_what_takes_it_and_where(chip: str, fits: in
 
 def test_a_product_of_too_many_instructions_says_what_fits():
     with pytest.raises(ResourceError) as caught:
-        workbench.compile(from_text(LARGE), SIGNATURE, target="sm_90a", num_warps=8)
+        workbench.compile(from_text(LARGE), SIGNATURE, target="sm_90", num_warps=8)
     error = caught.value
     assert error.code == "K402"
     assert "a dot of 512 × 512 × 512 is 8,192 instructions for each of 8 warps" in error.message

@@ -11,4 +11,5 @@ from workbench.targets.nvidia import (  # noqa: F401 - importing a family regist
     dots,
     inline_assembly,
     vector_atomics,
+    warpgroups,
 )

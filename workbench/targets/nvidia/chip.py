@@ -62,6 +62,11 @@ class Chip(Instructions):
         """The compute capability as a number, e.g. 90."""
         return int(self.name[3:].rstrip("af"))
 
+    @property
+    def has_warpgroups(self) -> bool:
+        """Whether four warps multiply together: wgmma, which sm_90a alone has."""
+        return self.name == "sm_90a"
+
     def most_registers(self, num_warps: int) -> int:
         """Return how many registers a thread can have for its program to fit a multiprocessor.
 

@@ -1,4 +1,4 @@
-"""Matrix products: mma.sync on fragments (multiply-adds are in targets/simt/dots.py).
+"""Matrix products: mma.sync on fragments (warpgroups.py has wgmma, simt/dots.py multiply-adds).
 
 PTX ISA 9.0, mma.sync.aligned (sm_80; 8-bit floats sm_89). The fragments are layouts.mma_a, mma_b,
 mma_c; the register order inside a fragment is the instruction's.
@@ -27,6 +27,7 @@ from workbench.ops import Dot
 from workbench.source import ResourceError
 from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.nvidia.warpgroups import warpgroup_layouts
 from workbench.targets.simt.casts import cast
 from workbench.targets.simt.dots import ACCUMULATOR_FIRST, smaller_dot
 from workbench.targets.simt.dots import dot_layouts as multiply_add_layouts
@@ -93,7 +94,10 @@ def staged_operands(op: Dot) -> tuple[Value, ...]:
 
 @NVIDIA.layouts(Dot)
 def dot_layouts(op: Dot, on: Setting) -> Layouts:
-    """Fragments of mma.sync, where there is one for the types."""
+    """Fragments of wgmma or mma.sync, where there is one for the types."""
+    by_warpgroups = warpgroup_layouts(op, on)
+    if by_warpgroups is not None:
+        return by_warpgroups
     unit, shape = matrix_unit(op, chip_of(on.chip)), shape_of(op.result.type)
     if unit is None:
         return multiply_add_layouts(op, on)

@@ -20,6 +20,7 @@ from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
+from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.spills import fitted, note_spills, spilled
 from workbench.targets.nvidia.toolchain import disassemble, find, missing
 from workbench.targets.objects import code_bytes
@@ -154,6 +155,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder) -> Module:
         ("pipeline-loads", partial(pipeline_loads, chip=unit)),
         ("merge-equal", merge_equal),
         ("drop-dead", drop_dead),
+        ("stage-products", stage_products),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
     ]
     return recorder.pipeline(steps, module, "gpu")

@@ -80,8 +80,13 @@ def _buffer(value: Value, axis: int, count: int, builder: Builder) -> Value:
 
 @SIMT.advice(Dot, SharedDot)
 def smaller_dot(op: Dot | SharedDot, found: int, allowed: int) -> str:
-    """Say which dot would fit: the largest extent is halved until the operands do."""
-    (m, k), n = shape_of(op.a.type)[-2:], shape_of(op.b.type)[-1]
+    """Say which dot would fit."""
+    m, k = shape_of(op.a.type)[-2:]
+    return smaller_product(m, k, shape_of(op.b.type)[-1], found, allowed)
+
+
+def smaller_product(m: int, k: int, n: int, found: int, allowed: int) -> str:
+    """Say which product would fit: the largest extent is halved until the operands do."""
     whole = (m + n) * k
     extents = [m, n, k]
     while found * (extents[0] + extents[1]) * extents[2] > allowed * whole:

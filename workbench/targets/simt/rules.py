@@ -6,6 +6,7 @@
     @SIMT.access(Load)       which elements of global memory it touches, vector by vector
     @OWN.ahead(Load)         how it becomes a copy that starts before its turn
     @OWN.staged(Dot)         which operands are worth such copies
+    @OWN.in_place(Product)   from which buffers it reads operands where they lie
 
 OWN is the table of a target whose chips have such copies. The layout graph, the passes that write
 layouts down, start loads ahead and split full blocks, the allocator of shared memory, the barrier
@@ -162,11 +163,17 @@ class Device(Hardware):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What an op's rule may look at besides the op: forms of values, the chip, the warps."""
+    """What an op's rule may look at besides the op: forms of values, the chip, the options."""
 
     facts: Affine
     chip: Device
-    num_warps: int
+    #: The module's attributes.
+    options: Mapping[str, Any]
+
+    @property
+    def num_warps(self) -> int:
+        """The warps of a program."""
+        return self.options["num_warps"]
 
     @property
     def lanes(self) -> int:
@@ -180,6 +187,7 @@ AdviceRule = Callable[[Any, int, int], str]
 AccessRule = Callable[[Any], Access]
 AheadRule = Callable[[Any, Setting], Ahead | None]
 StagedRule = Callable[[Any], tuple[Value, ...]]
+InPlaceRule = Callable[[Any, Value, Shared, bool], Shared | None]
 
 
 class RuleTable(LoweringTable):
@@ -194,6 +202,7 @@ class RuleTable(LoweringTable):
         self._access: dict[type[Op], AccessRule] = {}
         self._ahead: dict[type[Op], AheadRule] = {}
         self._staged: dict[type[Op], StagedRule] = {}
+        self._in_place: dict[type[Op], InPlaceRule] = {}
 
     def layouts(self, *classes: type[Op]) -> Callable[[LayoutRule], LayoutRule]:
         """Register the decorated function (op, setting) -> Layouts for op classes."""
@@ -221,6 +230,15 @@ class RuleTable(LoweringTable):
     def staged(self, *classes: type[Op]) -> Callable[[StagedRule], StagedRule]:
         """Register the decorated function (op) -> operands whose loads are worth copying ahead."""
         return self._register(self._staged, "staged", classes)
+
+    def in_place(self, *classes: type[Op]) -> Callable[[InPlaceRule], InPlaceRule]:
+        """Register the decorated function (op, operand, buffer, turned) -> the buffer it wants.
+
+        For ops that read a tile of two axes out of a buffer themselves: the type that the buffer
+        of some type must have (only its layout may differ) so that the operand, or with `turned`
+        its transpose, may lie in it; None if it must not.
+        """
+        return self._register(self._in_place, "in place", classes)
 
     def _register(self, rules: dict[type[Op], Any], word: str, classes: Sequence[type[Op]]) -> Any:
         def register(rule: Any) -> Any:
@@ -269,6 +287,11 @@ class RuleTable(LoweringTable):
         """Return the operands of an op whose loads are worth copying ahead; () for most."""
         rule = self._found(lambda table: table._staged, op)
         return () if rule is None else rule(op)
+
+    def in_place_of(self, op: Op, operand: Value, buffer: Shared, turned: bool) -> Shared | None:
+        """Return the buffer from which an op reads an operand itself; None for most ops."""
+        rule = self._found(lambda table: table._in_place, op)
+        return None if rule is None else rule(op, operand, buffer, turned)
 
     def _found(self, kind: Callable[[RuleTable], dict[type[Op], Any]], op: Op) -> Any:
         table: RuleTable | None = self

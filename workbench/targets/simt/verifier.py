@@ -14,7 +14,7 @@ def verify_layouts(module: Module, chip: Device) -> None:
     Needs: layouts. An op of which the chip's table of rules says nothing is an error as well.
     """
     verify_module(module)
-    on = Setting(Affine(module, tiles=True), chip, module.attributes["num_warps"])
+    on = Setting(Affine(module, tiles=True), chip, module.attributes)
     for op in module.walk():
         rule = chip.rules.layout_rule(op)
         values = (*op.operands, *op.results, *(a for r in op.regions for a in r.arguments))

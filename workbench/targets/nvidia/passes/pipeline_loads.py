@@ -7,6 +7,10 @@ on slot i. Addresses of a later round come from running the loop's address arith
 carried values it needs are carried a second time, S-1 rounds further on. Tables that an address is
 read from are read ahead with it, in rounds that the loop reaches and in no others.
 
+Products that read the ring themselves may go on while the next round starts (`gpu.wgmma`). Where
+the only product of a loop adds to a carried sum, it is waited for one round later. Its slot is
+free a round later too, so the ring has one more, or the copies start one round less ahead.
+
 Only what nobody can tell may happen early: memory that the loop may write is not read ahead, nor is
 memory that other programs may write over anything that puts accesses into an order.
 """
@@ -19,12 +23,14 @@ from typing import Any
 from workbench.analysis.affine import Affine
 from workbench.analysis.memory import Memory
 from workbench.ir import (
+    F32,
     I32,
     Block,
     Builder,
     Effect,
     Module,
     Op,
+    Shared,
     Tile,
     Value,
     copy_op,
@@ -37,9 +43,18 @@ from workbench.layouts import LinearLayout
 from workbench.ops import Constant, Elementwise, For, Select, Splat
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
-from workbench.targets.nvidia.ops import CommitCopies, WaitCopies
+from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
+from workbench.targets.nvidia.ops import (
+    CommitCopies,
+    WaitCopies,
+    WaitProducts,
+    WarpgroupDot,
+)
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
 from workbench.targets.simt.rules import Access, Ahead, Device, RuleTable, Setting
+
+#: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
+_BESIDE_SUMS = 72
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +71,22 @@ class _User:
 
 
 @dataclass(frozen=True, slots=True)
+class _InPlace:
+    """An op that reads an operand, a load's tile or its transpose (`turned`), in the buffer."""
+
+    op: Op
+    operand: Value
+    turned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Staged:
     """A load, how it is copied, what reads operands off it, and whether anything else does."""
 
     load: Op
     access: Access
     ahead: Ahead
+    in_place: tuple[_InPlace, ...]
     users: tuple[_User, ...]
     has_others: bool
 
@@ -71,7 +96,7 @@ class _Module:
 
     def __init__(self, module: Module, chip: Device) -> None:
         self.rules: RuleTable = chip.rules
-        self.on = Setting(Affine(module, tiles=True), chip, module.attributes["num_warps"])
+        self.on = Setting(Affine(module, tiles=True), chip, module.attributes)
         self.memory = Memory(module)
         self.uses: dict[Value, list[Op]] = {}
         for op in module.walk():
@@ -96,6 +121,35 @@ class _Module:
         end = self.user(users[0])
         before = along.need(end.layout) if end is not None and end.end is None else None
         return _User(op, before, users[0]) if before is not None else None
+
+    def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[_InPlace, ...]]:
+        """Return the ops that read a loaded tile in a buffer, and the type of that buffer.
+
+        They read the tile or its transpose, and so does nobody else who reads a transpose.
+        """
+        found: list[_InPlace] = []
+        for turned, tile in ((False, value), *((True, t) for t in self.transposes(value))):
+            for op in self.uses.get(tile, []):
+                wanted = self.rules.in_place_of(op, tile, buffer, turned)
+                if wanted is not None and (wanted == buffer or not found):
+                    found.append(_InPlace(op, tile, turned))
+                    buffer = wanted
+        return buffer, tuple(found)
+
+    def transposes(self, value: Value) -> list[Value]:
+        """Return the values that are a tile of two axes transposed."""
+        shape = shape_of(value.type)
+        if len(shape) != 2:
+            return []
+        last = shape[0] - 1, shape[1] - 1
+        places = ((0, 0), (last[1], 0), (0, last[0]))
+        return [
+            op.result
+            for op in self.uses.get(value, [])
+            if op.moves
+            and shape_of(op.result.type) == shape[::-1]
+            and all(op.place_before(place) == place[::-1] for place in places)
+        ]
 
     def is_operand(self, value: Value) -> bool:
         """Say whether a tile, or that tile moved, is worth copying ahead."""
@@ -132,9 +186,70 @@ def pipeline_loads(module: Module, remarks: Remarks, chip: Device) -> Module:
             return None
         for staged in found:
             _answer_memory_hints(staged, remarks)
-        return _pipelined(early, found, depth, builder, remarks)
+        plan = _planned(early, found, depth, chip_of(chip))
+        return _pipelined(early, found, plan, builder, remarks)
 
     return rebuild(module, rewrite)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The ring of a loop: its slots, how many rounds ahead copies start, and who reads it.
+
+    product: one that is waited for a round later, if there is one.
+    """
+
+    slots: int
+    distance: int
+    product: Op | None = None
+
+
+def _planned(early: _Early, found: list[_Staged], depth: int, chip: Chip) -> _Plan:
+    """Return the ring for a loop whose author (or the default) wants so many stages.
+
+    A product in flight takes a slot more, if as many blocks still share a multiprocessor; if not,
+    copies start a round later, if that leaves one.
+    """
+    plain = _Plan(depth, depth - 1)
+    product = _goes_on(early, found)
+    if product is None:
+        return plain
+    each, warps = sum(staged.ahead.buffer.bytes for staged in found), early.known.on.num_warps
+    layout = layout_of(product.result.type)
+    assert layout is not None
+    registers = min(MOST_REGISTERS, layout.registers() + _BESIDE_SUMS)
+    now, more = (
+        residency(chip, warps, registers, slots * each).warps for slots in (depth, depth + 1)
+    )
+    if more and more >= now:
+        return replace(plain, slots=depth + 1, product=product)
+    return replace(plain, distance=depth - 2, product=product) if depth > 3 else plain
+
+
+def _goes_on(early: _Early, found: list[_Staged]) -> WarpgroupDot | None:
+    """Return the product of a loop that may be waited for a round later.
+
+    Nobody but the next round looks at its sums, and both its operands stay in the ring.
+    """
+    loop, uses = early.loop, early.known.uses
+    products = [op for op in _inside(loop) if isinstance(op, WarpgroupDot)]
+    if len(products) != 1 or products[0] not in loop.body.ops:
+        return None
+    (product,) = products
+    read = {place.operand for staged in found for place in staged.in_place if place.op is product}
+    arguments, yields = loop.body.arguments[1:], loop.body.yields
+    carried = product.accumulator
+    alone = uses.get(carried, []) == [product] and len(uses.get(product.result, [])) == 1
+    if not alone or carried not in arguments or {product.a, product.b} != read:
+        return None
+    if yields[arguments.index(carried)] is not product.result:
+        return None
+    return product if element_of(carried.type) in (F32, I32) else None
+
+
+def _inside(op: Op) -> list[Op]:
+    found = [inner for region in op.regions for inner in region.ops]
+    return [*found, *(deeper for inner in found for deeper in _inside(inner))]
 
 
 def _affordable(
@@ -247,11 +362,24 @@ def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
     if ahead is None or access is None:
         return None
     here = set(map(id, early.loop.body.ops))
-    readers = known.uses.get(op.result, [])
+    buffer, in_place = known.in_place(op.result, ahead.buffer)
+    in_place = tuple(found for found in in_place if id(found.op) in here)
+    if in_place:
+        ahead = replace(ahead, buffer=buffer)
+    taken = {id(found.op) for found in in_place} | {
+        id(tile.op)
+        for tile in known.transposes(op.result)
+        if all(
+            any(found.op is user and found.operand is tile for found in in_place)
+            for user in known.uses.get(tile, [])
+        )
+    }
+    readers = [reader for reader in known.uses.get(op.result, []) if id(reader) not in taken]
     users = [user for reader in readers if (user := known.user(reader)) is not None]
     # What a branch or an inner loop reads is taken out of the ring once, before it.
     users = [u for u in users if id(u.op) in here and (u.end is None or id(u.end) in here)]
-    if not any(known.is_operand(user.op.result) for user in users):
+    direct = any(op.result in known.rules.staged_of(r) for r in readers if id(r) in here)
+    if not in_place and not direct and not any(known.is_operand(u.op.result) for u in users):
         return None
     reason = early.obstacle(op) or ahead.obstacle
     if not reason and early.slice_of(access) is None:
@@ -259,7 +387,7 @@ def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
     if reason:
         remarks.note(op, f"not copied ahead: {reason}", "missed")
         return None
-    return _Staged(op, access, ahead, tuple(users), len(users) < len(readers))
+    return _Staged(op, access, ahead, in_place, tuple(users), len(users) < len(readers))
 
 
 def _needed_carries(loop: For, ops: list[Op], found: list[_Staged]) -> list[int]:
@@ -281,9 +409,9 @@ def _needed_carries(loop: For, ops: list[Op], found: list[_Staged]) -> list[int]
 
 
 def _pipelined(
-    early: _Early, found: list[_Staged], stages: int, builder: Builder, remarks: Remarks
+    early: _Early, found: list[_Staged], plan: _Plan, builder: Builder, remarks: Remarks
 ) -> tuple[Value, ...]:
-    loop = early.loop
+    loop, stages, distance = early.loop, plan.slots, plan.distance
     needed = {id(inner) for staged in found for inner in early.slice_of(staged.access) or ()}
     ops = [op for op in loop.body.ops if id(op) in needed]
     carries = _needed_carries(loop, ops, found)
@@ -296,13 +424,13 @@ def _pipelined(
 
     state = {a: loop.inits[i] for i, a in enumerate(loop.body.arguments[1:]) if i in carries}
     index = loop.lower
-    for stage in range(stages - 1):
+    for stage in range(distance):
         slot = builder.add(Constant(stage, I32))
         state = ahead.start(index, state, slot, always=False)
         index = builder.add(Elementwise("add", (index, loop.step), no_wrap=True))
 
     zero = builder.add(Constant(0, I32))
-    last = builder.add(Constant(stages - 1, I32))
+    last = builder.add(Constant(distance, I32))
     arguments = loop.body.arguments
     next_index = Value(element_of(loop.lower.type), "ahead")
     read_slot, write_slot = Value(I32, "slot"), Value(I32, "fill")
@@ -310,10 +438,21 @@ def _pipelined(
         arguments[1 + i]: Value(arguments[1 + i].type, arguments[1 + i].hint) for i in carries
     }
     with builder.block() as body:
-        builder.insert(WaitCopies(stages - 2))
+        builder.insert(WaitCopies(distance - 1))
         builder.insert(BlockBarrier())
-        moved = ahead.start(next_index, dict(shadows), write_slot, always=False)
-        replaced = _with_buffers(loop, found, buffers, read_slot, builder)
+        moved: dict[Value, Value] = {}
+
+        def start() -> None:
+            moved.update(ahead.start(next_index, dict(shadows), write_slot, always=False))
+
+        if plan.product is None:
+            start()
+        reading = _Reading(loop, found, buffers, read_slot, builder)
+        replaced = reading.write(plan.product)
+        if plan.product is not None:  # it goes on while copies are started
+            start()
+            sums = replaced[plan.product.result]
+            replaced[plan.product.result] = builder.add(WaitProducts(sums, pending=1), sums.hint)
         yields = [replaced.get(v, v) for v in loop.body.yields]
         following = builder.add(Elementwise("add", (next_index, loop.step), no_wrap=True))
         slots = [_next_slot(v, stages, builder) for v in (read_slot, write_slot)]
@@ -323,14 +462,19 @@ def _pipelined(
     block = Block((*arguments, next_index, read_slot, write_slot, *shadows.values()), tuple(body))
     new = builder.insert(loop.changed(inits=inits, body=block))
     builder.insert(WaitCopies(0))
+    results = list(new.results[: len(loop.results)])
+    if plan.product is not None:
+        number = loop.body.yields.index(plan.product.result)
+        results[number] = builder.add(WaitProducts(results[number]), results[number].hint)
     total = sum(ring.bytes for ring in rings)
     remarks.note(
         loop,
-        f"{len(found)} loads copied {stages - 1} rounds ahead "
-        f"through {total:,} bytes of shared memory",
+        f"{len(found)} loads copied {distance} rounds ahead "
+        f"through {total:,} bytes of shared memory"
+        + (", the product goes on into the next round" if plan.product is not None else ""),
         "applied",
     )
-    return new.results[: len(loop.results)]
+    return tuple(results)
 
 
 class _Ahead:
@@ -402,40 +546,80 @@ class _Ahead:
         return self.builder.add(Elementwise("and", (runs, access.mask)))
 
 
-def _with_buffers(
-    loop: For, found: list[_Staged], buffers: list[Value], slot: Value, builder: Builder
-) -> dict[Value, Value]:
-    """Insert the loop's ops with staged loads read from the ring; return replaced values."""
-    replaced: dict[Value, Value] = {}
-    pairs = list(zip(found, buffers, strict=True))
-    by_user = {id(u.op): (staged, u, buffer) for staged, buffer in pairs for u in staged.users}
-    ends = {id(u.end) for staged in found for u in staged.users if u.end is not None}
-    loads = {id(staged.load): (staged, buffer) for staged, buffer in pairs}
-    for op in loop.body.ops[:-1]:
-        if id(op) in loads:
-            staged, buffer = loads[id(op)]
-            layout = layout_of(op.result.type)
-            if staged.has_others and layout is not None:
-                loaded = _from_buffer(op, op, layout, buffer, slot)
-                replaced[op.result] = builder.add(loaded, op.result.hint)
-            continue
-        if id(op) in by_user:
-            staged, user, buffer = by_user[id(op)]
-            loaded = _from_buffer(staged.load, op, user.layout, buffer, slot)
-            value = replaced[op.result] = builder.add(loaded, op.result.hint)
-            if user.end is not None:  # renamed, it is what `end` makes of it
-                wanted = (layout_of(user.end.result.type),)
-                renamed = op.with_operands((value,), layouts=wanted)
-                replaced[op.result] = builder.insert(renamed).result
-            continue
-        if id(op) in ends:
-            replaced[op.result] = replaced[op.operands[0]]
-            continue
-        new = _reading(op, replaced)
-        builder.insert(new)
-        if new is not op:
-            replaced.update(zip(op.results, new.results, strict=True))
-    return replaced
+class _Reading:
+    """Writes the loop's ops with staged loads read from (a slot of) the ring."""
+
+    def __init__(
+        self, loop: For, found: list[_Staged], buffers: list[Value], slot: Value, builder: Builder
+    ) -> None:
+        pairs = list(zip(found, buffers, strict=True))
+        self.loop = loop
+        self.slot = slot
+        self.builder = builder
+        #: What stands for a value of the loop.
+        self.values: dict[Value, Value] = {}
+        self.users = {
+            id(u.op): (staged, u, buffer) for staged, buffer in pairs for u in staged.users
+        }
+        self.ends = {id(u.end) for staged in found for u in staged.users if u.end is not None}
+        self.loads = {id(staged.load): (staged, buffer) for staged, buffer in pairs}
+        self.places: dict[int, list[tuple[_InPlace, Value]]] = {}
+        for staged, buffer in pairs:
+            for place in staged.in_place:
+                self.places.setdefault(id(place.op), []).append((place, buffer))
+
+    def write(self, product: Op | None) -> dict[Value, Value]:
+        """Insert all ops but the last; `product` is not waited for. Returns replaced values."""
+        for op in self.loop.body.ops[:-1]:
+            if id(op) in self.loads:
+                self._load(op)
+            elif id(op) in self.places:
+                new = _in_buffers(op, self.places[id(op)], self.slot, self.values)
+                self._insert(op, new.changed(in_flight=2) if op is product else new)
+            elif id(op) in self.users:
+                self._user(op)
+            elif id(op) in self.ends:
+                self.values[op.results[0]] = self.values[op.operands[0]]
+            else:
+                self._insert(op, _reading(op, self.values))
+        return self.values
+
+    def _insert(self, old: Op, new: Op) -> None:
+        self.builder.insert(new)
+        if new is not old:
+            self.values.update(zip(old.results, new.results, strict=True))
+
+    def _load(self, op: Op) -> None:
+        staged, buffer = self.loads[id(op)]
+        layout = layout_of(op.results[0].type)
+        if staged.has_others and layout is not None:
+            loaded = _from_buffer(op, op, layout, buffer, self.slot)
+            self.values[op.results[0]] = self.builder.add(loaded, op.results[0].hint)
+
+    def _user(self, op: Op) -> None:
+        staged, user, buffer = self.users[id(op)]
+        loaded = _from_buffer(staged.load, op, user.layout, buffer, self.slot)
+        value = self.values[op.results[0]] = self.builder.add(loaded, op.results[0].hint)
+        if user.end is not None:  # renamed, it is what `end` makes of it
+            wanted = (layout_of(user.end.results[0].type),)
+            renamed = op.with_operands((value,), layouts=wanted)
+            self.values[op.results[0]] = self.builder.insert(renamed).result
+
+
+def _in_buffers(
+    op: Op, places: list[tuple[_InPlace, Value]], slot: Value, replaced: dict[Value, Value]
+) -> WarpgroupDot:
+    """Return a product that reads operands in slots of buffers."""
+    assert isinstance(op, WarpgroupDot)
+    fields: dict[str, Any] = {}
+    for place, buffer in places:
+        for name in ("a", "b"):
+            if getattr(op, name) is place.operand:
+                fields |= {name: buffer, f"slot_{name}": slot, f"turned_{name}": place.turned}
+    for name in ("a", "b", "accumulator"):
+        held = getattr(op, name)
+        fields.setdefault(name, replaced.get(held, held))
+    return op.changed(**fields)
 
 
 def _from_buffer(

@@ -92,7 +92,7 @@ class LayoutGraph:
         #: Op id -> node of the layout in which it works, where that is one of its own.
         self.execution: dict[int, int] = {}
         self._of: dict[Value, int] = {}
-        self._on = Setting(facts, chip, self.num_warps)
+        self._on = Setting(facts, chip, module.attributes)
         self._rules = chip.rules
         self._block(module.body.ops, 1.0)
         self._offer()

@@ -111,9 +111,9 @@ class _Liveness:
         buffers = [e.through for e in op.own_effects() if e.reads and e.through in self.buffers]
         for buffer in buffers:
             assert buffer is not None
-            # What reads one buffer reads it as its result.
-            layout = layout_of(op.results[0].type) if op.results and len(buffers) == 1 else None
             held = self.buffers[buffer]
+            # What only moves elements from a buffer to its result reads them as that has them.
+            layout = layout_of(op.results[0].type) if op.results and op.exact else None
             if held.type is not None:
                 held.reach = max(held.reach, held.type.reach(layout, self.chip.widest_bytes))
 

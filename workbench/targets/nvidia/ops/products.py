@@ -1,0 +1,156 @@
+"""Matrix products that go on while the threads do something else."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from workbench.ir import (
+    Array,
+    Effect,
+    Effects,
+    Frame,
+    Op,
+    Shared,
+    Tile,
+    Type,
+    Value,
+    attribute,
+    element_of,
+    shape_of,
+)
+from workbench.ops.dots import product
+from workbench.source import ShapeError
+from workbench.targets.simt.ops.shared import slot_of
+
+#: Orders what this thread wrote to shared memory with what its products read there.
+_PROXY_FENCE: Effects = (Effect("shared", order="relaxed", scope="cta"),)
+
+
+class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
+    """accumulator + a @ b by groups of four warps, for operands in shared memory; see tile.dot.
+
+    `a` may also be a tile in the layout of fragments (layouts.wgmma_a). A tile in another layout
+    is one that has no buffer yet; stage-products gives it one. With `turned_a` (`turned_b`) the
+    operand is the transpose of what the buffer holds.
+
+    The product has ended when the op ends, and with it all before it, except for the latest
+    `in_flight` ones: until a later one or a `gpu.wait_products` waits for them, their results
+    hold nothing yet and their buffers must not change. PTX ISA 9.0, wgmma.mma_async (sm_90a).
+
+        %3 = gpu.wgmma %0, %1, %2 {in_flight = 1} : tile<64x16xf32>
+    """
+
+    a: Value
+    b: Value
+    accumulator: Value
+    slot_a: Value | None = None
+    slot_b: Value | None = None
+    turned_a: bool = attribute(default=False)
+    turned_b: bool = attribute(default=False)
+    in_flight: int = attribute(default=0)
+
+    def infer(self) -> Type:
+        return self.accumulator.type
+
+    def verify(self) -> None:
+        a, b = self.shapes
+        c = shape_of(self.accumulator.type)
+        if len(c) != 2 or a[-1] != b[-2] or c != (a[0], b[1]):
+            raise ShapeError(f"{self.name} of {a} and {b} does not give {c}", self.span)
+        for operand, slot, turned in (
+            (self.a, self.slot_a, self.turned_a),
+            (self.b, self.slot_b, self.turned_b),
+        ):
+            slots = operand.type.slots if isinstance(operand.type, Shared) else 0
+            if (slot is None) != (slots == 0):
+                found = "no slot" if slot is None else "a slot"
+                raise ShapeError(f"{self.name} names {found} of a {operand.type}", self.span)
+            if turned and isinstance(operand.type, Tile):
+                raise ShapeError(f"{self.name} of the transpose of a {operand.type}", self.span)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shapes of a and b as they are multiplied."""
+        a, b = shape_of(self.a.type), shape_of(self.b.type)
+        return a[::-1] if self.turned_a else a, b[::-1] if self.turned_b else b
+
+    def roundings(self) -> int:
+        return self.shapes[0][1]
+
+    def own_effects(self) -> Effects:
+        later = self.in_flight > 0
+        buffers = [v for v in (self.a, self.b) if isinstance(v.type, Shared)]
+        return tuple(Effect("shared", reads=True, through=v, later=later) for v in buffers)
+
+    def interpret(self, frame: Frame) -> Array:
+        """Operands are read when the product is waited for: as late as the hardware might."""
+        accumulator = frame[self.accumulator]
+        element = element_of(self.accumulator.type)
+        poison = np.nan if element_of(self.accumulator.type).is_float else 0x5A5A5A5A
+        result = np.full(accumulator.shape, poison, accumulator.dtype)
+        sources = [
+            self._source(frame, value, slot, turned)
+            for value, slot, turned in (
+                (self.a, self.slot_a, self.turned_a),
+                (self.b, self.slot_b, self.turned_b),
+            )
+        ]
+
+        def end() -> None:
+            a, b = (source() for source in sources)
+            result[...] = product(a, b, accumulator, element_of(self.a.type), element, "ieee")
+
+        pending = _pending(frame)
+        pending.append(end)
+        _wait(pending, self.in_flight)
+        return result
+
+    def _source(
+        self, frame: Frame, value: Value, slot: Value | None, turned: bool
+    ) -> Callable[[], Array]:
+        held = frame[value] if isinstance(value.type, Tile) else slot_of(frame, value, slot)
+        return lambda: held.T if turned else held
+
+
+class WaitProducts(Op, mnemonic="gpu.wait_products", effects=_PROXY_FENCE, exact=True):
+    """The result of a product, once at most `pending` of the latest products are under way.
+
+    %1 = gpu.wait_products %0 {pending = 0} : tile<64x16xf32>
+    """
+
+    accumulator: Value
+    pending: int = attribute(default=0)
+
+    def infer(self) -> Type:
+        return self.accumulator.type
+
+    def interpret(self, frame: Frame) -> Array:
+        _wait(_pending(frame), self.pending)
+        return frame[self.accumulator]
+
+
+class FenceProducts(Op, mnemonic="gpu.fence_products", effects=_PROXY_FENCE, exact=True):
+    """What this thread stored to shared memory comes before what products read there.
+
+    Products read shared memory by another way (the asynchronous proxy) than stores write it; a
+    barrier alone does not order the two. PTX ISA 9.0, fence.proxy.async. Nothing is needed after
+    copies that were waited for: a barrier orders them, as NVIDIA's own libraries take for granted
+    (CUTLASS 3, sm90_mma_multistage_gmma_ss). There the fence would wait for all copies under way.
+
+        gpu.fence_products
+    """
+
+    def interpret(self, frame: Frame) -> None:
+        return None
+
+
+def _pending(frame: Frame) -> deque[Callable[[], None]]:
+    return frame.memory.setdefault("products", deque())
+
+
+def _wait(pending: deque[Callable[[], None]], most: int) -> None:
+    while len(pending) > most:
+        pending.popleft()()

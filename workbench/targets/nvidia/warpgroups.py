@@ -1,0 +1,469 @@
+"""Matrix products by warpgroups: wgmma, whose operands lie in shared memory (A also in registers).
+
+PTX ISA 9.0, wgmma.mma_async (sm_90a). Four warps multiply 64 rows by up to 256 columns, 32 bytes
+of k at a time. Accumulators are layouts.wgmma_d, A in registers layouts.wgmma_a; how a tile has to
+lie in shared memory is in layouts/warpgroup_access.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from workbench.ir import (
+    BF16,
+    F8E4M3,
+    F8E5M2,
+    F16,
+    F32,
+    I8,
+    I32,
+    Builder,
+    Scalar,
+    Shared,
+    Tile,
+    Value,
+    element_of,
+    layout_of,
+    shape_of,
+)
+from workbench.layouts import (
+    LinearLayout,
+    WarpgroupPlan,
+    swizzled,
+    warpgroup_fits,
+    wgmma_a,
+    wgmma_d,
+)
+from workbench.ops import Constant, Dot, Elementwise
+from workbench.targets.nvidia.chip import chip_of
+from workbench.targets.nvidia.ops import FenceProducts, WaitProducts, WarpgroupDot
+from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.casts import cast
+from workbench.targets.simt.dots import ACCUMULATOR_FIRST, smaller_product
+from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type, zero
+from workbench.targets.simt.rules import (
+    SAME,
+    Along,
+    Layouts,
+    Setting,
+    as_they_are,
+)
+from workbench.targets.simt.shared import slot_base
+
+#: Rows of one instruction, and the most columns.
+ROWS, MOST_COLUMNS = 64, 256
+_SMALL = (F8E4M3, F8E5M2)
+#: Shared addresses have 18 bits in a descriptor; above lies a block's rank in its cluster.
+_ADDRESS = 0x3FFFF
+
+NVIDIA.layouts(FenceProducts)(as_they_are)
+
+
+@dataclass(frozen=True, slots=True)
+class WarpgroupUnit:
+    """One type of wgmma: elements of k in an instruction and in a register, and its name.
+
+    `turns`: whether operands may lie with k as rows. `accumulator`: what it adds in.
+    """
+
+    k: int
+    kw: int
+    types: str
+    turns: bool
+    accumulator: Scalar
+
+
+def warpgroup_unit(a: Scalar, b: Scalar, c: Scalar) -> WarpgroupUnit | None:
+    """Return the instruction for operands a, b and an accumulator c; None if there is none."""
+    if a == b and a in (F16, BF16) and c in (F16, F32):
+        return WarpgroupUnit(16, 2, f"f32.{a}.{a}", True, F32)
+    if a == b == I8 and c == I32:
+        return WarpgroupUnit(32, 4, "s32.s8.s8", False, I32)
+    if a in _SMALL and b in _SMALL and c in (F16, F32):
+        first, second = (str(element).removeprefix("f8") for element in (a, b))
+        return WarpgroupUnit(32, 4, f"f32.{first}.{second}", False, F32)
+    return None
+
+
+def _unit(op: Dot | WarpgroupDot) -> WarpgroupUnit | None:
+    elements = [element_of(v.type) for v in (op.a, op.b, op.accumulator)]
+    if not all(isinstance(element, Scalar) for element in elements):
+        return None
+    return warpgroup_unit(*elements)  # type: ignore[arg-type]
+
+
+# -- layouts --------------------------------------------------------------------------------------
+def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
+    """Return the layouts of a dot that wgmma computes; None if another instruction has to.
+
+    That is so for tiles of fewer than 33 rows, where most of the instruction would be copies, of
+    fewer than 8 columns, for batches, and where k is no multiple of the instruction's.
+    """
+    unit = _unit(op)
+    shape, inner = shape_of(op.result.type), shape_of(op.a.type)[-1]
+    if unit is None or not chip_of(on.chip).has_warpgroups or on.num_warps % 4 or len(shape) != 2:
+        return None
+    if not on.options.get("wgmma", True):
+        return None
+    if shape[0] <= ROWS // 2 or shape[1] < 8 or inner % unit.k or 0 < op.imprecise_limit < inner:
+        return None
+    splits = _splits(shape, on.num_warps)
+    fragments = {
+        wgmma_d(shape, on.num_warps, across): wgmma_a(
+            shape_of(op.a.type), unit.kw, on.num_warps, across
+        )
+        for across in splits
+    }
+    a = None if _is_read(op.a, on) else Along(fragments.get, None)
+    return Layouts(
+        work=op.result,
+        operands=(a, None, SAME),
+        order=ACCUMULATOR_FIRST,
+        offers=lambda: fragments,
+        fixed=True,
+        becomes=partial(_becomes, op),
+    )
+
+
+def _splits(shape: tuple[int, ...], num_warps: int) -> list[int]:
+    """Return among how many warpgroups the columns may be divided: the fewest that leave rows."""
+    groups, across = num_warps // 4, 1
+    rows = 1 << (shape[0] - 1).bit_length()
+    while rows < ROWS * (groups // across) and across < groups:
+        across *= 2
+    return [across]
+
+
+def _is_read(value: Value, on: Setting) -> bool:
+    """Say whether a tile is memory's, its elements perhaps moved: it goes to shared memory as is.
+
+    What is computed stays in registers.
+    """
+    while value.op is not None and value.op.moves:
+        value = value.op.operands[0]
+    return value.op is not None and on.chip.rules.access_of(value.op) is not None
+
+
+def _becomes(op: Dot, builder: Builder, operands: Sequence[Value]) -> tuple[Value, ...]:
+    a, b, start = operands
+    if not op.imprecise_limit:
+        return (builder.add(WarpgroupDot(a, b, start), op.result.hint),)
+    # The sums of the instruction are short ones (for 8-bit floats): each goes to a long one.
+    assert isinstance(start.type, Tile)
+    nothing = builder.add(Constant(0.0, start.type))
+    part = builder.add(WarpgroupDot(a, b, nothing))
+    return (builder.add(Elementwise("add", (start, part)), op.result.hint),)
+
+
+@NVIDIA.layouts(WarpgroupDot)
+def product_layouts(op: WarpgroupDot, on: Setting) -> Layouts:
+    along: dict[Value, Along | None] = {op.accumulator: SAME}
+    if fragment := fragment_of(op, on.num_warps):
+        along[op.a] = Along(lambda layout: fragment, None)
+    return Layouts(work=op.result, operands=tuple(along.get(v) for v in op.operands))
+
+
+@NVIDIA.advice(WarpgroupDot)
+def smaller_product_of(op: WarpgroupDot, found: int, allowed: int) -> str:
+    (m, k), (_, n) = op.shapes
+    return smaller_product(m, k, n, found, allowed)
+
+
+@NVIDIA.layouts(WaitProducts)
+def wait_layouts(op: WaitProducts, on: Setting) -> Layouts:
+    return Layouts(work=op.result, operands=(SAME,))
+
+
+def columns_split(op: WarpgroupDot, num_warps: int) -> int:
+    """Return among how many warpgroups the columns of a product are divided."""
+    shape, layout = shape_of(op.result.type), layout_of(op.result.type)
+    across = 1
+    while wgmma_d(shape, num_warps, across) != layout:
+        across *= 2
+    return across
+
+
+def fragment_of(op: WarpgroupDot, num_warps: int) -> LinearLayout | None:
+    """Return the layout in which A is read from registers, if it is in that."""
+    unit, held = _unit(op), layout_of(op.a.type)
+    if unit is None or held is None:
+        return None
+    across = columns_split(op, num_warps)
+    wanted = wgmma_a(shape_of(op.a.type), unit.kw, num_warps, across)
+    return wanted if held == wanted else None
+
+
+# -- operands in shared memory --------------------------------------------------------------------
+@NVIDIA.staged(WarpgroupDot)
+def staged_operands(op: WarpgroupDot) -> tuple[Value, ...]:
+    """What is read while the product goes on; copies hide behind it."""
+    return tuple(v for v in (op.a, op.b) if isinstance(v.type, Tile))
+
+
+@NVIDIA.in_place(WarpgroupDot)
+def buffer_for(op: WarpgroupDot, operand: Value, buffer: Shared, turned: bool) -> Shared | None:
+    """Return the type that a buffer has to have for an operand to be read there; None: never.
+
+    The order of axes in memory stays, since that is how a copy fills it.
+    """
+    if operand not in staged_operands(op):
+        return None
+    shape, size = buffer.shape, buffer.element.itemsize
+    order = (0, 1) if _first_axis_inside(buffer) else (1, 0)
+    for layout in (buffer.layout, swizzled(shape, size, order, exchange=False)):
+        found = replace(buffer, layout=layout)
+        roles = [is_a for is_a, value in ((True, op.a), (False, op.b)) if value is operand]
+        if all(_plan(op, found, turned, is_a) is not None for is_a in roles):
+            return found
+    return None
+
+
+def stored_buffer(op: WarpgroupDot, operand: Value) -> Shared:
+    """Return the buffer to which a tile in registers is stored for a product to read."""
+    shape, element, unit = shape_of(operand.type), element_scalar(operand), _unit(op)
+    assert unit is not None
+    layout = layout_of(operand.type)
+    assert layout is not None
+    k_axis = 1 if operand is op.a else 0
+    run = max(range(2), key=lambda axis: (layout.consecutive("register", axis), axis))
+    orders = [(run, 1 - run)] if unit.turns else []
+    for order in (*orders, (k_axis, 1 - k_axis)):
+        type = Shared(shape, element, swizzled(shape, element.itemsize, order, exchange=False))
+        if _plan(op, type, False, operand is op.a) is not None:
+            return type
+    raise AssertionError(f"{op!r} takes {operand!r} in no order")
+
+
+def _first_axis_inside(buffer: Shared) -> bool:
+    """Say whether neighbours along axis 0 lie side by side."""
+    assert buffer.layout is not None
+    return buffer.layout.unflatten(buffer.layout.flat("offset")[0])[0] == 1
+
+
+def _plan(op: WarpgroupDot, buffer: Shared, turned: bool, is_a: bool) -> WarpgroupPlan | None:
+    """Return how an operand of a product is read from a buffer of a type."""
+    assert buffer.layout is not None
+    k_axis = int(is_a) ^ turned
+    columns = shape_of(op.result.type)[1]
+    count = ROWS if is_a else min(MOST_COLUMNS, columns)
+    return warpgroup_fits(buffer.layout, buffer.element.itemsize, k_axis, count)
+
+
+# -- code -----------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """An operand in shared memory: an i64 with all of its descriptor but `start` added up."""
+
+    descriptor: str
+    plan: WarpgroupPlan
+
+    def start(self, mn: int, k: int) -> int:
+        """Return what to add to the descriptor for the matrix that starts at a place."""
+        return self.plan.start(mn, k) >> 4
+
+
+@NVIDIA.lower(WarpgroupDot)
+def lower_product(low: Lowering, op: WarpgroupDot) -> None:
+    """One statement: fence, all instructions, commit, wait. Accumulators go in and come out."""
+    unit = _unit(op)
+    assert unit is not None
+    held, letter = ("float", "f") if unit.accumulator == F32 else ("i32", "r")
+    element = element_scalar(op.accumulator)
+    have = [
+        r and cast(low, r, element, unit.accumulator, op) for r in low.registers(op.accumulator)
+    ]
+    instructions = _instructions(low, op, unit)
+    used = sorted({r for i in instructions for r in i.registers})
+    number = {register: place for place, register in enumerate(used)}
+    # Outputs come first, each input tied to its output, then what the instructions read.
+    arguments = [f"{held} {have[r] or zero(held)}" for r in used]
+    constraints = [f"={letter}"] * len(used) + [str(place) for place in range(len(used))]
+    names: dict[str, int] = {}
+
+    def name(argument: str, constraint: str) -> str:
+        if argument not in names:
+            names[argument] = len(constraints)
+            arguments.append(argument)
+            constraints.append(constraint)
+        return f"${names[argument]}"
+
+    text = "{ .reg .b64 A, B; wgmma.fence.sync.aligned; "
+    for instruction in instructions:
+        own = ", ".join(f"${number[r]}" for r in instruction.registers)
+        columns = name(f"i64 {instruction.b.descriptor}", "l")
+        text += f"add.s64 B, {columns}, {instruction.start_b}; "
+        if isinstance(instruction.a, _Operand):
+            rows = name(f"i64 {instruction.a.descriptor}", "l")
+            text += f"add.s64 A, {rows}, {instruction.start_a}; "
+            first = "A"
+        else:
+            words = [name(f"i32 {word}", "r") for word in instruction.a]
+            first = "{" + ", ".join(words) + "}"
+        text += f"{instruction.word} {{{own}}}, {first}, B, {instruction.ending}; "
+    text += f"wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned {op.in_flight}; }}"
+    results = _in_and_out(low, text, constraints, arguments, held, len(used))
+    sums: list[str | None] = list(have)
+    for register, result in zip(used, results, strict=True):
+        if have[register] is not None:
+            sums[register] = cast(low, result, unit.accumulator, element, op)
+    low.set_registers(op.result, sums)
+
+
+@dataclass(frozen=True, slots=True)
+class _Instruction:
+    """One wgmma: what it is called, its accumulators, and where its matrices start."""
+
+    word: str
+    ending: str
+    registers: range
+    a: _Operand | list[str]
+    b: _Operand
+    start_a: int
+    start_b: int
+
+
+def _instructions(low: Lowering, op: WarpgroupDot, unit: WarpgroupUnit) -> list[_Instruction]:
+    (rows, inner), (_, columns) = op.shapes
+    across = columns_split(op, low.num_warps)
+    groups = low.num_warps // 4 // across  # along the rows
+    padded = 1 << (columns - 1).bit_length()
+    own = padded // across if across > 1 else columns  # of a warpgroup
+    room = max(8, padded // across) // 2  # registers of its 64 rows
+    group = _warpgroup(low)
+    b = _operand(low, op, False, [0] * (groups.bit_length() - 1) + _steps(own, across), group)
+    a: _Operand | None = None
+    words: list[str] = []
+    places: dict[tuple[int, ...], int] = {}
+    if isinstance(op.a.type, Shared):
+        a = _operand(low, op, True, _steps(ROWS, groups), group)
+    else:
+        words = low.words(op.a)
+        layout = low.layout(op.a)
+        for register, flat in enumerate(layout.table("register")):
+            places.setdefault(layout.unflatten(flat), register)
+    found: list[_Instruction] = []
+    for block, row in enumerate(range(0, rows, ROWS * groups)):
+        for column in range(0, own, MOST_COLUMNS):
+            count = _columns(min(MOST_COLUMNS, own - column), unit)
+            first = block * room + column // 2
+            word = f"wgmma.mma_async.sync.aligned.m64n{count}k{unit.k}.{unit.types}"
+            for k in range(0, inner, unit.k):
+                held: _Operand | list[str]
+                if a is not None:
+                    held, start = a, a.start(row, k)
+                else:
+                    # Registers of A: (m, k), (m+8, k), (m, k+half), (m+8, k+half).
+                    start, half = 0, 4 * unit.kw
+                    held = [
+                        words[places[row + dm, k + dk] // unit.kw]
+                        for dk in (0, half) for dm in (0, 8)
+                    ]  # fmt: skip
+                found.append(_Instruction(
+                    word, _ending(unit, a, b), range(first, first + count // 2), held, b,
+                    start, b.start(column, k),
+                ))  # fmt: skip
+    return found
+
+
+def _columns(count: int, unit: WarpgroupUnit) -> int:
+    """Return the columns of the smallest instruction for so many: a multiple of 8.
+
+    More than 24 of integers go by 16. What lies beyond the tile's columns nobody reads.
+    """
+    step = 16 if not unit.accumulator.is_float and count > 24 else 8
+    return -(-count // step) * step
+
+
+def _ending(unit: WarpgroupUnit, a: _Operand | None, b: _Operand) -> str:
+    """Return the immediate operands: add to the sums, signs, which operands have k as rows."""
+    if not unit.accumulator.is_float:
+        return "1"
+    ending = "1, 1, 1"
+    if unit.turns:
+        if a is not None:
+            ending += f", {int(not a.plan.k_major)}"
+        ending += f", {int(not b.plan.k_major)}"
+    return ending
+
+
+def _steps(first: int, count: int) -> list[int]:
+    """Return the coordinates by which the bits of a number up to `count` move, from `first` on."""
+    return [first << bit for bit in range(count.bit_length() - 1)]
+
+
+def _warpgroup(low: Lowering) -> str:
+    """Return the number of this warpgroup, i32, which all lanes of a warp agree on."""
+    if low.num_warps == 4:
+        return "0"
+    number = low.emit.shift("lshr", "i32", low.thread, low.lane_bits + 2)
+    # The same in all lanes as it is; the shuffle says so to ptxas, which keeps descriptors in
+    # uniform registers then.
+    return low.chip.shuffle(low.emit, "index", number, "0")
+
+
+def _operand(
+    low: Lowering, op: WarpgroupDot, is_a: bool, steps: Sequence[int], group: str
+) -> _Operand:
+    """Return an operand; steps[i]: the rows (columns) that bit i of the warpgroup moves by."""
+    emit = low.emit
+    value, slot, turned = (op.a, op.slot_a, op.turned_a) if is_a else (op.b, op.slot_b, op.turned_b)
+    assert isinstance(value.type, Shared)
+    plan = _plan(op, value.type, turned, is_a)
+    assert plan is not None, f"{value!r} lies as no product reads it"
+    place = emit.pure(f"ptrtoint ptr addrspace(3) {slot_base(low, value, slot)} to i32")
+    for bit, step in enumerate(steps):
+        if not step:
+            continue
+        bits = emit.bitwise("and", "i32", emit.shift("lshr", "i32", group, bit), "1")
+        place = emit.add("i32", place, emit.mul("i32", bits, str(plan.start(step, 0))))
+    place = emit.shift("lshr", "i32", emit.bitwise("and", "i32", place, str(_ADDRESS)), 4)
+    rest = plan.swizzle << 62 | (plan.stride >> 4) << 32 | (plan.leading >> 4) << 16
+    if rest >= 1 << 63:
+        rest -= 1 << 64
+    return _Operand(emit.bitwise("or", "i64", emit.zext(place, "i32", "i64"), str(rest)), plan)
+
+
+@NVIDIA.lower(WaitProducts)
+def lower_wait(low: Lowering, op: WaitProducts) -> None:
+    """Accumulators go in and come out, so that nobody reads them before."""
+    type = llvm_type(element_scalar(op.accumulator))
+    letter = {"float": "f", "i32": "r"}[type]
+    live = low.live(op.accumulator)
+    have = low.registers(op.accumulator)
+    text = f"wgmma.wait_group.sync.aligned {op.pending};"
+    constraints = [f"={letter}"] * len(live) + [str(place) for place in range(len(live))]
+    arguments = [f"{type} {have[r]}" for r in live]
+    results = _in_and_out(low, text, constraints, arguments, type, len(live))
+    sums: list[str | None] = list(have)
+    for register, result in zip(live, results, strict=True):
+        sums[register] = result
+    low.set_registers(op.result, sums)
+
+
+@NVIDIA.lower(FenceProducts)
+def lower_fence(low: Lowering, op: FenceProducts) -> None:
+    low.emit.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
+
+
+def _in_and_out(
+    low: Lowering,
+    text: str,
+    constraints: Sequence[str],
+    arguments: Sequence[str],
+    type: str,
+    count: int,
+) -> list[str]:
+    """Write a statement with `count` results of one type; return them."""
+    returned = type if count == 1 else "{" + ", ".join([type] * count) + "}"
+    call = low.emit.effect(
+        f'call {returned} asm sideeffect "{text}", "{",".join(constraints)},~{{memory}}"'
+        f"({', '.join(arguments)}) convergent"
+    )
+    if count == 1:
+        return [call]
+    return [low.emit.effect(f"extractvalue {returned} {call}, {i}") for i in range(count)]
+
+
+__all__ = ["WarpgroupUnit", "stored_buffer", "warpgroup_layouts", "warpgroup_unit"]
