@@ -21,7 +21,7 @@ from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.stage_products import stage_products
-from workbench.targets.nvidia.spills import fitted, note_spills, spilled
+from workbench.targets.nvidia.spills import fitted, note_assembler, note_spills, spilled
 from workbench.targets.nvidia.toolchain import disassemble, find, missing
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
@@ -102,6 +102,7 @@ def _built(
                 ))  # fmt: skip
                 if spilled(result):
                     note_spills(result, sass(), module, remarks)
+                note_assembler(result, module, remarks)
         return made["cubin"]
 
     def sass() -> Rendered:
@@ -155,7 +156,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder) -> Module:
         ("pipeline-loads", partial(pipeline_loads, chip=unit)),
         ("merge-equal", merge_equal),
         ("drop-dead", drop_dead),
-        ("stage-products", stage_products),
+        ("stage-products", partial(stage_products, chip=unit)),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
     ]
     return recorder.pipeline(steps, module, "gpu")

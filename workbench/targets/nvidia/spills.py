@@ -1,4 +1,4 @@
-"""Registers that ptxas did not find room for."""
+"""What ptxas found no room for, and what else it says about a kernel."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from workbench.ir import Module
 from workbench.passes.manager import Remark, Remarks
 from workbench.targets.nvidia.chip import Chip
+from workbench.targets.nvidia.ops import WarpgroupDot
 from workbench.targets.nvidia.toolchain import Assembled, assemble
 from workbench.trace import Rendered
 
@@ -55,3 +56,14 @@ def note_spills(result: Assembled, sass: Rendered, module: Module, remarks: Rema
         "its tiles; take smaller tiles or more warps",
         "ptxas", op, spans.get(op),
     ))  # fmt: skip
+
+
+def note_assembler(result: Assembled, module: Module, remarks: Remarks) -> None:
+    """Remark on what ptxas says: C75xx are products that it makes wait for each other."""
+    products = [op for op in module.walk() if isinstance(op, WarpgroupDot)]
+    for note in dict.fromkeys(result.notes):
+        text = re.sub(r"^ptxas \S+\s*:\s*", "", note)
+        op = products[0] if products and "C75" in note else None
+        remarks.items.append(Remark(
+            "missed", f"ptxas: {text}", "ptxas", op.id if op else 0, op.span if op else None
+        ))  # fmt: skip

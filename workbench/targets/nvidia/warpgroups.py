@@ -7,9 +7,10 @@ lie in shared memory is in layouts/warpgroup_access.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from workbench.ir import (
     BF16,
@@ -96,18 +97,9 @@ def _unit(op: Dot | WarpgroupDot) -> WarpgroupUnit | None:
 
 # -- layouts --------------------------------------------------------------------------------------
 def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
-    """Return the layouts of a dot that wgmma computes; None if another instruction has to.
-
-    That is so for tiles of fewer than 33 rows, where most of the instruction would be copies, of
-    fewer than 8 columns, for batches, and where k is no multiple of the instruction's.
-    """
-    unit = _unit(op)
-    shape, inner = shape_of(op.result.type), shape_of(op.a.type)[-1]
-    if unit is None or not chip_of(on.chip).has_warpgroups or on.num_warps % 4 or len(shape) != 2:
-        return None
-    if not on.options.get("wgmma", True):
-        return None
-    if shape[0] <= ROWS // 2 or shape[1] < 8 or inner % unit.k or 0 < op.imprecise_limit < inner:
+    """Return the layouts of a dot that wgmma computes; None if another instruction has to."""
+    unit, shape = _unit(op), shape_of(op.result.type)
+    if unit is None or not chip_of(on.chip).has_warpgroups or obstacle(op, on.options):
         return None
     splits = _splits(shape, on.num_warps)
     fragments = {
@@ -125,6 +117,30 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
         fixed=True,
         becomes=partial(_becomes, op),
     )
+
+
+def obstacle(op: Dot, options: Mapping[str, Any]) -> str:
+    """Say why wgmma does not compute a dot on a chip that has it; empty if it does."""
+    unit, shape, inner = _unit(op), shape_of(op.result.type), shape_of(op.a.type)[-1]
+    a, b = element_of(op.a.type), element_of(op.b.type)
+    into = element_of(op.result.type)
+    if not options.get("wgmma", True):
+        return "wgmma=False"
+    if unit is None:
+        return f"there is none for {a} and {b} into {into}"
+    if options["num_warps"] % 4:
+        return f"it needs four warps, num_warps is {options['num_warps']}"
+    if len(shape) != 2:
+        return "it knows no batches"
+    if shape[0] <= ROWS // 2:
+        return f"most of its {ROWS} rows would be copies of the tile's {shape[0]}"
+    if shape[1] < 8:
+        return f"it has 8 columns or more, the tile has {shape[1]}"
+    if inner % unit.k:
+        return f"K = {inner} of {a} is no multiple of {unit.k}"
+    if 0 < op.imprecise_limit < inner:
+        return f"max_num_imprecise_acc = {op.imprecise_limit} is less than K = {inner}"
+    return ""
 
 
 def _splits(shape: tuple[int, ...], num_warps: int) -> list[int]:
@@ -466,4 +482,4 @@ def _in_and_out(
     return [low.emit.effect(f"extractvalue {returned} {call}, {i}") for i in range(count)]
 
 
-__all__ = ["WarpgroupUnit", "stored_buffer", "warpgroup_layouts", "warpgroup_unit"]
+__all__ = ["WarpgroupUnit", "obstacle", "stored_buffer", "warpgroup_layouts", "warpgroup_unit"]

@@ -86,33 +86,33 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
         return tuple(Effect("shared", reads=True, through=v, later=later) for v in buffers)
 
     def interpret(self, frame: Frame) -> Array:
-        """Operands are read when the product is waited for: as late as the hardware might."""
-        accumulator = frame[self.accumulator]
-        element = element_of(self.accumulator.type)
-        poison = np.nan if element_of(self.accumulator.type).is_float else 0x5A5A5A5A
-        result = np.full(accumulator.shape, poison, accumulator.dtype)
-        sources = [
-            self._source(frame, value, slot, turned)
-            for value, slot, turned in (
-                (self.a, self.slot_a, self.turned_a),
-                (self.b, self.slot_b, self.turned_b),
-            )
-        ]
+        """The hardware may read operands at any time until the product is waited for.
+
+        So the result is poison until then, and stays it if they have changed in between.
+        """
+        accumulator, element = frame[self.accumulator], element_of(self.accumulator.type)
+        result = np.empty(accumulator.shape, accumulator.dtype)
+        result[...] = np.nan if element_of(self.accumulator.type).is_float else 0x5A5A5A5A
+        held = (
+            self._held(frame, self.a, self.slot_a, self.turned_a),
+            self._held(frame, self.b, self.slot_b, self.turned_b),
+        )
+        first = np.array(held[0]), np.array(held[1])
 
         def end() -> None:
-            a, b = (source() for source in sources)
-            result[...] = product(a, b, accumulator, element_of(self.a.type), element, "ieee")
+            if all(map(_unchanged, first, held)):
+                kind = element_of(self.a.type)
+                a, b = first
+                result[...] = product(a, b, accumulator, kind, element, "ieee")
 
         pending = _pending(frame)
         pending.append(end)
         _wait(pending, self.in_flight)
         return result
 
-    def _source(
-        self, frame: Frame, value: Value, slot: Value | None, turned: bool
-    ) -> Callable[[], Array]:
+    def _held(self, frame: Frame, value: Value, slot: Value | None, turned: bool) -> Array:
         held = frame[value] if isinstance(value.type, Tile) else slot_of(frame, value, slot)
-        return lambda: held.T if turned else held
+        return held.T if turned else held
 
 
 class WaitProducts(Op, mnemonic="gpu.wait_products", effects=_PROXY_FENCE, exact=True):
@@ -133,18 +133,20 @@ class WaitProducts(Op, mnemonic="gpu.wait_products", effects=_PROXY_FENCE, exact
 
 
 class FenceProducts(Op, mnemonic="gpu.fence_products", effects=_PROXY_FENCE, exact=True):
-    """What this thread stored to shared memory comes before what products read there.
+    """What this thread wrote to shared memory comes before what products read there.
 
-    Products read shared memory by another way (the asynchronous proxy) than stores write it; a
-    barrier alone does not order the two. PTX ISA 9.0, fence.proxy.async. Nothing is needed after
-    copies that were waited for: a barrier orders them, as NVIDIA's own libraries take for granted
-    (CUTLASS 3, sm90_mma_multistage_gmma_ss). There the fence would wait for all copies under way.
+    Products read shared memory by another way (the asynchronous proxy) than stores and copies
+    write it; a barrier alone does not order the two. PTX ISA 9.0, fence.proxy.async.
 
         gpu.fence_products
     """
 
     def interpret(self, frame: Frame) -> None:
         return None
+
+
+def _unchanged(before: Array, now: Array) -> bool:
+    return np.array_equal(before, now, equal_nan=before.dtype.kind == "f")
 
 
 def _pending(frame: Frame) -> deque[Callable[[], None]]:

@@ -46,6 +46,7 @@ from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.ops import (
     CommitCopies,
+    FenceProducts,
     WaitCopies,
     WaitProducts,
     WarpgroupDot,
@@ -439,20 +440,14 @@ def _pipelined(
     }
     with builder.block() as body:
         builder.insert(WaitCopies(distance - 1))
+        if any(staged.in_place for staged in found):
+            builder.insert(FenceProducts())
         builder.insert(BlockBarrier())
-        moved: dict[Value, Value] = {}
-
-        def start() -> None:
-            moved.update(ahead.start(next_index, dict(shadows), write_slot, always=False))
-
-        if plan.product is None:
-            start()
+        # Copies come first: a warp that starts a product waits there until the one before is
+        # nearly done (measured: 0.93 of cuBLAS this way, 0.86 with the product first).
+        moved = ahead.start(next_index, dict(shadows), write_slot, always=False)
         reading = _Reading(loop, found, buffers, read_slot, builder)
         replaced = reading.write(plan.product)
-        if plan.product is not None:  # it goes on while copies are started
-            start()
-            sums = replaced[plan.product.result]
-            replaced[plan.product.result] = builder.add(WaitProducts(sums, pending=1), sums.hint)
         yields = [replaced.get(v, v) for v in loop.body.yields]
         following = builder.add(Elementwise("add", (next_index, loop.step), no_wrap=True))
         slots = [_next_slot(v, stages, builder) for v in (read_slot, write_slot)]
@@ -575,7 +570,7 @@ class _Reading:
                 self._load(op)
             elif id(op) in self.places:
                 new = _in_buffers(op, self.places[id(op)], self.slot, self.values)
-                self._insert(op, new.changed(in_flight=2) if op is product else new)
+                self._insert(op, new.changed(in_flight=1) if op is product else new)
             elif id(op) in self.users:
                 self._user(op)
             elif id(op) in self.ends:

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from workbench.ir import Builder, Module, Op, Shared, Tile, Value, rebuild
+from workbench.ops import Dot
 from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.chip import Chip
 from workbench.targets.nvidia.ops import FenceProducts, WarpgroupDot
-from workbench.targets.nvidia.warpgroups import fragment_of, stored_buffer
+from workbench.targets.nvidia.warpgroups import fragment_of, obstacle, stored_buffer
 from workbench.targets.simt.ops import SharedAllocate, SharedStore
 
 
-def stage_products(module: Module, remarks: Remarks) -> Module:
+def stage_products(module: Module, remarks: Remarks, chip: Chip) -> Module:
     """Give every operand of a product that is neither in shared memory nor a fragment a buffer.
 
-    It is stored where it is computed, so once for a loop that does not change it.
+    It is stored where it is computed, so once for a loop that does not change it. Remarks say which
+    products go by warpgroups, and why others do not.
 
     Needs: layouts. Keeps: every value.
     """
+    if chip.has_warpgroups:
+        _explain(module, remarks)
     stager = _Stager(module)
     return rebuild(module, stager.rewrite) if stager.wanted else module
+
+
+def _explain(module: Module, remarks: Remarks) -> None:
+    for op in module.walk():
+        if isinstance(op, WarpgroupDot):
+            held = "a in registers" if fragment_of(op, module.attributes["num_warps"]) else ""
+            remarks.note(op, f"product by warpgroups (wgmma){held and ', '}{held}", "applied")
+        elif isinstance(op, Dot):
+            reason = obstacle(op, module.attributes)
+            remarks.note(op, f"product by warps, not warpgroups (wgmma): {reason}", "missed")
 
 
 class _Stager:

@@ -1,0 +1,73 @@
+"""Descriptors of wgmma against the addresses that PTX ISA 9.0 gives, element by element."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from workbench.layouts import blocked, packing, swizzled, warpgroup_fits
+
+_ROW = {1: 128, 2: 64, 3: 32}
+
+
+def address(plan, start: int, mn: int, k: int, itemsize: int) -> int:
+    """Return where the hardware reads an element of a matrix; "Canonical Layouts" of the ISA."""
+    row = _ROW[plan.swizzle]
+    if plan.k_major:
+        found = start + mn // 8 * plan.stride + mn % 8 * row + k * itemsize
+    else:
+        across = mn * itemsize
+        found = start + across // row * plan.leading + across % row
+        found += k // 8 * plan.stride + k % 8 * row
+    # 128 bytes: bits 4-6 ^= bits 7-9. 64: bits 4-5 ^= bits 7-8. 32: bit 4 ^= bit 7.
+    return found ^ (found >> 3 & {1: 0x70, 2: 0x30, 3: 0x10}[plan.swizzle])
+
+
+def place(shared, itemsize: int, coordinates: tuple[int, ...]) -> int:
+    flat, offset = shared.flatten(coordinates), 0
+    for bit, column in enumerate(shared.invert()):
+        if flat >> bit & 1:
+            offset ^= column
+    return packing(shared, itemsize).scaled(itemsize).place(offset * itemsize)
+
+
+SHAPES = [(64, 16), (64, 64), (128, 64), (192, 128), (16, 256), (96, 160), (224, 96), (128, 80)]
+
+
+@pytest.mark.parametrize(("shape", "order"), list(product(SHAPES, [(1, 0), (0, 1)])))
+@pytest.mark.parametrize("itemsize", [1, 2])
+def test_the_hardware_reads_what_lies_there(shape, order, itemsize):
+    shared = swizzled(shape, itemsize, order, exchange=False)
+    inside, read = 32 // itemsize, 0
+    for k_axis in (0, 1):
+        rows, deep = shape[1 - k_axis], shape[k_axis]
+        count = min(rows, 64)
+        if deep % inside:
+            continue
+        plan = warpgroup_fits(shared, itemsize, k_axis, count)
+        if plan is None:
+            # 8-bit operands lie with k side by side, or are not read.
+            assert itemsize == 1
+            assert order[0] != k_axis
+            continue
+        assert plan.k_major == (order[0] == k_axis)
+        for mn0, k0 in product(range(0, rows - count + 1, count), range(0, deep, inside)):
+            start = plan.start(mn0, k0)
+            assert start % 16 == 0
+            for mn, k in product(range(count), range(inside)):
+                there = (mn0 + mn, k0 + k) if k_axis else (k0 + k, mn0 + mn)
+                assert address(plan, start, mn, k, itemsize) == place(shared, itemsize, there)
+                read += 1
+    assert read or itemsize == 1
+
+
+def test_other_orders_of_bytes_are_refused():
+    """Panels that exchange rows for ldmatrix, plain rows, 4-byte rows by columns."""
+    assert warpgroup_fits(swizzled((64, 96), 2), 2, 0, 96) is None
+    assert warpgroup_fits(swizzled((64, 8), 2), 2, 0, 8) is None
+    assert warpgroup_fits(swizzled((32, 128), 4), 4, 0, 128) is None
+    plain = swizzled((8, 64), 2).transpose((1, 0))
+    assert warpgroup_fits(plain, 2, 1, 64) is None
+    with pytest.raises(KeyError):
+        warpgroup_fits(blocked((64, 64), 1, (1, 0), 4), 2, 1, 64)
