@@ -144,21 +144,22 @@ def test_files_are_those_that_mark_tests_themselves_or_by_what_they_import(tmp_p
 
 
 def test_what_measures_time_runs_alone_and_last(monkeypatch):
+    files = {
+        "gpu": {"one": [Path("a"), Path("b")], "two": [Path("c")], "three": [Path("d")]},
+        "alone": {"one": [Path("b")], "three": [Path("d")]},
+    }
     ran: list[tuple[str, list[str]]] = []
 
     def pytest_of(report, *, group, arguments, shares):
-        ran.append((group, [Path(a).name for a in arguments[:-2]]))
+        ran.append((group, arguments[:-2]))
+        assert arguments[-2:] == ["-m", "gpu"]
         return "1 passed"
 
     monkeypatch.setattr(run, "run_pytest", pytest_of)
+    monkeypatch.setattr(run, "marked_files", lambda marker="gpu": files[marker])
     run.run_marked(Report())
-    alone = {path.name for paths in run.marked_files("alone").values() for path in paths}
-    assert alone
-    last = ran[-len(run.marked_files("alone")) :]
-    assert {name for _, names in last for name in names} == alone
-    names = [name for _, names in ran for name in names]
-    assert len(names) == len(set(names))
-    assert set(names) == {path.name for paths in run.marked_files().values() for path in paths}
+    assert sorted(ran[:2]) == [("one", ["a"]), ("two", ["c"])]
+    assert ran[2:] == [("one", ["b"]), ("three", ["d"])]
 
 
 @pytest.mark.slow
