@@ -66,6 +66,7 @@ def test_every_suite_has_cases():
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 @needs_device
 def test_a_case_on_the_device():
     x = torch.randn(1 << 20, device="cuda")
@@ -78,6 +79,7 @@ def test_a_case_on_the_device():
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 @needs_device
 def test_two_trees_on_the_device(tmp_path, capsys):
     out = tmp_path / "rows.json"

@@ -15,6 +15,7 @@ from workbench.runtime.timing import Effort, ratio
 torch = pytest.importorskip("torch")
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.alone,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 QUICK = Effort(warm_up=1.0, milliseconds=1.0, runs=40)

@@ -9,8 +9,8 @@ that raised, a baseline without a time) is named at the end, and makes the exit 
 
 from __future__ import annotations
 
+import ast
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -18,7 +18,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -36,21 +36,57 @@ WORKERS = max(1, min(12, (os.cpu_count() or 2) - 2))
 def marked_files(marker: str = "gpu") -> dict[str, list[Path]]:
     """Return the files with tests of a marker, by folder: no other file needs to be importable.
 
-    A file has them too if a module of the tests that it imports from hands out the marker.
+    A file has them too if it imports a name of another module of the tests that hands out the
+    marker.
     """
-    word = re.compile(rf"pytest\.mark\.{marker}\b")
-    texts = {path: path.read_text() for path in sorted(TESTS.rglob("*.py"))}
-    helpers = [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for path, text in texts.items()
-        if not path.name.startswith("test_") and "marks=" in text and word.search(text)
-    ]
+    trees = _trees(TESTS)
+    handed = {
+        (".".join(path.relative_to(ROOT).with_suffix("").parts), name)
+        for path, tree in trees.items()
+        if not path.name.startswith("test_")
+        for name in marked_names(tree, marker)
+    }
     found: dict[str, list[Path]] = {}
-    for path, text in texts.items():
-        imports = any(f"from {helper} import" in text for helper in helpers)
-        if path.name.startswith("test_") and (word.search(text) or imports):
+    for path, tree in trees.items():
+        if path.name.startswith("test_") and (marks(tree, marker) or handed & imported(tree)):
             found.setdefault(path.parent.relative_to(ROOT).as_posix(), []).append(path)
     return found
+
+
+@cache
+def _trees(folder: Path) -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text()) for path in sorted(folder.rglob("*.py"))}
+
+
+def marks(tree: ast.AST, marker: str) -> bool:
+    """Say whether code has `pytest.mark.<marker>` in it."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == marker
+        and ast.unparse(node.value) == "pytest.mark"
+        for node in ast.walk(tree)
+    )
+
+
+def marked_names(tree: ast.Module, marker: str) -> set[str]:
+    """Return what a module defines with a marker in it, or with such a name in it."""
+    found: set[str] = set()
+    for statement in tree.body if marks(tree, marker) else ():
+        names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        if marks(statement, marker) or found & {name.id for name in names}:
+            found |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
+            found |= {statement.name} if hasattr(statement, "name") else set()
+    return found
+
+
+def imported(tree: ast.AST) -> set[tuple[str, str]]:
+    """Return the names that a module imports from others, as (module, name)."""
+    return {
+        (node.module, alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
 
 
 def run_pytest(
@@ -99,12 +135,29 @@ def run_tests(report: Report) -> None:
         run_pytest, group="tests/files", arguments=["tests/files"], shares=min(8, WORKERS)
     )
     report.part("tests/files on the chip", files)
-    marked = marked_files()
+    run_marked(report)
+
+
+def run_marked(report: Report) -> None:
+    """Run the tests marked gpu: folders side by side, then the files that measure time."""
+    marked, alone = marked_files(), marked_files("alone")
     if not marked:
         report.missing.append("tests: no file has tests marked gpu")
-    for folder, files in marked.items():
+
+    def run(folder: str, files: Sequence[Path], name: str, shares: int = 1) -> None:
         arguments = [*map(str, files), "-m", "gpu"]
-        report.part(f"{folder} (gpu)", partial(run_pytest, group=folder, arguments=arguments))
+        part = partial(run_pytest, group=folder, arguments=arguments, shares=shares)
+        report.part(f"{folder} ({name})", part)
+
+    beside = {
+        folder: rest for folder, files in marked.items()
+        if (rest := [file for file in files if file not in alone.get(folder, ())])
+    }  # fmt: skip
+    with ThreadPoolExecutor(max(1, WORKERS // 2)) as pool:
+        for done in [pool.submit(run, *given, "gpu", 2) for given in beside.items()]:
+            done.result()
+    for folder, files in alone.items():
+        run(folder, files, "gpu, alone")
 
 
 # -- correctness cases ----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -113,6 +114,52 @@ def test_shares_have_every_test_once():
 
     assert len(found) == len(set(found))
     assert len(found) == sum(name.startswith("test_") for name in vars(test_render))
+
+
+HELPER = """
+import pytest
+PLACES = ("here", pytest.param("there", marks=pytest.mark.gpu))
+BOTH = [*PLACES, "elsewhere"]
+def run_on(place): ...
+"""
+
+
+def test_files_are_those_that_mark_tests_themselves_or_by_what_they_import(tmp_path, monkeypatch):
+    folder = tmp_path / "tests" / "some"
+    folder.mkdir(parents=True)
+    texts = {
+        "helper": HELPER,
+        "test_own": "import pytest\n@pytest.mark.gpu\ndef test(): pass\n",
+        "test_given": "from tests.some.helper import BOTH\n",
+        "test_other": "from tests.some.helper import run_on\n",
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    monkeypatch.setattr(run, "TESTS", tmp_path / "tests")
+    found = run.marked_files()
+    assert {key: [path.stem for path in paths] for key, paths in found.items()} == {
+        "tests/some": ["test_given", "test_own"]
+    }
+
+
+def test_what_measures_time_runs_alone_and_last(monkeypatch):
+    files = {
+        "gpu": {"one": [Path("a"), Path("b")], "two": [Path("c")], "three": [Path("d")]},
+        "alone": {"one": [Path("b")], "three": [Path("d")]},
+    }
+    ran: list[tuple[str, list[str]]] = []
+
+    def pytest_of(report, *, group, arguments, shares):
+        ran.append((group, arguments[:-2]))
+        assert arguments[-2:] == ["-m", "gpu"]
+        return "1 passed"
+
+    monkeypatch.setattr(run, "run_pytest", pytest_of)
+    monkeypatch.setattr(run, "marked_files", lambda marker="gpu": files[marker])
+    run.run_marked(Report())
+    assert sorted(ran[:2]) == [("one", ["a"]), ("two", ["c"])]
+    assert ran[2:] == [("one", ["b"]), ("three", ["d"])]
 
 
 @pytest.mark.slow

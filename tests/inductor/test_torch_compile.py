@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import workbench as wb
-from tests.inductor.comparing import compare, compare_model
-from tests.inductor.functions import CASES
+from tests.inductor.comparing import compare, compare_model, results_and_gradients
+from tests.inductor.functions import CASES, Maker
+from tests.inductor.written import an_h200, kernels_of, module_text
 from workbench.magics import lines, registry
 from workbench.source import KernelError
 
@@ -50,6 +51,43 @@ def test_a_model_is_what_it_is_eagerly():
     assert len(compared.graphs) == 2  # forward and backward
     assert compared.graphs.ours >= 3
     assert compared.graphs.fell_back == 0
+
+
+@pytest.mark.parametrize("name", ["add_relu", "truth", "looped_rows", "log_sum_exp"])
+def test_what_is_written_for_a_gpu_is_python_that_runs_there(name):
+    """Its guard, stream and arrays are CUDA's, and each kernel compiles for the chip."""
+    function, arguments = CASES[name].function, CASES[name].arguments(Maker("cpu"))
+    with wb.use_in_torch_compile(), an_h200():
+        text = module_text(lambda *xs: results_and_gradients(function, xs), arguments)
+        compile(text, name, "exec")
+        assert "with torch.cuda._DeviceGuard(0):" in text
+        assert "import _cuda_getCurrentRawStream as get_raw_stream" in text
+        assert "empty_strided_cuda(" in text
+        kernels = kernels_of(text)
+    assert kernels
+    targets = {result.kernel.target for kernel in kernels for result in kernel.compile_results}
+    assert targets == {"sm_90a"}
+
+
+def test_words_of_the_cpu_are_not_those_of_cuda():
+    """Torch 2.11 reads the words of all devices where there are none yet: ours come later."""
+    from torch._inductor.codegen.common import get_device_op_overrides
+
+    with wb.use_in_torch_compile():
+        assert get_device_op_overrides("cuda").device_guard(0) == "torch.cuda._DeviceGuard(0)"
+        guard = get_device_op_overrides("cpu").device_guard(0)
+        with eval(guard, {"torch": torch}):
+            pass
+
+
+def test_a_module_that_is_no_python_shows_where(tmp_path):
+    from torch._inductor.codecache import PyCodeCache
+
+    path = tmp_path / "written.py"
+    path.write_text("def call(args):\n    with pass:\n        return args\n")
+    with wb.use_in_torch_compile(), pytest.raises(RuntimeError) as caught:
+        PyCodeCache.load_by_key_path("written", str(path))
+    assert ">    2 |     with pass:" in str(caught.value)
 
 
 def doubled_rows(x):

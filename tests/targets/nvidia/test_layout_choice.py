@@ -25,7 +25,7 @@ from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import tile_passes
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.elimination import cheapest
-from workbench.targets.simt.passes.layout_choice import _pair_costs, _searched, solve
+from workbench.targets.simt.passes.layout_choice import _pair_costs, _Search, _searched, solve
 from workbench.targets.simt.passes.layout_graph import Edge, LayoutGraph, Node
 from workbench.targets.simt.rules import Device, same
 
@@ -106,6 +106,30 @@ def test_descent_is_never_worse_than_every_node_for_itself():
         assert cost(graph, found) <= cost(graph, alone)
         optimal += cost(graph, found) <= best(graph, list(range(8))) + 1e-6
     assert optimal >= 25
+
+
+def test_descent_looks_at_what_goes_together_once(monkeypatch):
+    """All nodes of a long graph bring each other about: moves of one are moves of all."""
+    source, graph, layouts = random.Random(0), Graph(), LAYOUTS[:4]
+    for number in range(150):
+        node = Node((32, 32), None, 1.0, list(layouts))
+        prices = {layout: source.choice([0, 20, 100, 400]) for layout in layouts}
+        node.costs.append(prices.__getitem__)
+        graph.nodes.append(node)
+        for other in range(max(0, number - 3), number):
+            graph.edges.append(Edge(other, number, 32, 1.0, same, same))
+    own = [[node.weight * cost(x) for x in layouts for cost in node.costs] for node in graph.nodes]
+    looked_at: list[int] = []
+    plain = _Search.carried_along
+
+    def counted(search: _Search, number: int, candidate: int) -> dict[int, int]:
+        looked_at.append(len(found := plain(search, number, candidate)))
+        return found
+
+    monkeypatch.setattr(_Search, "carried_along", counted)
+    _searched(graph, own)
+    assert max(looked_at) == len(graph.nodes)
+    assert sum(looked_at) < 100 * len(graph.nodes) * len(layouts)
 
 
 def test_any_number_of_neighbours_may_have_no_choice():

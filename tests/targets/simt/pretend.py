@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tests.execution import SLOTS
+from tests.targets.simt import watched
 from workbench.ir import Module, Pointer
 from workbench.layouts import Banks
 from workbench.passes.accumulation import accumulate_products
@@ -112,8 +113,13 @@ class Pretend(Device):
         raise NotImplementedError
 
 
-def gpu_ir(module: Module, chip: Device) -> Module:
-    """Return tile IR with layouts and barriers for a machine; every pass is verified."""
+def gpu_ir(
+    module: Module, chip: Device, between: Callable[[Module], Module] = lambda module: module
+) -> Module:
+    """Return tile IR with layouts and barriers for a machine; every pass is verified.
+
+    `between` may choose other layouts.
+    """
     recorder = Recorder(check=True)
     module = with_options(tile_passes(module, recorder), recorder.remarks, chip)
     module = narrow(module, recorder)
@@ -122,6 +128,7 @@ def gpu_ir(module: Module, chip: Device) -> Module:
     recorder.verify = partial(verify_layouts, chip=chip)
     steps = [
         ("assign-layouts", partial(assign_layouts, chip=chip)),
+        ("other-layouts", lambda module, remarks: between(module)),
         ("hoist-invariants", hoist_invariants),
         ("merge-equal", merge_equal),
         ("drop-dead", drop_dead),
@@ -190,18 +197,22 @@ define i32 @pretend.shuffle(i32 %word, i32 %source) noinline {
 
 
 def llvm_text(module: Module, chip: Device) -> str:
-    """Return the LLVM module of GPU IR, with the functions that it calls and one that starts it."""
-    offsets, _, total = allocate(module, chip)
+    """Return the LLVM module of GPU IR, with the functions that it calls and one that starts it.
+
+    Before each access it asks whether it lies where it may (watched.py).
+    """
+    offsets, intervals, total = allocate(module, chip)
     low = lower(module, chip, offsets)
     lines = [
         f"@shared_memory = internal addrspace({chip.shared_space}) global "
         f"[{max(1, total)} x i8] zeroinitializer, align 1024",
         RUNTIME,
+        watched.RUNTIME,
         *low.emit.globals,
         *(text for name, text in low.emit.declared.items() if not name.startswith("pretend.")),
         f"define void @{symbol_of(module.name)}({', '.join(parameters_of(module))}){low.debug} {{",
         "entry:",
-        *low.emit.lines,
+        *watched.watched(low.emit, intervals, total),
         "}",
         "define void @pretend.start() {",
     ]
@@ -226,16 +237,17 @@ _CONTEXT_BYTES, _STACK_BYTES = 4096, 1 << 18
 
 
 class Block:
-    """Contexts of the threads of a block, made once for a kernel."""
+    """Contexts of the threads of a block, made once for a kernel and its arrays."""
 
-    def __init__(self, text: str, threads: int) -> None:
+    def __init__(self, text: str, threads: int, arrays: list[Any]) -> None:
         triple, processor, features = host()
         image = object_code(text, Machine(triple, processor, features, jit=True))
         machine = llvm.Target.from_triple(triple).create_target_machine(jit=True)
         self.engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         self.engine.add_object_file(llvm.ObjectFileRef.from_data(image))
         self.engine.finalize_object()
-        self.threads = threads
+        self.threads, self.arrays = threads, arrays
+        watched.allow(self.engine, arrays)
         self.library = ctypes.CDLL(None)
         self.main = ctypes.create_string_buffer(_CONTEXT_BYTES)
         self.contexts = [ctypes.create_string_buffer(_CONTEXT_BYTES) for _ in range(threads)]
@@ -267,6 +279,7 @@ class Block:
                 self.current.value = thread
                 self.library.swapcontext(self.main, context)
             why = set(self.waits[: self.threads])
+            assert watched.OUTSIDE not in why, watched.complaint(self.engine, self.arrays)
             assert len(why) == 1, f"threads wait for different things: {why}"
             if why == {_KINDS["end"]}:
                 return waited
@@ -282,5 +295,7 @@ def execute(module: Module, chip: Device, grid: Sequence[int], arguments: Sequen
             packed += struct.pack("Q", value.ctypes.data)
         else:
             packed += struct.pack(SLOTS[str(parameter.value.type)], value)
-    block = Block(llvm_text(module, chip), chip.lanes * module.attributes["num_warps"])
+    threads = chip.lanes * module.attributes["num_warps"]
+    arrays = [a for a in arguments if isinstance(a, np.ndarray)]
+    block = Block(llvm_text(module, chip), threads, arrays)
     return sum(block.run(program[::-1], grid, packed) for program in np.ndindex(*grid[::-1]))

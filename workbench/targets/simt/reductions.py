@@ -121,7 +121,7 @@ def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[
     Where the row has holes, a combine with a neutral element replaces them by it; any other
     carries along whether there is a value at all.
     """
-    function = combine_function(op.combine)
+    neutral = _neutral(op)
     elements = elements_of(op)
     rows: list[Row] = []
     for r in group:
@@ -129,18 +129,32 @@ def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[
         if inside == "false":
             continue
         values = [low.register(v, r) for v in op.inputs]
-        if inside is not None and function is not None and function.identity is not None:
-            neutral = literal(function.identity(elements[0]), elements[0])
+        if inside is not None and neutral is not None:
             type = llvm_type(elements[0])
             values = [low.emit.pure(f"select i1 {inside}, {type} {values[0]}, {type} {neutral}")]
             inside = None
         rows.append(Row(values, inside))
     if rows:
         return _tree(low, op, rows)
-    # A register of the result that lies outside in every thread: all that it combines are holes.
-    if function is not None and function.identity is not None:
-        return Row([literal(function.identity(elements[0]), elements[0])], None)
-    return Row([literal(0, element) for element in elements], "false")
+    # All that this register of the result combines are holes: along the axis, or because it lies
+    # outside in every thread. Of the latter nobody asks whether there is a value.
+    if neutral is not None:
+        return Row([neutral], None)
+    present = "false" if _may_be_absent(op, layout) else None
+    return Row([literal(0, element) for element in elements], present)
+
+
+def _neutral(op: Reduce) -> str | None:
+    """Return the literal that holes are replaced by; None if the combine has none."""
+    function, (element, *_) = combine_function(op.combine), elements_of(op)
+    if function is None or function.identity is None:
+        return None
+    return literal(function.identity(element), element)
+
+
+def _may_be_absent(op: Reduce, layout: LinearLayout) -> bool:
+    """Say whether a thread may hold nothing of a row, so that states say if there is a value."""
+    return layout.shape[op.axis] != layout.padded[op.axis] and _neutral(op) is None
 
 
 def _tree(low: Lowering, op: Reduce, rows: list[Row]) -> Row:
@@ -232,10 +246,8 @@ def reduce_scratch(op: Reduce, chip: Device, num_warps: int, used: bool) -> Scra
 
 def _register_bytes(op: Reduce, layout: LinearLayout, plan: ReducePlan, num_warps: int) -> int:
     """Return the bytes of scratch that one register of all threads takes."""
-    sizes = [max(4, element.itemsize) for element in elements_of(op)]
-    if layout.shape[op.axis] != layout.padded[op.axis]:
-        sizes.append(4)  # whether there is anything
-    return sum(sizes) * num_warps << len(_row_lanes(plan))
+    kinds = kinds_of(op, _may_be_absent(op, layout))
+    return sum(map(word_bytes, kinds)) * num_warps << len(_row_lanes(plan))
 
 
 def _rounds(plan: ReducePlan, each: int, most: int) -> list[list[int]]:
@@ -266,12 +278,12 @@ def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]
     lane_bits = _row_lanes(plan)
     lanes = 1 << len(lane_bits)
     lane_index = low.thread_part(_gathered(lane_bits, low.lane_bits), ())
-    kinds = [*elements_of(op)]
-    if any(s.present is not None for s in states):
-        kinds.append(Parts.PRESENT)
-    each = _register_bytes(op, low.layout(op.inputs[0]), plan, warps)
+    layout = low.layout(op.inputs[0])
+    kinds = kinds_of(op, any(s.present is not None for s in states))
+    each = _register_bytes(op, layout, plan, warps)
     rounds = _rounds(plan, each, low.chip.most_scratch)
-    parts = Parts(low, low.offset(op), kinds, max(map(len, rounds)), lanes)
+    most = max(map(len, rounds))
+    parts = Parts(low, low.offset(op), each * most, kinds, most, lanes)
     own = emit.add("i32", emit.mul("i32", lane_index, str(warps)), low.warp)
 
     def write(registers: list[int]) -> None:
@@ -312,23 +324,45 @@ def _across_warps(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]
     return [found[register] for register in range(len(states))]
 
 
-class Parts:
-    """Scratch for crossing warps: a word per value, register, row of a warp, and warp."""
+#: Stands for the condition under which a row holds anything.
+PRESENT = Scalar("i1", "bool", 1)
 
-    #: Stands for the condition under which a row holds anything.
-    PRESENT = Scalar("i1", "bool", 1)
+
+def kinds_of(op: Combining, present: bool) -> list[Scalar]:
+    """Return what of a row crosses warps; `present`: whether there is anything, too."""
+    return [*elements_of(op), *[PRESENT] * present]
+
+
+def word_bytes(kind: Scalar) -> int:
+    """Return the bytes of scratch in which one value crosses warps."""
+    return max(4, kind.itemsize)
+
+
+class Parts:
+    """Scratch for crossing warps: a word per value, register, row of a warp, and warp.
+
+    It lies at `offset` in shared memory and has `room` bytes, what the rule for scratch said.
+    """
 
     def __init__(
-        self, low: Lowering, offset: int, kinds: list[Scalar], registers: int, lanes: int
+        self,
+        low: Lowering,
+        offset: int,
+        room: int,
+        kinds: list[Scalar],
+        registers: int,
+        lanes: int,
     ) -> None:
         self.low = low
         self.kinds = kinds
         self.each = lanes * low.num_warps
         self.places: list[tuple[int, int]] = []
+        end = offset + room
         for kind in kinds:
-            size = max(4, kind.itemsize)
+            size = word_bytes(kind)
             self.places.append((offset, size))
             offset += size * registers * self.each
+        assert offset <= end, f"{room} bytes of scratch are {offset - end} too few"
 
     def _address(self, number: int, register: int, row: str) -> str:
         low = self.low
@@ -356,7 +390,7 @@ class Parts:
             type = "i32" if size == 4 else "i64"
             address = self._address(number, register, row)
             word = self.low.load_shared(type, address, size)
-            if kind is self.PRESENT:
+            if kind is PRESENT:
                 present = emit.effect(f"icmp ne i32 {word}, 0")
                 continue
             words = [word]
@@ -403,11 +437,14 @@ def _finish(low: Lowering, op: Reduce, plan: ReducePlan, states: list[Row]) -> N
 
 
 __all__ = [
+    "PRESENT",
     "Parts",
     "Row",
     "combine",
     "combine_present",
     "elements_of",
     "from_words",
+    "kinds_of",
     "to_words",
+    "word_bytes",
 ]

@@ -25,7 +25,9 @@ from workbench.targets.simt.reductions import (
     combine_present,
     elements_of,
     from_words,
+    kinds_of,
     to_words,
+    word_bytes,
 )
 from workbench.targets.simt.rules import NO_SCRATCH, SAME, Device, Layouts, Scratch, Setting, same
 from workbench.targets.simt.table import SIMT
@@ -118,8 +120,12 @@ def scan_scratch(op: Scan, chip: Device, num_warps: int, used: bool) -> Scratch:
     along = _along(layout, op.axis)
     if along.warps == 1:
         return NO_SCRATCH
-    each = sum(max(4, e.itemsize) for e in elements_of(op)) + 4
-    return Scratch(each * len(along.sequences) * num_warps)
+    return Scratch(_scratch_bytes(op, along, num_warps))
+
+
+def _scratch_bytes(op: Scan, along: _Along, num_warps: int) -> int:
+    """Return the bytes in which the totals of all warps lie side by side."""
+    return sum(map(word_bytes, kinds_of(op, True))) * len(along.sequences) * num_warps
 
 
 @SIMT.lower(Scan)
@@ -205,10 +211,9 @@ def _warp_total(low: Lowering, op: Scan, along: _Along, own: Row, before: Row | 
 def _before_warps(low: Lowering, op: Scan, along: _Along, totals: Sequence[Row]) -> list[Row]:
     """Return the combination of all earlier warps of each row."""
     emit, warps = low.emit, low.num_warps
-    kinds = [*elements_of(op)]
-    if any(row.present is not None for row in totals):
-        kinds.append(Parts.PRESENT)
-    parts = Parts(low, low.offset(op), kinds, len(totals), 1)
+    kinds = kinds_of(op, any(row.present is not None for row in totals))
+    room = _scratch_bytes(op, along, warps)
+    parts = Parts(low, low.offset(op), room, kinds, len(totals), 1)
     last = emit.pure(f"icmp eq i32 {low.lane}, {0 if op.reverse else low.lanes - 1}")
     then, end = emit.fresh("total"), emit.fresh("totalled")
     emit.branch(last, then, end)

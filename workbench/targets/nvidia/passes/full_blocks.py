@@ -262,13 +262,18 @@ class _Splitter(Rebuilder):
 
     def _element(self, value: Value, corner: Place) -> Value:
         op = value.op
-        reads = _reads(op, corner)
         # A constant is written where it is used, like every constant.
-        if reads != () and not shape_of(value.type) and id(op) not in self._written:
+        before = id(op) not in self._written and not isinstance(op, Constant)
+        if before and not shape_of(value.type):
             return self.values.get(value, value)
+        reads = _reads(op, corner)
         assert op is not None
         assert reads is not None
-        made = op.element(corner, [self._at(v, place) for v, place in reads])
+        given = [self._at(v, place) for v, place in reads]
+        if op.element_from(corner) is None:
+            made: Op | Value = op.duplicate(given)
+        else:
+            made = op.element(corner, given)
         return made if isinstance(made, Value) else self.builder.insert(made).results[0]
 
 

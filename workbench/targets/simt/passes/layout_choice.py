@@ -5,6 +5,9 @@ from __future__ import annotations
 from workbench.layouts import LinearLayout
 from workbench.targets.simt.passes.elimination import cheapest
 from workbench.targets.simt.passes.layout_graph import LayoutGraph
+from workbench.targets.simt.rules import Map
+
+_MOST_STARTS = 6
 
 
 def solve(graph: LayoutGraph) -> list[LinearLayout]:
@@ -42,77 +45,111 @@ def _pair_costs(graph: LayoutGraph) -> dict[tuple[int, int], list[list[float]]]:
 
 
 def _searched(graph: LayoutGraph, own: list[list[float]]) -> list[int]:
-    around: list[list[int]] = [[] for _ in graph.nodes]
-    for number, edge in enumerate(graph.edges):
-        around[edge.source].append(number)
-        around[edge.target].append(number)
+    search = _Search(graph, own)
     best: list[int] = []
     best_cost = float("inf")
-    for start in _starts(graph, own, around):
-        choice, cost = _Descent(graph, own, around, start).run()
+    for start in search.starts():
+        choice, cost = _Descent(search, start).run()
         if cost < best_cost - 1e-9:
             best, best_cost = choice, cost
     return best
 
 
-def _starts(graph: LayoutGraph, own: list[list[float]], around: list[list[int]]) -> list[list[int]]:
-    lowest = [min(range(len(costs)), key=costs.__getitem__) for costs in own]
-    starts = [lowest]
-    for number, node in enumerate(graph.nodes):
-        if node.costs or node.fixed:
-            spread = list(lowest)
-            for i, move in _carried_along(graph, around, number, lowest[number]).items():
-                spread[i] = move
-            if spread not in starts:
-                starts.append(spread)
-    return starts[:6]
+#: What an edge costs, by the candidates of its source and its target.
+Costs = list[list[float]]
+#: Which candidate another node gets by a candidate of this one; None: the edge says nothing.
+Brings = list[int | None]
 
 
-def _carried_along(
-    graph: LayoutGraph, around: list[list[int]], number: int, candidate: int
-) -> dict[int, int]:
-    """Return the choices that one node's layout brings about through edges that cost nothing."""
-    moves = {number: candidate}
-    work = [number]
-    while work:
-        here = work.pop()
-        layout = graph.nodes[here].candidates[moves[here]]
-        for edge_number in around[here]:
-            edge = graph.edges[edge_number]
-            other = edge.target if edge.source == here else edge.source
-            maps = edge.give if edge.source == here else edge.need
-            if other in moves or maps is None:
-                continue
-            wanted = maps(layout)
-            candidates = graph.nodes[other].candidates
-            if wanted is not None and wanted in candidates:
-                moves[other] = candidates.index(wanted)
-                work.append(other)
-    return moves
+class _Search:
+    """The graph in numbers: candidates by their places in their nodes' lists."""
+
+    def __init__(self, graph: LayoutGraph, own: list[list[float]]) -> None:
+        self.graph = graph
+        self.own = own
+        #: The edges at each node.
+        self.around: list[list[int]] = [[] for _ in graph.nodes]
+        #: The ends of each edge, what it costs, what it brings forwards and backwards.
+        self.edges: list[tuple[int, int, Costs]] = []
+        self.brings: list[tuple[Brings | None, Brings | None]] = []
+        for number, edge in enumerate(graph.edges):
+            self.around[edge.source].append(number)
+            self.around[edge.target].append(number)
+            sources = graph.nodes[edge.source].candidates
+            targets = graph.nodes[edge.target].candidates
+            costs = [[edge.cost(a, b, graph.chip) for b in targets] for a in sources]
+            self.edges.append((edge.source, edge.target, costs))
+            self.brings.append(
+                (_brings(edge.give, sources, targets), _brings(edge.need, targets, sources))
+            )
+
+    def starts(self) -> list[list[int]]:
+        """Return choices to begin with, the candidate of each node."""
+        lowest = [min(range(len(costs)), key=costs.__getitem__) for costs in self.own]
+        starts = [lowest]
+        for number, node in enumerate(self.graph.nodes):
+            if len(starts) < _MOST_STARTS and (node.costs or node.fixed):
+                spread = list(lowest)
+                for i, move in self.carried_along(number, lowest[number]).items():
+                    spread[i] = move
+                if spread not in starts:
+                    starts.append(spread)
+        return starts
+
+    def carried_along(self, number: int, candidate: int) -> dict[int, int]:
+        """Return the choices that one node's layout brings about through edges for nothing."""
+        moves = {number: candidate}
+        work = [number]
+        while work:
+            here = work.pop()
+            for edge in self.around[here]:
+                source, target, _ = self.edges[edge]
+                forwards = source == here
+                other = target if forwards else source
+                brings = self.brings[edge][0 if forwards else 1]
+                if other in moves or brings is None:
+                    continue
+                wanted = brings[moves[here]]
+                if wanted is not None:
+                    moves[other] = wanted
+                    work.append(other)
+        return moves
+
+
+def _brings(maps: Map | None, here: list[LinearLayout], there: list[LinearLayout]) -> Brings | None:
+    """Return the place in `there` of what each layout in `here` becomes."""
+    if maps is None:
+        return None
+    places = {layout: place for place, layout in reversed(list(enumerate(there)))}
+    wanted = map(maps, here)
+    return [None if layout is None else places.get(layout) for layout in wanted]
 
 
 class _Descent:
     """One start and the way down from it: `choice` is the candidate of each node."""
 
-    def __init__(
-        self, graph: LayoutGraph, own: list[list[float]], around: list[list[int]], start: list[int]
-    ) -> None:
-        self.graph = graph
-        self.own = own
-        self.around = around
+    def __init__(self, search: _Search, start: list[int]) -> None:
+        self.search = search
         self.choice = list(start)
 
     def run(self) -> tuple[list[int], float]:
         """Make moves while one lowers the cost; return the choice and its cost."""
-        graph, improved = self.graph, True
+        search, improved = self.search, True
+        #: Choices that were part of a move that did not help: what they carry along is the same.
+        vain: set[tuple[int, int]] = set()
         while improved:
             improved = False
-            for number, node in enumerate(graph.nodes):
-                for candidate in range(len(node.candidates)):
-                    if candidate != self.choice[number] and (
-                        self.improves({number: candidate})
-                        or self.improves(_carried_along(graph, self.around, number, candidate))
-                    ):
+            for number, costs in enumerate(search.own):
+                for candidate in range(len(costs)):
+                    if candidate == self.choice[number]:
+                        continue
+                    helped = self.improves({number: candidate})
+                    if not helped and (number, candidate) not in vain:
+                        moves = search.carried_along(number, candidate)
+                        helped = self.improves(moves)
+                        vain.update(() if helped else moves.items())
+                    if helped:
+                        vain.clear()
                         improved = True
         return self.choice, self.cost(set(range(len(self.choice))))
 
@@ -131,15 +168,9 @@ class _Descent:
 
     def cost(self, numbers: set[int]) -> float:
         """Return the cost of some nodes and of all edges at them."""
-        edges = {e for n in numbers for e in self.around[n]}
-        nodes = sum(self.own[n][self.choice[n]] for n in sorted(numbers))
-        return nodes + sum(map(self.edge_cost, sorted(edges)))
-
-    def edge_cost(self, number: int) -> float:
-        """Return the cost of one edge."""
-        nodes, edge = self.graph.nodes, self.graph.edges[number]
-        return edge.cost(
-            nodes[edge.source].candidates[self.choice[edge.source]],
-            nodes[edge.target].candidates[self.choice[edge.target]],
-            self.graph.chip,
-        )
+        search, choice = self.search, self.choice
+        total = sum(search.own[n][choice[n]] for n in sorted(numbers))
+        for number in sorted({e for n in numbers for e in search.around[n]}):
+            source, target, costs = search.edges[number]
+            total += costs[choice[source]][choice[target]]
+        return total
