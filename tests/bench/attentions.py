@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
 from tests.corpus.sample import Launch
 from tests.kernels import attention_forward
-from workbench import cdiv
+from workbench import cdiv, next_power_of_2
 
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
 BATCHES, HEADS = 4, 32
@@ -51,8 +51,8 @@ def attention(
             attention_forward.attention,
             (cdiv(size, bm), BATCHES * HEADS),
             (q, k, v, out, lse, head**-0.5, *strides, HEADS, HEADS, size, size),
-            {"HEAD": head, "BLOCK_M": bm, "BLOCK_N": bn, "CAUSAL": causal, "EVEN": True,
-             **config.options},
+            {"HEAD": head, "BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_D": next_power_of_2(head),
+             "CAUSAL": causal, "EVEN": size % bm == 0 == size % bn, **config.options},
         )  # fmt: skip
 
     def cudnn() -> torch.Tensor:
