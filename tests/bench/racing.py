@@ -263,6 +263,9 @@ def _words(error: BaseException) -> str:
 def child(suite: str, path: str, numbers: list[int]) -> None:
     """Measure what a log does not have yet; ends the process."""
     ahead.by_content()
+    # Sums in fp32, as ours have them.
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     # A stream of its own: the default stream cannot be captured.
     torch.cuda.set_stream(torch.cuda.Stream())
     log = Log.read(Path(path))
