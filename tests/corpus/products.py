@@ -68,6 +68,12 @@ def blocks(tile: Tile, *, group: int | None = 3) -> dict[str, Any]:
     return found if group is None else {**found, "GROUP_M": group}
 
 
+def fitted(make: Maker, tile: Tile) -> Tile:
+    """Return a tile with as many bytes along K as 16-bit types have, where that is much."""
+    wide = make.dtype == F32 and tile.BLOCK_K >= 64
+    return tile._replace(BLOCK_K=tile.BLOCK_K // 2) if wide else tile
+
+
 def tiles(m: int, n: int, tile: Tile) -> int:
     """Return how many programs have a block of C."""
     return cdiv(m, tile[0]) * cdiv(n, tile[1])
@@ -78,6 +84,7 @@ def product_of(
     out: torch.dtype | None = None, programs: int | None = None, **named: Any,
 ) -> Problem:  # fmt: skip
     """Return the problem of a kernel that has the arguments of the tutorials' product."""
+    tile = fitted(make, tile)
     a, b = operands(make, m, n, k, kind)
     c = make.output(m, n, dtype=out)
     launch = Launch(
@@ -177,6 +184,7 @@ def _batched(
     make: Maker, batches: int, m: int, n: int, k: int, kind: str, tile: Tile, acc: Any,
     precision: str | None, out: torch.dtype | None = None,
 ) -> tuple[Problem, torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    tile = fitted(make, tile)
     a, b = operands(make, m, n, k, kind, 2 if acc is tl.float16 else 4, (batches,))
     c = make.output(batches, m, n, dtype=out)
     named = {"EVEN_K": k % tile[2] == 0, "ACC": acc, "PRECISION": precision}
@@ -367,6 +375,7 @@ def split(make: Maker, m: int, n: int, k: int, shares: int, how: str, tile: Tile
     dtypes=(F16, BF16, F32), layouts=("contiguous", "shifted"),
 )  # fmt: skip
 def few_rows(make: Maker, m: int, n: int, k: int, tile: Tile) -> Problem:
+    tile = fitted(make, tile)
     a, b = operands(make, m, n, k, "nt")
     c = make.output(m, n)
     launch = Launch(
@@ -384,6 +393,7 @@ def few_rows(make: Maker, m: int, n: int, k: int, tile: Tile) -> Problem:
     dtypes=(F16, BF16, F32), layouts=("contiguous", "shifted", "strided"),
 )  # fmt: skip
 def by_block_pointers(make: Maker, m: int, n: int, k: int, kind: str, tile: Tile) -> Problem:
+    tile = fitted(make, tile)
     a, b = operands(make, m, n, k, kind)
     c = make.output(m, n)
     launch = Launch(
@@ -401,6 +411,7 @@ def by_block_pointers(make: Maker, m: int, n: int, k: int, kind: str, tile: Tile
 )  # fmt: skip
 def by_descriptors(make: Maker, m: int, n: int, k: int, tile: Tile) -> Problem:
     """Descriptors of the host."""
+    tile = fitted(make, tile)
     a, w = operands(make, m, n, k, "nn")[0], make.integers(-4, 5, n, k)
     c = make.output(m, n)
     bm, bn, bk = tile[:3]
