@@ -131,10 +131,11 @@ def wide_blocks(make: Maker, m: int, n: int, k: int, tile: Tile) -> Problem:
 @sample(
     "product", products, fast=((40, 20, 70, "nt", Tile(32, 16, 32, 4, 2)),),
     gpu=(
-        *((*ODD, kind, Tile(128, 128, 128, 4, 3)) for kind in ("nn", "nt", "tn", "tt")),
+        *((272, 528, 144, kind, Tile(128, 128, 128, 4, 3)) for kind in ("nn", "nt", "tn", "tt")),
+        *((*ODD, kind, Tile(64, 64, 64, 4, 3)) for kind in ("nn", "tt")),
         (256, 256, 1024, "nt", Tile(128, 256, 128, 8, 3)),
     ),
-    dtypes=(E4M3, E5M2), layouts=("contiguous", "padded"),
+    dtypes=(E4M3, E5M2), layouts=("contiguous",),
 )  # fmt: skip
 def in_8_bits(make: Maker, m: int, n: int, k: int, kind: str, tile: Tile) -> Problem:
     """Sums of some hundred small integers are exact in the tensor cores' short accumulator too."""
@@ -143,7 +144,7 @@ def in_8_bits(make: Maker, m: int, n: int, k: int, kind: str, tile: Tile) -> Pro
 
 @sample(
     "product", products, fast=((18, 20, 70, Tile(16, 16, 32, 4, 2)),),
-    gpu=((257, 511, 1000, Tile(128, 128, 128, 4, 3)), (256, 256, 8191, Tile(64, 256, 128, 4, 3))),
+    gpu=((257, 512, 1008, Tile(128, 128, 128, 4, 3)), (256, 256, 8192, Tile(64, 256, 128, 4, 3))),
     dtypes=(E4M3,), layouts=("contiguous",),
 )  # fmt: skip
 def in_8_bits_precisely(make: Maker, m: int, n: int, k: int, tile: Tile) -> Problem:
@@ -155,10 +156,11 @@ def in_8_bits_precisely(make: Maker, m: int, n: int, k: int, tile: Tile) -> Prob
 @sample(
     "product", products, fast=((40, 20, 70, "nt", Tile(32, 16, 32, 4, 2)),),
     gpu=(
-        *((*ODD, kind, Tile(128, 128, 128, 4, 3)) for kind in ("nn", "nt", "tn", "tt")),
-        (256, 256, 8191, "nt", Tile(128, 256, 128, 8, 3)),
+        *((272, 528, 144, kind, Tile(128, 128, 128, 4, 3)) for kind in ("nn", "nt", "tn", "tt")),
+        *((*ODD, kind, Tile(64, 64, 64, 4, 3)) for kind in ("nn", "tt")),
+        (256, 256, 8192, "nt", Tile(128, 256, 128, 8, 3)),
     ),
-    dtypes=(I8,), layouts=("contiguous", "padded"),
+    dtypes=(I8,), layouts=("contiguous",),
 )  # fmt: skip
 def of_integers(make: Maker, m: int, n: int, k: int, kind: str, tile: Tile) -> Problem:
     a, b = operands(make, m, n, k, kind, most=127)
