@@ -3,9 +3,9 @@
     WORKBENCH_AHEAD=build/ahead python -m tests.bench.ahead SUITE ...
 
 fills that folder with all configurations of our compiler for sm_90a, on as many cores as there
-are. The folder may be carried to the machine that measures: with the same variable set there,
-`python -m tests.gpu.run SUITE` takes it over. What a machine lacks (Triton's code always) is
-compiled there first, on all cores, so that no time of a device is spent on it.
+are, and packs it into build/ahead.tar.gz, a quarter of its size. Either may be carried to the
+machine that measures: with the variable set to it there, `python -m tests.gpu.run SUITE` takes it
+over. What a machine lacks (Triton's code always) is compiled there first, on all its cores.
 
 Entries are found by what the sources say, not by the times of files and the places of tools, which
 differ between machines: this changes nothing but the keys of the processes of this folder.
@@ -14,6 +14,7 @@ differ between machines: this changes nothing but the keys of the processes of t
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -82,7 +83,7 @@ def _stamp() -> str:
 def take_over() -> str:
     """Prepare a cache for processes that measure; returns it, for WORKBENCH_CACHE_DIR.
 
-    Without WORKBENCH_AHEAD it is the cache that is set.
+    Without WORKBENCH_AHEAD it is the cache that is set. A packed folder is unpacked.
     """
     from workbench.runtime import cache
 
@@ -90,6 +91,9 @@ def take_over() -> str:
     if not carried:
         return str(cache.directory())
     folder = Path(tempfile.mkdtemp(prefix="ahead-"))
+    if Path(carried).is_file():
+        shutil.unpack_archive(carried, folder / "packed", filter="data")
+        carried = str(folder / "packed")
     count = 0
     for source in sorted(path.parent for path in Path(carried).glob(f"**/{FORMAT_FOLDER}")):
         target = folder / source.relative_to(carried)
@@ -244,6 +248,7 @@ def main(suites: list[str]) -> int:
     path = Path(folder).absolute()
     path.mkdir(parents=True, exist_ok=True)
     failed = compile_all(suites or known, ["ours"], str(path))
+    print(shutil.make_archive(str(path), "gztar", path))
     for line in failed:
         print("FAILED", line)
     return 1 if failed else 0

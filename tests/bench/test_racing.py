@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -169,18 +170,22 @@ def test_products_and_attention_are_what_they_say():
     assert set(versus.CASES) == {"matmul", "attention"}
 
 
-def test_what_was_compiled_ahead_is_found_elsewhere(tmp_path, monkeypatch):
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_was_compiled_ahead_is_found_elsewhere(tmp_path, monkeypatch, packed):
     from workbench.runtime import cache, compiling
 
     monkeypatch.setattr(cache, "compiler_stamp", cache.compiler_stamp)
     monkeypatch.setattr(compiling, "_same_tools", compiling._same_tools)
     ahead.by_content()
     launch = adding(Tensors("meta")).launch(CONFIGS[0])
-    monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(tmp_path / "here" / "more"))
-    made = ahead.compile_ours(launch)
+    here = tmp_path / "here"
+    monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(here / "more"))
     compiling.forget()
-    monkeypatch.setenv(ahead.FOLDER, str(tmp_path / "here"))
+    made = ahead.compile_ours(launch)
+    carried = shutil.make_archive(str(here), "gztar", here) if packed else here
+    monkeypatch.setenv(ahead.FOLDER, str(carried))
     there = Path(ahead.take_over())
     monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(there / "more"))
-    racing.jitted(launch.kernel).forget_launches()
     assert cache.load(made.hash) is not None
+    monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(there))
+    assert cache.load(made.hash) is None
