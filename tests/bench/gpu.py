@@ -1,6 +1,7 @@
 """The GPU suites: every case beside Triton, a library, a copy of its bytes, and the roofline.
 
 `python -m tests.bench.gpu [SUITE ...]` runs some or all; results go to results/<machine>.json.
+Products, attention and their kin are contests (`contests.py`, `racing.py`), compiled in advance.
 The exit status says whether everything that should have a row has one.
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 import torch
 
 import workbench
-from tests.bench import cases, peers
+from tests.bench import ahead, cases, contests, peers, racing, versus
 from tests.bench.cases import Case
 from tests.bench.rows import RESULTS, Row, compared, limited, row, save, steady, table
 from tests.corpus.sample import Maker, Problem, failures, jitted
@@ -162,10 +163,14 @@ def measured(group: Sequence[Case], missing: Missing) -> list[Row]:
     return rows_of(best, problems[best], {"ours": own_timings[best], **timings})
 
 
-def suite_rows(suite: str, missing: Missing) -> list[Row]:
-    """Measure the cases of one suite."""
+def suite_rows(suite: str, missing: Missing, compiled: str = "") -> list[Row]:
+    """Measure the cases of one suite; `compiled`: the cache of what was compiled ahead."""
     if suite == "launch":
         return launch_rows()
+    if suite == "compile":
+        return versus.compile_rows(missing)
+    if suite in contests.suites():
+        return racing.suite_rows(suite, missing, compiled)
     if suite in INDUCTOR:
         inductor = importlib.import_module("tests.bench.inductor")
         if not peers.triton_installed():
@@ -228,7 +233,18 @@ def launch_rows() -> list[Row]:
 
 #: What torch's compiler makes of graphs through us, beside what it makes of them with Triton.
 INDUCTOR = ("inductor", "inductor_compile")
-SUITES: tuple[str, ...] = (*cases.SUITES[:3], "launch", *cases.SUITES[3:], *INDUCTOR)
+SUITES: tuple[str, ...] = (
+    *cases.SUITES[:3], "launch", *cases.SUITES[3:], *contests.suites(), "compile", *INDUCTOR
+)  # fmt: skip
+
+
+def compiled_ahead(suites: Sequence[str]) -> str:
+    """Compile all that contests may launch, by us and by Triton; returns the cache with it."""
+    folder = ahead.take_over()
+    compilers = ["ours", "triton"] if peers.triton_installed() else ["ours"]
+    for line in ahead.compile_all(suites, compilers, folder):
+        print("  not compiled:", line[:300])
+    return folder
 
 
 def run_suites(names: Sequence[str]) -> Missing:
@@ -238,10 +254,12 @@ def run_suites(names: Sequence[str]) -> Missing:
     folders = [RESULTS, *([Path(os.environ["OUT"])] if os.environ.get("OUT") else [])]
     missing = Missing()
     rows: list[Row] = []
+    raced = [name for name in names if name in contests.suites()]
+    compiled = compiled_ahead(raced) if raced else ""
     for name in (suite for suite in SUITES if suite in names):
         start = time.perf_counter()
         try:
-            found = suite_rows(name, missing)
+            found = suite_rows(name, missing, compiled)
             if not found:
                 missing.append(f"{name}: the suite has no rows")
         except Exception as error:

@@ -46,6 +46,7 @@ def rendered(folder: Path = RESULTS) -> str:
             if s not in hosted and any(r["ratio"] for r in rows)
         }
         parts += _compared(compared)
+        parts += _speeds(suites)
         parts += _hosted(hosted)
         parts += _timed({s: rows for s, rows in suites.items() if s not in {**compared, **hosted}})
     return "\n".join(parts)
@@ -84,6 +85,36 @@ def _compared(suites: dict[str, list[Result]]) -> list[str]:
             f"| {len(cases)} | {' | '.join([*means, *marks])} |"
         )
     return [*lines, ""]
+
+
+def _speeds(suites: dict[str, list[Result]]) -> list[str]:
+    """Return the table of contests: TFLOP/s by size, over those of the library (or of Triton)."""
+    lines: list[str] = []
+    for suite, rows in suites.items():
+        cases: dict[tuple[str, str], dict[int, list[Result]]] = defaultdict(dict)
+        for row in rows:
+            if row.get("config") and row.get("flops"):
+                cases[row["case"], row["dtype"]].setdefault(row["size"], []).append(row)
+        for (case, dtype), sizes in cases.items():
+            cells = " · ".join(f"{size}: {_speed(found)}" for size, found in sorted(sizes.items()))
+            lines.append(f"| {suite.replace('_', ' ')}, {case} | {dtype} | {cells} |")
+    if not lines:
+        return []
+    title = "| contest | type | size: TFLOP/s (÷ cuBLAS, cuDNN or torch; ÷ triton) |"
+    return [title, "|---|---|---|", *lines, ""]
+
+
+def _speed(rows: list[Result]) -> str:
+    """Return one size of a contest: what ours does, and by how much that is more; ~ if unsteady."""
+    ratios = {
+        name: f"{row['ratio']:.2f}{'~' if _is_left_out(row) else ''}"
+        for name in ("library", "triton")
+        for row in rows
+        if row["ratio"]
+        and row["baseline"] in (("triton",) if name == "triton" else COLUMNS["torch, cuBLAS"])
+    }
+    beside = f" ({', '.join(ratios.get(n, '–') for n in ('library', 'triton'))})" if ratios else ""
+    return f"{rows[0]['flops'] / rows[0]['ours_us'] / 1e6:.0f}{beside}"
 
 
 def _is_host(row: Result) -> bool:

@@ -35,6 +35,7 @@ class Row:
             none): within 3 %, 6 % below 10 µs. Such a row supports no claim.
         rounds: the ratio (or the time) of each round.
         bytes, flops: what the case must move and multiply.
+        config, baseline_config: the configurations that were the best, where several were tried.
     """
 
     suite: str
@@ -50,6 +51,8 @@ class Row:
     rounds: tuple[float, ...] = ()
     bytes: int | None = None
     flops: int | None = None
+    config: str = ""
+    baseline_config: str = ""
 
 
 def row(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.bench import cases, compare, gpu
+from tests.bench import cases, compare, contests, gpu
 from tests.bench.cases import Case
 from tests.bench.gpu import Missing, measured, rows_of
 from tests.corpus.sample import F32, Maker
@@ -60,7 +60,9 @@ def test_a_baseline_that_fails_is_missing(monkeypatch):
 
 
 def test_every_suite_has_cases():
-    assert set(gpu.SUITES) == {*cases.SUITES, "launch", *gpu.INDUCTOR}
+    raced = contests.suites()
+    assert set(gpu.SUITES) == {*cases.SUITES, "launch", *raced, "compile", *gpu.INDUCTOR}
+    assert not set(raced) & set(cases.SUITES)
     names = [(case.suite, case.name, case.word, case.size) for case in cases.ALL]
     assert len(names) == len(set(names))
 

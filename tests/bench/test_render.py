@@ -65,3 +65,13 @@ def test_a_suite_of_the_host_stands_apart(tmp_path):
         result("launch", "3 tensors", 3.0, "triton", 9.0, timed="host", unsteady=True),
     ])  # fmt: skip
     assert "| launch: 3 tensors | 3.00 | ÷ torch 1.50, ÷ triton 3.00 (unsteady) |" in lines
+
+
+def test_contests_say_how_fast_they_are(tmp_path):
+    more = {"timed": "cold", "config": "64x64x64 w4 s3", "flops": 2 * 10**9}
+    lines = rendered(tmp_path, [
+        result("matmul_nt", "nt", 4.0, "cublas", 2.0, **more),
+        result("matmul_nt", "nt", 4.0, "triton", 6.0, **more, unsteady=True),
+        {**result("matmul_nt", "nt", 2.0, "cublas", 2.0, **more), "size": 4},
+    ])  # fmt: skip
+    assert "| matmul nt, nt | fp32 | 4: 1000 (1.00, –) · 8: 500 (0.50, 1.50~) |" in lines

@@ -9,7 +9,8 @@ from tests.corpus.sample import SAMPLES
 FAMILIES = (
     "norms", "activations", "losses", "rotary", "optimizers",
     "reductions", "scans", "sorting", "gathering", "generated", "experts", "block_sparse",
-    "convolution", "linear_attention",
+    "convolution", "linear_attention", "products",
+    "attentions",
 )  # fmt: skip
 
 for family in FAMILIES:

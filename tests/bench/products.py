@@ -1,0 +1,218 @@
+"""Contests of matrix products: cuBLAS, Triton and ours on plain pointers, M = N = K."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
+from tests.corpus.sample import Launch
+from tests.kernels import matmul as plain
+from tests.kernels import products as typed
+from workbench import cdiv
+
+F16, BF16, F32, I8 = torch.float16, torch.bfloat16, torch.float32, torch.int8
+E4M3 = torch.float8_e4m3fn
+
+#: BLOCK_M, BLOCK_N, BLOCK_K, warps, stages, for operands of 16 bits.
+CONFIGS = configs(
+    (64, 64, 64, 4, 5),
+    (64, 128, 64, 4, 4),
+    (64, 128, 128, 4, 3),
+    (128, 64, 64, 4, 4),
+    (128, 128, 32, 4, 4),
+    (128, 128, 64, 4, 3),
+    (128, 128, 64, 4, 4),
+    (128, 128, 64, 8, 3),
+    (64, 256, 64, 4, 3),
+    (128, 256, 32, 8, 4),
+    (128, 256, 64, 8, 3),
+    (128, 256, 64, 8, 4),
+    (256, 128, 64, 8, 3),
+    (256, 128, 64, 8, 4),
+)
+#: Where inputs of 512 and 1024 are small enough for few, small blocks.
+SMALL_CONFIGS = configs(
+    (32, 32, 64, 2, 5),
+    (32, 64, 64, 4, 5),
+    (64, 32, 64, 4, 5),
+    (32, 64, 128, 4, 4),
+    (64, 64, 64, 4, 3),
+    (64, 64, 64, 4, 4),
+    (64, 64, 64, 4, 5),
+    (64, 64, 128, 4, 3),
+    (64, 128, 64, 4, 4),
+    (64, 128, 128, 4, 3),
+    (128, 64, 64, 4, 4),
+    (128, 64, 128, 4, 3),
+    (128, 128, 64, 4, 4),
+    (128, 128, 64, 8, 3),
+)
+
+SIZES = (512, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 8192, 16384)
+#: bf16 is fp16's code but for one letter of its instructions: fewer sizes, tuned with fp16.
+BF16_SIZES = (1024, 4096, 8192)
+LAYOUTS = ("nn", "nt", "tn", "tt")
+TF32_SIZES = INT8_SIZES = (2048, 4096, 8192)
+FP8_SIZES = (1024, 2048, 4096, 8192, 16384)
+LEAKY_SIZES = (1024, 2048, 4096, 8192)
+ODD = {"nn": (1000, 2056, 4104, 1001, 4095), "nt": (1000, 2056, 4104, 4095)}
+
+
+def sized(table: tuple[Config, ...], dtype: torch.dtype) -> tuple[Config, ...]:
+    """Return the configurations of 16-bit operands with as many bytes along K for a type."""
+    return tuple(
+        config._replace(blocks=(*config.blocks[:2], config.blocks[2] * 2 // dtype.itemsize))
+        for config in table
+    )
+
+
+def operands(
+    tensors: Tensors, size: int, dtype: torch.dtype, layout: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return A and B, each square; "t": stored transposed."""
+    a, b = (tensors.normal(size, size, dtype=dtype) for _ in "ab")
+    return a if layout[0] == "n" else a.T, b if layout[1] == "n" else b.T
+
+
+def product(
+    tensors: Tensors, size: int, dtype: torch.dtype, layout: str, activation: str = ""
+) -> Prepared:
+    """Return C = A @ B by the tutorials' kernel, beside cuBLAS; with a fused activation or none."""
+    a, b = operands(tensors, size, dtype, layout)
+    c, library = (tensors.empty(size, size, dtype=dtype) for _ in "cl")
+
+    def launch(config: Config, activation: str = activation) -> Launch:
+        bm, bn, bk = config.blocks
+        named = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, "GROUP_M": 8}
+        return Launch(
+            plain.matmul,
+            (cdiv(size, bm) * cdiv(size, bn),),
+            (a, b, c, size, size, size, *a.stride(), *b.stride(), *c.stride()),
+            {**named, "ACTIVATION": activation, **config.options},
+        )
+
+    def multiply() -> torch.Tensor:
+        return torch.mm(a, b, out=library)
+
+    def multiply_in_tf32() -> torch.Tensor:
+        torch.backends.cuda.matmul.allow_tf32 = True  # as `tl.dot` has it by default
+        try:
+            return torch.mm(a, b, out=library)
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = False
+
+    call = multiply_in_tf32 if dtype == F32 else multiply
+    # Sums of `size` products of normal numbers, in tf32 off by 2^-11 each; rounded to the type.
+    allowed = (2 * torch.finfo(dtype).eps, (2e-3 if dtype == F32 else 1e-4) * size**0.5)
+    if not activation:
+        return Prepared(launch, c, call, allowed, {"cublas": call})
+
+    def activated() -> torch.Tensor:
+        return torch.nn.functional.leaky_relu(multiply(), 0.01)
+
+    unfused = {"unfused": partial(launch, activation="")}
+    return Prepared(launch, c, activated, allowed, {"torch": activated}, unfused)
+
+
+def typed_product(
+    tensors: Tensors, size: int, dtype: torch.dtype, imprecise: int | None = None
+) -> Prepared:
+    """Return C = A @ W.T of 8-bit operands, beside cuBLAS."""
+    a, b = operands(tensors, size, dtype, "nt")
+    out = torch.int32 if dtype == I8 else F16
+    c = tensors.empty(size, size, dtype=out)
+
+    def launch(config: Config) -> Launch:
+        bm, bn, bk = config.blocks
+        named: dict[str, Any] = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, "GROUP_M": 8}
+        if imprecise is not None:
+            named["IMPRECISE"] = imprecise
+        return Launch(
+            typed.product_int8 if dtype == I8 else typed.product_fp8,
+            (cdiv(size, bm) * cdiv(size, bn),),
+            (a, b, c, size, size, size, *a.stride(), *b.stride(), *c.stride()),
+            {**named, **config.options},
+        )
+
+    if dtype == I8:
+        return Prepared(launch, c, lambda: torch._int_mm(a, b), (0.0, 0.0),
+                        {"cublas": lambda: torch._int_mm(a, b)})  # fmt: skip
+    one = tensors.of(torch.ones((), dtype=F32))
+
+    def scaled() -> torch.Tensor:
+        fast = imprecise is None
+        return torch._scaled_mm(a, b, one, one, out_dtype=F16, use_fast_accum=fast)
+
+    # Hopper adds products of fp8 with some 13 bits below the largest of a sum.
+    return Prepared(launch, c, scaled, (2**-8, 4e-3 * size), {"cublas": scaled})
+
+
+def _contest(
+    suite: str, name: str, dtype: torch.dtype, size: int, prepare: Callable[[Tensors], Prepared],
+    table: tuple[Config, ...], family: str, *, tunes: bool, out: int | None = None, **more: Any,
+) -> Contest:  # fmt: skip
+    module = typed if dtype.itemsize == 1 else plain
+    moved = size * size * (2 * dtype.itemsize + (out or dtype.itemsize))
+    return Contest(suite, name, dtype, size, module, prepare, sized(table, dtype), 2 * size**3,
+                   moved, family, tunes=tunes, **more)  # fmt: skip
+
+
+def _family(size: int) -> tuple[str, int, tuple[Config, ...]]:
+    """Return what sizes are tuned together, at which of them, with what."""
+    if size <= 512:
+        return "to 512", 512, SMALL_CONFIGS
+    if size < 2048:
+        return "to 2047", 1024, SMALL_CONFIGS
+    return "from 2048", 4096, CONFIGS
+
+
+def _squares(
+    suite: str, layout: str, dtype: torch.dtype, sizes: tuple[int, ...], **more: Any
+) -> Iterator[Contest]:
+    for size in sizes:
+        name, tuned_at, table = _family(size)
+        tunes = size == tuned_at and dtype != BF16
+        yield _contest(
+            suite, layout, dtype, size,
+            partial(product, size=size, dtype=dtype, layout=layout), table,
+            f"{suite} {layout} {'fp32' if dtype == F32 else 'fp16'} {name}", tunes=tunes, **more,
+        )  # fmt: skip
+
+
+def contests() -> Iterator[Contest]:
+    """Yield all contests of products."""
+    for layout in LAYOUTS:
+        yield from _squares(f"matmul_{layout}", layout, F16, SIZES)
+        yield from _squares(f"matmul_{layout}", layout, BF16, BF16_SIZES)
+    for layout, sizes in ODD.items():
+        for size in sizes:
+            # What 8 does not divide is another kernel, tuned by itself.
+            table = SMALL_CONFIGS if size < 2048 else CONFIGS
+            tuned = size != 2056
+            family = f"odd {layout} {4104 if size == 2056 else size}"
+            prepare = partial(product, size=size, dtype=F16, layout=layout)
+            yield _contest("odd", layout, F16, size, prepare, table, family, tunes=tuned)
+    for layout in ("nn", "nt"):
+        yield from _squares("small", layout, F16, (512, 1024), hot=True)
+    for imprecise, name in ((None, "fast"), (128, "exact")):
+        for size in FP8_SIZES:
+            prepare = partial(typed_product, size=size, dtype=E4M3, imprecise=imprecise)
+            label, tuned_at, table = _family(size)
+            # Sums cannot go to fp32 in the midst of a block.
+            table = tuple(c for c in table if 2 * c.blocks[2] >= (imprecise or 0))
+            yield _contest("fp8", name, E4M3, size, prepare, table, f"fp8 {name} {label}",
+                           tunes=size == tuned_at, out=2)  # fmt: skip
+    for size in INT8_SIZES:
+        prepare = partial(typed_product, size=size, dtype=I8)
+        yield _contest("int8", "nt", I8, size, prepare, CONFIGS, "int8", tunes=size == 4096, out=4)
+    for layout in LAYOUTS:
+        yield from _squares("tf32", layout, F32, TF32_SIZES)
+    for size in LEAKY_SIZES:
+        label, tuned_at, table = _family(size)
+        prepare = partial(product, size=size, dtype=F16, layout="nn", activation="leaky_relu")
+        yield _contest("leaky_relu", "nn", F16, size, prepare, table, f"leaky {label}",
+                       tunes=size == tuned_at)  # fmt: skip

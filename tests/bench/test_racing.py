@@ -1,0 +1,191 @@
+"""Contests without a device: what is tuned, tried and said, on the CPU; processes that hang."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.bench import ahead, contests, products, racing, versus
+from tests.bench.contests import Config, Contest, Prepared, Tensors
+from tests.bench.racing import Arena, Log
+from tests.corpus.sample import F32, Launch
+from tests.kernels import vector_add
+
+CONFIGS = tuple(Config((block,), 4, 1) for block in (64, 128, 256, 512))
+
+
+def adding(tensors, spoil=0):
+    x, out = tensors.normal(1000, dtype=F32), tensors.empty(1000, dtype=F32)
+
+    def launch(config):
+        (block,) = config.blocks
+        n = 999 if block == spoil else 1000
+        return Launch(vector_add.add, (-(-1000 // block),), (x, x, out, n), {"BLOCK": block})
+
+    return Prepared(launch, out, lambda: x + x, (0.0, 0.0), {"torch": lambda: torch.add(x, x)},
+                    {"again": launch})  # fmt: skip
+
+
+def contest(name="first", **more):
+    return Contest("adds", name, F32, 1000, vector_add, adding, CONFIGS, 1000, 12000, "adds",
+                   **{"tunes": True, "peer": False, **more})  # fmt: skip
+
+
+@pytest.fixture
+def on_cpu(monkeypatch):
+    monkeypatch.setattr(racing, "Tensors", lambda device: Tensors("cpu"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    real = racing.measure
+    monkeypatch.setattr(racing, "measure", lambda calls, gpu, warm, effort: real(
+        calls, effort=replace(effort, warm_up=0.0, milliseconds=0.0, runs=1)))  # fmt: skip
+
+
+def test_a_family_is_tuned_once(tmp_path, on_cpu):
+    log = Log(tmp_path / "log")
+    arena = Arena(log)
+    first, second = contest(), contest("second", tunes=False)
+    arena.run(first)
+    best = log.tuned["adds"]["ours"]
+    assert len(best) == racing.BEST
+    assert set(best) <= set(CONFIGS)
+    arena.run(second)
+    again = Log.read(tmp_path / "log")
+    assert again == log
+    assert again.ended == {first.title, second.title}
+    assert {(r.case, r.baseline) for r in again.rows} == {
+        (name, baseline) for name in ("first", "second") for baseline in ("torch", "again")
+    }
+    assert all(str(best).find(r.config.split()[0]) >= 0 for r in again.rows)
+    assert "geometric mean" in racing.summary(again.rows)
+    tried = [json.loads(line).get("tries", "") for line in (tmp_path / "log").open()]
+    assert sum("second fp32 1000: ours" in what for what in tried) == racing.BEST
+
+
+def test_what_is_wrong_or_raises_is_not_timed(tmp_path, on_cpu):
+    log = Log(tmp_path / "log")
+    Arena(log).run(replace(contest(), prepare=partial(adding, spoil=64)))
+    assert len(log.missing) == 1
+    assert "ours 64 w4 s1: wrong by inf" in log.missing[0]
+    assert Config((64,), 4, 1) not in log.tuned["adds"]["ours"]
+    bad = replace(contest(), configs=(Config((0,), 4, 1),), family="bad")
+    Arena(log).run(bad)
+    assert "adds first fp32 1000: ours: " in log.missing[-1]
+    assert bad.title in log.ended
+
+
+#: What a child does, without what it imports: one of its configurations does not come back.
+PROGRAM = """
+import json, sys, time
+path = {path!r}
+said = [json.loads(line) for line in open(path)]
+def add(**words):
+    with open(path, "a") as file:
+        file.write(json.dumps(words) + chr(10))
+for config in ("a", "b", "c"):
+    say = "adds first fp32 1000: ours " + config
+    if dict(fatal=say) not in [dict(fatal=one.get("fatal")) for one in said]:
+        add(tries=say)
+        if config == "b":
+            {what}
+add(rows=[], of="adds first fp32 1000")
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "word"), [("time.sleep(1000)", "hangs"), ("sys.exit(3)", "ended its process with 3")]
+)
+def test_a_process_that_hangs_or_ends_is_followed_by_another(tmp_path, monkeypatch, what, word):
+    monkeypatch.setattr(contests, "all_contests", lambda: (contest(),))
+    path = tmp_path / "log"
+    path.touch()
+    program = PROGRAM.format(path=str(path), what=what)
+    started = []
+    real = subprocess.Popen
+
+    def start(command, **more):
+        started.append(real([sys.executable, "-c", program], **more))
+        return started[-1]
+
+    def wait(process, path, end):  # as long as it takes, and not a moment longer
+        while process.poll() is None:
+            if word == "hangs" and Log.read(path).tries.endswith("ours b"):
+                process.kill()
+                process.wait()
+                return True
+            time.sleep(0.02)
+        return False
+
+    monkeypatch.setattr(racing.subprocess, "Popen", start)
+    monkeypatch.setattr(racing, "_wait", wait)
+    racing.watch("adds", path, [0], {}, time.monotonic() + 100)
+    log = Log.read(path)
+    assert len(started) == 2
+    assert log.missing == [f"adds first fp32 1000: ours b: {word}"]
+    assert log.ended == {"adds first fp32 1000"}
+
+
+def test_a_process_that_says_nothing_is_killed(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    path.touch()
+    monkeypatch.setattr(racing, "SILENT_SECONDS", 0.2)
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    assert racing._wait(process, path, time.monotonic() + 1000)
+    assert process.poll() is not None
+
+
+def test_every_contest_is_unlike_all_others_and_compiles_few_configurations():
+    every = contests.all_contests()
+    assert len({c.title for c in every}) == len(every)
+    tuned = {c.family for c in every if c.tunes}
+    assert {c.family for c in every} <= tuned
+    for one in every:
+        assert 0 < len(one.configs) <= contests.MOST_CONFIGS
+        prepared = one.prepare(Tensors("meta"))
+        assert prepared.launch(one.configs[0]).grid
+    assert ahead.jobs(range(3), ["ours"])
+
+
+def test_products_and_attention_are_what_they_say():
+    """The contests' launches, at a small size, on the CPU."""
+    for make in (
+        partial(products.product, dtype=F32, layout="nt"),
+        partial(products.product, dtype=torch.float16, layout="tn", activation="leaky_relu"),
+        partial(products.typed_product, dtype=torch.float8_e4m3fn, imprecise=128),
+        partial(products.typed_product, dtype=torch.int8),
+    ):
+        prepared = make(Tensors("cpu"), 48)
+        launch = prepared.launch(Config((32, 16, 128), 4, 2))
+        racing.jitted(launch.kernel)[launch.grid](*launch.arguments, **launch.named)
+        if "int8" not in launch.kernel.__name__ and "fp8" not in launch.kernel.__name__:
+            assert racing.error_of(prepared, prepared.reference()) <= 0
+    assert set(versus.CASES) == {"matmul", "attention"}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_was_compiled_ahead_is_found_elsewhere(tmp_path, monkeypatch, packed):
+    from workbench.runtime import cache, compiling
+
+    monkeypatch.setattr(cache, "compiler_stamp", cache.compiler_stamp)
+    monkeypatch.setattr(compiling, "_same_tools", compiling._same_tools)
+    ahead.by_content()
+    launch = adding(Tensors("meta")).launch(CONFIGS[0])
+    here = tmp_path / "here"
+    monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(here / "more"))
+    compiling.forget()
+    made = ahead.compile_ours(launch)
+    carried = shutil.make_archive(str(here), "gztar", here) if packed else here
+    monkeypatch.setenv(ahead.FOLDER, str(carried))
+    there = Path(ahead.take_over())
+    monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(there / "more"))
+    assert cache.load(made.hash) is not None
+    monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(there))
+    assert cache.load(made.hash) is None
