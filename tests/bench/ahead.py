@@ -152,7 +152,7 @@ def jobs(chosen: Iterable[int], compilers: Sequence[str]) -> list[Job]:
                 if compiler == "triton" and not contest.peer:
                     continue
                 for launch in launches if compiler == "ours" else launches[:1]:
-                    kind = (*_kind(launch, compiler), contest.environment)
+                    kind = _kind(launch, compiler)
                     found.setdefault(kind, Job(number, place, compiler))
     return list(found.values())
 
@@ -187,35 +187,22 @@ def compile_all(suites: Sequence[str], compilers: Sequence[str], folder: str) ->
     start = time.perf_counter()
     failed: list[str] = []
     compiled = refused = 0
-    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for number, contest in enumerate(forms.all_contests()):
-        if contest.suite in suites:
-            groups.setdefault(contest.environment, []).append(number)
+    numbers = [n for n, contest in enumerate(forms.all_contests()) if contest.suite in suites]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-    for more, numbers in groups.items():
-        wanted = jobs(numbers, compilers)
-        workers = max(1, min(cores, len(wanted)))
-        shares = [wanted[first::workers] for first in range(workers)]
-        given = {**dict(more), "WORKBENCH_CACHE_DIR": place(folder, more)}
-        # A worker is a fresh process: it sees the environment, and holds no context.
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-        with environment(given), pool:
-            for told in pool.map(compile_share, shares):
-                compiled += told.compiled
-                refused += told.refused
-                failed += told.failed
+    wanted = jobs(numbers, compilers)
+    workers = max(1, min(cores, len(wanted)))
+    shares = [wanted[first::workers] for first in range(workers)]
+    # A worker is a fresh process: it sees the environment, and holds no context.
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    with environment({"WORKBENCH_CACHE_DIR": folder}), pool:
+        for told in pool.map(compile_share, shares):
+            compiled += told.compiled
+            refused += told.refused
+            failed += told.failed
     seconds = time.perf_counter() - start
     print(f"{compiled} kernels compiled ahead by {', '.join(compilers)}, {refused} too large, "
           f"{len(failed)} failed, in {seconds:.0f} s", flush=True)  # fmt: skip
     return failed
-
-
-def place(folder: str, more: tuple[tuple[str, str], ...]) -> str:
-    """Return the cache of an environment: the key of a kernel does not know it."""
-    if not more:
-        return folder
-    words = "-".join(f"{name}-{value}" for name, value in more)
-    return str(Path(folder) / words.lower().replace("_", "-"))
 
 
 class environment:  # noqa: N801 - used like a function

@@ -31,11 +31,15 @@ MOST_CONFIGS = 14
 
 
 class Config(NamedTuple):
-    """A configuration: extents of blocks in the kernel's order, warps, stages."""
+    """A configuration: extents of blocks in the kernel's order, warps, stages.
+
+    Without `wgmma` products go by the instructions of a warp; Triton is not asked for that.
+    """
 
     blocks: tuple[int, ...]
     warps: int
     stages: int
+    wgmma: bool = True
 
     def __str__(self) -> str:
         return f"{'x'.join(map(str, self.blocks))} w{self.warps} s{self.stages}"
@@ -43,7 +47,8 @@ class Config(NamedTuple):
     @property
     def options(self) -> dict[str, int]:
         """What a launch gets beside the kernel's own names."""
-        return {"num_warps": self.warps, "num_stages": self.stages}
+        more = {} if self.wgmma else {"wgmma": False}
+        return {"num_warps": self.warps, "num_stages": self.stages, **more}
 
 
 def configs(*rows: tuple[int, ...]) -> tuple[Config, ...]:
@@ -116,7 +121,6 @@ class Contest:
         family: those with one name share what was tuned; `tunes`: here.
         hot: whether its inputs are in the L2 when it is timed.
         peer: whether it is measured under Triton.
-        environment: what the process that compiles and measures it is started with.
     """
 
     suite: str
@@ -132,7 +136,6 @@ class Contest:
     tunes: bool = False
     hot: bool = False
     peer: bool = True
-    environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def word(self) -> str:

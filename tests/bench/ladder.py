@@ -1,7 +1,6 @@
 """One product and one attention, with what the compiler does for tensor cores added step by step.
 
-A rung is a row of RUNGS: what it is called, what the compiler's process is started with, what the
-launch gets, and the stages. To add one, add a row.
+A rung is a row of RUNGS: what it is called, and what the launch gets. To add one, add a row.
 """
 
 from __future__ import annotations
@@ -34,21 +33,24 @@ class Rung(NamedTuple):
     Attributes:
         name: of the rung.
         stages: depth of the pipelined loop.
-        environment: switches that the compiler reads when it starts.
+        wgmma: products go by warpgroups.
         fma: operands are widened to fp32 and multiplied exactly: no tensor core takes that.
     """
 
     name: str
     stages: int
-    environment: tuple[tuple[str, str], ...] = ()
+    wgmma: bool = True
     fma: bool = False
 
+    def config(self, blocks: tuple[int, ...], warps: int) -> Config:
+        """Return the configuration of a kernel with what is switched on."""
+        return Config(blocks, warps, self.stages, self.wgmma)
 
-_NO_WGMMA = (("WORKBENCH_WGMMA", "0"),)
+
 RUNGS = (
-    Rung("0 multiply-adds", 1, _NO_WGMMA, fma=True),
-    Rung("1 mma.sync", 1, _NO_WGMMA),
-    *(Rung(f"2 mma.sync, {stages} stages", stages, _NO_WGMMA) for stages in (2, 3, 4)),
+    Rung("0 multiply-adds", 1, wgmma=False, fma=True),
+    Rung("1 mma.sync", 1, wgmma=False),
+    *(Rung(f"2 mma.sync, {stages} stages", stages, wgmma=False) for stages in (2, 3, 4)),
     Rung("3 wgmma", 1),
     *(Rung(f"4 wgmma, {stages} stages", stages) for stages in (2, 3, 4)),
 )
@@ -79,8 +81,8 @@ def contests() -> Iterator[Contest]:
         )
         yield Contest(
             "ladder", f"matmul: {rung.name}", F16, SIZE, typed if rung.fma else matmul, prepare,
-            (Config(blocks, warps, rung.stages),), 2 * SIZE**3, 6 * SIZE**2, f"product {rung.name}",
-            tunes=True, peer=False, environment=rung.environment,
+            (rung.config(blocks, warps),), 2 * SIZE**3, 6 * SIZE**2, f"product {rung.name}",
+            tunes=True, peer=False,
         )  # fmt: skip
     pairs = attentions.BATCHES * attentions.HEADS * SIZE**2
     for rung in RUNGS:
@@ -90,6 +92,6 @@ def contests() -> Iterator[Contest]:
         yield Contest(
             "ladder", f"attention: {rung.name}", F16, SIZE, attention_forward,
             partial(attentions.attention, size=SIZE, head=128, dtype=F16, causal=False),
-            (Config(blocks, warps, rung.stages),), 4 * pairs * 128, 0, f"attention {rung.name}",
-            tunes=True, peer=False, environment=rung.environment,
+            (rung.config(blocks, warps),), 4 * pairs * 128, 0, f"attention {rung.name}",
+            tunes=True, peer=False,
         )  # fmt: skip

@@ -76,7 +76,7 @@ class Log:
         self.tries = said.get("tries", self.tries)
         if "tuned" in said:
             self.tuned[said["tuned"]] = {
-                who: [Config(tuple(blocks), warps, stages) for blocks, warps, stages in best]
+                who: [Config(tuple(blocks), *rest) for blocks, *rest in best]
                 for who, best in said["best"].items()
             }
         if "rows" in said:
@@ -292,19 +292,14 @@ def suite_rows(suite: str, missing: list[str], folder: str) -> list[Row]:
 
     `folder` is the cache of what was compiled ahead.
     """
-    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for number, contest in enumerate(contests.all_contests()):
-        if contest.suite == suite:
-            groups.setdefault(contest.environment, []).append(number)
+    numbers = [n for n, contest in enumerate(contests.all_contests()) if contest.suite == suite]
     end = time.monotonic() + SUITE_SECONDS
     with tempfile.TemporaryDirectory() as logs:
         path = Path(logs) / "log"
         path.touch()
-        for more, numbers in groups.items():
-            given = {**dict(more), "WORKBENCH_CACHE_DIR": ahead.place(folder, more)}
-            watch(suite, path, numbers, given, end)
+        watch(suite, path, numbers, {"WORKBENCH_CACHE_DIR": folder}, end)
         log = Log.read(path)
-    titles = [contests.all_contests()[n].title for some in groups.values() for n in some]
+    titles = [contests.all_contests()[n].title for n in numbers]
     missing += log.missing
     missing += [f"{title}: not measured" for title in titles if title not in log.ended]
     order = {title: place for place, title in enumerate(titles)}
