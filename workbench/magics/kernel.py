@@ -133,7 +133,7 @@ class KernelMagics(Magics):
         which = request.names[1] if len(request.names) > 1 else None
         return lines.passes(
             request.name, which, everything=request.everything, grep=request.grep,
-            namespace=self._names,
+            llvm_passes=request.llvm_passes, namespace=self._names,
         )  # fmt: skip
 
     @no_var_expand

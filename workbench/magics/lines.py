@@ -77,9 +77,17 @@ def passes(
     *,
     everything: bool = False,
     grep: str | None = None,
+    llvm_passes: bool = False,
     namespace: Namespace = None,
 ) -> Shown:
-    """Return the list of passes with their times, or one's rules and diff (by name or number)."""
+    """Return the list of passes with their times, or one's rules and diff (by name or number).
+
+    With `llvm_passes` they are LLVM's own that changed something, made anew for this.
+    """
+    if llvm_passes:
+        from workbench.magics.inside_llvm import llvm_passes_text
+
+        return llvm_passes_text(registry.find(kernel, namespace), which, grep)
     trace = registry.find(kernel, namespace).trace
     return passes_text(trace, which, Request(everything=everything, grep=grep))
 
