@@ -69,7 +69,8 @@ class Lowered:
     """Tile IR of one specialisation.
 
     `first` is what the front end made, or an edited text in its place, `module` what the
-    target-independent passes made of it; `index_program` evaluates the index arithmetic of a launch (None: not known to fit).
+    target-independent passes made of it; `index_program` evaluates the index arithmetic of a
+    launch (None: not known to fit).
     """
 
     source: KernelSource

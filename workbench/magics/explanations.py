@@ -207,6 +207,12 @@ EXPLANATIONS: dict[str, Explanation] = {
         "wb.compile(add, ..., target=\"cpu\", override={\"ptx\": text})",
         "tile and llvm can be edited for the CPU and for GPUs, gpu and ptx for GPUs.",
     ),
+    "K151": _entry(
+        "%layouts or %access ask for what a kernel does not have: layouts are of GPUs, values of\n"
+        "the GPU IR have their names there, and not every line accesses memory.",
+        "%layouts add nothing",
+        "%layouts add lists the values, %access add the lines; compile with --target sm_90a.",
+    ),
     "K200": _entry(
         "the kernel's text cannot be compiled; the message says what is wrong with it.",
         "def add(x_ptr, n):\n    tl.store(x_ptr)",

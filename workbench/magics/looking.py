@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from IPython.core.magic import line_cell_magic, magics_class, no_var_expand
+from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
 from IPython.display import publish_display_data
 
-from workbench.magics import overriding, registry
+from workbench.magics import overriding, placing, registry
 from workbench.magics.kernel import KernelMagics
 from workbench.magics.options import complete, usage
 from workbench.magics.progress import showing_progress
 from workbench.magics.texts import Shown
 from workbench.source import KernelError
+
+_NAMES = ("override", "layouts", "access")
 
 
 @magics_class
@@ -52,6 +54,35 @@ class LookingMagics(KernelMagics):
         self._show_both(found, line, None)
         return found
 
+    @no_var_expand
+    @line_magic
+    def layouts(self, line: str) -> Any:
+        """Show where the elements of tiles lie: by warp, lane, register or bank.
+
+        %layouts KERNEL            all layouts, and which values have them
+        %layouts KERNEL VALUE      a value of the GPU IR, drawn (a.1)
+        %layouts KERNEL LINE       the tiles that came from a source line
+        %layouts KERNEL --shared   the intervals of shared memory
+        """
+        request = self._request("layouts", line)
+        kernel, which = (*request.names, None, None)[:2]
+        return placing.layouts(
+            kernel, which, by=request.by, shared=request.shared, as_json=request.json,
+            namespace=self._names,
+        )  # fmt: skip
+
+    @no_var_expand
+    @line_magic
+    def access(self, line: str) -> Any:
+        """Show what each load and store costs: width, sectors, bank conflicts; before it runs.
+
+        %access KERNEL         all accesses
+        %access KERNEL LINE    those of a source line, with the lanes of a request drawn
+        """
+        request = self._request("access", line)
+        kernel, which = (*request.names, None, None)[:2]
+        return placing.access(kernel, which, as_json=request.json, namespace=self._names)
+
     def _next_cell(self, text: Shown) -> Any:
         """Put a text into the next cell; where no front end does that, return it."""
         shell: Any = self.shell
@@ -69,7 +100,7 @@ class LookingMagics(KernelMagics):
 def load(shell: Any) -> None:
     """Register these magics and their completion."""
     shell.register_magics(LookingMagics)
-    for name in ("override",):
+    for name in _NAMES:
         completer = functools.partial(_complete, name)
         shell.set_hook("complete_command", completer, re_key=rf"%?%{name}\b.*")
 
@@ -77,10 +108,10 @@ def load(shell: Any) -> None:
 def _complete(command: str, shell: Any, event: Any) -> list[str]:
     del shell
     text = event.line.partition(command)[2]
-    words = [*registry.names(), *overriding.STAGES]
+    words = [*registry.names(), *(overriding.STAGES if command == "override" else ())]
     return [*complete(command, text), *(word for word in words if word.startswith(event.symbol))]
 
 
-for _name in ("override",):
+for _name in _NAMES:
     _method = getattr(LookingMagics, _name)
     _method.__doc__ = f"{_method.__doc__}\n\nOptions:\n{usage(_name)}"

@@ -82,6 +82,8 @@ class Request:
     tune_for: float | None = None
     grep: str | None = None
     llvm_passes: bool = False
+    by: str | None = None
+    shared: bool = False
     clear: bool = False
     force: bool = False
     emit: tuple[str, ...] = ()
@@ -286,6 +288,15 @@ OPTIONS: tuple[Option, ...] = (
         "--grep", "grep", "only passes whose name matches", pattern("--grep"), "RE",
         example="--grep layout", commands=frozenset({"passes"}),
     ),
+    Option(
+        "--by", "by", "draw a tile by warp, lane, register, or a buffer by bank",
+        one_of("--by", "place", ("warp", "lane", "register", "bank"), "K151"), "PLACE",
+        "warp and lane; bank", "--by register", commands=frozenset({"layouts"}),
+    ),
+    Option(
+        "--shared", "shared", "who has which bytes of shared memory, from when to when",
+        commands=frozenset({"layouts"}),
+    ),
     Option("--clear", "clear", "forget all results", commands=frozenset({"kernels"})),
     Option(
         "--force", "force", "overwrite an existing file",
@@ -302,14 +313,17 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--json", "json", "print results and errors as JSON",
-        commands=frozenset({"compile", "check", "bench", "tune", "doctor"}),
+        commands=frozenset({
+            "compile", "check", "bench", "tune", "doctor", "layouts", "access", "explain",
+        }),
     ),
 )  # fmt: skip
 
 #: command -> the most plain words (a kernel's name, a path) that it takes
 WORDS: dict[str, int] = {
     "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
-    "kernels": 0, "save": 2, "override": 3, "workbench": 2, "doctor": 0, "view": 1,
+    "kernels": 0, "save": 2, "override": 3, "layouts": 2, "access": 2, "workbench": 2,
+    "doctor": 0, "view": 1,
     **dict.fromkeys(_STAGES, 1),
 }  # fmt: skip
 

@@ -180,6 +180,8 @@ AdviceRule = Callable[[Any, int, int], str]
 AccessRule = Callable[[Any], Access]
 AheadRule = Callable[[Any, Setting], Ahead | None]
 StagedRule = Callable[[Any], tuple[Value, ...]]
+#: Gives what an op moves to and from memory (moves.py).
+MovesRule = Callable[[Any, "Setting"], Sequence[Any]]
 
 
 class RuleTable(LoweringTable):
@@ -194,6 +196,7 @@ class RuleTable(LoweringTable):
         self._access: dict[type[Op], AccessRule] = {}
         self._ahead: dict[type[Op], AheadRule] = {}
         self._staged: dict[type[Op], StagedRule] = {}
+        self._moves: dict[type[Op], MovesRule] = {}
 
     def layouts(self, *classes: type[Op]) -> Callable[[LayoutRule], LayoutRule]:
         """Register the decorated function (op, setting) -> Layouts for op classes."""
@@ -221,6 +224,10 @@ class RuleTable(LoweringTable):
     def staged(self, *classes: type[Op]) -> Callable[[StagedRule], StagedRule]:
         """Register the decorated function (op) -> operands whose loads are worth copying ahead."""
         return self._register(self._staged, "staged", classes)
+
+    def moves(self, *classes: type[Op]) -> Callable[[MovesRule], MovesRule]:
+        """Register the decorated function (op, setting) -> Moves for op classes."""
+        return self._register(self._moves, "moves", classes)
 
     def _register(self, rules: dict[type[Op], Any], word: str, classes: Sequence[type[Op]]) -> Any:
         def register(rule: Any) -> Any:
@@ -269,6 +276,11 @@ class RuleTable(LoweringTable):
         """Return the operands of an op whose loads are worth copying ahead; () for most."""
         rule = self._found(lambda table: table._staged, op)
         return () if rule is None else rule(op)
+
+    def moves_of(self, op: Op, on: Setting) -> Sequence[Any]:
+        """Return what an op moves to and from memory; () for most."""
+        rule = self._found(lambda table: table._moves, op)
+        return () if rule is None else rule(op, on)
 
     def _found(self, kind: Callable[[RuleTable], dict[type[Op], Any]], op: Op) -> Any:
         table: RuleTable | None = self
