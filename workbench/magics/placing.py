@@ -150,10 +150,14 @@ def _listing(compiled: CompiledKernel, every: list[Named]) -> str:
 
 def _bases(layout: LinearLayout) -> list[str]:
     return [
-        f"  {name:<8} {' '.join(str(v) if len(v) > 1 else '.'.join(map(str, v)) for v in vectors)}"
+        f"  {name:<8} {' '.join(map(_vector, vectors))}"
         for name, vectors in layout.bases.items()
         if vectors
     ]
+
+
+def _vector(vector: tuple[int, ...]) -> str:
+    return str(vector) if len(vector) > 1 else "".join(map(str, vector))
 
 
 def _drawn(one: Named, by: str | None) -> tuple[str, str]:
