@@ -84,6 +84,7 @@ class Request:
     llvm_passes: bool = False
     by: str | None = None
     shared: bool = False
+    control: bool = False
     clear: bool = False
     force: bool = False
     emit: tuple[str, ...] = ()
@@ -274,6 +275,12 @@ OPTIONS: tuple[Option, ...] = (
         "--line", "line", "only what came from source line N", line_number("--line"), "N",
         example="--line 18", commands=_STAGES,
     ),
+    Option(
+        "--control", "control",
+        "what each instruction tells the scheduler (wait, barriers, yield, stall), live registers, "
+        "spills",
+        commands=frozenset({"sass"}),
+    ),
     Option("--raw", "raw", "the plain text, without source lines as comments", commands=_STAGES),
     Option("--loc", "loc", "each row's source place at its end", commands=_STAGES),
     Option(
@@ -315,6 +322,7 @@ OPTIONS: tuple[Option, ...] = (
         "--json", "json", "print results and errors as JSON",
         commands=frozenset({
             "compile", "check", "bench", "tune", "doctor", "layouts", "access", "explain",
+            "sass",
         }),
     ),
 )  # fmt: skip
