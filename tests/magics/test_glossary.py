@@ -78,6 +78,11 @@ def test_every_op_is_explained(word):
     assert len(entry.text) > 10
 
 
+def test_the_viewers_table_is_this_one():
+    path = Path(__file__).parents[2] / "extension" / "src" / "instructions.ts"
+    assert path.read_text() == glossary.typescript()
+
+
 def test_the_longest_prefix_counts():
     assert look_up("cp.async.commit_group").text.startswith("Ends a group")
     assert look_up("cp.async.cg.shared.global").mnemonic == "cp.async"

@@ -138,3 +138,25 @@ def occurrences(trace: Trace, language: str, mnemonic: str) -> str:
     where = f", from line{'s' * (len(places) > 1)} {lines}" if lines else ""
     count = f"{len(rows)} row{'s' * (len(rows) > 1)}"
     return f"in {trace.kernel.name} for {trace.kernel.target}: {count}{where}"
+
+
+def typescript() -> str:
+    """Return extension/src/instructions.ts: the same table for the viewer's tooltips."""
+    rows = [
+        f"{entry.language} | {entry.mnemonic} | {entry.operands} | {entry.text}"
+        for entry in _table().values()
+    ]
+    for word in sorted(MNEMONICS):
+        first = inspect.cleandoc(MNEMONICS[word].__doc__ or "").partition("\n")[0]
+        rows.append(f"ir | {word} | | {first}")
+    text = "\n".join(rows).replace("\\", "\\\\").replace("`", "\\`").replace("${", "\\${")
+    return (
+        "// Written by python -m workbench.magics.glossary: what instructions and ops do.\n"
+        f"export const TABLE = `\n{text}\n`;\n"
+    )
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(typescript())
