@@ -8,7 +8,9 @@ from typing import Any
 from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var_expand
 from IPython.display import publish_display_data
 
+from workbench.ir import MNEMONICS
 from workbench.magics import overriding, placing, registry
+from workbench.magics.explanations import EXPLANATIONS
 from workbench.magics.kernel import KernelMagics
 from workbench.magics.options import complete, usage
 from workbench.magics.progress import showing_progress
@@ -100,7 +102,7 @@ class LookingMagics(KernelMagics):
 def load(shell: Any) -> None:
     """Register these magics and their completion."""
     shell.register_magics(LookingMagics)
-    for name in _NAMES:
+    for name in (*_NAMES, "explain"):
         completer = functools.partial(_complete, name)
         shell.set_hook("complete_command", completer, re_key=rf"%?%{name}\b.*")
 
@@ -108,7 +110,8 @@ def load(shell: Any) -> None:
 def _complete(command: str, shell: Any, event: Any) -> list[str]:
     del shell
     text = event.line.partition(command)[2]
-    words = [*registry.names(), *(overriding.STAGES if command == "override" else ())]
+    more = {"override": overriding.STAGES, "explain": (*EXPLANATIONS, *MNEMONICS)}
+    words = [*registry.names(), *more.get(command, ())]
     return [*complete(command, text), *(word for word in words if word.startswith(event.symbol))]
 
 
