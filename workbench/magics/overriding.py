@@ -6,6 +6,7 @@ own, which later cells reach by `--as`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -257,7 +258,8 @@ def _sizes(compiled: CompiledKernel, edited: CompiledKernel) -> list[tuple[str, 
         one, two = old.stage(name), new.stage(name)
         if name in ("source", "ast") or one is None or two is None:
             continue
-        rows.append((name, _stage(old, name), _stage(new, name)))
+        mark = "" if _code(old.text(name)) == _code(new.text(name)) else "  ≠"
+        rows.append((name, _stage(old, name), _stage(new, name) + mark))
     for name, unit in (
         ("registers", ""), ("spill_store_bytes", " B"), ("spill_load_bytes", " B"),
         ("shared_bytes", " B"), ("code_bytes", " B"),
@@ -265,8 +267,20 @@ def _sizes(compiled: CompiledKernel, edited: CompiledKernel) -> list[tuple[str, 
         values = [getattr(trace.resources, name) for trace in (old, new)]
         if any(value is not None for value in values):
             words = [f"{value:,}{unit}" if value is not None else "–" for value in values]
-            rows.append((name.removesuffix("_bytes").replace("_", " "), *words))  # type: ignore[arg-type]
+            mark = "" if words[0] == words[1] else "  ≠"
+            title = name.removesuffix("_bytes").replace("_", " ")
+            rows.append((title, words[0], words[1] + mark))
     return rows
+
+
+def _code(text: str) -> list[str]:
+    """Return the rows of a stage without what says only where they came from."""
+    rows = (_PLACE.sub("", row).rstrip() for row in text.splitlines())
+    return [row for row in rows if row]
+
+
+#: Debug lines and labels of LLVM IR, PTX and assembly.
+_PLACE = re.compile(r", !dbg !\d+|^!.*|^\s*(?:\.loc|\.file|//|;|\$L__(?:tmp|func)).*")
 
 
 def _stage(trace: Any, name: Any) -> str:
@@ -282,9 +296,8 @@ def _table(compiled: CompiledKernel, override: Override, rows: list[tuple[str, s
     widths = [max(len(row[column]) for row in every) for column in (0, 1)]
     lines = [f"{compiled.name} for {compiled.target}"]
     for row in every:
-        mark = "" if row is head or row[1] == row[2] or row[0] in ("result", "run") else "  ≠"
         line = f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}"
-        lines.append((line + mark).rstrip())
+        lines.append(line.rstrip())
     return "\n".join(lines)
 
 
