@@ -34,7 +34,7 @@ COMMANDS = {
     "check": "FILE.py::KERNEL [options]   launch and compare with a reference",
     "bench": "FILE.py::KERNEL [options]   time, beside baselines",
     "tune": "FILE.py::KERNEL [options]   search for the fastest configuration",
-    "explain": "CODE                        what an error code means",
+    "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",
     "doctor": "                            what is installed, what is missing",
     "view": "TRACE | NOTEBOOK::KERNEL    write the viewer page and open it",
 }
@@ -217,7 +217,7 @@ def _finish(result: Any, request: Request) -> int:
 def _explain(request: Request) -> int:
     from workbench.magics.lines import explain
 
-    _print(explain(request.name))
+    _print(explain(request.name, as_json=request.json))
     return OK
 
 

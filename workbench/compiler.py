@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
-from typing import Any
+from typing import Any, cast
 
 from workbench.analysis.memory import parameter_roles
 from workbench.frontend import lower_kernel
@@ -22,7 +22,7 @@ from workbench.interrupts import imported
 from workbench.ir import Module, Pointer
 from workbench.passes.check_accesses import check_accesses
 from workbench.passes.listing import ast_stage, shown_source, source_stage
-from workbench.passes.manager import Recorder
+from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import tile_passes
 from workbench.passes.tracing import (
     Places,
@@ -32,10 +32,12 @@ from workbench.passes.tracing import (
     diagnostic,
     render_module,
 )
-from workbench.source import KernelError, KernelSource, OptionError, Span, deep, shown
+from workbench.source import CompileError, KernelError, KernelSource, OptionError, Span, deep, shown
 from workbench.source.captures import captures
+from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built
 from workbench.targets.llvm import generator
+from workbench.targets.stages import Step, check_stage, go, read_module
 from workbench.trace import (
     Kernel,
     LazyTrace,
@@ -66,8 +68,9 @@ Fits = Callable[[Any], bool]
 class Lowered:
     """Tile IR of one specialisation.
 
-    `first` is what the front end made, `module` what the target-independent passes made of it;
-    `index_program` evaluates the index arithmetic of a launch (None: not known to fit).
+    `first` is what the front end made, or an edited text in its place, `module` what the
+    target-independent passes made of it; `index_program` evaluates the index arithmetic of a
+    launch (None: not known to fit).
     """
 
     source: KernelSource
@@ -152,6 +155,8 @@ class _Compilation:
         self.target = target
         self.recorder = Recorder()
         self.first = first
+        #: What an edited text of the tile IR says.
+        self.edited: Module | None = None
         self.module: Module | None = None
         self.index_program: Any = None
         self.built: Built | None = None
@@ -169,17 +174,25 @@ class _Compilation:
         start = time.perf_counter()
         if family != "interpreter":
             generator.prepare()
+        override = self.spec.override
         try:
-            lowered = self._lower(fits)
             pipeline = imported(f"workbench.targets.{family}.pipeline")
+            if override is not None:
+                stages = ("tile", *(step.stage for step in pipeline.STEPS))
+                check_stage(override, self.target, stages)
+            lowered = self._lower(fits)
             module = lowered.first if family == "interpreter" else lowered.module
             began = time.perf_counter()
-            built: Built = pipeline.build(module, self.target, self.recorder)
+            built: Built = pipeline.build(module, self.target, self.recorder, override)
             self.built = built
             self.recorder.times["build"] = (time.perf_counter() - began) * 1e3
         except KernelError as error:
             error.trace = self.trace(error)
             raise
+        except (KeyError, AssertionError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            if override is None:
+                raise
+            raise _beyond(override, error) from error
         took = (time.perf_counter() - start) * 1e3
         self.result = Compiled(self.target, lowered, built, self.trace(None), took)
         return self.result
@@ -194,28 +207,43 @@ class _Compilation:
             self.first = lower_kernel(self.source, spec, self.recorder.remarks)
         times["tile"] = (time.perf_counter() - start) * 1e3
         start = time.perf_counter()
-        module = self.first
-        if spec.options.guarded:
-            module = self.recorder.run("check-accesses", check_accesses, module, "tile")
-            module = replace(module, attributes={**module.attributes, "guarded": True})
-        self.module = tile_passes(module, self.recorder)
+        step = Step("tile", self._tile, self._read_tile)
+        self.module = go((step,), self.first, spec.override)
         times["tile passes"] = (time.perf_counter() - start) * 1e3
         if fits is not None:
             self._choose_width(fits)
+        elif spec.override is not None and spec.options.narrow_index:
+            self._find_index_program()
+        first = self.edited or self.first
         return Lowered(
-            self.source, self.spec, self.first, self.module, self.recorder, self.index_program
+            self.source, self.spec, first, self.module, self.recorder, self.index_program
         )
+
+    def _tile(self, module: Module) -> Module:
+        """Do what every target wants; checks go before accesses before anything moves."""
+        if self.spec.options.guarded:
+            module = self.recorder.run("check-accesses", check_accesses, module, "tile")
+            module = replace(module, attributes={**module.attributes, "guarded": True})
+        return tile_passes(module, self.recorder)
+
+    def _read_tile(self, made: Module, override: Override) -> Module:
+        """Take edited tile IR as it is written; only checked code is worked on again."""
+
+        def read(made: Module, remarks: Remarks) -> Module:
+            del remarks
+            return read_module(override, made)
+
+        module = self.edited = self.recorder.run("override", read, made, "tile")
+        return self._tile(module) if self.spec.options.guarded else module
 
     def _choose_width(self, fits: Fits) -> None:
         """Set `narrow_index` for the launch that asks; the tile IR is the same for both.
 
         The passes regroup index arithmetic, so what must fit is what they have left.
         """
-        from workbench.analysis.ranges import index_program
-
         assert self.first is not None
         assert self.module is not None
-        self.index_program = index_program(self.module)
+        self._find_index_program()
         narrow = bool(fits(self.index_program))
         if narrow != self.spec.options.narrow_index:
             self.spec = replace(self.spec, options=replace(self.spec.options, narrow_index=narrow))
@@ -224,6 +252,12 @@ class _Compilation:
         self.module = replace(
             self.module, attributes={**self.module.attributes, "narrow_index": narrow}
         )
+
+    def _find_index_program(self) -> None:
+        from workbench.analysis.ranges import index_program
+
+        assert self.module is not None
+        self.index_program = index_program(self.module)
 
     # -- the trace ------------------------------------------------------------------------
     def trace(self, error: KernelError | None) -> LazyTrace:
@@ -248,6 +282,9 @@ class _Compilation:
         self, error: KernelError | None, texts: list[tuple[str, str, int, str]] | None
     ) -> TraceBuilder:
         texts = self._source_texts() if texts is None else texts
+        override = self.spec.override
+        if override is not None and override.stage in ("tile", "gpu"):  # places of its ops
+            texts = [*texts, (override.file, override.text, override.line, "library")]
         file, text, line0, _ = texts[0]
         builder = TraceBuilder(kernel=self._kernel(file), made=made())
         places = Places(builder)
@@ -321,6 +358,9 @@ class _Compilation:
             options=self._options(),
             target=self.target or "tile",
             spec=self._spec_words(),
+            overridden=None
+            if self.spec.override is None
+            else cast("Any", self.spec.override.stage),
         )
 
     def _options(self) -> dict[str, Any]:
@@ -367,6 +407,14 @@ class _Compilation:
         if warps and self.target not in ("cpu", "interpreter"):
             words.append(f"w{warps}")
         return "·".join(words)
+
+
+def _beyond(override: Override, error: Exception) -> CompileError:
+    """Return the error for a text that is valid, and that the stages after it do not take."""
+    return CompileError(
+        f"the stages after {override.stage} do not take this text: {type(error).__name__} {error}",
+        override.span(1), code="K292", hint="make smaller edits, one at a time",
+    )  # fmt: skip
 
 
 def _is_unit(argument: Argument) -> bool:

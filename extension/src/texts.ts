@@ -76,3 +76,7 @@ export function figure(value: AnyFloat): string {
   if (size >= 1e6 || size < 1e-3) return amount.toExponential(2);
   return Number(amount.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 6 });
 }
+
+export const EDIT = "Edit";
+export const EDIT_COPIED = "Copied: paste it into a new cell";
+export const EDIT_REFUSED = "The browser does not let this page copy";

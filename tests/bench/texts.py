@@ -43,9 +43,9 @@ def samples() -> Iterator[tuple[str, Module]]:
     held: list[Module] = []
     real: Callable[..., object] = cpu.build
 
-    def keep(module: Module, target: str, recorder: Recorder) -> object:
+    def keep(module: Module, target: str, recorder: Recorder, override: None = None) -> object:
         held.append(module)
-        return real(module, target, recorder)
+        return real(module, target, recorder, override)
 
     for entry in every.SAMPLES:
         problem = entry.build(Maker(entry.dtypes[0]), *entry.fast[-1])

@@ -125,9 +125,34 @@ def test_save_writes_by_suffix(shell, tmp_path):
     assert (tmp_path / "add.html").read_text().startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize("magic", ["layouts", "access", "diff", "override"])
+@pytest.mark.parametrize("magic", ["diff"])
 def test_later_magics_are_unknown(shell, magic):
     assert magic not in shell.magics_manager.magics["line"]
+
+
+def test_a_stage_is_edited_in_a_cell(shell):
+    run(shell, CELL.replace("GRID", "3"))
+    outcome, _ = run(shell, "%override add tile")
+    assert outcome.success
+    head, _, body = outcome.result.partition("\n")
+    assert head == "%%override add@cpu tile"
+    outcome, captured = run(shell, f"{head} --as edited\n{body.replace('[%x, %y]', '[%y, %x]')}")
+    assert outcome.success
+    assert shell.user_ns["edited"].check.ok
+    assert "the same, bit for bit" in captured.outputs[0].data["text/plain"]
+    outcome, _ = run(shell, f"{head}\n{body.replace('tile.add', 'tile.and')}")
+    assert not outcome.success
+    outcome, _ = run(shell, "%access add")
+    assert "compiled for no GPU" in str(outcome.error_in_exec)
+
+
+def test_new_magics_complete_and_help(shell):
+    _, found = shell.complete("til", "%override add til", 17)
+    assert "tile" in found
+    _, found = shell.complete("K30", "%explain K30", 12)
+    assert "K302" in found
+    assert "--shared" in shell.find_line_magic("layouts").__doc__
+    assert "--rtol R" in shell.find_cell_magic("override").__doc__
 
 
 def test_help_lists_the_options(shell):

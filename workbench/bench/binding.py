@@ -21,6 +21,7 @@ class Binder:
     Attributes:
         constants: constexprs of `--set`.
         options: compile options of `--set`, under their long names.
+        last: the launch that was bound last, None before the first.
     """
 
     def __init__(self, kernel: Any, source: KernelSource, plan: Plan) -> None:
@@ -28,12 +29,12 @@ class Binder:
         self.source = source
         self.plan = plan
         self.constants, self.options = split_settings(source, plan)
-        self._last: Subject | None = None
+        self.last: Subject | None = None
 
     @property
     def relaunch(self) -> Callable[..., Any] | None:
         """Repeats the latest launch, with the same or with other arguments; None without one."""
-        last, kernel = self._last, self.kernel
+        last, kernel = self.last, self.kernel
         if last is None:
             return None
 
@@ -72,7 +73,7 @@ class Binder:
         leading = names_in_order[: len(arguments)] == list(arguments)
         positional = tuple(arguments.values()) if leading else ()
         named = settings if leading else {**arguments, **settings}
-        self._last = Subject(
+        self.last = Subject(
             name=self.source.name,
             arguments=arguments,
             constants={**known, **constants},
@@ -86,7 +87,7 @@ class Binder:
             compiled=compiled,
             relaunch=lambda values: kernel[sizes](**values, **settings),
         )
-        return self._last
+        return self.last
 
     def _compile(
         self, arguments: dict[str, Any], names: dict[str, Any], settings: dict[str, Any]

@@ -28,6 +28,7 @@ from workbench.trace import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from workbench.bench.subject import Subject
     from workbench.runtime.compiled import CompiledKernel
     from workbench.tuning.tune import TuneResult
 
@@ -134,6 +135,8 @@ class KernelResult:
         self.error = error
         self.tune = tune
         self.shown = False
+        #: The latest launch, with its arguments; None if nothing was launched.
+        self.subject: Subject | None = None
         self._launch = launch
 
     # -- what was compiled ----------------------------------------------------------------

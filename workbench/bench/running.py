@@ -117,7 +117,7 @@ class _Run:
         if error is not None and error.trace is None:
             for record in self.records:
                 record.error = error
-        return KernelResult(
+        result = KernelResult(
             self.kernel,
             self.source.name,
             self.records,
@@ -127,6 +127,8 @@ class _Run:
             error=error,
             tune=None if self.tuning is None else self.tuning.result,
         )
+        result.subject = self.binder.last
+        return result
 
     # -- compiling ------------------------------------------------------------------------
     def _compile_without_data(self) -> None:

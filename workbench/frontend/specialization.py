@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from workbench.ir import SCALARS, Element, Pointer
 from workbench.source.arguments import Argument
+from workbench.source.overrides import Override
 
 __all__ = ["Argument", "Options", "Specialization", "type_of"]
 
@@ -44,10 +45,11 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Specialization:
-    """All of it: arguments by parameter name in order, and options."""
+    """All of it: arguments by parameter name in order, options, and an edited stage."""
 
     arguments: tuple[tuple[str, Argument], ...]
     options: Options = Options()
+    override: Override | None = None
 
     def argument(self, name: str) -> Argument:
         """Return what is known about one parameter; raises KeyError."""

@@ -38,20 +38,23 @@ _COMMENT = re.compile(r"\s*//[^\n]*")
 _SHAPED = re.compile(r"\s*(?P<dims>(?:\d+x)*)")
 
 
-def parse_module(text: str, file: str = "<ir>") -> Module:
-    """Return the module that `text` describes; raises CompileError (K290) where it does not."""
-    return _Parser(text, file).module()
+def parse_module(text: str, file: str = "<ir>", first_id: int = 1) -> Module:
+    """Return the module that `text` describes; raises CompileError (K290) where it does not.
+
+    Its ops are numbered from `first_id` on, in the order of the text.
+    """
+    return _Parser(text, file, first_id).module()
 
 
 class _Parser:
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, first_id: int) -> None:
         self.text, self.file = text, file
         self.at = 0
         #: Where the token that was read last begins.
         self.began = 0
         self.alias: dict[str, LinearLayout] = {}
         self.values: dict[str, Value] = {}
-        self.builder = Builder()
+        self.builder = Builder(first_id)
 
     # -- tokens ---------------------------------------------------------------------------
     def fail(self, message: str, *, last: bool = False) -> CompileError:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.devices.elements import TYPE_NAMES
 from workbench.source.arguments import Argument
+from workbench.source.overrides import Override
 
 if TYPE_CHECKING:
     from workbench.frontend.specialization import Specialization
@@ -28,15 +29,20 @@ class DescriptorKind:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Everything a kernel is specialised on, as plain data."""
+    """Everything a kernel is specialised on, as plain data.
+
+    An edited stage is part of it: what was made of one is never taken for the kernel itself.
+    """
 
     arguments: tuple[tuple[str, Argument], ...]
     options: tuple[tuple[str, Any], ...] = ()
+    override: Override | None = None
 
     def text(self) -> str:
         """Return the signature as text for the compile key."""
         words = [f"{name}: {known.text()}" for name, known in self.arguments]
         words += [f"{name} = {value!r}" for name, value in self.options]
+        words += [self.override.key] if self.override is not None else []
         return "\n".join(words)
 
     def proxy(self) -> Specialized:
@@ -116,7 +122,7 @@ def to_specialization(signature: Signature) -> Specialization:
 
     names = {field.name for field in fields(Options)}
     options = {name: value for name, value in signature.options if name in names}
-    return Specialization(signature.arguments, Options(**options))
+    return Specialization(signature.arguments, Options(**options), signature.override)
 
 
 def parse_type(word: str) -> str | None:

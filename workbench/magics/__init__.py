@@ -24,6 +24,7 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """Register all magics in an IPython shell."""
-    from workbench.magics.kernel import load
+    from workbench.magics import kernel, looking
 
-    load(shell)
+    kernel.load(shell)
+    looking.load(shell)

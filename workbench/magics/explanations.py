@@ -202,6 +202,17 @@ EXPLANATIONS: dict[str, Explanation] = {
         "workbench.use_in_torch_compile()",
         "use torch 2.11 or 2.13, with which it is known to work.",
     ),
+    "K150": _entry(
+        "a stage is to be edited that the target does not have, or that nothing is made of.",
+        "wb.compile(add, ..., target=\"cpu\", override={\"ptx\": text})",
+        "tile and llvm can be edited for the CPU and for GPUs, gpu and ptx for GPUs.",
+    ),
+    "K151": _entry(
+        "%layouts or %access ask for what a kernel does not have: layouts are of GPUs, values of\n"
+        "the GPU IR have their names there, and not every line accesses memory.",
+        "%layouts add nothing",
+        "%layouts add lists the values, %access add the lines; compile with --target sm_90a.",
+    ),
     "K200": _entry(
         "the kernel's text cannot be compiled; the message says what is wrong with it.",
         "def add(x_ptr, n):\n    tl.store(x_ptr)",
@@ -261,6 +272,17 @@ EXPLANATIONS: dict[str, Explanation] = {
         "a text that should be IR does not parse.",
         "%1 = tile.lod %0",
         "compare with what %tile or %gpu print.",
+    ),
+    "K291": _entry(
+        "the edited text of a stage is not what the stages after it take: a rule of the IR is\n"
+        "broken, LLVM or ptxas refuse a row, or the kernel has another name or other parameters.",
+        "%%override add gpu         # and a tile in it lies on 2 warps of 4",
+        "the caret is at the row; %override add gpu gives the text as it was.",
+    ),
+    "K292": _entry(
+        "the edited text of a stage is valid, and a stage after it cannot work with it.",
+        "%%override add gpu",
+        "make smaller edits, one at a time; what was valid before is in %override add gpu.",
     ),
     "K301": _entry(
         "a value has a type that the operation does not take, or a name changes its type.",
@@ -426,6 +448,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "a promise about a value does not hold, so compiled code may do anything.",
         "tl.multiple_of(offset, 16)                 # and offset is 40",
         "drop the promise, or make it true: the message names what was found.",
+    ),
+    "K518": _entry(
+        "an edited stage was compiled for indices of 32 bits, which do not hold this launch.",
+        "%%override add ptx --args x,y,out,2**32",
+        "launch it over less, or edit the text of a compilation without data, which is exact.",
     ),
     "K519": _entry(
         "a kernel that is pickled by value reads values that are too large, or cannot be pickled.",

@@ -10,7 +10,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.display import publish_display_data
 
 from workbench.bench.results import KernelResult
-from workbench.magics import doctor, lines, registry
+from workbench.magics import doctor, lines, machine_code, registry
 from workbench.magics.cells import offer_names, run_cell
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, complete, usage
@@ -111,6 +111,8 @@ class KernelMagics(Magics):
 
     def _stage(self, name: str, line: str) -> Any:
         request = self._request(name, line)
+        if request.control:
+            return machine_code.sass_listing(request.name, request, self._names)
         show = getattr(lines, name)
         return show(
             request.name, lines=request.lines, line=request.line, raw=request.raw,
@@ -133,20 +135,23 @@ class KernelMagics(Magics):
         which = request.names[1] if len(request.names) > 1 else None
         return lines.passes(
             request.name, which, everything=request.everything, grep=request.grep,
-            namespace=self._names,
+            llvm_passes=request.llvm_passes, namespace=self._names,
         )  # fmt: skip
 
     @no_var_expand
     @line_magic
     def explain(self, line: str) -> Any:
-        """Explain an error code, or what a source line became.
+        """Explain an error code, what a source line became, an instruction or an op.
 
         %explain            all codes
         %explain K302       one code
         %explain add:5      what became of line 5 of kernel add
+        %explain HMMA       an instruction of SASS or PTX, with its modifiers (LDG.E.128, cp.async)
+        %explain tile.dot   an op of the IR
         %explain spill      the remarks of the latest result with this word
         """
-        return lines.explain(self._request("explain", line).name, namespace=self._names)
+        request = self._request("explain", line)
+        return lines.explain(request.name, as_json=request.json, namespace=self._names)
 
     @no_var_expand
     @line_magic

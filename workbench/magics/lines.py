@@ -6,15 +6,17 @@ result) and its options as keywords. Texts come back as `Shown`, a `str` that no
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from workbench.bench.results import KernelResult
 from workbench.bench.running import run_plan
 from workbench.magics import doctor as doctoring
-from workbench.magics import registry
+from workbench.magics import glossary, registry
 from workbench.magics.cells import previous_call
 from workbench.magics.explanations import EXPLANATIONS
 from workbench.magics.options import Request
@@ -77,15 +79,46 @@ def passes(
     *,
     everything: bool = False,
     grep: str | None = None,
+    llvm_passes: bool = False,
     namespace: Namespace = None,
 ) -> Shown:
-    """Return the list of passes with their times, or one's rules and diff (by name or number)."""
+    """Return the list of passes with their times, or one's rules and diff (by name or number).
+
+    With `llvm_passes` they are LLVM's own that changed something, made anew for this.
+    """
+    if llvm_passes:
+        from workbench.magics.inside_llvm import llvm_passes_text
+
+        return llvm_passes_text(registry.find(kernel, namespace), which, grep)
     trace = registry.find(kernel, namespace).trace
     return passes_text(trace, which, Request(everything=everything, grep=grep))
 
 
-def explain(what: str | None = None, *, namespace: Namespace = None) -> Shown:
-    """Explain an error code, or what a source line became (`add:12`)."""
+def explain(
+    what: str | None = None, *, as_json: bool = False, namespace: Namespace = None
+) -> Shown:
+    """Explain an error code, what a source line became (`add:12`), an instruction or an op.
+
+    Instructions are named as listings name them (`HMMA.16816.F32`, `cp.async`), ops as the IR
+    does (`tile.dot`); of the latest result it is said where they occur.
+    """
+    if not as_json:
+        return _explained(what, namespace)
+    return Shown(json.dumps(_explained_data(what, namespace), indent=1), "json")
+
+
+def _explained_data(what: str | None, namespace: Namespace) -> Any:
+    if what is None:
+        return {code: asdict(entry) for code, entry in EXPLANATIONS.items()}
+    if what.upper() in EXPLANATIONS:
+        return {"code": what.upper(), **asdict(EXPLANATIONS[what.upper()])}
+    entry = None if ":" in what else glossary.look_up(what)
+    if entry is not None:
+        return {"word": what, **entry.data()}
+    return {"word": what, "text": str(_explained(what, namespace))}
+
+
+def _explained(what: str | None, namespace: Namespace) -> Shown:
     if what is None:
         return Shown("\n".join(f"{code}  {entry.cause}" for code, entry in EXPLANATIONS.items()))
     if what.upper() in EXPLANATIONS:
@@ -93,10 +126,23 @@ def explain(what: str | None = None, *, namespace: Namespace = None) -> Shown:
     name, colon, line = what.rpartition(":")
     if colon and line.isdecimal():
         return line_story(registry.find(name or None, namespace).trace, int(line))
+    entry = glossary.look_up(what)
+    if entry is not None:
+        return Shown("\n".join([entry.render(what), *_occurrences(entry)]))
     if re.fullmatch(r"[Kk]\d+", what):
         better = closest(what.upper(), EXPLANATIONS)
         raise OptionError(f"no error code {what}{better}", code="K129")
     return _mentioned(what, namespace)
+
+
+def _occurrences(entry: glossary.Entry) -> list[str]:
+    """Say where the latest result has an instruction or op, if there is one."""
+    try:
+        result = registry.find(None)
+    except OptionError:
+        return []
+    found = (glossary.occurrences(t, entry.language, entry.mnemonic) for t in result.traces)
+    return [f"  {sentence}" for sentence in found if sentence]
 
 
 def _mentioned(what: str, namespace: Namespace) -> Shown:
@@ -110,7 +156,8 @@ def _mentioned(what: str, namespace: Namespace) -> Shown:
     if not found:
         raise OptionError(
             f"nothing is known about '{what}'", code="K129",
-            hint="give an error code (K302), KERNEL:LINE, or a word of a remark",
+            hint="give an error code (K302), KERNEL:LINE, an instruction or op as a listing "
+            "names it (HMMA, cp.async, tile.dot), or a word of a remark",
         )  # fmt: skip
     return Shown("\n".join(dict.fromkeys(found)))
 

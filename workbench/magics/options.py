@@ -81,6 +81,10 @@ class Request:
     tune: tuple[Axis, ...] = ()
     tune_for: float | None = None
     grep: str | None = None
+    llvm_passes: bool = False
+    by: str | None = None
+    shared: bool = False
+    control: bool = False
     clear: bool = False
     force: bool = False
     emit: tuple[str, ...] = ()
@@ -120,20 +124,22 @@ _CELL = frozenset({"kernel"})
 #: The commands that launch a kernel.
 RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune"})
 _BUILD = _RUN | {"compile"}
+#: Edits of a stage give arguments, and compare what comes of them.
+_EDIT = frozenset({"override"})
 _STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
 
 OPTIONS: tuple[Option, ...] = (
     Option(
         "--args", "args",
         "launch arguments: Python expressions in parameter order, constexprs left out",
-        expression("--args"), "EXPRS", example="--args x,y,out,n", commands=_RUN,
+        expression("--args"), "EXPRS", example="--args x,y,out,n", commands=_RUN | _EDIT,
     ),
     Option(
         "--grid", "grid",
         "number of program instances: int, tuple or callable; a callable gets the parameters it "
         "names, or one dict `meta`",
         expression("--grid"), "G", "that of @kernel(grid=...)", '--grid "cdiv(n, BLOCK)"',
-        commands=_RUN,
+        commands=_RUN | _EDIT,
     ),
     Option(
         "--set", "settings",
@@ -162,12 +168,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--make", "make",
         "callable f(**x) that returns the arguments as a dict by parameter name",
-        expression("--make"), "EXPR", example="--make mk", commands=_RUN,
+        expression("--make"), "EXPR", example="--make mk", commands=_RUN | _EDIT,
     ),
     Option(
         "--x", "axes",
         "sweep axis of --make: values, a:b:step or a:b:*factor, both ends included",
-        axis, "N=SPEC", example="--x N=256:8192:*2", repeated=True, commands=_RUN,
+        axis, "N=SPEC", example="--x N=256:8192:*2", repeated=True, commands=_RUN | _EDIT,
     ),
     Option(
         "--x-grid", "cross_axes", "cross the axes of --x instead of zipping them", commands=_RUN,
@@ -181,11 +187,11 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--rtol", "rtol", "relative tolerance", tolerance("--rtol"), "R",
-        "by a model of what was rounded", "--rtol 1e-3", commands=_RUN,
+        "by a model of what was rounded", "--rtol 1e-3", commands=_RUN | _EDIT,
     ),
     Option(
         "--atol", "atol", "absolute tolerance", tolerance("--atol"), "A",
-        "by a model of what was rounded", "--atol 1e-4", commands=_RUN,
+        "by a model of what was rounded", "--atol 1e-4", commands=_RUN | _EDIT,
     ),
     Option("--bench", "bench", "time it", default="off", commands=_RUN),
     Option(
@@ -227,7 +233,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--as", "bind", "bind the result to this name", identifier, "VAR", example="--as r",
-        commands=_CELL,
+        commands=_CELL | _EDIT,
     ),
     Option(
         "--embed", "embed", "how much of the trace the saved output holds",
@@ -259,8 +265,8 @@ OPTIONS: tuple[Option, ...] = (
         default="off", commands=_RUN,
     ),
     Option("--no-cache", "no_cache", "compile again, whatever the cache holds", commands=_BUILD),
-    Option("--no-run", "no_run", "compile only", commands=_CELL),
-    Option("-q", "quiet", "show nothing", commands=_CELL),
+    Option("--no-run", "no_run", "compile only", commands=_CELL | _EDIT),
+    Option("-q", "quiet", "show nothing", commands=_CELL | _EDIT),
     Option(
         "--lines", "lines", "rows A to B only", line_range, "A:B", example="--lines 10:30",
         commands=_STAGES,
@@ -269,14 +275,34 @@ OPTIONS: tuple[Option, ...] = (
         "--line", "line", "only what came from source line N", line_number("--line"), "N",
         example="--line 18", commands=_STAGES,
     ),
+    Option(
+        "--control", "control",
+        "what each instruction tells the scheduler (wait, barriers, yield, stall), live registers, "
+        "spills",
+        commands=frozenset({"sass"}),
+    ),
     Option("--raw", "raw", "the plain text, without source lines as comments", commands=_STAGES),
     Option("--loc", "loc", "each row's source place at its end", commands=_STAGES),
     Option(
         "--all", "everything", "also passes that changed nothing", commands=frozenset({"passes"}),
     ),
     Option(
+        "--llvm-passes", "llvm_passes",
+        "LLVM's own passes instead of ours: those that changed something, each with its diff",
+        commands=frozenset({"passes"}),
+    ),
+    Option(
         "--grep", "grep", "only passes whose name matches", pattern("--grep"), "RE",
         example="--grep layout", commands=frozenset({"passes"}),
+    ),
+    Option(
+        "--by", "by", "draw a tile by warp, lane, register, or a buffer by bank",
+        one_of("--by", "place", ("warp", "lane", "register", "bank"), "K151"), "PLACE",
+        "warp and lane; bank", "--by register", commands=frozenset({"layouts"}),
+    ),
+    Option(
+        "--shared", "shared", "who has which bytes of shared memory, from when to when",
+        commands=frozenset({"layouts"}),
     ),
     Option("--clear", "clear", "forget all results", commands=frozenset({"kernels"})),
     Option(
@@ -294,14 +320,19 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--json", "json", "print results and errors as JSON",
-        commands=frozenset({"compile", "check", "bench", "tune", "doctor"}),
+        commands=frozenset({
+            "compile", "check", "bench", "tune", "doctor", "layouts", "access", "explain",
+            "sass",
+        }),
     ),
 )  # fmt: skip
 
 #: command -> the most plain words (a kernel's name, a path) that it takes
 WORDS: dict[str, int] = {
     "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
-    "kernels": 0, "save": 2, "workbench": 2, "doctor": 0, "view": 1, **dict.fromkeys(_STAGES, 1),
+    "kernels": 0, "save": 2, "override": 3, "layouts": 2, "access": 2, "workbench": 2,
+    "doctor": 0, "view": 1,
+    **dict.fromkeys(_STAGES, 1),
 }  # fmt: skip
 
 

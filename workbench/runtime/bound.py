@@ -69,7 +69,7 @@ class BoundLaunch:
         _, device = choose_target(kernel.source, call)
         grid = resolve_grid(self._grid, lambda: values)
         kernel = self._wide_enough(call, grid)
-        if kernel.target == "cpu" and guards.is_on():
+        if kernel.target == "cpu" and guards.is_on() and kernel.can_be_checked:
             runner = guarded_runner(kernel, call, load(kernel, device), load)
             return run_grid(runner, kernel, grid, current_stream(device), runtime)
         return run_grid(load(kernel, device), kernel, grid, current_stream(device), runtime)

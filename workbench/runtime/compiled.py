@@ -235,6 +235,12 @@ class CompiledKernel:
         return self
 
     @property
+    def can_be_checked(self) -> bool:
+        """Whether there is code for it that checks accesses: an edited text has no such twin."""
+        override = self.signature.override
+        return override is None or override.stage == "tile"
+
+    @property
     def n_regs(self) -> int | None:
         """Registers of a thread; None where no tool could say."""
         return self.launch.registers

@@ -24,12 +24,15 @@ from workbench.source import (
     ConstexprError,
     KernelSource,
     KernelTypeError,
+    LaunchError,
+    OptionError,
     ShapeError,
     UnknownNameError,
     kernel_source,
 )
 from workbench.source.captures import Captures, captures
-from workbench.source.given import instance
+from workbench.source.given import by_name, instance
+from workbench.source.overrides import Override, overriding
 
 #: Asked with an index program: do 32 bits hold every index of this launch?
 Fits = Callable[[Any], bool]
@@ -70,6 +73,7 @@ def compile(  # noqa: A001 - the public name
     num_stages: int | None = None,
     assume: Sequence[str] = (),
     cached: bool = True,
+    override: Mapping[str, str] | None = None,
     **options: Any,
 ) -> CompiledKernel:
     """Compile a kernel without data and without a GPU.
@@ -84,6 +88,8 @@ def compile(  # noqa: A001 - the public name
         num_stages: depth of pipelined loops; None lets the compiler choose.
         assume: facts about arguments such as "n % 16 == 0", "stride == 1", "0 <= n < 4096".
         cached: False compiles again, whatever the caches hold.
+        override: the edited text of one stage, e.g. {"ptx": text}: what is made of the kernel goes
+            on from there. A kernel of its own, kept apart from the unedited one.
         options: further compile options (maxnreg, enable_fp_fusion, exact, wrap_index, debug,
             wgmma).
 
@@ -95,8 +101,31 @@ def compile(  # noqa: A001 - the public name
     source = source_of(fn)
     given = {"num_warps": num_warps, "num_stages": num_stages, **options}
     arguments = read_signature(source, signature, constexprs, assume)
-    wanted = Signature(arguments, check_options(given, source))
+    wanted = Signature(arguments, check_options(given, source), _one_stage(source, override))
     return obtain(source, wanted, target, cached=cached)
+
+
+def _one_stage(source: KernelSource, override: Mapping[str, str] | None) -> Override | None:
+    if override is None:
+        return None
+    given = by_name(override, "override is a dict", 'e.g. override={"ptx": text}')
+    if len(given) != 1:
+        raise OptionError(
+            f"override takes the text of one stage, got {len(given)}", code="K150",
+            hint="what comes after an edited stage is made of it; give the latest alone",
+        )  # fmt: skip
+    ((stage, text),) = given.items()
+    instance(text, str, f"the text of {stage} is a str", "e.g. compiled.asm[stage], edited")
+    return overriding(source.name, stage, text)
+
+
+def overridden(kernel: CompiledKernel, override: Override) -> CompiledKernel:
+    """Return what a compiled kernel becomes with the edited text of a stage.
+
+    Raises CompileError with the text's row; the kernel stays what it is.
+    """
+    signature = replace(kernel.signature, override=override)
+    return obtain(kernel.source, signature, kernel.target, captured=kernel.captured)
 
 
 def source_of(fn: Any) -> KernelSource:
@@ -194,6 +223,14 @@ remade = _made
 
 def twin_of(kernel: CompiledKernel) -> CompiledKernel:
     """Return a kernel's twin with exact instead of 32-bit indices."""
+    override = kernel.signature.override
+    if override is not None and override.stage != "tile":
+        raise LaunchError(
+            f"32 bits do not hold the indices of this launch, and the {override.stage} that was "
+            f"edited for {kernel.name} has no more",
+            hint="launch it over less, or edit what `compile` makes without arguments",
+            code="K518",
+        )
     return obtain(kernel.source, _with_width(kernel.signature, False), kernel.target)
 
 

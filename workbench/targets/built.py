@@ -2,11 +2,12 @@
 
 Every target has one entry point with the same face:
 
-    build(module: Module, target: str, recorder: Recorder) -> Built
+    build(module: Module, target: str, recorder: Recorder, override: Override | None = None)
 
-`module` is tile IR after the target-independent passes, its attributes hold the compile options
-(`num_warps`, `num_stages`, ...; None: the target chooses). `target` is the full name ("sm_90a").
-Passes run through `recorder`, so the trace knows them.
+and a list of its stages after tile IR, STEPS (stages.py), from whose texts it can go on. It gives a
+Built. `module` is tile IR after the target-independent passes, its attributes hold the compile
+options (`num_warps`, `num_stages`, ...; None: the target chooses). `target` is the full name
+("sm_90a"). Passes run through `recorder`, so the trace knows them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from workbench.ir import Module
+from workbench.targets.llvm.toolchain import Machine
 from workbench.trace import Rendered, Resources, StageId
 
 
@@ -66,6 +68,7 @@ class Built:
         gpu: the module after the last pass of the target, None where there is none to show.
         texts: further stages ("llvm", "ptx", "sass", "asm"), printed when somebody looks; each row
             lists the ids of the ops that it came from.
+        machine: what LLVM generates code for; None where it generates none.
         fields: further keys of the Trace (layouts, shared, pipelines, access) or callables.
         extra: plain data that this target's loader wants to see again (JSON).
     """
@@ -81,5 +84,6 @@ class Built:
     texts: Mapping[StageId, Callable[[], Rendered]] = field(
         default_factory=dict[StageId, Callable[[], Rendered]]
     )
+    machine: Machine | None = None
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])

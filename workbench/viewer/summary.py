@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from workbench.trace import Check, Diagnostic, Mismatch, Trace, coverage
+from workbench.trace.offers import settings
 from workbench.viewer.numbers import (
     UNITS,
     Metric,
@@ -181,7 +182,7 @@ def tune_line(trace: Trace) -> str:
         return ""
     best = found.rows[found.best]
     timed = sum(row.milliseconds is not None for row in found.rows)
-    options = " ".join(f"--set {name}={value}" for name, value in best.config.items())
+    options = settings(best.config) or "its configuration holds more than names and numbers"
     how = f", {best.timed}" if best.timed else ""
     how += ", timed without guards: each ran guarded first" if found.guarded else ""
     return f"{options}    best of {timed} timed, {figure(best.milliseconds)} ms{how}"

@@ -1,5 +1,6 @@
 // One stage as a pane: its rows, what is linked to the chosen ops, keyboard and pointer.
 import { button, make, uniqueId } from "../dom";
+import { explainRow } from "../glossary";
 import { type Family, type Links, NOBODY, type Relation } from "../links";
 import type { Choice, Pin, Selection } from "../selection";
 import type { StageView } from "../stages";
@@ -190,7 +191,8 @@ export function mountStage(
     const element = list.shown.get(row);
     if (element && !element.title) {
       const ops = links.opsAt(stage.id, row);
-      if (ops.size > 0) element.title = services.describe(ops);
+      const does = explainRow(stage.id, stage.lines[row] ?? "");
+      element.title = [ops.size > 0 ? services.describe(ops) : "", does].filter(Boolean).join("\n");
     }
     if (event.buttons === 1) {
       if (row !== current) extend(row);

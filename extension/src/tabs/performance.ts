@@ -1,5 +1,6 @@
 // The Performance tab: throughput against the baselines, checks, launches.
 import { type Cell, make, table } from "../dom";
+import { settings } from "../offers";
 import { drawPlot } from "../plot";
 import { arrangePlot, latestBenches, type Plot, type Point } from "../series";
 import { hasRuns, placeName, ranFor } from "../stages";
@@ -153,10 +154,8 @@ function tuneTable(tune: Tune): HTMLElement[] {
       },
     ];
   });
-  const options = Object.entries(best?.config ?? {}).map(
-    ([name, value]) => `--set ${name}=${value}`,
-  );
-  const chosen = best ? [make("p", {}, "Chosen: ", make("code", {}, options.join(" ")))] : [];
+  const options = best ? settings(best.config) : null;
+  const chosen = options ? [make("p", {}, "Chosen: ", make("code", {}, options))] : [];
   return [
     ...chosen,
     scrollable("Configurations", table("What was tried, the fastest first", head, cells)),

@@ -1,9 +1,10 @@
 // The Stages tab: one to four panes side by side, a toggle for each stage, widths by separator.
 import { button, make } from "../dom";
+import { overrideCell } from "../offers";
 import { ROW_HEIGHT } from "../panes/rows";
 import { mountStage, type StagePane } from "../panes/stage";
 import type { StageView } from "../stages";
-import { count, STAGE_TITLES } from "../texts";
+import { count, EDIT, EDIT_COPIED, EDIT_REFUSED, STAGE_TITLES } from "../texts";
 import type { StageId } from "../trace";
 import type { Tab, TabServices } from "./tab";
 
@@ -103,6 +104,11 @@ export function mountStages(panel: HTMLElement, services: TabServices): Tab {
         shown.signal,
       ),
     );
+    chosen.forEach((stage, i) => {
+      const title = (controls[i] as HTMLElement).querySelector(".wb-title");
+      const cell = overrideCell(services.trace.kernel, stage.id, stage.lines);
+      if (cell !== null) title?.append(editButton(stage.title, cell, shown.signal));
+    });
     stages.forEach(({ id }, i) => {
       toggles[i]?.setAttribute("aria-pressed", String(chosen.some((stage) => stage.id === id)));
     });
@@ -276,4 +282,23 @@ export function copyRows(
       return places.size > 0 ? `${text}  ${sign} ${[...places].join(", ")}` : text;
     })
     .join("\n");
+}
+
+/** A button that copies the cell in which a stage is edited. */
+function editButton(title: string, cell: string, signal: AbortSignal): HTMLButtonElement {
+  const edit = button(
+    EDIT,
+    { class: "wb-edit", title: `Copy a %%override cell with this ${title}` },
+    () =>
+      void navigator.clipboard.writeText(cell).then(
+        () => {
+          edit.textContent = EDIT_COPIED;
+        },
+        () => {
+          edit.textContent = EDIT_REFUSED;
+        },
+      ),
+    signal,
+  );
+  return edit;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from workbench.passes.expand_functions import expand_functions
 from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
+from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built, symbol_of
 from workbench.targets.cpu import CPU
 from workbench.targets.cpu.addresses import form_chunk
@@ -30,10 +32,12 @@ from workbench.targets.cpu.numbers import from_memory
 from workbench.targets.cpu.planning import Plan
 from workbench.targets.cpu.statements import write_block
 from workbench.targets.cpu.writer import LIKELY, STOPPED, Writer
+from workbench.targets.llvm.edited import read_llvm
 from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly, host, object_code
 from workbench.targets.objects import code_bytes
+from workbench.targets.stages import Step, go
 from workbench.trace import Resources
 
 _ONE_THREAD = "a program runs on one thread of a processor"
@@ -55,7 +59,20 @@ UNOBEYED = Unobeyed(
 )
 
 
-def build(module: Module, target: str, recorder: Recorder) -> Built:
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the stages have made so far: the module, then the function written of it."""
+
+    recorder: Recorder
+    module: Module
+    unit: Machine
+    writer: Writer | None = None
+    llvm: str = ""
+
+
+def build(
+    module: Module, target: str, recorder: Recorder, override: Override | None = None
+) -> Built:
     """Compile tile IR for this machine's processor; see targets/built.py.
 
     The code is one function `name(arguments, scratch, first, end)` that runs the program
@@ -64,12 +81,9 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     much scratch memory a thread needs.
     """
     del target
-    module = tile_passes(module, recorder)
-    unit = _machine()
-    start = time.perf_counter()
-    writer = write(module, unit)
-    text = llvm_module(writer, module)
-    recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
+    state = go(STEPS, State(recorder, module, _machine()), override)
+    module, unit, writer, text = state.module, state.unit, state.writer, state.llvm
+    assert writer is not None
     ops = writer.emit.op_numbers
 
     def assemble() -> Binary:
@@ -80,6 +94,7 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     return Built(
         symbol=symbol_of(module.name),
         assemble=assemble,
+        machine=unit,
         texts={
             "llvm": lambda: llvm_rows(text, ops),
             "asm": lambda: asm_rows(assembly(text, unit), ops),
@@ -88,6 +103,23 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
         | ({"asserts": FAILED} if writer.asserts else {})
         | ({"guarded": True, "open": writer.guards.open} if writer.guards is not None else {}),
     )
+
+
+def _llvm(state: State) -> State:
+    module = tile_passes(state.module, state.recorder)
+    start = time.perf_counter()
+    writer = write(module, state.unit)
+    text = llvm_module(writer, module)
+    state.recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
+    return replace(state, module=module, writer=writer, llvm=text)
+
+
+def _read_llvm(state: State, override: Override) -> State:
+    return replace(state, llvm=read_llvm(override, state.llvm, symbol_of(state.module.name)))
+
+
+#: What is made, in order; the object file is what comes out.
+STEPS: tuple[Step[State], ...] = (Step("llvm", _llvm, _read_llvm),)
 
 
 def tile_passes(module: Module, recorder: Recorder) -> Module:

@@ -95,7 +95,10 @@ class _Process:
         status = self.process.wait()
         self.errors.seek(0)
         words = self.errors.read().decode(errors="replace")
-        words = words[max(0, words.find("LLVM ERROR")) :].strip()[:_MOST_WORDS]
+        start = words.find("LLVM ERROR")
+        if start > 0 and words.startswith("LLVM ERROR: Broken module", start):
+            return words[:start].strip()[:_MOST_WORDS]  # the verifier has said what is broken
+        words = words[max(0, start) :].strip()[:_MOST_WORDS]
         if status < 0 and not words.startswith("LLVM ERROR"):
             words = f"{signal.Signals(-status).name} {words}".strip()
         return words or f"its process ended with status {status} and said nothing"
@@ -130,6 +133,11 @@ def _folder() -> tuple[str, str]:
         if word in text:
             return str(folder), text.split(word, 1)[1].split(word[-1], 1)[0]
     return str(folder), ""
+
+
+def llvmlite_folder() -> str:
+    """Return where llvmlite lies; it is not imported for that."""
+    return _folder()[0]
 
 
 _lock, _starting = renewed_lock(), renewed_lock()

@@ -3,13 +3,14 @@
 
 It reads requests from its input and writes answers to its output, each as marshalled data behind
 its length in eight bytes. A request is (number, want, machine, LLVM IR as bytes): what is wanted is
-"assembly", "object", or "types", the type of every named value. An answer is (number, bytes, None),
+"assembly", "object", "types", the type of every named value, or "verified", whether LLVM's verifier
+takes it. An answer is (number, bytes, None),
 or (number, words, whether the IR parses). Where LLVM ends the process, the last that it wrote to
 the error stream says why. The end of its input ends it.
 
 What it imports decides how fast it starts, so that is little, and LLVM is reached by the C
 functions of llvmlite's library, as its Python files reach it. For versions whose functions are not
-known to be these, and for "types", those are imported.
+known to be these, for "types" and for "verified", those are imported.
 """
 
 from __future__ import annotations
@@ -120,6 +121,10 @@ class Imported:
         )  # fmt: skip
         return unit.emit_object(module) if is_object else unit.emit_assembly(module).encode()
 
+    def verify(self, text: bytes) -> None:
+        """Raise RuntimeError, or UnreadableError, for what LLVM's verifier refuses."""
+        self._parse(text).verify()
+
     def types(self, text: bytes) -> dict:
         """Return the types of the named values of all functions."""
         return {
@@ -144,6 +149,9 @@ class _Helper:
 
     def answer(self, number: int, want: str, machine: dict, text: bytes) -> tuple:
         try:
+            if want == "verified":
+                self._imported().verify(text)
+                return number, b"", None
             if want == "types":
                 return number, marshal.dumps(self._imported().types(text)), None
             made = self._maker.generate(text, machine, is_object=want == "object")

@@ -20,6 +20,7 @@ __all__ = [
     "object_code",
     "prepare",
     "types",
+    "verify",
 ]
 
 
@@ -99,6 +100,17 @@ def fails(text: str, machine: Machine) -> bool:
 def types(text: str) -> dict[str, str]:
     """Return the type of every named value of LLVM IR text; raises LlvmError."""
     return marshal.loads(ask("types", {}, text))
+
+
+def verify(text: str) -> None:
+    """Raise LlvmError with LLVM's words for LLVM IR that it cannot parse, or finds invalid."""
+    try:
+        ask("verified", {}, text)
+    except OSError:  # no other process is allowed here
+        try:
+            _imported().verify(text.encode())
+        except Exception as error:
+            raise LlvmError(str(error), died=False) from None
 
 
 def _generate(want: str, text: str, machine: Machine) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from workbench.ir import Module
@@ -12,7 +14,9 @@ from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
 from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
+from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built, symbol_of
+from workbench.targets.llvm.edited import check_ptx, read_llvm, refused_by_ptxas
 from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly
@@ -21,8 +25,8 @@ from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.stage_products import stage_products
-from workbench.targets.nvidia.spills import fitted, note_assembler, note_spills, spilled
-from workbench.targets.nvidia.toolchain import disassemble, find, missing
+from workbench.targets.nvidia.spills import Fitted, fitted, note_assembler, note_spills, spilled
+from workbench.targets.nvidia.toolchain import PtxError, disassemble, find, missing
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
@@ -33,6 +37,7 @@ from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.shared_memory import Interval, allocate
 from workbench.targets.simt.pressure import note_pressure
 from workbench.targets.simt.verifier import verify_layouts
+from workbench.targets.stages import Step, go, read_module
 from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
 
 UNOBEYED = Unobeyed(
@@ -45,35 +50,120 @@ UNOBEYED = Unobeyed(
 )
 
 
-def build(module: Module, target: str, recorder: Recorder) -> Built:
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the stages have made so far.
+
+    Attributes:
+        unit: what it is made for.
+        recorder: what hears of passes and times.
+        module: tile IR at first, then GPU IR.
+        offsets: bytes into shared memory of each op that has some, by op id.
+        intervals: which op has how much of it, and how long.
+        shared_bytes: how much a program needs.
+        llvm: the text of the LLVM module.
+        ops: ids of ops by the dense numbers in its debug locations.
+        ptx: the text of the PTX.
+        fitted: what ptxas has made of it, if it had to say whether it takes it.
+    """
+
+    unit: Chip
+    recorder: Recorder
+    module: Module
+    offsets: Mapping[int, int] = field(default_factory=dict[int, int])
+    intervals: tuple[Interval, ...] = ()
+    shared_bytes: int = 0
+    llvm: str = ""
+    ops: Mapping[int, int] = field(default_factory=dict[int, int])
+    ptx: str = ""
+    fitted: Fitted | None = None
+
+
+def build(
+    module: Module, target: str, recorder: Recorder, override: Override | None = None
+) -> Built:
     """Compile tile IR for a chip; see targets/built.py."""
-    unit = chip(target)
-    module = with_options(module, recorder.remarks, unit)
+    return _built(go(STEPS, State(chip(target), recorder, module), override))
+
+
+def _gpu(state: State) -> State:
+    unit, recorder = state.unit, state.recorder
+    module = with_options(state.module, recorder.remarks, unit)
     module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
     module = narrow(module, recorder)
     module = recorder.run("expand-functions", expand, module, "tile")
     module = _gpu_passes(module, unit, recorder)
-    offsets, intervals, shared_bytes = allocate(module, unit)
-    ordered = partial(insert_barriers, offsets=offsets, chip=unit)
+    state = _placed(state, module)
+    ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
     recorder.remarks.pass_name = "registers"
     note_pressure(module, recorder.remarks, unit)
-    start = time.perf_counter()
-    low = lower(module, unit, offsets)
-    text = llvm_module(low, module, unit)
-    recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
-    start = time.perf_counter()
-    with explained(module, text, machine(unit, text), low.emit.op_numbers):
-        ptx = assembly(text, machine(unit, text))
-    recorder.times["ptx"] = (time.perf_counter() - start) * 1e3
-    return _built(module, unit, low, text, ptx, intervals, shared_bytes, recorder.remarks)
+    return replace(state, module=module)
 
 
-def _built(
-    module: Module, unit: Chip, low: Lowering, text: str, ptx: str,
-    intervals: tuple[Interval, ...], shared_bytes: int, remarks: Remarks,
-) -> Built:  # fmt: skip
-    ops = low.emit.op_numbers
+def _placed(state: State, module: Module) -> State:
+    """Give a module its shared memory."""
+    offsets, intervals, shared_bytes = allocate(module, state.unit)
+    return replace(
+        state, module=module, offsets=offsets, intervals=intervals, shared_bytes=shared_bytes
+    )
+
+
+def _read_gpu(state: State, override: Override) -> State:
+    """Take GPU IR as it is written: its barriers too."""
+
+    def read(made: Module, remarks: Remarks) -> Module:
+        del remarks
+        return read_module(override, made, partial(verify_layouts, chip=state.unit))
+
+    module = state.recorder.run("override", read, state.module, "gpu")
+    return _placed(state, module)
+
+
+def _llvm(state: State) -> State:
+    start = time.perf_counter()
+    low = lower(state.module, state.unit, dict(state.offsets))
+    text = llvm_module(low, state.module, state.unit)
+    state.recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
+    return replace(state, llvm=text, ops=low.emit.op_numbers)
+
+
+def _read_llvm(state: State, override: Override) -> State:
+    return replace(state, llvm=read_llvm(override, state.llvm, symbol_of(state.module.name)))
+
+
+def _ptx(state: State) -> State:
+    start = time.perf_counter()
+    unit = machine(state.unit, state.llvm)
+    with explained(state.module, state.llvm, unit, state.ops):
+        ptx = assembly(state.llvm, unit)
+    state.recorder.times["ptx"] = (time.perf_counter() - start) * 1e3
+    return replace(state, ptx=ptx)
+
+
+def _read_ptx(state: State, override: Override) -> State:
+    """Take PTX that ptxas takes; without ptxas it is the driver that will say."""
+    check_ptx(override, state.ptx, symbol_of(state.module.name))
+    text, fits = override.text, None
+    if find("ptxas") is not None:
+        try:
+            fits = fitted(text, state.unit, state.module.attributes["num_warps"])
+        except PtxError as error:
+            raise refused_by_ptxas(override, error.rows) from None
+    return replace(state, ptx=text, fitted=fits)
+
+
+#: What is made, in order.
+STEPS: tuple[Step[State], ...] = (
+    Step("gpu", _gpu, _read_gpu),
+    Step("llvm", _llvm, _read_llvm),
+    Step("ptx", _ptx, _read_ptx),
+)
+
+
+def _built(state: State) -> Built:
+    module, unit, ptx, ops = state.module, state.unit, state.ptx, state.ops
+    shared_bytes, remarks = state.shared_bytes, state.recorder.remarks
     made: dict[str, Binary] = {}
     assembled: list[str] = []  # the text that was, if it was: with a limit of registers, perhaps
 
@@ -86,7 +176,7 @@ def _built(
                     Resources(shared_bytes=0, dynamic_shared_bytes=shared_bytes),
                 )
             else:
-                found = fitted(ptx, unit, module.attributes["num_warps"])
+                found = state.fitted or fitted(ptx, unit, module.attributes["num_warps"])
                 assembled.append(found.ptx)
                 result = found.result
                 made["cubin"] = Binary("cubin", result.cubin, Resources(
@@ -120,12 +210,13 @@ def _built(
         shared_bytes=shared_bytes,
         dynamic_shared_bytes=shared_bytes,
         gpu=module,
+        machine=machine(unit, state.llvm),
         texts={
-            "llvm": lambda: llvm_rows(text, ops),
+            "llvm": lambda: llvm_rows(state.llvm, ops),
             "ptx": lambda: ptx_rows(assembled[0] if assembled else ptx, ops),
             "sass": sass,
         },
-        fields={"shared": tuple(_interval(i) for i in intervals)},
+        fields={"shared": tuple(_interval(i) for i in state.intervals)},
     )
 
 

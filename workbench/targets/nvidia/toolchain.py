@@ -56,6 +56,24 @@ def version(tool: str) -> str | None:
     return match.group(1) if match else "unknown"
 
 
+class PtxError(ToolError):
+    """ptxas refuses a text; `rows` is what it says, by the row (from 1) that it says it of."""
+
+    code = "K410"
+
+    def __init__(self, said: str) -> None:
+        lines = [line.strip() for line in said.strip().splitlines()]
+        super().__init__(f"ptxas refused the generated code: {'; '.join(lines[:3])}")
+        self.rows: dict[int, str] = {}
+        for line in lines:
+            found = _ROW.search(line)
+            if found is not None:
+                self.rows.setdefault(int(found.group(1)), found.group(2))
+
+
+_ROW = re.compile(r"line (\d+); (?:error|fatal)\s*: (.*)")
+
+
 @dataclass(frozen=True, slots=True)
 class Assembled:
     """What ptxas makes of PTX: the cubin and the resources it reports."""
@@ -96,8 +114,7 @@ def assemble(ptx: str, chip: str, maxnreg: int | None = None) -> Assembled:
             command.insert(1, f"-maxrregcount={maxnreg}")
         done = _run(command)
         if done.returncode:
-            said = "; ".join(done.stderr.strip().splitlines()[:3])
-            raise ToolError(f"ptxas refused the generated code: {said}", code="K410")
+            raise PtxError(done.stderr)
         return _assembled(target.read_bytes(), done.stderr)
 
 

@@ -188,6 +188,8 @@ AccessRule = Callable[[Any], Access]
 AheadRule = Callable[[Any, Setting], Ahead | None]
 StagedRule = Callable[[Any], tuple[Value, ...]]
 InPlaceRule = Callable[[Any, Value, Shared, bool], Shared | None]
+#: Gives what an op moves to and from memory (moves.py).
+MovesRule = Callable[[Any, "Setting"], Sequence[Any]]
 
 
 class RuleTable(LoweringTable):
@@ -203,6 +205,7 @@ class RuleTable(LoweringTable):
         self._ahead: dict[type[Op], AheadRule] = {}
         self._staged: dict[type[Op], StagedRule] = {}
         self._in_place: dict[type[Op], InPlaceRule] = {}
+        self._moves: dict[type[Op], MovesRule] = {}
 
     def layouts(self, *classes: type[Op]) -> Callable[[LayoutRule], LayoutRule]:
         """Register the decorated function (op, setting) -> Layouts for op classes."""
@@ -239,6 +242,10 @@ class RuleTable(LoweringTable):
         its transpose, may lie in it; None if it must not.
         """
         return self._register(self._in_place, "in place", classes)
+
+    def moves(self, *classes: type[Op]) -> Callable[[MovesRule], MovesRule]:
+        """Register the decorated function (op, setting) -> Moves for op classes."""
+        return self._register(self._moves, "moves", classes)
 
     def _register(self, rules: dict[type[Op], Any], word: str, classes: Sequence[type[Op]]) -> Any:
         def register(rule: Any) -> Any:
@@ -292,6 +299,11 @@ class RuleTable(LoweringTable):
         """Return the buffer from which an op reads an operand itself; None for most ops."""
         rule = self._found(lambda table: table._in_place, op)
         return None if rule is None else rule(op, operand, buffer, turned)
+
+    def moves_of(self, op: Op, on: Setting) -> Sequence[Any]:
+        """Return what an op moves to and from memory; () for most."""
+        rule = self._found(lambda table: table._moves, op)
+        return () if rule is None else rule(op, on)
 
     def _found(self, kind: Callable[[RuleTable], dict[type[Op], Any]], op: Op) -> Any:
         table: RuleTable | None = self

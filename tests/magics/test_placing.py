@@ -1,0 +1,104 @@
+"""`%layouts` and `%access`: texts, pictures that need nothing else, plain data."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+import workbench as wb
+from workbench.magics import placing, registry
+from workbench.magics.cells import default_names
+from workbench.source import OptionError
+
+CELL = """
+@kernel
+def product(a_ptr, b_ptr, c_ptr, K, N: tl.constexpr, BK: tl.constexpr):
+    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    total = tl.zeros((N, N), tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        a, b = tl.load(a_ptr + i * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + j)
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + i * N + j, total)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def result():
+    registry.clear()
+    line = '--sig "*f16:16 *f16:16 *f32:16 i32:16" --set N=64 --set BK=32 --set warps=4'
+    return wb.run_cell(CELL, f"product {line} --target sm_80", default_names())
+
+
+def svg(drawn):
+    for picture in drawn.pictures:
+        assert len(picture) < 50_000
+        yield "".join(ElementTree.fromstring(picture).itertext())  # well-formed
+
+
+def test_layouts_are_listed():
+    text = placing.layouts("product")
+    assert "64×64 mma: %total" in text
+    assert "  lane     (0, 2) (0, 4) (1, 0) (2, 0) (4, 0)" in text
+    data = json.loads(placing.layouts("product", as_json=True))
+    assert {"value", "op", "line", "shape", "element", "kind", "bases"} <= data[0].keys()
+    assert {one["kind"] for one in data} == {"register", "shared"}
+
+
+def test_a_tile_is_drawn_as_its_layout_says():
+    drawn = placing.layouts("product", "total", by="lane")
+    (text,) = svg(drawn)
+    assert "l31" in text
+    # mma: eight rows of four lanes, two columns each.
+    rows = [row.split() for row in drawn.splitlines() if row.startswith("  row")]
+    assert rows[0][:8] == ["row", "0", "0-1", "l0", "2-3", "l1", "4-5", "l2"]
+    assert rows[9][2:6] == ["0-1", "l4", "2-3", "l5"]
+    assert "<pre" in drawn._repr_mimebundle_()["text/html"]
+    (text,) = svg(placing.layouts("product", "a"))
+    assert "b31" in text
+    assert len(placing.layouts("product", "9").pictures) > 2
+
+
+def test_shared_memory_over_time():
+    drawn = placing.layouts("product", shared=True)
+    assert "B in all" in drawn
+    (text,) = svg(drawn)
+    assert "program order" in text
+    assert json.loads(placing.layouts("product", shared=True, as_json=True))[0]["bytes"] > 0
+
+
+def test_accesses():
+    text = placing.access("product")
+    assert "gpu.async_copy (cp.async)" in text
+    assert "no bank conflict" in text
+    drawn = placing.access("product", "9")
+    assert all(svg(drawn))
+    data = json.loads(placing.access("product", "9", as_json=True))
+    assert {"sectors", "ideal", "vector", "requests", "addresses"} <= data[0].keys()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: placing.layouts("product", "totl"), "no tile 'totl'.*did you mean total?"),
+        (lambda: placing.layouts("product", "a", by="lane"), "%a has banks"),
+        (lambda: placing.layouts("product", "total", by="bank"), "%total has no banks"),
+        (lambda: placing.access("product", "2"), "accesses no memory in line 2"),
+        (lambda: placing.access("product", "x"), "'x' is no line"),
+    ],
+)
+def test_what_there_is_not(call, said):
+    with pytest.raises(OptionError, match=said) as raised:
+        call()
+    assert raised.value.code == "K151"
+    assert raised.value.hint
+
+
+def test_the_cpu_has_no_layouts():
+    line = '--sig "*f16 *f16 *f32 i32" --set N=16 --set BK=16 --target cpu'
+    names = default_names()
+    wb.run_cell(CELL.replace("product", "other"), line, names)
+    with pytest.raises(OptionError, match="compiled for no GPU"):
+        placing.layouts("other")

@@ -1,0 +1,160 @@
+"""Tiles and their places as text and as SVG that is readable without anything else.
+
+A tile is drawn as a grid of cells with a word each ("w0 l5"): cells side by side with one word are
+one box. Colours repeat what the words say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any
+
+from workbench.magics.texts import Shown
+
+#: The most rows and columns that are drawn; the rest is counted.
+ROWS, COLUMNS = 16, 32
+#: Readable under black text, and different without hue as the words are.
+_COLOURS = (
+    "#cfe8ff", "#ffe3b3", "#c9efd9", "#f6d5e6", "#fff7b0", "#e0d8f5", "#ffd6c9", "#dfe7ea",
+)  # fmt: skip
+
+
+class Drawn(Shown):
+    """A text with a picture: the picture in a notebook, the text everywhere else."""
+
+    pictures: tuple[str, ...]
+    __slots__ = ("pictures",)
+
+    def __new__(cls, text: str, pictures: Sequence[str] = ()) -> Drawn:
+        """Return the text; `pictures` are SVG elements."""
+        drawn: Any = super().__new__(cls, text, "text")
+        drawn.pictures = tuple(pictures)
+        return drawn
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        style = "margin:0;padding:4px;background:#ffffff;color:#24292f;overflow:auto"
+        body = "".join(f'<div style="overflow:auto">{picture}</div>' for picture in self.pictures)
+        html = f'{body}<pre style="{style}">{escape(str(self))}</pre>'
+        return {"text/plain": str(self), "text/html": html}
+
+
+Cell = Callable[[int, int], tuple[str, int]]
+
+
+def grid_text(shape: tuple[int, int], cell: Cell) -> str:
+    """Return a grid as text: runs of cells with one word are written once, with their columns."""
+    rows, columns = min(shape[0], ROWS), min(shape[1], COLUMNS)
+    lines: list[str] = []
+    last, first = "", 0
+    for row in range(rows):
+        words = _runs([cell(row, column)[0] for column in range(columns)])
+        text = "  ".join(f"{_range(a, b)} {word}" for a, b, word in words)
+        if text != last:
+            lines += _lines(first, row, last)
+            last, first = text, row
+    lines += _lines(first, rows, last)
+    if shape != (rows, columns):
+        lines.append(f"  (the first {rows} × {columns} of {shape[0]} × {shape[1]})")
+    return "\n".join(lines)
+
+
+def _lines(first: int, end: int, text: str) -> list[str]:
+    return [f"  row {_range(first, end - 1):<7} {text}"] if text else []
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _runs(words: Sequence[str]) -> list[tuple[int, int, str]]:
+    found: list[tuple[int, int, str]] = []
+    for column, word in enumerate(words):
+        if found and found[-1][2] == word:
+            found[-1] = (found[-1][0], column, word)
+        else:
+            found.append((column, column, word))
+    return found
+
+
+def grid_svg(shape: tuple[int, int], cell: Cell, title: str) -> str:
+    """Return a grid as SVG: a box for each run of cells with one word."""
+    rows, columns = min(shape[0], ROWS), min(shape[1], COLUMNS)
+    boxes: list[tuple[int, int, int, str, int]] = []
+    for row in range(rows):
+        cells = [cell(row, column) for column in range(columns)]
+        for first, last, word in _runs([word for word, _ in cells]):
+            boxes.append((row, first, last, word, cells[first][1]))
+    # Narrow runs need room for their words.
+    each = max((-(-(6 * len(word) + 6) // (b - a + 1)) for _, a, b, word, _ in boxes), default=8)
+    wide, high = max(8, min(each, 48)), 16
+    left, top = 34, 18
+    width, height = left + columns * wide + 2, top + rows * high + 2
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img" '
+        f'viewBox="0 0 {width} {height}" font-family="monospace" font-size="10">'
+        f"<title>{escape(title)}</title>"
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+        f'<g stroke="#8c959f" stroke-width=".5">'
+    ]
+    outlines: dict[str, str] = {}  # one path a colour: a box of its own for each cell is long
+    for row, first, last, _, colour in boxes:
+        x, span = left + first * wide, (last - first + 1) * wide
+        fill = _COLOURS[colour % len(_COLOURS)]
+        box = f"M{x} {top + row * high}h{span}v{high}h-{span}z"
+        outlines[fill] = outlines.get(fill, "") + box
+    parts += [f'<path fill="{fill}" d="{path}"/>' for fill, path in outlines.items()]
+    parts.append('</g><g fill="#24292f">')
+    for row, first, last, word, _ in boxes:
+        if len(word) * 6 <= (last - first + 1) * wide:
+            parts.append(f'<text x="{left + first * wide + 3}" y="{top + row * high + 12}">'
+                         f"{escape(word)}</text>")  # fmt: skip
+    parts += [f'<text x="2" y="{top + row * high + 12}">{row}</text>' for row in range(rows)]
+    step = max(1, columns // 8)
+    parts += [
+        f'<text x="{left + column * wide + 2}" y="12">{column}</text>'
+        for column in range(0, columns, step)
+    ]
+    return "".join([*parts, "</g></svg>"])
+
+
+def chart_text(
+    rows: Sequence[tuple[str, int, int, int, int]], end: int, total: int, width: int = 48
+) -> str:
+    """Return intervals as text: (name, offset, bytes, first, last) on a line of `end` steps."""
+    lines: list[str] = []
+    longest = max((len(name) for name, *_ in rows), default=0)
+    for name, offset, size, first, last in rows:
+        a, b = (round(step * (width - 1) / max(1, end)) for step in (first, last))
+        bar = " " * a + "█" * max(1, b - a + 1)
+        place = f"{offset:>7,} … {offset + size:>7,} B"
+        lines.append(f"  {name:<{longest}}  {place}  |{bar:<{width}}|")
+    lines.append(f"  {'':<{longest}}  {total:,} B in all; from the first op to the last")
+    return "\n".join(lines)
+
+
+def chart_svg(
+    rows: Sequence[tuple[str, int, int, int, int]], end: int, total: int, title: str
+) -> str:
+    """Return intervals as SVG: time goes right, bytes go down."""
+    width, height, left, top = 640, max(60, min(320, 40 * len(rows))), 70, 18
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 4}" '
+        f'height="{top + height + 4}" role="img" font-family="monospace" font-size="10">'
+        f'<title>{escape(title)}</title><rect width="100%" height="100%" fill="#ffffff"/>'
+        f'<text x="{left}" y="12" fill="#24292f">program order →</text>'
+    ]
+    for number, (name, offset, size, first, last) in enumerate(rows):
+        x, y = left + width * first / max(1, end), top + height * offset / max(1, total)
+        wide, high = max(4.0, width * (last - first) / max(1, end)), height * size / max(1, total)
+        fill = _COLOURS[number % len(_COLOURS)]
+        parts.append(
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{high:.1f}" fill="{fill}" '
+            f'stroke="#57606a" stroke-width=".5"><title>{escape(name)}: {size:,} B</title></rect>'
+            f'<text x="2" y="{y + 10:.1f}" fill="#24292f">{offset:,} B</text>'
+            f'<text x="{x + 3:.1f}" y="{y + 11:.1f}" fill="#24292f">{escape(name[:60])}</text>'
+        )
+    return "".join([*parts, "</svg>"])
+
+
+__all__ = ["Drawn", "chart_svg", "chart_text", "grid_svg", "grid_text"]

@@ -1,0 +1,361 @@
+"""`%layouts` and `%access`: where tiles lie and what accesses cost, before anything runs.
+
+Everything is read from GPU IR, and made only when asked for. Works without IPython.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
+
+from workbench.ir import Module, Op, Shared, Tile, Value, element_of, print_rows, shape_of
+from workbench.layouts import BANKS, LinearLayout
+from workbench.magics import registry
+from workbench.magics.drawing import Drawn, chart_svg, chart_text, grid_svg, grid_text
+from workbench.magics.texts import Shown
+from workbench.magics.values import closest
+from workbench.runtime.compiled import CompiledKernel
+from workbench.source import OptionError
+
+#: By which of its places a tile is drawn.
+BY = ("warp", "lane", "register", "bank")
+#: Pictures and tables of at most so many values at once.
+_MOST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A value of GPU IR under the name that the text gives it, and the op that makes it."""
+
+    name: str
+    value: Value
+    op: Op
+
+
+def gpu_module(kernel: Any, namespace: Mapping[str, Any] | None) -> tuple[CompiledKernel, Module]:
+    """Return the first compilation of a result that has GPU IR; raises K151."""
+    result = registry.find(kernel, namespace)
+    named = isinstance(kernel, str) and "@" in kernel
+    for record in result.records[: 1 if named else None]:
+        built = record.compiled.compiled.built if record.compiled is not None else None
+        if record.compiled is not None and built is not None and built.gpu is not None:
+            return record.compiled, built.gpu
+    raise OptionError(
+        f"{result.name} was compiled for no GPU, and only there tiles have layouts",
+        code="K151", hint=f"give %%kernel --target sm_90a, or name {result.name}@sm_90a",
+    )  # fmt: skip
+
+
+def named_values(module: Module) -> Iterator[Named]:
+    """Yield the tiles and buffers that ops of a module make, in program order."""
+    names: dict[int, list[str]] = {}
+    for row, op in print_rows(module):
+        found = re.match(r"\s*((?:%[\w.]+(?:, )?)+) = ", row)
+        if op and found and op not in names:
+            names[op] = found.group(1).split(", ")
+    for op in module.walk():
+        for name, value in zip(names.get(op.id, ()), op.results, strict=False):
+            if isinstance(value.type, Tile | Shared) and value.type.layout is not None:
+                yield Named(name.removeprefix("%"), value, op)
+
+
+def _layout(value: Value) -> LinearLayout:
+    assert isinstance(value.type, Tile | Shared)
+    assert value.type.layout is not None
+    return value.type.layout
+
+
+def on_line(op: Op, line: int) -> bool:
+    """Say whether an op stands for a line of the kernel, or for a call in it."""
+    spans = (op.span, *op.span.calls) if op.span is not None else ()
+    return any(span.line == line for span in spans)
+
+
+# -- layouts ----------------------------------------------------------------------------------
+def layouts(
+    kernel: Any = None,
+    which: str | None = None,
+    *,
+    by: str | None = None,
+    shared: bool = False,
+    as_json: bool = False,
+    namespace: Mapping[str, Any] | None = None,
+) -> Shown:
+    """Return where the elements of tiles lie.
+
+    Args:
+        kernel: a name, K@SPEC, a result or a kernel object; the latest result if None.
+        which: a value of the GPU IR ("a.1", "%9") or a source line ("18"); None lists all.
+        by: draw by warp, lane, register or bank; None: by warp and lane, a buffer by bank.
+        shared: the intervals of shared memory instead.
+        as_json: plain data as text.
+        namespace: where names are looked up first.
+
+    Raises:
+        OptionError: K151 where there are no layouts, or no such value.
+    """
+    compiled, module = gpu_module(kernel, namespace)
+    if shared:
+        return _intervals(compiled, module, as_json=as_json)
+    every = list(named_values(module))
+    if which is None:
+        return _json(every) if as_json else Shown(_listing(compiled, every))
+    chosen = _choose(every, which, compiled.name)
+    if as_json:
+        return _json(chosen)
+    shown = chosen[:_MOST]
+    texts, pictures = zip(*(_drawn(one, by) for one in shown), strict=True)
+    more = [f"{len(chosen) - _MOST} more: %layouts {compiled.name} VALUE"]
+    return Drawn("\n\n".join([*texts, *more[: len(chosen) > _MOST]]), pictures)
+
+
+def _choose(every: list[Named], which: str, kernel: str) -> list[Named]:
+    wanted = which.removeprefix("%")
+    found = [one for one in every if one.name == wanted]
+    if which.isdecimal():
+        found = [one for one in every if on_line(one.op, int(wanted))]
+        seen: dict[Any, Named] = {}
+        for one in found:  # one of each kind says it all
+            seen.setdefault((one.value.type, one.name.partition(".")[0].isdecimal()), one)
+        found = list(seen.values())
+    if not found:
+        better = closest(wanted, [one.name for one in every])
+        raise OptionError(
+            f"{kernel} has no tile '{wanted}', and none came from such a line{better}",
+            code="K151", hint=f"%layouts {kernel} lists them",
+        )  # fmt: skip
+    return found
+
+
+def _listing(compiled: CompiledKernel, every: list[Named]) -> str:
+    """Return a row for each layout: who has it, and its bases."""
+    groups: dict[LinearLayout, list[Named]] = {}
+    for one in every:
+        layout = _layout(one.value)
+        groups.setdefault(layout, []).append(one)
+    parts = [f"{compiled.name} for {compiled.target}: {len(groups)} layouts of {len(every)} tiles"]
+    for layout, having in groups.items():
+        names = ", ".join(f"%{one.name}" for one in having[:6])
+        rest = f" and {len(having) - 6} more" if len(having) > 6 else ""
+        kind = f" {layout.kind}" if layout.kind else ""
+        parts.append(f"\n{'×'.join(map(str, layout.shape))}{kind}: {names}{rest}")
+        parts += _bases(layout)
+    parts.append(f"\n%layouts {compiled.name} VALUE draws one; --shared shows the intervals")
+    return "\n".join(parts)
+
+
+def _bases(layout: LinearLayout) -> list[str]:
+    return [
+        f"  {name:<8} {' '.join(map(_vector, vectors))}"
+        for name, vectors in layout.bases.items()
+        if vectors
+    ]
+
+
+def _vector(vector: tuple[int, ...]) -> str:
+    return str(vector) if len(vector) > 1 else "".join(map(str, vector))
+
+
+def _drawn(one: Named, by: str | None) -> tuple[str, str]:
+    layout = _layout(one.value)
+    itemsize = element_of(one.value.type).itemsize
+    is_buffer = isinstance(one.value.type, Shared)
+    if is_buffer is not (by == "bank") and by is not None:
+        has = "banks" if is_buffer else f"no banks, its places are {', '.join(BY[:3])}"
+        raise OptionError(f"%{one.name} has {has}", code="K151", hint="leave --by out")
+    rows, columns = _two(layout.shape)
+    if is_buffer:
+        cell = _by_bank(layout, itemsize, columns)
+    else:
+        cell = _by_place(layout, columns, (by,) if by else ("warp", "lane"))
+    line = f", line {one.op.span.line}" if one.op.span is not None else ""
+    head = f"%{one.name}: {one.op.name}{line}, {_type(one.value)}"
+    drawn_by = "bank" if is_buffer else by or "warp and lane"
+    title = f"{head}, by {drawn_by}"
+    text = [f"{head}", *_bases(layout), f"by {drawn_by}:", grid_text((rows, columns), cell)]
+    copies = _copies(layout) if not is_buffer else 1
+    if copies > 1:
+        text.append(f"  {copies} places hold each element; the first is shown")
+    return "\n".join(text), grid_svg((rows, columns), cell, title)
+
+
+def _type(value: Value) -> str:
+    return re.sub(r", linear<.*", ">", str(value.type))
+
+
+def _two(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return rows and columns in which a tile of any rank is drawn: the last axis goes right."""
+    return (prod(shape[:-1]), shape[-1]) if shape else (1, 1)
+
+
+def _flat(layout: LinearLayout, row: int, column: int) -> int:
+    coordinates = [column] if layout.shape else list[int]()
+    for extent in reversed(layout.shape[:-1]):
+        coordinates.insert(0, row % extent)
+        row //= extent
+    return layout.flatten(coordinates)
+
+
+def _by_place(layout: LinearLayout, columns: int, names: tuple[str, ...]) -> Any:
+    """Return the cell function of a distributed layout: the first place of each element."""
+    first: dict[int, dict[str, int]] = {}
+    for warp, from_warp in enumerate(layout.table("warp")):
+        for lane, from_lane in enumerate(layout.table("lane")):
+            for register, from_register in enumerate(layout.table("register")):
+                place = {"warp": warp, "lane": lane, "register": register}
+                first.setdefault(from_warp ^ from_lane ^ from_register, place)
+    del columns
+
+    def cell(row: int, column: int) -> tuple[str, int]:
+        place = first[_flat(layout, row, column)]
+        return " ".join(f"{name[0]}{place[name]}" for name in names), place[names[0]]
+
+    return cell
+
+
+def _by_bank(layout: LinearLayout, itemsize: int, columns: int) -> Any:
+    offsets = {flat: offset for offset, flat in enumerate(layout.table("offset"))}
+    del columns
+
+    def cell(row: int, column: int) -> tuple[str, int]:
+        bank = offsets[_flat(layout, row, column)] * itemsize // BANKS.word_bytes % BANKS.count
+        return f"b{bank}", bank // 4
+
+    return cell
+
+
+def _copies(layout: LinearLayout) -> int:
+    places = layout.size("register") * layout.size("lane") * layout.size("warp")
+    return max(1, places // prod(layout.padded))
+
+
+def _json(chosen: list[Named]) -> Shown:
+    found = []
+    for one in chosen:
+        layout = _layout(one.value)
+        found.append({
+            "value": one.name, "op": one.op.id, "name": one.op.name,
+            "line": one.op.span.line if one.op.span is not None else None,
+            "shape": list(shape_of(one.value.type) or layout.shape),
+            "element": str(element_of(one.value.type)),
+            "kind": "shared" if isinstance(one.value.type, Shared) else "register",
+            "bases": {n: [list(v) for v in vectors] for n, vectors in layout.bases.items()},
+        })  # fmt: skip
+    return Shown(json.dumps(found), "json")
+
+
+def _intervals(compiled: CompiledKernel, module: Module, *, as_json: bool) -> Shown:
+    """Return who has which bytes of shared memory from when to when."""
+    buffers = compiled.compiled.built.fields["shared"]
+    if as_json:
+        rows = [{n.removesuffix("_"): v for n, v in asdict(b).items()} for b in buffers]
+        return Shown(json.dumps(rows), "json")
+    total = compiled.compiled.built.shared_bytes
+    if not buffers:
+        return Shown(f"{compiled.name} for {compiled.target} uses no shared memory")
+    order = {op.id: n for n, op in enumerate(module.walk())}
+    rows = [(b.name, b.offset, b.bytes, order[b.from_], order[b.to]) for b in buffers]
+    title = f"{compiled.name} for {compiled.target}: shared memory"
+    text = f"{title}\n{chart_text(rows, len(order), total)}"
+    return Drawn(text, [chart_svg(rows, len(order), total, title)])
+
+
+# -- accesses ---------------------------------------------------------------------------------
+def access(
+    kernel: Any = None,
+    line: str | None = None,
+    *,
+    as_json: bool = False,
+    namespace: Mapping[str, Any] | None = None,
+) -> Shown:
+    """Return what each load and store costs, as predicted from layouts and addresses.
+
+    Args:
+        kernel: a name, K@SPEC, a result or a kernel object; the latest result if None.
+        line: only what came from this source line, with the lanes of a request drawn.
+        as_json: plain data as text.
+        namespace: where names are looked up first.
+
+    Raises:
+        OptionError: K151 where there is no GPU IR, or no access on the line.
+    """
+    from workbench.targets.nvidia.moves import moves_in
+
+    if line is not None and not line.isdecimal():
+        raise OptionError(f"'{line}' is no line", code="K151", hint="%access add 18")
+    compiled, module = gpu_module(kernel, namespace)
+    every = moves_in(module, compiled.target)
+    chosen = [(op, m) for op, m in every if line is None or on_line(op, int(line))]
+    if as_json:
+        return Shown(json.dumps([_move_data(op, m) for op, m in chosen]), "json")
+    if not chosen:
+        lines = sorted({op.span.line for op, _ in every if op.span is not None})
+        raise OptionError(
+            f"{compiled.name} accesses no memory{f' in line {line}' if line else ''}",
+            code="K151", hint=f"it does in {', '.join(map(str, lines)) or 'no line'}",
+        )  # fmt: skip
+    head = ("line", "op", "memory", "bytes a lane", "requests a warp", "cost of a request")
+    rows = [head, *dict.fromkeys(_move_row(op, m) for op, m in chosen)]
+    widths = [max(len(row[n]) for row in rows) for n in range(len(head))]
+    text = [f"{compiled.name} for {compiled.target}, predicted"]
+    text += ["  ".join(f"{c:<{w}}" for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+    if any(m.apart for _, m in chosen):
+        text.append(
+            "~ rows lie apart by what is known at the launch only: taken to share no sector"
+        )
+    if line is None:
+        return Shown("\n".join(text))
+    pictures: list[str] = []
+    for move in dict.fromkeys(m for _, m in chosen):
+        cell = _lane_cell(move)
+        title = f"{move.direction} {move.space} {move.how}: where the lanes of a warp access"
+        text += ["", title, grid_text((1, len(move.addresses)), cell)]
+        pictures.append(grid_svg((1, len(move.addresses)), cell, title))
+    return Drawn("\n".join(text), pictures)
+
+
+def _lane_cell(move: Any) -> Any:
+    """Return the cell function of lanes: the sector, or the first bank, that each accesses."""
+    sectors: dict[int, int] = {}
+
+    def cell(row: int, lane: int) -> tuple[str, int]:
+        del row
+        address = move.addresses[lane]
+        if address is None:
+            return "–", 7
+        if move.space == "shared":
+            bank = address // BANKS.word_bytes % BANKS.count
+            return f"b{bank}", bank // 4
+        number = sectors.setdefault(address // 32, len(sectors))
+        return f"s{number}", number
+
+    return cell
+
+
+def _move_row(op: Op, move: Any) -> tuple[str, ...]:
+    how = f" ({move.how})" if move.how and move.how != "convert" else ""
+    cost = f"{move.sectors} sectors, ideal {move.ideal}{' ~' if move.apart else ''}"
+    if move.space == "shared":
+        worse = move.conflicts
+        cost = f"{move.wavefronts} wavefronts, " + (
+            "no bank conflict" if worse == 1 else f"{worse}-way bank conflict"
+        )
+    return (
+        str(op.span.line) if op.span is not None else "–",
+        f"{op.name}{how}", f"{move.space} {move.direction}",
+        f"{move.bytes} = {move.vector} × {move.bytes // move.vector}", str(move.requests), cost,
+    )  # fmt: skip
+
+
+def _move_data(op: Op, move: Any) -> dict[str, Any]:
+    found = asdict(move)
+    found.update(
+        op=op.id, name=op.name, line=op.span.line if op.span is not None else None,
+        sectors=move.sectors, ideal=move.ideal, wavefronts=move.wavefronts,
+        conflicts=move.conflicts,
+    )  # fmt: skip
+    return found

@@ -1,0 +1,49 @@
+"""What NVIDIA's own accesses move: asynchronous copies, loads of matrices; see simt/moves.py."""
+
+from __future__ import annotations
+
+from workbench.analysis.affine import Affine
+from workbench.ir import Module, Op, element_of, layout_of
+from workbench.layouts import f2, ldmatrix_fits
+from workbench.targets.nvidia.chip import chip
+from workbench.targets.nvidia.ops import AsyncCopy
+from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt import moves
+from workbench.targets.simt.moves import Move, global_move, shared_load_moves, shared_move
+from workbench.targets.simt.ops import SharedLoad
+from workbench.targets.simt.rules import Setting
+from workbench.targets.simt.shared import buffer_layout, packing_of
+
+
+@NVIDIA.moves(AsyncCopy)
+def copy_moves(op: AsyncCopy, on: Setting) -> list[Move]:
+    """PTX ISA 9.0, cp.async: a load of global memory that is a store of shared memory."""
+    layout = layout_of(op.pointers.type)
+    assert layout is not None
+    read = global_move(op.pointers, op.mask, on, "load", "cp.async")
+    return [read, shared_move(layout, op.buffer, on, "store", "cp.async", read.vector)]
+
+
+@NVIDIA.moves(SharedLoad)
+def load_moves(op: SharedLoad, on: Setting) -> list[Move]:
+    """PTX ISA 9.0, ldmatrix: a lane gives the address of 16 bytes, eight lanes are a matrix."""
+    layout, itemsize = layout_of(op.result.type), element_of(op.result.type).itemsize
+    assert layout is not None
+    if itemsize <= 4:
+        for transposed in (False, True):
+            plan = ldmatrix_fits(buffer_layout(op.buffer), layout, itemsize, transposed)
+            if plan is not None:
+                packing = packing_of(op.buffer)
+                places = (f2.apply(plan.lane, lane) for lane in range(8 * plan.count))
+                addresses = tuple(packing.place(place) for place in places)
+                how = f"ldmatrix.x{plan.count}{'.trans' if transposed else ''}"
+                count = len(plan.instructions)
+                return [Move("load", "shared", how, 16 // itemsize, 16, count, addresses)]
+    return [*shared_load_moves(op, on)]
+
+
+def moves_in(module: Module, target: str) -> list[tuple[Op, Move]]:
+    """Return what each op of a module in GPU IR moves, in program order."""
+    unit = chip(target)
+    on = Setting(Affine(module, tiles=True), unit, module.attributes["num_warps"])
+    return moves.moves_of(module, unit, on)
