@@ -22,7 +22,7 @@ from workbench.interrupts import imported
 from workbench.ir import Module, Pointer
 from workbench.passes.check_accesses import check_accesses
 from workbench.passes.listing import ast_stage, shown_source, source_stage
-from workbench.passes.manager import Recorder
+from workbench.passes.manager import FRONT_END, Recorder, Remark
 from workbench.passes.pipeline import tile_passes
 from workbench.passes.tracing import (
     Places,
@@ -60,6 +60,15 @@ LANGUAGES = {
 
 #: Asked with the index program of a module: do 32 bits hold every index of this launch?
 Fits = Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What the front end made of a specialisation, its remarks, and the milliseconds it took."""
+
+    module: Module
+    remarks: tuple[Remark, ...]
+    milliseconds: float
 
 
 @dataclass(slots=True)
@@ -104,6 +113,12 @@ class Compiled:
         """The tile IR as the front end made it: what the interpreter runs."""
         return self.lowered.first
 
+    @property
+    def begun(self) -> Begun:
+        """What another compilation of the same source and arguments can begin with."""
+        recorder = self.lowered.recorder
+        return Begun(self.module, recorder.front_end(), recorder.times.get("tile", 0.0))
+
 
 def family_of(target: str) -> str:
     """Return the room that builds a target; raises OptionError K114 for an unknown one."""
@@ -127,35 +142,50 @@ def lower(source: KernelSource, spec: Specialization, fits: Fits | None = None) 
 
 
 @deep
+def begin(source: KernelSource, spec: Specialization, target: str) -> Begun:
+    """Return what the front end makes of a kernel; raises KernelError as `compile_kernel` does."""
+    return _Compilation(source, spec, target).begin()
+
+
+@deep
 def compile_kernel(
     source: KernelSource,
     spec: Specialization,
     target: str,
     fits: Fits | None = None,
-    first: Module | None = None,
+    begun: Begun | None = None,
 ) -> Compiled:
     """Compile a kernel for a target; raises KernelError with the partial trace attached.
 
-    `first` is what the front end has made of the same source and arguments already.
+    `begun` is what the front end has made of the same source and arguments already.
     """
-    return _Compilation(source, spec, target, first).compile(fits)
+    return _Compilation(source, spec, target, begun).compile(fits)
 
 
 class _Compilation:
     """One compilation in progress, and what it has to tell."""
 
     def __init__(
-        self, source: KernelSource, spec: Specialization, target: str, first: Module | None = None
+        self, source: KernelSource, spec: Specialization, target: str, begun: Begun | None = None
     ) -> None:
         self.source = source
         self.spec = spec
         self.target = target
         self.recorder = Recorder()
-        self.first = first
+        self.begun = begun
+        self.first: Module | None = None
         self.module: Module | None = None
         self.index_program: Any = None
         self.built: Built | None = None
         self.result: Compiled | None = None
+
+    def begin(self) -> Begun:
+        try:
+            module = self._front_end()
+        except KernelError as error:
+            error.trace = self.trace(error)
+            raise
+        return Begun(module, self.recorder.front_end(), self.recorder.times["tile"])
 
     def lower(self, fits: Fits | None) -> Lowered:
         try:
@@ -186,16 +216,9 @@ class _Compilation:
 
     def _lower(self, fits: Fits | None) -> Lowered:
         times = self.recorder.times
-        self.recorder.remarks.pass_name = "front end"
+        module = self.first = self._front_end()
         start = time.perf_counter()
-        options = replace(self.spec.options, target=self.target)
-        spec = replace(self.spec, options=options)
-        if self.first is None:
-            self.first = lower_kernel(self.source, spec, self.recorder.remarks)
-        times["tile"] = (time.perf_counter() - start) * 1e3
-        start = time.perf_counter()
-        module = self.first
-        if spec.options.guarded:
+        if self.spec.options.guarded:
             module = self.recorder.run("check-accesses", check_accesses, module, "tile")
             module = replace(module, attributes={**module.attributes, "guarded": True})
         self.module = tile_passes(module, self.recorder)
@@ -205,6 +228,21 @@ class _Compilation:
         return Lowered(
             self.source, self.spec, self.first, self.module, self.recorder, self.index_program
         )
+
+    def _front_end(self) -> Module:
+        """Return what the front end makes of the source, or has made of it already."""
+        recorder, begun, options = self.recorder, self.begun, self.spec.options
+        if begun is not None:
+            recorder.remarks.items += begun.remarks
+            recorder.times["tile"] = begun.milliseconds
+            width = {"narrow_index": options.narrow_index}
+            return replace(begun.module, attributes={**begun.module.attributes, **width})
+        recorder.remarks.pass_name = FRONT_END
+        start = time.perf_counter()
+        spec = replace(self.spec, options=replace(options, target=self.target))
+        module = lower_kernel(self.source, spec, recorder.remarks)
+        recorder.times["tile"] = (time.perf_counter() - start) * 1e3
+        return module
 
     def _choose_width(self, fits: Fits) -> None:
         """Set `narrow_index` for the launch that asks; the tile IR is the same for both.
