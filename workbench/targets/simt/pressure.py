@@ -36,13 +36,16 @@ def overflows(module: Module, chip: Hardware) -> bool:
     return peak(module, have)[1] > have
 
 
-def fitting(for_warps: ForWarps, warps: int, chip: Hardware) -> Fitting:
+def fitting(
+    for_warps: ForWarps, warps: int, chip: Hardware, least: float = float("inf")
+) -> Fitting:
     """Return what makes the tiles of a kernel fit that do not with so many warps.
 
     A thread's share of tiles that are smaller by a factor is its share among as many more warps.
+    `least` is how many registers of a thread are missing now.
     """
     more = smaller = nearest = None
-    have, factor, least = chip.most_registers(warps), 2, float("inf")
+    have, factor = chip.most_registers(warps), 2
     while warps * factor <= chip.most_warps and None in (more, smaller):
         module = for_warps(warps * factor)
         if module is not None:
@@ -66,7 +69,7 @@ def note_pressure(module: Module, remarks: Remarks, chip: Hardware, for_warps: F
     op, needed = peak(module, have)
     if op is None or needed <= have:
         return
-    found = fitting(for_warps, warps, chip)
+    found = fitting(for_warps, warps, chip, needed - have)
     fits = [f"num_warps={found.warps}"] if found.warps else []
     fits += [f"tiles of 1/{found.smaller} of the elements"] if found.smaller else []
     advice = f"by the same estimate {' or '.join(fits)} would fit"
