@@ -22,7 +22,7 @@ from workbench.interrupts import imported
 from workbench.ir import Module, Pointer
 from workbench.passes.check_accesses import check_accesses
 from workbench.passes.listing import ast_stage, shown_source, source_stage
-from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.manager import FRONT_END, Recorder, Remark, Remarks
 from workbench.passes.pipeline import tile_passes
 from workbench.passes.tracing import (
     Places,
@@ -62,6 +62,15 @@ LANGUAGES = {
 
 #: Asked with the index program of a module: do 32 bits hold every index of this launch?
 Fits = Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What the front end made of a specialisation, its remarks, and the milliseconds it took."""
+
+    module: Module
+    remarks: tuple[Remark, ...]
+    milliseconds: float
 
 
 @dataclass(slots=True)
@@ -107,6 +116,12 @@ class Compiled:
         """The tile IR as the front end made it: what the interpreter runs."""
         return self.lowered.first
 
+    @property
+    def begun(self) -> Begun:
+        """What another compilation of the same source and arguments can begin with."""
+        recorder = self.lowered.recorder
+        return Begun(self.module, recorder.front_end(), recorder.times.get("tile", 0.0))
+
 
 def family_of(target: str) -> str:
     """Return the room that builds a target; raises OptionError K114 for an unknown one."""
@@ -130,37 +145,52 @@ def lower(source: KernelSource, spec: Specialization, fits: Fits | None = None) 
 
 
 @deep
+def begin(source: KernelSource, spec: Specialization, target: str) -> Begun:
+    """Return what the front end makes of a kernel; raises KernelError as `compile_kernel` does."""
+    return _Compilation(source, spec, target).begin()
+
+
+@deep
 def compile_kernel(
     source: KernelSource,
     spec: Specialization,
     target: str,
     fits: Fits | None = None,
-    first: Module | None = None,
+    begun: Begun | None = None,
 ) -> Compiled:
     """Compile a kernel for a target; raises KernelError with the partial trace attached.
 
-    `first` is what the front end has made of the same source and arguments already.
+    `begun` is what the front end has made of the same source and arguments already.
     """
-    return _Compilation(source, spec, target, first).compile(fits)
+    return _Compilation(source, spec, target, begun).compile(fits)
 
 
 class _Compilation:
     """One compilation in progress, and what it has to tell."""
 
     def __init__(
-        self, source: KernelSource, spec: Specialization, target: str, first: Module | None = None
+        self, source: KernelSource, spec: Specialization, target: str, begun: Begun | None = None
     ) -> None:
         self.source = source
         self.spec = spec
         self.target = target
         self.recorder = Recorder()
-        self.first = first
+        self.begun = begun
+        self.first: Module | None = None
         #: What an edited text of the tile IR says.
         self.edited: Module | None = None
         self.module: Module | None = None
         self.index_program: Any = None
         self.built: Built | None = None
         self.result: Compiled | None = None
+
+    def begin(self) -> Begun:
+        try:
+            module = self._front_end()
+        except KernelError as error:
+            error.trace = self.trace(error)
+            raise
+        return Begun(module, self.recorder.front_end(), self.recorder.times["tile"])
 
     def lower(self, fits: Fits | None) -> Lowered:
         try:
@@ -199,25 +229,34 @@ class _Compilation:
 
     def _lower(self, fits: Fits | None) -> Lowered:
         times = self.recorder.times
-        self.recorder.remarks.pass_name = "front end"
-        start = time.perf_counter()
-        options = replace(self.spec.options, target=self.target)
-        spec = replace(self.spec, options=options)
-        if self.first is None:
-            self.first = lower_kernel(self.source, spec, self.recorder.remarks)
-        times["tile"] = (time.perf_counter() - start) * 1e3
+        module = self.first = self._front_end()
         start = time.perf_counter()
         step = Step("tile", self._tile, self._read_tile)
-        self.module = go((step,), self.first, spec.override)
+        self.module = go((step,), module, self.spec.override)
         times["tile passes"] = (time.perf_counter() - start) * 1e3
         if fits is not None:
             self._choose_width(fits)
-        elif spec.override is not None and spec.options.narrow_index:
+        elif self.spec.override is not None and self.spec.options.narrow_index:
             self._find_index_program()
         first = self.edited or self.first
         return Lowered(
             self.source, self.spec, first, self.module, self.recorder, self.index_program
         )
+
+    def _front_end(self) -> Module:
+        """Return what the front end makes of the source, or has made of it already."""
+        recorder, begun, options = self.recorder, self.begun, self.spec.options
+        if begun is not None:
+            recorder.remarks.items += begun.remarks
+            recorder.times["tile"] = begun.milliseconds
+            width = {"narrow_index": options.narrow_index}
+            return replace(begun.module, attributes={**begun.module.attributes, **width})
+        recorder.remarks.pass_name = FRONT_END
+        start = time.perf_counter()
+        spec = replace(self.spec, options=replace(options, target=self.target))
+        module = lower_kernel(self.source, spec, recorder.remarks)
+        recorder.times["tile"] = (time.perf_counter() - start) * 1e3
+        return module
 
     def _tile(self, module: Module) -> Module:
         """Do what every target wants; checks go before accesses before anything moves."""

@@ -349,3 +349,11 @@ def test_text_that_is_not_ascii_keeps_its_columns():
 def test_a_float_argument_is_not_a_bound():
     error = error_of("def k(x, n):\n    for i in range(n): pass\n", x=X, n=Typed(1.0, F32))
     assert error.message == "the upper bound of a loop must be an integer scalar, got 'n' (fp32)"
+
+
+@pytest.mark.parametrize("use", ["tl.load(x, mask=n > 3, other=HUGE)", "tl.load(x) + HUGE"])
+def test_an_integer_beyond_all_floats(use: str):
+    error = error_of(f"def k(x, n, HUGE: tl.constexpr):\n    a = {use}\n", x=X, n=3, HUGE=1 << 8000)
+    assert isinstance(error, ConstexprError)
+    assert "too large for f32" in error.message
+    assert error.span.line == 2

@@ -6,6 +6,8 @@ from math import prod
 
 from tests.fuzz.sources import HELD, ROOM, SIZE, Scope, SourceWriter, Term
 
+#: Elements of a tile that is mapped: the oracle runs them one by one.
+MAPPED = 128
 PARAMETERS = "f, g, floats, integers, n, m"
 
 
@@ -34,7 +36,7 @@ class KernelWriter(SourceWriter):
     # -- statements -----------------------------------------------------------------------
     def statement(self) -> None:
         kinds = [self.temporary, self.temporary, self.update, self.update, self.swap, self.block]
-        kinds += [self.descriptor, self.call, self.joined, self.product]
+        kinds += [self.descriptor, self.call, self.mapped, self.joined, self.product]
         if len(self.scopes) < 4:
             kinds += [self.branch, self.branch, self.counted, self.counted, self.waiting]
         if len(self.scopes) == 1:
@@ -169,6 +171,41 @@ class KernelWriter(SourceWriter):
         steps = 1 if kind == "f" else 0
         self.scopes[-1].terms.append(Term(one, kind, shape, 3 * HELD, steps))
         self.scopes[-1].terms.append(Term(two, kind, shape, 6 * HELD, steps))
+
+    def mapped(self) -> None:
+        """A device function that each element, or each pair of neighbours, takes its own way in."""
+        name = f"helper{len(self.helpers)}"
+        kind, shape = self.pick("if"), self.pick(self.shapes[2:])
+        if prod(shape) > MAPPED:
+            return
+        a, b = (self.settled(self.term(kind, shape, 1)) for _ in range(2))
+        number, by = self.number(0, 8), self.number(1, 3)
+        pairs = shape[-1] % 2 == 0 and self.number(0, 2) == 0
+        if pairs:
+            lines = [f"def {name}(a, b, c, d):", "    if a > c:", "        return b, a"]
+            lines += ["    return c + d, a - b"]
+        else:
+            lines = [f"def {name}(a, b):"]
+            lines += self.pick(
+                [
+                    [f"    if a > {number}:", "        return b - a", "    return a + b"],
+                    ["    c = a", f"    while c < {number}:", f"        c += {by}",
+                     "    return c - b"],
+                    ["    c = b", f"    for k in range({number}):", "        if c > a:",
+                     f"            {self.pick(['break', 'continue'])}", f"        c += {by}",
+                     "    return c * 2"],
+                ]
+            )  # fmt: skip
+        self.helpers.append("\n".join(lines))
+        pack = ", pack=2" if pairs else ""
+        steps = 1 if kind == "f" else 0
+        text = f"tl.map_elementwise({name}, {a.text}, {b.text}{pack})"
+        if not pairs:
+            self.remember(Term(text, kind, shape, 4 * HELD, steps))
+            return
+        found = self.name()
+        self.line(f"({found},) = {text}")
+        self.scopes[-1].terms.append(Term(found, kind, shape, 4 * HELD, steps))
 
     # -- tiles ----------------------------------------------------------------------------
     def joined(self) -> None:

@@ -344,6 +344,19 @@ def interleave(a: Num, b: Num) -> Num:
     return Num(both.reshape(*both.shape[:-2], -1))
 
 
+def map_elementwise(function: Callable[..., Any], *inputs: Any, pack: int = 1) -> Any:
+    blocks = np.broadcast_arrays(*(x.values for x in inputs))
+    shape = blocks[0].shape
+    parts = [b.reshape(-1, pack)[:, k] for b in blocks for k in builtins.range(pack)]
+    rows = [function(*(Num(x) for x in row)) for row in zip(*parts, strict=True)]
+    single = not isinstance(rows[0], tuple)
+    columns = [[r] for r in rows] if single else rows
+    values = np.array([[part.values for part in row] for row in columns])
+    count = values.shape[1] // pack
+    found = [values[:, k * pack : (k + 1) * pack].reshape(shape) for k in builtins.range(count)]
+    return Num(found[0]) if single and pack == 1 else tuple(Num(f) for f in found)
+
+
 def cdiv(a: Any, b: Any) -> Any:
     return (a + (b - 1)) // b
 
@@ -385,7 +398,7 @@ class Language:
         for function in (
             load, store, atomic_add, atomic_xchg, atomic_cas, cast, make_block_ptr,
             make_tensor_descriptor, advance, where, maximum, minimum, clamp, cumsum, dot, flip,
-            sort, gather, join, split, interleave, cdiv, histogram,
+            sort, gather, join, split, interleave, cdiv, histogram, map_elementwise,
         ):  # fmt: skip
             setattr(self, function.__name__, function)
         self.sum = added

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from tests.fuzz.exact import DIGITS
-from tests.fuzz.hints import HintWriter
+from tests.fuzz.maps import MapWriter
 from tests.fuzz.wide import RESERVED, SHARED
 from tests.passes.programs import GRID, ROOM, Scope
 from workbench.ir import (
@@ -72,8 +72,8 @@ class Window:
     count: int
 
 
-class OrderWriter(HintWriter):
-    """A HintWriter with windows and flags."""
+class OrderWriter(MapWriter):
+    """A MapWriter with windows and flags."""
 
     def __init__(self, seed: int, steps: int) -> None:
         super().__init__(seed, steps)

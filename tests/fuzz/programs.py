@@ -12,7 +12,7 @@ from tests.fuzz.order import OrderWriter
 from tests.passes.programs import GRID, NUMBERS, Launch
 from workbench.ir import Module, Value
 
-THEMES = ("all", "all", "integers", "rounding", "hints", "order", "order", "order")
+THEMES = ("all", "all", "integers", "rounding", "hints", "maps", "order", "order", "order")
 
 
 class ProgramWriter(OrderWriter):
@@ -22,7 +22,7 @@ class ProgramWriter(OrderWriter):
         super().__init__(seed, steps)
         own: dict[str, Callable[[], None]] = {
             "integers": self.integer, "rounding": self.float_bits, "hints": self.hint,
-            "order": self.memory_step,
+            "order": self.memory_step, "maps": self.mapped,
         }  # fmt: skip
         theme = THEMES[seed % len(THEMES)]
         self.themes = [own[theme]] if theme in own else list(own.values())

@@ -227,7 +227,12 @@ def _operands(op: Op) -> Iterator[Change]:
     """Put an operand of the same type in an op's place."""
     for place, operand in enumerate(op.operands):
         if operand.type == op.results[0].type:
-            yield lambda o, b, n=op.id, k=place: o.operands[k] if o.id == n else None
+            yield lambda o, b, n=op.id, k=place: _operand(o, k) if o.id == n else None
+
+
+def _operand(op: Op, place: int) -> Value | None:
+    """Return an operand; a change made meanwhile may have taken it away."""
+    return op.operands[place] if place < len(op.operands) else None
 
 
 def _taken(op: If, branch: int) -> Any:

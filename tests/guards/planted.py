@@ -321,3 +321,20 @@ def boxes(x, out, n, B: tl.constexpr):
 
 fault("a_box_without_a_boundary_check", boxes, lambda: (f(24), f(16), 24), "past the end of x",
       grid=(2,), named={"B": 16})  # fmt: skip
+
+
+@workbench.jit
+def turned(x, at, out, B: tl.constexpr):
+    place = tl.arange(0, B)[:, None] + tl.arange(0, B)[None, :] * B  # lanes lie along the rows
+    value = tl.load(x + tl.load(at + place))  # here
+    tl.store(out + place, value)
+
+
+def _two_wrong_indices() -> tuple[Any, ...]:
+    at = torch.zeros(32, 32, dtype=torch.int32)
+    at[2, 1], at[0, 3] = 100, 200  # elements (1, 2) and (3, 0)
+    return f(64), at, f(32, 32)
+
+
+fault("the_first_of_two_lanes_of_a_turned_tile", turned, _two_wrong_indices,
+      "144 to 148 bytes past the end of x", named={"B": 32})  # fmt: skip

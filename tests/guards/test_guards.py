@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import gc
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.corpus import every
 from tests.corpus.sample import Maker, failures
 from tests.guards.legal import LEGAL, Legal
-from tests.guards.planted import PLANTED, Fault, adds, f, loads, stores
+from tests.guards.planted import PLANTED, Fault, adds, f, loads, stores, turned
 from workbench import as_triton, jit, run_cell
-from workbench.runtime import guards
+from workbench.runtime import compiling, guards
 from workbench.source import LaunchError, OptionError
 
 
@@ -177,3 +179,46 @@ def test_cells_can_do_without():
     assert "check_access" not in result.trace.text(result.trace.stage("tile"))
     with pytest.raises(OptionError, match="contradict"):
         run_cell(text, f"{line} --guard --no-guard", {"x": f(16)})
+
+
+def test_where_only_checked_code_can_run_the_rest_waits_for_who_looks():
+    kernel = jit(turned.fn)
+    x, at, out = f(64), torch.randint(0, 64, (32, 32), dtype=torch.int32), torch.zeros(32, 32)
+    for on in (True, True, False, True):
+        out.zero_()
+        with guards.guarding(on):
+            kernel[(1,)](x, at, out, B=32)
+        assert torch.equal(out, x[at])
+    (made,) = kernel.results
+    assert not made.deferred
+
+
+def test_what_is_deferred_is_like_any_other_when_it_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("WORKBENCH_CACHE_DIR", str(tmp_path))
+    x, at, out = f(64), torch.zeros(32, 32, dtype=torch.int32), torch.zeros(32, 32)
+    plain, guarded = jit(turned.fn), jit(turned.fn)
+    for kernel, on in ((guarded, True), (plain, False)):
+        compiling.forget()
+        kernel[(1,)](x, at, out, B=32, guard=on)
+    (seen,), (known,) = guarded.results, plain.results
+    assert seen.deferred
+    assert seen.outputs == known.outputs == ("out",)
+    assert seen.module.next_id == known.module.next_id
+    assert seen.deferred
+    assert dict(seen.stages) == dict(known.stages)
+    assert (seen.hash, seen.launch) == (known.hash, known.launch)
+    assert seen.index_program == known.index_program
+
+
+def test_toggling_guards_makes_no_launcher_anew():
+    kernel = jit(adds.fn)
+    x, out = f(64), f(64)
+    made: list[Any] = []
+    for on in (True, False) * 3:
+        with guards.guarding(on):
+            kernel[(4,)](x, out, 64, 0, B=16)
+            made.append([dict(path._table) for path in kernel._fast.values()])
+    assert made[2] != made[0]  # the second launch writes its choice between twins
+    assert made[5] == made[4] == made[3]

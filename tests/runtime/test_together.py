@@ -71,12 +71,12 @@ def test_what_is_being_printed_is_not_let_go(monkeypatch: pytest.MonkeyPatch) ->
     printer.start()
     assert printing.wait(HANGS)
     assert ends(kernel.release) is False
-    assert kernel.lowered is not None
+    assert kernel.begun is not None
     go_on.set()
     printer.join(HANGS)
     assert found
     assert kernel.release()
-    assert kernel.lowered is None
+    assert kernel.begun is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")

@@ -159,11 +159,18 @@ def constant_value(number: Number | None, element: Element, shape: Shape) -> Val
 def fit_number(number: Number, element: Element) -> Number:
     """Return a number as a constant of an element type, as a cast at run time would.
 
-    Integers wrap; floats become integers by the rules of `tile.cast`.
+    Integers wrap; floats become integers by the rules of `tile.cast`. Raises ConstexprError for an
+    integer that is too large for any float.
     """
     kind = element.kind
     if kind == "float":
-        return float(number)
+        try:
+            return float(number)
+        except OverflowError:
+            raise ConstexprError(
+                f"{shown(number)} is too large for {element}",
+                hint="write float('inf') if infinity is meant",
+            ) from None
     if kind == "bool":
         return bool(number)
     if isinstance(number, float) and isinstance(element, Scalar):

@@ -94,8 +94,12 @@ class LaunchData:
 class Loadable(Protocol):
     """A compiled kernel as launches need it."""
 
-    index_program: Any
     loaded: dict[Any, Any]
+
+    @property
+    def index_program(self) -> Any:
+        """What 32-bit indices need of a launch (`analysis/ranges.py`), None: there is one code."""
+        ...
 
     @property
     def hulls(self) -> Any:

@@ -85,37 +85,32 @@ failed:
   ret i32 %status
 }}
 
-define i32 @words(ptr %data, ptr %inputs, ptr %destination) {{
+define internal void @copied(ptr %from, ptr %to, i64 %count) {{
 entry:
+  br label %each
+each:
+  %i = phi i64 [ 0, %entry ], [ %i1, %word ]
+  %left = icmp slt i64 %i, %count
+  br i1 %left, label %word, label %done
+word:
+  %from_at = getelementptr i64, ptr %from, i64 %i
+  %value = load i64, ptr %from_at
+  %to_at = getelementptr i64, ptr %to, i64 %i
+  store i64 %value, ptr %to_at
+  %i1 = add i64 %i, 1
+  br label %each
+done:
+  ret void
+}}
+
+define i32 @words(ptr %data, ptr %inputs, ptr %destination) {{
   %given = load i64, ptr %data
   %fixed_at = getelementptr i64, ptr %data, i64 1
   %fixed = load i64, ptr %fixed_at
   %numbers = getelementptr i64, ptr %data, i64 2
-  br label %first
-first:
-  %i = phi i64 [ 0, %entry ], [ %i1, %copy ]
-  %more = icmp slt i64 %i, %given
-  br i1 %more, label %copy, label %second
-copy:
-  %from = getelementptr i64, ptr %inputs, i64 %i
-  %value = load i64, ptr %from
-  %to = getelementptr i64, ptr %destination, i64 %i
-  store i64 %value, ptr %to
-  %i1 = add i64 %i, 1
-  br label %first
-second:
-  %k = phi i64 [ 0, %first ], [ %k1, %put ]
-  %rest = icmp slt i64 %k, %fixed
-  br i1 %rest, label %put, label %done
-put:
-  %source = getelementptr i64, ptr %numbers, i64 %k
-  %number = load i64, ptr %source
-  %place = add i64 %given, %k
-  %where = getelementptr i64, ptr %destination, i64 %place
-  store i64 %number, ptr %where
-  %k1 = add i64 %k, 1
-  br label %second
-done:
+  %rest = getelementptr i64, ptr %destination, i64 %given
+  call void @copied(ptr %inputs, ptr %destination, i64 %given)
+  call void @copied(ptr %numbers, ptr %rest, i64 %fixed)
   ret i32 0
 }}
 """

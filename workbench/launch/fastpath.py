@@ -40,8 +40,6 @@ from workbench.source.captures import Captures
 #: Launches after which native code pays (it takes about 20 ms to make).
 NATIVE_AFTER = 32
 
-#: Loads the checked code, with 32-bit or exact indices; None: there is one only.
-Checked = Callable[[bool | None], Runner]
 #: Makes of a runner that takes values one that takes the arrays too.
 Guard = Callable[[Runner], Runner]
 
@@ -91,14 +89,16 @@ class FastPath:
         call: Call,
         runner: Runner,
         choose: Choose,
-        checked: Checked | None = None,
+        checked: Choose | None = None,
     ) -> None:
         """Make launches like this one fast; `choose` picks twins where the kernel has some.
 
-        `checked` is what a guarded path runs where it is not known that no access goes wrong.
+        `checked` picks what a guarded path runs where it is not known that no access goes wrong.
         """
         known = _Known(self._source, kernel, call, runner, guarded=self._guarded)
         with self._lock:
+            if known.key in self._table:  # launches of another kind were the latest for a while
+                return
             guard = self._guard_of(known, checked) if checked is not None else _unguarded
             if checked is not None and known.hull_program is None:
                 self._table[known.key] = guard(runner)  # the code without checks never runs
@@ -115,16 +115,16 @@ class FastPath:
         self._plain[known.key] = runner, guard
         self._table[known.key] = guard(self._counted(runner))
 
-    def _guard_of(self, known: _Known, checked: Checked) -> Guard:
+    def _guard_of(self, known: _Known, checked: Choose) -> Guard:
         """Return what puts the choice between plain and checked code in front of a runner."""
         program = known.hull_program
+        code: Runner | None = None
 
         def run_checked(x: int, y: int, z: int, stream: Any, *given: Any) -> Any:
-            values, arrays = given[: known.count], given[known.count :]
-            narrow = None
-            if known.has_twin:
-                narrow = known.width.evaluate(values, (x, y, z)) is not None
-            checked(narrow)(x, y, z, stream, *(values[n] for n in known.kept), *arrays)
+            nonlocal code
+            if code is None:
+                code = _checked(known, checked, (x, y, z), given)
+            code(x, y, z, stream, *given)
             return known.kernel
 
         if program is None:
@@ -269,6 +269,19 @@ def _unguarded(runner: Runner) -> Runner:
     return runner
 
 
+def _checked(known: _Known, choose: Choose, grid: Grid, given: Sequence[Any]) -> Runner:
+    """Return what runs checked code for all that launchers pass: the values, then the arrays."""
+    own = len(known.kept)
+    kept = [*known.kept, *range(known.count, len(given))]
+    kernel, runner = choose(grid, [given[n] for n in known.kept])
+    if kernel.index_program is None:
+        return dropping(runner, kept, len(given))
+    return choosing(
+        known.width_of(kernel), kept, len(given), {kernel.launch.narrow_index: runner},
+        lambda grid, values: choose(grid, values[:own])[1],
+    )  # fmt: skip
+
+
 class _Known:
     """One launch that was made with care, as the launchers' tables need it; it keeps no array."""
 
@@ -336,7 +349,11 @@ class _Known:
     @property
     def width(self) -> Program:
         """What 32-bit indices require of the values that launchers pass on."""
-        return width_program(self.kernel.index_program, self._integers, self._fixed)
+        return self.width_of(self.kernel)
+
+    def width_of(self, kernel: Loadable) -> Program:
+        """Return what the 32-bit indices of a code require."""
+        return width_program(kernel.index_program, self._integers, self._fixed)
 
     @property
     def hull_program(self) -> Program | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.launch.conditions import Builder, Program, truncated
 
@@ -41,6 +41,11 @@ def width_program(
     writer = IntervalWriter(program, given, dict(known))
     writer.ends()
     return writer.build.finish()
+
+
+def fits_launch(program: Any, *, integers: Mapping[str, int], grid: Any) -> bool:
+    """Say whether 32 bits hold every index of a launch, asked of its index program."""
+    return program is not None and bool(program.fits(integers, grid))
 
 
 class Steps(Protocol):

@@ -56,6 +56,9 @@ class Remarks:
 
 Pass = Callable[[Module, Remarks], Module]
 
+#: What stands for the pass in remarks that were made before there were any.
+FRONT_END = "front end"
+
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
@@ -102,6 +105,10 @@ class Recorder:
         if self.check and after is not module:
             self.verify(after)
         return after
+
+    def front_end(self) -> tuple[Remark, ...]:
+        """Return what the front end had to say."""
+        return tuple(item for item in self.remarks.items if item.pass_name == FRONT_END)
 
     def pipeline(
         self, steps: list[tuple[str, Pass]], module: Module, pipe: Literal["tile", "gpu"]

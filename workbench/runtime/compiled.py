@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from workbench.runtime.retaining import KEPT
 from workbench.source import CompileError, KernelError, KernelSource, ToolError
 
 if TYPE_CHECKING:
-    from workbench.compiler import Compiled
+    from workbench.compiler import Begun, Compiled
     from workbench.ir import Module
     from workbench.source.captures import Captures
     from workbench.trace import LazyTrace, StageId, Trace
@@ -59,16 +60,23 @@ class CompiledKernel:
         index_program: Any = None,
         find_twin: Callable[[CompiledKernel], CompiledKernel] | None = None,
         find_checked: Callable[..., CompiledKernel] | None = None,
+        outputs: tuple[str, ...] | None = None,
+        begun: Begun | None = None,
     ) -> None:
         self.source = source
         self.signature = signature
         self.target = target
         self.hash = key
-        self.from_cache = compiled is None
-        self.index_program = index_program
+        self.from_cache = compiled is None and begun is None
         self.tools: tuple[Any, ...] = ()
         self.loaded: dict[Any, Any] = {}
         """What the loaders made of the code, by device."""
+        #: Whether it is made when somebody asks for it, from `_begun` or from the source; then its
+        #: outputs are known, and its index program is not.
+        self.deferred = outputs is not None
+        self._outputs = outputs
+        self._begun = begun
+        self._index_program = index_program
         self._compiled = compiled
         self._launch = launch
         self._code = code
@@ -81,6 +89,8 @@ class CompiledKernel:
         self.captured: Captures | None = None
         if compiled is not None:
             self._hold(compiled)
+        elif begun is not None:
+            KEPT.hold(self, _BYTES + _BYTES_PER_OP * begun.module.next_id)
 
     @property
     def name(self) -> str:
@@ -88,6 +98,29 @@ class CompiledKernel:
         return self.source.name
 
     # -- what a launch needs --------------------------------------------------------------
+    @property
+    def index_program(self) -> Any:
+        """What 32-bit indices need of a launch (`analysis/ranges.py`), None: there is one code."""
+        if self.deferred:
+            _ = self.compiled
+        return self._index_program
+
+    @index_program.setter
+    def index_program(self, found: Any) -> None:
+        self._index_program = found
+
+    @property
+    def has_twin(self) -> bool:
+        """Whether launches choose between code with 32-bit indices and code with exact ones."""
+        return self.deferred or self._index_program is not None
+
+    def complete(self, compiled: Compiled) -> None:
+        """Take what was deferred; two who bring it bring the same."""
+        self._index_program = compiled.lowered.index_program
+        self._compiled = compiled
+        self.deferred, self._begun = False, None
+        self._hold(compiled)
+
     @property
     def launch(self) -> LaunchData:
         """The numbers of a launch; a fresh compilation is assembled for them."""
@@ -156,8 +189,8 @@ class CompiledKernel:
         if self.target == "interpreter":
             return
         data = {"launch": asdict(self.launch), "tools": tools}
-        if self.index_program is not None:
-            data["index"] = self.index_program.to_data()
+        if self._index_program is not None:
+            data["index"] = self._index_program.to_data()
         if self._hulls is not _NOT_LOOKED:
             data["hulls"] = None if self._hulls is None else self._hulls.to_data()
         cache.store(self.hash, cache.Entry(data, {"code": self.code}))
@@ -179,17 +212,20 @@ class CompiledKernel:
     def hulls(self, found: Any) -> None:
         self._hulls = found
 
+    @property
+    def has_no_hulls(self) -> bool:
+        """Whether it is known already that nobody knows them."""
+        return self._hulls is None
+
     def twin(self) -> CompiledKernel:
         """Return the same kernel with exact instead of 32-bit indices."""
         assert self._find_twin is not None
         return self._find_twin(self)
 
-    def checked(
-        self, captured: Captures | None = None, narrow: bool | None = None
-    ) -> CompiledKernel:
-        """Return the same kernel with checks; `narrow`: with 32-bit or exact indices."""
+    def checked(self, captured: Captures | None = None, fits: Any = None) -> CompiledKernel:
+        """Return the same kernel with checks; `fits` chooses its indices' width for a launch."""
         assert self._find_checked is not None
-        return self._find_checked(self, captured, narrow)
+        return self._find_checked(self, captured, fits)
 
     # -- what people look at --------------------------------------------------------------
     @property
@@ -253,6 +289,8 @@ class CompiledKernel:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The pointer parameters that the kernel stores through."""
+        if self._outputs is not None:
+            return self._outputs
         if self._launch is None:
             from workbench.analysis.memory import parameter_roles
 
@@ -277,8 +315,9 @@ class CompiledKernel:
             with self._lock:
                 found = self._compiled
                 if found is None:
-                    found = self._compiled = self._compile_again()
-                    self._hold(found)
+                    found = self._compile_again()
+                    self.complete(found) if self.deferred else self._hold(found)
+                    self._compiled = found
             return found
         KEPT.use(self)
         return found
@@ -298,6 +337,7 @@ class CompiledKernel:
         try:
             if self._trace is not None and not self._trace.release(self._find_trace):
                 return False
+            self._begun = None
             if self._compiled is not None:
                 self.from_cache = True
                 self._compiled = None
@@ -312,25 +352,30 @@ class CompiledKernel:
         """Make again what was let go, or was never here as the code came from the disk."""
         from workbench.compiler import compile_kernel
 
-        if self.captured is not None and not self.captured.unchanged():
+        begun = self._begun
+        if begun is None and self.captured is not None and not self.captured.unchanged():
             raise CompileError(
                 f"the stages of {self.name} are not in memory any more, and what it captured has "
                 "changed, so that they cannot be made again",
                 hint="run its cell again",
                 code="K407",
             )
-        return compile_kernel(self.source, to_specialization(self.signature), self.target)
+        spec = to_specialization(self.signature)
+        # Of one that was deferred, the width was chosen with that of the code that runs.
+        fits = partial(_as_chosen, spec.options.narrow_index) if self.deferred else None
+        return compile_kernel(self.source, spec, self.target, fits, begun)
 
     @property
-    def lowered(self) -> Module | None:
-        """The tile IR as the front end made it, if it was made in this process."""
+    def begun(self) -> Begun | None:
+        """What the front end made of it, if it did in this process."""
         compiled = self._compiled
-        return None if compiled is None else compiled.module
+        return self._begun if compiled is None else compiled.begun
 
     @property
     def module(self) -> Module:
         """The tile IR as the front end made it: what the interpreter runs."""
-        return self.compiled.module
+        begun = self._begun
+        return self.compiled.module if begun is None else begun.module
 
     @property
     def trace(self) -> Trace:
@@ -392,6 +437,10 @@ class CompiledKernel:
 
     def __repr__(self) -> str:
         return f"<compiled kernel {self.name} for {self.target}>"
+
+
+def _as_chosen(narrow: bool, program: Any) -> bool:
+    return narrow and program is not None
 
 
 class _Artefacts(Mapping[str, Any]):

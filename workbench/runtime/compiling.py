@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from workbench.interrupts import renewed_lock
 from workbench.launch.abi import LaunchData, Parameter
@@ -33,6 +33,11 @@ from workbench.source import (
 from workbench.source.captures import Captures, captures
 from workbench.source.given import by_name, instance
 from workbench.source.overrides import Override, overriding
+
+if TYPE_CHECKING:
+    from workbench.compiler import Begun
+
+T = TypeVar("T")
 
 #: Asked with an index program: do 32 bits hold every index of this launch?
 Fits = Callable[[Any], bool]
@@ -145,28 +150,30 @@ def obtain(
     captured: Captures | None = None,
     fits: Fits | None = None,
     cached: bool = True,
-    first: Any = None,
+    guarded: bool = False,
+    begun: Begun | None = None,
 ) -> CompiledKernel:
     """Return a kernel for a signature and target, from memory, disk or the compiler.
 
     Where `fits` is given it decides, for the launch at hand, between the twins with 32-bit and
-    with exact indices; both are ordinary entries of the cache. `first` is what the front end made
-    of the same kernel before, with other options of its passes.
+    with exact indices; both are ordinary entries of the cache. `guarded` says that the launch is:
+    where only the checked code can run, that is made, and the kernel itself when it is looked at.
+    `begun` is what the front end made of the same kernel before, with other options of its passes.
     """
     captured = captured or captures(source)
     parts = _all_parts(source, captured, target)
     with _alone():
-        found = _find(source, signature, target, parts, fits) if cached else None
+        found = None
+        if cached:
+            if guarded and fits is not None:
+                found = _find_guarded(source, signature, target, parts, fits)
+            else:
+                found = _find(source, signature, target, parts, fits)
         if found is None:
-            found = _compile(source, signature, target, parts, fits, first)
+            found = _compile(source, signature, target, parts, fits, begun)
     if found.captured is None:
         found.captured = captured
     return found
-
-
-def fits_launch(program: Any, *, integers: Mapping[str, int], grid: Any) -> bool:
-    """Say whether 32 bits hold every index of a launch, asked of its index program."""
-    return program is not None and bool(program.fits(integers, grid))
 
 
 def known(
@@ -179,8 +186,10 @@ def known(
             return _look_up(source, signature, target, parts)
         for narrow in (True, False):
             found = _look_up(source, _with_width(signature, narrow), target, parts)
-            if found is not None and narrow == (
-                found.index_program is not None and bool(fits(found.index_program))
+            if (
+                found is not None
+                and not found.deferred
+                and narrow == (found.index_program is not None and bool(fits(found.index_program)))
             ):
                 return found
     return None
@@ -235,17 +244,16 @@ def twin_of(kernel: CompiledKernel) -> CompiledKernel:
 
 
 def checked_twin(
-    kernel: CompiledKernel, captured: Captures | None = None, narrow: bool | None = None
+    kernel: CompiledKernel, captured: Captures | None = None, fits: Fits | None = None
 ) -> CompiledKernel:
-    """Return the code of a kernel that checks every access; `narrow`: with 32-bit indices."""
-    signature = kernel.signature
-    if narrow is not None:
-        signature = _with_width(signature, narrow)
-    options = tuple(sorted({**dict(signature.options), "guarded": True}.items()))
-    same = signature is kernel.signature
+    """Return the code of a kernel that checks every access.
+
+    Its indices are as wide as the kernel's, or as a launch wants them: the checks need more of them
+    than the kernel has left, so that its own index program is asked.
+    """
     return obtain(
-        kernel.source, replace(signature, options=options), kernel.target, captured=captured,
-        first=kernel.lowered if same else None,
+        kernel.source, _checked(kernel.signature), kernel.target, captured=captured, fits=fits,
+        begun=kernel.begun,
     )  # fmt: skip
 
 
@@ -261,6 +269,8 @@ def _find(
         return _look_up(source, signature, target, parts)
     for narrow in (True, False):
         found = _look_up(source, _with_width(signature, narrow), target, parts)
+        if found is not None and found.deferred:
+            return _compile(source, signature, target, parts, fits, found.begun)
         if found is not None:
             wanted = found.index_program is not None and bool(fits(found.index_program))
             if wanted == narrow:
@@ -269,6 +279,53 @@ def _find(
             known = _look_up(source, other, target, parts)
             return known or _compile(source, other, target, parts, fits)
     return None
+
+
+def _find_guarded(
+    source: KernelSource, signature: Signature, target: str, parts: list[str], fits: Fits
+) -> CompiledKernel | None:
+    """Return a kernel for a guarded launch; None: it is to be found as any other.
+
+    Where an access depends on data, launches are never known to be right beforehand, and only the
+    checked code runs (`analysis/hulls.py`): that is made, and the rest deferred.
+    """
+    checked = _checked(signature)
+    twins = [_with_width(signature, narrow) for narrow in (True, False)]
+    known = [k for k in (_look_up(source, twin, target, parts) for twin in twins) if k is not None]
+    if any(not kernel.deferred for kernel in known):
+        return _find(source, signature, target, parts, fits)
+    begun = next((kernel.begun for kernel in known if kernel.begun is not None), None)
+    code = _find(source, checked, target, parts, fits)
+    if not known and (code is None or not code.has_no_hulls):
+        from workbench.analysis.hulls import find_hulls
+        from workbench.compiler import begin
+
+        begun = _caused(lambda: begin(source, to_specialization(signature), target))
+        hulls = find_hulls(begun.module)
+        if hulls is not None:
+            kernel = _compile(source, signature, target, parts, fits, begun)
+            kernel.hulls = hulls
+            return kernel
+    if code is None:
+        try:
+            code = _compile(source, checked, target, parts, fits, begun)
+        except CompileError:  # it shows the checks, which nobody wrote
+            _compile(source, signature, target, parts, fits, begun)
+            raise
+        code.hulls = None
+    found = _with_width(signature, bool(dict(code.signature.options).get("narrow_index")))
+    kernel = _look_up(source, found, target, parts)
+    if kernel is None:
+        key = cache.make_key(*parts, found.text())
+        kernel = _made(source, found, target, key, outputs=code.outputs, begun=begun)
+        kernel.hulls = None
+        _kernels[key] = kernel
+    return kernel
+
+
+def _checked(signature: Signature) -> Signature:
+    options = {name: value for name, value in signature.options if name != "guarded"}
+    return replace(signature, options=tuple(sorted({**options, "guarded": True}.items())))
 
 
 def _with_width(signature: Signature, narrow: bool) -> Signature:
@@ -298,6 +355,10 @@ def _moved(kernel: CompiledKernel, source: KernelSource) -> CompiledKernel:
     old = kernel.source
     if (old.file, old.first_line, old.indent) == (source.file, source.first_line, source.indent):
         return kernel
+    if kernel.deferred:
+        moved = _made(source, kernel.signature, kernel.target, kernel.hash, outputs=kernel.outputs)
+        moved.hulls = None
+        return moved
     moved = _made(
         source,
         kernel.signature,
@@ -377,19 +438,21 @@ def _compile(
     target: str,
     parts: list[str],
     fits: Fits | None,
-    first: Any = None,
+    begun: Begun | None = None,
 ) -> CompiledKernel:
     from workbench.compiler import compile_kernel
 
-    try:
-        compiled = compile_kernel(source, to_specialization(signature), target, fits, first)
-    except CompileError as error:
-        _give_cause(error)
-        raise
+    compiled = _caused(
+        lambda: compile_kernel(source, to_specialization(signature), target, fits, begun)
+    )
     if fits is not None:
         signature = _with_width(signature, compiled.lowered.spec.options.narrow_index)
     key = cache.make_key(*parts, signature.text())
     program = compiled.lowered.index_program
+    deferred = _kernels.get(key)
+    if deferred is not None and deferred.deferred:
+        deferred.complete(compiled)
+        return deferred
     kernel = _made(source, signature, target, key, compiled=compiled, index_program=program)
     _kernels[key] = kernel
     return kernel
@@ -403,6 +466,14 @@ _PYTHON: dict[type[CompileError], type[Exception]] = {
     ShapeError: ValueError,
     ConstexprError: ValueError,
 }
+
+
+def _caused(compile: Callable[[], T]) -> T:  # noqa: A002
+    try:
+        return compile()
+    except CompileError as error:
+        _give_cause(error)
+        raise
 
 
 def _give_cause(error: CompileError) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import partial
 from typing import Any, Protocol
 
 from workbench.devices.streams import HOST
@@ -13,6 +13,7 @@ from workbench.launch.binding import Call
 from workbench.launch.facts import Signature
 from workbench.launch.guarded import holds
 from workbench.launch.hulls import hull_program
+from workbench.launch.index_width import fits_launch
 from workbench.source.captures import Captures
 
 #: Gives the runner of a kernel on a device.
@@ -32,7 +33,12 @@ class Guardable(Loadable, Protocol):
         """The pointer parameters that it stores through."""
         ...
 
-    def checked(self, captured: Captures | None = None, narrow: bool | None = None) -> Any:
+    @property
+    def has_twin(self) -> bool:
+        """Whether launches choose the width of its indices."""
+        ...
+
+    def checked(self, captured: Captures | None = None, fits: Any = None) -> Any:
         """Return its code that checks every access."""
         ...
 
@@ -48,7 +54,10 @@ def guarded_runner(
     def run(x: int, y: int, z: int, stream: Any, *values: Any) -> Guardable:
         if _fits(kernel, call, pointers, arrays, (x, y, z)):
             return plain(x, y, z, stream, *values)
-        code = load(kernel.checked(captured), HOST)
+        grid, fits = (x, y, z), None
+        if kernel.has_twin:
+            fits = partial(fits_launch, integers=call.integers, grid=grid)
+        code = load(kernel.checked(captured, fits), HOST)
         code(x, y, z, stream, *values, *arrays)
         return kernel
 
@@ -85,15 +94,3 @@ def written_by(kernel: Guardable, call: Call) -> list[Storage]:
     held = dict(zip(names, call.objects, strict=True))
     found = [storage_of(held[name]) for name in kernel.outputs if name in held]
     return [storage for storage in found if storage is not None]
-
-
-def checked_loader(
-    kernel: Guardable, load: Load, captured: Captures | None = None
-) -> Callable[[bool | None], Runner]:
-    """Return what loads the checked code of a kernel, with 32-bit (True) or exact indices."""
-
-    @cache
-    def loaded(narrow: bool | None) -> Runner:
-        return load(kernel.checked(captured, narrow), HOST)
-
-    return loaded

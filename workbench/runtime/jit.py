@@ -33,14 +33,15 @@ from workbench.launch.binding import (
 from workbench.launch.facts import Signature
 from workbench.launch.grids import Grid, resolve_grid
 from workbench.launch.host_copies import on_host
+from workbench.launch.index_width import fits_launch
 from workbench.launch.launchers import NOT_GIVEN
 from workbench.launch.options import without_effect
 from workbench.runtime import guards, hooks, knobs
 from workbench.runtime.bound import load, run_grid
 from workbench.runtime.callables import JITCallable, parameters_of
 from workbench.runtime.compiled import CompiledKernel
-from workbench.runtime.compiling import fits_launch, obtain
-from workbench.runtime.guarded import checked_loader, guarded_runner, written_by
+from workbench.runtime.compiling import obtain
+from workbench.runtime.guarded import guarded_runner, written_by
 from workbench.runtime.hooks import LaunchRecord, observing
 from workbench.runtime.kernel_caches import DeviceCaches, JitFunctionInfo
 from workbench.runtime.parameters import KernelParam
@@ -270,7 +271,14 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return call, target, device
 
     def _obtain(
-        self, call: Call, target: str, device: int, grid: Grid | None, *, warmup: bool = False
+        self,
+        call: Call,
+        target: str,
+        device: int,
+        grid: Grid | None,
+        *,
+        warmup: bool = False,
+        guarded: bool = False,
     ) -> CompiledKernel | None:
         """Return the kernel for a call; None where `jit_cache_hook` forbids it."""
         signature = call.signature(self.kernel_source)
@@ -286,8 +294,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
             return None
         always = new and knobs.compilation.always_compile
         kernel = obtain(
-            source, signature, target, captured=self.captures, fits=fits, cached=not always
-        )
+            source, signature, target, captured=self.captures, fits=fits, cached=not always,
+            guarded=guarded,
+        )  # fmt: skip
         known[key] = kernel
         if new:
             known.tell(key, signature, target, extra, warmup=warmup)
@@ -327,11 +336,11 @@ class JITFunction(JITCallable, KernelInterface[T]):
             hook(*args, **given)
         call, target, device = self._bind(args, given)
         sizes = resolve_grid(grid, lambda: call.values)
-        kernel = self._obtain(call, target, device, sizes)
+        guarded = target == "cpu" and guards.is_on(call.places.get("guard"))
+        kernel = self._obtain(call, target, device, sizes, guarded=guarded)
         if kernel is None:
             return None
         self._check_outputs(kernel, call)
-        guarded = target == "cpu" and guards.is_on(call.places.get("guard"))
         if guarded and kernel.hulls is None:
             # Its code without checks is assembled when somebody looks at it, or wants it to run.
             plain = partial(_load_and_run, kernel, device)
@@ -488,15 +497,21 @@ class JITFunction(JITCallable, KernelInterface[T]):
                     device,
                     guarded=guarded,
                 )
-            checked = checked_loader(kernel, load, self.captures) if guarded else None
-            path.add(kernel, call, runner, self._chooser(kernel, call, device), checked)
+            choose = self._chooser(kernel, call, device)
+            checked = self._chooser(kernel, call, device, checked=True) if guarded else None
+            path.add(kernel, call, runner, choose, checked)
             path.activate()
 
     def _set_launch(self, launch: Callable[..., Any]) -> None:
         self._launch = launch
 
-    def _chooser(self, kernel: CompiledKernel, call: Call, device: int) -> fastpath.Choose:
-        """Return what finds the right twin of a kernel for other integers and another grid."""
+    def _chooser(
+        self, kernel: CompiledKernel, call: Call, device: int, *, checked: bool = False
+    ) -> fastpath.Choose:
+        """Return what finds the right twin of a kernel for other integers and another grid.
+
+        `checked`: the one of its checked code.
+        """
         received = [
             path
             for name, known in call.known
@@ -511,6 +526,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
             given = zip(received, values, strict=True)
             integers = fixed | {name: value for name, value in given if name in fixed}
             fits = partial(fits_launch, integers=integers, grid=grid)
+            if checked:
+                code = kernel.checked(captured, fits)
+                return code, load(code, device)
             twin = obtain(source, signature, target, captured=captured, fits=fits)
             if twin not in self.results:
                 self.results.append(twin)

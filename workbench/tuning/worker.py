@@ -59,6 +59,7 @@ class Answer:
 def answer(job: Job) -> Answer:
     """Do one job."""
     from workbench.launch.facts import to_specialization
+    from workbench.launch.index_width import fits_launch
     from workbench.runtime import compiling
     from workbench.targets.nvidia.toolchain import time_limit
     from workbench.tuning import resources
@@ -75,7 +76,7 @@ def answer(job: Job) -> Answer:
             return Answer(pruned=reason)
     fits = None
     if job.integers is not None and job.grid is not None:
-        fits = partial(compiling.fits_launch, integers=job.integers, grid=job.grid)
+        fits = partial(fits_launch, integers=job.integers, grid=job.grid)
     try:
         with time_limit(job.seconds):
             kernel = compiling.obtain(job.source, job.signature, job.target, fits=fits)

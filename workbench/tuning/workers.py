@@ -21,6 +21,7 @@ from typing import Any
 
 from workbench.interrupts import renewed_lock
 from workbench.language.versions import redirected
+from workbench.launch.index_width import fits_launch
 from workbench.runtime import compiling, shipping
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.jit import Plan
@@ -212,9 +213,7 @@ class Compilation:
     def _fits(self, plan: Plan) -> Any:
         if plan.target == "interpreter":
             return None
-        return lambda program: compiling.fits_launch(
-            program, integers=plan.integers, grid=plan.grid
-        )
+        return lambda program: fits_launch(program, integers=plan.integers, grid=plan.grid)
 
     def _is_late(self) -> bool:
         return self._end is not None and time.monotonic() > self._end

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import workbench as wb
+import workbench.language as tl
 from tests.kernels import attention
 from tests.targets.nvidia.configurations import QUICK, SLOW, Configuration
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
@@ -51,7 +52,7 @@ def test_tiles_that_cannot_fit_are_a_remark_before_there_is_code():
     count = int(re.findall(r"about (\d+) registers", remark.text)[0])
     assert 384 <= count < 1024
     assert remark.span is not None
-    assert "num_warps=8" in remark.text
+    assert "num_warps=8 comes nearest" in remark.text
 
 
 @pytest.mark.parametrize("configuration", QUICK, ids=lambda c: c.name)
@@ -174,3 +175,43 @@ def test_the_backward_pass_computes_the_gradients_of_attention():
     )  # fmt: skip
     for got, want in zip((dq, dk, dv), wanted, strict=True):
         assert np.abs(got - want).max() < 0.02
+
+
+@wb.jit
+def carried(x, out, n, B: tl.constexpr):
+    """Two tiles that a loop carries and reads."""
+    at = tl.arange(0, B)
+    a = tl.load(x + at)
+    b = tl.load(x + at + n)
+    for k in range(n):
+        a, b = a * b + tl.load(out + k), b * a - tl.load(out + k + 1)
+    tl.store(out + at, a)
+    tl.store(out + at + n, b)
+
+
+def _pressure(block: int, **options: int) -> tuple[int, list[Remark]]:
+    given = {"B": block}
+    kernel = wb.compile(carried, "*f32:16 *f32:16 i32", given, cached=False, **options)
+    compiled = kernel.compiled
+    return compiled.built.num_warps, said(compiled.lowered.recorder, "alive here")
+
+
+@pytest.mark.parametrize("block", [1 << 10, 1 << 14])
+def test_warps_that_nobody_named_are_enough_for_the_tiles(block: int):
+    assert _pressure(block)[1] == []
+    if block == 1 << 14:
+        assert _pressure(block, num_warps=4)[1]
+
+
+def test_what_a_remark_says_would_fit_does():
+    (remark,) = _pressure(1 << 14, num_warps=4)[1]
+    warps = int(re.findall(r"num_warps=(\d+)", remark.text)[0])
+    smaller = int(re.findall(r"1/(\d+) of the elements", remark.text)[0])
+    assert _pressure(1 << 14, num_warps=warps)[1] == []
+    assert _pressure((1 << 14) // smaller, num_warps=4)[1] == []
+    assert _pressure((1 << 14) // smaller * 2, num_warps=4)[1]
+
+
+def test_what_no_warps_hold_is_said():
+    (remark,) = _pressure(1 << 18, num_warps=16)[1]
+    assert "no num_warps holds them" in remark.text

@@ -220,38 +220,66 @@ def check_access(w: Writer, op: CheckAccess) -> None:
 
 
 class _LaneCheck(Sink):
-    """Leaves in a byte of scratch memory whether some live lane lies outside of the storages."""
+    """Leaves in scratch memory the first live lane outside of the storages, and its address."""
 
     def __init__(
-        self, op: CheckAccess, flag: str, size: int, storages: Sequence[tuple[str, str]]
+        self, op: CheckAccess, found: tuple[str, str], size: int, storages: list[tuple[str, str]]
     ) -> None:
         roots = (op.pointers,) if op.mask is None else (op.mask, op.pointers)
         super().__init__(op, shape_of(op.pointers.type), roots)
         self.check = op
+        self.lanes = 16
         self.mask = op.mask
-        self.flag = flag
+        self.found = found
         self.size = size
         self.storages = storages
 
     def visit(self, w: Writer, point: Point, carried: list[str] | None) -> list[str]:
-        check, lanes = self.check, w.lanes
+        check, lanes, emit = self.check, w.lanes, w.emit
         mask = w.chunk(check.mask, point) if check.mask is not None else None
         if mask is not None and mask.text == "false":
             return []
         address = lane_addresses(w, check.pointers, point)
         a = w.arithmetic(lanes)
-        w.emit.at(check)
+        emit.at(check)
         bad = _outside(w, address, lanes, self.size, self.storages)
         if mask is not None and mask.text != "true":
             bad = a.binary("and", "i1", bad, w.widened(mask, "i1", lanes))
+        some = bad
         if lanes:
             name = f"llvm.vector.reduce.or.v{lanes}i1"
-            w.emit.declare(name, f"declare i1 @{name}(<{lanes} x i1>)")
-            bad = w.emit.effect(f"call i1 @{name}(<{lanes} x i1> {bad})")
-        before = w.emit.effect(f"load i8, ptr {self.flag}, align 1")
-        both = w.emit.effect(f"or i8 {before}, {w.emit.zext(bad, 'i1', 'i8')}")
-        w.emit.do(f"store i8 {both}, ptr {self.flag}, align 1")
+            emit.declare(name, f"declare i1 @{name}(<{lanes} x i1>)")
+            some = emit.effect(f"call i1 @{name}(<{lanes} x i1> {bad})")
+        wrong, fine = emit.fresh("wrong"), emit.fresh("fine")
+        emit.branch(some, wrong, fine)
+        with emit.scope():
+            emit.label(wrong)
+            self._note(w, point, bad, address)
+            emit.jump(fine)
+        emit.label(fine)
         return []
+
+    def _note(self, w: Writer, point: Point, bad: str, address: str) -> None:
+        """Write down the first lane of a chunk that is wrong, unless one before it is known."""
+        emit, lanes = w.emit, w.lanes
+        lane, step = "0", 0
+        for coordinate, extent in zip(point, self.shape, strict=True):
+            lane = emit.add("i64", emit.mul("i64", lane, str(extent)), coordinate.text)
+            step = step * extent + (coordinate.kind == "lanes")
+        if lanes:
+            bits, name = f"i{lanes}", f"llvm.cttz.i{lanes}"
+            word = emit.pure(f"bitcast <{lanes} x i1> {bad} to {bits}")
+            first = emit.call(bits, name, f"{bits} {word}, i1 true", f"{bits}, i1")
+            if lanes != 64:
+                first = emit.pure(f"{'zext' if lanes < 64 else 'trunc'} {bits} {first} to i64")
+            address = emit.pure(f"extractelement <{lanes} x i64> {address}, i64 {first}")
+            lane = emit.add("i64", lane, emit.mul("i64", first, str(step)))
+        before = emit.effect(f"load i64, ptr {self.found[0]}, align 8")
+        sooner = emit.effect(f"icmp ult i64 {lane}, {before}")
+        for place, new in zip(self.found, (lane, address), strict=True):
+            old = emit.effect(f"load i64, ptr {place}, align 8")
+            chosen = emit.effect(f"select i1 {sooner}, i64 {new}, i64 {old}")
+            emit.do(f"store i64 {chosen}, ptr {place}, align 8")
 
 
 def lane_addresses(w: Writer, pointers: Value, point: Point) -> str:
@@ -274,19 +302,27 @@ def _outside(
     return outside or a.spread("true", "i1")
 
 
-def _check_lanes(
-    w: Writer, op: CheckAccess, size: int, storages: Sequence[tuple[str, str]]
-) -> None:
-    """Check all live lanes at once; where some lie outside, look which one is the first."""
-    emit = w.emit
+def _check_lanes(w: Writer, op: CheckAccess, size: int, storages: list[tuple[str, str]]) -> None:
+    """Check all live lanes at once; the program ends at the first one that is wrong.
+
+    Lanes that may lead anywhere are then looked at one by one: the first may be right after all.
+    """
+    emit, guards = w.emit, w.guards
+    assert guards is not None
     with w.temporary():
-        flag = w.reserve(8)
-        emit.do(f"store i8 0, ptr {flag}, align 1")
-        schedule(w, _LaneCheck(op, flag, size, storages))
+        found = w.reserve(8), w.reserve(8)
+        for place in found:
+            emit.do(f"store i64 -1, ptr {place}, align 8")
+        w.compact = True
+        schedule(w, _LaneCheck(op, found, size, storages))
         w.flush()
+        w.compact = False
         emit.at(op)
-        found = emit.effect(f"load i8, ptr {flag}, align 1")
-    fine = emit.effect(f"icmp eq i8 {found}, 0")
+        lane, address = (emit.effect(f"load i64, ptr {place}, align 8") for place in found)
+    fine = emit.effect(f"icmp eq i64 {lane}, -1")
+    if not op.open:
+        guards.fail_unless(w, op, fine, address, lane)
+        return
 
     def search() -> list[tuple[str, str]]:
         shape = shape_of(op.pointers.type)

@@ -250,7 +250,8 @@ class Nest:
         visit: Callable[[str, list[str]], list[str]],
         carried: list[tuple[str, str]],
     ) -> list[str]:
-        if count <= UNROLLED:
+        w = self.w
+        if count <= (1 if w.compact else UNROLLED):
             texts = [text for _, text in carried]
             for number in range(int(first) // self.width, count):
                 texts = visit(str(number * self.width), texts)

@@ -14,6 +14,7 @@ from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
 from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import narrow
+from workbench.source import KernelError
 from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built, symbol_of
 from workbench.targets.llvm.edited import check_ptx, read_llvm, refused_by_ptxas
@@ -35,7 +36,7 @@ from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.shared_memory import Interval, allocate
-from workbench.targets.simt.pressure import note_pressure
+from workbench.targets.simt.pressure import fitting, note_pressure, overflows
 from workbench.targets.simt.verifier import verify_layouts
 from workbench.targets.stages import Step, go, read_module
 from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
@@ -88,16 +89,27 @@ def build(
 
 def _gpu(state: State) -> State:
     unit, recorder = state.unit, state.recorder
+    free = not state.module.attributes.get("num_warps")
     module = with_options(state.module, recorder.remarks, unit)
     module = recorder.run("answer-hints", partial(answer_hints, unobeyed=UNOBEYED), module, "tile")
     module = narrow(module, recorder)
-    module = recorder.run("expand-functions", expand, module, "tile")
-    module = _gpu_passes(module, unit, recorder)
+    tiles = recorder.run("expand-functions", expand, module, "tile")
+    for_warps = partial(_for_warps, tiles, unit)
+    done = len(recorder.passes), len(recorder.remarks.items), recorder.verify
+    module = _gpu_passes(tiles, unit, recorder)
+    if free and overflows(module, unit):
+        warps: int = tiles.attributes["num_warps"]
+        more = fitting(for_warps, warps, unit).warps
+        if more is not None:
+            del recorder.passes[done[0] :], recorder.remarks.items[done[1] :]
+            recorder.verify = done[2]
+            recorder.remarks.note(None, f"num_warps = {more}: tiles do not fit {warps} warps")
+            module = _gpu_passes(_with_warps(tiles, more), unit, recorder)
     state = _placed(state, module)
     ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
     recorder.remarks.pass_name = "registers"
-    note_pressure(module, recorder.remarks, unit)
+    note_pressure(module, recorder.remarks, unit, for_warps)
     return replace(state, module=module)
 
 
@@ -234,6 +246,18 @@ def _interval(found: Interval) -> SharedBuffer:
         from_=found.first,
         to=found.last,
     )
+
+
+def _with_warps(module: Module, warps: int) -> Module:
+    return replace(module, attributes={**module.attributes, "num_warps": warps})
+
+
+def _for_warps(module: Module, unit: Chip, warps: int) -> Module | None:
+    """Return the GPU IR of a kernel for other warps than it has, None where they cannot be."""
+    try:
+        return _gpu_passes(_with_warps(module, warps), unit, Recorder())
+    except KernelError:
+        return None
 
 
 def _gpu_passes(module: Module, unit: Chip, recorder: Recorder) -> Module:

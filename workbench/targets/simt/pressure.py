@@ -6,24 +6,81 @@ are written where somebody needs them and are left out, so that it errs on the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of
 from workbench.ops import Constant, Splat
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.hardware import Hardware
 
+#: Gives a kernel's GPU IR for so many warps, None where that many are refused.
+ForWarps = Callable[[int], Module | None]
 
-def note_pressure(module: Module, remarks: Remarks, chip: Hardware) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """With what all tiles fit by the estimate: so many warps, tiles so many times smaller.
+
+    `nearest`: the warps, more than now, with which least is spilled where none are enough.
+    """
+
+    warps: int | None
+    smaller: int | None
+    nearest: int | None
+
+
+def overflows(module: Module, chip: Hardware) -> bool:
+    """Say whether more tiles are alive at some op than a thread has registers."""
+    have = chip.most_registers(module.attributes["num_warps"])
+    return peak(module, have)[1] > have
+
+
+def fitting(
+    for_warps: ForWarps, warps: int, chip: Hardware, least: float = float("inf")
+) -> Fitting:
+    """Return what makes the tiles of a kernel fit that do not with so many warps.
+
+    A thread's share of tiles that are smaller by a factor is its share among as many more warps.
+    `least` is how many registers of a thread are missing now.
+    """
+    more = smaller = nearest = None
+    have, factor = chip.most_registers(warps), 2
+    while warps * factor <= chip.most_warps and None in (more, smaller):
+        module = for_warps(warps * factor)
+        if module is not None:
+            needed = peak(module)[1]
+            # All threads together spill as many more as there are more of them.
+            over = (needed - chip.most_registers(warps * factor)) * factor
+            if more is None and over <= 0:
+                more = warps * factor
+            if over < least:
+                nearest, least = warps * factor, over
+            if smaller is None and needed <= have:
+                smaller = factor
+        factor *= 2
+    return Fitting(more, smaller, None if more else nearest)
+
+
+def note_pressure(module: Module, remarks: Remarks, chip: Hardware, for_warps: ForWarps) -> None:
     """Remark on the op at which more tiles are alive than a thread has registers."""
     warps: int = module.attributes["num_warps"]
     have = chip.most_registers(warps)
     op, needed = peak(module, have)
     if op is None or needed <= have:
         return
-    more = f", num_warps={2 * warps}" if warps < 8 else ""
+    found = fitting(for_warps, warps, chip, needed - have)
+    fits = [f"num_warps={found.warps}"] if found.warps else []
+    fits += [f"tiles of 1/{found.smaller} of the elements"] if found.smaller else []
+    advice = f"by the same estimate {' or '.join(fits)} would fit"
+    if not fits:
+        advice = "no num_warps holds them, take far smaller tiles"
+    if found.nearest:
+        advice += f", and num_warps={found.nearest} comes nearest"
     remarks.note(
         op,
         f"about {needed} registers of tiles are alive here, a thread has {have}: the rest is "
-        f"spilled to memory; take smaller tiles{more}",
+        f"spilled to memory; {advice}",
         "missed",
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.analysis.affine import tile_forms
-from workbench.ir import Block, Builder, Module, Op, Tile, Value, layout_of, shape_of
+from workbench.ir import Block, Builder, Module, Op, Tile, Value, layout_of, shape_of, walk
 from workbench.layouts import LinearLayout
 from workbench.ops import ConvertLayout
 from workbench.passes.manager import Remarks
@@ -176,9 +176,22 @@ class _Applier:
         if plan.becomes is not None:
             results = plan.becomes(self.builder, operands)
         else:
-            results = self.place(op, operands, given or None).results
+            fields = self.bodies(op) if op.regions else {}
+            results = self.place(op, operands, given or None, **fields).results
         for old, now in zip(op.results, results, strict=True):
             self.values[old] = self.settled(old, now)
+
+    def bodies(self, op: Op) -> dict[str, Block]:
+        """Return the regions of an op whose bodies hold scalars alone, by name, if they change.
+
+        They do where they read a scalar from around the op, which is another value by now.
+        """
+        read = (value for region in op.regions for o in walk(region) for value in o.operands)
+        if all(self.get(value) is value for value in read):
+            return {}
+        nothing = [(None,) * len(region.terminator.operands) for region in op.regions]
+        regions = map(self.block, op.regions, nothing)
+        return dict(zip(op.region_names, regions, strict=True))
 
     def settled(self, old: Value, now: Value) -> Value:
         """Return a result in the layout chosen for it."""
