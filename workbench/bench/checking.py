@@ -86,7 +86,7 @@ def check_launch(
     given = Given(rtol, atol)
     comparisons: list[Comparison] = []
     for name, want in found.values.items():
-        model = _model(subject, name, found, executed, want)
+        model = model_of(subject, name, found, executed, want)
         try:
             comparisons.append(compare(name, subject.arguments[name], want, model, given))
         except ValueError as error:
@@ -134,7 +134,7 @@ def _look_for_unwritten(
             verdict.unwritten += (described(shown, left),)
 
 
-def _model(
+def model_of(
     subject: Subject, name: str, found: References, executed: Roundings, comparing: Any
 ) -> Model:
     """Return the errors that a right launch may make in an output."""

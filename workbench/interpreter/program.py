@@ -86,6 +86,7 @@ class ProgramFrame:
         values = self.values
         shared = self.machine.shared_values
         watcher = self.machine.watcher
+        listener = self.machine.listener
         frame: Any = self
         if self.machine.over:
             raise AbandonedError
@@ -98,6 +99,8 @@ class ProgramFrame:
                 if known is None:
                     known = shared[result] = np.asarray(op.interpret(frame))
                 values[result] = known
+                if listener is not None:
+                    listener(op, self)
                 continue
             if watcher is not None:
                 watcher.before(op, self)
@@ -107,6 +110,8 @@ class ProgramFrame:
                     values[result] = array
             elif op.results:
                 values[op.results[0]] = np.asarray(results)
+            if listener is not None:
+                listener(op, self)
         return tuple(values[value] for value in block.ops[-1].operands)
 
     # -- memory ---------------------------------------------------------------------------

@@ -119,21 +119,24 @@ class Option:
 _CELL = frozenset({"kernel"})
 #: The commands that launch a kernel.
 RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune"})
-_BUILD = _RUN | {"compile"}
+_BUILD = _RUN | {"compile", "bisect"}
+#: Those that bind a launch, whatever they do with it.
+_BIND = _RUN | {"bisect"}
+_ASKING = frozenset({"bisect", "diff", "follow"})
 _STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
 
 OPTIONS: tuple[Option, ...] = (
     Option(
         "--args", "args",
         "launch arguments: Python expressions in parameter order, constexprs left out",
-        expression("--args"), "EXPRS", example="--args x,y,out,n", commands=_RUN,
+        expression("--args"), "EXPRS", example="--args x,y,out,n", commands=_BIND,
     ),
     Option(
         "--grid", "grid",
         "number of program instances: int, tuple or callable; a callable gets the parameters it "
         "names, or one dict `meta`",
         expression("--grid"), "G", "that of @kernel(grid=...)", '--grid "cdiv(n, BLOCK)"',
-        commands=_RUN,
+        commands=_BIND,
     ),
     Option(
         "--set", "settings",
@@ -162,12 +165,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--make", "make",
         "callable f(**x) that returns the arguments as a dict by parameter name",
-        expression("--make"), "EXPR", example="--make mk", commands=_RUN,
+        expression("--make"), "EXPR", example="--make mk", commands=_BIND,
     ),
     Option(
         "--x", "axes",
         "sweep axis of --make: values, a:b:step or a:b:*factor, both ends included",
-        axis, "N=SPEC", example="--x N=256:8192:*2", repeated=True, commands=_RUN,
+        axis, "N=SPEC", example="--x N=256:8192:*2", repeated=True, commands=_BIND,
     ),
     Option(
         "--x-grid", "cross_axes", "cross the axes of --x instead of zipping them", commands=_RUN,
@@ -177,15 +180,15 @@ OPTIONS: tuple[Option, ...] = (
         "reference expression over copies of the arguments from before the launch; without one: "
         "the interpreter; says, too, which elements of an output were right without being written",
         expression("--check"), "[EXPR]", "off", '--check "torch.matmul(a, b)"', optional=True,
-        commands=_RUN,
+        commands=_BIND,
     ),
     Option(
         "--rtol", "rtol", "relative tolerance", tolerance("--rtol"), "R",
-        "by a model of what was rounded", "--rtol 1e-3", commands=_RUN,
+        "by a model of what was rounded", "--rtol 1e-3", commands=_BIND,
     ),
     Option(
         "--atol", "atol", "absolute tolerance", tolerance("--atol"), "A",
-        "by a model of what was rounded", "--atol 1e-4", commands=_RUN,
+        "by a model of what was rounded", "--atol 1e-4", commands=_BIND,
     ),
     Option("--bench", "bench", "time it", default="off", commands=_RUN),
     Option(
@@ -294,14 +297,15 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--json", "json", "print results and errors as JSON",
-        commands=frozenset({"compile", "check", "bench", "tune", "doctor"}),
+        commands=frozenset({"compile", "check", "bench", "tune", "doctor", *_ASKING}),
     ),
 )  # fmt: skip
 
 #: command -> the most plain words (a kernel's name, a path) that it takes
 WORDS: dict[str, int] = {
     "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
-    "kernels": 0, "save": 2, "workbench": 2, "doctor": 0, "view": 1, **dict.fromkeys(_STAGES, 1),
+    "kernels": 0, "save": 2, "workbench": 2, "doctor": 0, "view": 1, "bisect": 2, "diff": 2,
+    "follow": 2, **dict.fromkeys(_STAGES, 1),
 }  # fmt: skip
 
 
