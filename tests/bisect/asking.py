@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 
+from tests.bisect.compiler_faults import CompilerFault, planted
 from tests.bisect.kernels import GROUNDS
 from tests.bisect.source_faults import SourceFault
 from workbench import run_cell
-from workbench.magics.questioning import bisect
 from workbench.magics import registry
+from workbench.magics.questioning import bisect
 from workbench.questions.answers import Answer
+from workbench.runtime import compiling
 from workbench.source import KernelError
 
 
@@ -40,3 +42,24 @@ def ask_about_source(fault: SourceFault, *, beside: bool) -> tuple[Answer, float
     start = time.perf_counter()
     answer = bisect(names[fault.kernel], namespace=names, other=other)
     return answer, time.perf_counter() - start
+
+
+def ask_about_compiler(fault: CompilerFault) -> tuple[Answer, float]:
+    """Compile a right kernel with a faulty compiler and ask; returns the seconds that this took."""
+    registry.clear()
+    ground = GROUNDS[fault.kernel]
+    names = names_of(fault.kernel)
+    compiling.forget()
+    with planted(fault):
+        try:
+            more = "" if fault.target == "cpu" else " --no-run"
+            run_cell(ground.text, f"{ground.line} --target {fault.target}{more}", names)
+        except KernelError as error:
+            assert error.code == "K601", error.render()
+        else:
+            assert fault.target != "cpu", f"the check of {fault.name} does not fail"
+        start = time.perf_counter()
+        answer = bisect(names[fault.kernel], namespace=names)
+        took = time.perf_counter() - start
+    compiling.forget()
+    return answer, took

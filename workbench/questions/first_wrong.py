@@ -123,6 +123,10 @@ class _Inquiry:
                 f"there is no GPU here, so {self.target}'s code did not run: what each pass left "
                 "was interpreted, what the lowering of the last one makes of it was not looked at"
             )
+        if self.got is None:
+            answer = self._passes_alone()
+            if answer is not None:
+                return answer
         wrong = self.wrong = self._wrong_element()
         program, right = self._program(wrong)
         if right is None:
@@ -133,6 +137,19 @@ class _Inquiry:
         answer.program = program[: len(self.grid)]
         answer.notes += self.notes
         return answer
+
+    def _passes_alone(self) -> Answer | None:
+        """Look for a pass that changes what some programs compute, where no code can run."""
+        say(f"interpreting what the passes made of {self.subject.name}")
+        for program in sampled(self.grid):
+            right = self._run(program, keep=False)
+            if is_wrong(self.bench, right, self.bench.run(self._last(), self.grid, program)):
+                answer = self._compiler(program, self._run(program), None)
+                assert answer is not None
+                answer.program = program[: len(self.grid)]
+                answer.notes += self.notes
+                return answer
+        return None
 
     # -- what is wrong --------------------------------------------------------------------
     def _interpreted(self) -> dict[str, Any]:
@@ -187,14 +204,11 @@ class _Inquiry:
                 return program, self._run(program)
             if complete:
                 return (0, 0, 0), None
-        for program in sampled(self.grid):
-            right = self._run(program, keep=self.got is not None)
-            if self.got is not None:
-                where = touched(self.bench, right)
-                if outputs_differ(self.bench, right.outputs, self.got, where, self.least):
-                    return program, right
-            elif is_wrong(self.bench, right, self.bench.run(self._last(), self.grid, program)):
-                return program, self._run(program)
+        for program in sampled(self.grid) if self.got is not None else ():
+            right = self._run(program)
+            where = touched(self.bench, right)
+            if outputs_differ(self.bench, right.outputs, self.got, where, self.least):
+                return program, right
         return (0, 0, 0), None
 
     def _run(self, program: Program, *, keep: bool = True) -> Run:
@@ -206,7 +220,7 @@ class _Inquiry:
 
     # -- the compiler's mistakes ------------------------------------------------------------
     def _compiler(self, program: Program, right: Run, wrong: Wrong | None) -> Answer | None:
-        if self.target == "interpreter":
+        if self.target == "interpreter" or (self.got is not None and not can_run(self.target)):
             return None
         if self.got is not None and self._agrees(right, wrong):
             return None

@@ -127,6 +127,10 @@ class Bench:
                 machine.run([program])
             except KernelError as error:
                 found.error = error
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                # What a wrong pass left need not have a meaning.
+                said = f"the IR cannot be run: {type(error).__name__}: {error}"
+                found.error = KernelError(said)
         found.outputs = self.outputs()
         return found
 
