@@ -86,6 +86,7 @@ class Request:
     emit: tuple[str, ...] = ()
     output: str | None = None
     json: bool = False
+    stage: str | None = None
     assume: tuple[str, ...] = ()
     places: Mapping[str, Span | None] = field(default_factory=dict[str, Span | None])
 
@@ -294,6 +295,11 @@ OPTIONS: tuple[Option, ...] = (
         "--output", "output", "file to write; its suffix decides", plain_text, "PATH",
         "standard output", "-o add.html", short="-o",
         commands=frozenset({"compile", "check", "bench", "tune", "view"}),
+    ),
+    Option(
+        "--stage", "stage", "the whole diff of this stage",
+        one_of("--stage", "stage", PANES, "K122"), "S", example="--stage ptx",
+        commands=frozenset({"diff"}),
     ),
     Option(
         "--json", "json", "print results and errors as JSON",

@@ -61,7 +61,7 @@ def by_id(right: Module, wrong: Module) -> Pairs:
                 pairs[op] = same
                 continue
             origins = [known[number] for number in op.origins if number in known]
-            if len(origins) != 1 or origins[0].id in present and not _copies(op, origins[0]):
+            if len(origins) != 1 or (origins[0].id in present and not _copies(op, origins[0])):
                 continue
             origin = origins[0]
             # Of several ops that came of one, the last has its value.
@@ -299,6 +299,8 @@ def _matters(right: Event, wrong: Event, where: np.ndarray[Any, Any]) -> bool:
         for event in (right, wrong)
         if (mask := getattr(event.op, "mask", None)) is not None
     ]
-    return len(masks) < 2 or bool((where & (masks[0] | masks[1])).any()) or any(
-        mask.shape != where.shape for mask in masks
+    return (
+        len(masks) < 2
+        or bool((where & (masks[0] | masks[1])).any())
+        or any(mask.shape != where.shape for mask in masks)
     )

@@ -99,7 +99,11 @@ class Tiles:
         row, column = self._corner()
         held = np.asarray(tile)
         flat = held.reshape(-1, held.shape[-1]) if held.ndim else held.reshape(1, 1)
-        wrong = self.where.reshape(-1, self.where.shape[-1]) if self.where.ndim else self.where.reshape(1, 1)
+        wrong = (
+            self.where.reshape(-1, self.where.shape[-1])
+            if self.where.ndim
+            else self.where.reshape(1, 1)
+        )
         lines = [title]
         if wrong.shape != flat.shape:
             wrong = np.ones(flat.shape, bool)
@@ -113,12 +117,20 @@ class Tiles:
 
     def _cells(self) -> np.ndarray[Any, Any]:
         """Return where they differ, coarsened to what a picture holds."""
-        flat = self.where.reshape(-1, self.where.shape[-1]) if self.where.ndim else self.where.reshape(1, 1)
-        rows, columns = (min(n, limit) for n, limit in zip(flat.shape, (CELLS // 3, CELLS), strict=True))
+        flat = (
+            self.where.reshape(-1, self.where.shape[-1])
+            if self.where.ndim
+            else self.where.reshape(1, 1)
+        )
+        rows, columns = (
+            min(n, limit) for n, limit in zip(flat.shape, (CELLS // 3, CELLS), strict=True)
+        )
         places = np.argwhere(flat)
         grid = np.zeros((rows, columns), bool)
         if places.size:
-            grid[places[:, 0] * rows // flat.shape[0], places[:, 1] * columns // flat.shape[1]] = True
+            grid[places[:, 0] * rows // flat.shape[0], places[:, 1] * columns // flat.shape[1]] = (
+                True
+            )
         return grid
 
     def svg(self) -> str:

@@ -109,9 +109,7 @@ def _addresses(bench: Bench, name: str) -> np.ndarray[Any, Any]:
     array = bench.arguments[name]
     assert is_array(array)
     size = array.element_size() if is_tensor(array) else array.itemsize
-    strides = (
-        [stride * size for stride in array.stride()] if is_tensor(array) else array.strides
-    )
+    strides = [stride * size for stride in array.stride()] if is_tensor(array) else array.strides
     places = np.full(tuple(array.shape), int(bench.slot(name)), np.int64)
     for axis, stride in enumerate(strides):
         extent = [1] * places.ndim

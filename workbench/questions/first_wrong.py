@@ -38,10 +38,11 @@ from workbench.questions.choosing import (
     who_stores,
 )
 from workbench.questions.guilty_pass import find_pass, is_wrong
-from workbench.questions.probing import Loadable, build, launch, probes_of, with_probes
+from workbench.questions.probing import build, launch, probes_of, with_probes
 from workbench.questions.running import Bench, Program, Run, differing
 from workbench.questions.slicing import Line, by_line, slice_of
 from workbench.questions.suspects import ranked
+
 
 @dataclass(slots=True)
 class Wrong:
@@ -197,9 +198,7 @@ class _Inquiry:
         if wrong is not None:
             say(f"looking for the program that stored {wrong.name}{list(wrong.index)}")
             address = address_of(self.bench, wrong.name, wrong.element)
-            program, complete = who_stores(
-                self.module, self.grid, self.bench, address, wrong.share
-            )
+            program, complete = who_stores(self.module, self.grid, self.bench, address, wrong.share)
             if program is not None:
                 return program, self._run(program)
             if complete:
@@ -504,4 +503,3 @@ def lowering_rule(target: str, op: Op) -> str:
         if rule is not None:
             return f"{rule.__name__} in {rule.__module__}"
     return ""
-

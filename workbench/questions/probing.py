@@ -253,9 +253,7 @@ def launch(
         from workbench.launch import on_cpu
 
         raw = {n: np.zeros(size + 64, np.uint8) for n, size in buffer_sizes(probes).items()}
-        values = [
-            raw[name].ctypes.data if name in raw else bench.slot(name) for name in names
-        ]
+        values = [raw[name].ctypes.data if name in raw else bench.slot(name) for name in names]
         on_cpu.load(code)(*extents, None, *values)
     return read_back(raw, probes)
 

@@ -69,9 +69,7 @@ class Bench:
         self.names = tuple(outputs)
         #: What another kernel calls the arguments.
         self.alias: dict[str, str] = {}
-        self._pristine = {
-            name: _copy(self.arguments[name]) for name in outputs
-        }
+        self._pristine = {name: _copy(self.arguments[name]) for name in outputs}
 
     def reset(self) -> None:
         """Give the outputs the contents that they had at first; nothing else is written."""

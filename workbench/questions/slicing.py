@@ -257,8 +257,9 @@ def _odd(event: Event, value: Any, place: Place) -> str:
     """Say what is remarkable of a value, "" if nothing is."""
     if np.asarray(value).dtype.kind != "f" or np.isfinite(value) or isinstance(event.op, Constant):
         return ""
-    given = [_at(array, place) for array in event.inputs if np.shape(array) == np.shape(event.results[0])]
+    given = [
+        _at(array, place) for array in event.inputs if np.shape(array) == np.shape(event.results[0])
+    ]
     if any(np.asarray(g).dtype.kind == "f" and not np.isfinite(g) for g in given):
         return ""
     return f"the first {'NaN' if np.isnan(value) else 'infinity'} on this way"
-

@@ -14,7 +14,21 @@ from collections.abc import Callable, Iterator, Sequence
 from workbench.ir import Block, Module, Op, Scalar, Value, element_of, shape_of
 from workbench.ir.build import Builder
 from workbench.ir.rebuild import Replacement, rebuild
-from workbench.ops import Cast, Constant, Dot, Elementwise, Iota, Load, ProgramId, Reduce, Scan, Select, Splat, Store, Transpose
+from workbench.ops import (
+    Cast,
+    Constant,
+    Dot,
+    Elementwise,
+    Iota,
+    Load,
+    ProgramId,
+    Reduce,
+    Scan,
+    Select,
+    Splat,
+    Store,
+    Transpose,
+)
 from workbench.ops.control import For
 from workbench.questions.running import Bench, Program, Run
 from workbench.questions.slicing import Line
@@ -212,6 +226,7 @@ def _with(op: Op, place: int, value: Value) -> Op:
 
 def _values_before(module: Module, op: Op) -> list[Value]:
     """Return the values that an op may read, in order."""
+
     def search(block: Block, outside: list[Value]) -> list[Value] | None:
         known = [*outside, *block.arguments]
         for inner in block.ops:
