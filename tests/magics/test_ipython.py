@@ -125,7 +125,7 @@ def test_save_writes_by_suffix(shell, tmp_path):
     assert (tmp_path / "add.html").read_text().startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize("magic", ["layouts", "access", "diff", "override"])
+@pytest.mark.parametrize("magic", ["layouts", "access", "override"])
 def test_later_magics_are_unknown(shell, magic):
     assert magic not in shell.magics_manager.magics["line"]
 

@@ -264,32 +264,36 @@ class _Search:
         return found
 
     def _step(self, right: Event, wrong: Event) -> Parting | None:
-        """Return the operand that differs, and who made it."""
+        """Return the operand that differs, and who made it; None: the fault is here."""
         if type(right.op) is not type(wrong.op) or len(right.inputs) != len(wrong.inputs):
             return None
         for place, (mine, theirs) in enumerate(zip(right.inputs, wrong.inputs, strict=True)):
             if isinstance(right.op, For) and place >= 3:
                 return None
-            dtype = str(element_of(right.op.operands[place].type))
-            where = differing(mine, theirs, dtype)
-            if not where.any():
-                continue
-            if isinstance(right.op, Load | Store) and place and not _matters(right, wrong, where):
-                continue
-            one, other = right.sources[place], wrong.sources[place]
-            if one < 0 or other < 0:
-                return None
-            a, b = self.right.events[one], self.wrong.events[other]
-            tiles = (mine, theirs)
-            if self.counterparts.get(one) is b:
-                return Parting(a, b, "again", tiles, where)
-            if b.number in self.back:  # made elsewhere in the right run, too: it reads another
-                if a.op is self.pairs.get(b.op):
-                    return Parting(a, b, "rounds", tiles, where)
-                if self.versions or a.op in self.pairs.values():
-                    return None
-            return Parting(a, b, "value", tiles, where)
+            where = differing(mine, theirs, str(element_of(right.op.operands[place].type)))
+            access = isinstance(right.op, Load | Store) and place > 0
+            if where.any() and not (access and not _matters(right, wrong, where)):
+                return self._made(right, wrong, place, (mine, theirs), where)
         return None
+
+    def _made(
+        self, right: Event, wrong: Event, place: int, tiles: tuple[Any, Any],
+        where: np.ndarray[Any, Any],
+    ) -> Parting | None:  # fmt: skip
+        """Say who made an operand that differs; None where the op itself reads the wrong one."""
+        one, other = right.sources[place], wrong.sources[place]
+        if one < 0 or other < 0:
+            return None
+        a, b = self.right.events[one], self.wrong.events[other]
+        if self.counterparts.get(one) is b:
+            return Parting(a, b, "again", tiles, where)
+        if b.number in self.back:  # made elsewhere in the right run, too: it reads another
+            if a.op is self.pairs.get(b.op):
+                return Parting(a, b, "rounds", tiles, where)
+            carried = wrong.op.operands[place].op is None  # then who yields it chose it
+            if (self.versions and not carried) or a.op in self.pairs.values():
+                return None
+        return Parting(a, b, "value", tiles, where)
 
 
 def _matters(right: Event, wrong: Event, where: np.ndarray[Any, Any]) -> bool:

@@ -335,7 +335,7 @@ class _Inquiry:
         lines = by_line(steps)
         self._reached = touched(self.bench, right)
         order, remarks, found = ranked(
-            self.bench, self.module, self.grid, program, lines, self._judge,
+            self.bench, self.module, self.grid, program, lines, right, self._judge,
             [n for n in self.subject.constants.values() if type(n) is int],
         )  # fmt: skip
         answer.rows = [_row(line, remarks.get(id(line), "")) for line in order]

@@ -7,6 +7,7 @@ the round before yielded.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -102,6 +103,11 @@ class Bench:
         start = int(self.slot(name))
         return start, start + (int(last) + 1) * size, size
 
+    def is_dense(self, name: str) -> bool:
+        """Whether an array's elements lie in memory in order and without gaps."""
+        value = self.arguments[name]
+        return bool(value.is_contiguous() if is_tensor(value) else value.flags.c_contiguous)
+
     def dtype(self, name: str) -> str:
         """Return the element type of an array in the compiler's spelling."""
         return dtype_of(self.arguments[name])
@@ -111,9 +117,10 @@ class Bench:
         return {name: np.array(to_numpy(self.arguments[name])) for name in self.names}
 
     def run(
-        self, module: Module, grid: Sequence[int], program: Program, *, keep: bool = False
-    ) -> Run:
-        """Run one program; with `keep` every tile is kept."""
+        self, module: Module, grid: Sequence[int], program: Program, *, keep: bool = False,
+        end: float | None = None,
+    ) -> Run:  # fmt: skip
+        """Run one program; with `keep` every tile is kept; at the time `end` it is given up."""
         self.reset()
         found = Run(module, program)
         with warnings.catch_warnings():
@@ -122,6 +129,8 @@ class Bench:
                 machine = Machine(module, grid, self.values(module))
                 if keep:
                     machine.listener = _Keeper(found).heard
+                elif end is not None:
+                    machine.listener = lambda op, frame: _in_time(end)
                 machine.run([program])
             except KernelError as error:
                 found.error = error
@@ -135,6 +144,11 @@ class Bench:
 
 def _copy(value: Any) -> Any:
     return value.clone() if is_tensor(value) else value.copy()
+
+
+def _in_time(end: float) -> None:
+    if time.monotonic() > end:
+        raise ArithmeticError("it takes too long")
 
 
 class _Keeper:

@@ -30,13 +30,14 @@ from workbench.ops import (
     Transpose,
 )
 from workbench.ops.control import For
+from workbench.questions.replay import Replay, UnknownError
 from workbench.questions.running import Bench, Program, Run
 from workbench.questions.slicing import Line
 from workbench.source import KernelError
 
 SECONDS = 5.0
 #: After one was found, so long for others: there may be several ways to mend it.
-SECONDS_MORE = 1.0
+SECONDS_MORE = 1.5
 #: Lines where a change helps that are looked for.
 MOST_FOUND = 3
 
@@ -60,6 +61,7 @@ def ranked(
     grid: Sequence[int],
     program: Program,
     lines: list[Line],
+    run: Run,
     judge: Callable[[Run], bool],
     numbers: Sequence[int] = (),
     seconds: float = SECONDS,
@@ -67,12 +69,13 @@ def ranked(
     """Return the lines, the likeliest first, remarks by line (its `id`), and sentences."""
     helped: dict[int, str] = {}
     end = time.monotonic() + seconds
+    replay = Replay(bench, module, grid, program, run)
     for line, op, (words, change) in _attempts(module, lines, numbers):
         if time.monotonic() > end or len(helped) >= MOST_FOUND:
             break
         if id(line) in helped:
             continue
-        if _helps(bench, module, grid, program, op, change, judge):
+        if _helps(bench, module, grid, program, op, change, judge, replay, end):
             helped[id(line)] = words
             end = min(end, time.monotonic() + SECONDS_MORE)
     remarks = {key: f"with {words} here, all that the program stores would be right"
@@ -89,15 +92,20 @@ def ranked(
 
 def _helps(
     bench: Bench, module: Module, grid: Sequence[int], program: Program, op: Op,
-    change: Callable[[Op, Builder], Replacement], judge: Callable[[Run], bool],
+    change: Callable[[Op, Builder], Replacement], judge: Callable[[Run], bool], replay: Replay, end: float,
 ) -> bool:  # fmt: skip
     def rewrite(current: Op, builder: Builder) -> Replacement:
         return change(current, builder) if current.id == op.id else None
 
     try:
-        changed = rebuild(module, rewrite)
-        return judge(bench.run(changed, grid, program))
-    except (KernelError, ValueError, TypeError, IndexError, ZeroDivisionError):
+        try:
+            outputs = replay.changed(op, change)
+            if not judge(Run(module, program, outputs=outputs)):
+                return False
+        except UnknownError:
+            pass
+        return judge(bench.run(rebuild(module, rewrite), grid, program, end=end))
+    except (KernelError, ValueError, TypeError, LookupError, ArithmeticError, AssertionError):
         return False
 
 
@@ -283,22 +291,38 @@ def _wrapped(near: _Nearby, op: Op) -> Iterator[Change]:
     """One more op before it, on one of its operands: what was left out."""
     if not isinstance(op, Elementwise | Dot | Reduce | Store | Select):
         return
+    operands: list[tuple[int, Value]] = []
     for place, value in enumerate(op.operands):
         element = element_of(value.type)
-        if not isinstance(element, Scalar) or element.bits == 1:
-            continue
-        others = [value, *near.like(value, 4)]
-        if element.is_float and shape_of(value.type):
-            others += [p for p in near.parameters if p.type == element]
-        for other in others:
-            for function in ("mul",) if other is value else ("mul", "add", "sub", "div"):
-                yield f"'{near.name(value)} {SIGNS[function]} {near.name(other)}'", (
-                    lambda o, b, p=place, v=other, f=function: _with(
-                        o, p, _combined_with(o.operands[p], b, v, f)))  # fmt: skip
+        if isinstance(element, Scalar) and element.bits > 1:
+            operands.append((place, value))
+    for place, value in operands:
+        yield _with_factor(near, place, value, value, "mul")
+    for place, value in operands:
+        for other in near.like(value, 2):
+            yield _with_factor(near, place, value, other, "mul")
+    for place, value in operands:
+        element = element_of(value.type)
         for function in _ALONE if element.is_float else ():
             yield f"'{function}({near.name(value)})'", (
                 lambda o, b, p=place, f=function: _with(
                     o, p, b.add(Elementwise(f, (o.operands[p],)))))  # fmt: skip
+    for place, value in operands:
+        element = element_of(value.type)
+        others = near.like(value, 4)
+        if element.is_float and shape_of(value.type):
+            others += [p for p in near.parameters if p.type == element]
+        for other in others:
+            for function in ("mul", "add", "sub", "div"):
+                yield _with_factor(near, place, value, other, function)
+
+
+def _with_factor(
+    near: _Nearby, place: int, value: Value, other: Value, function: str
+) -> Change:
+    return f"'{near.name(value)} {SIGNS[function]} {near.name(other)}'", (
+        lambda o, b: _with(o, place, _combined_with(o.operands[place], b, other, function))
+    )
 
 
 def _carried(near: _Nearby, op: Op) -> Iterator[Change]:
