@@ -1,4 +1,4 @@
-"""Twenty faults in the source of kernels, as people make them: what stood there, what stands now."""
+"""Twenty faults in sources, as people make them: what stood there, and what stands there now."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SOURCE_FAULTS = [
     SourceFault("gelu", "mask = offsets < n", "mask = offsets < n - 1"),
     SourceFault("softmax", 'other=float("-inf")', "other=0.0"),
     SourceFault("softmax", "scaled = x * scale", "scaled = x + scale"),
-    SourceFault("softmax", "total = tl.sum(numerator, axis=0)", "total = tl.max(numerator, axis=0)"),
+    SourceFault("softmax", "tl.sum(numerator, axis=0)", "tl.max(numerator, axis=0)"),
     SourceFault("layer_norm", "/ n - mean * mean", "/ n - mean"),
     SourceFault("layer_norm", "squares += x * x", "squares += x"),
     SourceFault("layer_norm", "variance + eps", "variance - eps * 100000.0"),
@@ -48,7 +48,7 @@ SOURCE_FAULTS = [
     SourceFault("matmul", "a_ptrs += BK * stride_ak", "a_ptrs += stride_ak"),
     SourceFault("matmul", "accumulator >= 0", "accumulator <= 0"),
     SourceFault("attention", "rows[:, None] >= columns", "rows[:, None] > columns"),
-    SourceFault("attention", "accumulator = accumulator * kept[:, None]", "accumulator = accumulator * newest[:, None]"),
+    SourceFault("attention", "accumulator * kept[:, None]", "accumulator * newest[:, None]"),
     SourceFault("attention", "total = total * kept +", "total = total +"),
     SourceFault("rotary", "first * cos - second * sin", "first * cos + second * sin"),
     SourceFault("cross_entropy", "largest + tl.log(total) - own", "largest + total - own"),

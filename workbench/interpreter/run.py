@@ -107,7 +107,7 @@ class Run:
         self.recording = Recording()
         self.recorder = _Recorder(self) if record else None
         self.watcher: Watching | None = None
-        #: Told of every op that has run; its values are in the frame.
+        #: Told of every op that has run; its values are in the frame. Nothing is watched then.
         self.listener: Callable[[Op, Any], object] | None = None
         self._dependence: Dependence | None = None
         self._homes: dict[Value | None, Homes] = {}

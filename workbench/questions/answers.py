@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -98,7 +97,7 @@ class Tiles:
     def _table(self, title: str, tile: np.ndarray[Any, Any]) -> list[str]:
         row, column = self._corner()
         held = np.asarray(tile)
-        flat = held.reshape(-1, held.shape[-1]) if held.ndim else held.reshape(1, 1)
+        flat = _as_rows(held)
         wrong = (
             self.where.reshape(-1, self.where.shape[-1])
             if self.where.ndim
@@ -157,6 +156,11 @@ class Tiles:
             "values": [_plain(np.asarray(t)[first] if np.shape(t) == self.where.shape else None)
                        for t in (self.one, self.other)],
         }  # fmt: skip
+
+
+def _as_rows(tile: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return a tile as rows of its last axis."""
+    return tile.reshape(-1, tile.shape[-1]) if tile.ndim else tile.reshape(1, 1)
 
 
 def _number(value: Any) -> str:
@@ -255,8 +259,3 @@ class Answer:
         body = f'<pre style="{style}">{html.escape(self.text)}</pre>'
         picture = self.tiles.svg() if self.tiles is not None and self.tiles.where.size > 1 else ""
         return {"text/plain": self.text, "text/html": body + picture}
-
-
-def joined(words: Sequence[str]) -> str:
-    """Return words as a list in a sentence."""
-    return ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + "".join(words[-1:])

@@ -43,8 +43,9 @@ def live_addresses(op: Op, values: Any) -> np.ndarray[Any, Any]:
 def who_stores(
     module: Module, grid: Sequence[int], bench: Bench, address: int, share: float
 ) -> tuple[Program | None, bool]:
-    """Return the program that stores to an address (the last that was seen to), and whether all
-    programs have run; those near `share` of the grid are tried first.
+    """Return a program that stores to an address, and whether all programs have run.
+
+    Those near `share` of the grid are tried first.
     """
     found: list[bool] = []
 

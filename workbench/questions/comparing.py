@@ -80,13 +80,10 @@ class Difference:
     @property
     def text(self) -> str:
         """The difference as text; every side says which it is."""
-        a, b = self.labels
-        parts = [f"A: {a}", f"B: {b}"]
+        parts = [f"A: {self.labels[0]}", f"B: {self.labels[1]}"]
         if self.options:
             parts += ["", "options"]
-            parts += [
-                f"  {name}: A {_word(one)}, B {_word(other)}" for name, one, other in self.options
-            ]
+            parts += [f"  {name}: A {_word(a)}, B {_word(b)}" for name, a, b in self.options]
         if self.resources:
             parts += ["", "resources"]
             for name, one, other, why in self.resources:
@@ -100,7 +97,8 @@ class Difference:
             if not changes:
                 parts += ["", f"{stage}: the same rows at every line"]
                 continue
-            parts += ["", f"{stage}: {len(changes)} lines differ"]
+            count = f"{len(changes)} lines differ" if len(changes) != 1 else "one line differs"
+            parts += ["", f"{stage}: {count}"]
             parts += [f"  {change.text()}" for change in changes[:MOST_LINES]]
             if len(changes) > MOST_LINES:
                 parts.append(f"  … {len(changes) - MOST_LINES} more: --stage {stage}")
@@ -176,17 +174,16 @@ class _Comparing:
         for number, (one, other) in enumerate(zip(self.a.sources, self.b.sources, strict=False)):
             texts = [trace.strings[source.text].split("\n") for trace, source in
                      ((self.a, one), (self.b, other))]  # fmt: skip
-            matcher = SequenceMatcher(None, *([line.strip() for line in t] for t in texts), False)
+            stripped = [[line.strip() for line in text] for text in texts]
+            matcher = SequenceMatcher(None, stripped[0], stripped[1], autojunk=False)
             for tag, i, i_end, j, j_end in matcher.get_opcodes():
                 for place in range(min(i_end - i, j_end - j)):
                     yield (number, one.line0 + i + place), (number, other.line0 + j + place)
                 if tag != "equal":
-                    rows += [
-                        f"A {one.line0 + n:>4} - {texts[0][n].strip()}" for n in range(i, i_end)
-                    ]
-                    rows += [
-                        f"B {other.line0 + n:>4} + {texts[1][n].strip()}" for n in range(j, j_end)
-                    ]
+                    mine = [(one.line0 + n, texts[0][n]) for n in range(i, i_end)]
+                    theirs = [(other.line0 + n, texts[1][n]) for n in range(j, j_end)]
+                    rows += [f"A {line:>4} - {text.strip()}" for line, text in mine]
+                    rows += [f"B {line:>4} + {text.strip()}" for line, text in theirs]
         self.found.source = [row for row in rows if row[9:].strip()]
 
     def _options(self) -> None:
@@ -212,8 +209,8 @@ class _Comparing:
             kinds = {name: after[name] - before[name] for name in names}
             kinds = {name: count for name, count in kinds.items() if count}
             if kinds:
-                numbers = [line[1] if line and line != NOWHERE else None for line in (mine, theirs)]
-                changes.append(LineChange(*numbers, before.total(), after.total(), kinds))
+                a, b = (_number(line) for line in (mine, theirs))
+                changes.append(LineChange(a, b, before.total(), after.total(), kinds))
         changes.sort(key=lambda change: -sum(map(abs, change.kinds.values())))
         return changes
 
@@ -232,10 +229,9 @@ class _Comparing:
                 continue
             why = self._registers() if name == "registers" else self._code(name)
             self.found.resources.append((name, a, b, why))
-        for title, a, b in (("warps of a multiprocessor", *(
-            None if r.occupancy is None else r.occupancy.warps for r in (one, other))),):  # fmt: skip
-            if a != b:
-                self.found.resources.append((title, a, b, ""))
+        a, b = (None if r.occupancy is None else r.occupancy.warps for r in (one, other))
+        if a != b:
+            self.found.resources.append(("warps of a multiprocessor", a, b, ""))
 
     def _registers(self) -> str:
         """Say which lines' values hold the registers that one side has more of."""
@@ -275,6 +271,10 @@ def _parameter(found: Any) -> Any:
     if found.role == "constexpr":
         return found.value
     return f"{found.type}{f' divisible by {found.align}' if found.align else ''}"
+
+
+def _number(line: Line) -> int | None:
+    return None if line is None or line == NOWHERE else line[1]
 
 
 def _named(mine: Line, theirs: Line) -> str:

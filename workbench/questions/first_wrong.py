@@ -130,6 +130,8 @@ class _Inquiry:
                 return answer
         wrong = self.wrong = self._wrong_element()
         program, right = self._program(wrong)
+        if right is None and wrong is not None and self.other is not None:
+            return self._beside_what_stores(wrong, self.other)
         if right is None:
             return self._nothing_stored(wrong) if wrong is not None else self._all_right()
         answer = self._compiler(program, right, wrong)
@@ -203,10 +205,12 @@ class _Inquiry:
                 return program, self._run(program)
             if complete:
                 return (0, 0, 0), None
-        for program in sampled(self.grid) if self.got is not None else ():
+        got = self.got
+        for program in sampled(self.grid) if got is not None else ():
+            assert got is not None
             right = self._run(program)
             where = touched(self.bench, right)
-            if outputs_differ(self.bench, right.outputs, self.got, where, self.least):
+            if outputs_differ(self.bench, right.outputs, got, where, self.least):
                 return program, right
         return (0, 0, 0), None
 
@@ -255,9 +259,7 @@ class _Inquiry:
             theirs = float(self.got[wrong.name][wrong.index])
             if np.isnan(mine) or np.isnan(theirs):
                 return bool(np.isnan(mine) and np.isnan(theirs))
-            if abs(mine - theirs) * 4 > abs(theirs - wrong.want):
-                return False
-            return True
+            return abs(mine - theirs) * 4 <= abs(theirs - wrong.want)
         where = touched(self.bench, right)
         return not outputs_differ(self.bench, right.outputs, self.got, where, self.least)
 
@@ -312,7 +314,8 @@ class _Inquiry:
                 isinstance(element_of(value.type), Pointer)
                 for value in (part.op.results or part.op.operands[:1])
             )
-            answer.tiles = Tiles(titles, *map(np.asarray, part.tiles), part.where, not pointers)
+            one, other = map(np.asarray, part.tiles)
+            answer.tiles = Tiles(titles, one, other, part.where, not pointers)
 
     # -- the source's -----------------------------------------------------------------------
     def _source(self, program: Program, right: Run, wrong: Wrong | None) -> Answer:
@@ -365,10 +368,26 @@ class _Inquiry:
             return now == wrong.want or np.isnan(wrong.want) == np.isnan(now)
         return abs(now - wrong.want) < abs(wrong.got - wrong.want)
 
-    def _version(self, program: Program, mine: Run, wrong: Wrong | None, other: Subject) -> Answer:
-        answer = Answer(self.subject.name, self.target, "version")
+    def _beside_what_stores(self, wrong: Wrong, other: Subject) -> Answer:
+        """Compare with a right version the program of it that stores what nobody stores here."""
+        self._rename(other)
+        address = address_of(self.bench, wrong.name, wrong.element)
+        program, _ = who_stores(other.module, other.grid, self.bench, address, wrong.share)
+        if program is None or any(at >= n for at, n in zip(program, self.grid, strict=False)):
+            return self._nothing_stored(wrong)
+        answer = self._version(program, self._run(program), None, other)
+        answer.program = program[: len(self.grid)]
+        answer.notes += self.notes
+        return answer
+
+    def _rename(self, other: Subject) -> None:
+        """Let the arrays be found under the names that another version gives them."""
         names = [p.name for p in other.module.parameters]
         self.bench.alias = dict(zip(names, (p.name for p in self.module.parameters), strict=False))
+
+    def _version(self, program: Program, mine: Run, wrong: Wrong | None, other: Subject) -> Answer:
+        answer = Answer(self.subject.name, self.target, "version")
+        self._rename(other)
         if wrong is not None and other.grid != self.grid:
             address = address_of(self.bench, wrong.name, wrong.element)
             theirs_at, _ = who_stores(other.module, other.grid, self.bench, address, wrong.share)
@@ -385,8 +404,8 @@ class _Inquiry:
         answer.sentences.append(
             f"the code does what the source says; {self.subject.name} parts from {other.name} here"
         )
-        titles = (other.name if other.name != self.subject.name else "right version",
-                  self.subject.name if other.name != self.subject.name else "this version")  # fmt: skip
+        same = other.name == self.subject.name
+        titles = ("right version", "this version") if same else (other.name, self.subject.name)
         self._describe(answer, part, (other.module, self.module), titles)
         # It is the wrong version's op that is named.
         if part.wrong is not None:

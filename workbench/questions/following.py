@@ -193,7 +193,7 @@ class _Follower:
         return way
 
     def _plain(self, ops: set[int]) -> set[int]:
-        """Leave loops and branches out where there is anything else: all in them is made of them."""
+        """Leave loops and branches out where there is anything else: they hold other things."""
         control = {"tile.for", "tile.while", "tile.if", "tile.yield"}
         return {op for op in ops if self.names.get(op) not in control} or ops
 
@@ -324,8 +324,8 @@ class _Follower:
                 continue
             where = " x ".join(map(str, layout.shape))
             dims = ", ".join(f"{2 ** len(bases)} {name}s" for name, bases in layout.bases.items())
-            words = f"{layout.value} ({where} {layout.element}) lies in {layout.kind} memory" if (
-                layout.kind == "shared") else f"{layout.value} ({where} {layout.element}) is spread over {dims}"  # fmt: skip
+            how = "lies in shared memory" if layout.kind == "shared" else f"is spread over {dims}"
+            words = f"{layout.value} ({where} {layout.element}) {how}"
             if layout.conversion is not None:
                 turned = layout.conversion
                 words += f"; converted from {turned.from_} by {turned.via}, {turned.bytes:,} bytes"

@@ -19,40 +19,44 @@ def live_by_row(rows: Sequence[str]) -> list[dict[int, int]]:
     again; where rows branch back, what is read in the loop and was written before it lives to the
     branch. Registers of wide results count one by one.
     """
-    reads, writes, targets = [], [], {}
-    for number, row in enumerate(rows):
-        label = _LABEL.match(row)
-        if label:
-            targets[label[1]] = number
-        written, read = _registers(row)
-        reads.append(read)
-        writes.append(written)
-    ends: dict[int, int] = {}  # a loop's last row -> its first
-    for number, row in enumerate(rows):
-        branch = re.search(r"\bBRA\b.*?(\.L\w+)", row)
-        if branch and targets.get(branch[1], number) < number:
-            ends[number] = targets[branch[1]]
+    found = [_registers(row) for row in rows]
+    ends = _loops(rows)
     ranges: list[tuple[int, int, int]] = []  # register, written, last read
     current: dict[int, tuple[int, int]] = {}
-    for number, read in enumerate(reads):
+    for number, (written, read) in enumerate(found):
         for register in read:
             if register in current:
                 current[register] = (current[register][0], number)
         if number in ends:
-            first = ends[number]
-            for register, (written, last) in current.items():
-                if written < first <= last:
-                    current[register] = (written, number)
-        for register in writes[number]:
+            _carry(current, ends[number], number)
+        for register in written:
             if register in current:
                 ranges.append((register, *current[register]))
             current[register] = (number, number)
     ranges += [(register, *held) for register, held in current.items()]
     live: list[dict[int, int]] = [{} for _ in rows]
-    for register, written, last in ranges:
-        for row in range(written, last):
-            live[row][register] = written
+    for register, first, last in ranges:
+        for row in range(first, last):
+            live[row][register] = first
     return live
+
+
+def _loops(rows: Sequence[str]) -> dict[int, int]:
+    """Return the first row of each loop by its last, which branches back."""
+    targets = {label[1]: n for n, row in enumerate(rows) if (label := _LABEL.match(row))}
+    found: dict[int, int] = {}
+    for number, row in enumerate(rows):
+        branch = re.search(r"\bBRA\b.*?(\.L\w+)", row)
+        if branch and targets.get(branch[1], number) < number:
+            found[number] = targets[branch[1]]
+    return found
+
+
+def _carry(current: dict[int, tuple[int, int]], first: int, last: int) -> None:
+    """Let what a loop reads and was written before it live to the loop's end."""
+    for register, (written, read) in current.items():
+        if written < first <= read:
+            current[register] = (written, last)
 
 
 def _registers(row: str) -> tuple[list[int], list[int]]:

@@ -79,6 +79,7 @@ class Probe:
 
     @property
     def bytes(self) -> int:
+        """Bytes of its buffer."""
         return self.rounds * self.size * np.dtype(memory_dtype(self.element)).itemsize
 
 
@@ -211,6 +212,7 @@ class Loadable:
 
     @property
     def code(self) -> bytes:
+        """What a loader takes."""
         return self.built.assemble().data
 
 
@@ -243,7 +245,8 @@ def launch(
 ) -> dict[Value, list[np.ndarray[Any, Any]]]:
     """Run a grid on the target over a bench's arrays; returns the tiles that probes saw."""
     bench.reset()
-    extents = (*grid, 1, 1)[:3]
+    x, y, z = (*grid, 1, 1)[:3]
+    extents = (x, y, z)
     names = {p.name: p.value for p in code.module.parameters}
     if code.target != "cpu":
         from workbench.questions.probing_on_cuda import launch_on_cuda

@@ -84,20 +84,16 @@ class Replay:
         for value, array in zip(event.op.operands, inputs, strict=True):
             values[value] = array
         found: Sequence[Array] = event.results
+        if again and isinstance(event.op, For):
+            return  # what it starts from has changed; how often it runs is in `decides`
         if again:
             if event.op in self.decides:
                 raise UnknownError
-            if isinstance(event.op, For):
-                return  # what it starts from has changed, not how often it runs
-            if here:
-                for each in ops:
-                    self._compute(each, outputs)
-                found = [values[value] for value in results] if event.op.results else ()
-            else:
-                self._compute(event.op, outputs)
-                found = [values[value] for value in event.op.results]
-            for number, array in enumerate(found):
-                new[event.number, number] = array
+            for each in ops if here else (event.op,):
+                self._compute(each, outputs)
+            given = results if here and event.op.results else event.op.results
+            found = [values[value] for value in given]
+            new.update({(event.number, n): array for n, array in enumerate(found)})
         elif isinstance(event.op, Store):
             self._store(event.op, outputs)
         for value, array in zip(event.op.results, found, strict=False):
@@ -137,4 +133,3 @@ class Replay:
             inside = live & (addresses >= start) & (addresses < end)
             flat = outputs[name].reshape(-1)
             flat[(addresses[inside] - start) // size] = written[inside]
-

@@ -8,8 +8,10 @@ of the slice, with lines whose values are odd (NaN, masked off) before plain one
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from workbench.ir import Block, Module, Op, Scalar, Value, element_of, shape_of
 from workbench.ir.build import Builder
@@ -51,7 +53,7 @@ _BITS = ("and", "or", "xor")
 _ALONE = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "neg", "abs")
 
 #: What a change makes of an op, and what it is called.
-Change = tuple[str, Callable[[Op, Builder], Replacement]]
+Change = tuple[str, Callable[[Any, Builder], Replacement]]
 Attempt = tuple[Line, Op, Change]
 
 
@@ -92,7 +94,8 @@ def ranked(
 
 def _helps(
     bench: Bench, module: Module, grid: Sequence[int], program: Program, op: Op,
-    change: Callable[[Op, Builder], Replacement], judge: Callable[[Run], bool], replay: Replay, end: float,
+    change: Callable[[Op, Builder], Replacement], judge: Callable[[Run], bool],
+    replay: Replay, end: float,
 ) -> bool:  # fmt: skip
     def rewrite(current: Op, builder: Builder) -> Replacement:
         return change(current, builder) if current.id == op.id else None
@@ -111,7 +114,9 @@ def _helps(
 
 def _attempts(module: Module, lines: list[Line], numbers: Sequence[int]) -> list[Attempt]:
     """Return changes, the likeliest first: of all ops the likeliest ones, then their next ones."""
-    ops = [(line, op) for line in lines for op in dict.fromkeys(s.event.op for s in line.steps)]
+    ops = [
+        (line, op) for line in lines for op in dict.fromkeys(step.event.op for step in line.steps)
+    ]
     # A line's ops that the slice did not meet (a loop's bounds, a mask) are its ops, too.
     known = {op.id for _, op in ops}
     by_place = {(line.span.file, line.span.line): line for line in lines}
@@ -156,29 +161,29 @@ class _Nearby:
 def _nearest(near: _Nearby, op: Op) -> Iterator[Change]:
     """Another function of the same kind, a number that is a little off, swapped operands."""
     if isinstance(op, Elementwise):
-        for family in (_COMPARISONS, _ARITHMETIC, _BITS, _ALONE):
-            if op.function in family:
-                for function in family:
-                    if function != op.function:
-                        yield _function(op, function)
-        if len(op.inputs) == 2 and not op.row.commutes:
-            yield "its operands swapped", lambda o, _: o.changed(inputs=o.inputs[::-1])  # type: ignore[attr-defined]
-    elif isinstance(op, Select):
-        yield "its two values swapped", lambda o, _: o.changed(
-            **{o.fields[1].name: o.operands[2], o.fields[2].name: o.operands[1]})  # fmt: skip
+        yield from _functions(op)
     elif isinstance(op, Constant):
         yield from _constants(op, near.numbers)
+    elif isinstance(op, Reduce | Scan):
+        yield from _combined(op)
+    elif isinstance(op, Select):
+        yield "its two values swapped", lambda o, _: o.changed(then=o.otherwise, otherwise=o.then)
     elif isinstance(op, Iota):
         for start in (op.start + 1, op.start - 1):
             yield f"{start} as first number", lambda o, _, s=start: o.changed(start=s)
     elif isinstance(op, ProgramId):
-        for axis in range(3):
-            if axis != op.axis:
-                yield f"axis {axis}", lambda o, _, a=axis: o.changed(axis=a)
-    elif isinstance(op, Reduce | Scan):
-        yield from _combined(op)
+        for axis in {0, 1, 2} - {op.axis}:
+            yield f"axis {axis}", lambda o, _, a=axis: o.changed(axis=a)
     elif isinstance(op, Transpose):
         yield "no transposition", lambda o, _: o.operands[0]
+
+
+def _functions(op: Elementwise) -> Iterator[Change]:
+    for family in (_COMPARISONS, _ARITHMETIC, _BITS, _ALONE):
+        if op.function in family:
+            yield from (_function(op, other) for other in family if other != op.function)
+    if len(op.inputs) == 2 and not op.row.commutes:
+        yield "its operands swapped", lambda o, _: o.changed(inputs=o.inputs[::-1])
 
 
 def _function(op: Elementwise, function: str) -> Change:
@@ -291,35 +296,34 @@ def _wrapped(near: _Nearby, op: Op) -> Iterator[Change]:
     """One more op before it, on one of its operands: what was left out."""
     if not isinstance(op, Elementwise | Dot | Reduce | Store | Select):
         return
-    operands: list[tuple[int, Value]] = []
-    for place, value in enumerate(op.operands):
-        element = element_of(value.type)
-        if isinstance(element, Scalar) and element.bits > 1:
-            operands.append((place, value))
-    for place, value in operands:
+    operands = [
+        (place, value, element)
+        for place, value in enumerate(op.operands)
+        if isinstance(element := element_of(value.type), Scalar) and element.bits > 1
+    ]
+    for place, value, _ in operands:
         yield _with_factor(near, place, value, value, "mul")
-    for place, value in operands:
+    for place, value, _ in operands:
         for other in near.like(value, 2):
             yield _with_factor(near, place, value, other, "mul")
-    for place, value in operands:
-        element = element_of(value.type)
+    for place, value, element in operands:
         for function in _ALONE if element.is_float else ():
-            yield f"'{function}({near.name(value)})'", (
-                lambda o, b, p=place, f=function: _with(
-                    o, p, b.add(Elementwise(f, (o.operands[p],)))))  # fmt: skip
-    for place, value in operands:
-        element = element_of(value.type)
+            yield _with_function(near, place, value, function)
+    for place, value, element in operands:
         others = near.like(value, 4)
         if element.is_float and shape_of(value.type):
             others += [p for p in near.parameters if p.type == element]
-        for other in others:
-            for function in ("mul", "add", "sub", "div"):
-                yield _with_factor(near, place, value, other, function)
+        for other, function in itertools.product(others, ("mul", "add", "sub", "div")):
+            yield _with_factor(near, place, value, other, function)
 
 
-def _with_factor(
-    near: _Nearby, place: int, value: Value, other: Value, function: str
-) -> Change:
+def _with_function(near: _Nearby, place: int, value: Value, function: str) -> Change:
+    return f"'{function}({near.name(value)})'", (
+        lambda o, b: _with(o, place, b.add(Elementwise(function, (o.operands[place],))))
+    )
+
+
+def _with_factor(near: _Nearby, place: int, value: Value, other: Value, function: str) -> Change:
     return f"'{near.name(value)} {SIGNS[function]} {near.name(other)}'", (
         lambda o, b: _with(o, place, _combined_with(o.operands[place], b, other, function))
     )
