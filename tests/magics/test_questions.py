@@ -67,6 +67,16 @@ def test_a_right_version_must_take_the_same_arguments():
         bisect("add", namespace=space, other="other")
 
 
+def test_without_a_reference_two_versions_are_compared():
+    space = names()
+    run_cell(ADD.replace("add", "right"), LINE, space)
+    run_cell(ADD.replace("x + y", "x - y"), LINE, space)
+    answer = bisect("add", namespace=space, other="right")
+    assert (answer.verdict, answer.op and answer.op.line) == ("version", 7)
+    assert answer.instead is not None
+    assert answer.instead.name == "tile.add"
+
+
 def test_a_store_that_nobody_makes_is_told():
     space = names()
     with pytest.raises(KernelError):

@@ -132,6 +132,8 @@ class _Inquiry:
         program, right = self._program(wrong)
         if right is None and wrong is not None and self.other is not None:
             return self._beside_what_stores(wrong, self.other)
+        if right is None and self.other is not None and self.reference is None:
+            return self._versions(self.other)
         if right is None:
             return self._nothing_stored(wrong) if wrong is not None else self._all_right()
         answer = self._compiler(program, right, wrong)
@@ -378,6 +380,18 @@ class _Inquiry:
         answer = self._version(program, self._run(program), None, other)
         answer.program = program[: len(self.grid)]
         answer.notes += self.notes
+        return answer
+
+    def _versions(self, other: Subject) -> Answer:
+        """Compare with another version where nothing says what is right: program by program."""
+        answer = self._all_right()
+        for program in sampled(self.grid):
+            found = self._version(program, self._run(program), None, other)
+            if found.verdict == "version":
+                found.program = program[: len(self.grid)]
+                found.notes += self.notes
+                return found
+        answer.sentences.append(f"{self.subject.name} and {other.name} compute the same there")
         return answer
 
     def _rename(self, other: Subject) -> None:
