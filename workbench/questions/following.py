@@ -130,10 +130,7 @@ class _Follower:
             return said + "it is notation, not an instruction"
         if re.search(r"\b(NOP|EXIT|BRA|ret|RET)\b", row):
             return said + "it ends or pads the code"
-        return (
-            said
-            + "the code generator made it for all of the kernel (entry, addresses of arguments)"
-        )
+        return said + "the code generator made it, and its debug line names none"
 
     def _because(self, ops: Collection[int], roots: Collection[int]) -> str:
         parts: list[str] = []
