@@ -34,6 +34,9 @@ COMMANDS = {
     "check": "FILE.py::KERNEL [options]   launch and compare with a reference",
     "bench": "FILE.py::KERNEL [options]   time, beside baselines",
     "tune": "FILE.py::KERNEL [options]   search for the fastest configuration",
+    "bisect": "FILE.py::KERNEL [FILE.py::RIGHT] [options]   name the first wrong op",
+    "diff": "A B                         compare two traces, line by line",
+    "follow": "TRACE LINE|VALUE|STAGE:ROW   what became of it, pass by pass",
     "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",
     "doctor": "                            what is installed, what is missing",
     "view": "TRACE | NOTEBOOK::KERNEL    write the viewer page and open it",
@@ -68,7 +71,7 @@ def _run(command: str, rest: Sequence[str]) -> int:
         return OK
     actions: dict[str, Callable[[Request], int]] = {
         "compile": _compile, "check": _check, "bench": _bench, "tune": _tune, "explain": _explain,
-        "doctor": _doctor, "view": _view,
+        "bisect": _bisect, "diff": _diff, "follow": _follow, "doctor": _doctor, "view": _view,
     }  # fmt: skip
     if command not in actions:
         better = closest(command, actions)
@@ -78,7 +81,8 @@ def _run(command: str, rest: Sequence[str]) -> int:
             hint=f"commands: {' '.join(actions)}",
         )
     request = parse_arguments(command, rest)
-    if command in ("compile", "check", "bench", "tune", "view") and request.name is None:
+    needs = ("compile", "check", "bench", "tune", "view", "bisect", "diff", "follow")
+    if command in needs and request.name is None:
         raise OptionError(f"{command} needs {COMMANDS[command].split('  ')[0]}", code="K103")
     return actions[command](request)
 
@@ -211,6 +215,40 @@ def _finish(result: Any, request: Request) -> int:
         _print(repr(result))
     if request.output is not None:
         _say(f"wrote {result.save(request.output, force=request.force)}")
+    return OK
+
+
+def _bisect(request: Request) -> int:
+    from workbench.magics import questioning
+    from workbench.magics.loading import load_kernel
+
+    kernel, namespace = load_kernel(request.names[0])
+    right = load_kernel(request.names[1])[0] if len(request.names) > 1 else None
+    answer = questioning.bisect(kernel, request, namespace, right)
+    _print(questioning.as_json(answer) if request.json else answer.text)
+    return OK if answer.verdict == "right" else CHECK_FAILED
+
+
+def _diff(request: Request) -> int:
+    from workbench.magics import questioning
+
+    if len(request.names) != 2:
+        raise OptionError("diff needs two traces", code="K103", hint="workbench diff a.wbt b.wbt")
+    found = questioning.diff(*request.names, stage=request.stage)
+    _print(str(questioning.as_json(found)) if request.json else str(found))
+    return OK
+
+
+def _follow(request: Request) -> int:
+    from workbench.magics import questioning
+
+    if len(request.names) != 2:
+        raise OptionError(
+            "follow needs a trace and what to follow", code="K103",
+            hint="workbench follow a.wbt sass:12",
+        )  # fmt: skip
+    way = questioning.follow(request.names[0], request.names[1])
+    _print(questioning.as_json(way) if request.json else way.text)
     return OK
 
 

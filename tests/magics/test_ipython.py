@@ -125,11 +125,6 @@ def test_save_writes_by_suffix(shell, tmp_path):
     assert (tmp_path / "add.html").read_text().startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize("magic", ["diff"])
-def test_later_magics_are_unknown(shell, magic):
-    assert magic not in shell.magics_manager.magics["line"]
-
-
 def test_a_stage_is_edited_in_a_cell(shell):
     run(shell, CELL.replace("GRID", "3"))
     outcome, _ = run(shell, "%override add tile")

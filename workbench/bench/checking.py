@@ -86,7 +86,7 @@ def check_launch(
     given = Given(rtol, atol)
     comparisons: list[Comparison] = []
     for name, want in found.values.items():
-        model = _model(subject, name, found, executed, want)
+        model = model_of(subject, name, found, executed, want)
         try:
             comparisons.append(compare(name, subject.arguments[name], want, model, given))
         except ValueError as error:
@@ -134,7 +134,7 @@ def _look_for_unwritten(
             verdict.unwritten += (described(shown, left),)
 
 
-def _model(
+def model_of(
     subject: Subject, name: str, found: References, executed: Roundings, comparing: Any
 ) -> Model:
     """Return the errors that a right launch may make in an output."""
@@ -185,6 +185,8 @@ def _error(subject: Subject, failed: Comparison, said: str, search: Search) -> C
         Note(f"program {finding.program}: {finding.message}", finding.span)
         for finding in search.findings[:2]
     ]
+    if hint is None:
+        hint = f"%bisect {subject.name} names the first wrong op"
     usual = "" if failed.usual is None else f"usual {failed.usual:.2g}, "
     return CheckError(
         f"{shown} differs from {said}: {failed.wrong:,} of {failed.total:,} elements, "

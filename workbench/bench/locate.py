@@ -83,14 +83,14 @@ def who_stored(
         machine.recording.accesses.clear()
         return len(search.found) == len(elements) or time.monotonic() > end
 
-    programs = [_coordinates(number, grid) for number in _outwards(prod(grid), share)]
+    programs = [_coordinates(number, grid) for number in outwards(prod(grid), share)]
     # Where a program cannot be run here, the check's own message stands.
     with contextlib.suppress(KernelError):
         search.complete = machine.run(programs, ended)
     return search
 
 
-def _outwards(count: int, share: float) -> Iterator[int]:
+def outwards(count: int, share: float) -> Iterator[int]:
     """Yield 0 … count - 1, beginning at a place and going outwards from there."""
     middle = min(int(count * share), count - 1)
     for distance in range(count):

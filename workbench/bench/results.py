@@ -28,6 +28,7 @@ from workbench.trace import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from workbench.bench.plan import Plan
     from workbench.bench.subject import Subject
     from workbench.runtime.compiled import CompiledKernel
     from workbench.tuning.tune import TuneResult
@@ -113,6 +114,7 @@ class KernelResult:
         records: one per compilation, the one to show first in front.
         error: the error that ended the run, if one did.
         tune: what a search among configurations found, if there was one.
+        plan: what was asked to be done, None where the cell's own code launched.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class KernelResult:
         embed: str = "auto",
         error: BaseException | None = None,
         tune: TuneResult | None = None,
+        plan: Plan | None = None,
     ) -> None:
         self.kernel = kernel
         self.name = name
@@ -134,6 +137,7 @@ class KernelResult:
         self.embed = embed
         self.error = error
         self.tune = tune
+        self.plan = plan
         self.shown = False
         #: The latest launch, with its arguments; None if nothing was launched.
         self.subject: Subject | None = None

@@ -126,6 +126,7 @@ class _Run:
             embed=self.plan.embed,
             error=error,
             tune=None if self.tuning is None else self.tuning.result,
+            plan=self.plan,
         )
         result.subject = self.binder.last
         return result

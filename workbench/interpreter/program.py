@@ -52,6 +52,8 @@ class ProgramFrame:
         #: What the rounds of loops that may wait did, and those loops, the inner ones last.
         self.steps: list[Step] = []
         self.waiting: list[LoopRounds] = []
+        if machine.listener is not None:
+            self.run = self._run_heard  # type: ignore[method-assign]
 
     @property
     def memory(self) -> dict[Any, Any]:
@@ -107,6 +109,24 @@ class ProgramFrame:
                     values[result] = array
             elif op.results:
                 values[op.results[0]] = np.asarray(results)
+        return tuple(values[value] for value in block.ops[-1].operands)
+
+    def _run_heard(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
+        """Run a block as `run` does, with somebody told of each op; what watches is left out."""
+        values = self.values
+        listener = self.machine.listener
+        assert listener is not None
+        frame: Any = self
+        if self.machine.over:
+            raise AbandonedError
+        values.update(zip(block.arguments, arguments, strict=True))
+        for op in block.ops:
+            results = op.interpret(frame)
+            if isinstance(results, tuple):
+                values.update(zip(op.results, results, strict=True))
+            elif op.results:
+                values[op.results[0]] = np.asarray(results)
+            listener(op, self)
         return tuple(values[value] for value in block.ops[-1].operands)
 
     # -- memory ---------------------------------------------------------------------------

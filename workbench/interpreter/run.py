@@ -5,7 +5,7 @@ Programs, the watcher and whoever gives turns share it, and know nothing of each
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -107,6 +107,8 @@ class Run:
         self.recording = Recording()
         self.recorder = _Recorder(self) if record else None
         self.watcher: Watching | None = None
+        #: Told of every op that has run; its values are in the frame. Nothing is watched then.
+        self.listener: Callable[[Op, Any], object] | None = None
         self._dependence: Dependence | None = None
         self._homes: dict[Value | None, Homes] = {}
         self._exits: dict[Op, Exit] = {}

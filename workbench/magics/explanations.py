@@ -464,8 +464,9 @@ EXPLANATIONS: dict[str, Explanation] = {
         "elements or on average. What a right kernel may differ by follows from what was executed\n"
         "(types, lengths of sums, target); --rtol and --atol replace that.",
         '%%kernel add --args x,y,out,7 --grid 1 --set BLOCK=3 --check "x + y"',
-        "look at the first wrong element and the line that stored it: is its index inside the "
-        "grid,\nis the mask right? On average: is there a factor or a term too many?",
+        "%bisect names the first wrong op. Or look at the first wrong element and the line that\n"
+        "stored it: is its index inside the grid, is the mask right? On average: is there a\n"
+        "factor or a term too many?",
     ),
     "K602": _entry(
         "the reference does not fit the kernel's outputs in number or shape.",

@@ -15,6 +15,7 @@ from workbench.magics.cells import offer_names, run_cell
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, complete, usage
 from workbench.magics.progress import StatusLine, showing_progress
+from workbench.magics.question_magics import QuestionMagics
 from workbench.source import KernelError, OptionError, register_text
 from workbench.viewer.display import cell_output
 
@@ -257,14 +258,16 @@ def _display_result(result: KernelResult) -> None:
 def load(shell: Any) -> None:
     """Register all magics, their completion, and the names that cells may use unimported."""
     shell.register_magics(KernelMagics)
+    shell.register_magics(QuestionMagics)
     offer_names(shell.user_ns)
     formatter = shell.display_formatter.ipython_display_formatter
     formatter.for_type(KernelResult, _display_result)
-    completer = functools.partial(_complete, shell)
-    shell.set_hook("complete_command", completer, re_key=r"%?%kernel\b.*")
+    for command in ("kernel", "bisect", "diff", "follow"):
+        completer = functools.partial(_complete, command)
+        shell.set_hook("complete_command", completer, re_key=rf"%?%{command}\b.*")
 
 
-def _complete(shell: Any, completer: Any, event: Any) -> list[str]:
-    text = event.line.partition("kernel")[2]
+def _complete(command: str, completer: Any, event: Any) -> list[str]:
+    text = event.line.partition(command)[2]
     names = [name for name in registry.names() if name.startswith(event.symbol)]
-    return [*complete("kernel", text), *names]
+    return [*complete(command, text), *names]

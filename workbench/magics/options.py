@@ -90,6 +90,7 @@ class Request:
     emit: tuple[str, ...] = ()
     output: str | None = None
     json: bool = False
+    stage: str | None = None
     assume: tuple[str, ...] = ()
     places: Mapping[str, Span | None] = field(default_factory=dict[str, Span | None])
 
@@ -123,23 +124,26 @@ class Option:
 _CELL = frozenset({"kernel"})
 #: The commands that launch a kernel.
 RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune"})
-_BUILD = _RUN | {"compile"}
+_BUILD = _RUN | {"compile", "bisect"}
 #: Edits of a stage give arguments, and compare what comes of them.
 _EDIT = frozenset({"override"})
+#: Those that bind a launch, whatever they do with it.
+_BIND = _RUN | _EDIT | {"bisect"}
+_ASKING = frozenset({"bisect", "diff", "follow"})
 _STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
 
 OPTIONS: tuple[Option, ...] = (
     Option(
         "--args", "args",
         "launch arguments: Python expressions in parameter order, constexprs left out",
-        expression("--args"), "EXPRS", example="--args x,y,out,n", commands=_RUN | _EDIT,
+        expression("--args"), "EXPRS", example="--args x,y,out,n", commands=_BIND,
     ),
     Option(
         "--grid", "grid",
         "number of program instances: int, tuple or callable; a callable gets the parameters it "
         "names, or one dict `meta`",
         expression("--grid"), "G", "that of @kernel(grid=...)", '--grid "cdiv(n, BLOCK)"',
-        commands=_RUN | _EDIT,
+        commands=_BIND,
     ),
     Option(
         "--set", "settings",
@@ -168,12 +172,12 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--make", "make",
         "callable f(**x) that returns the arguments as a dict by parameter name",
-        expression("--make"), "EXPR", example="--make mk", commands=_RUN | _EDIT,
+        expression("--make"), "EXPR", example="--make mk", commands=_BIND,
     ),
     Option(
         "--x", "axes",
         "sweep axis of --make: values, a:b:step or a:b:*factor, both ends included",
-        axis, "N=SPEC", example="--x N=256:8192:*2", repeated=True, commands=_RUN | _EDIT,
+        axis, "N=SPEC", example="--x N=256:8192:*2", repeated=True, commands=_BIND,
     ),
     Option(
         "--x-grid", "cross_axes", "cross the axes of --x instead of zipping them", commands=_RUN,
@@ -183,15 +187,15 @@ OPTIONS: tuple[Option, ...] = (
         "reference expression over copies of the arguments from before the launch; without one: "
         "the interpreter; says, too, which elements of an output were right without being written",
         expression("--check"), "[EXPR]", "off", '--check "torch.matmul(a, b)"', optional=True,
-        commands=_RUN,
+        commands=_BIND,
     ),
     Option(
         "--rtol", "rtol", "relative tolerance", tolerance("--rtol"), "R",
-        "by a model of what was rounded", "--rtol 1e-3", commands=_RUN | _EDIT,
+        "by a model of what was rounded", "--rtol 1e-3", commands=_BIND,
     ),
     Option(
         "--atol", "atol", "absolute tolerance", tolerance("--atol"), "A",
-        "by a model of what was rounded", "--atol 1e-4", commands=_RUN | _EDIT,
+        "by a model of what was rounded", "--atol 1e-4", commands=_BIND,
     ),
     Option("--bench", "bench", "time it", default="off", commands=_RUN),
     Option(
@@ -319,10 +323,15 @@ OPTIONS: tuple[Option, ...] = (
         commands=frozenset({"compile", "check", "bench", "tune", "view"}),
     ),
     Option(
+        "--stage", "stage", "the whole diff of this stage",
+        one_of("--stage", "stage", PANES, "K122"), "S", example="--stage ptx",
+        commands=frozenset({"diff"}),
+    ),
+    Option(
         "--json", "json", "print results and errors as JSON",
         commands=frozenset({
             "compile", "check", "bench", "tune", "doctor", "layouts", "access", "explain",
-            "sass",
+            "sass", *_ASKING,
         }),
     ),
 )  # fmt: skip
@@ -331,7 +340,7 @@ OPTIONS: tuple[Option, ...] = (
 WORDS: dict[str, int] = {
     "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
     "kernels": 0, "save": 2, "override": 3, "layouts": 2, "access": 2, "workbench": 2,
-    "doctor": 0, "view": 1,
+    "doctor": 0, "view": 1, "bisect": 2, "diff": 2, "follow": 2,
     **dict.fromkeys(_STAGES, 1),
 }  # fmt: skip
 

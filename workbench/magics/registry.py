@@ -79,6 +79,23 @@ def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> Kernel
     )
 
 
+def before(
+    name: str | None, steps: int, namespace: Mapping[str, Any] | None = None
+) -> KernelResult:
+    """Return the result so many steps before a kernel's latest one; raises OptionError K129."""
+    known = _results.get(name or find(None).name, [])
+    if name is not None and not known:
+        find(name, namespace)
+    if steps >= len(known):
+        raise OptionError(
+            f"{name or 'the latest kernel'} has {len(known)} result"
+            f"{'s' * (len(known) != 1)}, there is none {steps} before the latest",
+            code="K129",
+            hint="run its cell once more after a change, or name the other side",
+        )
+    return known[-1 - steps]
+
+
 def _with_spec(newest: KernelResult, known: list[KernelResult], spec: str) -> KernelResult:
     if not spec:
         return newest

@@ -1,0 +1,181 @@
+"""`%bisect`, `%diff` and `%follow` as a notebook and a shell ask them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from workbench import run_cell
+from workbench.cli import main
+from workbench.magics import registry
+from workbench.magics.options import complete
+from workbench.magics.questioning import bisect, diff, follow
+from workbench.questions.live import live_by_row
+from workbench.source import KernelError, OptionError
+
+ADD = """
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    y = tl.load(y_ptr + offsets, mask=offsets < n)
+    tl.store(out_ptr + offsets, x + y, mask=offsets < n)
+"""
+LINE = "--args x,y,out,7 --grid 2 --set BLOCK=4 --target cpu"
+
+
+@pytest.fixture(autouse=True)
+def _empty_registry():
+    registry.clear()
+    yield
+    registry.clear()
+
+
+def names():
+    x, y = torch.arange(7.0), torch.full((7,), 10.0)
+    return {"x": x, "y": y, "out": torch.zeros(7), "torch": torch}
+
+
+def test_a_failed_check_offers_bisect_which_needs_nothing_more():
+    space = names()
+    with pytest.raises(KernelError) as caught:
+        run_cell(ADD.replace("x + y", "x - y"), f'{LINE} --check "x + y"', space)
+    assert caught.value.hint == "%bisect add names the first wrong op"
+    answer = bisect(namespace=space)
+    assert answer.verdict == "source"
+    assert answer.op is not None
+    assert (answer.op.name, answer.op.line) == ("tile.sub", 7)
+    assert "likely wrong: with '+' in place of '-'" in answer.text
+    assert torch.equal(space["out"], torch.arange(7.0) - 10)  # the user's arrays are left alone
+
+
+def test_what_is_right_is_said_to_be():
+    space = names()
+    run_cell(ADD, f'{LINE} --check "x + y"', space)
+    answer = bisect("add", namespace=space)
+    assert answer.verdict == "right"
+    assert json.dumps(answer.data())
+
+
+def test_a_right_version_must_take_the_same_arguments():
+    space = names()
+    run_cell(ADD, f'{LINE} --check "x + y"', space)
+    run_cell(ADD.replace("add", "other").replace(", n,", ", n, m,"), "--no-run --target cpu --set "
+             'BLOCK=4 --sig "*f32 *f32 *f32 i32 i32"', space)  # fmt: skip
+    with pytest.raises(OptionError, match="other takes 5 arguments, add 4"):
+        bisect("add", namespace=space, other="other")
+
+
+def test_without_a_reference_two_versions_are_compared():
+    space = names()
+    run_cell(ADD.replace("add", "right"), LINE, space)
+    run_cell(ADD.replace("x + y", "x - y"), LINE, space)
+    answer = bisect("add", namespace=space, other="right")
+    assert (answer.verdict, answer.op and answer.op.line) == ("version", 7)
+    assert answer.instead is not None
+    assert answer.instead.name == "tile.add"
+
+
+def test_a_store_that_nobody_makes_is_told():
+    space = names()
+    with pytest.raises(KernelError):
+        run_cell(ADD, f'{LINE.replace("--grid 2", "--grid 1")} --check "x + y"', space)
+    assert bisect("add", namespace=space).sentences[0].startswith("no program stores out[4]")
+
+
+def test_diff_of_two_versions_labels_sides_and_lines():
+    space = names()
+    run_cell(ADD, LINE, space)
+    run_cell(ADD.replace("x + y", "x * y"), LINE, space)
+    found = diff()
+    assert "A: add cpu" in found.text
+    assert "line 6: 6 -> 6 rows: +1 tile.mul, -1 tile.add" in found.text.replace("-1 tile.add, +1 "
+        "tile.mul", "+1 tile.mul, -1 tile.add").replace("line 7", "line 6")  # fmt: skip
+    assert json.loads(json.dumps(found.data()))["source"]
+    assert str(diff("add~1", "add", stage="tile")).startswith("--- A: add cpu")
+
+
+def test_diff_compiles_other_settings_and_targets():
+    space = names()
+    run_cell(ADD, LINE, space)
+    found = diff("add@BLOCK=4", "add@BLOCK=8", namespace=space)
+    assert ("BLOCK", 4, 8) in found.options
+    found = diff("add@cpu", "add@sm_90a", namespace=space)
+    assert ("target", "cpu", "sm_90a") in found.options
+    with pytest.raises(OptionError, match="there is none 1 before the latest"):
+        diff("add", namespace=space)
+    with pytest.raises(OptionError, match="not both sides have the stage 'sass'"):
+        diff("add@cpu", "add@sm_90a", stage="sass", namespace=space)
+
+
+def test_saved_traces_are_compared_and_followed_by_the_command_line(tmp_path, capsys):
+    space = names()
+    first, second = tmp_path / "a.wbt", tmp_path / "b.wbt"
+    run_cell(ADD, LINE, space).save(first)
+    run_cell(ADD.replace("x + y", "x * y"), LINE, space).save(second)
+    assert main(["diff", str(first), str(second), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stages"]["tile"]
+    assert main(["follow", str(first), "tile:4"]) == 0
+    assert "why is tile row 4 here" in capsys.readouterr().out
+    assert main(["follow", str(first)]) == 2
+
+
+def test_bisect_on_the_command_line(tmp_path, capsys):
+    file = tmp_path / "kernels.py"
+    head = "import torch\nx, y, out = torch.arange(7.0), torch.ones(7), torch.zeros(7)\n"
+    file.write_text(head + ADD.replace("x + y", "x - y"))
+    line = ["--args", "x,y,out,7", "--grid", "2", "--set", "BLOCK=4", "--check", "x + y"]
+    assert main(["bisect", f"{file}::add", *line, "--target", "cpu"]) == 1
+    assert "likely wrong: with '+' in place of '-'" in capsys.readouterr().out
+
+
+def test_a_line_a_value_and_a_row_are_followed():
+    space = names()
+    run_cell(ADD, f"{LINE.replace('cpu', 'sm_90a')} --no-run", space)
+    way = follow("add", "5", namespace=space)
+    assert way.stations[0].where == "front end"
+    assert {"tile", "gpu", "llvm", "ptx"} <= {station.where for station in way.stations}
+    assert any("by the rule" in station.sentence for station in way.stations)
+    value = follow("add", "offsets", namespace=space)
+    assert "tile.add" in value.stations[0].sentence
+    text = registry.find("add").stages["ptx"].split("\n")
+    row = next(n for n, each in enumerate(text, 1) if "ld.global" in each)
+    why = follow("add", f"ptx:{row}", namespace=space)
+    assert "tile.load of line" in why.stations[0].sentence
+    nobody = follow("add", "ptx:1", namespace=space)
+    assert "no op stands behind this row" in nobody.text
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("nope", "no value is called 'nope'"),
+        ("400", "no op came from line 400"),
+        ("sass:5", "add for cpu has no SASS"),
+        ("tile:999", "tile IR has rows 1 to"),
+        (None, "what is to be followed"),
+    ],
+)
+def test_what_cannot_be_followed_is_said(what, said):
+    space = names()
+    run_cell(ADD, LINE, space)
+    with pytest.raises(OptionError, match=said):
+        follow("add", what, namespace=space)
+
+
+def test_registers_live_from_where_they_are_written_to_where_they_are_read():
+    rows = [
+        "MOV R1, 0x1 ;", "LDG.E.64 R2, [R4.64] ;", ".L_1:", "FADD R6, R2, R1 ;",
+        "@P0 BRA `(.L_1) ;", "STG.E [R4.64], R6 ;",
+    ]  # fmt: skip
+    live = live_by_row(rows)
+    assert live[0] == {1: 0}
+    assert live[3] == {1: 0, 2: 1, 6: 3}  # R1 and R2 are read again in the next round
+    assert live[4] == {6: 3}
+
+
+def test_the_commands_complete_their_flags():
+    assert complete("diff", "--st") == ["--stage"]
+    assert "--check" in complete("bisect", "--ch")
+    assert complete("follow", "--") == ["--json"]

@@ -1,0 +1,82 @@
+"""`%bisect`, `%diff` and `%follow`: what each parses, asks, and shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
+
+from workbench.magics.grammar import Origin, parse
+from workbench.magics.options import Request, usage
+from workbench.magics.questioning import as_json, bisect, diff, follow
+from workbench.magics.texts import Shown
+from workbench.questions.comparing import Difference
+from workbench.source import register_text
+
+
+@magics_class
+class QuestionMagics(Magics):
+    """`%bisect`, `%diff`, `%follow`."""
+
+    @property
+    def _names(self) -> dict[str, Any]:
+        shell: Any = self.shell
+        return shell.user_ns
+
+    def _request(self, command: str, line: str) -> Request:
+        shell: Any = self.shell
+        file = f"In[{max(1, shell.displayhook.prompt_count)}]"
+        register_text(file, f"%{command} {line}")
+        return parse(command, line, self._names, Origin(file, 1, len(command) + 3))
+
+    @no_var_expand
+    @line_magic
+    def bisect(self, line: str) -> Any:
+        """Say where the first wrong op of a kernel's launch is: in a pass, a rule, or the source.
+
+        %bisect                     the latest result's kernel, as it was run and checked
+        %bisect add                 this kernel
+        %bisect add right_add       beside a right version: the first op that differs
+        %bisect add --args x,y,n --check "x + y"     another launch, another reference
+        """
+        request = self._request("bisect", line)
+        names = [*request.names, None, None]
+        answer = bisect(names[0], request, self._names, names[1])
+        return as_json(answer) if request.json else answer
+
+    @no_var_expand
+    @line_magic
+    def diff(self, line: str) -> Any:
+        """Say what differs between two compilations, line by line.
+
+        %diff                       the latest result and the one before it
+        %diff add mul               two kernels
+        %diff add@cpu add@sm_90a    two targets
+        %diff add add@num_warps=8   other settings, compiled now
+        %diff add~1 add             two versions
+        %diff a.wbt b.wbt           saved traces
+        """
+        request = self._request("diff", line)
+        names = [*request.names, None, None]
+        found = diff(names[0], names[1], stage=request.stage, namespace=self._names)
+        return as_json(found) if request.json else Shown(found.text) if isinstance(
+            found, Difference) else found  # fmt: skip
+
+    @no_var_expand
+    @line_magic
+    def follow(self, line: str) -> Any:
+        """Follow a value through every pass and stage; say why a row is there.
+
+        %follow add 5               what became of line 5
+        %follow add offsets         of the value of this name
+        %follow add sass:12         why this row is there, and where it came from
+        """
+        request = self._request("follow", line)
+        kernel, what = (None, *request.names)[-2:] if request.names else (None, None)
+        way = follow(kernel, what, namespace=self._names)
+        return as_json(way) if request.json else Shown(way.text)
+
+
+for _name in ("bisect", "diff", "follow"):
+    _method = getattr(QuestionMagics, _name)
+    _method.__doc__ = f"{_method.__doc__}\n\nOptions:\n{usage(_name)}"
