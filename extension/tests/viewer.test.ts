@@ -3,11 +3,10 @@ import { bundleOf } from "../src/envelope";
 import { compileTimes, factsOf, traceLabels } from "../src/header";
 import { viewOps, viewStages } from "../src/stages";
 import { problemsOf } from "../src/tabs/problems";
-import { arrangePrograms, arraysOf } from "../src/tabs/programs";
 import { copyRows, defaultOpen } from "../src/tabs/stages";
-import type { Access, Trace } from "../src/trace";
+import type { Trace } from "../src/trace";
 import { mount, type Viewer } from "../src/viewer";
-import { ADD_ACCESS, addTrace } from "./fixture";
+import { addTrace } from "./fixture";
 
 let host: HTMLElement;
 beforeEach(() => {
@@ -16,8 +15,6 @@ beforeEach(() => {
 });
 
 const show = (...traces: Trace[]): Viewer => mount(host, bundleOf({ traces }));
-const tabs = (): string[] =>
-  [...host.querySelectorAll<HTMLElement>("[role=tab]")].map((tab) => tab.dataset.tab ?? "");
 const openTab = (name: string): void =>
   host.querySelector<HTMLElement>(`[role=tab][data-tab="${name}"]`)!.click();
 const pressed = (): string[] =>
@@ -96,44 +93,6 @@ test("a search is a table with the fastest in front and its options to paste", (
     ["64", "4", "2 ms", "40", "ok"],
     ["512", "4", "–", "–", "rejected: too much shared memory"],
   ]);
-});
-
-test("the Programs tab is there only when the interpreter recorded accesses", () => {
-  show(addTrace());
-  expect(tabs()).not.toContain("programs");
-  show(addTrace({ access: ADD_ACCESS }));
-  openTab("programs");
-  expect(host.querySelectorAll(".wb-live").length).toBe(7);
-  expect(host.querySelectorAll(".wb-masked").length).toBe(2);
-});
-
-test("7 elements in blocks of 3: who stores what, and what is masked", () => {
-  const trace = addTrace({
-    runs: {
-      launches: [
-        { t: 0, grid: [3], device: "cpu", args: [{ name: "out_ptr", type: "*fp32", shape: [7] }] },
-      ],
-    },
-  });
-  const grid = arrangePrograms(ADD_ACCESS[0]!.addr!, "out_ptr", trace);
-  expect(grid.size).toBe(7);
-  expect(grid.columns).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
-  expect(grid.programs).toEqual([0, 1, 2]);
-  expect(grid.at(2, 6)).toEqual([[2, 0, "out_ptr", 6, true]]);
-  expect(grid.at(2, 7)).toEqual([[2, 1, "out_ptr", 7, false]]);
-  expect(grid.at(0, 3)).toEqual([]);
-});
-
-test("masked lanes that point outside the array stand beside it, wherever they point", () => {
-  const accesses: Access[] = [
-    [2, 0, "out_ptr", 6, true],
-    [2, 1, "", -1, false], // outside every array
-    [2, 2, "x_ptr", 0, false], // into the next array in memory
-  ];
-  const grid = arrangePrograms(accesses, "out_ptr", addTrace());
-  expect(arraysOf(accesses)).toEqual(["out_ptr"]);
-  expect(grid.columns).toEqual([0, 1, 2, 3, 4, 5, 6]);
-  expect(grid.off(2)).toEqual([1, 2]);
 });
 
 test("choosing the other target keeps the tab and shows its stages", () => {

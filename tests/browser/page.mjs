@@ -4,13 +4,14 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { axeViolations, collectErrors, launch, motionLatency, pinLatency } from "./browser.mjs";
-import { makeAddTrace, makePage, makeToollessTrace, makeTrace } from "./synthetic.mjs";
+import { makeAddTrace, makePage, makeToollessTrace, makeTrace, makeWideTrace } from "./synthetic.mjs";
 
 const out = path.resolve(process.argv[2]);
 mkdirSync(out, { recursive: true });
 const bundle = readFileSync(new URL("../../workbench/viewer/static/viewer.js", import.meta.url), "utf8");
 writeFileSync(path.join(out, "large.html"), makePage(bundle, [makeTrace()]));
 writeFileSync(path.join(out, "two.html"), makePage(bundle, [makeAddTrace(), makeToollessTrace()]));
+writeFileSync(path.join(out, "wide.html"), makePage(bundle, [makeWideTrace()]));
 
 /** Open a page with every request but its own file refused. */
 async function open(browser, file, colorScheme) {
@@ -104,6 +105,31 @@ async function checkTwo(browser, colorScheme) {
   await closeClean(page);
 }
 
+/** Pictures of any size: a bounded number of elements in the page, and of spots on each canvas. */
+async function checkPrograms(browser, colorScheme) {
+  const page = await open(browser, path.join(out, "wide.html"), colorScheme);
+  await page.click('[role=tab][data-tab="programs"]');
+  const drawn = () => page.$$eval("canvas[data-spots]", (all) => all.map((c) => Number(c.dataset.spots)));
+  await page.waitForFunction(() => document.querySelectorAll("canvas[data-spots]").length > 0);
+  const last = page.locator(".wb-map").last();
+  await last.scrollIntoViewIfNeeded();
+  await page.waitForFunction(() => [...document.querySelectorAll(".wb-map canvas")].at(-1).dataset.spots);
+  await last.evaluate((map) => map.scrollTo(1_000_000, 600));
+  await last.focus();
+  for (const key of ["ArrowRight", "ArrowDown"]) await page.keyboard.press(key);
+  await page.waitForFunction(() => /program 1/.test([...document.querySelectorAll(".wb-map-words")].at(-1).textContent));
+  const spots = await drawn();
+  assert.ok(spots.every((count) => count > 0 && count < 800), `spots drawn: ${spots}`);
+  const nodes = await page.locator(".wb-panel:not([hidden]) *").count();
+  assert.ok(nodes < 200, `${nodes} elements`);
+  assert.deepEqual(await axeViolations(page), [], `${colorScheme} programs`);
+  await page.screenshot({ path: path.join(out, `wide_${colorScheme}_scrolled.png`) });
+  await page.locator(".wb-scroll").evaluate((tab) => tab.scrollTo(0, 0));
+  await page.screenshot({ path: path.join(out, `wide_${colorScheme}_programs.png`) });
+  console.log(colorScheme, "programs", JSON.stringify({ nodes, spots }));
+  await closeClean(page);
+}
+
 /** A page that `%save` or `make demo` wrote: it paints, offline, and links. */
 async function checkExported(browser, file, colorScheme) {
   const page = await open(browser, path.resolve(file), colorScheme);
@@ -122,6 +148,7 @@ try {
   for (const colorScheme of ["light", "dark"]) {
     await checkLarge(browser, colorScheme);
     await checkTwo(browser, colorScheme);
+    await checkPrograms(browser, colorScheme);
     for (const file of process.argv.slice(3)) await checkExported(browser, file, colorScheme);
   }
 } finally {
