@@ -22,7 +22,7 @@ from workbench.interrupts import imported
 from workbench.ir import Module, Pointer
 from workbench.passes.check_accesses import check_accesses
 from workbench.passes.listing import ast_stage, shown_source, source_stage
-from workbench.passes.manager import Recorder
+from workbench.passes.manager import Recorder, begin
 from workbench.passes.pipeline import tile_passes
 from workbench.passes.tracing import (
     Places,
@@ -93,6 +93,7 @@ class Compiled:
     def binary(self) -> Binary:
         """The loadable code; made at the first use."""
         if self._binary is None:
+            begin("asm" if self.target == "cpu" else "sass")
             start = time.perf_counter()
             self._binary = self.built.assemble()
             took = (time.perf_counter() - start) * 1e3
@@ -190,6 +191,7 @@ class _Compilation:
         start = time.perf_counter()
         options = replace(self.spec.options, target=self.target)
         spec = replace(self.spec, options=options)
+        begin("source")
         if self.first is None:
             self.first = lower_kernel(self.source, spec, self.recorder.remarks)
         times["tile"] = (time.perf_counter() - start) * 1e3

@@ -9,6 +9,7 @@ from workbench.analysis.memory import parameter_roles
 from workbench.bench.arrays import clone, is_array, on_gpu
 from workbench.bench.plan import Plan
 from workbench.bench.subject import Subject, call_by_name
+from workbench.interrupts import imported
 from workbench.launch.options import DEFAULTS, SHORT_FORMS, check_options
 from workbench.runtime import CompiledKernel, JITFunction
 from workbench.source import KernelError, KernelSource, OptionError, Span, shown
@@ -236,14 +237,10 @@ def read_grid(value: Any, names: Mapping[str, Any], place: Span | None) -> tuple
 
 def seed_torch() -> None:
     """Make what --make draws the same in every run; it may seed itself afterwards."""
-    import torch
-
-    torch.manual_seed(0)
+    imported("torch").manual_seed(0)
 
 
 def chip() -> str:
     """Return the chip of the current device with its `a` suffix where there is one."""
-    import torch
-
-    major, minor = torch.cuda.get_device_capability()
+    major, minor = imported("torch").cuda.get_device_capability()
     return f"sm_{major}{minor}" + ("a" if major >= 9 else "")

@@ -13,6 +13,7 @@ from typing import Any
 
 from workbench.bench.results import KernelResult
 from workbench.bench.running import run_plan
+from workbench.interrupts import may_stop
 from workbench.magics import doctor as doctoring
 from workbench.magics import registry
 from workbench.magics.cells import previous_call
@@ -150,7 +151,9 @@ def _run_existing(what: Any, request: Request, namespace: Mapping[str, Any]) -> 
             f"what are the arguments of {source.name}?", code="K110",
             hint="add --args x,y,… or --make f",
         )  # fmt: skip
-    result = run_plan(kernel, make_plan(request, source, namespace), previous_call(source.name))
+    with may_stop():
+        plan = make_plan(request, source, namespace)
+    result = run_plan(kernel, plan, previous_call(source.name))
     registry.add(result)
     return result
 

@@ -14,7 +14,7 @@ from workbench.ops import Promise
 from workbench.passes.expand_assembly import expand_assembly
 from workbench.passes.expand_functions import expand_functions
 from workbench.passes.hints import Unobeyed, answer_hints
-from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
 from workbench.targets.built import Binary, Built, symbol_of
 from workbench.targets.cpu import CPU
@@ -66,6 +66,7 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     del target
     module = tile_passes(module, recorder)
     unit = _machine()
+    begin("llvm")
     start = time.perf_counter()
     writer = write(module, unit)
     text = llvm_module(writer, module)

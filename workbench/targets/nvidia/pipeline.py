@@ -10,7 +10,7 @@ from workbench.ir import Module
 from workbench.passes.accumulation import accumulate_products
 from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
 from workbench.passes.hints import Unobeyed, answer_hints
-from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
 from workbench.targets.built import Binary, Built, symbol_of
 from workbench.targets.llvm.failures import explained
@@ -57,10 +57,12 @@ def build(module: Module, target: str, recorder: Recorder) -> Built:
     module = recorder.run("insert-barriers", ordered, module, "gpu")
     recorder.remarks.pass_name = "registers"
     note_pressure(module, recorder.remarks, unit)
+    begin("llvm")
     start = time.perf_counter()
     low = lower(module, unit, offsets)
     text = llvm_module(low, module, unit)
     recorder.times["llvm"] = (time.perf_counter() - start) * 1e3
+    begin("ptx")
     start = time.perf_counter()
     with explained(module, text, machine(unit, text), low.emit.op_numbers):
         ptx = assembly(text, machine(unit, text))
