@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
 from typing import Any
@@ -34,6 +34,8 @@ from workbench.passes.tracing import (
 )
 from workbench.source import KernelError, KernelSource, OptionError, Span, deep, shown
 from workbench.source.captures import captures
+from workbench.source.errors import callers
+from workbench.source.files import shown_file
 from workbench.targets.built import Binary, Built
 from workbench.targets.llvm import generator
 from workbench.trace import (
@@ -41,6 +43,7 @@ from workbench.trace import (
     LazyTrace,
     Made,
     Parameter,
+    Rendered,
     Resources,
     StageId,
     TraceBuilder,
@@ -253,11 +256,11 @@ class _Compilation:
         file, text, line0, _ = texts[0]
         builder = TraceBuilder(kernel=self._kernel(file), made=made())
         places = Places(builder)
-        for source in texts:
+        spans = self._spans()
+        for source in _used(texts, spans, error):
             places.add(*source)
         resources = self._resources() if self.built is not None else Resources()
         times = self._stage_times()
-        spans = self._spans()
         builder.add_stage("source", source_stage(file, text, line0, spans), "python")
         builder.add_stage("ast", lambda: ast_stage(self.source, spans), "ast")
         self._add_module(builder, "tile", self.module or self.first, times.get("tile"))
@@ -265,6 +268,7 @@ class _Compilation:
             self._add_module(builder, "gpu", self.built.gpu, times.get("gpu"))
             for stage, produce in self.built.texts.items():
                 took = times.get(stage)
+                produce = _naming(produce, {span.file for _, span in spans} | {file})
                 builder.add_stage(stage, produce, LANGUAGES[stage], milliseconds=_rounded(took))
             builder.set(resources=resources, **self.built.fields)
         add_passes(builder, self.recorder)
@@ -317,7 +321,7 @@ class _Compilation:
         return Kernel(
             name=self.source.name,
             entry=self.built.symbol if self.built else self.source.name,
-            file=file,
+            file=shown_file(file),
             line0=self.source.first_line,
             params=self._parameters(),
             options=self._options(),
@@ -377,6 +381,41 @@ def _is_unit(argument: Argument) -> bool:
 
 def _rounded(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else round(milliseconds, 3)
+
+
+def _used(
+    texts: list[tuple[str, str, int, str]],
+    spans: Sequence[tuple[int, Span]],
+    error: KernelError | None,
+) -> list[tuple[str, str, int, str]]:
+    """Return the kernel's text and those of the helpers that an op or the error points into."""
+    places = [span for _, span in spans]
+    for one in () if error is None else (error, *error.others):
+        places += [note.span for note in (*callers(one), *one.notes) if note.span is not None]
+        places += [] if one.span is None else [one.span]
+    lines = {(at.file, at.line) for span in places for at in (span, *span.calls)}
+    helpers = [
+        text for text in texts[1:]
+        if any((text[0], text[2] + row) in lines for row in range(text[1].count("\n") + 1))
+    ]  # fmt: skip
+    return [texts[0], *helpers]
+
+
+def _naming(produce: Callable[[], Rendered], files: set[str]) -> Callable[[], Rendered]:
+    """Have debug information call files as readers do: a trace tells no folders."""
+    named = {file: shown_file(file) for file in files}
+    changed = {file: name for file, name in named.items() if file != name}
+    if not changed:
+        return produce
+
+    def rename() -> Rendered:
+        found = produce()
+        text = found.text
+        for file, name in changed.items():
+            text = text.replace(f'"{file}"', f'"{name}"')
+        return replace(found, text=text)
+
+    return rename
 
 
 def made() -> Made:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.bench.failures import diagnostics
 from workbench.source import KernelError
+from workbench.source.files import shown_text
 from workbench.trace import (
     STAGE_IDS,
     Bench,
@@ -57,6 +58,10 @@ class Record:
         }  # fmt: skip
         columns: dict[str, list[Any]] = {}
         for run in self.runs:
+            if isinstance(run, Skipped):
+                run = replace(run, why=shown_text(run.why))
+            elif isinstance(run, Bench) and run.error:
+                run = replace(run, error=shown_text(run.error))
             columns.setdefault(kinds[type(run)], []).append(run)
         if self.error is not None:
             columns["errors"] = list(diagnostics(base, self.error))

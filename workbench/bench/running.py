@@ -40,6 +40,7 @@ from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import obtain, source_of
 from workbench.runtime.faults import wait
 from workbench.source import KernelError, KernelSource, LaunchError, Note, OptionError
+from workbench.source.files import shown_file
 from workbench.trace import Kernel, Launch, LaunchArgument, Runs, Skipped, TraceBuilder
 
 SHOWN_CHIP = "sm_90a"
@@ -375,10 +376,11 @@ def source_record(source: KernelSource) -> Record:
     """Return what is known of a kernel before it is compiled: Python and AST."""
     file, text, line0 = shown_source(source)
     kernel = Kernel(
-        name=source.name, entry=source.name, file=file, line0=source.first_line, target="python"
-    )
+        name=source.name, entry=source.name, file=shown_file(file), line0=source.first_line,
+        target="python",
+    )  # fmt: skip
     builder = TraceBuilder(kernel=kernel, made=made())
-    builder.add_source(file, text, line0)
+    builder.add_source(shown_file(file), text, line0)
     builder.add_stage("source", source_stage(file, text, line0, []), "python")
     builder.add_stage("ast", lambda: ast_stage(source, []), "ast")
     lazy = builder.finish()
