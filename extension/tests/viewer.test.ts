@@ -6,7 +6,7 @@ import { problemsOf } from "../src/tabs/problems";
 import { copyRows, defaultOpen } from "../src/tabs/stages";
 import type { Trace } from "../src/trace";
 import { mount, type Viewer } from "../src/viewer";
-import { addTrace } from "./fixture";
+import { ADD_ACCESS, addTrace } from "./fixture";
 
 let host: HTMLElement;
 beforeEach(() => {
@@ -292,6 +292,61 @@ test("a pass shows the rules that it applied, with their identities and places",
   host.querySelector<HTMLElement>("[data-pass='1']")!.click();
   expect(host.querySelector(".wb-rules")).toBeNull();
   expect(host.querySelectorAll(".wb-problems li").length).toBe(0);
+});
+
+test("pins reach the passes, the problems and the programs", () => {
+  const trace = addTrace({
+    access: ADD_ACCESS,
+    remarks: [
+      { code: "R1", severity: "missed", text: "of the load", op: 3 },
+      { code: "R2", severity: "missed", text: "of its line", span: [0, 7, 5, 7, 9] },
+    ],
+  });
+  trace.strings.push("%0 = tile.load\n%1 = tile.b", "%0 = tile.load");
+  trace.passes = [
+    {
+      name: "drop",
+      pipe: "tile",
+      milliseconds: 1,
+      changed: true,
+      before: 5,
+      after: 6,
+      before_rows: [
+        [0, 1, [3]],
+        [1, 1, [6]],
+      ],
+      rows: [[0, 1, [3]]],
+      del: [6],
+    },
+  ];
+  show(trace);
+  const pinned = (within: string): (string | null)[] =>
+    [...host.querySelectorAll(`${within} .wb-pin0`)].map(({ textContent }) => textContent);
+  for (const tab of ["passes", "problems", "programs", "stages"]) openTab(tab);
+  host.querySelector<HTMLElement>('.wb-scroller[data-stage="source"] [data-row="3"]')!.click();
+  expect(pinned(".wb-problems").join()).toContain("of the load");
+  expect(pinned(".wb-problems").join()).not.toContain("of its line");
+  expect(pinned(".wb-list")).toEqual([]);
+  expect(pinned(".wb-diff").join()).toContain("%0 = tile.load");
+  host.querySelector<HTMLElement>('.wb-diff [data-ops="6"]')!.click();
+  expect(pinned(".wb-list").join()).toContain("drop");
+  expect(pinned(".wb-problems").join()).toContain("of its line");
+  expect(host.querySelectorAll(".wb-pictures > .wb-pin0").length).toBe(1);
+});
+
+test("side by side, both halves are rows of one width", () => {
+  const trace = addTrace();
+  trace.strings.push("%0 = tile.a\n%1 = tile.b", "%0 = tile.b");
+  trace.passes = [{ name: "p", pipe: "tile", milliseconds: 1, changed: true, before: 5, after: 6 }];
+  show(trace);
+  openTab("passes");
+  host.querySelector<HTMLElement>(".wb-mode")!.click();
+  expect(host.querySelector(".wb-halves")).not.toBeNull();
+  const [left, right] = host.querySelector(".wb-pair")!.children;
+  expect([left, right].map((half) => half?.querySelector(".wb-shifted") !== null)).toEqual([
+    true,
+    true,
+  ]);
 });
 
 test("the end of a viewer leaves nothing behind", () => {

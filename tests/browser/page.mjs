@@ -58,6 +58,7 @@ async function closeClean(page) {
 async function checkLarge(browser, colorScheme) {
   const page = await open(browser, path.join(out, "large.html"), colorScheme);
   const painted = await page.evaluate(() => Number(document.querySelector("[data-ready]").dataset.ms));
+  await checkSelecting(page);
   await page.click('.wb-scroller [data-row="17"]'); // x = tl.load(...): axe then judges pinned rows too
   const marked = await page
     .locator(".wb-pane")
@@ -75,6 +76,7 @@ async function checkLarge(browser, colorScheme) {
   await page.click('[role=tab][data-tab="passes"]');
   await page.keyboard.press("d");
   await page.screenshot({ path: path.join(out, `large_${colorScheme}_side.png`) });
+  await checkHalves(page);
   assert.deepEqual(await axeViolations(page), [], `${colorScheme} side by side`);
   await page.keyboard.press("?");
   assert.deepEqual(await axeViolations(page), [], `${colorScheme} key list`);
@@ -88,6 +90,42 @@ async function checkLarge(browser, colorScheme) {
   assert.ok(pin.clicks > 10);
   assert.ok(motion.rows < 300, `${motion.rows} rows exist; only visible ones may`);
   await closeClean(page);
+}
+
+/** Side by side, both halves can be seen, and the scroll bar moves the texts of both. */
+async function checkHalves(page) {
+  const look = () =>
+    page.evaluate(() => {
+      const frame = document.querySelector(".wb-diff").getBoundingClientRect();
+      const halves = [...document.querySelectorAll(".wb-pair")].flatMap((pair) => [...pair.children]);
+      const boxes = halves.map((half) => half.getBoundingClientRect());
+      const texts = halves.map((half) => half.querySelector(".wb-shifted")?.getBoundingClientRect().left);
+      const inside = boxes.every(({ left, right }) => left >= frame.left - 1 && right <= frame.right + 1);
+      return { count: boxes.length, inside, narrow: boxes.some(({ width }) => width < 100), texts };
+    });
+  const before = await look();
+  assert.ok(before.count > 0 && before.inside && !before.narrow, JSON.stringify(before));
+  const scroller = page.locator(".wb-halves");
+  await page.setViewportSize({ width: 800, height: 720 });
+  await scroller.evaluate((one) => one.scrollTo(60, one.scrollTop));
+  await page.waitForFunction(() => document.querySelector(".wb-halves .wb-window").style.getPropertyValue("--wb-shift") === "-60px");
+  const after = await look();
+  assert.ok(after.inside, "the halves stay where they are");
+  await page.setViewportSize({ width: 1300, height: 720 });
+}
+
+/** The mouse selects text, without the numbers of the rows, and pins nothing by it. */
+async function checkSelecting(page) {
+  const row = page.locator('.wb-scroller[data-stage="source"] [data-row="18"]');
+  const box = await row.boundingBox();
+  await page.mouse.move(box.x + 90, box.y + 9);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 250, box.y + 27, { steps: 4 });
+  await page.mouse.up();
+  const text = await page.evaluate(() => getSelection().toString());
+  assert.ok(text.length > 20 && !/^\s*\d+\s*$/m.test(text), `selected: ${JSON.stringify(text)}`);
+  assert.match(await page.textContent(".wb-status"), /Point at a row/);
+  await page.evaluate(() => getSelection().removeAllRanges());
 }
 
 /** Two traces in one viewer: the run on the CPU, and what a GPU would run. */

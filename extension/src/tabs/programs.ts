@@ -1,6 +1,7 @@
 // The Programs tab: which program touched which element of an array, through which element of its
 // tile, as the interpreter recorded it.
 import { button, make } from "../dom";
+import { pinClasses } from "../links";
 import { mountMap } from "../panes/map";
 import { picturesOf } from "../programs";
 import { placeName } from "../stages";
@@ -10,7 +11,7 @@ import type { Tab, TabServices } from "./tab";
 const MOST_PICTURES = 32; // at once; the rest after a click
 
 export function mountPrograms(panel: HTMLElement, services: TabServices): Tab {
-  const { trace, ops, signal } = services;
+  const { trace, ops, signal, selection, links } = services;
   const content = make("div", {
     class: "wb-scroll",
     tabindex: "0",
@@ -55,7 +56,16 @@ export function mountPrograms(panel: HTMLElement, services: TabServices): Tab {
       );
     }
   };
+  const markPins = (): void => {
+    const pins = selection.choice.pins.map(({ ops: pinned }) => links.family(pinned));
+    for (const section of pictures.querySelectorAll<HTMLElement>("[data-op]")) {
+      const marks = pinClasses(pins, [Number(section.dataset.op)]);
+      section.className = marks === "" ? "" : `wb-marked ${marks}`;
+    }
+  };
   add(0, MOST_PICTURES);
+  selection.subscribe(markPins, signal);
+  markPins();
   if (found.length > MOST_PICTURES) {
     const more = button(
       `show ${count(found.length - MOST_PICTURES, "more picture")}`,
@@ -63,6 +73,7 @@ export function mountPrograms(panel: HTMLElement, services: TabServices): Tab {
       () => {
         more.remove();
         add(MOST_PICTURES, found.length);
+        markPins();
       },
       signal,
     );
