@@ -29,6 +29,7 @@ from workbench.trace import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from workbench.bench.plan import Plan
     from workbench.runtime.compiled import CompiledKernel
     from workbench.tuning.tune import TuneResult
 
@@ -117,6 +118,7 @@ class KernelResult:
         records: one per compilation, the one to show first in front.
         error: the error that ended the run, if one did.
         tune: what a search among configurations found, if there was one.
+        plan: what was asked for, with what a search chose; None where a cell's own code launched.
     """
 
     def __init__(
@@ -130,6 +132,7 @@ class KernelResult:
         embed: str = "auto",
         error: BaseException | None = None,
         tune: TuneResult | None = None,
+        plan: Plan | None = None,
     ) -> None:
         self.kernel = kernel
         self.name = name
@@ -138,6 +141,7 @@ class KernelResult:
         self.embed = embed
         self.error = error
         self.tune = tune
+        self.plan = plan
         self.shown = False
         self._launch = launch
 

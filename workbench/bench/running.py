@@ -163,6 +163,7 @@ class _Run:
             embed=self.plan.embed,
             error=error,
             tune=None if self.tuning is None else self.tuning.result,
+            plan=self.binder.plan,
         )
 
     # -- compiling ------------------------------------------------------------------------
