@@ -2,6 +2,7 @@ import { beforeEach, expect, test } from "vitest";
 import { bundleOf } from "../src/envelope";
 import { compileTimes, factsOf, traceLabels } from "../src/header";
 import { viewOps, viewStages } from "../src/stages";
+import { isStale } from "../src/stale";
 import { problemsOf } from "../src/tabs/problems";
 import { copyRows, defaultOpen } from "../src/tabs/stages";
 import type { Trace } from "../src/trace";
@@ -347,6 +348,26 @@ test("side by side, both halves are rows of one width", () => {
     true,
     true,
   ]);
+});
+
+test("an edited cell is stale, whatever stands around its kernel", () => {
+  const trace = addTrace();
+  const source = trace.strings[0]!;
+  expect(isStale(`%%kernel --grid 3\n${source}  \n\nadd[(3,)](x)`, trace)).toBe(false);
+  expect(isStale(source.replace("x + y", "x * y"), trace)).toBe(true);
+  trace.sources[0]!.file = "kernels.py";
+  expect(isStale("import kernels", trace)).toBe(false);
+  const viewer = show(addTrace());
+  const badge = (): boolean => !host.querySelector<HTMLElement>(".wb-stale")!.hidden;
+  expect(badge()).toBe(false);
+  viewer.cellText("%bench add");
+  expect(badge()).toBe(false);
+  viewer.cellText("%%kernel\nsomething else");
+  expect(badge()).toBe(true);
+  viewer.update(bundleOf({ traces: [addTrace()] }));
+  expect(badge()).toBe(true);
+  viewer.cellText(source);
+  expect(badge()).toBe(false);
 });
 
 test("the end of a viewer leaves nothing behind", () => {
