@@ -1,6 +1,6 @@
 # Everything runs from here; a clean machine needs only make and Python 3.11 or newer.
 #   make demo    run the notebooks and leave the results in demo/
-#   make lab     open JupyterLab on the notebooks
+#   make lab     open JupyterLab on copies of the notebooks, in lab/
 #   make check   linters and fast tests            make test    every test
 #   make bench   measure against the baselines     make gpu     everything that needs an NVIDIA GPU
 #   make gpu GPU="tests fuzz" runs parts: tests, notebooks, check, inductor, fuzz, bench, or suites of the bench
@@ -16,11 +16,17 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: demo lab check test bench gpu fuzz inductor clean
 
+# Who only looks needs nothing of what building the front end took.
+demo lab: export WORKBENCH_TIDY = 1
+
 demo: $(STAMP)
 	$(BIN)/python notebooks/run_demo.py demo
 
+# Copies: running a notebook changes its file, and those of the repository are tracked.
 lab: $(STAMP)
-	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --notebook-dir=notebooks
+	mkdir -p lab
+	for story in notebooks/*.ipynb; do test -e lab/$${story##*/} || cp $$story lab/; done
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --notebook-dir=lab
 
 check: $(STAMP)
 	$(BIN)/python tests/run.py check
@@ -46,6 +52,6 @@ $(STAMP): pyproject.toml constraints.txt hatch_build.py .ci/environment.py $(wil
 	@touch $@
 
 clean:
-	rm -rf demo build dist workbench/labextension workbench/viewer/static extension/lib $(STAMP)
+	rm -rf demo lab build dist workbench/labextension workbench/viewer/static extension/lib $(STAMP)
 	rm -rf .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -11,6 +11,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -39,6 +40,8 @@ def main(folder: str) -> None:
     inherited = inherit_torch(target)
     constraints = write_constraints(target, inherited)
     environment = dict(os.environ, PATH=f"{target / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    packages = ROOT / "extension" / "node_modules"
+    ours = os.environ.get("WORKBENCH_TIDY") == "1" and not packages.exists()
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pip += ["--constraint", str(constraints)]
     say("installing packages (the first time takes some minutes)")
@@ -47,6 +50,8 @@ def main(folder: str) -> None:
         ("--no-build-isolation", "--editable", f"{ROOT}[tools,test]"),
     ):
         subprocess.run([*pip, *arguments], check=True, env=environment, cwd=ROOT)
+    if ours:  # only building needed them; who tests the front end gets them again
+        shutil.rmtree(packages, ignore_errors=True)
     # Read by every later process, also where Python is told to write no bytecode itself.
     compiling = [str(python), "-m", "compileall", "-q", str(ROOT / "workbench")]
     subprocess.run(compiling, check=True, env=environment)

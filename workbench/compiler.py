@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import metadata
 from typing import Any, cast
@@ -22,7 +22,7 @@ from workbench.interrupts import imported
 from workbench.ir import Module, Pointer
 from workbench.passes.check_accesses import check_accesses
 from workbench.passes.listing import ast_stage, shown_source, source_stage
-from workbench.passes.manager import FRONT_END, Recorder, Remark, Remarks
+from workbench.passes.manager import FRONT_END, Recorder, Remark, Remarks, begin
 from workbench.passes.pipeline import tile_passes
 from workbench.passes.tracing import (
     Places,
@@ -34,6 +34,8 @@ from workbench.passes.tracing import (
 )
 from workbench.source import CompileError, KernelError, KernelSource, OptionError, Span, deep, shown
 from workbench.source.captures import captures
+from workbench.source.errors import callers
+from workbench.source.files import shown_file
 from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built
 from workbench.targets.llvm import generator
@@ -43,6 +45,7 @@ from workbench.trace import (
     LazyTrace,
     Made,
     Parameter,
+    Rendered,
     Resources,
     StageId,
     TraceBuilder,
@@ -105,6 +108,7 @@ class Compiled:
     def binary(self) -> Binary:
         """The loadable code; made at the first use."""
         if self._binary is None:
+            begin("asm" if self.target == "cpu" else "sass")
             start = time.perf_counter()
             self._binary = self.built.assemble()
             took = (time.perf_counter() - start) * 1e3
@@ -145,7 +149,7 @@ def lower(source: KernelSource, spec: Specialization, fits: Fits | None = None) 
 
 
 @deep
-def begin(source: KernelSource, spec: Specialization, target: str) -> Begun:
+def begin_kernel(source: KernelSource, spec: Specialization, target: str) -> Begun:
     """Return what the front end makes of a kernel; raises KernelError as `compile_kernel` does."""
     return _Compilation(source, spec, target).begin()
 
@@ -252,6 +256,7 @@ class _Compilation:
             width = {"narrow_index": options.narrow_index}
             return replace(begun.module, attributes={**begun.module.attributes, **width})
         recorder.remarks.pass_name = FRONT_END
+        begin("source")
         start = time.perf_counter()
         spec = replace(self.spec, options=replace(options, target=self.target))
         module = lower_kernel(self.source, spec, recorder.remarks)
@@ -327,11 +332,11 @@ class _Compilation:
         file, text, line0, _ = texts[0]
         builder = TraceBuilder(kernel=self._kernel(file), made=made())
         places = Places(builder)
-        for source in texts:
+        spans = self._spans()
+        for source in _used(texts, spans, error):
             places.add(*source)
         resources = self._resources() if self.built is not None else Resources()
         times = self._stage_times()
-        spans = self._spans()
         builder.add_stage("source", source_stage(file, text, line0, spans), "python")
         builder.add_stage("ast", lambda: ast_stage(self.source, spans), "ast")
         self._add_module(builder, "tile", self.module or self.first, times.get("tile"))
@@ -339,6 +344,7 @@ class _Compilation:
             self._add_module(builder, "gpu", self.built.gpu, times.get("gpu"))
             for stage, produce in self.built.texts.items():
                 took = times.get(stage)
+                produce = _naming(produce, {span.file for _, span in spans} | {file})
                 builder.add_stage(stage, produce, LANGUAGES[stage], milliseconds=_rounded(took))
             builder.set(resources=resources, **self.built.fields)
         add_passes(builder, self.recorder)
@@ -391,7 +397,7 @@ class _Compilation:
         return Kernel(
             name=self.source.name,
             entry=self.built.symbol if self.built else self.source.name,
-            file=file,
+            file=shown_file(file),
             line0=self.source.first_line,
             params=self._parameters(),
             options=self._options(),
@@ -462,6 +468,41 @@ def _is_unit(argument: Argument) -> bool:
 
 def _rounded(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else round(milliseconds, 3)
+
+
+def _used(
+    texts: list[tuple[str, str, int, str]],
+    spans: Sequence[tuple[int, Span]],
+    error: KernelError | None,
+) -> list[tuple[str, str, int, str]]:
+    """Return the kernel's text and those of the helpers that an op or the error points into."""
+    places = [span for _, span in spans]
+    for one in () if error is None else (error, *error.others):
+        places += [note.span for note in (*callers(one), *one.notes) if note.span is not None]
+        places += [] if one.span is None else [one.span]
+    lines = {(at.file, at.line) for span in places for at in (span, *span.calls)}
+    helpers = [
+        text for text in texts[1:]
+        if any((text[0], text[2] + row) in lines for row in range(text[1].count("\n") + 1))
+    ]  # fmt: skip
+    return [texts[0], *helpers]
+
+
+def _naming(produce: Callable[[], Rendered], files: set[str]) -> Callable[[], Rendered]:
+    """Have debug information call files as readers do: a trace tells no folders."""
+    named = {file: shown_file(file) for file in files}
+    changed = {file: name for file, name in named.items() if file != name}
+    if not changed:
+        return produce
+
+    def rename() -> Rendered:
+        found = produce()
+        text = found.text
+        for file, name in changed.items():
+            text = text.replace(f'"{file}"', f'"{name}"')
+        return replace(found, text=text)
+
+    return rename
 
 
 def made() -> Made:

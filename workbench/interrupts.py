@@ -4,6 +4,8 @@ Python raises KeyboardInterrupt on its main thread, between any two steps of it,
 fork inherits locks as they were, held by threads that it does not have. So
 
 - steps that must be taken together are taken on another thread (`in_one_piece`);
+- what a long run has found is kept: within `keeping` an interrupt is noted, and raised only where
+  nothing can be lost by it (`may_stop`, `stop_here`);
 - locks that outlive a call are free in a child (`renewed_lock`);
 - a fork waits for what a child could not go on without (`unforked`): code being put into memory,
   modules being imported.
@@ -14,11 +16,13 @@ from __future__ import annotations
 import _thread
 import importlib
 import os
+import signal
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -85,6 +89,86 @@ def in_one_piece(function: Callable[..., Result], *args: Any) -> Result:
     if interrupt is not None:
         raise interrupt
     return result
+
+
+#: So many interrupts of one run are raised wherever it is.
+INSISTENT = 3
+
+
+# -- runs that keep what they have found ------------------------------------------------------
+class _Keeping:
+    """The run in progress: whether one is, whether an interrupt came, whether it may be raised."""
+
+    def __init__(self) -> None:
+        self.active = self.asked = self.open = False
+        self.often = 0
+
+    def note(self, number: int, frame: Any) -> None:
+        """Handle the signal; who insists is heard wherever it is."""
+        self.asked = True
+        self.often += 1
+        if self.open or self.often >= INSISTENT:
+            self.open = False  # what is put back on the way out is not interrupted again
+            raise KeyboardInterrupt
+
+
+_run = _Keeping()
+
+
+def _hears_interrupts() -> bool:
+    is_main = threading.get_ident() == threading.main_thread().ident
+    return is_main or getattr(here, "interruptible", False)
+
+
+@contextmanager
+def keeping() -> Iterator[None]:
+    """Note interrupts that come within the block; `may_stop` and `stop_here` raise them.
+
+    One interrupt ends everything that may be stopped from there to the end of the block, and is
+    gone after it. Within a block that may be stopped this begins anew. Nothing changes on threads
+    that nobody interrupts, and where a program handles the signal itself.
+    """
+    inner = _run.active and not _run.open
+    is_main = threading.get_ident() == threading.main_thread().ident
+    if inner or not (is_main if not _run.active else _hears_interrupts()):
+        yield
+        return
+    handler = None
+    if not _run.active:
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+        _run.often = 0
+        handler = signal.signal(signal.SIGINT, _run.note)
+    before = (_run.active, False, _run.open)
+    _run.active, _run.asked, _run.open = True, False, False
+    try:
+        yield
+    finally:
+        _run.active, _run.asked, _run.open = before
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def may_stop() -> Iterator[None]:
+    """Raise KeyboardInterrupt for an interrupt that came before or comes within the block."""
+    if not _run.active or not _hears_interrupts():
+        yield
+        return
+    stop_here()
+    before, _run.open = _run.open, True
+    try:
+        yield
+    finally:
+        _run.open = before
+    stop_here()  # one that was raised where Python drops it, as within a callback of its collector
+
+
+def stop_here() -> None:
+    """Raise KeyboardInterrupt if one was noted in the run in progress."""
+    if _run.active and _run.asked and _hears_interrupts():
+        raise KeyboardInterrupt
 
 
 def imported(name: str) -> Any:

@@ -1,7 +1,7 @@
 // The header: which kernel, for which target, what it takes, how long it took, whether it is right.
 import { button, make } from "./dom";
 import { ranFor } from "./stages";
-import { bytes, milliseconds, STAGE_TITLES } from "./texts";
+import { bytes, milliseconds, STAGE_TITLES, STALE } from "./texts";
 import type { Trace } from "./trace";
 
 export interface HeaderActions {
@@ -191,6 +191,11 @@ export function makeHeader(
       traces.length === 1 && make("span", { class: "wb-target" }, kernel.target),
       traces.length > 1 && targetSelector(traces, shown, actions, signal),
       kernel.spec ? make("span", { class: "wb-spec" }, kernel.spec) : null,
+      make(
+        "span",
+        { class: "wb-badge wb-stale", title: STALE, role: "status", hidden: "" },
+        "stale",
+      ),
       ...badgesOf(trace, trimmed).map(({ text, title }) =>
         make("span", { class: "wb-badge", title }, text),
       ),

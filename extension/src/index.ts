@@ -1,9 +1,11 @@
 // The prebuilt extension for JupyterLab 4.4+ and Notebook 7: renders the trace MIME type of saved and
 // live outputs ahead of text/html and of the widget view. It needs no kernel.
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
+import type { Message } from "@lumino/messaging";
 import { Widget } from "@lumino/widgets";
 import { make } from "./dom";
 import { type Envelope, type FetchFile, MIME, openEnvelope, urlOfPath } from "./envelope";
+import { followCell } from "./stale";
 import { mount, type Viewer } from "./viewer";
 
 const RANK = -20; // text/html has 50, the widget view 0: lower wins
@@ -12,6 +14,7 @@ class TraceRenderer extends Widget implements IRenderMime.IRenderer {
   readonly #fetchFile: FetchFile;
   #viewer: Viewer | undefined;
   #latest = 0;
+  #following = new AbortController();
 
   constructor({ resolver }: IRenderMime.IRendererOptions) {
     super();
@@ -39,12 +42,27 @@ class TraceRenderer extends Widget implements IRenderMime.IRenderer {
       if (own !== this.#latest) return; // a newer output came while this one was unpacked
       if (this.#viewer) this.#viewer.update(bundle);
       else this.#viewer = mount(this.node, bundle, { started });
+      this.#follow();
     } catch (error) {
       this.#showStatic(model, error instanceof Error ? error.message : String(error));
     }
   }
 
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    this.#follow();
+  }
+
+  /** Know the cell's text from when there are both a viewer and a cell around it. */
+  #follow(): void {
+    this.#following.abort();
+    this.#following = new AbortController();
+    const tell = (text: string): void => this.#viewer?.cellText(text);
+    if (this.#viewer && this.isAttached) followCell(this.node, tell, this.#following.signal);
+  }
+
   override dispose(): void {
+    this.#following.abort();
     this.#viewer?.end();
     super.dispose();
   }

@@ -28,6 +28,17 @@ export interface Links {
 
 export const NOBODY: Family = { ops: new Set(), kin: new Set() };
 
+/** The class of a thing made of `ops` under pins: "wb-pin0", "wb-pin0-kin", or both of several; "" for none. */
+export function pinClasses(pins: readonly Family[], ops: Iterable<number>): string {
+  const own = [...ops];
+  return pins
+    .flatMap(({ ops: chosen, kin }, slot) => {
+      if (own.some((op) => chosen.has(op))) return [`wb-pin${slot}`];
+      return own.some((op) => kin.has(op)) ? [`wb-pin${slot}-kin`] : [];
+    })
+    .join(" ");
+}
+
 export function invertLinks(stages: readonly StageView[], table: OpTable): Links {
   const byId = new Map(stages.map((stage) => [stage.id, stage]));
   const inverted = new Map(stages.map((stage) => [stage.id, rowsOfOps(stage)]));

@@ -39,6 +39,8 @@ export const KEYS: readonly (readonly [keys: string, action: string])[] = [
 
 export const NOTHING_PINNED =
   "Point at a row to see what is linked to it; click to pin. Press ? for the keys.";
+export const STALE =
+  "The cell was edited since: what is shown is of the text in the Python pane. Run the cell again.";
 export const EMPTY_ROW = "empty line";
 
 /** What to say of a row that no op came from: of the user's own text, or of what was made of it. */

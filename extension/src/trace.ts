@@ -138,6 +138,7 @@ export interface MemoryAccess {
   banks?: number | null;
   masked?: number | null;
   addr?: Access[];
+  accesses?: number | null;
 }
 /** What a pass did or could not do, and why, on one op. */
 export interface Remark {

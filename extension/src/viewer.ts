@@ -6,14 +6,16 @@ import { makeHeader } from "./header";
 import { makeKeyList } from "./keylist";
 import { isTyping, keepKeys } from "./keys";
 import { invertLinks } from "./links";
+import { recordedAccesses } from "./programs";
 import { type Choice, createSelection } from "./selection";
 import { viewOps, viewStages } from "./stages";
+import { isStale } from "./stale";
 import css from "./style.css";
 import { makeTabs, type TabEntry } from "./tabs/bar";
 import { mountPasses } from "./tabs/passes";
 import { mountPerformance } from "./tabs/performance";
 import { mountProblems, problemsOf } from "./tabs/problems";
-import { mountPrograms, recordedAccesses } from "./tabs/programs";
+import { mountPrograms } from "./tabs/programs";
 import { mountStages } from "./tabs/stages";
 import type { MountTab, Tab, TabServices, ViewerState } from "./tabs/tab";
 import { count, NOTHING_PINNED, TAB_TITLES } from "./texts";
@@ -25,6 +27,8 @@ type TabId = keyof typeof TAB_TITLES;
 export interface Viewer {
   /** Show newer traces of the same kernel; tab, panes and filters stay. */
   update(bundle: Bundle): void;
+  /** The text of the notebook cell is this now: say so where it is not what was compiled. */
+  cellText(text: string): void;
   end(): void;
 }
 
@@ -56,6 +60,12 @@ export function mount(
   };
   let inner = new AbortController();
   let current = bundle;
+  let cell: string | undefined;
+  const sayStale = (): void => {
+    const badge = root.querySelector<HTMLElement>(".wb-stale");
+    const trace = current.traces[state.trace];
+    if (badge && trace) badge.hidden = cell === undefined || !isStale(cell, trace);
+  };
   const paint = (): void => {
     inner.abort();
     inner = new AbortController();
@@ -66,6 +76,7 @@ export function mount(
       root.querySelector<HTMLElement>('.wb-targets [aria-pressed="true"]')?.focus();
     };
     fill(root, current, state, choose, inner.signal);
+    sayStale();
   };
   paint();
   requestAnimationFrame(() =>
@@ -78,6 +89,10 @@ export function mount(
     update(newer) {
       current = newer;
       paint();
+    },
+    cellText(text) {
+      cell = text;
+      sayStale();
     },
     end() {
       inner.abort();

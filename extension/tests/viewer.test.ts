@@ -2,10 +2,10 @@ import { beforeEach, expect, test } from "vitest";
 import { bundleOf } from "../src/envelope";
 import { compileTimes, factsOf, traceLabels } from "../src/header";
 import { viewOps, viewStages } from "../src/stages";
+import { isStale } from "../src/stale";
 import { problemsOf } from "../src/tabs/problems";
-import { arrangePrograms, arraysOf } from "../src/tabs/programs";
 import { copyRows, defaultOpen } from "../src/tabs/stages";
-import type { Access, Trace } from "../src/trace";
+import type { Trace } from "../src/trace";
 import { mount, type Viewer } from "../src/viewer";
 import { ADD_ACCESS, addTrace } from "./fixture";
 
@@ -16,8 +16,6 @@ beforeEach(() => {
 });
 
 const show = (...traces: Trace[]): Viewer => mount(host, bundleOf({ traces }));
-const tabs = (): string[] =>
-  [...host.querySelectorAll<HTMLElement>("[role=tab]")].map((tab) => tab.dataset.tab ?? "");
 const openTab = (name: string): void =>
   host.querySelector<HTMLElement>(`[role=tab][data-tab="${name}"]`)!.click();
 const pressed = (): string[] =>
@@ -96,44 +94,6 @@ test("a search is a table with the fastest in front and its options to paste", (
     ["64", "4", "2 ms", "40", "ok"],
     ["512", "4", "–", "–", "rejected: too much shared memory"],
   ]);
-});
-
-test("the Programs tab is there only when the interpreter recorded accesses", () => {
-  show(addTrace());
-  expect(tabs()).not.toContain("programs");
-  show(addTrace({ access: ADD_ACCESS }));
-  openTab("programs");
-  expect(host.querySelectorAll(".wb-live").length).toBe(7);
-  expect(host.querySelectorAll(".wb-masked").length).toBe(2);
-});
-
-test("7 elements in blocks of 3: who stores what, and what is masked", () => {
-  const trace = addTrace({
-    runs: {
-      launches: [
-        { t: 0, grid: [3], device: "cpu", args: [{ name: "out_ptr", type: "*fp32", shape: [7] }] },
-      ],
-    },
-  });
-  const grid = arrangePrograms(ADD_ACCESS[0]!.addr!, "out_ptr", trace);
-  expect(grid.size).toBe(7);
-  expect(grid.columns).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
-  expect(grid.programs).toEqual([0, 1, 2]);
-  expect(grid.at(2, 6)).toEqual([[2, 0, "out_ptr", 6, true]]);
-  expect(grid.at(2, 7)).toEqual([[2, 1, "out_ptr", 7, false]]);
-  expect(grid.at(0, 3)).toEqual([]);
-});
-
-test("masked lanes that point outside the array stand beside it, wherever they point", () => {
-  const accesses: Access[] = [
-    [2, 0, "out_ptr", 6, true],
-    [2, 1, "", -1, false], // outside every array
-    [2, 2, "x_ptr", 0, false], // into the next array in memory
-  ];
-  const grid = arrangePrograms(accesses, "out_ptr", addTrace());
-  expect(arraysOf(accesses)).toEqual(["out_ptr"]);
-  expect(grid.columns).toEqual([0, 1, 2, 3, 4, 5, 6]);
-  expect(grid.off(2)).toEqual([1, 2]);
 });
 
 test("choosing the other target keeps the tab and shows its stages", () => {
@@ -333,6 +293,81 @@ test("a pass shows the rules that it applied, with their identities and places",
   host.querySelector<HTMLElement>("[data-pass='1']")!.click();
   expect(host.querySelector(".wb-rules")).toBeNull();
   expect(host.querySelectorAll(".wb-problems li").length).toBe(0);
+});
+
+test("pins reach the passes, the problems and the programs", () => {
+  const trace = addTrace({
+    access: ADD_ACCESS,
+    remarks: [
+      { code: "R1", severity: "missed", text: "of the load", op: 3 },
+      { code: "R2", severity: "missed", text: "of its line", span: [0, 7, 5, 7, 9] },
+    ],
+  });
+  trace.strings.push("%0 = tile.load\n%1 = tile.b", "%0 = tile.load");
+  trace.passes = [
+    {
+      name: "drop",
+      pipe: "tile",
+      milliseconds: 1,
+      changed: true,
+      before: 5,
+      after: 6,
+      before_rows: [
+        [0, 1, [3]],
+        [1, 1, [6]],
+      ],
+      rows: [[0, 1, [3]]],
+      del: [6],
+    },
+  ];
+  show(trace);
+  const pinned = (within: string): (string | null)[] =>
+    [...host.querySelectorAll(`${within} .wb-pin0`)].map(({ textContent }) => textContent);
+  for (const tab of ["passes", "problems", "programs", "stages"]) openTab(tab);
+  host.querySelector<HTMLElement>('.wb-scroller[data-stage="source"] [data-row="3"]')!.click();
+  expect(pinned(".wb-problems").join()).toContain("of the load");
+  expect(pinned(".wb-problems").join()).not.toContain("of its line");
+  expect(pinned(".wb-list")).toEqual([]);
+  expect(pinned(".wb-diff").join()).toContain("%0 = tile.load");
+  host.querySelector<HTMLElement>('.wb-diff [data-ops="6"]')!.click();
+  expect(pinned(".wb-list").join()).toContain("drop");
+  expect(pinned(".wb-problems").join()).toContain("of its line");
+  expect(host.querySelectorAll(".wb-pictures > .wb-pin0").length).toBe(1);
+});
+
+test("side by side, both halves are rows of one width", () => {
+  const trace = addTrace();
+  trace.strings.push("%0 = tile.a\n%1 = tile.b", "%0 = tile.b");
+  trace.passes = [{ name: "p", pipe: "tile", milliseconds: 1, changed: true, before: 5, after: 6 }];
+  show(trace);
+  openTab("passes");
+  host.querySelector<HTMLElement>(".wb-mode")!.click();
+  expect(host.querySelector(".wb-halves")).not.toBeNull();
+  const [left, right] = host.querySelector(".wb-pair")!.children;
+  expect([left, right].map((half) => half?.querySelector(".wb-shifted") !== null)).toEqual([
+    true,
+    true,
+  ]);
+});
+
+test("an edited cell is stale, whatever stands around its kernel", () => {
+  const trace = addTrace();
+  const source = trace.strings[0]!;
+  expect(isStale(`%%kernel --grid 3\n${source}  \n\nadd[(3,)](x)`, trace)).toBe(false);
+  expect(isStale(source.replace("x + y", "x * y"), trace)).toBe(true);
+  trace.sources[0]!.file = "kernels.py";
+  expect(isStale("import kernels", trace)).toBe(false);
+  const viewer = show(addTrace());
+  const badge = (): boolean => !host.querySelector<HTMLElement>(".wb-stale")!.hidden;
+  expect(badge()).toBe(false);
+  viewer.cellText("%bench add");
+  expect(badge()).toBe(false);
+  viewer.cellText("%%kernel\nsomething else");
+  expect(badge()).toBe(true);
+  viewer.update(bundleOf({ traces: [addTrace()] }));
+  expect(badge()).toBe(true);
+  viewer.cellText(source);
+  expect(badge()).toBe(false);
 });
 
 test("the end of a viewer leaves nothing behind", () => {

@@ -209,6 +209,7 @@ async function checkSaved(browser) {
   assert.equal(await cells(), before, "command mode saw no key");
   assert.match(await page.evaluate(() => document.activeElement.className), /wb-scroller/);
   assert.deepEqual(await axeViolations(page), []);
+  await checkStale(page);
   await page.screenshot({ path: path.join(out, "lab_saved.png") });
 
   await page.evaluate(() =>
@@ -224,6 +225,23 @@ async function checkSaved(browser) {
   await page.waitForFunction(() => document.querySelector(".wb").style.colorScheme === "light");
   assert.deepEqual(page.errors, []);
   await page.close();
+}
+
+/** A cell whose text is not that of the trace says so; with its text it does not. */
+async function checkStale(page) {
+  const badge = (shown) =>
+    page.waitForFunction((wanted) => !document.querySelector(".wb-stale").hidden === wanted, shown);
+  await badge(true);
+  const [trace] = [makeTrace()];
+  const write = (text) =>
+    page.evaluate(
+      (source) => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells[0].setSource(source),
+      text,
+    );
+  await write(`%%kernel --grid 3\n${trace.strings[0]}`);
+  await badge(false);
+  await write("%%kernel\ndef kernel(): ...");
+  await badge(true);
 }
 
 /** Notebook 7, where it is installed, shows the same outputs through the same extension. */

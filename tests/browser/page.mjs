@@ -4,13 +4,14 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { axeViolations, collectErrors, launch, motionLatency, pinLatency } from "./browser.mjs";
-import { makeAddTrace, makePage, makeToollessTrace, makeTrace } from "./synthetic.mjs";
+import { makeAddTrace, makePage, makeToollessTrace, makeTrace, makeWideTrace } from "./synthetic.mjs";
 
 const out = path.resolve(process.argv[2]);
 mkdirSync(out, { recursive: true });
 const bundle = readFileSync(new URL("../../workbench/viewer/static/viewer.js", import.meta.url), "utf8");
 writeFileSync(path.join(out, "large.html"), makePage(bundle, [makeTrace()]));
 writeFileSync(path.join(out, "two.html"), makePage(bundle, [makeAddTrace(), makeToollessTrace()]));
+writeFileSync(path.join(out, "wide.html"), makePage(bundle, [makeWideTrace()]));
 
 /** Open a page with every request but its own file refused. */
 async function open(browser, file, colorScheme) {
@@ -57,6 +58,7 @@ async function closeClean(page) {
 async function checkLarge(browser, colorScheme) {
   const page = await open(browser, path.join(out, "large.html"), colorScheme);
   const painted = await page.evaluate(() => Number(document.querySelector("[data-ready]").dataset.ms));
+  await checkSelecting(page);
   await page.click('.wb-scroller [data-row="17"]'); // x = tl.load(...): axe then judges pinned rows too
   const marked = await page
     .locator(".wb-pane")
@@ -74,6 +76,7 @@ async function checkLarge(browser, colorScheme) {
   await page.click('[role=tab][data-tab="passes"]');
   await page.keyboard.press("d");
   await page.screenshot({ path: path.join(out, `large_${colorScheme}_side.png`) });
+  await checkHalves(page);
   assert.deepEqual(await axeViolations(page), [], `${colorScheme} side by side`);
   await page.keyboard.press("?");
   assert.deepEqual(await axeViolations(page), [], `${colorScheme} key list`);
@@ -89,6 +92,42 @@ async function checkLarge(browser, colorScheme) {
   await closeClean(page);
 }
 
+/** Side by side, both halves can be seen, and the scroll bar moves the texts of both. */
+async function checkHalves(page) {
+  const look = () =>
+    page.evaluate(() => {
+      const frame = document.querySelector(".wb-diff").getBoundingClientRect();
+      const halves = [...document.querySelectorAll(".wb-pair")].flatMap((pair) => [...pair.children]);
+      const boxes = halves.map((half) => half.getBoundingClientRect());
+      const texts = halves.map((half) => half.querySelector(".wb-shifted")?.getBoundingClientRect().left);
+      const inside = boxes.every(({ left, right }) => left >= frame.left - 1 && right <= frame.right + 1);
+      return { count: boxes.length, inside, narrow: boxes.some(({ width }) => width < 100), texts };
+    });
+  const before = await look();
+  assert.ok(before.count > 0 && before.inside && !before.narrow, JSON.stringify(before));
+  const scroller = page.locator(".wb-halves");
+  await page.setViewportSize({ width: 800, height: 720 });
+  await scroller.evaluate((one) => one.scrollTo(60, one.scrollTop));
+  await page.waitForFunction(() => document.querySelector(".wb-halves .wb-window").style.getPropertyValue("--wb-shift") === "-60px");
+  const after = await look();
+  assert.ok(after.inside, "the halves stay where they are");
+  await page.setViewportSize({ width: 1300, height: 720 });
+}
+
+/** The mouse selects text, without the numbers of the rows, and pins nothing by it. */
+async function checkSelecting(page) {
+  const row = page.locator('.wb-scroller[data-stage="source"] [data-row="18"]');
+  const box = await row.boundingBox();
+  await page.mouse.move(box.x + 90, box.y + 9);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 250, box.y + 27, { steps: 4 });
+  await page.mouse.up();
+  const text = await page.evaluate(() => getSelection().toString());
+  assert.ok(text.length > 20 && !/^\s*\d+\s*$/m.test(text), `selected: ${JSON.stringify(text)}`);
+  assert.match(await page.textContent(".wb-status"), /Point at a row/);
+  await page.evaluate(() => getSelection().removeAllRanges());
+}
+
 /** Two traces in one viewer: the run on the CPU, and what a GPU would run. */
 async function checkTwo(browser, colorScheme) {
   const page = await open(browser, path.join(out, "two.html"), colorScheme);
@@ -98,9 +137,34 @@ async function checkTwo(browser, colorScheme) {
   await page.click('.wb-targets button:text("sm_90a")');
   await page.click('.wb-toggle[data-stage="sass"]');
   assert.match(await page.textContent(".wb-note"), /pip install nvidia-cuda-nvdisasm/);
-  assert.match(await page.textContent(".wb-badge"), /not launched: no CUDA device/);
+  assert.match(await page.textContent(".wb-badge:not([hidden])"), /not launched: no CUDA device/);
   assert.deepEqual(await axeViolations(page), [], `${colorScheme} missing tool`);
   await page.screenshot({ path: path.join(out, `two_${colorScheme}_missing.png`) });
+  await closeClean(page);
+}
+
+/** Pictures of any size: a bounded number of elements in the page, and of spots on each canvas. */
+async function checkPrograms(browser, colorScheme) {
+  const page = await open(browser, path.join(out, "wide.html"), colorScheme);
+  await page.click('[role=tab][data-tab="programs"]');
+  const drawn = () => page.$$eval("canvas[data-spots]", (all) => all.map((c) => Number(c.dataset.spots)));
+  await page.waitForFunction(() => document.querySelectorAll("canvas[data-spots]").length > 0);
+  const last = page.locator(".wb-map").last();
+  await last.scrollIntoViewIfNeeded();
+  await page.waitForFunction(() => [...document.querySelectorAll(".wb-map canvas")].at(-1).dataset.spots);
+  await last.evaluate((map) => map.scrollTo(1_000_000, 600));
+  await last.focus();
+  for (const key of ["ArrowRight", "ArrowDown"]) await page.keyboard.press(key);
+  await page.waitForFunction(() => /program 1/.test([...document.querySelectorAll(".wb-map-words")].at(-1).textContent));
+  const spots = await drawn();
+  assert.ok(spots.every((count) => count > 0 && count < 800), `spots drawn: ${spots}`);
+  const nodes = await page.locator(".wb-panel:not([hidden]) *").count();
+  assert.ok(nodes < 200, `${nodes} elements`);
+  assert.deepEqual(await axeViolations(page), [], `${colorScheme} programs`);
+  await page.screenshot({ path: path.join(out, `wide_${colorScheme}_scrolled.png`) });
+  await page.locator(".wb-scroll").evaluate((tab) => tab.scrollTo(0, 0));
+  await page.screenshot({ path: path.join(out, `wide_${colorScheme}_programs.png`) });
+  console.log(colorScheme, "programs", JSON.stringify({ nodes, spots }));
   await closeClean(page);
 }
 
@@ -122,6 +186,7 @@ try {
   for (const colorScheme of ["light", "dark"]) {
     await checkLarge(browser, colorScheme);
     await checkTwo(browser, colorScheme);
+    await checkPrograms(browser, colorScheme);
     for (const file of process.argv.slice(3)) await checkExported(browser, file, colorScheme);
   }
 } finally {

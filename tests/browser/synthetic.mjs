@@ -215,6 +215,18 @@ export function makeToollessTrace() {
   return trace;
 }
 
+/** What the interpreter records of 40 programs with 5,000 elements, and of a tile of two dimensions. */
+export function makeWideTrace() {
+  const trace = makeAddTrace();
+  const store = (op, addr) => ({ op, direction: "store", addr });
+  const long = Array.from({ length: 200_000 }, (_, i) => [Math.floor(i / 5_000), i % 5_000, "out_ptr", i % 90_000, true]);
+  const flat = Array.from({ length: 96 }, (_, i) => [Math.floor(i / 24), i % 24, "y_ptr", i, i % 24 < 22]);
+  trace.access = [...trace.access, store(4, flat), store(5, long)];
+  const array = (name, ...shape) => ({ name, type: "*fp32", shape });
+  trace.runs = { launches: [{ t: 0, grid: [40], device: "cpu", args: [array("x_ptr", 7), array("y_ptr", 8, 12), array("out_ptr", 90_010)] }] };
+  return trace;
+}
+
 /** The envelope that an output or a page carries. */
 export function envelope(traces) {
   const json = JSON.stringify(traces.length === 1 ? traces[0] : { traces });

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import threading
+
 import pytest
 
 pytest.importorskip("IPython")
@@ -10,6 +13,8 @@ from workbench.bench import phases
 from workbench.magics import progress
 from workbench.magics.cells import run_cell
 from workbench.magics.progress import StatusLine, showing_progress
+from workbench.tuning.configs import Config
+from workbench.tuning.search import Row
 
 CELL = """
 def twice(x_ptr, n, BLOCK: tl.constexpr):
@@ -69,9 +74,12 @@ def test_phases_of_a_run_are_told_in_order():
     torch = pytest.importorskip("torch")
     heard = []
 
-    def hear(text, *, still, stops):
-        heard.append((text, still))
-        assert stops is not text.startswith("launching")
+    class Hears(StatusLine):
+        def __call__(self, text, *, still=False, stops=True):
+            heard.append((text, still))
+            assert stops is not text.startswith("launching")
+
+    hear = Hears()
 
     names = {"make": lambda N: {"x_ptr": torch.ones(N), "n": N}, "wb": wb}
     line = '--make make --x N=8,16 --set BLOCK=8 --grid "cdiv(n, BLOCK)" --target cpu'
@@ -110,3 +118,40 @@ def test_a_stopped_sweep_keeps_the_sizes_it_has(monkeypatch):
     assert result.bench[0].x == (8,)
     (skipped,) = result.trace.runs.skipped
     assert skipped.why == "stopped after 1 of 3 sizes"
+
+
+def test_the_stages_of_a_compilation_tick_off(published):
+    told = []
+
+    class Hears(StatusLine):
+        def stage(self, stage, name):
+            super().stage(stage, name)
+            told.append(str(self._stages))
+
+    names = {"wb": wb}
+    line = Hears()
+    with showing_progress(quiet=False, line=line):
+        run_cell(CELL, '--sig "*f32 i32" --set BLOCK=64 --target sm_90a --no-cache', names)
+    line.finish(None)
+    assert told[0] == "source"
+    assert any(re.fullmatch(r"source ✓ tile [\w-]+ \(\d+\)", line) for line in told)
+    assert any(re.fullmatch(r"source ✓ tile ✓ gpu [\w-]+ \(\d+\)", line) for line in told)
+    assert "source ✓ tile ✓ gpu ✓ llvm ✓ ptx" in told
+
+
+def test_the_clock_beside_a_search_runs_between_reports(monkeypatch):
+    shown = []
+    seen = threading.Event()
+
+    class Handle:
+        def update(self, bundle, raw):
+            shown.append(bundle["text/plain"])
+            seen.set()
+
+    monkeypatch.setattr(progress, "display", lambda *given, **options: Handle())
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.01)
+    table = progress.LiveTable()
+    table([Row(Config({"BLOCK": 64}))], "compiling", 1.0)
+    assert seen.wait(30), "nobody wrote again"
+    table.end()
+    assert "compiling: 0 of 1 in 1." in shown[0]

@@ -16,6 +16,7 @@ from workbench.trace import (
     Launch,
     Links,
     Made,
+    MemoryAccess,
     Rendered,
     Resources,
     Trace,
@@ -266,3 +267,12 @@ def broken_traces() -> list[tuple[str, Trace]]:
 @pytest.mark.parametrize("name", ["rows", "string", "op table"])
 def test_problems_finds_broken_laws(name: str) -> None:
     assert problems(dict(broken_traces())[name])
+
+
+def test_a_part_of_the_accesses_says_that_it_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ACCESSES", 4)
+    found = tuple((0, lane, "out", lane, True) for lane in range(6))
+    entries = tuple(MemoryAccess(op=5, direction="store", addr=found[:n]) for n in (4, 6))
+    whole, part = limits.limited(dataclasses.replace(add_trace(), access=entries)).access
+    assert (len(whole.addr), whole.accesses) == (4, None)
+    assert (len(part.addr), part.accesses) == (4, 6)

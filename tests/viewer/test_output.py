@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -276,3 +277,10 @@ def test_a_time_that_may_hold_the_hosts_is_marked_and_compared_with_nothing():
     assert "cold: each run finds its inputs in memory" in notes
     assert "host: could not be captured" in notes
     assert "hot:" not in notes
+
+
+def test_columns_agree_in_the_static_form():
+    html = static_html([failed_trace()])
+    blocks = re.findall(r'<pre style="([^"]*)">', html)
+    assert blocks
+    assert all("monospace" in style and "white-space:pre" in style for style in blocks)

@@ -9,6 +9,7 @@ from workbench.analysis.memory import parameter_roles
 from workbench.bench.arrays import clone, is_array, on_gpu
 from workbench.bench.plan import Plan
 from workbench.bench.subject import Subject, call_by_name
+from workbench.interrupts import imported
 from workbench.launch.options import DEFAULTS, SHORT_FORMS, check_options
 from workbench.runtime import CompiledKernel, JITFunction
 from workbench.source import KernelError, KernelSource, OptionError, Span, shown
@@ -95,6 +96,7 @@ class Binder:
         """Return the compiled kernel and the constexprs it was compiled for."""
         target = {} if self.plan.target == "auto" else {"target": self.plan.target}
         if isinstance(self.kernel, JITFunction):
+            self._require(names, settings)
             grid = self.grid(names)
             compiled = self.kernel.warmup(**arguments, grid=grid, **settings, **target)
             return compiled, {}
@@ -107,6 +109,35 @@ class Binder:
         constexprs = {p.name for p in self.source.parameters if p.is_constexpr}
         found = {n: fact.value for n, fact in compiled.signature.arguments if n in constexprs}
         return compiled, found
+
+    def _require(self, names: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+        """Raise OptionError K111 or K220 that names everything that nobody gave, at once."""
+        given = {*names, *settings}
+        constants = [
+            parameter.name
+            for parameter in self.source.parameters
+            if parameter.is_constexpr and parameter.required and parameter.name not in given
+        ]
+        no_grid = self.plan.grid is None and getattr(self.kernel, "grid", None) is None
+        if not constants:
+            return  # a grid that is missing says so itself
+        plural = "s" * (len(constants) > 1)
+        wanted = f"{'a value' if not plural else 'values'} for constexpr{plural} "
+        wanted += ", ".join(map(repr, constants))
+        if no_grid:
+            wanted = f"a grid, and {wanted}"
+        place = self.plan.place("args") or self.plan.place("make")
+        if place is None:  # of a call in Python
+            hint = ", ".join(["grid=…"] * no_grid + [f"{name}=…" for name in constants])
+        else:
+            options = ['--grid "cdiv(n, BLOCK)"'] * no_grid + [f"--set {n}=…" for n in constants]
+            hint = " ".join(options)
+        raise OptionError(
+            f"{self.source.name} needs {wanted}",
+            place,
+            code="K111" if no_grid else "K220",
+            hint=f"add {hint}",
+        )
 
     def arguments(self, x: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return (run-time arguments, constexprs) of one point."""
@@ -237,14 +268,10 @@ def read_grid(value: Any, names: Mapping[str, Any], place: Span | None) -> tuple
 
 def seed_torch() -> None:
     """Make what --make draws the same in every run; it may seed itself afterwards."""
-    import torch
-
-    torch.manual_seed(0)
+    imported("torch").manual_seed(0)
 
 
 def chip() -> str:
     """Return the chip of the current device with its `a` suffix where there is one."""
-    import torch
-
-    major, minor = torch.cuda.get_device_capability()
+    major, minor = imported("torch").cuda.get_device_capability()
     return f"sm_{major}{minor}" + ("a" if major >= 9 else "")

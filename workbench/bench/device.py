@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 
 from workbench.devices import cuda
+from workbench.interrupts import imported
 
 _chosen: ContextVar[str | None] = ContextVar("_chosen", default=None)
 
@@ -25,7 +26,7 @@ def has_gpu() -> bool:
 @lru_cache(1)
 def _torch_has_gpu() -> bool:
     try:
-        import torch
+        torch = imported("torch")
     except ImportError:
         return False
     return bool(torch.cuda.is_available() and torch.version.cuda)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.bench.failures import diagnostics
 from workbench.source import KernelError
+from workbench.source.files import shown_text
 from workbench.trace import (
     STAGE_IDS,
     Bench,
@@ -59,6 +60,10 @@ class Record:
         }  # fmt: skip
         columns: dict[str, list[Any]] = {}
         for run in self.runs:
+            if isinstance(run, Skipped):
+                run = replace(run, why=shown_text(run.why))
+            elif isinstance(run, Bench) and run.error:
+                run = replace(run, error=shown_text(run.error))
             columns.setdefault(kinds[type(run)], []).append(run)
         if self.error is not None:
             columns["errors"] = list(diagnostics(base, self.error))
@@ -114,7 +119,7 @@ class KernelResult:
         records: one per compilation, the one to show first in front.
         error: the error that ended the run, if one did.
         tune: what a search among configurations found, if there was one.
-        plan: what was asked to be done, None where the cell's own code launched.
+        plan: what was asked for, with what a search chose; None where a cell's own code launched.
     """
 
     def __init__(

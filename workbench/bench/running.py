@@ -29,15 +29,19 @@ from workbench.bench.subject import Subject, call_by_name
 from workbench.bench.sweep import Point, counted_work, time_points
 from workbench.bench.tuning import Tuning
 from workbench.bench.work import dot_work
+from workbench.compiler import made
 from workbench.devices.printed import PrintedTable, captured, has_prints, publish
+from workbench.interrupts import keeping, may_stop, stop_here
 from workbench.launch.guarded import remarks
+from workbench.passes.listing import ast_stage, shown_source, source_stage
 from workbench.runtime import guards
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import obtain, source_of
 from workbench.runtime.faults import wait
 from workbench.source import KernelError, KernelSource, LaunchError, Note, OptionError
-from workbench.trace import Launch, LaunchArgument, Runs, Skipped
+from workbench.source.files import shown_file
+from workbench.trace import Kernel, Launch, LaunchArgument, Runs, Skipped, TraceBuilder
 
 SHOWN_CHIP = "sm_90a"
 #: Grids up to this many programs are recorded access by access in the interpreter.
@@ -51,14 +55,16 @@ def run_plan(kernel: Any, plan: Plan, previous: Previous = lambda subject: None)
     """Do what a plan says with a kernel.
 
     Raises KernelError where that is not possible; whatever exists by then is in the error's
-    `result`. A failed check is an error too, raised after everything else was done.
+    `result`. A failed check is an error too, raised after everything else was done. An interrupt
+    ends it at any moment, with all that was found by then in the result.
     """
-    run = _Run(kernel, plan, previous)
-    try:
-        result = run.finish()
-    except KernelError as error:
-        error.result = run.partial(error)  # type: ignore[attr-defined]
-        raise
+    with keeping():
+        run = _Run(kernel, plan, previous)
+        try:
+            result = run.finish()
+        except KernelError as error:
+            error.result = run.partial(error)  # type: ignore[attr-defined]
+            raise
     if result.error is not None:
         result.error.result = result  # type: ignore[attr-defined]
         raise result.error
@@ -74,34 +80,65 @@ class _Run:
         self.previous = previous
         self.source: KernelSource = source_of(kernel)
         self.records: list[Record] = []
+        self.verdicts: list[Verdict] = []
         self.binder = Binder(kernel, self.source, plan)
         self.tuning: Tuning | None = None
 
     def finish(self) -> KernelResult:
         plan = self.plan
         with device.following(plan.target), guards.guarding(plan.guarding):
-            if plan.arguments is None and plan.make is None:
-                self._compile_without_data()
-                return self._result(None)
-            if plan.tuned:
-                self._tune()
-            say(f"compiling {self.source.name}")
-            points = [Point(x, lambda x=x: self.binder.bind(x)) for x in plan.points]
+            try:
+                self._finish()
+            except KeyboardInterrupt as stop:
+                self._stopped(str(stop))
+        return self._result(self._failure)
+
+    def _finish(self) -> None:
+        plan = self.plan
+        if plan.arguments is None and plan.make is None:
+            self._compile_without_data()
+            return
+        if plan.tuned:
+            self._tune()
+        say(f"compiling {self.source.name}")
+        points = [Point(x, lambda x=x: self.binder.bind(x)) for x in plan.points]
+        with may_stop():
             subject = points[-1].build()
             points[-1] = replace(points[-1], build=lambda: subject)
-            compiled = self._compile(subject)
-            if not plan.run:
-                self._skip("launch", "--no-run was given")
-                return self._result(None)
-            if self.tuning is not None:
-                self.records[-1].runs.append(self.tuning.record)
-            error = self._execute(subject, compiled, points)
-            return self._result(error)
+            compiled: CompiledKernel = subject.compiled
+        self._compile(compiled)
+        if not plan.run:
+            self._skip("launch", "--no-run was given")
+            return
+        if self.tuning is not None:
+            self.records[-1].runs.append(self.tuning.record)
+        self._execute(subject, compiled, points)
+
+    def _stopped(self, when: str) -> None:
+        """Make what there is a result: the compiled kernel, or one of the search, or the source."""
+        found = None if self.tuning is None else self.tuning.result
+        if not self.records and found is not None:
+            rows = [row for row in (found.best, *found.rows) if row is not None]
+            compiled = next((row.kernel for row in rows if row.kernel is not None), None)
+            if compiled is not None:
+                self._add(compiled)
+        if not self.records:
+            self.records.append(source_record(self.source))
+        own = self.records[-1]
+        if self.tuning is not None and self.tuning.record not in own.runs:
+            own.runs.append(self.tuning.record)
+        self._skip("the rest", f"stopped {when}".rstrip())
+
+    @property
+    def _failure(self) -> KernelError | None:
+        """The error of the first check that failed."""
+        return next((found.error for found in self.verdicts if found.error is not None), None)
 
     def _tune(self) -> None:
         """Search at the last, which is the largest, size; go on with what was found."""
         say("searching among configurations", still=True)
         self.tuning = Tuning(self.binder, self.plan, self.plan.points[-1], synchronize)
+        stop_here()
         settings = {**self.plan.settings, **self.tuning.settings}
         plain = self.binder.plain_kernel
         self.binder = Binder(plain, self.source, replace(self.plan, settings=settings))
@@ -126,7 +163,7 @@ class _Run:
             embed=self.plan.embed,
             error=error,
             tune=None if self.tuning is None else self.tuning.result,
-            plan=self.plan,
+            plan=self.binder.plan,
         )
         result.subject = self.binder.last
         return result
@@ -140,10 +177,11 @@ class _Run:
         for target in targets:
             say(f"compiling {self.source.name} for {target}")
             try:
-                compiled = compile_kernel(
-                    self.source, plan.signature, self.binder.constants, target,
-                    assume=plan.assume, cached=plan.cached, **self.binder.options,
-                )  # fmt: skip
+                with may_stop():
+                    compiled = compile_kernel(
+                        self.source, plan.signature, self.binder.constants, target,
+                        assume=plan.assume, cached=plan.cached, **self.binder.options,
+                    )  # fmt: skip
             except OptionError as error:
                 option = "assume" if error.message.startswith("--assume") else "sig"
                 raise error.at(plan.place(option)) from None
@@ -152,12 +190,12 @@ class _Run:
         for what in (name for name, asked in wanted.items() if asked):
             self._skip(what, "no arguments were given")
 
-    def _compile(self, subject: Subject) -> CompiledKernel:
-        compiled: CompiledKernel = subject.compiled
+    def _compile(self, compiled: CompiledKernel) -> None:
         self._add(compiled)
         if self.plan.target == "auto" and compiled.target == "cpu" and not device.has_gpu():
-            self.records.insert(0, shown_chip_record(compiled, cached=self.plan.cached))
-        return compiled
+            with may_stop():
+                record = shown_chip_record(compiled, cached=self.plan.cached)
+            self.records.insert(0, record)
 
     def _add(self, compiled: CompiledKernel) -> None:
         self.records.append(Record(lambda: without_runs(compiled), compiled))
@@ -167,22 +205,22 @@ class _Run:
             record.runs.append(Skipped(what=what, why=why))
 
     # -- running --------------------------------------------------------------------------
-    def _execute(
-        self, subject: Subject, compiled: CompiledKernel, points: Sequence[Point]
-    ) -> KernelError | None:
+    def _execute(self, subject: Subject, compiled: CompiledKernel, points: Sequence[Point]) -> None:
         plan = self.plan
         record = next(r for r in self.records if r.compiled is compiled)
         if subject.target == "interpreter" and prod(subject.grid) <= MOST_RECORDED_PROGRAMS:
             say("recording every access in the interpreter")
-            record.access = recorded_accesses(subject)
-        verdicts: list[Verdict] = []
+            with may_stop():
+                record.access = recorded_accesses(subject)
         if plan.timed:
             self._carefully(subject, record)
         if not plan.timed and len(points) == 1:
-            verdicts = self._once(subject, record)
+            self._once(subject, record)
         elif not plan.timed:
             for point in points:
-                verdicts += self._once(point.build(), record)
+                with may_stop():
+                    subject = point.build()
+                self._once(subject, record)
         else:
             if subject.target == "interpreter":
                 raise OptionError(
@@ -190,23 +228,28 @@ class _Run:
                     hint="the interpreter's time says nothing; leave --target out, or --bench",
                 )  # fmt: skip
             record.runs.append(launch_record(subject, None))
-            benches, verdicts = time_points(
+            benches, self.verdicts = time_points(
                 points, self._competitors, self._check if plan.checked else None, self._work,
                 name=self.source.name, gpu=subject.gpu, metric=plan.metric, warm=plan.warm,
             )  # fmt: skip
-            record.runs += [*(verdict.record for verdict in verdicts), *benches]
-            done = len(benches[0].x)
+            record.runs += [*(verdict.record for verdict in self.verdicts), *benches]
+            self._say_unwritten(record)
+            done = len(benches[0].x) if benches else 0
             if done < len(points):
-                why = f"stopped after {done} of {len(points)} sizes"
-                record.runs.append(Skipped(what="the rest of the benchmark", why=why))
+                raise KeyboardInterrupt(f"after {done} of {len(points)} sizes")
+            stop_here()
             dots = dot_work(subject.module, subject.grid, subject.scalars)
             operand = dots.operand_types[0] if dots else None
             say("measuring what the machine can do", still=True)
-            record.runs += ceilings(str(benches[0].metric), subject.gpu, operand)
-        for why in dict.fromkeys(why for verdict in verdicts for why in verdict.unwritten):
+            with may_stop():
+                found = ceilings(str(benches[0].metric), subject.gpu, operand)
+            record.runs += found
+            return
+        self._say_unwritten(record)
+
+    def _say_unwritten(self, record: Record) -> None:
+        for why in dict.fromkeys(why for verdict in self.verdicts for why in verdict.unwritten):
             record.runs.append(Skipped(what="check", why=why))
-        failed = [verdict for verdict in verdicts if verdict.error is not None]
-        return failed[0].error if failed else None
 
     def _carefully(self, subject: Subject, record: Record) -> None:
         """Try a launch that is timed later: in the interpreter, in a process of its own."""
@@ -214,12 +257,14 @@ class _Run:
             self._guard(subject, record)
         if self.plan.isolate:
             say("launching in a process of its own")
-            launch_isolated(self.kernel, subject)
+            with may_stop():
+                launch_isolated(self.kernel, subject)
 
     def _guard(self, subject: Subject, record: Record) -> None:
         count = prod(subject.grid)
         say(f"trying {count:,} program{'s' * (count != 1)} in the interpreter first")
-        watched = guard(subject, report=self.plan.report)
+        with may_stop():
+            watched = guard(subject, report=self.plan.report)
         ran, total = watched.ran, watched.total
         if ran < total:
             why = f"{ran:,} of {total:,} programs were tried in the interpreter in the time given"
@@ -229,7 +274,8 @@ class _Run:
     def _watch(self, subject: Subject, record: Record) -> LaunchError | None:
         """Look for races of a launch that is checked; they are raised after the check."""
         say("looking for races in the interpreter")
-        watched = watch_checked(subject)
+        with may_stop():
+            watched = watch_checked(subject)
         if watched.ran:
             self._remark(watched, record)
         return watched.error() if self.plan.report == "error" else None
@@ -238,7 +284,7 @@ class _Run:
         for why in watched.remarks(self.plan.report):
             record.runs.append(Skipped(what="remark", why=why))
 
-    def _once(self, subject: Subject, record: Record) -> list[Verdict]:
+    def _once(self, subject: Subject, record: Record) -> None:
         raced: LaunchError | None = None
         if self.plan.guard:
             self._guard(subject, record)
@@ -257,12 +303,19 @@ class _Run:
         say(f"launching{where}{' and checking' if self.plan.checked else ''}", stops=stops)
         start = time.perf_counter()
         if not self.plan.checked:
-            subject.launch()
-            synchronize(subject)
+            with may_stop():
+                subject.launch()
+                synchronize(subject)
             record.runs.append(launch_record(subject, (time.perf_counter() - start) * 1e3))
             record.runs += [Skipped(what="remark", why=why) for why in remarks()]
-            return []
-        verdict = self._check(subject)
+            return
+        try:
+            with may_stop():
+                verdict = self._check(subject)
+        except KeyboardInterrupt:
+            if raced is None:
+                raise
+            raise raced from None  # that is what there is to know by now
         if raced is not None:
             # Whether racing programs give a wrong result is luck: the race is what to mend.
             if verdict.error is not None:
@@ -271,7 +324,7 @@ class _Run:
             verdict.error = raced
             verdict.record = replace(verdict.record, ok=False)
         record.runs += [launch_record(subject, None), verdict.record]
-        return [verdict]
+        self.verdicts.append(verdict)
 
     def _check(self, subject: Subject) -> Verdict:
         plan = self.plan
@@ -320,6 +373,21 @@ def _launch_and_show(subject: Subject, launch: Callable[[], object]) -> None:
 def without_runs(compiled: CompiledKernel) -> Any:
     """Return a compilation's trace without the launches that others recorded in it."""
     return replace(compiled.trace, runs=Runs())
+
+
+def source_record(source: KernelSource) -> Record:
+    """Return what is known of a kernel before it is compiled: Python and AST."""
+    file, text, line0 = shown_source(source)
+    kernel = Kernel(
+        name=source.name, entry=source.name, file=shown_file(file), line0=source.first_line,
+        target="python",
+    )  # fmt: skip
+    builder = TraceBuilder(kernel=kernel, made=made())
+    builder.add_source(shown_file(file), text, line0)
+    builder.add_stage("source", source_stage(file, text, line0, []), "python")
+    builder.add_stage("ast", lambda: ast_stage(source, []), "ast")
+    lazy = builder.finish()
+    return Record(lambda: lazy.trace)
 
 
 def shown_chip_record(compiled: CompiledKernel, *, cached: bool = True) -> Record:

@@ -14,6 +14,7 @@ from workbench.bench.neighbours import Neighbours
 from workbench.bench.phases import say
 from workbench.bench.subject import Subject
 from workbench.bench.work import bytes_moved, dot_work
+from workbench.interrupts import may_stop
 from workbench.runtime import guards
 from workbench.runtime.measuring import measure
 from workbench.runtime.timing import Effort, Timed, Timing, ratio
@@ -110,8 +111,8 @@ def time_points(
 ) -> tuple[list[Bench], list[Verdict]]:
     """Time every point; returns the series and the verdicts of the points that were checked.
 
-    KeyboardInterrupt keeps the points that are done. A point whose check fails is timed all the
-    same, and marked wrong.
+    KeyboardInterrupt keeps what is done: points, what was measured of the last one, verdicts. A
+    point whose check fails is timed all the same, and marked wrong.
     """
     varying = list(points[0].x)
     own = Series(name, "self")
@@ -121,29 +122,33 @@ def time_points(
     neighbours = Neighbours()
     for number, point in enumerate(points, 1):
         try:
-            subject = point.build()
+            with may_stop():
+                subject = point.build()
             grid = " × ".join(map(str, subject.grid))
             x = axis_value(point.x, varying) if varying else grid
             place = f" {' × '.join(varying)} = {x}, {number} of {len(points)}" if varying else ""
             say(f"timing{place}", still=True)
-            verdict = check(subject) if check is not None else None
-            timed = [one for one in competitors(subject) if _note(one, others)]
+            verdict = None
+            if check is not None:
+                with may_stop():
+                    verdict = check(subject)
+                verdicts.append(verdict)
+            with may_stop():
+                timed = [one for one in competitors(subject) if _note(one, others)]
             calls = {one.name: one.call for one in timed if one.call is not None}
             own_name = "\0own"
             timings = measure(
                 {own_name: subject.launch, **calls}, gpu=gpu, warm=warm, effort=effort
             )
         except KeyboardInterrupt:
-            if not own.x:
-                raise
             break
         amount = work(subject, point.x)
         ok = None if verdict is None else verdict.ok
-        if verdict is not None:
-            verdicts.append(verdict)
         mine = timings[own_name]
+        if not mine.samples:
+            break
         own.add(x, mine, amount, ok, mine.unsteady)
-        for name in calls:
+        for name in (name for name in calls if timings[name].samples):
             # Of a baseline the ratio counts: what drifts with ours is steady.
             theirs = timings[name]
             others[name].add(x, theirs, amount, None, ratio(mine, theirs).unsteady)
@@ -160,7 +165,8 @@ def time_points(
     )
     tried = not gpu and guards.is_on()
     axis = " × ".join(varying) or "grid"  # a launch that nothing varies is called by its grid
-    benches = [_bench(series, axis, chosen, where) for series in (own, *others.values())]
+    everyone = (own, *others.values()) if own.x else ()  # stopped before the first
+    benches = [_bench(series, axis, chosen, where) for series in everyone]
     return [replace(bench, guarded=tried) for bench in benches], verdicts
 
 

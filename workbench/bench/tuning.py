@@ -16,6 +16,7 @@ from workbench.bench.binding import Binder, defaults
 from workbench.bench.checking import check_launch, references
 from workbench.bench.plan import Plan
 from workbench.bench.reference import References
+from workbench.interrupts import may_stop
 from workbench.runtime import guards
 from workbench.source import OptionError
 from workbench.trace import Tune, TuneRow
@@ -43,7 +44,8 @@ class Tuning:
         self._binder = binder
         self._plan = plan
         self._synchronize = synchronize
-        self._arguments, self._given = binder.arguments(x)
+        with may_stop():  # the function of --make may take its time
+            self._arguments, self._given = binder.arguments(x)
         self._pristine: dict[str, Any] = {}
         self._wanted: References | None = None
         self.result = self._search()
@@ -84,17 +86,17 @@ class Tuning:
         finally:
             self._restore()
         found = TuneResult(tuner.__name__, tuple(search.rows), search.seconds, search.stopped)
-        if found.config is None:
+        if found.config is None and not search.stopped:
             if search.error is not None:
                 raise search.error
-            early = "stopped before any configuration was timed"
             raise OptionError(
-                early if search.stopped else "no configuration could be timed",
+                "no configuration could be timed",
                 plan.place("tune"),
                 code="K121",
                 notes=[str(row.reason) for row in search.rows if row.reason],
             )
-        tuner.remember(search, (), launch)
+        if found.config is not None:
+            tuner.remember(search, (), launch)
         return found
 
     def _check(self, config: Config) -> str | None:
@@ -114,13 +116,16 @@ class Tuning:
                 name: clone(value) if is_array(value) else value
                 for name, value in self._arguments.items()
             }
-            self._wanted = references(subject, plan.reference, before, said, plan.place("check"))
+            with may_stop():
+                found = references(subject, plan.reference, before, said, plan.place("check"))
+            self._wanted = found
         wanted = self._wanted
-        verdict = check_launch(
-            replace(subject, relaunch=None), wanted, said, rtol=plan.rtol,
-            atol=plan.atol, place=plan.place("check"),
-            synchronize=lambda: self._synchronize(subject),
-        )  # fmt: skip
+        with may_stop():
+            verdict = check_launch(
+                replace(subject, relaunch=None), wanted, said, rtol=plan.rtol,
+                atol=plan.atol, place=plan.place("check"),
+                synchronize=lambda: self._synchronize(subject),
+            )  # fmt: skip
         return None if verdict.error is None else f"wrong result: {verdict.error.message}"
 
     def _restore(self) -> None:

@@ -11,21 +11,26 @@ from typing import Any
 
 from workbench.bench import device
 from workbench.bench.results import KernelResult, Record
-from workbench.bench.running import launch_argument, run_plan, shown_chip_record, without_runs
+from workbench.bench.running import (
+    launch_argument,
+    run_plan,
+    shown_chip_record,
+    source_record,
+    without_runs,
+)
 from workbench.bench.subject import Subject
-from workbench.compiler import made
+from workbench.interrupts import keeping, may_stop
 from workbench.launch.guarded import remarks
 from workbench.magics import registry
 from workbench.magics.body import Body, device_functions, execute, last_language_user
 from workbench.magics.grammar import Origin, parse, split_cell
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
-from workbench.passes.listing import ast_stage, shown_source, source_stage
 from workbench.runtime import guards
 from workbench.runtime.jit import LaunchRecord, observing
 from workbench.source import KernelError, OptionError
 from workbench.source.given import instance
-from workbench.trace import Kernel, Launch, Skipped, TraceBuilder
+from workbench.trace import Launch, Skipped
 
 MAGIC = "%%kernel"
 MOST_LAUNCHES = 64  # of a cell's own code that are recorded
@@ -50,7 +55,16 @@ def run_cell(
     Raises:
         KernelError: a wrong option, a kernel that does not compile, a failed check. What exists
             by then is in its `result` (a KernelResult, or None).
+        KeyboardInterrupt: only while the cell's own Python ran; later ones end what was asked for
+            and leave what was found in the result.
     """
+    with keeping():
+        return _run_cell(text, line, namespace, file)
+
+
+def _run_cell(
+    text: str, line: str, namespace: dict[str, Any] | None, file: str | None
+) -> KernelResult:
     instance(text, str, "a cell is a text", "give its body as one string")
     instance(line, str, "the option line is a text", 'e.g. "add --args x,y,n --grid 4"')
     namespace = {} if namespace is None else namespace
@@ -58,14 +72,16 @@ def run_cell(
     offer_names(namespace)
     options, body_text, taken = split_cell(line, text)
     whole = f"{MAGIC} {options}\n{body_text}"
-    request = _parse(options, whole, namespace, file)
+    with may_stop():  # what the options name is evaluated
+        request = _parse(options, whole, namespace, file)
     if request.guard and request.no_guard:
         raise OptionError(
             "--guard and --no-guard contradict each other", request.place("no_guard"), code="K135",
             hint="give one of them",
         )  # fmt: skip
     said = True if request.guard else False if request.no_guard else None
-    with device.following(request.target), guards.guarding(said), watched_launches() as launches:
+    watched = watched_launches()
+    with device.following(request.target), guards.guarding(said), watched as launches, may_stop():
         body = execute(whole, body_text, taken + 1, file, namespace)
     kernels = _kernels(body, namespace)
     entry = _entry(request, kernels, body, file)
@@ -157,7 +173,8 @@ def _run(
     asked = request.args is not None or request.make is not None or request.sig is not None
     if not asked:
         return _launched(entry, request, launches) or _untyped(entry, request)
-    plan = make_plan(request, source, namespace)
+    with may_stop():
+        plan = make_plan(request, source, namespace)
     return run_plan(entry, plan, previous_call(source.name))
 
 
@@ -237,16 +254,7 @@ def _launch_run(launch: LaunchRecord) -> Launch:
 def _untyped(entry: Any, request: Request) -> KernelResult:
     """Return Python and AST of a kernel whose types nobody told."""
     source = entry.kernel_source
-    file, text, line0 = shown_source(source)
-    kernel = Kernel(
-        name=source.name, entry=source.name, file=file, line0=source.first_line, target="python"
-    )
-    builder = TraceBuilder(kernel=kernel, made=made())
-    builder.add_source(file, text, line0)
-    builder.add_stage("source", source_stage(file, text, line0, []), "python")
-    builder.add_stage("ast", lambda: ast_stage(source, []), "ast")
-    lazy = builder.finish()
-    record = Record(lambda: lazy.trace)
+    record = source_record(source)
     why = f"types unknown: add --args or --sig, or call {source.name}[grid](…)"
     record.runs.append(Skipped(what="compile", why=why))
     show = request.show or ("source", "ast")

@@ -10,6 +10,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_
 from IPython.display import publish_display_data
 
 from workbench.bench.results import KernelResult
+from workbench.interrupts import keeping, may_stop
 from workbench.magics import doctor, lines, machine_code, registry
 from workbench.magics.cells import offer_names, run_cell
 from workbench.magics.grammar import Origin, parse
@@ -39,6 +40,10 @@ class KernelMagics(Magics):
     @cell_magic
     def kernel(self, line: str, cell: str) -> KernelResult | None:
         """Compile the kernel in this cell, run what the line asks for, show every stage."""
+        with keeping():
+            return self._cell(line, cell)
+
+    def _cell(self, line: str, cell: str) -> KernelResult | None:
         status = None if _is_quiet(line) else self._status()
         try:
             with showing_progress(quiet=_is_quiet(line), line=status):
@@ -49,6 +54,8 @@ class KernelMagics(Magics):
         except KernelError as error:
             self._show(getattr(error, "result", None), line, status)
             raise self._shortened(error) from None
+        except KeyboardInterrupt as stop:
+            raise self._in_one_line(stop) from None
         except Exception as error:
             self._without_our_frames(error)
             raise
@@ -91,6 +98,13 @@ class KernelMagics(Magics):
         if frame is not None and error.__cause__ is None and error.__context__ is None:
             told = shell.InteractiveTB.structured_traceback(type(error), error, frame)
             error._render_traceback_ = lambda: told  # type: ignore[attr-defined]
+
+    def _in_one_line(self, stop: KeyboardInterrupt) -> KeyboardInterrupt:
+        """Leave out everybody's frames: who presses Stop knows what was running."""
+        if doctor.setting("tracebacks") != "full":
+            told = "KeyboardInterrupt: stopped before anything was compiled or run"
+            stop._render_traceback_ = lambda: [told]  # type: ignore[attr-defined]
+        return stop
 
     def _show(
         self, result: KernelResult | None, line: str, status: StatusLine | None = None
@@ -173,7 +187,12 @@ class KernelMagics(Magics):
         return self._run("tune", lines.tune, line)
 
     def _run(self, command: str, run: Callable[..., KernelResult], line: str) -> KernelResult:
-        request = self._request(command, line)
+        with keeping():
+            return self._line(command, run, line)
+
+    def _line(self, command: str, run: Callable[..., KernelResult], line: str) -> KernelResult:
+        with may_stop():
+            request = self._request(command, line)
         status = self._status()
         try:
             with showing_progress(quiet=request.quiet, line=status):
@@ -181,6 +200,8 @@ class KernelMagics(Magics):
         except KernelError as error:
             self._show(getattr(error, "result", None), line, status)
             raise
+        except KeyboardInterrupt as stop:
+            raise self._in_one_line(stop) from None
         finally:
             if status is not None:
                 status.finish(None)

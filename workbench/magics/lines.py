@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from workbench.bench.plan import Plan
 from workbench.bench.results import KernelResult
 from workbench.bench.running import run_plan
+from workbench.interrupts import may_stop
 from workbench.magics import doctor as doctoring
 from workbench.magics import glossary, registry
 from workbench.magics.cells import previous_call
@@ -192,14 +194,38 @@ def _run_existing(what: Any, request: Request, namespace: Mapping[str, Any]) -> 
     if not hasattr(kernel, "kernel_source"):
         kernel = registry.find(what, namespace).kernel
     source = kernel.kernel_source
+    known = None
     if request.args is None and request.make is None:
+        earlier = what if isinstance(what, KernelResult) else registry.latest(source.name)
+        known = None if earlier is None else earlier.plan
+        known = known if known and (known.arguments is not None or known.make) else None
+    if request.args is None and request.make is None and known is None:
         raise OptionError(
             f"what are the arguments of {source.name}?", code="K110",
             hint="add --args x,y,… or --make f",
         )  # fmt: skip
-    result = run_plan(kernel, make_plan(request, source, namespace), previous_call(source.name))
+    with may_stop():
+        plan = make_plan(request, source, namespace)
+    if known is not None:
+        plan = _like(plan, known, request)
+    result = run_plan(kernel, plan, previous_call(source.name))
     registry.add(result)
     return result
+
+
+def _like(plan: Plan, known: Plan, request: Request) -> Plan:
+    """Return a plan with what only the one before it says: arguments, sizes, grid and settings."""
+    return replace(
+        plan,
+        arguments=known.arguments,
+        words=known.words,
+        make=known.make,
+        points=plan.points if request.axes else known.points,
+        grid=plan.grid or known.grid,
+        settings={**known.settings, **plan.settings},
+        target=known.target if request.target == "auto" else plan.target,
+        places={**known.places, **plan.places},
+    )
 
 
 def kernels(*, clear: bool = False) -> Shown:

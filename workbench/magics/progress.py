@@ -14,6 +14,7 @@ from IPython.display import display, publish_display_data
 
 from workbench.bench import phases
 from workbench.bench.tuning import progress
+from workbench.passes.manager import follower
 from workbench.tuning.search import Row
 from workbench.tuning.tune import aligned, html_table, settings_line, table_of
 
@@ -28,20 +29,47 @@ MOST_ROWS = 24
 
 
 class LiveTable:
-    """Rows of a search as one display that is updated in place."""
+    """Rows of a search as one display that is updated in place; its clock runs by itself."""
 
     def __init__(self) -> None:
         self._handle: Any = None
+        self._rows: Sequence[Row] = ()
+        self._phase = ""
+        self._start = 0.0
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def __call__(self, rows: Sequence[Row], phase: str, seconds: float) -> None:
         """Show how far the search is."""
-        if self._handle is None and seconds < QUIET_SECONDS:
-            return
-        bundle = _bundle(rows, phase, seconds)
+        with self._lock:
+            self._rows, self._phase = rows, phase
+            self._start = time.monotonic() - seconds
+            if self._handle is not None or seconds >= QUIET_SECONDS:
+                self._show()
+        if phase == "done":
+            self.end()
+        elif self._thread is None:
+            self._thread = threading.Thread(target=self._watch, daemon=True)
+            self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._over.wait(LINE_SECONDS):
+            with self._lock:
+                # Writing would disturb what is being timed; each round of that is reported anyway.
+                if not self._over.is_set() and self._phase != "timing":
+                    self._show()
+
+    def _show(self) -> None:
+        bundle = _bundle(self._rows, self._phase, time.monotonic() - self._start)
         if self._handle is None:
             self._handle = display(bundle, raw=True, display_id=True)
         else:
             self._handle.update(bundle, raw=True)
+
+    def end(self) -> None:
+        """Let the clock stand."""
+        self._over.set()
 
 
 def _bundle(rows: Sequence[Row], phase: str, seconds: float) -> dict[str, str]:
@@ -64,6 +92,34 @@ def _bundle(rows: Sequence[Row], phase: str, seconds: float) -> dict[str, str]:
     }
 
 
+class Stages:
+    """The stages of one compilation as they tick off: `source ✓ tile ✓ gpu coalesce (14)`."""
+
+    def __init__(self) -> None:
+        self._done: list[str] = []
+        self._now = ""
+        self._name = ""
+        self._passes = 0
+
+    def begin(self, stage: str, name: str) -> None:
+        """Take note of what begins; going back to the source begins another compilation."""
+        if stage == "source":
+            self._done, self._now = [], ""
+        if stage != self._now:
+            if self._now and self._now not in self._done:
+                self._done.append(self._now)
+            self._now, self._passes = stage, 0
+        self._name = name
+        self._passes += bool(name)
+
+    def __str__(self) -> str:
+        done, name = self._done, self._name  # another thread may be changing them
+        parts = [f"{stage} ✓" for stage in done if stage != self._now]
+        if self._now:
+            parts.append(f"{self._now} {name} ({self._passes})" if name else self._now)
+        return " ".join(parts)
+
+
 class StatusLine:
     """One line that says what a run is doing, in the place where its result will stand."""
 
@@ -77,17 +133,23 @@ class StatusLine:
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._stages = Stages()
 
     def __call__(self, text: str, *, still: bool = False, stops: bool = True) -> None:
         """Take note of what begins now; the first phase starts the clock."""
         with self._lock:
             self._text, self._still, self._stops = text, still, stops
+            self._stages = Stages()
             if self._thread is None:
                 self._start = time.monotonic()
                 self._thread = threading.Thread(target=self._watch, daemon=True)
                 self._thread.start()
             elif self._shown and not self._over.is_set():
                 self._write()
+
+    def stage(self, stage: str, name: str) -> None:
+        """Take note of a stage, or a pass of one, that begins; the clock's next tick shows it."""
+        self._stages.begin(stage, name)
 
     def _watch(self) -> None:
         while not self._over.wait(LINE_SECONDS):
@@ -98,7 +160,8 @@ class StatusLine:
 
     def _write(self) -> None:
         seconds = time.monotonic() - self._start
-        line = f"{self._text} … {seconds:.1f} s"
+        line = "  ".join(part for part in (self._text, str(self._stages)) if part)
+        line += f" … {seconds:.1f} s"
         if self._stops:
             line += "; Stop (interrupt the kernel) ends it"
         elif seconds > PATIENCE_SECONDS:
@@ -125,10 +188,14 @@ class StatusLine:
 @contextmanager
 def showing_progress(*, quiet: bool, line: StatusLine | None = None) -> Iterator[None]:
     """Show within the block the table of a search, and on `line` what else goes on."""
-    table = progress.set(None if quiet else LiveTable())
+    live = LiveTable()
+    table = progress.set(None if quiet else live)
     hears = phases.listener.set(None if quiet else line)
+    follows = follower.set(None if quiet or line is None else line.stage)
     try:
         yield
     finally:
+        live.end()
+        follower.reset(follows)
         progress.reset(table)
         phases.listener.reset(hears)

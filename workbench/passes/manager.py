@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +18,17 @@ from workbench.passes.rules import Rule
 from workbench.source import Span
 
 Severity = Literal["error", "warning", "note", "missed", "applied"]
+
+
+#: Who hears of each stage and pass as it begins: (stage, pass), the pass "" outside of passes.
+follower: ContextVar[Callable[[str, str], object] | None] = ContextVar("follower", default=None)
+
+
+def begin(stage: str, name: str = "") -> None:
+    """Say that a stage, or a pass of it, begins now."""
+    hears = follower.get()
+    if hears is not None:
+        hears(stage, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +102,7 @@ class Recorder:
 
     def run(self, name: str, work: Pass, module: Module, pipe: Literal["tile", "gpu"]) -> Module:
         """Run one pass; under WORKBENCH_VERIFY=1 its result is verified."""
+        begin(pipe, name)
         self.remarks.pass_name = name
         rules: Applied = []
         self.remarks.rules = rules

@@ -13,6 +13,7 @@ from workbench.passes.manager import PassRecord, Recorder, Remark
 from workbench.passes.rules import Rule
 from workbench.source import KernelError, Span
 from workbench.source.errors import callers
+from workbench.source.files import shown_file, shown_text
 from workbench.trace import (
     AppliedRule,
     Diagnostic,
@@ -42,7 +43,7 @@ class Places:
 
     def add(self, file: str, text: str, line0: int, role: str) -> None:
         """Make a source text known; spans in its lines get places."""
-        index = self._builder.add_source(file, text, line0, role)
+        index = self._builder.add_source(shown_file(file), text, line0, role)
         last = line0 + text.rstrip("\n").count("\n")
         self._files.setdefault(file, []).append((line0, last, index))
 
@@ -152,7 +153,7 @@ def _add_remark(
     builder.add_remark(
         remark.code,
         remark.severity,
-        remark.text,
+        shown_text(remark.text),
         pass_=pass_index,
         op=remark.op or None,
         span=None if place == NOWHERE else place,
@@ -162,16 +163,16 @@ def _add_remark(
 def diagnostic(error: KernelError, places: Places, until: StageId | None) -> Diagnostic:
     """Return an error as plain data; `until` names the last stage that exists."""
     notes = tuple(
-        DiagnosticNote(text=note.text, span=_known(places.place(note.span)))
+        DiagnosticNote(text=shown_text(note.text), span=_known(places.place(note.span)))
         for note in (*callers(error), *error.notes)
     )
     return Diagnostic(
         code=error.code,
         severity="error",
-        text=error.message,
+        text=shown_text(error.message),
         span=_known(places.place(error.span)),
         notes=notes,
-        help=error.hint,
+        help=error.hint and shown_text(error.hint),
         trace_until=until,
     )
 

@@ -298,9 +298,9 @@ def _find_guarded(
     code = _find(source, checked, target, parts, fits)
     if not known and (code is None or not code.has_no_hulls):
         from workbench.analysis.hulls import find_hulls
-        from workbench.compiler import begin
+        from workbench.compiler import begin_kernel
 
-        begun = _caused(lambda: begin(source, to_specialization(signature), target))
+        begun = _caused(lambda: begin_kernel(source, to_specialization(signature), target))
         hulls = find_hulls(begun.module)
         if hulls is not None:
             kernel = _compile(source, signature, target, parts, fits, begun)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from workbench.interrupts import may_stop
 from workbench.runtime import guards
 from workbench.runtime.device_clock import Stopwatch
 from workbench.runtime.timing import BURST, Call, Effort, Timing, in_rounds, spend, stop
@@ -22,20 +23,25 @@ def measure(
     On a GPU two independent rounds are measured, on the CPU one, without guards: where launches are
     guarded, each candidate runs guarded once before, over inputs that are then put back.
     KeyboardInterrupt ends the
-    measurement early and keeps what was measured, once every candidate has a sample; all timings
-    are `stopped` then, so that whoever measures more can end too.
+    measurement early and keeps what was measured, if any candidate has a sample; all timings are
+    `stopped` then, so that whoever measures more can end too, and some may be without samples.
     """
     effort = effort or Effort()
     if not gpu:
         timings = {name: Timing() for name in candidates}
         try:
-            with guards.timing(candidates.values()):
+            with may_stop(), guards.timing(candidates.values()):
                 _cpu_round(candidates, timings, effort)
         except KeyboardInterrupt:
             stop(timings)
         return timings
     watch = Stopwatch(warm=warm)
-    return in_rounds(candidates, effort, lambda found, share: watch.race(candidates, found, share))
+
+    def race(found: dict[str, Timing], share: Effort) -> None:
+        with may_stop():
+            watch.race(candidates, found, share)
+
+    return in_rounds(candidates, effort, race)
 
 
 def _cpu_round(candidates: Mapping[str, Call], timings: dict[str, Timing], effort: Effort) -> None:

@@ -163,8 +163,7 @@ def in_rounds(
         try:
             race(found, effort.of_a_round())
         except KeyboardInterrupt:
-            if all(timing.samples for timing in found.values()):
-                _join(timings, found)
+            _join(timings, {name: timing for name, timing in found.items() if timing.samples})
             stop(timings)
             break
         _join(timings, found)
@@ -177,8 +176,8 @@ def _join(timings: dict[str, Timing], found: dict[str, Timing]) -> None:
 
 
 def stop(timings: dict[str, Timing]) -> None:
-    """Mark what an interrupt ended; raises it again where a candidate has no sample."""
-    if not all(timing.samples for timing in timings.values()):
+    """Mark what an interrupt ended; raises it again where no candidate has a sample."""
+    if not any(timing.samples for timing in timings.values()):
         raise KeyboardInterrupt
     for timing in timings.values():
         timing.stopped = True

@@ -1,13 +1,14 @@
 """What a kernel function takes from outside itself: other device functions, and plain values.
 
 Both belong to the identity of a compilation. Names are read from the code object, so nothing is
-parsed; a name that is only an attribute somewhere counts as captured too, which costs at most a
-recompile and never a stale result.
+parsed. Of a module counts what is looked up on it, and everything of a name that the code mentions
+where the module itself goes somewhere: that costs at most a recompile and never a stale result.
 """
 
 from __future__ import annotations
 
 import ast
+import dis
 import types
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
@@ -64,22 +65,59 @@ def _visit(source: KernelSource, found: Captures, seen: set[int]) -> None:
             continue
         value = space[name]
         if isinstance(value, types.ModuleType):
-            _visit_module(f"{source.name}.{name}", value, attributes, found, seen)
+            if _is_ours(value):
+                continue
+            chains = None if source.edited else set(chains_of(code, name))
+            where = f"{source.name}.{name}"
+            if chains is None or () in chains:  # the module itself goes somewhere
+                _visit_module(where, value, attributes, found, seen)
+            else:
+                for chain in sorted(chains):
+                    _visit_chain(where, value, chain, attributes, found, seen)
         else:
             found.guards.append((space, name, value))
             _record(f"{source.name}.{name}", value, found, seen)
 
 
+def _is_ours(module: types.ModuleType) -> bool:
+    return module.__name__.partition(".")[0] in _OURS
+
+
 def _visit_module(
     where: str, module: types.ModuleType, names: tuple[str, ...], found: Captures, seen: set[int]
 ) -> None:
-    if module.__name__.partition(".")[0] in _OURS:
+    if _is_ours(module):
         return
     space = vars(module)
     for name in names:
         if name in space and not isinstance(space[name], types.ModuleType):
             found.guards.append((space, name, space[name]))
             _record(f"{where}.{name}", space[name], found, seen)
+
+
+def _visit_chain(
+    where: str,
+    module: types.ModuleType,
+    chain: tuple[str, ...],
+    names: tuple[str, ...],
+    found: Captures,
+    seen: set[int],
+) -> None:
+    """Record what `module.a.b` means: the modules on the way, and the first thing that is none."""
+    if _is_ours(module):
+        return
+    space, name = vars(module), chain[0]
+    if name not in space:
+        return
+    value = space[name]
+    found.guards.append((space, name, value))
+    where = f"{where}.{name}"
+    if not isinstance(value, types.ModuleType):
+        _record(where, value, found, seen)
+    elif len(chain) > 1:
+        _visit_chain(where, value, chain[1:], names, found, seen)
+    else:
+        _visit_module(where, value, names, found, seen)
 
 
 def _record(where: str, value: Any, found: Captures, seen: set[int]) -> None:
@@ -190,6 +228,33 @@ def names_of(code: types.CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from names_of(constant)
+
+
+def chains_of(code: types.CodeType, name: str) -> Iterator[tuple[str, ...]]:
+    """Yield the attributes that code looks up on an outer name, `a.b` of `name.a.b` as a tuple.
+
+    The empty tuple stands for a use of the name by itself.
+    """
+    chain: list[str] | None = None
+    # Constants are told as texts otherwise, and a text may be too long to be made.
+    plain = code.replace(co_consts=(None,) * len(code.co_consts))
+    for step in dis.get_instructions(plain):
+        if chain is not None:
+            if step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                chain.append(step.argval)
+                continue
+            if step.opname in ("CACHE", "PUSH_NULL"):
+                continue
+            yield tuple(chain)
+            chain = None
+        if step.argval == name and step.opname in _LOADS:
+            chain = []
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from chains_of(constant, name)
+
+
+_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
 
 
 def _names_in_text(source: KernelSource) -> list[str]:

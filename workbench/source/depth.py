@@ -55,7 +55,7 @@ def deep(function: Callable[P, R]) -> Callable[P, R]:
 def _elsewhere(work: Callable[[], R]) -> R:
     found: list[R] = []
     raised: list[BaseException] = []
-    done = threading.Lock()
+    done, over = threading.Lock(), threading.Lock()
     context = copy_context()
 
     def run(calls: int) -> None:
@@ -68,24 +68,42 @@ def _elsewhere(work: Callable[[], R]) -> R:
         except BaseException as error:
             raised.append(error)
         finally:
-            _fewer_calls()
-            done.release()
+            try:
+                _fewer_calls()
+                done.release()
+            finally:
+                _await(over)
 
     done.acquire()
+    over.acquire()
     thread = _started(run)
     if thread is None:
         return work()
     try:
         done.acquire()
     except BaseException as stop:  # an interrupt, or what a signal's handler raised
-        _interrupt(thread, type(stop), done)
+        try:
+            _interrupt(thread, type(stop), done)
+        finally:
+            over.release()
         raise
+    over.release()
     if raised:
         try:
             raise raised[0]
         finally:
             raised.clear()
     return found[0]
+
+
+def _await(over: Any) -> None:
+    """Wait until nobody hands on an interrupt any more: one that comes now has nothing to end."""
+    while True:
+        try:
+            over.acquire(timeout=2 * _PATIENCE)
+            return
+        except BaseException:  # Python would print it
+            continue
 
 
 def _started(run: Callable[[int], None]) -> threading.Thread | None:
@@ -141,4 +159,5 @@ def _interrupt(thread: threading.Thread, kind: type[BaseException], done: Any) -
     """Raise an exception in a thread and wait a moment; it ends at its next step at the latest."""
     number = ctypes.c_ulong(thread.ident or 0)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(kind))
-    done.acquire(timeout=_PATIENCE)
+    if done.acquire(timeout=_PATIENCE):
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(number, None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import linecache
 from dataclasses import dataclass
 
+from workbench.source.files import cell_name
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -22,7 +24,7 @@ class Span:
     calls: tuple[Span, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return f"{cell_name(self.file) or self.file}:{self.line}:{self.column}"
 
 
 @dataclass(frozen=True, slots=True)

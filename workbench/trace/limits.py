@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from workbench.trace.links import rows_of_text
-from workbench.trace.schema import Ops, Pass, RowMap, Stage, Trace
+from workbench.trace.schema import MemoryAccess, Ops, Pass, RowMap, Stage, Trace
 
 TEXT_CHARACTERS = 8_000_000
 PASSES_WITH_TEXT = 64
@@ -32,9 +32,15 @@ def limited(trace: Trace) -> Trace:
     if len(trace.layouts) > LAYOUTS:
         trace = replace(trace, layouts=trace.layouts[:LAYOUTS])
     if any(len(entry.addr) > ACCESSES for entry in trace.access):
-        access = tuple(replace(entry, addr=entry.addr[:ACCESSES]) for entry in trace.access)
-        trace = replace(trace, access=access)
+        trace = replace(trace, access=tuple(map(_first_accesses, trace.access)))
     return compact(trace)
+
+
+def _first_accesses(entry: MemoryAccess) -> MemoryAccess:
+    if len(entry.addr) <= ACCESSES:
+        return entry
+    # A picture of a part must not call an element untouched: it has to know that it is a part.
+    return replace(entry, addr=entry.addr[:ACCESSES], accesses=len(entry.addr))
 
 
 def shorten_texts(trace: Trace, most: int) -> Trace:

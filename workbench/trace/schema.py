@@ -228,7 +228,8 @@ class MemoryAccess:
 
     `vec` is elements per lane and access, `bytes` the width of that access, `sectors` of 32 bytes
     per warp against `ideal`, `banks` the conflict degree in shared memory (1 = none), `masked` the
-    share of lanes that are off. `addr` are accesses that the interpreter recorded (small grids).
+    share of lanes that are off. `addr` are accesses that the interpreter recorded (small grids);
+    `accesses` says how many there were where `addr` holds only the first of them.
     """
 
     op: int
@@ -241,6 +242,7 @@ class MemoryAccess:
     banks: int | None = None
     masked: float | None = None
     addr: tuple[Access, ...] = ()
+    accesses: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

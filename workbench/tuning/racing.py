@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from workbench.interrupts import may_stop
 from workbench.runtime import guards
 from workbench.runtime.device_clock import Recording, Stopwatch
 from workbench.runtime.timing import BURST, Effort, Timing
@@ -60,7 +61,8 @@ class Candidate:
         """Run it, untimed."""
         self.prepare()
         try:
-            self.call()
+            with may_stop():
+                self.call()
         finally:
             self.finish()
 
@@ -183,11 +185,12 @@ class _HostClock:
         candidate.once()
         for _ in range(runs):
             candidate.prepare()
-            start = clock()
             try:
-                candidate.call()
+                with may_stop():
+                    start = clock()
+                    candidate.call()
+                    taken = (clock() - start) / 1e6
             finally:
-                taken = (clock() - start) / 1e6
                 candidate.finish()
             samples.append(taken)
 
@@ -203,7 +206,8 @@ class _GpuClock:
         """Record one run, in a graph if it can be captured."""
         candidate.prepare()
         try:
-            recording = self._watch.record(candidate.call, runs=1)
+            with may_stop():
+                recording = self._watch.record(candidate.call, runs=1)
         finally:
             candidate.finish()
         candidate.timing.timed = recording.timed
@@ -219,7 +223,8 @@ class _GpuClock:
         for _ in range(runs):
             candidate.prepare()
             try:
-                (samples,) = self._watch.sample({"": recording}).values()
+                with may_stop():
+                    (samples,) = self._watch.sample({"": recording}).values()
             finally:
                 candidate.finish()
             candidate.timing.samples += samples

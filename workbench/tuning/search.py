@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from workbench.interrupts import keeping, may_stop
 from workbench.runtime.hooks import unobserved
 from workbench.runtime.timing import Effort, Timed
 from workbench.source import KernelError, LaunchError
@@ -133,7 +134,11 @@ class Search:
         return next((row.error for row in self.rows if row.error is not None), None)
 
     def run(self) -> None:
-        """Run the search."""
+        """Run the search; an interrupt ends it at any moment, and nothing is lost by it."""
+        with keeping():
+            self._run()
+
+    def _run(self) -> None:
         try:
             with unobserved():
                 self._compile()
@@ -155,7 +160,9 @@ class Search:
     def _compile(self) -> None:
         for row in self.rows:
             try:
-                self._plans.append(self._plan(row.config))
+                with may_stop():
+                    plan = self._plan(row.config)
+                self._plans.append(plan)
             except KernelError as error:
                 self._plans.append(None)
                 row.fail(error)

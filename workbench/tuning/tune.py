@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.interrupts import may_stop
 from workbench.launch.options import DEFAULTS, SHORT_FORMS
 from workbench.runtime.jit import JITFunction
 from workbench.runtime.timing import Effort
@@ -312,8 +313,9 @@ def _checked(
         candidate: Candidate = tuner.candidate(config, args, launch)
         candidate.prepare()
         try:
-            candidate.call()
-            return check()
+            with may_stop():
+                candidate.call()
+                return check()
         except AssertionError as error:
             return str(error).partition("\n")[0] or "the check failed"
         finally:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.interrupts import renewed_lock
+from workbench.interrupts import may_stop, renewed_lock, stop_here
 from workbench.language.versions import redirected
 from workbench.launch.index_width import fits_launch
 from workbench.runtime import compiling, shipping
@@ -33,6 +33,8 @@ from workbench.tuning.worker import Answer, Job, answer, receive, send
 ASSEMBLER_SECONDS = 60.0
 #: What a worker may take beyond that before it is ended.
 GRACE_SECONDS = 60.0
+#: How often who waits for workers looks whether it was interrupted, in seconds.
+LOOK_SECONDS = 0.05
 #: Below this many kernels, starting processes costs more than it brings.
 LEAST_JOBS = 4
 MOST_WORKERS = 16
@@ -229,19 +231,33 @@ class Compilation:
         here: list[int] = []
         try:
             for _ in waiting:
-                number, found, seconds = self._done.get()
-                if found is not None and found.unable:
-                    here.append(number)
-                else:
-                    self._told(number, self._outcome(number, found, seconds))
+                self._take_over(*self._next(), here)
         except BaseException:
             self._stopped = True
+            while not self._done.empty():
+                self._take_over(*self._done.get(), here)
             for worker in list(self._busy):
                 worker.end()
             raise
         for thread in threads:  # they have only their workers to give back
             thread.join()
         return here
+
+    def _next(self) -> tuple[int, Answer | None, float]:
+        while True:
+            stop_here()
+            try:
+                return self._done.get(timeout=LOOK_SECONDS)
+            except queue.Empty:
+                continue
+
+    def _take_over(
+        self, number: int, found: Answer | None, seconds: float, here: list[int]
+    ) -> None:
+        if found is not None and found.unable:
+            here.append(number)
+        else:
+            self._told(number, self._outcome(number, found, seconds))
 
     def _serve(self) -> None:
         """Feed one worker until no job is left; runs in a thread of its own."""
@@ -305,7 +321,8 @@ class Compilation:
         plan = self._plans[number]
         assert plan is not None
         start = time.monotonic()
-        found = answer(self._job(plan))
+        with may_stop():
+            found = answer(self._job(plan))
         seconds = time.monotonic() - start
         if found.pruned or found.error is not None:
             self._told(number, self._outcome(number, found, seconds))

@@ -206,7 +206,8 @@ def _beside(traces: Sequence[Trace], data: str, notebook: Path | str | None) -> 
             file.write(packed)
         temporary.replace(path)
     except OSError as error:
-        note = f"the trace is too large to embed, and {folder.name} cannot be written: {error}"
+        why = error.strerror or error  # without the path, which would tell folders
+        note = f"the trace is too large to embed, and {folder.name} cannot be written: {why}"
         return Embedded(trimmed=trimmed, note=note)
     ref = {
         "path": f"{folder.name}/{path.name}",

@@ -32,7 +32,9 @@ SOURCE_ROWS = 200
 PROGRAMS = 16
 ELEMENTS = 16
 WIDTH = 200  # characters of a row that are shown
-PRE = "background-color:#ffffff;color:#1f2328;padding:6px;margin:0;overflow:auto"
+#: Columns have to agree, or carets stand below another word: not every page sets `pre` so.
+MONOSPACE = "font-family:ui-monospace,Menlo,Consolas,monospace;white-space:pre"
+PRE = f"background-color:#ffffff;color:#1f2328;padding:6px;margin:0;overflow:auto;{MONOSPACE}"
 TITLES = {
     "source": "Python",
     "ast": "AST",

@@ -24,19 +24,29 @@ export interface RowListOptions {
   count: number;
   columns: number; // characters of the longest row, so that marks reach past the visible width
   makeRow: (row: number) => HTMLElement;
+  /** Rows of two halves: each shows its text through a window of its own, moved by --wb-shift. */
+  halves?: boolean;
   onResize?: (height: number) => void;
 }
 
 /** Put a list of `count` rows into `root`; it lives until `signal` aborts. */
 export function mountRows(
   root: HTMLElement,
-  { count, columns, makeRow, onResize }: RowListOptions,
+  { count, columns, makeRow, onResize, halves = false }: RowListOptions,
   signal: AbortSignal,
 ): RowList {
   const scroller = make("div", { class: "wb-scroller" });
   const visible = make("div", { class: "wb-window", role: "presentation" });
   const spacer = make("div", { class: "wb-spacer", role: "presentation" }, visible);
-  visible.style.minWidth = `max(100%, ${columns + 8}ch)`;
+  if (halves) {
+    // As far as the longer half reaches beyond its window, so far the scroll bar moves both.
+    spacer.style.width = `calc(100% + max(0px, ${columns + 14}ch - 50%))`;
+    spacer.style.font = "12px / 18px var(--wb-mono)"; // of the rows, for ch
+    visible.style.width = "100cqw";
+    scroller.classList.add("wb-halves");
+  } else {
+    visible.style.minWidth = `max(100%, ${columns + 8}ch)`;
+  }
   scroller.append(spacer);
   root.append(scroller);
 
@@ -45,8 +55,13 @@ export function mountRows(
   // Kept here: reading either from the DOM after a class change forces a layout.
   let height = UNSEEN_HEIGHT;
   let top = 0;
+  let left = 0; // of halves only: everything else scrolls by itself
   spacer.style.height = `${rows * ROW_HEIGHT}px`;
 
+  const place = (): void => {
+    visible.style.transform = `translate(${left}px, ${Math.max(0, first) * ROW_HEIGHT}px)`;
+    if (halves) visible.style.setProperty("--wb-shift", `${-left}px`);
+  };
   const render = (): void => {
     const from = Math.max(0, Math.floor(top / ROW_HEIGHT) - MARGIN);
     const to = Math.min(rows - 1, Math.ceil((top + height) / ROW_HEIGHT) + MARGIN);
@@ -58,7 +73,7 @@ export function mountRows(
     kept.forEach((element, i) => {
       shown.set(from + i, element);
     });
-    visible.style.transform = `translateY(${from * ROW_HEIGHT}px)`;
+    place();
     visible.replaceChildren(...kept);
   };
   const list: RowList = {
@@ -90,6 +105,10 @@ export function mountRows(
   };
   const follow = (): void => {
     top = scroller.scrollTop;
+    if (halves && left !== scroller.scrollLeft) {
+      left = scroller.scrollLeft;
+      place();
+    }
     render();
   };
   scroller.addEventListener("scroll", follow, { passive: true, signal });

@@ -194,10 +194,7 @@ export function mountStage(
       const does = explainRow(stage.id, stage.lines[row] ?? "");
       element.title = [ops.size > 0 ? services.describe(ops) : "", does].filter(Boolean).join("\n");
     }
-    if (event.buttons === 1) {
-      if (row !== current) extend(row);
-      return;
-    }
+    if (event.buttons !== 0) return; // text is being selected
     timer = setTimeout(() => selection.point(stage.id, links.opsAt(stage.id, row)), REST);
   });
   listen("mouseleave", () => {
@@ -205,21 +202,26 @@ export function mountStage(
     selection.point(stage.id, new Set());
   });
   signal.addEventListener("abort", () => clearTimeout(timer));
-  let draggedFrom = -1;
+  let pressed = -1;
   listen("mousedown", (event) => {
-    draggedFrom = event.button === 0 && !event.shiftKey ? rowUnder(event) : -1;
-    if (draggedFrom >= 0 && !event.ctrlKey && !event.metaKey) {
-      anchor = draggedFrom;
-      current = draggedFrom;
+    pressed = rowUnder(event);
+    if (event.shiftKey) {
+      event.preventDefault(); // the rows are extended, not a selection of text
+      scroller.focus();
     }
   });
   listen("click", (event) => {
     const row = rowUnder(event);
-    const pressed = draggedFrom;
-    draggedFrom = -1;
+    const [from, text] = [pressed, getSelection()];
+    pressed = -1;
     if (row < 0) return; // a drag over several rows ends on what holds them
     if (event.shiftKey) extend(row);
-    else if (pressed < 0 || row === pressed) pin(row, event.ctrlKey || event.metaKey);
+    else if (
+      from >= 0 &&
+      (row !== from || (text && !text.isCollapsed && scroller.contains(text.anchorNode)))
+    ) {
+      return; // the mouse has selected text
+    } else pin(row, event.ctrlKey || event.metaKey);
   });
   listen("focus", () => {
     services.onFocus(stage.id);

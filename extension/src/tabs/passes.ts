@@ -2,6 +2,7 @@
 
 import { diffTexts, type Edit } from "../diff";
 import { button, make } from "../dom";
+import { pinClasses } from "../links";
 import { mountRows } from "../panes/rows";
 import { placeName, type RowOps, sourceOfEntry, spreadRows } from "../stages";
 import { count, milliseconds } from "../texts";
@@ -70,8 +71,11 @@ export function pairRows(
 }
 
 export function mountPasses(panel: HTMLElement, services: TabServices): Tab {
-  const { trace, state, signal } = services;
+  const { trace, state, signal, selection, links } = services;
   const target = trace.kernel.target;
+  const opsOf = trace.passes.map(
+    ({ add = [], del = [], map = [] }) => new Set([...add, ...del, ...map.flat(2)]),
+  );
   let wanted = (state.filter.get("passes") ?? "").toLowerCase();
   let shown = new AbortController();
   signal.addEventListener("abort", () => shown.abort());
@@ -136,6 +140,7 @@ export function mountPasses(panel: HTMLElement, services: TabServices): Tab {
         ),
       );
     }
+    markPins();
     return found.length;
   };
   const prefix = panel.id;
@@ -192,6 +197,16 @@ export function mountPasses(panel: HTMLElement, services: TabServices): Tab {
     state.sideBySide = !state.sideBySide;
     showDiff();
   };
+
+  /** Passes that made, dropped or replaced a pinned op. */
+  const markPins = (): void => {
+    const pins = selection.choice.pins.map(({ ops }) => links.family(ops));
+    for (const row of list.querySelectorAll<HTMLElement>("[data-pass]")) {
+      const marks = pinClasses(pins, opsOf[Number(row.dataset.pass)] ?? []);
+      row.className = marks === "" ? "wb-pass" : `wb-pass wb-marked ${marks}`;
+    }
+  };
+  selection.subscribe(markPins, signal);
 
   only.addEventListener(
     "change",
@@ -259,8 +274,9 @@ interface DiffSide {
 const SIGNS = { same: " ", removed: "−", added: "+", "moved-from": "↥", "moved-to": "↧" } as const;
 
 function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: AbortSignal): void {
-  const { trace, state } = services;
+  const { trace, state, selection, links } = services;
   const { before, after } = pass;
+  let pins = selection.choice.pins.map(({ ops }) => links.family(ops));
   // Without a row map of both texts only the rows' texts can be compared.
   const maps = [before, after].map((text) =>
     typeof text === "number" ? rowsOfText(trace, text) : undefined,
@@ -330,11 +346,17 @@ function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: 
     const row = (fromBefore ? line.before : line.after) ?? 0;
     const text = (fromBefore ? old : now).lines[row] ?? "";
     element.classList.add(`wb-${change}`);
+    const ops = (fromBefore ? old : now).ops[row] ?? [];
+    const marks = pinClasses(pins, ops);
+    if (marks !== "") element.classList.add(...marks.split(" "));
+    if (ops.length > 0) element.dataset.ops = ops.join(" ");
     element.append(
       make("i", {}, String(row + 1)),
       make("b", { "aria-label": change, role: "img" }, SIGNS[change]),
     );
-    appendTokens(element, tokenize(text, lang));
+    const words = which === "unified" ? element : make("span", { class: "wb-shifted" });
+    appendTokens(words, tokenize(text, lang));
+    if (words !== element) element.append(make("span", { class: "wb-half" }, words));
     return element;
   };
   const makeRow = (i: number): HTMLElement => {
@@ -350,7 +372,7 @@ function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: 
   );
   const list = mountRows(
     body,
-    { count: total(), columns: Math.min(longest, 2_000) * (state.sideBySide ? 2 : 1), makeRow },
+    { count: total(), columns: Math.min(longest, 2_000), makeRow, halves: state.sideBySide },
     signal,
   );
   list.scroller.tabIndex = 0; // scrollable, so reachable by keyboard
@@ -360,6 +382,13 @@ function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: 
     "click",
     (event) => {
       const fold = (event.target as Element).closest<HTMLElement>("[data-fold]");
+      const chosen = (event.target as Element).closest<HTMLElement>("[data-ops]")?.dataset.ops;
+      if (chosen && getSelection()?.isCollapsed !== false) {
+        const ops = chosen.split(" ").map(Number);
+        const [from = 0] = ops;
+        const add = (event as MouseEvent).ctrlKey || (event as MouseEvent).metaKey;
+        selection.pin({ stage: "", from, to: ops.at(-1) ?? from, ops: new Set(ops) }, add);
+      }
       if (!fold) return;
       unfolded.add(Number(fold.dataset.fold));
       arrange();
@@ -367,6 +396,10 @@ function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: 
     },
     { signal },
   );
+  selection.subscribe(({ pins: chosen }) => {
+    pins = chosen.map(({ ops }) => links.family(ops));
+    list.redraw();
+  }, signal);
   const change = state.sideBySide
     ? pairs.findIndex(([l, r]) => isChange(l) || isChange(r))
     : lines.findIndex(isChange);

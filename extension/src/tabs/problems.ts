@@ -1,5 +1,6 @@
 // The Problems tab: errors, remarks and what was not done, in one list; a click goes to the place.
 import { button, make } from "../dom";
+import { pinClasses } from "../links";
 import { placeName, sourceOfEntry } from "../stages";
 import { count } from "../texts";
 import type { Diagnostic, Place, Remark, Severity, Trace } from "../trace";
@@ -80,7 +81,7 @@ function placeOfOp(trace: Trace, op: number | null | undefined): Place | undefin
 }
 
 export function mountProblems(panel: HTMLElement, services: TabServices): Tab {
-  const { trace, state, signal } = services;
+  const { trace, state, signal, selection, links, ops: table } = services;
   const problems = problemsOf(trace);
   const entry = sourceOfEntry(trace);
   const hidden = new Set<Kind>();
@@ -99,6 +100,19 @@ export function mountProblems(panel: HTMLElement, services: TabServices): Tab {
     const go = (): void => services.go({ tab: "stages", ...to });
     return button(name || "show", { class: "wb-place" }, go, signal);
   };
+  /** The ops that a problem is about: those named, and those that stand at its lines. */
+  const lines = new Map<string, number[]>();
+  for (const op of trace.ops.id ?? []) {
+    const place = table.place(op);
+    if (place && place[0] >= 0) {
+      const key = `${place[0]}:${place[1]}`;
+      lines.set(key, [...(lines.get(key) ?? []), op]);
+    }
+  }
+  const opsOf = ({ places }: Problem): number[] =>
+    places.flatMap(({ place, op }) =>
+      op !== undefined ? [op] : place ? (lines.get(`${place[0]}:${place[1]}`) ?? []) : [],
+    );
   const makeRow = (problem: Problem): HTMLElement => {
     const shown = new Map(problem.places.map((at) => [placeName(trace, at.place), at]));
     return make(
@@ -119,12 +133,23 @@ export function mountProblems(panel: HTMLElement, services: TabServices): Tab {
       make("span", { class: "wb-places" }, ...[...shown.values()].map(link)),
     );
   };
+  let shown: { ops: number[]; row: HTMLElement }[] = [];
+  const markPins = (): void => {
+    const pins = selection.choice.pins.map(({ ops }) => links.family(ops));
+    for (const { ops, row } of shown) {
+      const marks = pinClasses(pins, ops);
+      row.className = marks === "" ? "" : `wb-marked ${marks}`;
+    }
+  };
+  selection.subscribe(markPins, signal);
   const show = (): number => {
     const matching = problems.filter(
       ({ severity, code, text, pass }) =>
         !hidden.has(severity) && `${code} ${text} ${pass}`.toLowerCase().includes(wanted),
     );
-    list.replaceChildren(...matching.map(makeRow));
+    shown = matching.map((problem) => ({ ops: opsOf(problem), row: makeRow(problem) }));
+    list.replaceChildren(...shown.map(({ row }) => row));
+    markPins();
     empty.hidden = matching.length > 0;
     empty.textContent = problems.length === 0 ? "No errors, no remarks." : "Nothing matches.";
     return matching.length;

@@ -15,7 +15,7 @@ from workbench.ops import Promise
 from workbench.passes.expand_assembly import expand_assembly
 from workbench.passes.expand_functions import expand_functions
 from workbench.passes.hints import Unobeyed, answer_hints
-from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
 from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built, symbol_of
@@ -107,6 +107,7 @@ def build(
 
 def _llvm(state: State) -> State:
     module = tile_passes(state.module, state.recorder)
+    begin("llvm")
     start = time.perf_counter()
     writer = write(module, state.unit)
     text = llvm_module(writer, module)

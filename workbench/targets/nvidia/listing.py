@@ -12,6 +12,8 @@ from workbench.targets.llvm.listing import LOC
 from workbench.trace import Rendered
 
 _PTX_ROW = re.compile(r"nv_debug_ptx_txt[^\d]*, line (\d+)")
+_FILLER = re.compile(r"\*/\s+NOP\b")
+_BRANCH = re.compile(r"\bBRA\b.*[`(](\.L_\w+)")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
 
 
@@ -36,6 +38,17 @@ def ptx_rows(text: str, ops: Mapping[int, int]) -> Rendered:
     return Rendered(text, rows)
 
 
+def _is_filler(line: str, before: str) -> bool:
+    """Whether an instruction is ptxas's own: padding, or the branch to itself that ends the code.
+
+    They stand behind the last instruction, so the location in force is that of something else.
+    """
+    if _FILLER.search(line):
+        return True
+    target = _BRANCH.search(line)
+    return target is not None and before == f"{target[1]}:"
+
+
 def sass_rows(listing: str, ptx: Rendered) -> Rendered:
     """Return the instructions of nvdisasm's listing with the ops of the PTX rows they came from.
 
@@ -56,8 +69,9 @@ def sass_rows(listing: str, ptx: Rendered) -> Rendered:
             continue
         if _INSTRUCTION.match(line):
             started = True
+            label = kept[-1] if kept else ""
             kept.append(line.rstrip())
-            rows.append(current)
+            rows.append(() if _is_filler(line, label) else current)
         elif bare.startswith(".L_") or (bare.startswith(".text.") and bare.endswith(":")):
             kept.append(bare)
             rows.append(())

@@ -12,7 +12,7 @@ from workbench.ir import Module
 from workbench.passes.accumulation import accumulate_products
 from workbench.passes.cleanup import drop_dead, hoist_invariants, merge_equal
 from workbench.passes.hints import Unobeyed, answer_hints
-from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
 from workbench.source import KernelError
 from workbench.source.overrides import Override
@@ -133,6 +133,7 @@ def _read_gpu(state: State, override: Override) -> State:
 
 
 def _llvm(state: State) -> State:
+    begin("llvm")
     start = time.perf_counter()
     low = lower(state.module, state.unit, dict(state.offsets))
     text = llvm_module(low, state.module, state.unit)
@@ -145,6 +146,7 @@ def _read_llvm(state: State, override: Override) -> State:
 
 
 def _ptx(state: State) -> State:
+    begin("ptx")
     start = time.perf_counter()
     unit = machine(state.unit, state.llvm)
     with explained(state.module, state.llvm, unit, state.ops):

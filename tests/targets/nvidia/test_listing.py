@@ -1,0 +1,27 @@
+"""Which op each row of SASS came from."""
+
+from __future__ import annotations
+
+from workbench.targets.nvidia.listing import sass_rows
+from workbench.trace import Rendered
+
+LISTING = """\t.section\t.text.k
+.text.k:
+\t//## File ".nv_debug_ptx_txt", line 1
+        /*0000*/                   LDG.E R2, desc[UR4][R2.64] ;
+\t//## File ".nv_debug_ptx_txt", line 2
+        /*0010*/                   STG.E desc[UR4][R4.64], R2 ;
+        /*0020*/                   EXIT ;
+.L_x_0:
+        /*0030*/                   BRA `(.L_x_0);
+        /*0040*/                   NOP;
+        /*0050*/              @!P0 BRA `(.L_x_7) ;
+\t.section\t.debug
+"""
+
+
+def test_padding_and_the_branch_behind_the_end_belong_to_nobody():
+    found = sass_rows(LISTING, Rendered("ld\nst\n", [(5,), (6,)]))
+    named = dict(zip(found.text.split("\n"), found.rows, strict=False))
+    ops = {line.split("*/")[-1].split()[0]: op for line, op in named.items() if "*/" in line}
+    assert ops == {"LDG.E": (5,), "STG.E": (6,), "EXIT": (6,), "BRA": (), "NOP;": (), "@!P0": (6,)}
