@@ -369,11 +369,14 @@ ir | gpu.async_copy | | Start copying what the pointers point at into slot \`slo
 ir | gpu.barrier | | All threads of the block wait for each other; memory written before is seen after.
 ir | gpu.commit_copies | | Close a group of asynchronous copies.
 ir | gpu.convert_layout | | The same elements, held by other registers, lanes and warps.
+ir | gpu.fence_products | | What this thread wrote to shared memory comes before what products read there.
 ir | gpu.shared_allocate | | A buffer in shared memory for a tile, or a ring of slots with a tile in each.
 ir | gpu.shared_dot | | accumulator + a @ b for operands that lie in shared memory; see tile.dot.
 ir | gpu.shared_load | | Read a tile out of slot \`slot\` of a buffer.
 ir | gpu.shared_store | | Write a tile into slot \`slot\` of a buffer (the whole buffer if it has no slots).
 ir | gpu.wait_copies | | Wait until at most \`pending\` of the latest groups are still under way.
+ir | gpu.wait_products | | The result of a product, once at most \`pending\` of the latest products are under way.
+ir | gpu.wgmma | | accumulator + a @ b by groups of four warps, for operands in shared memory; see tile.dot.
 ir | tile.abs | | A function of functions.FUNCTIONS applied to each element of operands of one type.
 ir | tile.acos | | A function of functions.FUNCTIONS applied to each element of operands of one type.
 ir | tile.acosh | | A function of functions.FUNCTIONS applied to each element of operands of one type.

@@ -45,9 +45,10 @@ class KernelWriter(SourceWriter):
 
     def body(self, most: int = 3) -> None:
         self.scopes.append(Scope())
+        before = len(self.lines)
         for _ in range(self.number(1, most)):
             self.statement()
-        if not self.scopes[0].changing:
+        if len(self.lines) == before or not self.scopes[0].changing:
             self.line("pass")
 
     def remember(self, term: Term, text: str | None = None) -> Term:

@@ -75,7 +75,7 @@ def test_no_instruction_adds_in_half(function: object, chip: str):
     recorder = Recorder()
     text = pipeline.build(tile_passes(module, recorder), chip, recorder).texts["ptx"]().text
     assert not re.findall(r"\b(?:fma|add|mul)\.rn\.(?:ftz\.)?f16|f16\.f16\.f16\.f16", text)
-    assert re.search(r"f32\.f16\.f16\.f32|fma\.rn\.f32", text)
+    assert re.search(r"f32\.f16\.f16\.f32|wgmma\S+\.f32\.f16\.f16|fma\.rn\.f32", text)
     # Rounded at the end only: one conversion for each element of the result.
     narrowing = len(re.findall(r"cvt\.rn\.f16\.f32", text))
     pairs = len(re.findall(r"cvt\.rn\.f16x2\.f32", text))

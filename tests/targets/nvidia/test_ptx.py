@@ -85,6 +85,10 @@ def unattributed(text: Rendered, pattern: re.Pattern[str]) -> tuple[list[str], i
     """Return the instructions that belong to no op, and how many instructions there are."""
     lines = text.text.splitlines()
     code = [row for row, line in enumerate(lines) if pattern.match(line)]
+    while "NOP;" in lines[code[-1]]:  # padding, behind a branch to itself
+        code.pop()
+    if re.search(r"\bBRA\b", lines[code[-1]]):
+        code.pop()
     return [lines[row].strip() for row in code if not text.rows[row]], len(code)
 
 

@@ -196,6 +196,17 @@ def test_a_remark_says_why_not(m: int, k: int, warps: int, dtype: str, reason: s
     assert remark.span is not None
 
 
+@needs_ptxas
+@pytest.mark.parametrize(("m", "n", "warps", "sums"), [(256, 256, 16, 128), (128, 256, 4, 256)])
+def test_sums_that_fill_all_registers_go_by_warps(m: int, n: int, warps: int, sums: int):
+    """ptxas refuses an instruction whose sums and operands do not fit a thread's registers."""
+    found, recorder = compiled(staged(m, n, 32, warps))
+    have = SM_90A.most_registers(warps)
+    said = f"its sums fill {sums} registers of a thread, which has {have}"
+    assert any(said in remark.text for remark in recorder.remarks.items)
+    assert found.assemble().resources.registers <= have
+
+
 def test_an_option_turns_them_off():
     module = staged(128, 128, 64, 4)
     off = replace(module, attributes={**module.attributes, "wgmma": False})

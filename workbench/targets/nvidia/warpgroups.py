@@ -38,7 +38,7 @@ from workbench.layouts import (
     wgmma_d,
 )
 from workbench.ops import Constant, Dot, Elementwise
-from workbench.targets.nvidia.chip import chip_of
+from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.ops import FenceProducts, WaitProducts, WarpgroupDot
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.casts import cast
@@ -56,6 +56,9 @@ from workbench.targets.simt.shared import slot_base
 #: Rows of one instruction, and the most columns.
 ROWS, MOST_COLUMNS = 64, 256
 _SMALL = (F8E4M3, F8E5M2)
+#: Registers that an instruction needs beside its sums. ptxas (13.0) refuses one that has fewer: the
+#: sums of what runs on cannot be spilled (C7602, "register target of 154" for 128 sums).
+_BESIDE_SUMS = 26
 #: Shared addresses have 18 bits in a descriptor; above lies a block's rank in its cluster.
 _ADDRESS = 0x3FFFF
 
@@ -99,7 +102,8 @@ def _unit(op: Dot | WarpgroupDot) -> WarpgroupUnit | None:
 def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
     """Return the layouts of a dot that wgmma computes; None if another instruction has to."""
     unit, shape = _unit(op), shape_of(op.result.type)
-    if unit is None or not chip_of(on.chip).has_warpgroups or obstacle(op, on.options):
+    chip = chip_of(on.chip)
+    if unit is None or not chip.has_warpgroups or obstacle(op, chip, on.options):
         return None
     splits = _splits(shape, on.num_warps)
     fragments = {
@@ -119,7 +123,7 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
     )
 
 
-def obstacle(op: Dot, options: Mapping[str, Any]) -> str:
+def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
     """Say why wgmma does not compute a dot on a chip that has it; empty if it does."""
     unit, shape, inner = _unit(op), shape_of(op.result.type), shape_of(op.a.type)[-1]
     a, b = element_of(op.a.type), element_of(op.b.type)
@@ -138,9 +142,21 @@ def obstacle(op: Dot, options: Mapping[str, Any]) -> str:
         return f"it has 8 columns or more, the tile has {shape[1]}"
     if inner % unit.k:
         return f"K = {inner} of {a} is no multiple of {unit.k}"
+    sums, have = _sums(shape, options["num_warps"]), chip.most_registers(options["num_warps"])
+    have = min(have, options.get("maxnreg") or have)
+    if sums + _BESIDE_SUMS > have:
+        return f"its sums fill {sums} registers of a thread, which has {have}"
     if 0 < op.imprecise_limit < inner:
         return f"max_num_imprecise_acc = {op.imprecise_limit} is less than K = {inner}"
     return ""
+
+
+def _sums(shape: tuple[int, ...], num_warps: int) -> int:
+    """Return the registers of a thread that the sums of a tile fill."""
+    (rows, columns), (across,) = shape, _splits(shape, num_warps)
+    if across > 1:
+        columns = (1 << (columns - 1).bit_length()) // across
+    return -(-rows // (ROWS * (num_warps // 4 // across))) * -(-columns // 8) * 4
 
 
 def _splits(shape: tuple[int, ...], num_warps: int) -> list[int]:

@@ -20,18 +20,18 @@ def stage_products(module: Module, remarks: Remarks, chip: Chip) -> Module:
     Needs: layouts. Keeps: every value.
     """
     if chip.has_warpgroups:
-        _explain(module, remarks)
+        _explain(module, remarks, chip)
     stager = _Stager(module)
     return rebuild(module, stager.rewrite) if stager.wanted else module
 
 
-def _explain(module: Module, remarks: Remarks) -> None:
+def _explain(module: Module, remarks: Remarks, chip: Chip) -> None:
     for op in module.walk():
         if isinstance(op, WarpgroupDot):
             held = "a in registers" if fragment_of(op, module.attributes["num_warps"]) else ""
             remarks.note(op, f"product by warpgroups (wgmma){held and ', '}{held}", "applied")
         elif isinstance(op, Dot):
-            reason = obstacle(op, module.attributes)
+            reason = obstacle(op, chip, module.attributes)
             remarks.note(op, f"product by warps, not warpgroups (wgmma): {reason}", "missed")
 
 
