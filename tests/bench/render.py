@@ -19,6 +19,8 @@ RESULTS = ROOT / "tests" / "bench" / "results"
 START, END = "<!-- results: start -->", "<!-- results: end -->"
 
 #: Baselines in the order of their columns; the libraries share one.
+#: Suites whose rows are steps of one kernel: their mean says nothing.
+LADDERS = frozenset(("ladder",))
 COLUMNS = {
     "triton": ("triton",),
     "torch, cuBLAS": ("torch", "cublas", "cudnn"),
@@ -67,6 +69,8 @@ def _compared(suites: dict[str, list[Result]]) -> list[str]:
     titles = ["suite", "kernels", "types", "cases", *(f"÷ {title}" for title in named), *last]
     lines = [f"| {' | '.join(titles)} |", "|" + "---|" * len(titles)]
     for suite, rows in suites.items():
+        if suite in LADDERS:
+            continue
         cases = {(r["case"], r["dtype"], r["size"]) for r in rows}
         words = dict.fromkeys(r["case"].split()[0] for r in rows)
         kernels = [word for word in words if word.isidentifier()]
