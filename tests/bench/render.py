@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "bench" / "results"
 START, END = "<!-- results: start -->", "<!-- results: end -->"
 
-#: Baselines in the order of their columns; the libraries share one.
 #: Suites whose rows are steps of one kernel: their mean says nothing.
 LADDERS = frozenset(("ladder",))
+#: Baselines in the order of their columns; the libraries share one.
 COLUMNS = {
     "triton": ("triton",),
     "torch, cuBLAS": ("torch", "cublas", "cudnn"),
