@@ -42,10 +42,11 @@ class Config(NamedTuple):
     wgmma: bool = True
 
     def __str__(self) -> str:
-        return f"{'x'.join(map(str, self.blocks))} w{self.warps} s{self.stages}"
+        off = "" if self.wgmma else " no wgmma"
+        return f"{'x'.join(map(str, self.blocks))} w{self.warps} s{self.stages}{off}"
 
     @property
-    def options(self) -> dict[str, int]:
+    def options(self) -> dict[str, int | bool]:
         """What a launch gets beside the kernel's own names."""
         more = {} if self.wgmma else {"wgmma": False}
         return {"num_warps": self.warps, "num_stages": self.stages, **more}

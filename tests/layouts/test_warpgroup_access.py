@@ -52,6 +52,7 @@ def test_the_hardware_reads_what_lies_there(shape, order, itemsize):
             assert order[0] != k_axis
             continue
         assert plan.k_major == (order[0] == k_axis)
+        assert packing(shared, itemsize).size * itemsize % plan.atom_bytes == 0
         for mn0, k0 in product(range(0, rows - count + 1, count), range(0, deep, inside)):
             start = plan.start(mn0, k0)
             assert start % 16 == 0
@@ -60,6 +61,12 @@ def test_the_hardware_reads_what_lies_there(shape, order, itemsize):
                 assert address(plan, start, mn, k, itemsize) == place(shared, itemsize, there)
                 read += 1
     assert read or itemsize == 1
+
+
+@pytest.mark.parametrize("rows", [9, 12, 36, 44, 100])
+def test_panels_that_start_between_eight_rows_are_refused(rows):
+    """The hardware XORs bits of the address: rows count from where eight of them begin."""
+    assert warpgroup_fits(swizzled((rows, 128), 2, exchange=False), 2, 1, min(rows, 64)) is None
 
 
 def test_other_orders_of_bytes_are_refused():

@@ -170,7 +170,7 @@ def _limit(given: Any, a: tensor, result: dtype) -> int:
     if limit is not None:
         if limit > a.shape[-1]:
             raise ConstexprError(f"max_num_imprecise_acc ({limit}) must be <= K ({a.shape[-1]})")
-        return int(limit)
+        return int(limit) or 1  # 0: none of K may stay there, while the op's 0 is no limit
     if current().exact:
         return _EXACT_LIMIT
     current().remark(

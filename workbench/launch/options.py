@@ -62,7 +62,7 @@ def check_options(
         if name not in DEFAULTS:
             raise unknown_option(word, source)
         _check(name, value)
-        if value != DEFAULTS[name]:
+        if value is not None and value != DEFAULTS[name]:
             chosen[name] = value
     return tuple(sorted(chosen.items()))
 

@@ -43,6 +43,11 @@ class WarpgroupPlan:
     mn: tuple[int, ...]
     k: tuple[int, ...]
 
+    @property
+    def atom_bytes(self) -> int:
+        """Bytes of eight rows: buffers start at multiples of them."""
+        return {1: 1024, 2: 512, 3: 256}[self.swizzle]
+
     def start(self, mn: int, k: int) -> int:
         """Return the offset in bytes of the matrix that starts at a row (column) and k."""
         return _place(self.mn, mn) + _place(self.k, k)
@@ -89,8 +94,8 @@ def _parts(
     chunk, above = 4, log2(width)
     bytes_ = log2(itemsize)
     packed = packing(shared, itemsize).scaled(itemsize)
-    if packed.fields[0].end < above + 3 and len(packed.fields) > 1:
-        return None  # the XOR would reach into bits that are packed
+    if any(field.unit % (8 * width) for field in packed.fields[1:]):
+        return None  # the XOR is one of address bits: whatever is eight rows high starts at 0 there
     inverse, found, seen = shared.invert(), list[int](), 0
     for offset in inverse:
         place = offset << bytes_

@@ -33,13 +33,15 @@ SM_90 = chip("sm_90")
 EXTENTS = (96, 160, 192, 224)
 
 
-def staged(m: int, n: int, k: int, warps: int, kind: str = "nn", dtype: str = "fp16") -> Module:
+def staged(
+    m: int, n: int, k: int, warps: int, kind: str = "nn", dtype: str = "fp16", stages: int = 3
+) -> Module:
     """Return a product of staged tiles; `kind` says which operand lies turned in memory."""
     strides = ["i32:16", "i32=1"] if kind[0] == "n" else ["i32=1", "i32:16"]
     strides += ["i32:16", "i32=1"] if kind[1] == "n" else ["i32=1", "i32:16"]
     words = f"*{dtype}:16 *{dtype}:16 *fp32:16 i32:16 i32:16 i32:16 {' '.join(strides)}"
     blocks = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 2, "ACTIVATION": ""}
-    options = {"num_warps": warps, "num_stages": 3}
+    options = {"num_warps": warps, "num_stages": stages}
     return tile_ir(matmul.matmul, f"{words} i32:16 i32=1", blocks, **options)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import workbench.language as tl
 from tests.kernels import matmul
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
@@ -16,6 +17,7 @@ from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from workbench.ir import Module, Op, Shared, rebuild
+from workbench.layouts import wgmma_d
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
 from workbench.targets.built import Built
@@ -23,6 +25,7 @@ from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import WaitCopies, WaitProducts, WarpgroupDot
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.nvidia.toolchain import assemble
+from workbench.targets.nvidia.warpgroups import _own_columns, _splits, _steps
 from workbench.targets.simt.ops import SharedAllocate
 
 SM_90A = chip("sm_90a")
@@ -131,8 +134,6 @@ def typed(dtype: str, kind: str, m: int, n: int, k: int, warps: int) -> Module:
 
 
 def integer_product(kind: str, m: int, n: int, k: int, warps: int) -> Module:
-    import workbench.language as tl
-
     def integers(a_ptr, b_ptr, c_ptr, K, am, ak, bk, bn, M: tl.constexpr, N: tl.constexpr,
                  BK: tl.constexpr):  # fmt: skip
         rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
@@ -184,7 +185,8 @@ REASONS = [
     (32, 32, 4, "fp16", "most of its 64 rows would be copies of the tile's 32"),
     (64, 32, 2, "fp16", "it needs four warps, num_warps is 2"),
     (64, 24, 4, "fp16", "K = 24 of f16 is no multiple of 16"),
-    (64, 32, 4, "fp32", "there is none for f32 and f32 into f32"),
+    (64, 32, 4, "fp32", "it cuts fp32 operands to tf32"),
+    (44, 32, 4, "fp16", "operands lie in groups of 8 rows, the tile is 44 x 64"),
 ]
 
 
@@ -207,6 +209,116 @@ def test_sums_that_fill_all_registers_go_by_warps(m: int, n: int, warps: int, su
     assert found.assemble().resources.registers <= have
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "warps"), [(64, 16, 16), (64, 32, 32), (128, 16, 32), (64, 256, 8)]
+)
+def test_warpgroups_start_at_the_columns_that_their_layout_gives_them(m: int, n: int, warps: int):
+    (across,) = _splits((m, n), warps)
+    layout = wgmma_d((m, n), warps, across)
+    columns = [layout.unflatten(flat)[1] for flat in layout.flat("warp")[2:]]
+    wanted = [c for c in columns if c]
+    assert _steps(_own_columns(n, across), across)[: len(wanted)] == wanted
+
+
+def computed(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + rows[:, None] * K + inner[None, :])
+    b = tl.load(b_ptr + inner[:, None] * N + columns[None, :])
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], tl.dot(a * a + a, b))
+
+
+@needs_ptxas
+@pytest.mark.parametrize(
+    ("m", "n", "warps", "more"),
+    [(512, 72, 32, {}), (256, 200, 16, {}), (64, 64, 4, {"maxnreg": 58})],
+)
+def test_the_assembler_takes_what_is_left_to_warpgroups(m: int, n: int, warps: int, more: Any):
+    """Where registers are scarce an operand in registers counts too."""
+    sizes = {"M": m, "N": n, "K": 32}
+    module = tile_ir(computed, "*fp16:16 *fp16:16 *fp32:16", sizes, num_warps=warps, **more)
+    assert compiled(module)[0].assemble().data
+
+
+def squares(x_ptr, y_ptr, out_ptr, n, FORM: tl.constexpr, S: tl.constexpr):
+    at = tl.arange(0, S)[:, None] * S + tl.arange(0, S)[None, :]
+    y = tl.load(y_ptr + at)
+    total = tl.zeros((S, S), tl.int32 if FORM == "same" else tl.float32)
+    for k in range(n):
+        x = tl.load(x_ptr + k * S * S + at)
+        if FORM == "same":
+            total = tl.dot(x, x, total, out_dtype=tl.int32)
+        elif FORM == "turned":
+            total = tl.dot(x, tl.trans(x), total)
+        elif FORM == "both":
+            total = tl.dot(x, y, tl.dot(y, x, total))
+        elif FORM == "branch":
+            if k > 0:
+                total = tl.dot(x, y, total)
+            else:
+                total = tl.dot(y, x, total)
+                total += 1.0
+        elif FORM == "others":
+            total = tl.dot(x, y, total) + x.to(tl.float32)
+        elif FORM == "nested":
+            for _ in range(k):
+                total = tl.dot(x, y, total)
+        else:
+            total = tl.dot(x, y, total * 0.5)
+    tl.store(out_ptr + at, total)
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 5])
+@pytest.mark.parametrize("stages", [1, 2, 4])
+@pytest.mark.parametrize("form", ["same", "turned", "both", "branch", "others", "nested", "scaled"])
+def test_loops_of_products_mean_the_same(form: str, stages: int, rounds: int):
+    size, held = 64, np.int8 if form == "same" else np.float16
+    into = np.int32 if form == "same" else np.float32
+    word, to = ("i8", "i32") if form == "same" else ("fp16", "fp32")
+    sizes = {"FORM": form, "S": size}
+    module = tile_ir(
+        squares, f"*{word}:16 *{word}:16 *{to}:16 i32", sizes, num_warps=4, num_stages=stages
+    )
+
+    def arguments() -> list[Any]:
+        x = numbers(5 * size * size, held)
+        return [x, numbers(size * size, held, 2), np.zeros(size * size, into), rounds]
+
+    wanted = meaning(module, (1,), arguments())
+    last = in_gpu_ir(module)
+    assert products(last)
+    assert meaning(last, (1,), arguments()) == wanted
+
+
+def attention(q_ptr, k_ptr, v_ptr, o_ptr, S, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    rows, columns, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    q = tl.load(q_ptr + rows[:, None] * D + d[None, :])
+    total = tl.zeros((M, D), tl.float32)
+    for i in range(0, S, N):
+        k = tl.load(k_ptr + (i + columns)[None, :] * D + d[:, None])
+        v = tl.load(v_ptr + (i + columns)[:, None] * D + d[None, :])
+        total = tl.dot(tl.exp(tl.dot(q, k)).to(tl.float16), v, total)
+    tl.store(o_ptr + rows[:, None] * D + d[None, :], total)
+
+
+ROOM = [
+    # Stages that nobody asked for, a slot more for a product in flight, operands beside rings.
+    (lambda: tile_ir(attention, "*fp16:16 *fp16:16 *fp16:16 *fp32:16 i32:16",
+                     {"M": 128, "N": 64, "D": 256}, num_warps=8), True),
+    (lambda: staged(160, 192, 64, 8, stages=4), True),
+    (lambda: tile_ir(attention, "*fp16:16 *fp16:16 *fp16:16 *fp32:16 i32:16",
+                     {"M": 128, "N": 64, "D": 256}, num_warps=8, num_stages=3), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "by_warpgroups"), ROOM)
+def test_what_fits_without_warpgroups_fits(make: Any, by_warpgroups: bool):
+    found, recorder = compiled(make())
+    assert found.shared_bytes <= SM_90A.shared_bytes
+    assert bool(products(found.gpu)) == by_warpgroups
+    said = any("do not fit shared memory" in r.text for r in recorder.remarks.items)
+    assert said != by_warpgroups
+
+
 def test_an_option_turns_them_off():
     module = staged(128, 128, 64, 4)
     off = replace(module, attributes={**module.attributes, "wgmma": False})
@@ -220,6 +332,6 @@ def test_the_option_is_one_of_the_language():
 
     words = "*fp16:16 *fp16:16 *fp16:16 i32:16 i32:16 i32:16 i32:16 i32=1 i32:16 i32=1 i32:16 i32=1"
     blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 2}
-    for wgmma in (True, False):
+    for wgmma in (True, None, False):
         found = wb.compile(matmul.matmul, words, blocks, target="sm_90a", num_warps=4, wgmma=wgmma)
-        assert ("wgmma." in found.asm["ptx"]) == wgmma
+        assert ("wgmma." in found.asm["ptx"]) == (wgmma is not False)

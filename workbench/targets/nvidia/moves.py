@@ -45,5 +45,5 @@ def load_moves(op: SharedLoad, on: Setting) -> list[Move]:
 def moves_in(module: Module, target: str) -> list[tuple[Op, Move]]:
     """Return what each op of a module in GPU IR moves, in program order."""
     unit = chip(target)
-    on = Setting(Affine(module, tiles=True), unit, module.attributes["num_warps"])
+    on = Setting(Affine(module, tiles=True), unit, module.attributes)
     return moves.moves_of(module, unit, on)

@@ -35,7 +35,7 @@ from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
-from workbench.targets.simt.passes.shared_memory import Interval, allocate
+from workbench.targets.simt.passes.shared_memory import Interval, allocate, room_for_rings
 from workbench.targets.simt.pressure import fitting, note_pressure, overflows
 from workbench.targets.simt.verifier import verify_layouts
 from workbench.targets.stages import Step, go, read_module
@@ -95,22 +95,60 @@ def _gpu(state: State) -> State:
     module = narrow(module, recorder)
     tiles = recorder.run("expand-functions", expand, module, "tile")
     for_warps = partial(_for_warps, tiles, unit)
-    done = len(recorder.passes), len(recorder.remarks.items), recorder.verify
-    module = _gpu_passes(tiles, unit, recorder)
+    way = _Way(recorder, unit)
+    module = way.take(tiles)
     if free and overflows(module, unit):
         warps: int = tiles.attributes["num_warps"]
         more = fitting(for_warps, warps, unit).warps
         if more is not None:
-            del recorder.passes[done[0] :], recorder.remarks.items[done[1] :]
-            recorder.verify = done[2]
-            recorder.remarks.note(None, f"num_warps = {more}: tiles do not fit {warps} warps")
-            module = _gpu_passes(_with_warps(tiles, more), unit, recorder)
+            tiles = _with(tiles, num_warps=more)
+            module = way.take(tiles, f"num_warps = {more}: tiles do not fit {warps} warps")
+    module = _fitted(tiles, module, way)
     state = _placed(state, module)
     ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
     recorder.remarks.pass_name = "registers"
     note_pressure(module, recorder.remarks, unit, for_warps)
     return replace(state, module=module)
+
+
+class _Way:
+    """The passes of GPU IR, taken again where what came of them does not fit."""
+
+    def __init__(self, recorder: Recorder, unit: Chip) -> None:
+        self.recorder = recorder
+        self.unit = unit
+        self._before = len(recorder.passes), len(recorder.remarks.items), recorder.verify
+        self._said: list[str] = []
+
+    def take(self, tiles: Module, said: str = "", room: int | None = None) -> Module:
+        """Return the GPU IR of tile IR; only this attempt and what is said stay on record."""
+        recorder = self.recorder
+        del recorder.passes[self._before[0] :], recorder.remarks.items[self._before[1] :]
+        recorder.verify = self._before[2]
+        self._said += [said] if said else []
+        for text in self._said:
+            recorder.remarks.note(None, text)
+        return _gpu_passes(tiles, self.unit, recorder, room)
+
+
+def _fitted(tiles: Module, module: Module, way: _Way) -> Module:
+    """Return GPU IR whose buffers fit, if rings of less room or no warpgroups make them fit.
+
+    What the author asked for stays: a slot more for a product in flight and stages that nobody
+    asked for are given up, then products by warpgroups, whose operands all lie in shared memory.
+    """
+    room = room_for_rings(module, way.unit)
+    if room is None:
+        return module
+    smaller = way.take(tiles, room=room)
+    if room_for_rings(smaller, way.unit) is None or not tiles.attributes.get("wgmma", True):
+        return smaller
+    off = _with(tiles, wgmma=False)
+    by_warps = _gpu_passes(off, way.unit, Recorder())
+    if room_for_rings(by_warps, way.unit) is not None:
+        return way.take(tiles)
+    return way.take(off, "products by warps: operands of warpgroups do not fit shared memory")
 
 
 def _placed(state: State, module: Module) -> State:
@@ -250,19 +288,19 @@ def _interval(found: Interval) -> SharedBuffer:
     )
 
 
-def _with_warps(module: Module, warps: int) -> Module:
-    return replace(module, attributes={**module.attributes, "num_warps": warps})
+def _with(module: Module, **options: object) -> Module:
+    return replace(module, attributes={**module.attributes, **options})
 
 
 def _for_warps(module: Module, unit: Chip, warps: int) -> Module | None:
     """Return the GPU IR of a kernel for other warps than it has, None where they cannot be."""
     try:
-        return _gpu_passes(_with_warps(module, warps), unit, Recorder())
+        return _gpu_passes(_with(module, num_warps=warps), unit, Recorder())
     except KernelError:
         return None
 
 
-def _gpu_passes(module: Module, unit: Chip, recorder: Recorder) -> Module:
+def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None = None) -> Module:
     split = partial(split_full_blocks, rules=unit.rules)
     module = recorder.run("split-full-blocks", split, module, "gpu")
     module = recorder.run("accumulate-products", accumulate_products, module, "gpu")
@@ -270,7 +308,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder) -> Module:
     steps = [
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
-        ("pipeline-loads", partial(pipeline_loads, chip=unit)),
+        ("pipeline-loads", partial(pipeline_loads, chip=unit, room=room)),
         ("merge-equal", merge_equal),
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),

@@ -63,7 +63,7 @@ def note_assembler(result: Assembled, module: Module, remarks: Remarks) -> None:
     products = [op for op in module.walk() if isinstance(op, WarpgroupDot)]
     for note in dict.fromkeys(result.notes):
         text = re.sub(r"^ptxas \S+\s*:\s*", "", note)
-        op = products[0] if products and "C75" in note else None
+        op = products[0] if len(products) == 1 and "C75" in note else None
         remarks.items.append(Remark(
             "missed", f"ptxas: {text}", "ptxas", op.id if op else 0, op.span if op else None
         ))  # fmt: skip

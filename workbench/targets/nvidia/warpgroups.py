@@ -56,9 +56,10 @@ from workbench.targets.simt.shared import slot_base
 #: Rows of one instruction, and the most columns.
 ROWS, MOST_COLUMNS = 64, 256
 _SMALL = (F8E4M3, F8E5M2)
-#: Registers that an instruction needs beside its sums. ptxas (13.0) refuses one that has fewer: the
-#: sums of what runs on cannot be spilled (C7602, "register target of 154" for 128 sums).
-_BESIDE_SUMS = 26
+#: Registers that an instruction needs beside its sums, four of them where A is in registers. ptxas
+#: (13.0) refuses one that has fewer: what runs on cannot be spilled (C7602, "register target of
+#: 158" for 128 sums).
+_BESIDE_SUMS = 30
 #: Shared addresses have 18 bits in a descriptor; above lies a block's rank in its cluster.
 _ADDRESS = 0x3FFFF
 
@@ -125,38 +126,51 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
 
 def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
     """Say why wgmma does not compute a dot on a chip that has it; empty if it does."""
-    unit, shape, inner = _unit(op), shape_of(op.result.type), shape_of(op.a.type)[-1]
-    a, b = element_of(op.a.type), element_of(op.b.type)
-    into = element_of(op.result.type)
     if not options.get("wgmma", True):
         return "wgmma=False"
+    a, b = element_of(op.a.type), element_of(op.b.type)
+    into, unit = element_of(op.result.type), _unit(op)
+    if a == b == into == F32:
+        return "it cuts fp32 operands to tf32, which are to be rounded"
     if unit is None:
         return f"there is none for {a} and {b} into {into}"
-    if options["num_warps"] % 4:
-        return f"it needs four warps, num_warps is {options['num_warps']}"
+    inner = shape_of(op.a.type)[-1]
+    if inner % unit.k:
+        return f"K = {inner} of {a} is no multiple of {unit.k}"
+    if 0 < op.imprecise_limit < inner:
+        return f"max_num_imprecise_acc = {op.imprecise_limit} is less than K = {inner}"
+    return _obstacle_of_shape(shape_of(op.result.type), chip, options)
+
+
+def _obstacle_of_shape(shape: tuple[int, ...], chip: Chip, options: Mapping[str, Any]) -> str:
+    warps = options["num_warps"]
+    if warps % 4:
+        return f"it needs four warps, num_warps is {warps}"
     if len(shape) != 2:
         return "it knows no batches"
     if shape[0] <= ROWS // 2:
         return f"most of its {ROWS} rows would be copies of the tile's {shape[0]}"
-    if shape[1] < 8:
-        return f"it has 8 columns or more, the tile has {shape[1]}"
-    if inner % unit.k:
-        return f"K = {inner} of {a} is no multiple of {unit.k}"
-    sums, have = _sums(shape, options["num_warps"]), chip.most_registers(options["num_warps"])
+    if shape[0] % 8 or shape[1] % 8:
+        return f"operands lie in groups of 8 rows, the tile is {shape[0]} x {shape[1]}"
+    sums, have = _sums(shape, warps), chip.most_registers(warps)
     have = min(have, options.get("maxnreg") or have)
     if sums + _BESIDE_SUMS > have:
         return f"its sums fill {sums} registers of a thread, which has {have}"
-    if 0 < op.imprecise_limit < inner:
-        return f"max_num_imprecise_acc = {op.imprecise_limit} is less than K = {inner}"
     return ""
 
 
 def _sums(shape: tuple[int, ...], num_warps: int) -> int:
     """Return the registers of a thread that the sums of a tile fill."""
     (rows, columns), (across,) = shape, _splits(shape, num_warps)
-    if across > 1:
-        columns = (1 << (columns - 1).bit_length()) // across
+    columns = _own_columns(columns, across)
     return -(-rows // (ROWS * (num_warps // 4 // across))) * -(-columns // 8) * 4
+
+
+def _own_columns(columns: int, across: int) -> int:
+    """Return the columns of one of several warpgroups that divide them: 8 at least."""
+    if across == 1:
+        return columns
+    return max(8, (1 << (columns - 1).bit_length()) // across)
 
 
 def _splits(shape: tuple[int, ...], num_warps: int) -> list[int]:
@@ -252,18 +266,18 @@ def buffer_for(op: WarpgroupDot, operand: Value, buffer: Shared, turned: bool) -
     return None
 
 
-def stored_buffer(op: WarpgroupDot, operand: Value) -> Shared:
-    """Return the buffer to which a tile in registers is stored for a product to read."""
+def stored_buffer(op: WarpgroupDot, operand: Value, is_a: bool) -> Shared:
+    """Return the buffer to which a tile in registers is stored for a product to read as a or b."""
     shape, element, unit = shape_of(operand.type), element_scalar(operand), _unit(op)
     assert unit is not None
     layout = layout_of(operand.type)
     assert layout is not None
-    k_axis = 1 if operand is op.a else 0
+    k_axis = int(is_a)
     run = max(range(2), key=lambda axis: (layout.consecutive("register", axis), axis))
     orders = [(run, 1 - run)] if unit.turns else []
     for order in (*orders, (k_axis, 1 - k_axis)):
         type = Shared(shape, element, swizzled(shape, element.itemsize, order, exchange=False))
-        if _plan(op, type, False, operand is op.a) is not None:
+        if _plan(op, type, False, is_a) is not None:
             return type
     raise AssertionError(f"{op!r} takes {operand!r} in no order")
 
@@ -280,7 +294,10 @@ def _plan(op: WarpgroupDot, buffer: Shared, turned: bool, is_a: bool) -> Warpgro
     k_axis = int(is_a) ^ turned
     columns = shape_of(op.result.type)[1]
     count = ROWS if is_a else min(MOST_COLUMNS, columns)
-    return warpgroup_fits(buffer.layout, buffer.element.itemsize, k_axis, count)
+    plan = warpgroup_fits(buffer.layout, buffer.element.itemsize, k_axis, count)
+    if plan is None or (buffer.slots and buffer.slot_bytes % plan.atom_bytes):
+        return None
+    return plan
 
 
 # -- code -----------------------------------------------------------------------------------------
@@ -361,7 +378,7 @@ def _instructions(low: Lowering, op: WarpgroupDot, unit: WarpgroupUnit) -> list[
     across = columns_split(op, low.num_warps)
     groups = low.num_warps // 4 // across  # along the rows
     padded = 1 << (columns - 1).bit_length()
-    own = padded // across if across > 1 else columns  # of a warpgroup
+    own = _own_columns(columns, across)
     room = max(8, padded // across) // 2  # registers of its 64 rows
     group = _warpgroup(low)
     b = _operand(low, op, False, [0] * (groups.bit_length() - 1) + _steps(own, across), group)

@@ -55,7 +55,7 @@ from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
 from workbench.targets.simt.rules import Access, Ahead, Device, RuleTable, Setting
 
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
-_BESIDE_SUMS = 72
+_OTHER_REGISTERS = 72
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,8 @@ class _Staged:
     access: Access
     ahead: Ahead
     in_place: tuple[_InPlace, ...]
+    #: Transposes (by identity) of which nothing but such reads is left.
+    gone: frozenset[int]
     users: tuple[_User, ...]
     has_others: bool
 
@@ -160,12 +162,17 @@ class _Module:
         )
 
 
-def pipeline_loads(module: Module, remarks: Remarks, chip: Device) -> Module:
+def pipeline_loads(
+    module: Module, remarks: Remarks, chip: Device, room: int | None = None
+) -> Module:
     """Turn loads that feed dots in a loop into asynchronous copies, started rounds ahead.
+
+    `room`: the bytes of shared memory that a ring may take; what the chip has, if nobody says.
 
     Needs: layouts. Keeps: every value (memory that the loop stores to is not loaded ahead).
     """
     stages = module.attributes["num_stages"]
+    room = chip.shared_bytes if room is None else room
     known = _Module(module, chip)
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
@@ -179,15 +186,15 @@ def pipeline_loads(module: Module, remarks: Remarks, chip: Device) -> Module:
         if known.hides(op.body):
             found = [s for load in op.body.ops if (s := _staged(early, load, remarks))]
         if found and op.stages is None and module.attributes.get("stages_are_free"):
-            depth = _fitting(op, found, depth, chip.shared_bytes, remarks)
+            depth = _fitting(op, found, depth, room, remarks)
         else:
-            found = _affordable(early, found, depth, chip.shared_bytes, remarks)
+            found = _affordable(early, found, depth, room, remarks)
         if not found or depth < 2:
             _answer_stages(op, known, remarks)
             return None
         for staged in found:
             _answer_memory_hints(staged, remarks)
-        plan = _planned(early, found, depth, chip_of(chip))
+        plan = _planned(early, found, depth, chip_of(chip), room)
         return _pipelined(early, found, plan, builder, remarks)
 
     return rebuild(module, rewrite)
@@ -205,7 +212,7 @@ class _Plan:
     product: Op | None = None
 
 
-def _planned(early: _Early, found: list[_Staged], depth: int, chip: Chip) -> _Plan:
+def _planned(early: _Early, found: list[_Staged], depth: int, chip: Chip, room: int) -> _Plan:
     """Return the ring for a loop whose author (or the default) wants so many stages.
 
     A product in flight takes a slot more, if as many blocks still share a multiprocessor; if not,
@@ -218,11 +225,11 @@ def _planned(early: _Early, found: list[_Staged], depth: int, chip: Chip) -> _Pl
     each, warps = sum(staged.ahead.buffer.bytes for staged in found), early.known.on.num_warps
     layout = layout_of(product.result.type)
     assert layout is not None
-    registers = min(MOST_REGISTERS, layout.registers() + _BESIDE_SUMS)
+    registers = min(MOST_REGISTERS, layout.registers() + _OTHER_REGISTERS)
     now, more = (
         residency(chip, warps, registers, slots * each).warps for slots in (depth, depth + 1)
     )
-    if more and more >= now:
+    if more and more >= now and (depth + 1) * each <= room:
         return replace(plain, slots=depth + 1, product=product)
     return replace(plain, distance=depth - 2, product=product) if depth > 3 else plain
 
@@ -367,7 +374,8 @@ def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
     in_place = tuple(found for found in in_place if id(found.op) in here)
     if in_place:
         ahead = replace(ahead, buffer=buffer)
-    taken = {id(found.op) for found in in_place} | {
+    # A transpose that is only read in the buffer is not computed.
+    gone = {
         id(tile.op)
         for tile in known.transposes(op.result)
         if all(
@@ -375,6 +383,7 @@ def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
             for user in known.uses.get(tile, [])
         )
     }
+    taken = gone | {id(found.op) for found in in_place if found.operand is op.result}
     readers = [reader for reader in known.uses.get(op.result, []) if id(reader) not in taken]
     users = [user for reader in readers if (user := known.user(reader)) is not None]
     # What a branch or an inner loop reads is taken out of the ring once, before it.
@@ -388,7 +397,8 @@ def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
     if reason:
         remarks.note(op, f"not copied ahead: {reason}", "missed")
         return None
-    return _Staged(op, access, ahead, in_place, tuple(users), len(users) < len(readers))
+    has_others = len(users) < len(readers)
+    return _Staged(op, access, ahead, in_place, frozenset(gone), tuple(users), has_others)
 
 
 def _needed_carries(loop: For, ops: list[Op], found: list[_Staged]) -> list[int]:
@@ -558,6 +568,7 @@ class _Reading:
         }
         self.ends = {id(u.end) for staged in found for u in staged.users if u.end is not None}
         self.loads = {id(staged.load): (staged, buffer) for staged, buffer in pairs}
+        self.gone = {name for staged in found for name in staged.gone}
         self.places: dict[int, list[tuple[_InPlace, Value]]] = {}
         for staged, buffer in pairs:
             for place in staged.in_place:
@@ -568,6 +579,8 @@ class _Reading:
         for op in self.loop.body.ops[:-1]:
             if id(op) in self.loads:
                 self._load(op)
+            elif id(op) in self.gone:
+                continue
             elif id(op) in self.places:
                 new = _in_buffers(op, self.places[id(op)], self.slot, self.values)
                 self._insert(op, new.changed(in_flight=1) if op is product else new)

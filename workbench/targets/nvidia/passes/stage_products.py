@@ -72,7 +72,9 @@ def _missing(op: WarpgroupDot, num_warps: int) -> list[tuple[str, Value, Shared]
     names = ["b"] if fragment_of(op, num_warps) is not None else ["a", "b"]
     tiles = [(name, getattr(op, name)) for name in names]
     return [
-        (name, tile, stored_buffer(op, tile)) for name, tile in tiles if isinstance(tile.type, Tile)
+        (name, tile, stored_buffer(op, tile, is_a=name == "a"))
+        for name, tile in tiles
+        if isinstance(tile.type, Tile)
     ]
 
 

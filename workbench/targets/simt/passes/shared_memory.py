@@ -32,8 +32,37 @@ def allocate(module: Module, chip: Device) -> tuple[dict[int, int], tuple[Interv
     Liveness is counted in program order; what is live in a loop is live in all of it. Pieces are
     placed first fit, largest first. Raises ResourceError (K401) if they do not fit the chip.
     """
+    placed, total = _place(module, chip)
+    if total > chip.shared_bytes:
+        raise _too_much(module, chip, [want for *_, want in placed], total)
+    offsets = {want.op.id: offset for offset, *_, want in placed}
+    intervals = tuple(
+        Interval(want.name, want.op.id, offset, want.bytes, want.first_op, want.last_op)
+        for offset, _, _, _, want in sorted(placed, key=lambda p: p[0])
+    )
+    return offsets, intervals, total
+
+
+def room_for_rings(module: Module, chip: Device) -> int | None:
+    """Return the bytes that rings may take beside the rest where all does not fit; None: it does.
+
+    Also None where there are no rings.
+    """
+    placed, total = _place(module, chip)
+    rings = sum(want.bytes for *_, want in placed if want.slots)
+    if total <= chip.shared_bytes or not rings:
+        return None
+    return max(0, rings - (total - chip.shared_bytes))
+
+
+#: Where a piece starts, its bytes, from when to when it is needed, and by whom.
+_Placed = tuple[int, int, int, int, "_Want"]
+
+
+def _place(module: Module, chip: Device) -> tuple[list[_Placed], int]:
+    """Return where each piece lies, and the bytes in all."""
     wants = _Liveness(module, chip).wants
-    placed: list[tuple[int, int, int, int, _Want]] = []
+    placed: list[_Placed] = []
     for want in sorted(wants, key=lambda w: (-w.bytes, w.first)):
         taken = sorted(
             (offset, offset + size)
@@ -46,15 +75,7 @@ def allocate(module: Module, chip: Device) -> tuple[dict[int, int], tuple[Interv
                 break
             start = max(start, -(-high // want.align) * want.align)
         placed.append((start, want.bytes, want.first, want.last, want))
-    total = max((offset + want.reach for offset, *_, want in placed), default=0)
-    if total > chip.shared_bytes:
-        raise _too_much(module, chip, [want for *_, want in placed], total)
-    offsets = {want.op.id: offset for offset, *_, want in placed}
-    intervals = tuple(
-        Interval(want.name, want.op.id, offset, want.bytes, want.first_op, want.last_op)
-        for offset, _, _, _, want in sorted(placed, key=lambda p: p[0])
-    )
-    return offsets, intervals, total
+    return placed, max((offset + want.reach for offset, *_, want in placed), default=0)
 
 
 @dataclass
