@@ -198,7 +198,10 @@ class KernelMagics(Magics):
             with showing_progress(quiet=request.quiet, line=status):
                 result = run(request.name, request, self._names)
         except KernelError as error:
-            self._show(getattr(error, "result", None), line, status)
+            found: KernelResult | None = getattr(error, "result", None)
+            self._show(found, line, status)
+            if found is not None:
+                self._names["_kernel"] = found
             raise
         except KeyboardInterrupt as stop:
             raise self._in_one_line(stop) from None
