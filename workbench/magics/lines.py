@@ -130,20 +130,21 @@ def _explained(what: str | None, namespace: Namespace) -> Shown:
         return line_story(registry.find(name or None, namespace).trace, int(line))
     entry = glossary.look_up(what)
     if entry is not None:
-        return Shown("\n".join([entry.render(what), *_occurrences(entry)]))
+        return Shown("\n".join([entry.render(what), *_occurrences(entry, what)]))
     if re.fullmatch(r"[Kk]\d+", what):
         better = closest(what.upper(), EXPLANATIONS)
         raise OptionError(f"no error code {what}{better}", code="K129")
     return _mentioned(what, namespace)
 
 
-def _occurrences(entry: glossary.Entry) -> list[str]:
+def _occurrences(entry: glossary.Entry, word: str) -> list[str]:
     """Say where the latest result has an instruction or op, if there is one."""
     try:
         result = registry.find(None)
     except OptionError:
         return []
-    found = (glossary.occurrences(t, entry.language, entry.mnemonic) for t in result.traces)
+    language, name = entry.language, entry.mnemonic
+    found = (glossary.occurrences(t, language, name, word) for t in result.traces)
     return [f"  {sentence}" for sentence in found if sentence]
 
 
