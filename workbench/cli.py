@@ -229,11 +229,22 @@ def _bisect(request: Request) -> int:
     return OK if answer.verdict == "right" else CHECK_FAILED
 
 
+def _only_traces(command: str, name: str) -> None:
+    """Refuse a kernel's name where a saved trace is asked; raises OptionError K103."""
+    if ".py::" in name:
+        raise OptionError(
+            f"{command} takes saved traces, '{name}' names a kernel", code="K103",
+            hint=f"workbench compile {name} … -o a.wbt saves one",
+        )  # fmt: skip
+
+
 def _diff(request: Request) -> int:
     from workbench.magics import questioning
 
     if len(request.names) != 2:
         raise OptionError("diff needs two traces", code="K103", hint="workbench diff a.wbt b.wbt")
+    for name in request.names:
+        _only_traces("diff", name)
     found = questioning.diff(*request.names, stage=request.stage)
     _print(str(questioning.as_json(found)) if request.json else str(found))
     return OK
@@ -247,6 +258,7 @@ def _follow(request: Request) -> int:
             "follow needs a trace and what to follow", code="K103",
             hint="workbench follow a.wbt sass:12",
         )  # fmt: skip
+    _only_traces("follow", request.names[0])
     way = questioning.follow(request.names[0], request.names[1])
     _print(questioning.as_json(way) if request.json else way.text)
     return OK

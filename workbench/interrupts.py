@@ -5,7 +5,7 @@ fork inherits locks as they were, held by threads that it does not have. So
 
 - steps that must be taken together are taken on another thread (`in_one_piece`);
 - what a long run has found is kept: within `keeping` an interrupt is noted, and raised only where
-  nothing can be lost by it (`may_stop`, `stop_here`);
+  nothing can be lost by it (`may_stop`, `stop_here`), or in the user's own code (`own_code`);
 - locks that outlive a call are free in a child (`renewed_lock`);
 - a fork waits for what a child could not go on without (`unforked`): code being put into memory,
   modules being imported.
@@ -100,11 +100,13 @@ class _Keeping:
     """The run in progress: whether one is, whether an interrupt came, whether it may be raised."""
 
     def __init__(self) -> None:
-        self.active = self.asked = self.open = False
+        self.active = self.asked = self.open = self.own = False
         self.often = 0
 
     def note(self, number: int, frame: Any) -> None:
         """Handle the signal; who insists is heard wherever it is."""
+        if self.own:
+            raise KeyboardInterrupt
         self.asked = True
         self.often += 1
         if self.open or self.often >= INSISTENT:
@@ -140,12 +142,12 @@ def keeping() -> Iterator[None]:
             return
         _run.often = 0
         handler = signal.signal(signal.SIGINT, _run.note)
-    before = (_run.active, False, _run.open)
-    _run.active, _run.asked, _run.open = True, False, False
+    before = (_run.active, False, _run.open, _run.own)
+    _run.active, _run.asked, _run.open, _run.own = True, False, False, False
     try:
         yield
     finally:
-        _run.active, _run.asked, _run.open = before
+        _run.active, _run.asked, _run.open, _run.own = before
         if handler is not None:
             signal.signal(signal.SIGINT, handler)
 
@@ -163,6 +165,36 @@ def may_stop() -> Iterator[None]:
     finally:
         _run.open = before
     stop_here()  # one that was raised where Python drops it, as within a callback of its collector
+
+
+@contextmanager
+def own_code() -> Iterator[None]:
+    """Raise interrupts that come within the block as Python does, and forget them.
+
+    For code of users' own: an interrupt that it catches is over, and stops nothing after it.
+    """
+    if not _run.active or not _hears_interrupts():
+        yield
+        return
+    stop_here()
+    before = (_run.open, _run.own)
+    _run.open, _run.own = True, True
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        _leave_out_handler(stop)
+        raise
+    finally:
+        _run.open, _run.own = before
+
+
+def _leave_out_handler(stop: KeyboardInterrupt) -> None:
+    """Let a traceback end where the user's code was, as it does with Python's own handler."""
+    step = stop.__traceback__
+    while step is not None and step.tb_next is not None:
+        if step.tb_next.tb_frame.f_code is _Keeping.note.__code__:
+            step.tb_next = None
+        step = step.tb_next
 
 
 def stop_here() -> None:

@@ -86,3 +86,8 @@ export function table(caption: string, head: Cell[], rows: Cell[][]): HTMLTableE
     ),
   );
 }
+
+/** Put a text on the clipboard; rejects where the browser refuses or, over plain http, has none. */
+export async function copyToClipboard(text: string): Promise<void> {
+  await navigator.clipboard.writeText(text);
+}

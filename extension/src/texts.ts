@@ -81,4 +81,6 @@ export function figure(value: AnyFloat): string {
 
 export const EDIT = "Edit";
 export const EDIT_COPIED = "Copied: paste it into a new cell";
-export const EDIT_REFUSED = "The browser does not let this page copy";
+export const REPORT = "copy report";
+export const REPORT_COPIED = "copied";
+export const COPY_REFUSED = "The browser does not let this page copy";

@@ -1,6 +1,6 @@
 // The viewer: header, tabs and status of one or several traces. mount() is what every host calls.
 import { describeChoice, describeOps } from "./describe";
-import { make } from "./dom";
+import { copyToClipboard, make } from "./dom";
 import type { Bundle } from "./envelope";
 import { makeHeader } from "./header";
 import { makeKeyList } from "./keylist";
@@ -222,7 +222,7 @@ async function copyText(
 ): Promise<void> {
   const rows = text === "" ? 0 : text.split("\n").length;
   try {
-    await navigator.clipboard.writeText(text);
+    await copyToClipboard(text);
     status.textContent = `Copied ${count(rows, "row")}${selection.choice.pins.length > 0 ? " of the pin" : ""}.`;
   } catch {
     status.textContent = "The browser does not let this page write to the clipboard.";

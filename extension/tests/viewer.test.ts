@@ -1,4 +1,4 @@
-import { beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 import { bundleOf } from "../src/envelope";
 import { compileTimes, factsOf, traceLabels } from "../src/header";
 import { viewOps, viewStages } from "../src/stages";
@@ -374,4 +374,27 @@ test("the end of a viewer leaves nothing behind", () => {
   const viewer = show(addTrace());
   viewer.end();
   expect(host.childElementCount).toBe(0);
+});
+
+test("a page without a clipboard, as over plain http, says that it cannot copy", async () => {
+  Object.defineProperty(navigator, "clipboard", { value: undefined, configurable: true });
+  const refused = "The browser does not let this page copy";
+  show(addTrace());
+  const edit = host.querySelector<HTMLElement>(".wb-edit")!;
+  edit.click();
+  await vi.waitFor(() => expect(edit.textContent).toBe(refused));
+  const said = vi.spyOn(console, "error").mockImplementation(() => {});
+  const broken = addTrace();
+  host.replaceChildren();
+  show(broken);
+  Object.defineProperty(broken, "passes", {
+    get() {
+      throw new Error("no passes");
+    },
+  });
+  openTab("passes");
+  const copy = host.querySelector<HTMLElement>(".wb-fault .wb-toggle")!;
+  copy.click();
+  await vi.waitFor(() => expect(copy.textContent).toBe(refused));
+  said.mockRestore();
 });

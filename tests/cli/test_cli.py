@@ -66,6 +66,8 @@ def test_bench_writes_csv(place, tmp_path, capsys):
     [
         (["frobnicate"], cli.USAGE, "unknown command 'frobnicate'"),
         (["compile"], cli.USAGE, "compile needs FILE.py::KERNEL"),
+        (["diff", "k.py::f", "k.py::g"], cli.USAGE, "diff takes saved traces, 'k.py::f' names"),
+        (["follow", "k.py::f", "5"], cli.USAGE, "workbench compile k.py::f … -o a.wbt saves one"),
         (["compile", "PLACE", "--tune", "x"], cli.USAGE, "unknown option '--tune'"),
         (["compile", "nowhere.py::add"], cli.USAGE, "nowhere.py cannot be read"),
         (["compile", "PLACEx", *SIG], cli.USAGE, "defines no kernel 'addx'; kernels there: add"),

@@ -12,6 +12,7 @@ from tests.interpreter.right import RIGHT
 from workbench import tl
 from workbench.interpreter import Machine
 from workbench.source import LaunchError, OptionError
+from workbench.source.files import shown_file
 
 
 def marked(kernel) -> int:
@@ -73,9 +74,8 @@ def test_an_error_names_both_lines_both_programs_and_the_element():
         n for n, line in enumerate(source.text.splitlines()) if "tl.store" in line
     )
     assert "program (1,): x_ptr[4], read here, was already stored by program (0,)" in text
-    assert (
-        f"program (0,) wrote it here ({__file__.replace('test_planted', 'planted')}:{store}" in text
-    )
+    file = shown_file(__file__.replace("test_planted", "planted"))
+    assert f"program (0,) wrote it here ({file}:{store}" in text
     assert "a release after the first access, an acquire" in text
 
 

@@ -97,6 +97,8 @@ def test_explain_says_where_it_occurs():
     assert text.startswith("HMMA.16816.F32 (SASS)  HMMA d, a, b, c")
     if find("ptxas"):
         assert "in product for sm_90a: 16 rows, from line 10" in text
+        other = lines.explain("HMMA.16816.BF16")
+        assert "in product for sm_90a: no HMMA.16816.BF16, but HMMA.16816.F32 (16 rows)" in other
     assert "in product for sm_90a: 1 row, from line 10" in lines.explain("tile.dot")
     assert json.loads(lines.explain("cp.async", as_json=True))["mnemonic"] == "cp.async"
     assert json.loads(lines.explain("K302", as_json=True))["code"] == "K302"
@@ -141,6 +143,10 @@ def test_the_listing_with_control_bits():
     only = json.loads(machine_code.sass_listing("product", Request(json=True, line=10)))
     assert only
     assert {row["line"] for row in only} == {10}
+    empty = machine_code.sass_listing("product", Request(line=500))
+    assert "// no instruction came from line 500" in empty
+    empty = machine_code.sass_listing("product", Request(lines=(9000, 9001)))
+    assert "// no instruction is one of 9000 to 9001" in empty
 
 
 def test_no_machine_code():

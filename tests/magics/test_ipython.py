@@ -118,6 +118,40 @@ def test_existing_kernels_can_be_checked_and_timed(shell):
     assert len(outcome.result.bench) == 2
 
 
+def test_what_was_wrong_stays_wrong(shell):
+    """What a cell compares with, and its tolerances, hold for the lines after it."""
+    cell = CELL.replace("GRID", "3").replace("--check", "--rtol 1e-3 --atol 1e-4 --check")
+    wrong = cell.replace("x + y, mask", "x - y, mask")
+    assert wrong.count("x - y") == 1
+    for text, ok in ((wrong, False), (cell, True)):
+        run(shell, text)
+        said = shell.user_ns["_kernel"].plan.reference_text
+        for line in ("%check add", "%bench add", "%check add", "%check add --rtol 1e-2"):
+            outcome, _ = run(shell, line)
+            assert outcome.success is ok, line
+            result = shell.user_ns["_kernel"]
+            assert registry.find("add") is result
+            assert (result.plan.reference_text, result.plan.atol) == (said, 1e-4)
+            assert result.plan.rtol == (1e-2 if "rtol" in line else 1e-3)
+            assert result.check.ok is ok
+    run(shell, wrong)
+    outcome, _ = run(shell, "%check add --check")
+    assert outcome.success
+
+
+def test_a_failed_check_of_a_kernel_without_a_cell_can_be_asked_about(shell):
+    run(shell, CELL.partition("\n")[2].replace("x + y, mask", "x - y, mask"))
+    run(shell, "add = jit(add)")
+    registry.clear()
+    outcome, _ = run(
+        shell, '%check add --args x,y,out,7 --set BLOCK=4 --grid 2 --target cpu --check "x + y"'
+    )
+    assert "%bisect add" in outcome.error_in_exec.render()
+    assert registry.find("add") is shell.user_ns["_kernel"]
+    outcome, _ = run(shell, "%bisect add")
+    assert outcome.success
+
+
 def test_save_writes_by_suffix(shell, tmp_path):
     run(shell, CELL.replace("GRID", "3"))
     outcome, _ = run(shell, f"%save add {tmp_path}/add.html")

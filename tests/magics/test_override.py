@@ -67,6 +67,7 @@ def test_another_result_is_an_error_with_everything(names):
         edit(names, "tile", "tile.add [%x, %y]", "tile.sub [%x, %y]")
     rows = {name: two for name, _, two in raised.value.result.rows}
     assert rows["result"].startswith("WRONG")
+    assert "bisect" not in raised.value.render(), "it would look at the unedited kernel"
     assert edit(names, "tile", "[%x, %y]", "[%y, %x]", "--no-run").check is None
 
 

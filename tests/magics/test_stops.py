@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("IPython")
+from IPython.core.interactiveshell import InteractiveShell
+
 from workbench import interrupts
 from workbench.bench import running, sweep
+from workbench.magics import lines, registry
 from workbench.magics.cells import run_cell
 from workbench.runtime.timing import Effort
 from workbench.tuning import autotune
@@ -96,6 +99,17 @@ def test_stop_at_any_moment_keeps_what_was_found(line):
         assert runs.skipped or complete, f"cut at call {at} of {total}, and nobody says so"
 
 
+@pytest.fixture
+def shell():
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    registry.clear()
+    shell.run_line_magic("load_ext", "workbench")
+    shell.user_ns["make"] = make
+    yield shell
+    InteractiveShell.clear_instance()
+
+
 def stopping(real, at):
     """Return the function, sending the signal first in one of its calls."""
     calls = 0
@@ -149,6 +163,52 @@ def test_an_interrupt_is_raised_where_nothing_is_lost_and_gone_afterwards():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+CAUGHT = """
+import signal
+for time in range(4):
+    try:
+        signal.raise_signal(signal.SIGINT)
+        not_reached()
+    except KeyboardInterrupt:
+        caught.append(time)
+"""
+
+
+def test_an_interrupt_that_the_cell_catches_stops_nothing():
+    caught = []
+    runs = run_cell(CELL + CAUGHT, ASKED, {"make": make, "caught": caught}).traces[-1].runs
+    assert caught == [0, 1, 2, 3]
+    assert runs.checks[0].ok
+    assert not runs.skipped
+
+
+LAUNCHES = """
+import signal
+def hangs():
+    while True:
+        signal.raise_signal(signal.SIGINT)
+add = jit(add)
+add[(4,)](*make().values(), BLOCK=64)
+hangs()
+"""
+
+
+def test_an_interrupt_that_it_does_not_catch_shows_where_and_keeps_launches(shell):
+    outcome = shell.run_cell(f"%%kernel --target cpu{CELL}{LAUNCHES}", store_history=True)
+    told = "\n".join(outcome.error_in_exec._render_traceback_())
+    assert isinstance(outcome.error_in_exec, KeyboardInterrupt)
+    assert "hangs()" in told
+    assert "raise_signal" in told
+    assert "workbench" not in told
+    (result,) = registry.results()
+    assert result is shell.user_ns["_kernel"]
+    assert len(result.trace_with("asm").runs.launches) == 1
+    assert any(
+        skipped.why == "stopped" for trace in result.traces for skipped in trace.runs.skipped
+    )
+    assert "add" in lines.kernels()
 
 
 def test_who_insists_is_heard():

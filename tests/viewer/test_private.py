@@ -12,6 +12,7 @@ import pytest
 
 import workbench as wb
 from workbench.magics.cells import run_cell
+from workbench.questions.answers import OpPlace
 from workbench.source.captures import captures, chains_of
 from workbench.source.files import shown_file, shown_text
 from workbench.source.kernels import kernel_source
@@ -89,6 +90,22 @@ def test_an_error_in_a_library_holds_only_what_it_points_into(tmp_path):
     bundle = str(mimebundle([trace]))
     for secret in private():
         assert secret not in bundle
+
+
+def test_errors_and_answers_name_files_and_tell_no_folders(kernel, tmp_path):
+    torch = pytest.importorskip("torch")
+    x, out = torch.arange(-32.0, 32.0), torch.zeros(64)
+    with pytest.raises(wb.KernelError) as failed:
+        wb.check(kernel, lambda x_ptr: x_ptr, args=(x, out), grid=1, BLOCK=64, target="cpu")
+    with pytest.raises(wb.KernelError) as refused:
+        wb.compile(kernel, "i32 *fp32", {"BLOCK": 64}, target="cpu")
+    span = failed.value.span
+    assert span is not None
+    place = OpPlace("%x = tile.load %x_ptr", "tile.load", 1, span)
+    said = [failed.value.render(), refused.value.render(), *place.shown(), str(place.data())]
+    assert said[0].count("--> of_a_user.py:") == said[1].count("--> of_a_user.py:") == 1
+    for secret in [str(tmp_path), *private()]:
+        assert secret not in "\n".join(said)
 
 
 def test_of_a_module_counts_what_is_looked_up_on_it(kernel):

@@ -185,7 +185,9 @@ def _error(subject: Subject, failed: Comparison, said: str, search: Search) -> C
         Note(f"program {finding.program}: {finding.message}", finding.span)
         for finding in search.findings[:2]
     ]
-    if hint is None:
+    edited = subject.compiled is not None and subject.compiled.signature.override is not None
+    if hint is None and not edited:
+        # which looks at the kernel as it is written
         hint = f"%bisect {subject.name} names the first wrong op"
     usual = "" if failed.usual is None else f"usual {failed.usual:.2g}, "
     return CheckError(

@@ -19,7 +19,7 @@ from workbench.bench.running import (
     without_runs,
 )
 from workbench.bench.subject import Subject
-from workbench.interrupts import keeping, may_stop
+from workbench.interrupts import keeping, may_stop, own_code
 from workbench.launch.guarded import remarks
 from workbench.magics import registry
 from workbench.magics.body import Body, device_functions, execute, last_language_user
@@ -55,8 +55,9 @@ def run_cell(
     Raises:
         KernelError: a wrong option, a kernel that does not compile, a failed check. What exists
             by then is in its `result` (a KernelResult, or None).
-        KeyboardInterrupt: only while the cell's own Python ran; later ones end what was asked for
-            and leave what was found in the result.
+        KeyboardInterrupt: only while the cell's own Python ran, which may catch it; what that had
+            launched has a result. Later ones end what was asked for and leave what was found in
+            the result.
     """
     with keeping():
         return _run_cell(text, line, namespace, file)
@@ -81,8 +82,16 @@ def _run_cell(
         )  # fmt: skip
     said = True if request.guard else False if request.no_guard else None
     watched = watched_launches()
-    with device.following(request.target), guards.guarding(said), watched as launches, may_stop():
-        body = execute(whole, body_text, taken + 1, file, namespace)
+    launches: list[LaunchRecord] = []
+    try:
+        with (
+            device.following(request.target), guards.guarding(said), watched as launches,
+            own_code(),
+        ):  # fmt: skip
+            body = execute(whole, body_text, taken + 1, file, namespace)
+    except KeyboardInterrupt:
+        _keep(launches, request, namespace)
+        raise
     kernels = _kernels(body, namespace)
     entry = _entry(request, kernels, body, file)
     try:
@@ -110,6 +119,18 @@ def _remember(result: KernelResult | None, request: Request, namespace: dict[str
     namespace["_kernel"] = result
     if request.bind is not None:
         namespace[request.bind] = result
+
+
+def _keep(launches: list[LaunchRecord], request: Request, namespace: dict[str, Any]) -> None:
+    """Remember what a body had launched that was stopped."""
+    for source in dict.fromkeys(launch.kernel.source for launch in launches):
+        entry: Any = namespace.get(source.name)
+        if not is_kernel(entry) or entry.kernel_source.function is not source.function:
+            continue
+        result = _launched(entry, request, launches)
+        if result is not None:
+            result.records[0].runs.append(Skipped(what="the rest", why="stopped"))
+        _remember(result, request, namespace)
 
 
 def offer_names(namespace: dict[str, Any]) -> None:

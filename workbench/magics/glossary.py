@@ -26,6 +26,9 @@ _SASS = re.compile(
 )
 _PTX = re.compile(r"^\s*(?:\{\s*)?(?:@!?%?\w+\s+)?([a-z][a-z0-9_]*(?:[.:]+\w+)*)(?=[\s;]|$)")
 
+#: What stands between an instruction's name and its modifiers.
+_PARTS = re.compile(r"[.:]+")
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -69,7 +72,7 @@ def instruction(language: str, word: str) -> Entry | None:
     'cp.async.commit_group'
     """
     table = _table()
-    parts = re.split(r"[.:]+", word)
+    parts = _PARTS.split(word)
     for count in range(len(parts), 0, -1):
         entry = table.get((language, ".".join(parts[:count])))
         if entry is not None:
@@ -113,10 +116,11 @@ def mnemonics(language: str, text: str) -> list[str | None]:
     return found
 
 
-def occurrences(trace: Trace, language: str, mnemonic: str) -> str:
+def occurrences(trace: Trace, language: str, mnemonic: str, word: str = "") -> str:
     """Return where an instruction or op occurs in a trace, as a sentence; empty where it does not.
 
-    A row counts where its first word is the mnemonic, with modifiers or without.
+    A row counts where its first word is the mnemonic, with the modifiers of `word` at least. Where
+    only others occur, the sentence names them.
     """
     stage = trace.stage(language)  # type: ignore[arg-type]
     text = trace.text(language)  # type: ignore[arg-type]
@@ -129,6 +133,13 @@ def occurrences(trace: Trace, language: str, mnemonic: str) -> str:
     rows = [n for n, w in enumerate(words) if w and f"{w}.".startswith(f"{mnemonic}.")]
     if not rows:
         return ""
+    head = f"in {trace.kernel.name} for {trace.kernel.target}:"
+    asked = Counter(_PARTS.split(word.lower())) - Counter(_PARTS.split(mnemonic.lower()))
+    exact = [n for n in rows if asked <= Counter(_PARTS.split((words[n] or "").lower()))]
+    if not exact:
+        others = Counter(words[n] for n in rows).most_common(4)
+        return f"{head} no {word}, but " + ", ".join(f"{one} ({_rows(n)})" for one, n in others)
+    rows = exact
     known = dict(zip(trace.ops.id, trace.ops.loc, strict=True))
     ops = ops_of_rows(stage.rows, len(words))
     places = Counter(
@@ -136,8 +147,11 @@ def occurrences(trace: Trace, language: str, mnemonic: str) -> str:
     )
     lines = ", ".join(str(line) for line, _ in sorted(places.items())[:12])
     where = f", from line{'s' * (len(places) > 1)} {lines}" if lines else ""
-    count = f"{len(rows)} row{'s' * (len(rows) > 1)}"
-    return f"in {trace.kernel.name} for {trace.kernel.target}: {count}{where}"
+    return f"{head} {_rows(len(rows))}{where}"
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' * (count != 1)}"
 
 
 def typescript() -> str:

@@ -87,10 +87,13 @@ class KernelMagics(Magics):
             error._render_traceback_ = None  # type: ignore[method-assign]
         return error
 
-    def _without_our_frames(self, error: Exception) -> None:
-        """Let IPython show what the cell's own Python raised from the cell's line on."""
+    def _without_our_frames(self, error: BaseException) -> bool:
+        """Let IPython show what the cell's own Python raised from the cell's line on.
+
+        Return whether it was the cell's own.
+        """
         if doctor.setting("tracebacks") == "full":
-            return
+            return False
         frame, file = error.__traceback__, self._file()
         while frame is not None and frame.tb_frame.f_code.co_filename != file:
             frame = frame.tb_next
@@ -98,10 +101,11 @@ class KernelMagics(Magics):
         if frame is not None and error.__cause__ is None and error.__context__ is None:
             told = shell.InteractiveTB.structured_traceback(type(error), error, frame)
             error._render_traceback_ = lambda: told  # type: ignore[attr-defined]
+        return frame is not None
 
     def _in_one_line(self, stop: KeyboardInterrupt) -> KeyboardInterrupt:
-        """Leave out everybody's frames: who presses Stop knows what was running."""
-        if doctor.setting("tracebacks") != "full":
+        """Leave out our frames; the cell's own say where it hangs."""
+        if not self._without_our_frames(stop) and doctor.setting("tracebacks") != "full":
             told = "KeyboardInterrupt: stopped before anything was compiled or run"
             stop._render_traceback_ = lambda: [told]  # type: ignore[attr-defined]
         return stop
@@ -198,7 +202,10 @@ class KernelMagics(Magics):
             with showing_progress(quiet=request.quiet, line=status):
                 result = run(request.name, request, self._names)
         except KernelError as error:
-            self._show(getattr(error, "result", None), line, status)
+            found: KernelResult | None = getattr(error, "result", None)
+            self._show(found, line, status)
+            if found is not None:
+                self._names["_kernel"] = found
             raise
         except KeyboardInterrupt as stop:
             raise self._in_one_line(stop) from None

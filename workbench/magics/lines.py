@@ -25,7 +25,7 @@ from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
 from workbench.magics.texts import Shown, line_story, passes_text, stage_text
 from workbench.magics.values import closest
-from workbench.source import OptionError
+from workbench.source import KernelError, OptionError
 from workbench.trace import StageId
 from workbench.tuning.tune import SECONDS
 
@@ -130,20 +130,21 @@ def _explained(what: str | None, namespace: Namespace) -> Shown:
         return line_story(registry.find(name or None, namespace).trace, int(line))
     entry = glossary.look_up(what)
     if entry is not None:
-        return Shown("\n".join([entry.render(what), *_occurrences(entry)]))
+        return Shown("\n".join([entry.render(what), *_occurrences(entry, what)]))
     if re.fullmatch(r"[Kk]\d+", what):
         better = closest(what.upper(), EXPLANATIONS)
         raise OptionError(f"no error code {what}{better}", code="K129")
     return _mentioned(what, namespace)
 
 
-def _occurrences(entry: glossary.Entry) -> list[str]:
+def _occurrences(entry: glossary.Entry, word: str) -> list[str]:
     """Say where the latest result has an instruction or op, if there is one."""
     try:
         result = registry.find(None)
     except OptionError:
         return []
-    found = (glossary.occurrences(t, entry.language, entry.mnemonic) for t in result.traces)
+    language, name = entry.language, entry.mnemonic
+    found = (glossary.occurrences(t, language, name, word) for t in result.traces)
     return [f"  {sentence}" for sentence in found if sentence]
 
 
@@ -165,10 +166,11 @@ def _mentioned(what: str, namespace: Namespace) -> Shown:
 
 
 def check(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> KernelResult:
-    """Run `%check`: launch an existing kernel and compare, as the options say."""
-    if request.check is None:
-        request = replace_request(request, check="interpreter")
-    return _run_existing(kernel, request, namespace)
+    """Run `%check`: launch an existing kernel and compare, as the options say.
+
+    Without `--check` with what its latest run was compared with, else with the interpreter.
+    """
+    return _run_existing(kernel, request, namespace, checking=True)
 
 
 def bench(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> KernelResult:
@@ -189,7 +191,9 @@ def replace_request(request: Request, **changes: Any) -> Request:
     return replace(request, **changes)
 
 
-def _run_existing(what: Any, request: Request, namespace: Mapping[str, Any]) -> KernelResult:
+def _run_existing(
+    what: Any, request: Request, namespace: Mapping[str, Any], *, checking: bool = False
+) -> KernelResult:
     kernel: Any = namespace.get(what) if isinstance(what, str) else what
     if not hasattr(kernel, "kernel_source"):
         kernel = registry.find(what, namespace).kernel
@@ -208,13 +212,32 @@ def _run_existing(what: Any, request: Request, namespace: Mapping[str, Any]) -> 
         plan = make_plan(request, source, namespace)
     if known is not None:
         plan = _like(plan, known, request)
-    result = run_plan(kernel, plan, previous_call(source.name))
+    if checking and not plan.checked:
+        plan = replace(plan, interpreted=True)
+    try:
+        result = run_plan(kernel, plan, previous_call(source.name))
+    except KernelError as error:
+        found: KernelResult | None = getattr(error, "result", None)
+        if found is not None:  # what the error proposes looks for it
+            registry.add(found)
+        raise
     registry.add(result)
     return result
 
 
 def _like(plan: Plan, known: Plan, request: Request) -> Plan:
-    """Return a plan with what only the one before it says: arguments, sizes, grid and settings."""
+    """Return a plan with what only the one before it says.
+
+    That is arguments, sizes, grid and settings; and what is right, unless the request says it.
+    """
+    if request.check is None:
+        plan = replace(
+            plan,
+            reference=known.reference,
+            reference_text=known.reference_text,
+            rtol=known.rtol if plan.rtol is None else plan.rtol,
+            atol=known.atol if plan.atol is None else plan.atol,
+        )
     return replace(
         plan,
         arguments=known.arguments,

@@ -64,6 +64,10 @@ def sass_listing(
         live, line = ("" if n is None else str(n) for n in (row.live, row.line))
         spill = f"  // {row.spill}" if row.spill else ""
         lines.append(f"{row.control!s:<16} {live:>4} {line:>5}  {row.text}{spill}")
+    if not shown:
+        asked = [f"came from line {request.line}"] if request.line is not None else []
+        asked += [f"is one of {first} to {last}"] if request.lines is not None else []
+        lines.append(f"// no instruction {' and '.join(asked)}")
     peak = max((row.live or 0 for row in rows), default=0)
     stalls = sum(row.control.stall for row in rows)
     lines.append(

@@ -137,7 +137,8 @@ def _listing(compiled: CompiledKernel, every: list[Named]) -> str:
     for one in every:
         layout = _layout(one.value)
         groups.setdefault(layout, []).append(one)
-    parts = [f"{compiled.name} for {compiled.target}: {len(groups)} layouts of {len(every)} tiles"]
+    what = f"{_count(len(groups), 'layout')} of {_count(len(every), 'tile')}"
+    parts = [f"{compiled.name} for {compiled.target}: {what}"]
     for layout, having in groups.items():
         names = ", ".join(f"%{one.name}" for one in having[:6])
         rest = f" and {len(having) - 6} more" if len(having) > 6 else ""
@@ -336,12 +337,16 @@ def _lane_cell(move: Any) -> Any:
     return cell
 
 
+def _count(number: int | None, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"
+
+
 def _move_row(op: Op, move: Any) -> tuple[str, ...]:
     how = f" ({move.how})" if move.how and move.how != "convert" else ""
-    cost = f"{move.sectors} sectors, ideal {move.ideal}{' ~' if move.apart else ''}"
+    cost = f"{_count(move.sectors, 'sector')}, ideal {move.ideal}{' ~' if move.apart else ''}"
     if move.space == "shared":
         worse = move.conflicts
-        cost = f"{move.wavefronts} wavefronts, " + (
+        cost = f"{_count(move.wavefronts, 'wavefront')}, " + (
             "no bank conflict" if worse == 1 else f"{worse}-way bank conflict"
         )
     return (

@@ -11,6 +11,7 @@ import numpy as np
 from workbench.ir import Module, Op
 from workbench.ir.printer import print_rows
 from workbench.source import Span
+from workbench.source.files import shown_file
 from workbench.source.spans import line_of
 
 Verdict = Literal["pass", "lowering", "source", "version", "right"]
@@ -45,7 +46,8 @@ class OpPlace:
 
     def data(self) -> dict[str, Any]:
         """Return it as plain data."""
-        place = None if self.span is None else {"file": self.span.file, "line": self.span.line}
+        span = self.span
+        place = None if span is None else {"file": shown_file(span.file), "line": span.line}
         return {"op": self.id, "name": self.name, "text": self.text, "place": place}
 
 

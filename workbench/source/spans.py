@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 from dataclasses import dataclass
 
-from workbench.source.files import cell_name
+from workbench.source.files import shown_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class Span:
     calls: tuple[Span, ...] = ()
 
     def __str__(self) -> str:
-        return f"{cell_name(self.file) or self.file}:{self.line}:{self.column}"
+        """Return the place as readers see it: notebooks keep errors, and are passed on."""
+        return f"{shown_file(self.file)}:{self.line}:{self.column}"
 
 
 @dataclass(frozen=True, slots=True)

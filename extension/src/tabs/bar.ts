@@ -1,5 +1,6 @@
 // The bar of tabs with its find box. ARIA tabs with automatic activation.
-import { button, make, uniqueId } from "../dom";
+import { button, copyToClipboard, make, uniqueId } from "../dom";
+import { COPY_REFUSED, REPORT, REPORT_COPIED } from "../texts";
 import type { MountTab, Tab, TabServices } from "./tab";
 
 /** A tab as the bar needs it. */
@@ -129,6 +130,20 @@ function mountSafely(mountTab: MountTab, panel: HTMLElement, services: TabServic
     const report =
       error instanceof Error ? `${error.message}\n${error.stack ?? ""}` : String(error);
     console.error(error);
+    const copy = button(
+      REPORT,
+      { class: "wb-toggle" },
+      () =>
+        void copyToClipboard(report).then(
+          () => {
+            copy.textContent = REPORT_COPIED;
+          },
+          () => {
+            copy.textContent = COPY_REFUSED;
+          },
+        ),
+      services.signal,
+    );
     panel.replaceChildren(
       make(
         "div",
@@ -139,12 +154,7 @@ function mountSafely(mountTab: MountTab, panel: HTMLElement, services: TabServic
           "This tab could not be shown. That is a fault of the viewer; the other tabs work.",
         ),
         make("pre", {}, report),
-        button(
-          "copy report",
-          { class: "wb-toggle" },
-          () => void navigator.clipboard?.writeText(report),
-          services.signal,
-        ),
+        copy,
       ),
     );
     return {};

@@ -1,10 +1,10 @@
 // The Stages tab: one to four panes side by side, a toggle for each stage, widths by separator.
-import { button, make } from "../dom";
+import { button, copyToClipboard, make } from "../dom";
 import { overrideCell } from "../offers";
 import { ROW_HEIGHT } from "../panes/rows";
 import { mountStage, type StagePane } from "../panes/stage";
 import type { StageView } from "../stages";
-import { count, EDIT, EDIT_COPIED, EDIT_REFUSED, STAGE_TITLES } from "../texts";
+import { COPY_REFUSED, count, EDIT, EDIT_COPIED, STAGE_TITLES } from "../texts";
 import type { StageId } from "../trace";
 import type { Tab, TabServices } from "./tab";
 
@@ -290,12 +290,12 @@ function editButton(title: string, cell: string, signal: AbortSignal): HTMLButto
     EDIT,
     { class: "wb-edit", title: `Copy a %%override cell with this ${title}` },
     () =>
-      void navigator.clipboard.writeText(cell).then(
+      void copyToClipboard(cell).then(
         () => {
           edit.textContent = EDIT_COPIED;
         },
         () => {
-          edit.textContent = EDIT_REFUSED;
+          edit.textContent = COPY_REFUSED;
         },
       ),
     signal,
