@@ -10,8 +10,10 @@ import torch
 from workbench import run_cell
 from workbench.cli import main
 from workbench.magics import registry
+from workbench.magics.grammar import parse
 from workbench.magics.options import complete
 from workbench.magics.questioning import bisect, diff, follow
+from workbench.questions import trying
 from workbench.questions.live import live_by_row
 from workbench.source import KernelError, OptionError
 
@@ -82,6 +84,31 @@ def test_a_store_that_nobody_makes_is_told():
     with pytest.raises(KernelError):
         run_cell(ADD, f'{LINE.replace("--grid 2", "--grid 1")} --check "x + y"', space)
     assert bisect("add", namespace=space).sentences[0].startswith("no program stores out[4]")
+
+
+def test_a_forgotten_mask_is_the_answer_and_nothing_runs_unguarded():
+    space = names()
+    forgotten = ADD.replace("x + y, mask=offsets < n", "x + y")
+    run_cell(forgotten, f"{LINE} --no-run", space)
+    answer = bisect("add", parse("bisect", LINE + ' --check "x + y"', space), space)
+    assert (answer.verdict, answer.op and answer.op.line) == ("source", 7)
+    assert answer.sentences[0].startswith("K502: ")
+    assert not space["out"].any()
+
+
+@pytest.mark.parametrize(
+    ("step", "verdict", "said"),
+    [("i * 2", "source", "K515"), ("i - 1", "unknown", "does its loop ever end")],
+)
+def test_a_loop_without_end_is_the_answer(monkeypatch, step, verdict, said):
+    monkeypatch.setattr(trying, "ONE_SECONDS", 0.3)
+    space = names()
+    head = f"    i = 0\n    while i < n:\n        i = {step}\n    tl.store"
+    loop = ADD.replace("    tl.store", head)
+    run_cell(loop, f"{LINE} --no-run", space)
+    answer = bisect("add", parse("bisect", LINE, space), space)
+    assert answer.verdict == verdict
+    assert said in answer.text
 
 
 def test_diff_of_two_versions_labels_sides_and_lines():

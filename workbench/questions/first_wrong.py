@@ -42,6 +42,8 @@ from workbench.questions.probing import build, launch, probes_of, with_probes
 from workbench.questions.running import Bench, Program, Run, differing
 from workbench.questions.slicing import Line, by_line, slice_of
 from workbench.questions.suspects import ranked
+from workbench.questions.trying import Trial, endless, failing, guarded, tried
+from workbench.source import KernelError
 
 
 @dataclass(slots=True)
@@ -104,17 +106,32 @@ class _Inquiry:
         self.wrong: Wrong | None = None
         self.notes: list[str] = []
         self.models: dict[str, Model] = {}
+        self.trial = Trial()
         #: Products of f32 are rounded to tf32 by tensor cores and the interpreter, not by a CPU.
         self.least = 0.01 if _has_short_products(self.module) else 0.0
         self._reached: dict[str, Any] = {}
 
     def answer(self) -> Answer:
         """Find out."""
-        lowered = self.compiled.lowered
+        return self._tried() or self._compared_answer()
+
+    def _tried(self) -> Answer | None:
+        """Run the launch where it can do no harm; returns the answer if that goes wrong."""
+        say(f"trying {self.subject.name} in the interpreter")
+        trial = self.trial = tried(self.bench, self.module, self.grid)
+        if trial.error is not None:
+            return failing(self.subject, trial.error)
+        if trial.stuck is not None:
+            return endless(self.subject, trial.stuck)
+        error = guarded(self.subject, self.bench)
+        return None if error is None else self._unlaunched(error)
+
+    def _compared_answer(self) -> Answer:
+        """Launch, and compare what target, passes, source and reference say."""
         if can_run(self.target) and self.target != "interpreter":
             say(f"launching {self.subject.name} on {self.target}")
             built = self.compiled.built
-            code = build(lowered.module, self.target, built)
+            code = build(self.compiled.lowered.module, self.target, built)
             launch(code, self.bench, self.grid)
             self.got = self.bench.outputs()
         elif self.target == "interpreter":
@@ -141,6 +158,15 @@ class _Inquiry:
             answer = self._source(program, right, wrong)
         answer.program = program[: len(self.grid)]
         answer.notes += self.notes
+        return answer
+
+    def _unlaunched(self, error: KernelError) -> Answer:
+        """Say whose fault it is that compiled code goes wrong where the source, so far, did not."""
+        if self.trial.outputs is None or error.code not in ("K502", "K505"):
+            return failing(self.subject, error)
+        answer = self._passes_alone() or failing(self.subject, error, compiled=True)
+        if answer.verdict == "pass":
+            answer.notes.append(f"the code for {self.target} was not launched: {error.message}")
         return answer
 
     def _passes_alone(self) -> Answer | None:
