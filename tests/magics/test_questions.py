@@ -111,6 +111,37 @@ def test_a_loop_without_end_is_the_answer(monkeypatch, step, verdict, said):
     assert said in answer.text
 
 
+TOGETHER = {
+    "total": """
+def total(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    tl.atomic_add(out_ptr, tl.sum(x, axis=0))
+""",
+    "last": """
+def last(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    ticket = tl.atomic_add(out_ptr + 1, 1.0)
+    tl.atomic_add(out_ptr, tl.sum(x, axis=0) + ticket * 0.0)
+""",
+}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_programs_that_add_to_one_element_are_not_the_compilers_fault(name):
+    space = {"x": torch.arange(7.0), "out": torch.zeros(2), "torch": torch}
+    line = "--args x,out,7 --grid 2 --set BLOCK=4 --target cpu"
+    run_cell(TOGETHER[name], line, space)
+    space["out"].zero_()
+    right = f"torch.stack([x.sum(), x.sum() * 0 + {2 * (name == 'last')}])"
+    asked = parse("bisect", f'{line} --check "{right}"', space)
+    assert bisect(name, asked, space).verdict == "right"
+    assert bisect(name, parse("bisect", "", space), space).verdict == "right"
+    wrong = parse("bisect", f'{line} --check "x.sum() + 1"', space)
+    assert bisect(name, wrong, space).verdict == "source"
+
+
 def test_diff_of_two_versions_labels_sides_and_lines():
     space = names()
     run_cell(ADD, LINE, space)

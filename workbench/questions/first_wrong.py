@@ -12,7 +12,7 @@ differs is named (`aligning.py`), without one the lines that the wrong element w
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ from workbench.questions.probing import build, launch, probes_of, with_probes
 from workbench.questions.running import Bench, Program, Run, differing
 from workbench.questions.slicing import Line, by_line, slice_of
 from workbench.questions.suspects import ranked
-from workbench.questions.trying import Trial, endless, failing, guarded, tried
+from workbench.questions.trying import Trial, endless, failing, guarded, tried, untellable
 from workbench.source import KernelError
 
 
@@ -153,6 +153,8 @@ class _Inquiry:
             return self._versions(self.other)
         if right is None:
             return self._nothing_stored(wrong) if wrong is not None else self._all_right()
+        if self._cannot_tell(wrong):
+            return untellable(self.subject, self.notes)
         answer = self._compiler(program, right, wrong)
         if answer is None:
             answer = self._source(program, right, wrong)
@@ -234,13 +236,29 @@ class _Inquiry:
             if complete:
                 return (0, 0, 0), None
         got = self.got
-        for program in sampled(self.grid) if got is not None else ():
+        whole = self._whole_differs() if self.trial.together and got is not None else None
+        for program in sampled(self.grid) if got is not None and whole != {} else ():
             assert got is not None
             right = self._run(program)
             where = touched(self.bench, right)
-            if outputs_differ(self.bench, right.outputs, got, where, self.least):
+            if whole is not None:
+                if any((whole[name] & where[name]).any() for name in whole):
+                    return program, right
+            elif outputs_differ(self.bench, right.outputs, got, where, self.least):
                 return program, right
         return (0, 0, 0), None
+
+    def _whole_differs(self) -> dict[str, Any] | None:
+        """Return where the target's grid differs from the interpreter's; None: nobody knows."""
+        if self.trial.outputs is None or self.got is None:
+            return None
+        return outputs_differ(self.bench, self.trial.outputs, self.got, None, self.least)
+
+    def _cannot_tell(self, wrong: Wrong | None) -> bool:
+        """Whether programs that make an element together would have to be looked at one by one."""
+        if not self.trial.together or self.got is None or self.other is not None:
+            return False
+        return self.trial.outputs is None
 
     def _run(self, program: Program, *, keep: bool = True) -> Run:
         return self.bench.run(self.module, self.grid, program, keep=keep)
@@ -282,23 +300,29 @@ class _Inquiry:
     def _agrees(self, right: Run, wrong: Wrong | None) -> bool:
         """Say whether the target computed what the source says, in the program looked at."""
         assert self.got is not None
+        outputs = self.trial.outputs if self.trial.together else right.outputs
+        if outputs is None:
+            return True  # nobody is accused without proof
         if wrong is not None:
-            mine = float(right.outputs[wrong.name][wrong.index])
+            mine = float(outputs[wrong.name][wrong.index])
             theirs = float(self.got[wrong.name][wrong.index])
             if np.isnan(mine) or np.isnan(theirs):
                 return bool(np.isnan(mine) and np.isnan(theirs))
             return abs(mine - theirs) * 4 <= abs(theirs - wrong.want)
         where = touched(self.bench, right)
-        return not outputs_differ(self.bench, right.outputs, self.got, where, self.least)
+        return not outputs_differ(self.bench, outputs, self.got, where, self.least)
 
     def _lowering(self, program: Program, right: Run) -> Answer:
         say("storing the tiles that the target computes")
         answer = Answer(self.subject.name, self.target, "lowering")
         module = self.compiled.lowered.module
         source = self.bench.run(module, self.grid, program, keep=True)
+        left_out = self.trial.depending(source)
         part = probed_parting(
-            self.bench, module, self.target, self.grid, program, source, self.least
+            self.bench, module, self.target, self.grid, program, source, self.least, left_out
         )
+        if part is None and self.trial.together:
+            return untellable(self.subject, [])
         shown = program[: len(self.grid)]
         answer.sentences.append(
             f"every pass keeps what the source says, the code for {self.target} does not "
@@ -522,13 +546,18 @@ def _shown(step: Any) -> str:
 
 def probed_parting(
     bench: Bench, module: Module, target: str, grid: Any, program: Program, source: Run,
-    least: float = 0.0,
+    least: float = 0.0, left_out: Set[int] = frozenset(),
 ) -> Parting | None:  # fmt: skip
-    """Return the first op whose tile on the target differs from the interpreter's."""
+    """Return the first op whose tile on the target differs from the interpreter's.
+
+    Events whose numbers are `left_out` may differ where both are right.
+    """
     probes = probes_of(source.events)
     code = build(with_probes(module, probes, program), target)
     seen = launch(code, bench, grid, probes)
     for event in source.events:
+        if event.number in left_out:
+            continue
         for value, tile in zip(event.op.results, event.results, strict=False):
             tiles = seen.get(value)
             if tiles is None or event.round >= len(tiles):

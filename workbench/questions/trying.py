@@ -22,21 +22,22 @@ from workbench.bench.subject import Subject
 from workbench.interpreter import Machine
 from workbench.interpreter.outside import pointers_of
 from workbench.ir import Module, Op
-from workbench.ops import pointee_of
+from workbench.ops import Load, pointee_of
 from workbench.ops.atomics import AtomicCompareExchange, AtomicUpdate
 from workbench.questions.answers import Answer, op_place
 from workbench.questions.choosing import addresses_of, live_addresses
-from workbench.questions.running import Bench, Program
+from workbench.questions.running import Bench, Program, Run
 from workbench.runtime import guards
 from workbench.runtime.faults import from_both_ends
 from workbench.source import KernelError
 
-#: All programs together, and one that does not end.
-SECONDS, ONE_SECONDS = 2.0, 20.0
+#: All programs, all where they work together, and one that does not end.
+SECONDS, TOGETHER_SECONDS, ONE_SECONDS = 2.0, 10.0, 20.0
 #: Addresses of stores that are written down.
 MOST_ADDRESSES = 1 << 23
 #: What a launch may not be repeated after, unguarded.
 FATAL = (*ENDS_THE_RUN, "K505")
+_ATOMIC = AtomicUpdate | AtomicCompareExchange
 
 
 class _TooLongError(ArithmeticError):
@@ -73,6 +74,19 @@ class Trial:
         if self.outputs is None or not self.seen or held is None or self.sizes - {held[2]}:
             return None
         return ~np.isin(addresses_of(bench, name), self.written)
+
+    def depending(self, run: Run) -> frozenset[int]:
+        """Return the numbers of a program's events whose results hang on what others did."""
+        found: set[int] = set()
+        for event in run.events if self.together else ():
+            held = dict(zip(event.op.operands, event.inputs, strict=True))
+            from_memory = isinstance(event.op, _ATOMIC) or (
+                isinstance(event.op, Load)
+                and bool(np.isin(live_addresses(event.op, held), self.written).any())
+            )
+            if from_memory or found.intersection(event.sources):
+                found.add(event.number)
+        return frozenset(found)
 
 
 class _Watch:
@@ -117,11 +131,9 @@ class _Watch:
 def tried(bench: Bench, module: Module, grid: Sequence[int]) -> Trial:
     """Run a launch in the interpreter, as far as that takes little time."""
     bench.reset()
-    trial = Trial(atomic=any(
-        isinstance(op, AtomicUpdate | AtomicCompareExchange) for op in module.walk()
-    ))  # fmt: skip
+    trial = Trial(atomic=any(isinstance(op, _ATOMIC) for op in module.walk()))
     watch, ended = _Watch(), list[Program]()
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + (TOGETHER_SECONDS if trial.atomic else SECONDS)
 
     def in_time() -> Iterator[Program]:
         for program in from_both_ends(grid):
@@ -195,4 +207,16 @@ def endless(subject: Subject, stuck: tuple[Program, Op]) -> Answer:
     )
     answer.program = program[: len(subject.grid)]
     answer.op = op_place(op, subject.module)
+    return answer
+
+
+def untellable(subject: Subject, notes: Sequence[str]) -> Answer:
+    """Return the answer where programs work together and no op of one of them is shown wrong."""
+    answer = Answer(subject.name, subject.target, "unknown", notes=[*notes])
+    answer.sentences.append(
+        f"several programs of {subject.name} make the same elements together, and the whole grid "
+        f"was not seen to go wrong at an op: whether {subject.target} or the source is wrong "
+        "cannot be told"
+    )
+    answer.notes.append("a smaller grid, or --target interpreter, may say more")
     return answer
