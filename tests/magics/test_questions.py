@@ -12,10 +12,11 @@ from workbench.cli import main
 from workbench.magics import registry
 from workbench.magics.grammar import parse
 from workbench.magics.options import complete
+from workbench.magics.question_magics import stopped_in_one_line
 from workbench.magics.questioning import bisect, diff, follow
 from workbench.questions import trying
 from workbench.questions.live import live_by_row
-from workbench.source import KernelError, OptionError
+from workbench.source import CheckError, KernelError, OptionError
 
 ADD = """
 def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -140,6 +141,36 @@ def test_programs_that_add_to_one_element_are_not_the_compilers_fault(name):
     assert bisect(name, parse("bisect", "", space), space).verdict == "right"
     wrong = parse("bisect", f'{line} --check "x.sum() + 1"', space)
     assert bisect(name, wrong, space).verdict == "source"
+
+
+def test_a_reference_that_does_not_fit_is_told_as_the_check_tells_it():
+    space = names()
+    run_cell(ADD, LINE, space)
+    with pytest.raises(CheckError) as caught:
+        bisect("add", parse("bisect", '--check "x[:3]"', space), space)
+    assert caught.value.code == "K602"
+
+
+@pytest.mark.parametrize("given", ["--args x,y,out,7", "--make made"])
+def test_what_a_line_does_not_say_is_as_it_was(given):
+    space = names()
+
+    def made(size):
+        return {"x_ptr": torch.ones(size), "y_ptr": torch.ones(size),
+                "out_ptr": torch.zeros(size), "n": size}  # fmt: skip
+
+    space["made"] = made
+    rest = '--grid "cdiv(n, BLOCK)" --set BLOCK=4 --target cpu'
+    run_cell(ADD, f"--make made --x size=5,7 {rest}", space)
+    line = f'{given} --check "x_ptr + y_ptr"'
+    answer = bisect("add", parse("bisect", line, space), space)
+    assert (answer.verdict, answer.target) == ("right", "cpu")
+
+
+def test_stop_shows_one_line():
+    with pytest.raises(KeyboardInterrupt) as caught, stopped_in_one_line("bisect"):
+        raise KeyboardInterrupt
+    assert len(caught.value._render_traceback_()) == 1
 
 
 def test_diff_of_two_versions_labels_sides_and_lines():

@@ -78,25 +78,28 @@ def _plan(entry: Any, known: Plan | None, request: Request, names: Mapping[str, 
     source = entry.kernel_source
     if request.args is not None or request.make is not None:
         asked = make_plan(request, source, names)
-        if known is not None and asked.reference is None:
-            asked = replace(
-                asked, reference=known.reference, reference_text=known.reference_text,
-                grid=asked.grid or known.grid, settings={**known.settings, **asked.settings},
-            )  # fmt: skip
-        return asked
+        return asked if known is None else replace(asked, **_merged(asked, known, request))
     if known is None or (known.arguments is None and known.make is None):
         raise OptionError(
             f"what are the arguments of {source.name}?", code="K110",
             hint="add --args x,y,… or --make f, and --check for what is right",
         )  # fmt: skip
-    asked = make_plan(request, source, names)
-    target = request.target if request.target != "auto" else known.target
-    changed: dict[str, Any] = {"settings": {**known.settings, **asked.settings}, "target": target}
-    if asked.grid is not None:
-        changed["grid"] = asked.grid
-    if asked.reference is not None:
-        changed |= {"reference": asked.reference, "reference_text": asked.reference_text}
-    return replace(known, **changed)
+    return replace(known, **_merged(make_plan(request, source, names), known, request))
+
+
+def _merged(asked: Plan, known: Plan, request: Request) -> dict[str, Any]:
+    """Return what a line says, and for what it does not say what the kernel's latest run said."""
+    own = asked if asked.reference is not None else known
+    return {
+        "reference": own.reference,
+        "reference_text": own.reference_text,
+        "grid": asked.grid or known.grid,
+        "settings": {**known.settings, **asked.settings},
+        "target": asked.target if asked.target != "auto" else known.target,
+        "points": asked.points if request.axes else known.points,
+        "rtol": asked.rtol if asked.rtol is not None else known.rtol,
+        "atol": asked.atol if asked.atol is not None else known.atol,
+    }
 
 
 def _same_launch(plan: Plan, own: Plan | None, entry: Any, other: Any) -> Plan:

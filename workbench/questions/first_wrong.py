@@ -43,7 +43,7 @@ from workbench.questions.running import Bench, Program, Run, differing
 from workbench.questions.slicing import Line, by_line, slice_of
 from workbench.questions.suspects import ranked
 from workbench.questions.trying import Trial, endless, failing, guarded, tried, untellable
-from workbench.source import KernelError
+from workbench.source import CheckError, KernelError
 
 
 @dataclass(slots=True)
@@ -223,7 +223,13 @@ class _Inquiry:
             s = self.subject
             executed = roundings(s.module, s.grid, s.scalars, s.target)
             self.models[name] = model_of(s, name, self.want, executed, want)
-        return compare(name, got, want, self.models[name], self.given)
+        try:
+            return compare(name, got, want, self.models[name], self.given)
+        except ValueError as error:
+            raise CheckError(
+                str(error), code="K602",
+                hint="give one value for each element of the output, or a single number",
+            ) from error  # fmt: skip
 
     def _program(self, wrong: Wrong | None) -> tuple[Program, Run | None]:
         """Return the program to look at and what the source says of it; None: there is none."""
