@@ -173,6 +173,24 @@ def test_stop_shows_one_line():
     assert len(caught.value._render_traceback_()) == 1
 
 
+def test_an_element_that_nobody_wrote_is_told_though_an_earlier_run_left_it_right():
+    space = names()
+    run_cell(ADD, f'{LINE} --check "x + y"', space)
+    run_cell(ADD.replace("x + y, mask=offsets < n", "x + y, mask=offsets < n - 1"), LINE, space)
+    answer = bisect("add", parse("bisect", '--check "x + y"', space), space)
+    assert answer.verdict == "source"
+    assert answer.sentences[0].startswith("1 of 7 elements of out were not written")
+
+
+def test_what_is_written_in_place_is_told_to_start_from_now():
+    space = names()
+    text = ADD.replace("out_ptr", "x_ptr").replace("(x_ptr, y_ptr, x_ptr, n", "(x_ptr, y_ptr, n")
+    line = "--args x,y,7 --grid 2 --set BLOCK=4 --target cpu"
+    run_cell(text, line, space)
+    answer = bisect("add", parse("bisect", '--check "x + y"', space), space)
+    assert "x is written in place: the launch starts from what it holds now" in answer.text
+
+
 def test_diff_of_two_versions_labels_sides_and_lines():
     space = names()
     run_cell(ADD, LINE, space)

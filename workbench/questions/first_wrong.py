@@ -12,7 +12,7 @@ differs is named (`aligning.py`), without one the lines that the wrong element w
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,11 +38,20 @@ from workbench.questions.choosing import (
     who_stores,
 )
 from workbench.questions.guilty_pass import find_pass, is_wrong
-from workbench.questions.probing import build, launch, probes_of, with_probes
-from workbench.questions.running import Bench, Program, Run, differing
+from workbench.questions.probing import build, launch, probed_parting
+from workbench.questions.running import Bench, Program, Run
 from workbench.questions.slicing import Line, by_line, slice_of
 from workbench.questions.suspects import ranked
-from workbench.questions.trying import Trial, endless, failing, guarded, tried, untellable
+from workbench.questions.trying import (
+    Trial,
+    endless,
+    failing,
+    guarded,
+    poisoned,
+    tried,
+    untellable,
+    unwritten,
+)
 from workbench.source import CheckError, KernelError
 
 
@@ -124,7 +133,11 @@ class _Inquiry:
         if trial.stuck is not None:
             return endless(self.subject, trial.stuck)
         error = guarded(self.subject, self.bench)
-        return None if error is None else self._unlaunched(error)
+        if error is not None:
+            return self._unlaunched(error)
+        if self.reference is not None:
+            self.notes += poisoned(self.subject, self.bench, trial, self.said)
+        return None
 
     def _compared_answer(self) -> Answer:
         """Launch, and compare what target, passes, source and reference say."""
@@ -485,6 +498,11 @@ class _Inquiry:
         return answer
 
     def _all_right(self) -> Answer:
+        if self.reference is not None:
+            left = unwritten(self.subject, self.bench, self.trial, self.said)
+            if left is not None:
+                left.notes += self.notes
+                return left
         answer = Answer(self.subject.name, self.target, "right")
         against = "the source" if self.reference is None else f"the source and {self.said}"
         answer.sentences.append(
@@ -548,31 +566,6 @@ def _shown(step: Any) -> str:
     number = f"{value:.6g}" if value.dtype.kind == "f" else str(value)
     place = f"[{', '.join(map(str, step.place))}]" if step.place else ""
     return f"{name}{place} gives {number}" if step.event.op.results else f"{name} of {number}"
-
-
-def probed_parting(
-    bench: Bench, module: Module, target: str, grid: Any, program: Program, source: Run,
-    least: float = 0.0, left_out: Set[int] = frozenset(),
-) -> Parting | None:  # fmt: skip
-    """Return the first op whose tile on the target differs from the interpreter's.
-
-    Events whose numbers are `left_out` may differ where both are right.
-    """
-    probes = probes_of(source.events)
-    code = build(with_probes(module, probes, program), target)
-    seen = launch(code, bench, grid, probes)
-    for event in source.events:
-        if event.number in left_out:
-            continue
-        for value, tile in zip(event.op.results, event.results, strict=False):
-            tiles = seen.get(value)
-            if tiles is None or event.round >= len(tiles):
-                continue
-            theirs = tiles[event.round]
-            where = differing(tile, theirs, str(element_of(value.type)), least)
-            if where.any():
-                return Parting(event, event, "value", (tile, theirs), where)
-    return None
 
 
 def _has_short_products(module: Module) -> bool:

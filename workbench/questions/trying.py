@@ -8,6 +8,7 @@ then runs once in checked code, which finds what the compiler did to addresses a
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ import numpy as np
 
 from workbench.bench.guarding import ENDS_THE_RUN
 from workbench.bench.subject import Subject
+from workbench.bench.unwritten import described
 from workbench.interpreter import Machine
 from workbench.interpreter.outside import pointers_of
 from workbench.ir import Module, Op
@@ -208,6 +210,42 @@ def endless(subject: Subject, stuck: tuple[Program, Op]) -> Answer:
     answer.program = program[: len(subject.grid)]
     answer.op = op_place(op, subject.module)
     return answer
+
+
+def poisoned(subject: Subject, bench: Bench, trial: Trial, said: str) -> list[str]:
+    """Let outputs that are written whole hold nothing right at first; return what is to be told.
+
+    `said` is the reference: what it names must hold what the user gave.
+    """
+    words, notes = set(re.findall(r"\w+", said)), list[str]()
+    for name in bench.names:
+        shown = subject.spelled(name)
+        if subject.roles.get(name) != "out":
+            notes.append(f"{shown} is written in place: the launch starts from what it holds now")
+            continue
+        left = trial.unwritten(bench, name)
+        if left is not None and not left.any() and not words & {name, shown}:
+            bench.poison(name)
+    return notes
+
+
+def unwritten(subject: Subject, bench: Bench, trial: Trial, said: str) -> Answer | None:
+    """Return the answer for elements that no program stores, and that were right before."""
+    words = set(re.findall(r"\w+", said))
+    for name in bench.names:
+        left, shown = trial.unwritten(bench, name), subject.spelled(name)
+        if subject.roles.get(name) != "out" or left is None or not left.any():
+            continue
+        if words & {name, shown}:
+            continue
+        answer = Answer(subject.name, subject.target, "source")
+        answer.sentences.append(described(shown, left))
+        stores = [op for op in subject.module.walk() if op.writes_memory]
+        if stores:
+            answer.op = op_place(stores[-1], subject.module)
+        answer.notes.append("is the mask of the store off there, or the grid too small?")
+        return answer
+    return None
 
 
 def untellable(subject: Subject, notes: Sequence[str]) -> Answer:
