@@ -15,6 +15,7 @@ from workbench.magics.options import complete
 from workbench.magics.question_magics import stopped_in_one_line
 from workbench.magics.questioning import bisect, diff, follow
 from workbench.questions import trying
+from workbench.questions.comparing import _live_by_line, difference
 from workbench.questions.live import live_by_row
 from workbench.source import CheckError, KernelError, OptionError
 
@@ -201,6 +202,23 @@ def test_diff_of_two_versions_labels_sides_and_lines():
         "tile.mul", "+1 tile.mul, -1 tile.add").replace("line 7", "line 6")  # fmt: skip
     assert json.loads(json.dumps(found.data()))["source"]
     assert str(diff("add~1", "add", stage="tile")).startswith("--- A: add cpu")
+
+
+def test_registers_are_explained_only_where_their_count_is_nvdisasms():
+    space = names()
+    sig = '--sig "*f32 *f32 *f32 i32"'
+    lines = [f"--no-run --target sm_90a --set BLOCK={block} {sig}" for block in (128, 2048)]
+    sass = [run_cell(ADD, line, space).trace for line in lines]
+    if not all(trace.text("sass") for trace in sass):
+        pytest.skip("needs ptxas and nvdisasm")
+    ours = [_live_by_line(trace).total() for trace in sass]
+    told = [
+        next(why for name, _, _, why in difference(*sass, ("A", "B"), live).resources
+             if name == "registers")
+        for live in (ours, [ours[0], ours[1] + 1], [None, None])
+    ]  # fmt: skip
+    assert "registers are live where most are" in told[0]
+    assert told[1] == told[2] == "which lines hold them cannot be told from the rows"
 
 
 def test_diff_compiles_other_settings_and_targets():

@@ -25,6 +25,8 @@ from workbench.questions.following import Way
 from workbench.questions.following import follow as way_of
 from workbench.runtime.compiling import obtain
 from workbench.source import OptionError
+from workbench.targets.nvidia.control import live_by_address
+from workbench.targets.nvidia.toolchain import live_registers
 from workbench.trace import STAGE_IDS, Trace
 
 Namespace = Mapping[str, Any]
@@ -162,7 +164,7 @@ def diff(
                  ((one, "earlier"), (other, "latest"))]  # fmt: skip
         labels = (f"{labels[0]} ({words[0]})", f"{labels[1]} ({words[1]})")
     if stage is None:
-        return difference(a, b, labels)
+        return difference(a, b, labels, [_most_live(trace) for trace in (a, b)])
     if not (a.text(stage) and b.text(stage)):
         both = [s.id for s in a.stages if a.text(s.id) and b.text(s.id)]
         raise OptionError(
@@ -181,6 +183,20 @@ def _sides(one: Any, other: Any, names: Mapping[str, Any]) -> tuple[Trace, Trace
             if a.kernel.target == b.kernel.target:
                 return a, b
     return sides[0][0], sides[1][0]
+
+
+def _most_live(trace: Trace) -> int | None:
+    """Return how many registers nvdisasm counts where most are live; None without the code."""
+    own, rows = trace.kernel, trace.text("sass")
+    for result in registry.results() if rows else ():
+        for record in result.records if result.name == own.name else ():
+            compiled = record.compiled
+            if compiled is None or compiled.target != own.target:
+                continue
+            if record.trace.text("sass") == rows:
+                counts = live_by_address(live_registers(compiled.code))
+                return max(counts.values(), default=None)
+    return None
 
 
 def _traces(what: Any, names: Mapping[str, Any]) -> Sequence[Trace]:
