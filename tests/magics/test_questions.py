@@ -10,10 +10,14 @@ import torch
 from workbench import run_cell
 from workbench.cli import main
 from workbench.magics import registry
+from workbench.magics.grammar import parse
 from workbench.magics.options import complete
+from workbench.magics.question_magics import stopped_in_one_line
 from workbench.magics.questioning import bisect, diff, follow
+from workbench.questions import trying
+from workbench.questions.comparing import _live_by_line, difference
 from workbench.questions.live import live_by_row
-from workbench.source import KernelError, OptionError
+from workbench.source import CheckError, KernelError, OptionError
 
 ADD = """
 def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -84,6 +88,110 @@ def test_a_store_that_nobody_makes_is_told():
     assert bisect("add", namespace=space).sentences[0].startswith("no program stores out[4]")
 
 
+def test_a_forgotten_mask_is_the_answer_and_nothing_runs_unguarded():
+    space = names()
+    forgotten = ADD.replace("x + y, mask=offsets < n", "x + y")
+    run_cell(forgotten, f"{LINE} --no-run", space)
+    answer = bisect("add", parse("bisect", LINE + ' --check "x + y"', space), space)
+    assert (answer.verdict, answer.op and answer.op.line) == ("source", 7)
+    assert answer.sentences[0].startswith("K502: ")
+    assert not space["out"].any()
+
+
+@pytest.mark.parametrize(
+    ("step", "verdict", "said"),
+    [("i * 2", "source", "K515"), ("i - 1", "unknown", "does its loop ever end")],
+)
+def test_a_loop_without_end_is_the_answer(monkeypatch, step, verdict, said):
+    monkeypatch.setattr(trying, "ONE_SECONDS", 0.3)
+    space = names()
+    head = f"    i = 0\n    while i < n:\n        i = {step}\n    tl.store"
+    loop = ADD.replace("    tl.store", head)
+    run_cell(loop, f"{LINE} --no-run", space)
+    answer = bisect("add", parse("bisect", LINE, space), space)
+    assert answer.verdict == verdict
+    assert said in answer.text
+
+
+TOGETHER = {
+    "total": """
+def total(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    tl.atomic_add(out_ptr, tl.sum(x, axis=0))
+""",
+    "last": """
+def last(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    ticket = tl.atomic_add(out_ptr + 1, 1.0)
+    tl.atomic_add(out_ptr, tl.sum(x, axis=0) + ticket * 0.0)
+""",
+}
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_programs_that_add_to_one_element_are_not_the_compilers_fault(name):
+    space = {"x": torch.arange(7.0), "out": torch.zeros(2), "torch": torch}
+    line = "--args x,out,7 --grid 2 --set BLOCK=4 --target cpu"
+    run_cell(TOGETHER[name], line, space)
+    space["out"].zero_()
+    right = f"torch.stack([x.sum(), x.sum() * 0 + {2 * (name == 'last')}])"
+    asked = parse("bisect", f'{line} --check "{right}"', space)
+    assert bisect(name, asked, space).verdict == "right"
+    assert bisect(name, parse("bisect", "", space), space).verdict == "right"
+    wrong = parse("bisect", f'{line} --check "x.sum() + 1"', space)
+    assert bisect(name, wrong, space).verdict == "source"
+
+
+def test_a_reference_that_does_not_fit_is_told_as_the_check_tells_it():
+    space = names()
+    run_cell(ADD, LINE, space)
+    with pytest.raises(CheckError) as caught:
+        bisect("add", parse("bisect", '--check "x[:3]"', space), space)
+    assert caught.value.code == "K602"
+
+
+@pytest.mark.parametrize("given", ["--args x,y,out,7", "--make made"])
+def test_what_a_line_does_not_say_is_as_it_was(given):
+    space = names()
+
+    def made(size):
+        return {"x_ptr": torch.ones(size), "y_ptr": torch.ones(size),
+                "out_ptr": torch.zeros(size), "n": size}  # fmt: skip
+
+    space["made"] = made
+    rest = '--grid "cdiv(n, BLOCK)" --set BLOCK=4 --target cpu'
+    run_cell(ADD, f"--make made --x size=5,7 {rest}", space)
+    line = f'{given} --check "x_ptr + y_ptr"'
+    answer = bisect("add", parse("bisect", line, space), space)
+    assert (answer.verdict, answer.target) == ("right", "cpu")
+
+
+def test_stop_shows_one_line():
+    with pytest.raises(KeyboardInterrupt) as caught, stopped_in_one_line("bisect"):
+        raise KeyboardInterrupt
+    assert len(caught.value._render_traceback_()) == 1
+
+
+def test_an_element_that_nobody_wrote_is_told_though_an_earlier_run_left_it_right():
+    space = names()
+    run_cell(ADD, f'{LINE} --check "x + y"', space)
+    run_cell(ADD.replace("x + y, mask=offsets < n", "x + y, mask=offsets < n - 1"), LINE, space)
+    answer = bisect("add", parse("bisect", '--check "x + y"', space), space)
+    assert answer.verdict == "source"
+    assert answer.sentences[0].startswith("1 of 7 elements of out were not written")
+
+
+def test_what_is_written_in_place_is_told_to_start_from_now():
+    space = names()
+    text = ADD.replace("out_ptr", "x_ptr").replace("(x_ptr, y_ptr, x_ptr, n", "(x_ptr, y_ptr, n")
+    line = "--args x,y,7 --grid 2 --set BLOCK=4 --target cpu"
+    run_cell(text, line, space)
+    answer = bisect("add", parse("bisect", '--check "x + y"', space), space)
+    assert "x is written in place: the launch starts from what it holds now" in answer.text
+
+
 def test_diff_of_two_versions_labels_sides_and_lines():
     space = names()
     run_cell(ADD, LINE, space)
@@ -94,6 +202,23 @@ def test_diff_of_two_versions_labels_sides_and_lines():
         "tile.mul", "+1 tile.mul, -1 tile.add").replace("line 7", "line 6")  # fmt: skip
     assert json.loads(json.dumps(found.data()))["source"]
     assert str(diff("add~1", "add", stage="tile")).startswith("--- A: add cpu")
+
+
+def test_registers_are_explained_only_where_their_count_is_nvdisasms():
+    space = names()
+    sig = '--sig "*f32 *f32 *f32 i32"'
+    lines = [f"--no-run --target sm_90a --set BLOCK={block} {sig}" for block in (128, 2048)]
+    sass = [run_cell(ADD, line, space).trace for line in lines]
+    if not all(trace.text("sass") for trace in sass):
+        pytest.skip("needs ptxas and nvdisasm")
+    ours = [_live_by_line(trace).total() for trace in sass]
+    told = [
+        next(why for name, _, _, why in difference(*sass, ("A", "B"), live).resources
+             if name == "registers")
+        for live in (ours, [ours[0], ours[1] + 1], [None, None])
+    ]  # fmt: skip
+    assert "registers are live where most are" in told[0]
+    assert told[1] == told[2] == "which lines hold them cannot be told from the rows"
 
 
 def test_diff_compiles_other_settings_and_targets():

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
+from workbench.magics import doctor
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, usage
 from workbench.magics.questioning import as_json, bisect, diff, follow
 from workbench.magics.texts import Shown
 from workbench.questions.comparing import Difference
 from workbench.source import register_text
+
+
+@contextmanager
+def stopped_in_one_line(command: str) -> Iterator[None]:
+    """Leave everybody's frames out of an interrupt: who presses Stop knows what was running."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if doctor.setting("tracebacks") != "full":
+            told = f"KeyboardInterrupt: %{command} was stopped before it had an answer"
+            stop._render_traceback_ = lambda: [told]  # type: ignore[attr-defined]
+        raise
 
 
 @magics_class
@@ -41,7 +56,8 @@ class QuestionMagics(Magics):
         """
         request = self._request("bisect", line)
         names = [*request.names, None, None]
-        answer = bisect(names[0], request, self._names, names[1])
+        with stopped_in_one_line("bisect"):
+            answer = bisect(names[0], request, self._names, names[1])
         return as_json(answer) if request.json else answer
 
     @no_var_expand
@@ -58,7 +74,8 @@ class QuestionMagics(Magics):
         """
         request = self._request("diff", line)
         names = [*request.names, None, None]
-        found = diff(names[0], names[1], stage=request.stage, namespace=self._names)
+        with stopped_in_one_line("diff"):
+            found = diff(names[0], names[1], stage=request.stage, namespace=self._names)
         return as_json(found) if request.json else Shown(found.text) if isinstance(
             found, Difference) else found  # fmt: skip
 
@@ -73,7 +90,8 @@ class QuestionMagics(Magics):
         """
         request = self._request("follow", line)
         kernel, what = (None, *request.names)[-2:] if request.names else (None, None)
-        way = follow(kernel, what, namespace=self._names)
+        with stopped_in_one_line("follow"):
+            way = follow(kernel, what, namespace=self._names)
         return as_json(way) if request.json else Shown(way.text)
 
 

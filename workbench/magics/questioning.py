@@ -25,6 +25,8 @@ from workbench.questions.following import Way
 from workbench.questions.following import follow as way_of
 from workbench.runtime.compiling import obtain
 from workbench.source import OptionError
+from workbench.targets.nvidia.control import live_by_address
+from workbench.targets.nvidia.toolchain import live_registers
 from workbench.trace import STAGE_IDS, Trace
 
 Namespace = Mapping[str, Any]
@@ -78,25 +80,28 @@ def _plan(entry: Any, known: Plan | None, request: Request, names: Mapping[str, 
     source = entry.kernel_source
     if request.args is not None or request.make is not None:
         asked = make_plan(request, source, names)
-        if known is not None and asked.reference is None:
-            asked = replace(
-                asked, reference=known.reference, reference_text=known.reference_text,
-                grid=asked.grid or known.grid, settings={**known.settings, **asked.settings},
-            )  # fmt: skip
-        return asked
+        return asked if known is None else replace(asked, **_merged(asked, known, request))
     if known is None or (known.arguments is None and known.make is None):
         raise OptionError(
             f"what are the arguments of {source.name}?", code="K110",
             hint="add --args x,y,… or --make f, and --check for what is right",
         )  # fmt: skip
-    asked = make_plan(request, source, names)
-    target = request.target if request.target != "auto" else known.target
-    changed: dict[str, Any] = {"settings": {**known.settings, **asked.settings}, "target": target}
-    if asked.grid is not None:
-        changed["grid"] = asked.grid
-    if asked.reference is not None:
-        changed |= {"reference": asked.reference, "reference_text": asked.reference_text}
-    return replace(known, **changed)
+    return replace(known, **_merged(make_plan(request, source, names), known, request))
+
+
+def _merged(asked: Plan, known: Plan, request: Request) -> dict[str, Any]:
+    """Return what a line says, and for what it does not say what the kernel's latest run said."""
+    own = asked if asked.reference is not None else known
+    return {
+        "reference": own.reference,
+        "reference_text": own.reference_text,
+        "grid": asked.grid or known.grid,
+        "settings": {**known.settings, **asked.settings},
+        "target": asked.target if asked.target != "auto" else known.target,
+        "points": asked.points if request.axes else known.points,
+        "rtol": asked.rtol if asked.rtol is not None else known.rtol,
+        "atol": asked.atol if asked.atol is not None else known.atol,
+    }
 
 
 def _same_launch(plan: Plan, own: Plan | None, entry: Any, other: Any) -> Plan:
@@ -159,7 +164,7 @@ def diff(
                  ((one, "earlier"), (other, "latest"))]  # fmt: skip
         labels = (f"{labels[0]} ({words[0]})", f"{labels[1]} ({words[1]})")
     if stage is None:
-        return difference(a, b, labels)
+        return difference(a, b, labels, [_most_live(trace) for trace in (a, b)])
     if not (a.text(stage) and b.text(stage)):
         both = [s.id for s in a.stages if a.text(s.id) and b.text(s.id)]
         raise OptionError(
@@ -178,6 +183,20 @@ def _sides(one: Any, other: Any, names: Mapping[str, Any]) -> tuple[Trace, Trace
             if a.kernel.target == b.kernel.target:
                 return a, b
     return sides[0][0], sides[1][0]
+
+
+def _most_live(trace: Trace) -> int | None:
+    """Return how many registers nvdisasm counts where most are live; None without the code."""
+    own, rows = trace.kernel, trace.text("sass")
+    for result in registry.results() if rows else ():
+        for record in result.records if result.name == own.name else ():
+            compiled = record.compiled
+            if compiled is None or compiled.target != own.target:
+                continue
+            if record.trace.text("sass") == rows:
+                counts = live_by_address(live_registers(compiled.code))
+                return max(counts.values(), default=None)
+    return None
 
 
 def _traces(what: Any, names: Mapping[str, Any]) -> Sequence[Trace]:

@@ -14,7 +14,7 @@ from workbench.source import Span
 from workbench.source.files import shown_file
 from workbench.source.spans import line_of
 
-Verdict = Literal["pass", "lowering", "source", "version", "right"]
+Verdict = Literal["pass", "lowering", "source", "version", "right", "unknown"]
 
 #: Rows and columns of a table, and of a picture.
 ROWS, COLUMNS, CELLS = 6, 6, 48
@@ -202,8 +202,8 @@ class Answer:
     """Where the first wrong op is.
 
     `verdict`: "pass" and "lowering" are the compiler's mistakes, "source" and "version" the
-    kernel's, "right" found nothing. `sentences` say it in words; `op` is the op that is named and
-    `instead` what stands in its place.
+    kernel's, "right" found nothing, "unknown" cannot tell. `sentences` say it in words; `op` is
+    the op that is named and `instead` what stands in its place.
     """
 
     kernel: str

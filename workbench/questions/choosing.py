@@ -102,11 +102,12 @@ def touched(bench: Bench, run: Run) -> dict[str, np.ndarray[Any, Any]]:
     ]
     everything = np.unique(np.concatenate(stored)) if stored else np.empty(0, np.int64)
     for name in bench.names:
-        found[name] = np.isin(_addresses(bench, name), everything)
+        found[name] = np.isin(addresses_of(bench, name), everything)
     return found
 
 
-def _addresses(bench: Bench, name: str) -> np.ndarray[Any, Any]:
+def addresses_of(bench: Bench, name: str) -> np.ndarray[Any, Any]:
+    """Return the address of each element of an array, in its shape."""
     array = bench.arguments[name]
     assert is_array(array)
     size = array.element_size() if is_tensor(array) else array.itemsize

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher, unified_diff
 from typing import Any
@@ -131,9 +131,14 @@ def _word(value: Any) -> str:
     return "-" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
-def difference(a: Trace, b: Trace, labels: tuple[str, str]) -> Difference:
-    """Return what differs between two traces."""
-    return _Comparing(a, b, labels).difference()
+def difference(
+    a: Trace, b: Trace, labels: tuple[str, str], live: Sequence[int | None] = (None, None)
+) -> Difference:
+    """Return what differs between two traces.
+
+    `live` says of each side how many registers nvdisasm counts where most are live, if it did.
+    """
+    return _Comparing(a, b, labels, live).difference()
 
 
 def label(trace: Trace) -> str:
@@ -149,8 +154,10 @@ def stage_diff(a: Trace, b: Trace, stage: str, labels: tuple[str, str]) -> str:
 
 
 class _Comparing:
-    def __init__(self, a: Trace, b: Trace, labels: tuple[str, str]) -> None:
-        self.a, self.b = a, b
+    def __init__(
+        self, a: Trace, b: Trace, labels: tuple[str, str], live: Sequence[int | None]
+    ) -> None:
+        self.a, self.b, self.live = a, b, live
         self.found = Difference(labels)
         #: A line of A -> the line of B that it has become.
         self.partners: dict[Line, Line] = {None: None, **dict(self._pairs())}
@@ -238,6 +245,9 @@ class _Comparing:
         one, other = (_live_by_line(trace) for trace in (self.a, self.b))
         if not one or not other:
             return "no SASS on both sides, so nobody knows which lines hold them"
+        if [one.total(), other.total()] != list(self.live):
+            # What rows say of registers is not all that lives: a wrong line is worse than none.
+            return "which lines hold them cannot be told from the rows"
         return self._most(one, other, "registers are live where most are")
 
     def _code(self, name: str) -> str:

@@ -38,10 +38,21 @@ from workbench.questions.choosing import (
     who_stores,
 )
 from workbench.questions.guilty_pass import find_pass, is_wrong
-from workbench.questions.probing import build, launch, probes_of, with_probes
-from workbench.questions.running import Bench, Program, Run, differing
+from workbench.questions.probing import build, launch, probed_parting
+from workbench.questions.running import Bench, Program, Run
 from workbench.questions.slicing import Line, by_line, slice_of
 from workbench.questions.suspects import ranked
+from workbench.questions.trying import (
+    Trial,
+    endless,
+    failing,
+    guarded,
+    poisoned,
+    tried,
+    untellable,
+    unwritten,
+)
+from workbench.source import CheckError, KernelError
 
 
 @dataclass(slots=True)
@@ -104,17 +115,36 @@ class _Inquiry:
         self.wrong: Wrong | None = None
         self.notes: list[str] = []
         self.models: dict[str, Model] = {}
+        self.trial = Trial()
         #: Products of f32 are rounded to tf32 by tensor cores and the interpreter, not by a CPU.
         self.least = 0.01 if _has_short_products(self.module) else 0.0
         self._reached: dict[str, Any] = {}
 
     def answer(self) -> Answer:
         """Find out."""
-        lowered = self.compiled.lowered
+        return self._tried() or self._compared_answer()
+
+    def _tried(self) -> Answer | None:
+        """Run the launch where it can do no harm; returns the answer if that goes wrong."""
+        say(f"trying {self.subject.name} in the interpreter")
+        trial = self.trial = tried(self.bench, self.module, self.grid)
+        if trial.error is not None:
+            return failing(self.subject, trial.error)
+        if trial.stuck is not None:
+            return endless(self.subject, trial.stuck)
+        error = guarded(self.subject, self.bench)
+        if error is not None:
+            return self._unlaunched(error)
+        if self.reference is not None:
+            self.notes += poisoned(self.subject, self.bench, trial, self.said)
+        return None
+
+    def _compared_answer(self) -> Answer:
+        """Launch, and compare what target, passes, source and reference say."""
         if can_run(self.target) and self.target != "interpreter":
             say(f"launching {self.subject.name} on {self.target}")
             built = self.compiled.built
-            code = build(lowered.module, self.target, built)
+            code = build(self.compiled.lowered.module, self.target, built)
             launch(code, self.bench, self.grid)
             self.got = self.bench.outputs()
         elif self.target == "interpreter":
@@ -136,11 +166,22 @@ class _Inquiry:
             return self._versions(self.other)
         if right is None:
             return self._nothing_stored(wrong) if wrong is not None else self._all_right()
+        if self._cannot_tell(wrong):
+            return untellable(self.subject, self.notes)
         answer = self._compiler(program, right, wrong)
         if answer is None:
             answer = self._source(program, right, wrong)
         answer.program = program[: len(self.grid)]
         answer.notes += self.notes
+        return answer
+
+    def _unlaunched(self, error: KernelError) -> Answer:
+        """Say whose fault it is that compiled code goes wrong where the source, so far, did not."""
+        if self.trial.outputs is None or error.code not in ("K502", "K505"):
+            return failing(self.subject, error)
+        answer = self._passes_alone() or failing(self.subject, error, compiled=True)
+        if answer.verdict == "pass":
+            answer.notes.append(f"the code for {self.target} was not launched: {error.message}")
         return answer
 
     def _passes_alone(self) -> Answer | None:
@@ -195,7 +236,13 @@ class _Inquiry:
             s = self.subject
             executed = roundings(s.module, s.grid, s.scalars, s.target)
             self.models[name] = model_of(s, name, self.want, executed, want)
-        return compare(name, got, want, self.models[name], self.given)
+        try:
+            return compare(name, got, want, self.models[name], self.given)
+        except ValueError as error:
+            raise CheckError(
+                str(error), code="K602",
+                hint="give one value for each element of the output, or a single number",
+            ) from error  # fmt: skip
 
     def _program(self, wrong: Wrong | None) -> tuple[Program, Run | None]:
         """Return the program to look at and what the source says of it; None: there is none."""
@@ -208,13 +255,29 @@ class _Inquiry:
             if complete:
                 return (0, 0, 0), None
         got = self.got
-        for program in sampled(self.grid) if got is not None else ():
+        whole = self._whole_differs() if self.trial.together and got is not None else None
+        for program in sampled(self.grid) if got is not None and whole != {} else ():
             assert got is not None
             right = self._run(program)
             where = touched(self.bench, right)
-            if outputs_differ(self.bench, right.outputs, got, where, self.least):
+            if whole is not None:
+                if any((whole[name] & where[name]).any() for name in whole):
+                    return program, right
+            elif outputs_differ(self.bench, right.outputs, got, where, self.least):
                 return program, right
         return (0, 0, 0), None
+
+    def _whole_differs(self) -> dict[str, Any] | None:
+        """Return where the target's grid differs from the interpreter's; None: nobody knows."""
+        if self.trial.outputs is None or self.got is None:
+            return None
+        return outputs_differ(self.bench, self.trial.outputs, self.got, None, self.least)
+
+    def _cannot_tell(self, wrong: Wrong | None) -> bool:
+        """Whether programs that make an element together would have to be looked at one by one."""
+        if not self.trial.together or self.got is None or self.other is not None:
+            return False
+        return self.trial.outputs is None
 
     def _run(self, program: Program, *, keep: bool = True) -> Run:
         return self.bench.run(self.module, self.grid, program, keep=keep)
@@ -256,23 +319,29 @@ class _Inquiry:
     def _agrees(self, right: Run, wrong: Wrong | None) -> bool:
         """Say whether the target computed what the source says, in the program looked at."""
         assert self.got is not None
+        outputs = self.trial.outputs if self.trial.together else right.outputs
+        if outputs is None:
+            return True  # nobody is accused without proof
         if wrong is not None:
-            mine = float(right.outputs[wrong.name][wrong.index])
+            mine = float(outputs[wrong.name][wrong.index])
             theirs = float(self.got[wrong.name][wrong.index])
             if np.isnan(mine) or np.isnan(theirs):
                 return bool(np.isnan(mine) and np.isnan(theirs))
             return abs(mine - theirs) * 4 <= abs(theirs - wrong.want)
         where = touched(self.bench, right)
-        return not outputs_differ(self.bench, right.outputs, self.got, where, self.least)
+        return not outputs_differ(self.bench, outputs, self.got, where, self.least)
 
     def _lowering(self, program: Program, right: Run) -> Answer:
         say("storing the tiles that the target computes")
         answer = Answer(self.subject.name, self.target, "lowering")
         module = self.compiled.lowered.module
         source = self.bench.run(module, self.grid, program, keep=True)
+        left_out = self.trial.depending(source)
         part = probed_parting(
-            self.bench, module, self.target, self.grid, program, source, self.least
+            self.bench, module, self.target, self.grid, program, source, self.least, left_out
         )
+        if part is None and self.trial.together:
+            return untellable(self.subject, [])
         shown = program[: len(self.grid)]
         answer.sentences.append(
             f"every pass keeps what the source says, the code for {self.target} does not "
@@ -429,6 +498,11 @@ class _Inquiry:
         return answer
 
     def _all_right(self) -> Answer:
+        if self.reference is not None:
+            left = unwritten(self.subject, self.bench, self.trial, self.said)
+            if left is not None:
+                left.notes += self.notes
+                return left
         answer = Answer(self.subject.name, self.target, "right")
         against = "the source" if self.reference is None else f"the source and {self.said}"
         answer.sentences.append(
@@ -492,26 +566,6 @@ def _shown(step: Any) -> str:
     number = f"{value:.6g}" if value.dtype.kind == "f" else str(value)
     place = f"[{', '.join(map(str, step.place))}]" if step.place else ""
     return f"{name}{place} gives {number}" if step.event.op.results else f"{name} of {number}"
-
-
-def probed_parting(
-    bench: Bench, module: Module, target: str, grid: Any, program: Program, source: Run,
-    least: float = 0.0,
-) -> Parting | None:  # fmt: skip
-    """Return the first op whose tile on the target differs from the interpreter's."""
-    probes = probes_of(source.events)
-    code = build(with_probes(module, probes, program), target)
-    seen = launch(code, bench, grid, probes)
-    for event in source.events:
-        for value, tile in zip(event.op.results, event.results, strict=False):
-            tiles = seen.get(value)
-            if tiles is None or event.round >= len(tiles):
-                continue
-            theirs = tiles[event.round]
-            where = differing(tile, theirs, str(element_of(value.type)), least)
-            if where.any():
-                return Parting(event, event, "value", (tile, theirs), where)
-    return None
 
 
 def _has_short_products(module: Module) -> bool:

@@ -11,7 +11,7 @@ every target.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -50,7 +50,8 @@ from workbench.ops import (
 from workbench.ops.control import For, If, While
 from workbench.ops.numbers import decode, memory_dtype
 from workbench.passes.manager import Recorder
-from workbench.questions.running import Bench, Event, Program
+from workbench.questions.aligning import Parting
+from workbench.questions.running import Bench, Event, Program, Run, differing
 from workbench.targets.built import Built
 
 #: All probes of one run together, and rounds of one op.
@@ -279,3 +280,28 @@ def read_back(
         kept = min(max(count, 0), probe.rounds)
         found[probe.value] = [np.asarray(decode(tile, probe.element)) for tile in tiles[:kept]]
     return found
+
+
+def probed_parting(
+    bench: Bench, module: Module, target: str, grid: Any, program: Program, source: Run,
+    least: float = 0.0, left_out: Set[int] = frozenset(),
+) -> Parting | None:  # fmt: skip
+    """Return the first op whose tile on the target differs from the interpreter's.
+
+    Events whose numbers are `left_out` may differ where both are right.
+    """
+    probes = probes_of(source.events)
+    code = build(with_probes(module, probes, program), target)
+    seen = launch(code, bench, grid, probes)
+    for event in source.events:
+        if event.number in left_out:
+            continue
+        for value, tile in zip(event.op.results, event.results, strict=False):
+            tiles = seen.get(value)
+            if tiles is None or event.round >= len(tiles):
+                continue
+            theirs = tiles[event.round]
+            where = differing(tile, theirs, str(element_of(value.type)), least)
+            if where.any():
+                return Parting(event, event, "value", (tile, theirs), where)
+    return None
