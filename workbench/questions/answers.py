@@ -192,7 +192,7 @@ class SliceRow:
     def data(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {
-            "file": self.span.file, "line": self.span.line, "text": self.text,
+            "file": shown_file(self.span.file), "line": self.span.line, "text": self.text,
             "value": self.value, "executions": self.rounds, "remarks": list(self.remarks),
         }  # fmt: skip
 
