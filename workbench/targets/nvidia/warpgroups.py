@@ -47,8 +47,12 @@ from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type,
 from workbench.targets.simt.rules import (
     SAME,
     Along,
+    InPlace,
+    Later,
     Layouts,
     Setting,
+    Stored,
+    Told,
     as_they_are,
 )
 from workbench.targets.simt.shared import slot_base
@@ -206,7 +210,7 @@ def _becomes(op: Dot, builder: Builder, operands: Sequence[Value]) -> tuple[Valu
 @NVIDIA.layouts(WarpgroupDot)
 def product_layouts(op: WarpgroupDot, on: Setting) -> Layouts:
     along: dict[Value, Along | None] = {op.accumulator: SAME}
-    if fragment := fragment_of(op, on.num_warps):
+    if fragment := fragment_of(op):
         along[op.a] = Along(lambda layout: fragment, None)
     return Layouts(work=op.result, operands=tuple(along.get(v) for v in op.operands))
 
@@ -231,13 +235,13 @@ def columns_split(op: WarpgroupDot, num_warps: int) -> int:
     return across
 
 
-def fragment_of(op: WarpgroupDot, num_warps: int) -> LinearLayout | None:
+def fragment_of(op: WarpgroupDot) -> LinearLayout | None:
     """Return the layout in which A is read from registers, if it is in that."""
     unit, held = _unit(op), layout_of(op.a.type)
     if unit is None or held is None:
         return None
-    across = columns_split(op, num_warps)
-    wanted = wgmma_a(shape_of(op.a.type), unit.kw, num_warps, across)
+    warps = held.size("warp")
+    wanted = wgmma_a(shape_of(op.a.type), unit.kw, warps, columns_split(op, warps))
     return wanted if held == wanted else None
 
 
@@ -249,21 +253,61 @@ def staged_operands(op: WarpgroupDot) -> tuple[Value, ...]:
 
 
 @NVIDIA.in_place(WarpgroupDot)
-def buffer_for(op: WarpgroupDot, operand: Value, buffer: Shared, turned: bool) -> Shared | None:
-    """Return the type that a buffer has to have for an operand to be read there; None: never.
-
-    The order of axes in memory stays, since that is how a copy fills it.
-    """
-    if operand not in staged_operands(op):
+def buffer_for(op: WarpgroupDot, operand: Value, buffer: Shared, turned: bool) -> InPlace | None:
+    """The order of axes in memory stays, since that is how a copy fills it."""
+    names = [name for name in ("a", "b") if getattr(op, name) is operand]
+    if operand not in staged_operands(op) or not names:
         return None
     shape, size = buffer.shape, buffer.element.itemsize
     order = (0, 1) if _first_axis_inside(buffer) else (1, 0)
+
+    def fields(held: Value, slot: Value) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name in names:
+            found |= {name: held, f"slot_{name}": slot, f"turned_{name}": turned}
+        return found
+
     for layout in (buffer.layout, swizzled(shape, size, order, exchange=False)):
-        found = replace(buffer, layout=layout)
-        roles = [is_a for is_a, value in ((True, op.a), (False, op.b)) if value is operand]
-        if all(_plan(op, found, turned, is_a) is not None for is_a in roles):
-            return found
+        wanted = replace(buffer, layout=layout)
+        if all(_plan(op, wanted, turned, name == "a") is not None for name in names):
+            return InPlace(wanted, fields)
     return None
+
+
+@NVIDIA.stored(WarpgroupDot)
+def stored_operands(op: WarpgroupDot) -> list[Stored]:
+    """Fragments stay in registers."""
+    names = ["b"] if fragment_of(op) is not None else ["a", "b"]
+    tiles = [(name, getattr(op, name)) for name in names]
+    return [
+        Stored(name, tile, stored_buffer(op, tile, is_a=name == "a"))
+        for name, tile in tiles
+        if isinstance(tile.type, Tile)
+    ]
+
+
+@NVIDIA.later(WarpgroupDot)
+def what_goes_on(op: WarpgroupDot) -> Later | None:
+    """A product whose sums are kept as the instruction adds them."""
+    unit = _unit(op)
+    if unit is None or element_of(op.accumulator.type) != unit.accumulator:
+        return None
+    return Later(op.accumulator, frozenset((op.a, op.b)), {"in_flight": 1})
+
+
+@NVIDIA.told(WarpgroupDot)
+def told_of_product(op: WarpgroupDot, on: Setting) -> Told:
+    held = ", a in registers" if fragment_of(op) is not None else ""
+    return Told(f"product by warpgroups (wgmma){held}", "applied")
+
+
+@NVIDIA.told(Dot)
+def told_of_dot(op: Dot, on: Setting) -> Told | None:
+    chip = chip_of(on.chip)
+    if not chip.has_warpgroups:
+        return None
+    reason = obstacle(op, chip, on.options)
+    return Told(f"product by warps, not warpgroups (wgmma): {reason}", "missed")
 
 
 def stored_buffer(op: WarpgroupDot, operand: Value, is_a: bool) -> Shared:

@@ -7,6 +7,9 @@
     @OWN.ahead(Load)         how it becomes a copy that starts before its turn
     @OWN.staged(Dot)         which operands are worth such copies
     @OWN.in_place(Product)   from which buffers it reads operands where they lie
+    @OWN.stored(Product)     which operands must lie in buffers
+    @OWN.later(Product)      what of it may be waited for after its turn
+    @OWN.told(Product)       what the author is told of how it is carried out
 
 OWN is the table of a target whose chips have such copies. The layout graph, the passes that write
 layouts down, start loads ahead and split full blocks, the allocator of shared memory, the barrier
@@ -19,7 +22,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from workbench.analysis.affine import Affine
 from workbench.ir import Builder, InvalidModuleError, Op, Shared, Value
@@ -187,7 +190,49 @@ AdviceRule = Callable[[Any, int, int], str]
 AccessRule = Callable[[Any], Access]
 AheadRule = Callable[[Any, Setting], Ahead | None]
 StagedRule = Callable[[Any], tuple[Value, ...]]
-InPlaceRule = Callable[[Any, Value, Shared, bool], Shared | None]
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """How an op reads an operand in a buffer of a type: its fields, given the buffer and a slot."""
+
+    buffer: Shared
+    fields: Callable[[Value, Value], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An operand, a tile, that must lie in a buffer of a type; `field` is its name in the op."""
+
+    field: str
+    tile: Value
+    buffer: Shared
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """An op that adds to sums and may be waited for in the next round of a loop.
+
+    operands: what it goes on reading. fields: what makes it go on.
+    """
+
+    sums: Value
+    operands: frozenset[Value]
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A remark, and whether it is of something done or missed."""
+
+    text: str
+    severity: Literal["applied", "missed"]
+
+
+InPlaceRule = Callable[[Any, Value, Shared, bool], InPlace | None]
+StoredRule = Callable[[Any], Sequence[Stored]]
+LaterRule = Callable[[Any], Later | None]
+ToldRule = Callable[[Any, Setting], Told | None]
 #: Gives what an op moves to and from memory (moves.py).
 MovesRule = Callable[[Any, "Setting"], Sequence[Any]]
 
@@ -205,6 +250,9 @@ class RuleTable(LoweringTable):
         self._ahead: dict[type[Op], AheadRule] = {}
         self._staged: dict[type[Op], StagedRule] = {}
         self._in_place: dict[type[Op], InPlaceRule] = {}
+        self._stored: dict[type[Op], StoredRule] = {}
+        self._later: dict[type[Op], LaterRule] = {}
+        self._told: dict[type[Op], ToldRule] = {}
         self._moves: dict[type[Op], MovesRule] = {}
 
     def layouts(self, *classes: type[Op]) -> Callable[[LayoutRule], LayoutRule]:
@@ -235,13 +283,25 @@ class RuleTable(LoweringTable):
         return self._register(self._staged, "staged", classes)
 
     def in_place(self, *classes: type[Op]) -> Callable[[InPlaceRule], InPlaceRule]:
-        """Register the decorated function (op, operand, buffer, turned) -> the buffer it wants.
+        """Register the decorated function (op, operand, buffer, turned) -> InPlace or None.
 
-        For ops that read a tile of two axes out of a buffer themselves: the type that the buffer
-        of some type must have (only its layout may differ) so that the operand, or with `turned`
-        its transpose, may lie in it; None if it must not.
+        For ops that read a tile of two axes out of a buffer themselves: in which type of buffer
+        (only the layout may differ from the given one) the operand, or with `turned` its
+        transpose, may lie; None if it must not.
         """
         return self._register(self._in_place, "in place", classes)
+
+    def stored(self, *classes: type[Op]) -> Callable[[StoredRule], StoredRule]:
+        """Register the decorated function (op) -> the tiles that it reads out of buffers."""
+        return self._register(self._stored, "stored", classes)
+
+    def later(self, *classes: type[Op]) -> Callable[[LaterRule], LaterRule]:
+        """Register the decorated function (op) -> Later, None if it ends in its turn."""
+        return self._register(self._later, "later", classes)
+
+    def told(self, *classes: type[Op]) -> Callable[[ToldRule], ToldRule]:
+        """Register the decorated function (op, setting) -> Told, None for nothing to tell."""
+        return self._register(self._told, "told", classes)
 
     def moves(self, *classes: type[Op]) -> Callable[[MovesRule], MovesRule]:
         """Register the decorated function (op, setting) -> Moves for op classes."""
@@ -295,10 +355,25 @@ class RuleTable(LoweringTable):
         rule = self._found(lambda table: table._staged, op)
         return () if rule is None else rule(op)
 
-    def in_place_of(self, op: Op, operand: Value, buffer: Shared, turned: bool) -> Shared | None:
-        """Return the buffer from which an op reads an operand itself; None for most ops."""
+    def in_place_of(self, op: Op, operand: Value, buffer: Shared, turned: bool) -> InPlace | None:
+        """Return how an op reads an operand in a buffer itself; None for most ops."""
         rule = self._found(lambda table: table._in_place, op)
         return None if rule is None else rule(op, operand, buffer, turned)
+
+    def stored_of(self, op: Op) -> Sequence[Stored]:
+        """Return the tiles that an op reads out of buffers; () for most ops."""
+        rule = self._found(lambda table: table._stored, op)
+        return () if rule is None else rule(op)
+
+    def later_of(self, op: Op) -> Later | None:
+        """Return what of an op may be waited for after its turn; None for most ops."""
+        rule = self._found(lambda table: table._later, op)
+        return None if rule is None else rule(op)
+
+    def told_of(self, op: Op, on: Setting) -> Told | None:
+        """Return what the author is told of an op; None for most ops."""
+        rule = self._found(lambda table: table._told, op)
+        return None if rule is None else rule(op, on)
 
     def moves_of(self, op: Op, on: Setting) -> Sequence[Any]:
         """Return what an op moves to and from memory; () for most."""

@@ -17,13 +17,13 @@ memory that other programs may write over anything that puts accesses into an or
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.memory import Memory
 from workbench.ir import (
-    F32,
     I32,
     Block,
     Builder,
@@ -49,10 +49,9 @@ from workbench.targets.nvidia.ops import (
     FenceProducts,
     WaitCopies,
     WaitProducts,
-    WarpgroupDot,
 )
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
-from workbench.targets.simt.rules import Access, Ahead, Device, RuleTable, Setting
+from workbench.targets.simt.rules import Access, Ahead, Device, InPlace, RuleTable, Setting
 
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
 _OTHER_REGISTERS = 72
@@ -72,12 +71,12 @@ class _User:
 
 
 @dataclass(frozen=True, slots=True)
-class _InPlace:
-    """An op that reads an operand, a load's tile or its transpose (`turned`), in the buffer."""
+class _Read:
+    """An op that reads an operand, a load's tile or its transpose, in the buffer."""
 
     op: Op
     operand: Value
-    turned: bool
+    how: InPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class _Staged:
     load: Op
     access: Access
     ahead: Ahead
-    in_place: tuple[_InPlace, ...]
+    in_place: tuple[_Read, ...]
     #: Transposes (by identity) of which nothing but such reads is left.
     gone: frozenset[int]
     users: tuple[_User, ...]
@@ -125,18 +124,18 @@ class _Module:
         before = along.need(end.layout) if end is not None and end.end is None else None
         return _User(op, before, users[0]) if before is not None else None
 
-    def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[_InPlace, ...]]:
+    def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[_Read, ...]]:
         """Return the ops that read a loaded tile in a buffer, and the type of that buffer.
 
         They read the tile or its transpose, and so does nobody else who reads a transpose.
         """
-        found: list[_InPlace] = []
+        found: list[_Read] = []
         for turned, tile in ((False, value), *((True, t) for t in self.transposes(value))):
             for op in self.uses.get(tile, []):
-                wanted = self.rules.in_place_of(op, tile, buffer, turned)
-                if wanted is not None and (wanted == buffer or not found):
-                    found.append(_InPlace(op, tile, turned))
-                    buffer = wanted
+                how = self.rules.in_place_of(op, tile, buffer, turned)
+                if how is not None and (how.buffer == buffer or not found):
+                    found.append(_Read(op, tile, how))
+                    buffer = how.buffer
         return buffer, tuple(found)
 
     def transposes(self, value: Value) -> list[Value]:
@@ -234,25 +233,24 @@ def _planned(early: _Early, found: list[_Staged], depth: int, chip: Chip, room: 
     return replace(plain, distance=depth - 2, product=product) if depth > 3 else plain
 
 
-def _goes_on(early: _Early, found: list[_Staged]) -> WarpgroupDot | None:
+def _goes_on(early: _Early, found: list[_Staged]) -> Op | None:
     """Return the product of a loop that may be waited for a round later.
 
     Nobody but the next round looks at its sums, and both its operands stay in the ring.
     """
-    loop, uses = early.loop, early.known.uses
-    products = [op for op in _inside(loop) if isinstance(op, WarpgroupDot)]
-    if len(products) != 1 or products[0] not in loop.body.ops:
+    loop, known = early.loop, early.known
+    waiting = [(op, later) for op in _inside(loop) if (later := known.rules.later_of(op))]
+    if len(waiting) != 1 or waiting[0][0] not in loop.body.ops:
         return None
-    (product,) = products
+    ((product, later),) = waiting
     read = {place.operand for staged in found for place in staged.in_place if place.op is product}
     arguments, yields = loop.body.arguments[1:], loop.body.yields
-    carried = product.accumulator
-    alone = uses.get(carried, []) == [product] and len(uses.get(product.result, [])) == 1
-    if not alone or carried not in arguments or {product.a, product.b} != read:
+    alone = (
+        known.uses.get(later.sums, []) == [product] and len(known.uses.get(product.result, [])) == 1
+    )
+    if not alone or later.sums not in arguments or set(later.operands) != read:
         return None
-    if yields[arguments.index(carried)] is not product.result:
-        return None
-    return product if element_of(carried.type) in (F32, I32) else None
+    return product if yields[arguments.index(later.sums)] is product.result else None
 
 
 def _inside(op: Op) -> list[Op]:
@@ -456,7 +454,7 @@ def _pipelined(
         # Copies come first: a warp that starts a product waits there until the one before is
         # nearly done (measured: 0.93 of cuBLAS this way, 0.86 with the product first).
         moved = ahead.start(next_index, dict(shadows), write_slot, always=False)
-        reading = _Reading(loop, found, buffers, read_slot, builder)
+        reading = _Reading(early, found, buffers, read_slot, builder)
         replaced = reading.write(plan.product)
         yields = [replaced.get(v, v) for v in loop.body.yields]
         following = builder.add(Elementwise("add", (next_index, loop.step), no_wrap=True))
@@ -555,10 +553,13 @@ class _Reading:
     """Writes the loop's ops with staged loads read from (a slot of) the ring."""
 
     def __init__(
-        self, loop: For, found: list[_Staged], buffers: list[Value], slot: Value, builder: Builder
-    ) -> None:
+        self, early: _Early, found: list[_Staged], buffers: list[Value], slot: Value,
+        builder: Builder,
+    ) -> None:  # fmt: skip
+        loop, rules = early.loop, early.known.rules
         pairs = list(zip(found, buffers, strict=True))
         self.loop = loop
+        self.rules = rules
         self.slot = slot
         self.builder = builder
         #: What stands for a value of the loop.
@@ -569,7 +570,7 @@ class _Reading:
         self.ends = {id(u.end) for staged in found for u in staged.users if u.end is not None}
         self.loads = {id(staged.load): (staged, buffer) for staged, buffer in pairs}
         self.gone = {name for staged in found for name in staged.gone}
-        self.places: dict[int, list[tuple[_InPlace, Value]]] = {}
+        self.places: dict[int, list[tuple[_Read, Value]]] = {}
         for staged, buffer in pairs:
             for place in staged.in_place:
                 self.places.setdefault(id(place.op), []).append((place, buffer))
@@ -582,8 +583,7 @@ class _Reading:
             elif id(op) in self.gone:
                 continue
             elif id(op) in self.places:
-                new = _in_buffers(op, self.places[id(op)], self.slot, self.values)
-                self._insert(op, new.changed(in_flight=1) if op is product else new)
+                self._in_place(op, op is product)
             elif id(op) in self.users:
                 self._user(op)
             elif id(op) in self.ends:
@@ -591,6 +591,14 @@ class _Reading:
             else:
                 self._insert(op, _reading(op, self.values))
         return self.values
+
+    def _in_place(self, op: Op, goes_on: bool) -> None:
+        fields: dict[str, Any] = {}
+        for place, buffer in self.places[id(op)]:
+            fields |= place.how.fields(buffer, self.slot)
+        later = self.rules.later_of(op) if goes_on else None
+        fields |= later.fields if later is not None else {}
+        self._insert(op, _reading(op, self.values, fields))
 
     def _insert(self, old: Op, new: Op) -> None:
         self.builder.insert(new)
@@ -614,22 +622,6 @@ class _Reading:
             self.values[op.results[0]] = self.builder.insert(renamed).result
 
 
-def _in_buffers(
-    op: Op, places: list[tuple[_InPlace, Value]], slot: Value, replaced: dict[Value, Value]
-) -> WarpgroupDot:
-    """Return a product that reads operands in slots of buffers."""
-    assert isinstance(op, WarpgroupDot)
-    fields: dict[str, Any] = {}
-    for place, buffer in places:
-        for name in ("a", "b"):
-            if getattr(op, name) is place.operand:
-                fields |= {name: buffer, f"slot_{name}": slot, f"turned_{name}": place.turned}
-    for name in ("a", "b", "accumulator"):
-        held = getattr(op, name)
-        fields.setdefault(name, replaced.get(held, held))
-    return op.changed(**fields)
-
-
 def _from_buffer(
     load: Op, user: Op, layout: LinearLayout, buffer: Value, slot: Value
 ) -> SharedLoad:
@@ -638,10 +630,12 @@ def _from_buffer(
     return SharedLoad(buffer, slot, type=type, span=load.span, origins=(load.id, user.id))
 
 
-def _reading(op: Op, replaced: dict[Value, Value]) -> Op:
-    """Return an op, and what stands in its regions, with replaced operands."""
-    fields: dict[str, Any] = {}
+def _reading(op: Op, replaced: dict[Value, Value], given: Mapping[str, Any] | None = None) -> Op:
+    """Return an op, and what stands in its regions, with replaced operands and given fields."""
+    fields: dict[str, Any] = dict(given or {})
     for spec in op.fields:
+        if spec.name in fields:
+            continue
         held = op.__dict__[spec.name]
         if spec.role in ("operand", "optional") and held in replaced:
             fields[spec.name] = replaced[held]
