@@ -202,8 +202,8 @@ def test_an_interrupt_that_it_does_not_catch_shows_where_and_keeps_launches(shel
     assert "hangs()" in told
     assert "raise_signal" in told
     assert "workbench" not in told
-    (result,) = registry.results()
-    assert result is shell.user_ns["_kernel"]
+    result = shell.user_ns["_kernel"]
+    assert any(known is result for known in registry.results())
     assert len(result.trace_with("asm").runs.launches) == 1
     assert any(
         skipped.why == "stopped" for trace in result.traces for skipped in trace.runs.skipped
