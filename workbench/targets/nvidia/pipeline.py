@@ -24,6 +24,7 @@ from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
+from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.spills import Fitted, fitted, note_assembler, note_spills, spilled
@@ -309,6 +310,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
         ("pipeline-loads", partial(pipeline_loads, chip=unit, room=room)),
+        ("overlap-products", partial(overlap_products, rules=unit.rules)),
         ("merge-equal", merge_equal),
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),

@@ -6,7 +6,7 @@ are written where somebody needs them and are left out, so that it errs on the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of
@@ -97,11 +97,21 @@ def peak(module: Module, least: int = 0) -> tuple[Op | None, int]:
     return found.op, found.registers
 
 
+def peak_inside(op: Op, without: Collection[Value] = ()) -> int:
+    """Return how many registers of a thread tiles of floats fill at most in an op's regions.
+
+    `without` fill none. What is alive around the op and not read inside is left out.
+    """
+    found = _Peak(without)
+    found.regions(op, {})
+    return found.registers
+
+
 class _Peak:
-    def __init__(self) -> None:
+    def __init__(self, without: Collection[Value] = ()) -> None:
         self.op: Op | None = None
         self.registers = 0
-        self._sizes: dict[Value, int] = {}
+        self._sizes: dict[Value, int] = dict.fromkeys(without, 0)
         self._reads: dict[Op, tuple[Value, ...]] = {}
 
     def all_of(self, module: Module) -> int:
@@ -122,7 +132,7 @@ class _Peak:
             gone = sum(map(self._size, op.results))
             here = max(total, total - gone + sum(map(self._size, new)))
             if op.regions:
-                self._regions(op, live)
+                self.regions(op, live)
             elif here >= self.registers:
                 self.op, self.registers = op, here
             for value in op.results:
@@ -134,7 +144,7 @@ class _Peak:
                     live[value] = None
                     total += self._size(value)
 
-    def _regions(self, op: Op, live: dict[Value, None]) -> None:
+    def regions(self, op: Op, live: dict[Value, None]) -> None:
         """What is read in a region is alive in all of it: a loop comes back to it."""
         results = set(op.results)
         kept = {v: None for v in live if v not in results}
@@ -161,11 +171,11 @@ class _Peak:
     def _size(self, value: Value) -> int:
         known = self._sizes.get(value)
         if known is None:
-            known = self._sizes[value] = _registers(value)
+            known = self._sizes[value] = registers_of(value)
         return known
 
 
-def _registers(value: Value) -> int:
+def registers_of(value: Value) -> int:
     """Return the registers that a tile of floats fills; 16-bit numbers lie two in one."""
     element = element_of(value.type)
     if not isinstance(element, Scalar) or not element.is_float:

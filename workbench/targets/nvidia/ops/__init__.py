@@ -4,12 +4,18 @@ They are ops like all others: with inference, verification, interpretation and a
 """
 
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, WaitCopies
-from workbench.targets.nvidia.ops.products import FenceProducts, WaitProducts, WarpgroupDot
+from workbench.targets.nvidia.ops.products import (
+    FenceProducts,
+    ScaleProducts,
+    WaitProducts,
+    WarpgroupDot,
+)
 
 __all__ = [
     "AsyncCopy",
     "CommitCopies",
     "FenceProducts",
+    "ScaleProducts",
     "WaitCopies",
     "WaitProducts",
     "WarpgroupDot",
