@@ -183,4 +183,5 @@ def registers_of(value: Value) -> int:
     layout = layout_of(value.type)
     if layout is None or isinstance(value.op, Constant | Splat):
         return 0
-    return layout.registers() * element.bits // 32
+    again = layout.flat("register").count(0)  # bits that lead to the same element
+    return (layout.registers() >> again) * element.bits // 32

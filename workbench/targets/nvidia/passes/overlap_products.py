@@ -38,7 +38,7 @@ from workbench.ir import (
     element_of,
     rebuild,
 )
-from workbench.ops import Broadcast, Cast, Elementwise, For, If, Yield
+from workbench.ops import Broadcast, Cast, Constant, Elementwise, For, If, Select, Splat, Yield
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import ScaleProducts, WaitProducts, WarpgroupDot
 from workbench.targets.nvidia.passes.rounds import reached, reading
@@ -46,7 +46,7 @@ from workbench.targets.simt.pressure import peak_inside, registers_of
 from workbench.targets.simt.rules import RuleTable
 
 #: What a thread has in registers beside tiles of floats, about: addresses, counters, masks.
-_OTHER_REGISTERS = 40
+_OTHER_REGISTERS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,7 @@ def late_product(loop: For, rules: RuleTable) -> Late | None:
 
     Another product of the loop comes before it: it reads what is made of that one.
     """
-    products = [
-        op for op in loop.body.ops if isinstance(op, WarpgroupDot) and rules.later_of(op)
-    ]
+    products = [op for op in loop.body.ops if isinstance(op, WarpgroupDot) and rules.later_of(op)]
     if len(products) < 2:
         return None
     uses: dict[Value, list[Op]] = {}
@@ -153,22 +151,30 @@ def _leading(body: Block, ends: Collection[Value]) -> set[Op]:
     return found
 
 
-def obstacle(
-    loop: For, late: Late, in_rings: Collection[Value], rules: RuleTable, most: int
-) -> str:
-    """Say why a product is not started a round later; empty if it may be.
+def obstacle(late: Late, in_rings: Collection[Value], rules: RuleTable) -> str:
+    """Say why a product cannot be started a round later; empty if it can.
 
-    in_rings: the tiles of the loop that products read in rings. most: registers of a thread.
+    in_rings: the tiles of the loop that products read in rings.
     """
     stored = {one.tile for one in rules.stored_of(late.product)}
-    for value in late.held:
-        if value in stored and value not in in_rings:
-            return "an operand is stored anew in each round, where the product would still read it"
-    carried = sum(registers_of(value) for value in late.held if value not in in_rings)
-    needed = peak_inside(loop, in_rings) + carried + _OTHER_REGISTERS
-    if needed > most:
-        return f"{needed} registers needed, {most} there"
+    if any(value in stored and value not in in_rings for value in late.held):
+        return "an operand is stored anew in each round, where the product would still read it"
     return ""
+
+
+def registers_needed(loop: For, late: Late, in_rings: Collection[Value], rules: RuleTable) -> int:
+    """Return about how many registers a thread needs for a loop whose product is late."""
+    elsewhere = {*in_rings, *(one.tile for op in loop.body.ops for one in rules.stored_of(op))}
+    elsewhere |= {op.result for op in loop.body.ops if _is_written_anew(op)}
+    carried = sum(registers_of(value) for value in late.held if value not in in_rings)
+    return peak_inside(loop, elsewhere) + carried + _OTHER_REGISTERS
+
+
+def _is_written_anew(op: Op) -> bool:
+    """Say whether a tile is repeated rows or columns, or one of two numbers: where it is used."""
+    if isinstance(op, Select):
+        return all(isinstance(value.op, Constant | Splat) for value in (op.then, op.otherwise))
+    return isinstance(op, Broadcast)
 
 
 def overlap_products(module: Module, remarks: Remarks, rules: RuleTable) -> Module:

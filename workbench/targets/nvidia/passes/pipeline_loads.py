@@ -44,7 +44,6 @@ from workbench.ir import (
 from workbench.layouts import LinearLayout
 from workbench.ops import Constant, Elementwise, For, Select, Splat
 from workbench.passes.manager import Remarks
-from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.ops import (
     CommitCopies,
@@ -52,15 +51,17 @@ from workbench.targets.nvidia.ops import (
     WaitCopies,
     WaitProducts,
 )
-from workbench.targets.nvidia.passes.overlap_products import late_product, obstacle
+from workbench.targets.nvidia.passes.overlap_products import (
+    late_product,
+    obstacle,
+    registers_needed,
+)
 from workbench.targets.nvidia.passes.rounds import reached, reading
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
 from workbench.targets.simt.rules import Access, Ahead, Device, InPlace, RuleTable, Setting
 
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
 _OTHER_REGISTERS = 72
-#: The same with a second product, its sums and what is made of them.
-_BESIDE_TWO = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,17 +230,16 @@ def _planned(
     product of a loop).
     """
     plain = _Plan(depth, depth - 1)
-    product, late = _goes_on(early, found), None
-    least, sums, others = 3, product, _OTHER_REGISTERS
-    if product is None:
-        late = _late(early, found, chip, remarks)
-        least, sums, others = 2, late, _BESIDE_TWO
-    if sums is None:
+    least, late, product = 3, None, _goes_on(early, found)
+    if product is not None:
+        layout = layout_of(product.result.type)
+        assert layout is not None
+        registers = min(MOST_REGISTERS, layout.registers() + _OTHER_REGISTERS)
+    else:
+        least, (late, registers) = 2, _late(early, found, chip, remarks)
+    if product is None and late is None:
         return plain
     each, warps = sum(staged.ahead.buffer.bytes for staged in found), early.known.on.num_warps
-    layout = layout_of(sums.result.type)
-    assert layout is not None
-    registers = min(MOST_REGISTERS, layout.registers() + others)
     now, more = (
         residency(chip, warps, registers, slots * each).warps for slots in (depth, depth + 1)
     )
@@ -254,20 +254,25 @@ def _planned(
     return plain
 
 
-def _late(early: _Early, found: list[_Staged], chip: Chip, remarks: Remarks) -> Op | None:
-    """Return the product of a loop that is started a round later, if one is."""
+def _late(
+    early: _Early, found: list[_Staged], chip: Chip, remarks: Remarks
+) -> tuple[Op | None, int]:
+    """Return the product that is started a round later, if there is one, and its registers."""
     on, loop = early.known.on, early.loop
     late = late_product(loop, on.chip.rules)
     if late is None:
-        return None
+        return None, 0
     in_rings = {place.operand for staged in found for place in staged.in_place}
     most = min(chip.most_registers(on.num_warps), on.options.get("maxnreg") or MOST_REGISTERS)
-    reason = obstacle(loop, late, in_rings, on.chip.rules, most)
+    reason = obstacle(late, in_rings, on.chip.rules)
+    needed = registers_needed(loop, late, in_rings, on.chip.rules)
+    if not reason and needed > most:
+        reason = f"{needed} registers needed, {most} there"
     if not on.options.get("overlap", True):
         reason = "overlap=False"
     if reason:
         remarks.note(late.product, f"overlap dropped: {reason}", "missed")
-    return None if reason else late.product
+    return None if reason else late.product, needed
 
 
 def _goes_on(early: _Early, found: list[_Staged]) -> Op | None:

@@ -24,7 +24,7 @@ def reached(loop: For, index: Value, builder: Builder) -> Value:
     return builder.add(Select(rises, up, down))
 
 
-def reading(op: Op, replaced: dict[Value, Value], given: Mapping[str, Any] | None = None) -> Op:
+def reading(op: Op, replaced: Mapping[Value, Value], given: Mapping[str, Any] | None = None) -> Op:
     """Return an op, and what stands in its regions, with replaced operands and given fields."""
     fields: dict[str, Any] = dict(given or {})
     for spec in op.fields:
@@ -42,7 +42,7 @@ def reading(op: Op, replaced: dict[Value, Value], given: Mapping[str, Any] | Non
     return op.changed(**fields) if fields else op
 
 
-def _block_reading(block: Block, replaced: dict[Value, Value]) -> Block:
+def _block_reading(block: Block, replaced: Mapping[Value, Value]) -> Block:
     inner = dict(replaced)
     ops: list[Op] = []
     for op in block.ops:
