@@ -18,6 +18,10 @@ reads has to last a round longer: P is carried, a ring has a slot more or starts
 less ahead (pipeline_loads.py, which decides), and the registers hold P beside all that the next
 round makes. No round at all leaves the sums as they were, so all of it stands in a branch.
 
+Where rings have one slot more than that, a round also waits for the copies of the next one, meets
+the other warps and starts further copies while its products go on: nobody waits for the slowest
+warp before products are started.
+
 ptxas moves a wait up over what does not need it, in its own block of code: then nothing goes on
 beside the second product. `gpu.scale_products` puts a branch in its way.
 """
@@ -33,6 +37,7 @@ from workbench.ir import (
     Builder,
     Module,
     Op,
+    Shared,
     Value,
     copy_op,
     element_of,
@@ -40,7 +45,14 @@ from workbench.ir import (
 )
 from workbench.ops import Broadcast, Cast, Constant, Elementwise, For, If, Select, Splat, Yield
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.ops import ScaleProducts, WaitProducts, WarpgroupDot
+from workbench.targets.nvidia.ops import (
+    AsyncCopy,
+    CommitCopies,
+    ScaleProducts,
+    WaitCopies,
+    WaitProducts,
+    WarpgroupDot,
+)
 from workbench.targets.nvidia.passes.rounds import reached, reading
 from workbench.targets.simt.pressure import peak_inside, registers_of
 from workbench.targets.simt.rules import RuleTable
@@ -208,6 +220,8 @@ class _Rotation:
         self.builder = builder
         #: What comes once the late product has been waited for.
         self.after = {*late.chain, *_narrowed(loop.body, late)}
+        #: What begins a round, if it may come while the products of the one before go on.
+        self.head = _head(loop.body, late)
 
     def write(self) -> tuple[Value, ...]:
         """Insert all of it; returns what the loop gave."""
@@ -230,6 +244,10 @@ class _Rotation:
             if op is not late.product:
                 builder.insert(copy_op(op, values, builder))
         ends = [values.get(value, value) for value in self._ends(loop.body.yields)]
+        if self.head is not None:
+            state = dict(zip(arguments[1:], ends, strict=True))
+            ahead = self.head.write(state, builder)
+            ends = [ahead.get(a, end) for a, end in state.items()]
         second = builder.add(Elementwise("add", (loop.lower, loop.step), no_wrap=True))
         kept = {value: Value(value.type, value.hint) for value in late.held}
         with builder.block() as body:
@@ -256,8 +274,10 @@ class _Rotation:
         values: dict[Value, Value] = {}
         sums = argument
         after = [op for op in loop.body.ops if op in self.after]
+        ahead: dict[Value, Value] = {}
+        skipped = {late.product, *after, *(self.head.first if self.head is not None else ())}
         for op in loop.body.ops[:-1]:
-            if op is late.product or op in self.after:
+            if op in skipped:
                 continue
             fields = {"in_flight": 1} if op is late.first else {}
             new = builder.insert(reading(op, values, fields))
@@ -265,6 +285,8 @@ class _Rotation:
             if op is late.first:
                 started = reading(late.product, kept, {"accumulator": sums, "in_flight": 2})
                 sums = builder.insert(started).result
+                if self.head is not None:
+                    ahead = self.head.write({}, builder)
                 values[op.result] = builder.add(WaitProducts(new.result, pending=1))
         scaled = _scaled(argument, after)
         if scaled is None:
@@ -276,8 +298,68 @@ class _Rotation:
                 continue
             new = builder.insert(reading(op, values))
             values.update(zip(op.results, new.results, strict=True))
-        ends = [*self._ends(loop.body.yields), *late.held]
-        return tuple(values.get(value, value) for value in ends)
+        ends = [values.get(value, value) for value in self._ends(loop.body.yields)]
+        carried = loop.body.arguments[1:]
+        ends = [ahead.get(a, end) for a, end in zip(carried, ends, strict=True)]
+        return (*ends, *(values.get(value, value) for value in late.held))
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What begins a round: waiting for its copies, the barrier, starting copies of later rounds.
+
+    first: those ops. ops: with what computes for the next round what they read. carried: the
+    arguments of the loop that nobody else reads, and what each will be in the next round.
+    """
+
+    first: tuple[Op, ...]
+    ops: tuple[Op, ...]
+    carried: Mapping[Value, Value]
+
+    def write(self, state: Mapping[Value, Value], builder: Builder) -> dict[Value, Value]:
+        """Insert them for given values of the arguments; returns those of the next round."""
+        values = dict(state)
+        for op in self.ops:
+            builder.insert(copy_op(op, values, builder))
+        return {argument: values.get(v, v) for argument, v in self.carried.items()}
+
+
+def _head(body: Block, late: Late) -> _Head | None:
+    """Return what begins a round if it may come a round early, behind the start of the products.
+
+    Rings have to have room: what is copied then must not take the slot of the round before.
+    """
+    numbers = [n for n, op in enumerate(body.ops) if isinstance(op, CommitCopies)]
+    wait = body.ops[0]
+    if len(numbers) != 1 or not isinstance(wait, WaitCopies):
+        return None
+    first = body.ops[: numbers[0] + 1]
+    copies = [op for op in first if isinstance(op, AsyncCopy)]
+    slots = [op.buffer.type.slots for op in copies if isinstance(op.buffer.type, Shared)]
+    # The copies of `pending` + 1 rounds are under way; one is read, one by the late product.
+    if not slots or min(slots) < wait.pending + 4 or late.first in first:
+        return None
+    arguments, yields = body.arguments[1:], body.yields
+    ops, carried = {*first}, dict[Value, Value]()
+    work = [value for op in first for value in read_by(op) if value in arguments]
+    while work:
+        argument = work.pop()
+        if argument not in carried:
+            after = carried[argument] = yields[arguments.index(argument)]
+            found = _leading(body, [after])
+            ops |= found
+            work += [v for op in found for v in read_by(op) if v in arguments]
+            work += [after] if after in arguments else []
+    more = ops - {*first}
+    known = {*carried, *(value for op in first for value in op.results)}
+    if (
+        any(body.arguments[0] in read_by(op) for op in ops)
+        or not all(op.pure for op in more)
+        or any(value in known for op in body.ops[:-1] if op not in ops for value in read_by(op))
+        or any(v in known for a, v in zip(arguments, yields, strict=True) if a not in carried)
+    ):
+        return None
+    return _Head(first, tuple(op for op in body.ops if op in ops), carried)
 
 
 def _narrowed(body: Block, late: Late) -> list[Op]:

@@ -230,24 +230,29 @@ def _planned(
     product of a loop).
     """
     plain = _Plan(depth, depth - 1)
-    least, late, product = 3, None, _goes_on(early, found)
+    product = _goes_on(early, found)
     if product is not None:
         layout = layout_of(product.result.type)
         assert layout is not None
         registers = min(MOST_REGISTERS, layout.registers() + _OTHER_REGISTERS)
+        late, ways = None, [(depth + 1, depth - 1), (depth, depth - 2)]
+        ways = ways[: 2 if depth > 3 else 1]
     else:
-        least, (late, registers) = 2, _late(early, found, chip, remarks)
+        # With two slots more no warp waits for the others before it starts products.
+        late, registers = _late(early, found, chip, remarks)
+        ways = [(depth + 2, depth - 1), (depth + 1, depth - 2), (depth + 1, depth - 1)]
+        ways.append((depth, depth - 2))
     if product is None and late is None:
         return plain
     each, warps = sum(staged.ahead.buffer.bytes for staged in found), early.known.on.num_warps
-    now, more = (
-        residency(chip, warps, registers, slots * each).warps for slots in (depth, depth + 1)
-    )
-    plan = replace(plain, product=product, late=late)
-    if more and more >= now and (depth + 1) * each <= room:
-        return replace(plan, slots=depth + 1)
-    if depth > least:
-        return replace(plan, distance=depth - 2)
+
+    def warps_with(slots: int) -> int:
+        return residency(chip, warps, registers, slots * each).warps
+
+    for slots, distance in ways:
+        fits = slots == depth or slots * each <= room
+        if distance > 0 and fits and warps_with(slots) >= max(1, warps_with(depth)):
+            return _Plan(slots, distance, product, late)
     if late is not None:
         text = f"overlap dropped: {depth + 1} slots of {each:,} bytes leave room for fewer blocks"
         remarks.note(late, text, "missed")
