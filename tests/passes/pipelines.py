@@ -14,6 +14,7 @@ from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.targets.nvidia.chip import Chip, chip
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
+from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.pipeline import _gpu_passes
@@ -41,6 +42,7 @@ PASSES: dict[str, Pass] = {
     "accumulate-products": accumulate_products,
     "assign-layouts": partial(assign_layouts, chip=SM_80),
     "pipeline-loads": partial(pipeline_loads, chip=SM_80),
+    "overlap-products": partial(overlap_products, rules=chip("sm_90a").rules),
     "stage-products": partial(stage_products, chip=chip("sm_90a")),
     "halve-conversions": partial(halve_conversions, chip=SM_80),
     "insert-barriers": with_barriers,

@@ -38,7 +38,11 @@ def two_products(q_ptr, k_ptr, v_ptr, o_ptr, l_ptr, S, FORM: tl.constexpr, M: tl
     acc = tl.zeros((M, D), tl.float32)
     top = tl.full((M,), -float("inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
-    for i in range(0, S, N):
+    if FORM == "backwards":
+        first, last, step = (S - 1) // N * N, -1, -N
+    else:
+        first, last, step = 0, S, N
+    for i in range(first, last, step):
         keys = i + columns
         kt = tl.load(k_ptr + keys[None, :] * D + d[:, None], mask=keys[None, :] < S, other=0.0)
         v = tl.load(v_ptr + keys[:, None] * D + d[None, :], mask=keys[:, None] < S, other=0.0)
@@ -70,7 +74,7 @@ def two_products(q_ptr, k_ptr, v_ptr, o_ptr, l_ptr, S, FORM: tl.constexpr, M: tl
     tl.store(l_ptr + rows, total)
 
 
-FORMS = ("softmax", "causal", "capped", "biased", "plain", "steps", "scores")
+FORMS = ("softmax", "backwards", "causal", "capped", "biased", "plain", "steps", "scores")
 WORDS = "*fp16:16 *fp16:16 *fp16:16 *fp32:16 *fp32:16 i32"
 
 
