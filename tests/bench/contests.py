@@ -33,22 +33,25 @@ MOST_CONFIGS = 14
 class Config(NamedTuple):
     """A configuration: extents of blocks in the kernel's order, warps, stages.
 
-    Without `wgmma` products go by the instructions of a warp; Triton is not asked for that.
+    Without `wgmma` products go by the instructions of a warp, without `overlap` two products of a
+    loop end in their round; Triton is not asked for that.
     """
 
     blocks: tuple[int, ...]
     warps: int
     stages: int
     wgmma: bool = True
+    overlap: bool = True
 
     def __str__(self) -> str:
-        off = "" if self.wgmma else " no wgmma"
+        off = ("" if self.wgmma else " no wgmma") + ("" if self.overlap else " no overlap")
         return f"{'x'.join(map(str, self.blocks))} w{self.warps} s{self.stages}{off}"
 
     @property
     def options(self) -> dict[str, int | bool]:
         """What a launch gets beside the kernel's own names."""
         more = {} if self.wgmma else {"wgmma": False}
+        more |= {} if self.overlap else {"overlap": False}
         return {"num_warps": self.warps, "num_stages": self.stages, **more}
 
 

@@ -34,6 +34,7 @@ class Rung(NamedTuple):
         name: of the rung.
         stages: depth of the pipelined loop.
         wgmma: products go by warpgroups.
+        overlap: the two products of attention are under way at once.
         fma: operands are widened to fp32 and multiplied exactly: no tensor core takes that.
     """
 
@@ -41,10 +42,11 @@ class Rung(NamedTuple):
     stages: int
     wgmma: bool = True
     fma: bool = False
+    overlap: bool = False
 
     def config(self, blocks: tuple[int, ...], warps: int) -> Config:
         """Return the configuration of a kernel with what is switched on."""
-        return Config(blocks, warps, self.stages, self.wgmma)
+        return Config(blocks, warps, self.stages, self.wgmma, self.overlap)
 
 
 RUNGS = (
@@ -53,6 +55,7 @@ RUNGS = (
     *(Rung(f"2 mma.sync, {stages} stages", stages, wgmma=False) for stages in (2, 3, 4)),
     Rung("3 wgmma", 1),
     *(Rung(f"4 wgmma, {stages} stages", stages) for stages in (2, 3, 4)),
+    *(Rung(f"5 two at once, {stages} stages", stages, overlap=True) for stages in (2, 3)),
 )
 
 
@@ -73,6 +76,8 @@ def _widened(tensors: Tensors, size: int) -> Prepared:
 def contests() -> Iterator[Contest]:
     """Yield the rungs of the product, then those of attention."""
     for rung in RUNGS:
+        if rung.overlap:
+            continue
         blocks, warps = FMA if rung.fma else PRODUCT
         prepare = (
             partial(_widened, size=SIZE)
