@@ -57,8 +57,8 @@ from workbench.targets.nvidia.passes.rounds import reached, reading
 from workbench.targets.simt.pressure import peak_inside, registers_of
 from workbench.targets.simt.rules import RuleTable
 
-#: What a thread has in registers beside tiles of floats, about: addresses, counters, masks.
-_OTHER_REGISTERS = 64
+#: What a thread has in registers beside tiles of floats and the addresses of its copies, about.
+_OTHER_REGISTERS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +174,17 @@ def obstacle(late: Late, in_rings: Collection[Value], rules: RuleTable) -> str:
     return ""
 
 
-def registers_needed(loop: For, late: Late, in_rings: Collection[Value], rules: RuleTable) -> int:
-    """Return about how many registers a thread needs for a loop whose product is late."""
+def registers_needed(
+    loop: For, late: Late, in_rings: Collection[Value], rules: RuleTable, copies: int
+) -> int:
+    """Return about how many registers a thread needs for a loop whose product is late.
+
+    copies: that it starts in a round, each from an address of two registers.
+    """
     elsewhere = {*in_rings, *(one.tile for op in loop.body.ops for one in rules.stored_of(op))}
     elsewhere |= {op.result for op in loop.body.ops if _is_written_anew(op)}
     carried = sum(registers_of(value) for value in late.held if value not in in_rings)
-    return peak_inside(loop, elsewhere) + carried + _OTHER_REGISTERS
+    return peak_inside(loop, elsewhere) + carried + 2 * copies + _OTHER_REGISTERS
 
 
 def _is_written_anew(op: Op) -> bool:

@@ -270,7 +270,9 @@ def _late(
     in_rings = {place.operand for staged in found for place in staged.in_place}
     most = min(chip.most_registers(on.num_warps), on.options.get("maxnreg") or MOST_REGISTERS)
     reason = obstacle(late, in_rings, on.chip.rules)
-    needed = registers_needed(loop, late, in_rings, on.chip.rules)
+    at_once = on.num_warps * on.lanes * chip.widest_bytes
+    copies = sum(-(-staged.ahead.buffer.bytes // at_once) for staged in found)
+    needed = registers_needed(loop, late, in_rings, on.chip.rules, copies)
     if not reason and needed > most:
         reason = f"{needed} registers needed, {most} there"
     if not on.options.get("overlap", True):
