@@ -122,6 +122,8 @@ class Contest:
         family: those with one name share what was tuned; `tunes`: here.
         hot: whether its inputs are in the L2 when it is timed.
         peer: whether it is measured under Triton.
+        peer_configs: what Triton tries where that is something else, since it takes no extents
+            but powers of two.
     """
 
     suite: str
@@ -137,6 +139,11 @@ class Contest:
     tunes: bool = False
     hot: bool = False
     peer: bool = True
+    peer_configs: tuple[Config, ...] = ()
+
+    def table(self, compiler: str) -> tuple[Config, ...]:
+        """Return the configurations that a compiler may try."""
+        return self.peer_configs or self.configs if compiler == "triton" else self.configs
 
     @property
     def word(self) -> str:

@@ -52,6 +52,27 @@ SMALL_CONFIGS = configs(
     (128, 128, 64, 8, 3),
 )
 
+#: Where powers of two leave multiprocessors idle in the last wave: 1536 = 11 * 144 in 132 blocks,
+#: 3072 = 16 * 192 and 22 * 144, 5120 = 32 * 160. Triton takes powers of two alone.
+WAVE_CONFIGS = configs(
+    (64, 144, 64, 4, 4),
+    (64, 192, 64, 4, 3),
+    (128, 96, 64, 8, 4),
+    (128, 128, 64, 4, 4),
+    (128, 128, 64, 8, 3),
+    (128, 144, 64, 8, 4),
+    (128, 160, 64, 8, 4),
+    (128, 192, 64, 8, 3),
+    (128, 192, 64, 8, 4),
+    (128, 224, 64, 8, 3),
+    (128, 256, 64, 8, 3),
+    (256, 128, 64, 8, 3),
+    (256, 144, 64, 8, 3),
+    (256, 160, 64, 8, 3),
+)
+#: The sizes at which that is so.
+WAVE_SIZES = (1536, 3072, 5120)
+
 SIZES = (512, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 8192, 16384)
 #: bf16 is fp16's code but for one letter of its instructions: fewer sizes, tuned with fp16.
 BF16_SIZES = (1024, 4096, 8192)
@@ -153,16 +174,20 @@ def typed_product(
 
 def _contest(
     suite: str, name: str, dtype: torch.dtype, size: int, prepare: Callable[[Tensors], Prepared],
-    table: tuple[Config, ...], family: str, *, tunes: bool, out: int | None = None, **more: Any,
+    table: tuple[Config, ...], family: str, *, tunes: bool, out: int | None = None,
+    peers: tuple[Config, ...] = (), **more: Any,
 ) -> Contest:  # fmt: skip
     module = typed if dtype.itemsize == 1 else plain
     moved = size * size * (2 * dtype.itemsize + (out or dtype.itemsize))
     return Contest(suite, name, dtype, size, module, prepare, sized(table, dtype), 2 * size**3,
-                   moved, family, tunes=tunes, **more)  # fmt: skip
+                   moved, family, tunes=tunes, peer_configs=sized(peers, dtype),
+                   **more)  # fmt: skip
 
 
 def _family(size: int) -> tuple[str, int, tuple[Config, ...]]:
     """Return what sizes are tuned together, at which of them, with what."""
+    if size in WAVE_SIZES:
+        return str(size), size, WAVE_CONFIGS
     if size <= 512:
         return "to 512", 512, SMALL_CONFIGS
     if size < 2048:
@@ -179,7 +204,8 @@ def _squares(
         yield _contest(
             suite, layout, dtype, size,
             partial(product, size=size, dtype=dtype, layout=layout), table,
-            f"{suite} {layout} {'fp32' if dtype == F32 else 'fp16'} {name}", tunes=tunes, **more,
+            f"{suite} {layout} {'fp32' if dtype == F32 else 'fp16'} {name}", tunes=tunes,
+            peers=CONFIGS if table is WAVE_CONFIGS else (), **more,
         )  # fmt: skip
 
 

@@ -138,7 +138,7 @@ class Arena:
         known = self._log.tuned.get(contest.family)
         most = 1 if contest.flops >= LONG_FLOPS else BEST
         table = {
-            who: contest.configs if known is None or contest.tunes else known.get(who, [])[:most]
+            who: contest.table(who) if known is None or contest.tunes else known.get(who, [])[:most]
             for who in ("ours", "triton")
             if who == "ours" or (contest.peer and peers.triton_installed())
         }
