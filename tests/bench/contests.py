@@ -33,22 +33,22 @@ MOST_CONFIGS = 14
 class Config(NamedTuple):
     """A configuration: extents of blocks in the kernel's order, warps, stages.
 
-    Without `wgmma` products go by the instructions of a warp; Triton is not asked for that.
+    `off`: options of ours that are switched off, which Triton does not have.
     """
 
     blocks: tuple[int, ...]
     warps: int
     stages: int
-    wgmma: bool = True
+    off: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        off = "" if self.wgmma else " no wgmma"
+        off = "".join(f" no {name}" for name in self.off)
         return f"{'x'.join(map(str, self.blocks))} w{self.warps} s{self.stages}{off}"
 
     @property
     def options(self) -> dict[str, int | bool]:
         """What a launch gets beside the kernel's own names."""
-        more = {} if self.wgmma else {"wgmma": False}
+        more = dict.fromkeys(self.off, False)
         return {"num_warps": self.warps, "num_stages": self.stages, **more}
 
 

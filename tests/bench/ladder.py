@@ -33,26 +33,31 @@ class Rung(NamedTuple):
     Attributes:
         name: of the rung.
         stages: depth of the pipelined loop.
-        wgmma: products go by warpgroups.
+        off: options that are switched off.
         fma: operands are widened to fp32 and multiplied exactly: no tensor core takes that.
     """
 
     name: str
     stages: int
-    wgmma: bool = True
+    off: tuple[str, ...] = ()
     fma: bool = False
 
     def config(self, blocks: tuple[int, ...], warps: int) -> Config:
         """Return the configuration of a kernel with what is switched on."""
-        return Config(blocks, warps, self.stages, self.wgmma)
+        return Config(blocks, warps, self.stages, self.off)
 
+
+#: Options that a rung has not come to yet. The product alone has roles, attention alone an overlap.
+WARPS, COPIES, ONE_ROLE = ("wgmma",), ("tma",), ("warp_specialize",)
 
 RUNGS = (
-    Rung("0 multiply-adds", 1, wgmma=False, fma=True),
-    Rung("1 mma.sync", 1, wgmma=False),
-    *(Rung(f"2 mma.sync, {stages} stages", stages, wgmma=False) for stages in (2, 3, 4)),
-    Rung("3 wgmma", 1),
-    *(Rung(f"4 wgmma, {stages} stages", stages) for stages in (2, 3, 4)),
+    Rung("0 multiply-adds", 1, WARPS, fma=True),
+    Rung("1 mma.sync", 1, WARPS),
+    *(Rung(f"2 mma.sync, {stages} stages", stages, WARPS) for stages in (2, 3, 4)),
+    Rung("3 wgmma", 1, COPIES),
+    *(Rung(f"4 wgmma, {stages} stages", stages, COPIES) for stages in (2, 3, 4)),
+    *(Rung(f"5 tensor maps, {stages} stages", stages, ONE_ROLE) for stages in (2, 3, 4)),
+    *(Rung(f"6 a producer's warp, {stages} stages", stages) for stages in (2, 3, 4)),
 )
 
 

@@ -76,7 +76,7 @@ class Log:
         self.tries = said.get("tries", self.tries)
         if "tuned" in said:
             self.tuned[said["tuned"]] = {
-                who: [Config(tuple(blocks), *rest) for blocks, *rest in best]
+                who: [Config(tuple(b), warps, stages, tuple(off)) for b, warps, stages, off in best]
                 for who, best in said["best"].items()
             }
         if "rows" in said:
