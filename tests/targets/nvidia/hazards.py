@@ -7,11 +7,15 @@ buffers that live at the same time. Asynchronous copies write from their start u
 waited for. Slots of rings are the numbers that the kernel really uses.
 
 Global memory is watched element by element: which warps touched it since the last barrier.
+
+Roles count epochs of their own: a barrier in one orders nothing of the other's. What orders roles,
+barriers in memory, is the interpreter's and the protocol checker's business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -20,6 +24,7 @@ import numpy as np
 from workbench.analysis.memory import Memory
 from workbench.interpreter.machine import Machine
 from workbench.interpreter.program import ProgramFrame
+from workbench.interpreter.roles import Roles
 from workbench.ir import (
     Array,
     Block,
@@ -33,7 +38,7 @@ from workbench.ir import (
 )
 from workbench.ops.program import Barrier
 from workbench.targets.nvidia.chip import chip
-from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
+from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies, WarpgroupDot
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.ops import (
     BlockBarrier,
@@ -72,6 +77,7 @@ class Simulator(ProgramFrame):
         self.step = 0
         self.accesses = 0
         self.order = GlobalOrder(machine.module, self.warps)
+        self.roles_epochs = count(1 << 32, 1 << 32)
 
     def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
         for name, array in zip(block.arguments, arguments, strict=True):
@@ -84,6 +90,13 @@ class Simulator(ProgramFrame):
             for value, array in zip(op.results, held, strict=True):
                 self.values[value] = np.asarray(array)
         return tuple(self.values[value] for value in block.ops[-1].operands)
+
+    def of_role(self, roles: Roles) -> Simulator:
+        own = super().of_role(roles)
+        own.epoch = next(self.roles_epochs)
+        own.started, own.groups = [], []
+        own.order = GlobalOrder(self.machine.module, self.warps)
+        return own
 
     # -- events ---------------------------------------------------------------------------
     def see(self, op: Op) -> None:
@@ -101,6 +114,10 @@ class Simulator(ProgramFrame):
         elif isinstance(op, SharedDot):
             for buffer in (op.a, op.b):
                 self.get_bytes(*self.place(buffer, None), op)
+        elif isinstance(op, WarpgroupDot):
+            for buffer, slot in ((op.a, op.slot_a), (op.b, op.slot_b)):
+                if isinstance(buffer.type, Shared):
+                    self.get_bytes(*self.place(buffer, slot), op)
         elif isinstance(op, AsyncCopy | CommitCopies | WaitCopies):
             self.copy(op)
         elif op.id in self.offsets:

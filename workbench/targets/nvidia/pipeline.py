@@ -31,6 +31,7 @@ from workbench.targets.nvidia.toolchain import PtxError, disassemble, find, miss
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
+from workbench.targets.simt.ops import all_warps
 from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
@@ -199,7 +200,7 @@ def _read_ptx(state: State, override: Override) -> State:
     text, fits = override.text, None
     if find("ptxas") is not None:
         try:
-            fits = fitted(text, state.unit, state.module.attributes["num_warps"])
+            fits = fitted(text, state.unit, all_warps(state.module))
         except PtxError as error:
             raise refused_by_ptxas(override, error.rows) from None
     return replace(state, ptx=text, fitted=fits)
@@ -228,7 +229,7 @@ def _built(state: State) -> Built:
                     Resources(shared_bytes=0, dynamic_shared_bytes=shared_bytes),
                 )
             else:
-                found = state.fitted or fitted(ptx, unit, module.attributes["num_warps"])
+                found = state.fitted or fitted(ptx, unit, all_warps(module))
                 assembled.append(found.ptx)
                 result = found.result
                 made["cubin"] = Binary("cubin", result.cubin, Resources(
@@ -258,7 +259,7 @@ def _built(state: State) -> Built:
         assemble=binary,
         num_warps=module.attributes["num_warps"],
         num_stages=module.attributes["num_stages"],
-        threads=unit.lanes * module.attributes["num_warps"],
+        threads=unit.lanes * all_warps(module),
         shared_bytes=shared_bytes,
         dynamic_shared_bytes=shared_bytes,
         gpu=module,
@@ -273,7 +274,7 @@ def _built(state: State) -> Built:
 
 
 def _occupancy(unit: Chip, module: Module, registers: int, shared_bytes: int) -> Occupancy:
-    found = residency(unit, module.attributes["num_warps"], registers, shared_bytes)
+    found = residency(unit, all_warps(module), registers, shared_bytes)
     return Occupancy(warps=found.warps, max=unit.warps, limit=found.limit)
 
 
@@ -333,7 +334,7 @@ def machine(unit: Chip, text: str) -> Machine:
 
 def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     """Return the text of the LLVM module."""
-    threads = unit.lanes * module.attributes["num_warps"]
+    threads = unit.lanes * all_warps(module)
     body = "\n".join(low.emit.lines)
     globals_ = "\n".join(low.emit.globals)
     declared = "\n".join(low.emit.declared.values())

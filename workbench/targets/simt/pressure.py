@@ -13,6 +13,7 @@ from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of
 from workbench.ops import Constant, Splat
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.hardware import Hardware
+from workbench.targets.simt.ops import all_warps, roles_of
 
 #: Gives a kernel's GPU IR for so many warps, None where that many are refused.
 ForWarps = Callable[[int], Module | None]
@@ -30,9 +31,17 @@ class Fitting:
     nearest: int | None
 
 
+def registers_of(module: Module, chip: Hardware) -> int:
+    """Return the registers of a thread that holds tiles, as warps share them out."""
+    roles = roles_of(module)
+    if roles is not None and roles.registers:
+        return roles.registers[1]
+    return chip.most_registers(all_warps(module))
+
+
 def overflows(module: Module, chip: Hardware) -> bool:
     """Say whether more tiles are alive at some op than a thread has registers."""
-    have = chip.most_registers(module.attributes["num_warps"])
+    have = registers_of(module, chip)
     return peak(module, have)[1] > have
 
 
@@ -51,7 +60,7 @@ def fitting(
         if module is not None:
             needed = peak(module)[1]
             # All threads together spill as many more as there are more of them.
-            over = (needed - chip.most_registers(warps * factor)) * factor
+            over = (needed - registers_of(module, chip)) * factor
             if more is None and over <= 0:
                 more = warps * factor
             if over < least:
@@ -65,7 +74,7 @@ def fitting(
 def note_pressure(module: Module, remarks: Remarks, chip: Hardware, for_warps: ForWarps) -> None:
     """Remark on the op at which more tiles are alive than a thread has registers."""
     warps: int = module.attributes["num_warps"]
-    have = chip.most_registers(warps)
+    have = registers_of(module, chip)
     op, needed = peak(module, have)
     if op is None or needed <= have:
         return
