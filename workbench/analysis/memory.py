@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from workbench.ir import Block, Effect, Module, Op, Pointer, Value, element_of, has_pointers
+from workbench.ir import (
+    Block,
+    Effect,
+    Module,
+    Op,
+    Pointer,
+    TensorMap,
+    Value,
+    element_of,
+    has_pointers,
+)
 from workbench.source import deep
 
 Role = Literal["in", "out", "inout", "scalar"]
@@ -59,7 +69,7 @@ class Memory:
 
     def is_constant(self, effect: Effect) -> bool:
         """Say whether an access goes through a pointer to constant memory."""
-        if effect.through is None:
+        if effect.through is None or isinstance(effect.through.type, TensorMap):
             return False
         element = element_of(effect.through.type)
         return isinstance(element, Pointer) and element.constant
