@@ -108,7 +108,7 @@ class ProgramFrame:
         """Let something happen at a time of its own."""
         self.events.append(event)
 
-    def until(self, op: Op, holds: Callable[[], bool], words: str) -> None:
+    def until(self, op: Op, holds: Callable[[], bool], words: Callable[[], str]) -> None:
         """Wait until something holds; what happens at its own time happens as late as possible.
 
         Raises LaunchError K515 where it never will.
@@ -118,7 +118,7 @@ class ProgramFrame:
             return
         while not holds():
             if not self.events:
-                raise never(op, [(op, f"the program waits for {words}")])
+                raise never(op, [(op, f"the program waits for {words()}")])
             self.events.popleft()()
 
     def finished(self, body: Block) -> None:

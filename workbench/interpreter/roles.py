@@ -31,7 +31,7 @@ class _Role:
     ended: bool = False
     at: Op | None = None
     holds: Callable[[], bool] | None = None
-    words: str = ""
+    words: Callable[[], str] = str
     #: Held while it does not run.
     asleep: Any = field(default_factory=_thread.allocate_lock)
 
@@ -80,7 +80,7 @@ class Roles:
             raise self.error
 
     # -- asked by roles -------------------------------------------------------------------
-    def until(self, op: Op, holds: Callable[[], bool], words: str) -> None:
+    def until(self, op: Op, holds: Callable[[], bool], words: Callable[[], str]) -> None:
         """Let others go on until something holds."""
         mine = self.current
         if holds() and (self.random is None or self.random.random() < 0.5):
@@ -102,7 +102,7 @@ class Roles:
             if not events:
                 waits = [role for role in self.roles if not role.ended]
                 raise never(
-                    self.op, [(r.at or self.op, f"{r.name} wait for {r.words}") for r in waits]
+                    self.op, [(r.at or self.op, f"{r.name} waits for {r.words()}") for r in waits]
                 )
             self._happen()
 

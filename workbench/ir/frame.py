@@ -73,7 +73,7 @@ class Frame(Protocol):
         """Run regions, by who runs them, that take turns: who waits lets the next one go on."""
         ...
 
-    def until(self, op: Op, holds: Callable[[], bool], words: str) -> None:
+    def until(self, op: Op, holds: Callable[[], bool], words: Callable[[], str]) -> None:
         """Wait until something holds, which is said in words where it never will."""
         ...
 

@@ -45,7 +45,7 @@ class Roles(Op, mnemonic="gpu.roles", effects=NONE, exact=True):
                     )
 
     def interpret(self, frame: Frame) -> None:
-        frame.part(self, {"the producer": self.producer, "the consumers": self.consumers})
+        frame.part(self, {"a producer": self.producer, "a consumer": self.consumers})
 
 
 def _inside(block: Block) -> list[Op]:
