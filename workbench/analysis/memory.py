@@ -16,7 +16,6 @@ from workbench.ir import (
     Module,
     Op,
     Pointer,
-    TensorMap,
     Value,
     element_of,
     has_pointers,
@@ -69,7 +68,7 @@ class Memory:
 
     def is_constant(self, effect: Effect) -> bool:
         """Say whether an access goes through a pointer to constant memory."""
-        if effect.through is None or isinstance(effect.through.type, TensorMap):
+        if effect.through is None:
             return False
         element = element_of(effect.through.type)
         return isinstance(element, Pointer) and element.constant

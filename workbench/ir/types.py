@@ -204,8 +204,8 @@ SCALARS = {
 
 
 def element_of(type: Type) -> Element:
-    """Return the element type of a tile or buffer, or the scalar or pointer itself."""
-    if isinstance(type, Tile | Shared):
+    """Return the element type of a tile, buffer or map, or the scalar or pointer itself."""
+    if isinstance(type, Tile | Shared | TensorMap):
         return type.element
     if isinstance(type, Scalar | Pointer):
         return type
