@@ -40,7 +40,7 @@ def _check_roles(module: Module, chip: Device) -> None:
         if op is roles[0] or op.ends_block:
             continue
         tiled = any(isinstance(v.type, Tile) for v in op.operands)
-        alone = all(effect.space == "shared" for effect in op.effects())
+        alone = all(e.space == "shared" or not (e.reads or e.writes) for e in op.effects())
         scratch = chip.rules.scratch_of(op, chip, module.attributes["num_warps"], True)
         if scratch.bytes or not (op.pure or (alone and not tiled)):
             raise InvalidModuleError(

@@ -46,6 +46,7 @@ from workbench.targets.nvidia.ops import (
     Await,
     Barriers,
     Expect,
+    MakeTensorMap,
     TensorCopy,
     TensorLoad,
     WaitProducts,
@@ -59,6 +60,7 @@ from workbench.targets.nvidia.passes.pipeline_loads import (
 from workbench.targets.nvidia.passes.pipeline_loads import (
     _reading as reading,  # pyright: ignore[reportPrivateUsage]
 )
+from workbench.targets.nvidia.tensors import piece_of, tensor_plan
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
 from workbench.targets.simt.passes.roles import part_warps, stays_before
 from workbench.targets.simt.pressure import peak
@@ -225,6 +227,8 @@ def _channels(loop: For, known: Known) -> list[_Channel]:
         products = {id(read.op) for read in reads}
         if len(products) > 1 or not products <= set(here):
             raise _Refused(op, "products outside its loop, or several, read the loaded tile")
+        if tensor_plan(buffer, op.axes, len(op.coordinates)) is None:
+            raise _Refused(op, f"no copy fills a {buffer}")
         gone = frozenset(id(t.op) for t in transposes)
         groups.setdefault(here[products.pop()], []).append(_Load(op, buffer, reads, gone))
     ordered = [loop.body.ops[place] for place in sorted(groups)]
@@ -399,6 +403,8 @@ class _Expansion:
     loops: list[For]
     chip: Device
     rings: dict[tuple[object, ...], _Ring] = field(default_factory=dict[Any, _Ring])
+    #: Tensor maps for copies that lie as the rings do, by the loads' map and buffer.
+    maps: dict[tuple[Value, Shared], Value] = field(default_factory=dict[Any, Value])
 
     def module(self) -> Module:
         module = self.module_
@@ -419,7 +425,7 @@ class _Expansion:
         with builder.block() as rest:
             self._consumers()
         *_, end = module.body.ops
-        body = (*first, *rest, end)
+        body = (*rest, *first, end)
         module = replace(module, body=Block((), body), next_id=builder.next_id)
         return part_warps(
             module, Block((), tuple(producer)), warps=schedule["warps"],
@@ -436,7 +442,24 @@ class _Expansion:
     def _at(self, op: Op) -> None:
         self.builder.span, self.builder.origins = op.span, (op.id,)
 
+    def _map(self, load: _Load) -> None:
+        """Have a tensor map for copies into a ring: boxes that lie as the buffer does."""
+        source = load.op.map.op
+        assert isinstance(source, MakeTensorMap)
+        if (load.op.map, load.buffer) in self.maps:
+            return
+        rank = len(source.type.box)
+        plan = tensor_plan(load.buffer, load.op.axes, rank)
+        assert plan is not None
+        piece = piece_of(plan, load.op.axes, rank)
+        self._at(source)
+        made = source.duplicate(source.operands, swizzle=plan.swizzle, piece=piece)
+        new = self.builder.add(made, load.op.map.hint)
+        self.maps[load.op.map, load.buffer] = new
+
     def _ring(self, loop: For, channel: _Channel) -> None:
+        for load in channel.loads:
+            self._map(load)
         if channel.key in self.rings:
             return
         builder, slots = self.builder, channel.loads[0].op.slots
@@ -499,7 +522,7 @@ class _Expansion:
             coordinates = tuple(values.get(v, v) for v in load.op.coordinates)
             copies.append(
                 TensorCopy(
-                    load.op.map, coordinates, buffer, ring.full, turn.slot, turn.slot,
+                    self.maps[load.op.map, load.buffer], coordinates, buffer, ring.full, turn.slot, turn.slot,
                     axes=load.op.axes, span=load.op.span, origins=(load.op.id,),
                 )
             )  # fmt: skip

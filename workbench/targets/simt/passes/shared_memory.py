@@ -105,8 +105,12 @@ class _Liveness:
         self.warps: int = module.attributes["num_warps"]
         self.used = used_values(module)
         self.buffers: dict[Value, _Want] = {}
+        #: Buffers whose accesses put others into an order.
+        self.barriers: list[_Want] = []
         self.clock = 0
         self.visit(module.body)
+        for want in self.barriers:  # who waits there may come late, others arrive early
+            want.last = self.clock
 
     def visit(self, block: Block) -> None:
         """Note all wants of a block; one tick of the clock is an op."""
@@ -129,6 +133,8 @@ class _Liveness:
 
     def read(self, op: Op) -> None:
         """Note how far behind a buffer an op reads."""
+        ordering = [e.through for e in op.own_effects() if e.order != "plain"]
+        self.barriers += [self.buffers[v] for v in ordering if v is not None and v in self.buffers]
         buffers = [e.through for e in op.own_effects() if e.reads and e.through in self.buffers]
         for buffer in buffers:
             assert buffer is not None
