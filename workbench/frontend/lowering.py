@@ -100,6 +100,8 @@ def _attributes(options: Options) -> dict[str, Any]:
         found["maxnreg"] = options.maxnreg
     if not options.wgmma:
         found["wgmma"] = False
+    if options.warp_specialize:
+        found["warp_specialize"] = True
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):
         found[name] = getattr(options, name)
     return found

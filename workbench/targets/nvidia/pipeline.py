@@ -26,6 +26,7 @@ from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
+from workbench.targets.nvidia.passes.roles import expand_roles, role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.spills import Fitted, fitted, note_assembler, note_spills, spilled
 from workbench.targets.nvidia.tensors import map_parameters
@@ -47,7 +48,6 @@ from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
 UNOBEYED = Unobeyed(
     loops={
         "flatten": "nested loops stay nested",
-        "warp_specialize": "all warps run the same code",
         "disallow_acc_multi_buffer": "sums are never kept in several buffers, nothing to forbid",
     },
     second="an access in PTX takes one hint",
@@ -312,6 +312,8 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     steps = [
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
+        ("role-partition", partial(role_partition, chip=unit, room=room)),
+        ("expand-roles", partial(expand_roles, chip=unit)),
         ("pipeline-loads", partial(pipeline_loads, chip=unit, room=room)),
         ("merge-equal", merge_equal),
         ("drop-dead", drop_dead),

@@ -37,7 +37,7 @@ from workbench.ir import (
     walk,
 )
 from workbench.layouts import swizzled
-from workbench.ops import Constant, Elementwise, For, Select, Yield
+from workbench.ops import Constant, Elementwise, For, Select, While, Yield
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import Chip, chip_of, residency
@@ -127,7 +127,7 @@ def role_partition(
     if not loads:
         _answer(asked, "no load of it is a tensor copy that a product by warpgroups reads", remarks)
         return module
-    if not module.attributes.get("warp_specialize", bool(asked) and any(asked.values())):
+    if not (module.attributes.get("warp_specialize") or any(asked.values())):
         return module
     try:
         return _decided(module, chip_of(chip), loads, room, remarks)
@@ -137,17 +137,17 @@ def role_partition(
         return module
 
 
-def _asked(module: Module) -> dict[For, bool]:
+def _asked(module: Module) -> dict[Op, bool]:
     """Return the loops whose author says whether warps are to part."""
-    found: dict[For, bool] = {}
+    found: dict[Op, bool] = {}
     for op in module.walk():
-        hint = dict(op.hints).get("warp_specialize") if isinstance(op, For) else None
-        if isinstance(op, For) and hint is not None:
+        hint = dict(op.hints).get("warp_specialize") if isinstance(op, For | While) else None
+        if hint is not None:
             found[op] = bool(hint)
     return found
 
 
-def _answer(asked: dict[For, bool], why: str, remarks: Remarks) -> None:
+def _answer(asked: dict[Op, bool], why: str, remarks: Remarks) -> None:
     for loop, wanted in asked.items():
         if wanted:
             remarks.note(loop, f"warp_specialize=True is not obeyed: {why}", "missed")
