@@ -39,6 +39,7 @@ from workbench.layouts.packing import Packing, packing
 from workbench.layouts.parsing import parse_layout
 from workbench.layouts.predict import BANKS, Banks
 from workbench.layouts.reduce import Mask, ReducePlan, reduce_plan
+from workbench.layouts.tensor_access import TensorPlan, tensor_fits
 from workbench.layouts.warpgroup_access import WarpgroupPlan, warpgroup_fits
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "stmatrix_fits",
     "swizzled",
     "vector_width",
+    "tensor_fits",
     "warpgroup_fits",
     "wgmma_a",
     "wgmma_d",

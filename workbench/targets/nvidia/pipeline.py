@@ -27,6 +27,7 @@ from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.spills import Fitted, fitted, note_assembler, note_spills, spilled
+from workbench.targets.nvidia.tensors import map_parameters
 from workbench.targets.nvidia.toolchain import PtxError, disassemble, find, missing
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
@@ -338,6 +339,7 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     globals_ = "\n".join(low.emit.globals)
     declared = "\n".join(low.emit.declared.values())
     name = symbol_of(module.name)
+    parameters = [*parameters_of(module), *map_parameters(module)]
     limit = module.attributes.get("maxnreg")
     registers = f' "nvvm.maxnreg"="{limit}"' if limit else ""
     return (
@@ -345,7 +347,7 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
         f'target triple = "nvptx64-nvidia-cuda"\n'
         f"@shared_memory = external addrspace({unit.shared_space}) global [0 x i8], align 1024\n"
         f"{globals_}\n{declared}\n"
-        f"define ptx_kernel void @{name}({', '.join(parameters_of(module))}) #0{low.debug} {{\n"
+        f"define ptx_kernel void @{name}({', '.join(parameters)}) #0{low.debug} {{\n"
         f"entry:\n{body}\n}}\n"
         f'attributes #0 = {{ nounwind "nvvm.reqntid"="{threads}"{registers} }}\n'
         f"{low.emit.metadata()}"
