@@ -191,9 +191,8 @@ class _Planner:
         if atom.kind == "rem":
             dividend, divisor = atom.parts
             if _is_plain(dividend) and not divisor.axes:
-                start = _without_coordinates(dividend)
-                # C's remainder of what is above -divisor is the number itself.
-                return dividend, (dividend - divisor,), (start + divisor - one,)
+                # C's remainder of a negative number is another one than here.
+                return dividend, (dividend - divisor,), (_without_coordinates(dividend),)
         elif atom.kind in ("min", "max"):
             for index, bound in (atom.parts, atom.parts[::-1]):
                 if _is_plain(index) and not bound.axes:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 
 from workbench.analysis.affine import Affine, tile_forms
-from workbench.analysis.demanded import Demanded, product_rule
+from workbench.analysis.demanded import Demanded, Rule, product_rule
 from workbench.analysis.forms import Atom, Form, number
 from workbench.analysis.hulls import FormSteps, UnknownForm, known_intervals
 from workbench.analysis.memory import ANYWHERE, Memory
@@ -60,7 +61,7 @@ from workbench.targets.simt.ops import SharedDot
 from workbench.targets.simt.rules import Device
 
 #: What of a target's own products is observed.
-_PRODUCTS = {WarpgroupDot: product_rule, SharedDot: product_rule}
+_PRODUCTS: dict[type[Op], Rule] = {WarpgroupDot: product_rule, SharedDot: product_rule}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,8 @@ class _Raiser(Rebuilder):
                 self.uses.setdefault(operand, []).append(op)
         self.names = _Names(module, self.facts)
         self._observed: Demanded | None = None
+        #: Intervals of what is asked, as far as they are known now.
+        self.known = FormSteps(module, self.facts)
         self.found: dict[int, Plan] = {}
         self.maps: dict[int, Value] = {}
         #: Scalars that exist where ops are being written, by what they are.
@@ -145,9 +148,7 @@ class _Raiser(Rebuilder):
         steps = tuple((s.kind, s.inputs, s.data) for s in facts.steps)
         stored = (steps, tuple(dict.fromkeys(at_least_0)))
         attributes = {**self.module.attributes, "tensor_facts": stored}
-        return replace(
-            self.module, body=body, next_id=self.builder.next_id, attributes=attributes
-        )
+        return replace(self.module, body=body, next_id=self.builder.next_id, attributes=attributes)
 
     # -- which loads ----------------------------------------------------------------------
     def _loop(self, loop: For) -> list[_Raised]:
@@ -213,9 +214,8 @@ class _Raiser(Rebuilder):
         found = plan(self.facts, request)
         if not self._feeds(load, found.axes[-1].axis):
             raise NotRaised("the product does not read it in the order that memory has")
-        scratch = FormSteps(self.module, self.facts)
         for held in found.at_least_0:
-            self._provable(held, scratch)
+            self._provable(held)
         return found
 
     def _obstacle(self, loop: For, load: Load) -> None:
@@ -254,19 +254,19 @@ class _Raiser(Rebuilder):
         return f"{op.name}{line}"
 
     # -- what the launch is asked ---------------------------------------------------------
-    def _provable(self, held: Form, steps: FormSteps) -> bool:
+    def _provable(self, held: Form) -> bool:
         """Say whether a form is known not to be negative and to fit 32 bits; else a launch says.
 
         Raises NotRaised where that depends on what the kernel reads.
         """
         try:
-            step = steps.of(held)
+            step = self.known.of(held)
         except UnknownForm:
             raise NotRaised(
                 f"it begins at {self.names.spelled(held)}, which is read from memory or has no "
                 "closed form and may be negative"
             ) from None
-        low, high = known_intervals(steps.steps)[step]
+        low, high = known_intervals(self.known.steps)[step]
         fits = high <= FULL32[1] - MARGIN or self._is_number(held)
         return low >= 0 and fits
 
@@ -276,7 +276,7 @@ class _Raiser(Rebuilder):
 
     def _ask(self, plan: Plan, facts: FormSteps) -> Iterator[int]:
         for held in plan.at_least_0:
-            if not self._provable(held, FormSteps(self.module, self.facts)):
+            if not self._provable(held):
                 yield facts.of(held)
         for axis in plan.axes:
             if axis.bounded_below and not self._is_number(axis.coordinate):
@@ -320,16 +320,17 @@ class _Raiser(Rebuilder):
             load = loads[number_]
             assert isinstance(load, Load)
             element = element_of(load.result.type)
+            assert isinstance(element, Scalar)
             box = found.box(shape_of(load.result.type))
             key = (found.root, found.base, box, element, tuple(
                 (axis.stride, axis.extent) for axis in found.axes))  # fmt: skip
             if key not in made:
                 builder.span, builder.origins = load.span, (load.id,)
-                made[key] = self._map(found, TensorMap(box, element))
+                made[key] = self._tensor_map(found, TensorMap(box, element))
             self.maps[number_] = made[key]
         builder.span, builder.origins = before
 
-    def _map(self, found: Plan, type: TensorMap) -> Value:
+    def _tensor_map(self, found: Plan, type: TensorMap) -> Value:
         base = self.parameters[found.root]
         write = _Scalars(self, I64)
         if found.base.terms:
@@ -470,8 +471,11 @@ class _Names:
         for op in module.walk():
             if isinstance(op, For):
                 self.loops[op.body.arguments[0]] = op
-            for value in (*op.results, *(a for r in op.regions for a in r.arguments)):
+            for value in op.results:
                 self._note(value, value.hint)
+            for region in op.regions:  # carried values have the names of pointers
+                for place, value in enumerate(region.arguments):
+                    self._note(value, "" if place else value.hint)
 
     def _note(self, value: Value, name: str) -> None:
         if value.type not in (I32, I64):
@@ -520,12 +524,23 @@ class _Names:
             return known
         if form.constant is not None:
             return str(form.constant)
+        common = gcd(*form.terms.values())
+        known = self._names.get(Form({m: c // common for m, c in form.terms.items()}))
+        if known is not None:
+            return f"{known}·{common}"
+        start = Form({m: c for m, c in form.terms.items() if m and not any(a.axes for a in m)})
+        if len(start.terms) not in (0, len(form.terms)):
+            return f"{self.spelled(start)} {self._added(form - start)}"
         text = ""
         for monomial, coefficient in form.terms.items():
             sign = "-" if coefficient < 0 else "+" if text else ""
             words = self._term(monomial, abs(coefficient))
             text += f" {sign} {words}" if text else f"{sign}{words}"
         return text
+
+    def _added(self, form: Form) -> str:
+        text = self.spelled(form)
+        return f"- {text[1:]}" if text.startswith("-") else f"+ {text}"
 
     def _term(self, monomial: Sequence[Atom], coefficient: int) -> str:
         names = [self._atom(atom) for atom in monomial]
@@ -554,4 +569,3 @@ class _Names:
     def _inside(self, form: Form) -> str:
         text = self.spelled(form)
         return f"({text})" if " " in text else text
-
