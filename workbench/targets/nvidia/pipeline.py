@@ -23,6 +23,7 @@ from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
+from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.stage_products import stage_products
@@ -270,6 +271,7 @@ def _built(state: State) -> Built:
             "sass": sass,
         },
         fields={"shared": tuple(_interval(i) for i in state.intervals)},
+        extra={"made": made_parameters(module)},
     )
 
 
