@@ -32,13 +32,20 @@ from workbench.ir import (
     Module,
     Op,
     Shared,
+    TensorMap,
     Value,
     layout_of,
     shape_of,
 )
 from workbench.ops.program import Barrier
 from workbench.targets.nvidia.chip import chip
-from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies, WarpgroupDot
+from workbench.targets.nvidia.ops import (
+    AsyncCopy,
+    CommitCopies,
+    TensorCopy,
+    WaitCopies,
+    WarpgroupDot,
+)
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.ops import (
     BlockBarrier,
@@ -114,6 +121,9 @@ class Simulator(ProgramFrame):
         elif isinstance(op, SharedDot):
             for buffer in (op.a, op.b):
                 self.get_bytes(*self.place(buffer, None), op)
+        elif isinstance(op, TensorCopy):
+            if op.when is None or self.values[op.when]:
+                self.fill(*self.place(op.buffer, op.slot))
         elif isinstance(op, WarpgroupDot):
             for buffer, slot in ((op.a, op.slot_a), (op.b, op.slot_b)):
                 if isinstance(buffer.type, Shared):
@@ -137,6 +147,11 @@ class Simulator(ProgramFrame):
                 for where, owner in self.groups.pop(0):
                     # It is there for this thread now, for others after a barrier.
                     self.put(where, owner, op, again=True)
+
+    def fill(self, where: Range, owner: int) -> None:
+        """Have bytes hold what a copy of a box brings, in whichever order roles have settled."""
+        self.owner[slice(*where)] = owner
+        self.accesses += 1
 
     def scratch(self, op: Op) -> Scratch:
         """Return the bytes that an op needs for itself."""
@@ -222,6 +237,8 @@ class GlobalOrder:
         for effect in op.own_effects():
             if effect.space != "global" or not (effect.reads or effect.writes):
                 continue
+            if effect.through is not None and isinstance(effect.through.type, TensorMap):
+                continue  # what copies of boxes read nobody writes
             settled = self.memory.is_settled(effect)
             if self.acquired is not None and not settled:
                 raise RaceError(f"{op!r} may come before the acquire {self.acquired!r}")

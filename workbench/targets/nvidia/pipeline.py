@@ -26,6 +26,7 @@ from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
+from workbench.targets.nvidia.passes.raise_tma import raise_tma
 from workbench.targets.nvidia.passes.roles import expand_roles, role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.spills import Fitted, fitted, note_assembler, note_spills, spilled
@@ -312,6 +313,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     steps = [
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
+        ("raise-tma", partial(raise_tma, chip=unit)),
         ("role-partition", partial(role_partition, chip=unit, room=room)),
         ("expand-roles", partial(expand_roles, chip=unit)),
         ("pipeline-loads", partial(pipeline_loads, chip=unit, room=room)),

@@ -78,7 +78,7 @@ def boxes_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
 
     def copy(
         held: Value, coordinates: Sequence[Value], to: tuple[Value, Value],
-        counted: tuple[Value, Value], when: Value,
+        counted: tuple[Value, Value], when: Value | None,
     ) -> Op:  # fmt: skip
         (buffer, slot), (barriers, turn) = to, counted
         return TensorCopy(

@@ -36,7 +36,6 @@ from workbench.ir import (
     shape_of,
     walk,
 )
-from workbench.layouts import swizzled
 from workbench.ops import Constant, Elementwise, For, Select, While, Yield
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
@@ -46,8 +45,6 @@ from workbench.targets.nvidia.ops import (
     Await,
     Barriers,
     Expect,
-    MakeTensorMap,
-    TensorCopy,
     TensorLoad,
     WaitProducts,
 )
@@ -60,11 +57,10 @@ from workbench.targets.nvidia.passes.pipeline_loads import (
 from workbench.targets.nvidia.passes.pipeline_loads import (
     _reading as reading,  # pyright: ignore[reportPrivateUsage]
 )
-from workbench.targets.nvidia.tensors import piece_of, tensor_plan
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
 from workbench.targets.simt.passes.roles import part_warps, stays_before
 from workbench.targets.simt.pressure import peak
-from workbench.targets.simt.rules import Device
+from workbench.targets.simt.rules import Box, Device
 
 #: Slots of a ring beyond which more gain nothing (hopper_matmul: 64 x 128 wants eight).
 MOST_SLOTS = 8
@@ -78,9 +74,10 @@ REGISTERS = {1: (40, 216), 2: (24, 240), 4: (24, 112)}
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A tensor load of a loop: its ring's slots, what reads it there, transposes that are gone."""
+    """A tensor load of a loop: its copy, a slot of its ring, what reads it, transposes gone."""
 
     op: TensorLoad
+    box: Box
     buffer: Shared
     reads: tuple[Read, ...]
     gone: frozenset[int]
@@ -218,7 +215,11 @@ def _channels(loop: For, known: Known) -> list[_Channel]:
     for op in loop.body.ops:
         if not isinstance(op, TensorLoad):
             continue
-        buffer, reads = known.in_place(op.result, ring_type(op))
+        ahead = known.rules.ahead_of(op, known.on)
+        if ahead is None or ahead.obstacle or not isinstance(ahead.copy, Box):
+            why = ahead.obstacle if ahead is not None else "no copy fills a buffer as it does"
+            raise _Refused(op, why)
+        buffer, reads = known.in_place(op.result, ahead.buffer)
         transposes = known.transposes(op.result)
         taken = {id(read.op) for read in reads} | {id(t.op) for t in transposes}
         users = [u for v in (op.result, *transposes) for u in known.uses.get(v, [])]
@@ -227,24 +228,13 @@ def _channels(loop: For, known: Known) -> list[_Channel]:
         products = {id(read.op) for read in reads}
         if len(products) > 1 or not products <= set(here):
             raise _Refused(op, "products outside its loop, or several, read the loaded tile")
-        if tensor_plan(buffer, op.axes, len(op.coordinates)) is None:
-            raise _Refused(op, f"no copy fills a {buffer}")
         gone = frozenset(id(t.op) for t in transposes)
-        groups.setdefault(here[products.pop()], []).append(_Load(op, buffer, reads, gone))
+        groups.setdefault(here[products.pop()], []).append(_Load(op, ahead.copy, buffer, reads, gone))
     ordered = [loop.body.ops[place] for place in sorted(groups)]
     found = [_Channel(tuple(groups[here[id(op)]]), op) for op in ordered]
     if len(found) == 1 and _may_go_on(loop, found[0], known):
         found = [replace(found[0], goes_on=True)]
     return found
-
-
-def ring_type(op: TensorLoad) -> Shared:
-    """Return the type of a buffer that holds what is loaded, lying as the map has it."""
-    shape, element = op.type.shape, op.type.element
-    inner = len(op.coordinates) - 1
-    unit = op.axes.index(inner) if inner in op.axes else len(shape) - 1
-    order = (unit, *(axis for axis in reversed(range(len(shape))) if axis != unit))
-    return Shared(shape, element, swizzled(shape, element.itemsize, order, exchange=False))
 
 
 def _may_go_on(loop: For, channel: _Channel, known: Known) -> bool:
@@ -443,19 +433,10 @@ class _Expansion:
         self.builder.span, self.builder.origins = op.span, (op.id,)
 
     def _map(self, load: _Load) -> None:
-        """Have a tensor map for copies into a ring: boxes that lie as the buffer does."""
-        source = load.op.map.op
-        assert isinstance(source, MakeTensorMap)
-        if (load.op.map, load.buffer) in self.maps:
-            return
-        rank = len(source.type.box)
-        plan = tensor_plan(load.buffer, load.op.axes, rank)
-        assert plan is not None
-        piece = piece_of(plan, load.op.axes, rank)
-        self._at(source)
-        made = source.duplicate(source.operands, swizzle=plan.swizzle, piece=piece)
-        new = self.builder.add(made, load.op.map.hint)
-        self.maps[load.op.map, load.buffer] = new
+        """Have what copies into a ring read: a tensor map whose boxes lie as the buffer does."""
+        if (load.op.map, load.buffer) not in self.maps:
+            self._at(load.op)
+            self.maps[load.op.map, load.buffer] = load.box.prepare(self.builder, load.buffer)
 
     def _ring(self, loop: For, channel: _Channel) -> None:
         for load in channel.loads:
@@ -517,18 +498,13 @@ class _Expansion:
         builder, ring = self.builder, self.rings[channel.key]
         self._at(channel.loads[0].op)
         builder.insert(Await(ring.empty, turn.slot, turn.parity))
-        copies: list[TensorCopy] = []
+        total = sum(load.box.bytes for load in channel.loads)
+        builder.insert(Expect(ring.full, turn.slot, bytes=total))
         for load, buffer in zip(channel.loads, ring.buffers, strict=True):
-            coordinates = tuple(values.get(v, v) for v in load.op.coordinates)
-            copies.append(
-                TensorCopy(
-                    self.maps[load.op.map, load.buffer], coordinates, buffer, ring.full, turn.slot, turn.slot,
-                    axes=load.op.axes, span=load.op.span, origins=(load.op.id,),
-                )
-            )  # fmt: skip
-        builder.insert(Expect(ring.full, turn.slot, bytes=sum(copy.bytes for copy in copies)))
-        for copy in copies:
-            builder.insert(copy)
+            self._at(load.op)
+            reads = [values.get(v, v) for v in load.box.reads]
+            source, counted = self.maps[load.op.map, load.buffer], (ring.full, turn.slot)
+            builder.insert(load.box.copy(source, reads, (buffer, turn.slot), counted, None))
 
     # -- the consumers --------------------------------------------------------------------
     def _consumers(self) -> None:
@@ -646,4 +622,4 @@ class _Expansion:
         ]
 
 
-__all__ = ["expand_roles", "ring_type", "role_partition"]
+__all__ = ["expand_roles", "role_partition"]
