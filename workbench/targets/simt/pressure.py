@@ -106,6 +106,13 @@ def peak(module: Module, least: int = 0) -> tuple[Op | None, int]:
     return found.op, found.registers
 
 
+def peak_in(block: Block) -> int:
+    """Return the registers of a thread that tiles of floats fill at most in a loop's body."""
+    found = _Peak()
+    found.block(block, dict.fromkeys(v for op in block.ops for v in op.operands if v.op is None))
+    return found.registers
+
+
 class _Peak:
     def __init__(self) -> None:
         self.op: Op | None = None

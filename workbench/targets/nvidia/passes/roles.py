@@ -59,13 +59,14 @@ from workbench.targets.nvidia.passes.pipeline_loads import (
 )
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
 from workbench.targets.simt.passes.roles import part_warps, stays_before
-from workbench.targets.simt.pressure import peak
+from workbench.targets.simt.pressure import peak_in
 from workbench.targets.simt.rules import Box, Device
 
 #: Slots of a ring beyond which more gain nothing (hopper_matmul: 64 x 128 wants eight).
 MOST_SLOTS = 8
-#: Registers of a thread beside its tiles: addresses of an epilogue, descriptors, counters.
-_BESIDE_TILES = 64
+#: Registers of a thread beside the tiles of its loop: addresses, descriptors, counters (matmul has
+#: 154 for 128 sums and 90 for 64).
+_BESIDE_TILES = 32
 #: Registers of a producer's thread and of a consumer's, by the consumers' groups of four warps,
 #: where a producer of four warps gives some away. Their sum over all groups is within what the
 #: launch takes, else `setmaxnreg` waits for ever.
@@ -163,12 +164,14 @@ def _decided(
     for loop in loops:
         _check(loop, channels[loop], module, known)
     warps: int = module.attributes["num_warps"]
-    further, registers = _registers(module, chip)
+    needed = max(peak_in(loop.body) for loop in loops) + _BESIDE_TILES
+    further, registers = _registers(module, chip, needed)
     rings: dict[tuple[object, ...], int] = {}
     for found in channels.values():
         for channel in found:
             rings[channel.key] = channel.bytes
-    slots = _slots(module, loops, chip, sum(rings.values()), warps + further, room)
+    threads = _Threads(warps + further, min(needed, chip.most_registers(warps + further)))
+    slots = _slots(module, loops, chip, sum(rings.values()), threads, room)
     keys = list(rings)
     places = {
         id(load.op): (keys.index(channel.key), channel)
@@ -316,21 +319,29 @@ def _may_repeat(op: Op, known: Known) -> bool:
     )
 
 
-def _registers(module: Module, chip: Chip) -> tuple[int, tuple[int, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """The warps of a block and the registers of a thread, about."""
+
+    warps: int
+    registers: int
+
+
+def _registers(module: Module, chip: Chip, needed: int) -> tuple[int, tuple[int, ...]]:
     """Return the producer's warps and, where registers are given away, each role's."""
     warps: int = module.attributes["num_warps"]
-    needed = peak(module)[1] + _BESIDE_TILES
     if needed <= chip.most_registers(warps + 1):
         return 1, ()
     pair = REGISTERS.get(warps // 4)
-    if pair is None or module.attributes.get("maxnreg") or needed - _BESIDE_TILES + 32 > pair[1]:
+    if pair is None or module.attributes.get("maxnreg") or needed > pair[1]:
         raise _Refused(None, f"about {needed} registers of a thread are needed beside a producer")
     return 4, pair
 
 
 def _slots(
-    module: Module, loops: Sequence[For], chip: Chip, each: int, warps: int, room: int | None
-) -> int:
+    module: Module, loops: Sequence[For], chip: Chip, each: int, threads: _Threads,
+    room: int | None,
+) -> int:  # fmt: skip
     """Return how many slots rings have; raise _Refused where there is no room for two.
 
     As many as the author wants, one more for a product in flight where that costs no resident
@@ -343,10 +354,9 @@ def _slots(
     free = not wanted and module.attributes.get("stages_are_free")
     wanted = wanted or module.attributes["num_stages"]
     start = max(2, min(wanted, most))
-    registers = min(chip.most_registers(warps), peak(module)[1] + _BESIDE_TILES)
 
     def resident(slots: int) -> int:
-        return residency(chip, warps, registers, slots * each).warps
+        return residency(chip, threads.warps, threads.registers, slots * each).warps
 
     last = most if free else min(most, start + 1)
     found = start
