@@ -6,7 +6,7 @@ are written where somebody needs them and are left out, so that it errs on the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of
@@ -106,18 +106,21 @@ def peak(module: Module, least: int = 0) -> tuple[Op | None, int]:
     return found.op, found.registers
 
 
-def peak_in(block: Block) -> int:
-    """Return the registers of a thread that tiles of floats fill at most in a loop's body."""
-    found = _Peak()
-    found.block(block, dict.fromkeys(v for op in block.ops for v in op.operands if v.op is None))
+def peak_in(block: Block, elsewhere: Iterable[Value] = ()) -> int:
+    """Return the registers of a thread that tiles of floats fill at most in a loop's body.
+
+    `elsewhere`: tiles that are in no registers.
+    """
+    found = _Peak(elsewhere)
+    found.block(block, {})
     return found.registers
 
 
 class _Peak:
-    def __init__(self) -> None:
+    def __init__(self, elsewhere: Iterable[Value] = ()) -> None:
         self.op: Op | None = None
         self.registers = 0
-        self._sizes: dict[Value, int] = {}
+        self._sizes: dict[Value, int] = dict.fromkeys(elsewhere, 0)
         self._reads: dict[Op, tuple[Value, ...]] = {}
 
     def all_of(self, module: Module) -> int:

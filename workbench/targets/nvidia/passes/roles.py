@@ -164,7 +164,9 @@ def _decided(
     for loop in loops:
         _check(loop, channels[loop], module, known)
     warps: int = module.attributes["num_warps"]
-    needed = max(peak_in(loop.body) for loop in loops) + _BESIDE_TILES
+    needed = _BESIDE_TILES + max(
+        peak_in(loop.body, _in_buffers(found, known)) for loop, found in channels.items()
+    )
     further, registers = _registers(module, chip, needed)
     rings: dict[tuple[object, ...], int] = {}
     for found in channels.values():
@@ -317,6 +319,11 @@ def _may_repeat(op: Op, known: Known) -> bool:
     return op.removable and all(
         effect.order == "plain" and known.memory.is_settled(effect) for effect in op.effects()
     )
+
+
+def _in_buffers(channels: Iterable[_Channel], known: Known) -> list[Value]:
+    loaded = [load.op.result for channel in channels for load in channel.loads]
+    return [*loaded, *(turned for tile in loaded for turned in known.transposes(tile))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from workbench.ir import Block, Module, Op, Shared, Value, layout_of
 from workbench.source import Note, ResourceError
 from workbench.targets.simt.lowering import used_values
+from workbench.targets.simt.ops import Roles
 from workbench.targets.simt.rules import Device, Scratch
 
 #: Swizzled buffers start at multiples of their pattern (8 rows of 128 bytes).
@@ -125,8 +126,10 @@ class _Liveness:
                     self.buffers[operand].last = self.clock
                     self.buffers[operand].last_op = op.id
             self.read(op)
-            if op.regions:
-                # A buffer from outside that is used in a loop lives through all of it.
+            if op.regions and not isinstance(op, Roles):
+                # A buffer from outside that is used in a loop lives through all of it. Roles run
+                # side by side, the producer's first here; what it fills consumers wait for, all of
+                # it, so that a ring is nobody's any more once they have read it for the last time.
                 for held in self.buffers.values():
                     if held.first < start <= held.last:
                         held.last = self.clock
