@@ -86,10 +86,14 @@ class _Load:
 
 @dataclass(frozen=True, slots=True)
 class _Channel:
-    """Loads that one product reads, and whether it goes on into the next round."""
+    """Loads that one product reads, and whether it goes on into the next round.
+
+    `number`: how many like it its loop has before.
+    """
 
     loads: tuple[_Load, ...]
     product: Op
+    number: int = 0
     goes_on: bool = False
 
     @property
@@ -99,8 +103,8 @@ class _Channel:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Channels of equal keys share a ring."""
-        return tuple((load.buffer, load.op.map.type, load.op.axes) for load in self.loads)
+        """Channels of loops after each other share a ring if their keys are equal."""
+        return (self.number, *((load.buffer, load.op.map.type, load.op.axes) for load in self.loads))
 
 
 @dataclass
@@ -236,7 +240,11 @@ def _channels(loop: For, known: Known) -> list[_Channel]:
         gone = frozenset(id(t.op) for t in transposes)
         groups.setdefault(here[products.pop()], []).append(_Load(op, ahead.copy, buffer, reads, gone))
     ordered = [loop.body.ops[place] for place in sorted(groups)]
-    found = [_Channel(tuple(groups[here[id(op)]]), op) for op in ordered]
+    found: list[_Channel] = []
+    for op in ordered:
+        channel = _Channel(tuple(groups[here[id(op)]]), op)
+        alike = sum(replace(other, number=0).key == channel.key for other in found)
+        found.append(replace(channel, number=alike))
     if len(found) == 1 and _may_go_on(loop, found[0], known):
         found = [replace(found[0], goes_on=True)]
     return found
