@@ -122,7 +122,7 @@ class ProgramFrame:
             self.events.popleft()()
 
     def finished(self, body: Block) -> None:
-        """Hear that the program has run to its end. Raises LaunchError K515 for copies under way."""
+        """Hear that the program has ended. Raises LaunchError K515 for copies under way."""
         if self.events:
             raise LaunchError(
                 "copies are still under way when the program ends: nobody waits for them",

@@ -118,16 +118,10 @@ class Simulator(ProgramFrame):
             self.put(*self.place(op.buffer, op.slot), op)
         elif isinstance(op, SharedLoad):
             self.get_bytes(*self.place(op.buffer, op.slot), op)
-        elif isinstance(op, SharedDot):
-            for buffer in (op.a, op.b):
-                self.get_bytes(*self.place(buffer, None), op)
         elif isinstance(op, TensorCopy):
-            if op.when is None or self.values[op.when]:
-                self.fill(*self.place(op.buffer, op.slot))
-        elif isinstance(op, WarpgroupDot):
-            for buffer, slot in ((op.a, op.slot_a), (op.b, op.slot_b)):
-                if isinstance(buffer.type, Shared):
-                    self.get_bytes(*self.place(buffer, slot), op)
+            self.fill(op)
+        elif isinstance(op, SharedDot | WarpgroupDot):
+            self.multiply(op)
         elif isinstance(op, AsyncCopy | CommitCopies | WaitCopies):
             self.copy(op)
         elif op.id in self.offsets:
@@ -148,10 +142,19 @@ class Simulator(ProgramFrame):
                     # It is there for this thread now, for others after a barrier.
                     self.put(where, owner, op, again=True)
 
-    def fill(self, where: Range, owner: int) -> None:
-        """Have bytes hold what a copy of a box brings, in whichever order roles have settled."""
-        self.owner[slice(*where)] = owner
-        self.accesses += 1
+    def fill(self, op: TensorCopy) -> None:
+        """Have bytes hold what a copy of a box brings: barriers in memory order who reads it."""
+        if op.when is None or self.values[op.when]:
+            where, owner = self.place(op.buffer, op.slot)
+            self.owner[slice(*where)] = owner
+            self.accesses += 1
+
+    def multiply(self, op: SharedDot | WarpgroupDot) -> None:
+        """Read operands that lie in buffers."""
+        slots = (op.slot_a, op.slot_b) if isinstance(op, WarpgroupDot) else (None, None)
+        for buffer, slot in zip((op.a, op.b), slots, strict=True):
+            if isinstance(buffer.type, Shared):
+                self.get_bytes(*self.place(buffer, slot), op)
 
     def scratch(self, op: Op) -> Scratch:
         """Return the bytes that an op needs for itself."""

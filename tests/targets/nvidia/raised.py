@@ -1,4 +1,4 @@
-"""The tutorial matmul with its loads raised by hand, as input for passes that come after raising."""
+"""The tutorial matmul with its loads raised by hand: input for passes that come after raising."""
 
 from __future__ import annotations
 
@@ -56,10 +56,14 @@ def _loop(
     from workbench.ops import Elementwise
 
     rows, columns = named["offs_cm"].op, named["offs_cn"].op
-    assert rows is not None and columns is not None
+    assert rows is not None
+    assert columns is not None
     starts = {"M": rows.operands[0].op.operands[0], "N": columns.operands[0].op.operands[0]}  # type: ignore[union-attr]
     maps: dict[str, tuple[Value, tuple[int, ...]]] = {}
-    for name, axes, turned in (("a", ("M", "K"), kind[0] == "t"), ("b", ("K", "N"), kind[1] == "t")):
+    for name, axes, turned in (
+        ("a", ("M", "K"), kind[0] == "t"),
+        ("b", ("K", "N"), kind[1] == "t"),
+    ):
         load = next(op for op in loop.body.ops if isinstance(op, Load) and op.result.hint == name)
         type = load.result.type
         assert isinstance(type, Tile)
@@ -68,7 +72,9 @@ def _loop(
         stride = given[{"an": "stride_am", "at": "stride_ak", "bn": "stride_bk", "bt": "stride_bn"}[
             name + ("t" if turned else "n")]]  # fmt: skip
         extents = tuple(given[axes[axis]] for axis in order)
-        made = MakeTensorMap(given[f"{name}_ptr"], extents, (stride,), type=TensorMap(box, type.element))
+        made = MakeTensorMap(
+            given[f"{name}_ptr"], extents, (stride,), type=TensorMap(box, type.element)
+        )
         maps[name] = builder.add(made), order
     values: dict[Value, Value] = {a: a for a in loop.body.arguments}
     with builder.block() as body:

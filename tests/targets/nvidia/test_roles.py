@@ -12,17 +12,13 @@ from tests.passes.corpus import cases as corpus
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import simulate
-from tests.targets.nvidia.test_ptx import needs_ptxas
-from workbench.ir import Block, Builder, InvalidModuleError, Module, parse_module, print_module
+from workbench.ir import Block, Builder, Module, parse_module, print_module
 from workbench.ops import Yield
 from workbench.passes.manager import Remarks
-from workbench.source import KernelError, ShapeError, TargetError
 from workbench.targets.llvm.toolchain import assembly
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.pipeline import llvm_module, machine
-from workbench.targets.nvidia.toolchain import assemble
 from workbench.targets.simt.kernel import lower
-from workbench.targets.simt.ops import Roles
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.roles import part_warps
 from workbench.targets.simt.passes.shared_memory import allocate

@@ -24,10 +24,11 @@ from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
+from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
-from workbench.targets.nvidia.passes.roles import expand_roles, role_partition
+from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.spills import Fitted, fitted, note_assembler, note_spills, spilled
 from workbench.targets.nvidia.tensors import map_parameters

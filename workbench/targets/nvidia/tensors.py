@@ -183,7 +183,8 @@ def _one_does(
 
     `leader` holds in that thread, or in those that are to do it.
     """
-    condition = low.and_all([leader or low.first_thread, None if when is None else low.scalar(when)])
+    holds = None if when is None else low.scalar(when)
+    condition = low.and_all([leader or low.first_thread, holds])
     kinds = ["l" if a.startswith("ptr") else "r" for a in arguments]
     low.emit.do(
         f'call void asm sideeffect "@${len(arguments)} {text}", '

@@ -44,7 +44,7 @@ def _check_roles(module: Module, chip: Device) -> None:
         scratch = chip.rules.scratch_of(op, chip, module.attributes["num_warps"], True)
         if scratch.bytes or not (op.pure or (alone and not tiled)):
             raise InvalidModuleError(
-                f"{op!r} at {op.span} stands beside {roles[0]!r}: a producer's warps would do it too"
+                f"{op!r} at {op.span} stands beside {roles[0]!r}: a producer would do it too"
             )
 
 

@@ -81,7 +81,7 @@ class _User:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class Read:
     """An op that reads an operand, a load's tile or its transpose, in the buffer."""
 
     op: Op
@@ -99,7 +99,7 @@ class _Staged:
     load: Op
     access: Access | None
     ahead: Ahead
-    in_place: tuple[_Read, ...]
+    in_place: tuple[Read, ...]
     #: Transposes (by identity) of which nothing but such reads is left.
     gone: frozenset[int]
     users: tuple[_User, ...]
@@ -123,7 +123,7 @@ def _reads_of(access: Access | None, ahead: Ahead) -> tuple[Value, ...]:
     return (access.pointers,) if access.mask is None else (access.pointers, access.mask)
 
 
-class _Module:
+class Known:
     """What is known of the module."""
 
     def __init__(self, module: Module, chip: Device) -> None:
@@ -154,17 +154,17 @@ class _Module:
         before = along.need(end.layout) if end is not None and end.end is None else None
         return _User(op, before, users[0]) if before is not None else None
 
-    def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[_Read, ...]]:
+    def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[Read, ...]]:
         """Return the ops that read a loaded tile in a buffer, and the type of that buffer.
 
         They read the tile or its transpose, and so does nobody else who reads a transpose.
         """
-        found: list[_Read] = []
+        found: list[Read] = []
         for turned, tile in ((False, value), *((True, t) for t in self.transposes(value))):
             for op in self.uses.get(tile, []):
                 how = self.rules.in_place_of(op, tile, buffer, turned)
                 if how is not None and (how.buffer == buffer or not found):
-                    found.append(_Read(op, tile, how))
+                    found.append(Read(op, tile, how))
                     buffer = how.buffer
         return buffer, tuple(found)
 
@@ -202,7 +202,7 @@ def pipeline_loads(
     """
     stages = module.attributes["num_stages"]
     room = chip.shared_bytes if room is None else room
-    known = _Module(module, chip)
+    known = Known(module, chip)
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         if not isinstance(op, For):
@@ -319,7 +319,7 @@ def _fitting(
     return min(depth, fits)
 
 
-def _answer_stages(loop: For, known: _Module, remarks: Remarks) -> None:
+def _answer_stages(loop: For, known: Known, remarks: Remarks) -> None:
     if loop.stages is None:
         return
     text = "no load of this loop can be copied ahead"
@@ -337,7 +337,7 @@ def _answer_memory_hints(staged: _Staged, remarks: Remarks) -> None:
 class _Early:
     """What of a loop may happen rounds before its turn."""
 
-    def __init__(self, loop: For, known: _Module) -> None:
+    def __init__(self, loop: For, known: Known) -> None:
         self.loop = loop
         self.known = known
         self.memory = known.memory
@@ -660,7 +660,7 @@ class _Reading:
         self.ends = {id(u.end) for staged in found for u in staged.users if u.end is not None}
         self.loads = {id(staged.load): (staged, buffer) for staged, buffer in pairs}
         self.gone = {name for staged in found for name in staged.gone}
-        self.places: dict[int, list[tuple[_Read, Value]]] = {}
+        self.places: dict[int, list[tuple[Read, Value]]] = {}
         for staged, buffer in pairs:
             for place in staged.in_place:
                 self.places.setdefault(id(place.op), []).append((place, buffer))
@@ -679,7 +679,7 @@ class _Reading:
             elif id(op) in self.ends:
                 self.values[op.results[0]] = self.values[op.operands[0]]
             else:
-                self._insert(op, _reading(op, self.values))
+                self._insert(op, reading_from(op, self.values))
         return self.values
 
     def _in_place(self, op: Op, goes_on: bool) -> None:
@@ -688,7 +688,7 @@ class _Reading:
             fields |= place.how.fields(buffer, self.slot)
         later = self.rules.later_of(op) if goes_on else None
         fields |= later.fields if later is not None else {}
-        self._insert(op, _reading(op, self.values, fields))
+        self._insert(op, reading_from(op, self.values, fields))
 
     def _insert(self, old: Op, new: Op) -> None:
         self.builder.insert(new)
@@ -720,7 +720,9 @@ def _from_buffer(
     return SharedLoad(buffer, slot, type=type, span=load.span, origins=(load.id, user.id))
 
 
-def _reading(op: Op, replaced: dict[Value, Value], given: Mapping[str, Any] | None = None) -> Op:
+def reading_from(
+    op: Op, replaced: dict[Value, Value], given: Mapping[str, Any] | None = None
+) -> Op:
     """Return an op, and what stands in its regions, with replaced operands and given fields."""
     fields: dict[str, Any] = dict(given or {})
     for spec in op.fields:
@@ -742,7 +744,7 @@ def _block_reading(block: Block, replaced: dict[Value, Value]) -> Block:
     inner = dict(replaced)
     ops: list[Op] = []
     for op in block.ops:
-        new = _reading(op, inner)
+        new = reading_from(op, inner)
         if new is not op:
             inner.update(zip(op.results, new.results, strict=True))
         ops.append(new)

@@ -39,7 +39,7 @@ def part_warps(
 
 
 def stays_before(module: Module) -> set[Op]:
-    """Return the ops at the top of a kernel that all warps may run: numbers from arguments alone."""
+    """Return the ops at the top of a kernel that all warps may run: numbers of arguments."""
     found: set[Op] = set()
     elsewhere: set[Value] = set()
     for op in module.body.ops:
