@@ -14,7 +14,7 @@ from workbench.launch.conditions import Program
 from workbench.launch.index_width import Ends, IntervalWriter
 
 if TYPE_CHECKING:
-    from workbench.analysis.hulls import Hulls
+    from workbench.analysis.hulls import Asked, Hulls
 
 #: More than any difference of addresses.
 _FAR = 1 << 62
@@ -55,6 +55,24 @@ def hull_program(
         high = build.apply("sub", past, reach)
         build.require(build.between(low, 0, _FAR))
         build.require(build.between(high, 0, _FAR))
+    return build.finish()
+
+
+@lru_cache(1024)
+def asked_program(
+    asked: Asked,
+    places: tuple[tuple[str, int, bool], ...],
+    known: tuple[tuple[str, int], ...] = (),
+) -> Program:
+    """Return the requirements on a launch for code that was proven for such launches alone.
+
+    `places` and `known` are as for hulls.
+    """
+    given = {name: (place, negative) for name, place, negative in places}
+    writer = _Writer(asked, given, dict(known))
+    ends, build = writer.ends(), writer.build
+    for step in asked.at_least_0:
+        build.require(build.between(ends[step][0].number, 0, _FAR))
     return build.finish()
 
 
