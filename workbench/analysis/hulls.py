@@ -87,6 +87,35 @@ class Hulls:
         return {"steps": steps_to_data(self.steps), "hulls": hulls, "positive": [*self.positive]}
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a launch must fulfil for code that was proven for such launches alone.
+
+    All steps fit 32 bits, and those `at_least_0` are never negative.
+    """
+
+    steps: tuple[Step, ...]
+    at_least_0: tuple[int, ...] = ()
+
+    @property
+    def closed(self) -> tuple[int, ...]:
+        """The steps that launchers compute: all of them."""
+        return tuple(range(len(self.steps)))
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        return {"steps": steps_to_data(self.steps), "at_least_0": [*self.at_least_0]}
+
+
+def asked_from_data(stored: Mapping[str, Any]) -> Asked:
+    """Return what a launch is asked, in plain data; raises ValueError for data that is none."""
+    steps = steps_from_data(stored["steps"], _KINDS)
+    at_least_0 = tuple(stored["at_least_0"])
+    if not all(type(i) is int and 0 <= i < len(steps) for i in at_least_0):
+        raise ValueError(f"of {len(steps)} steps {list(at_least_0)} are asked for")
+    return Asked(steps, at_least_0)
+
+
 def from_data(stored: Mapping[str, Any]) -> Hulls:
     """Return the hulls in plain data; raises ValueError for data that is none."""
     steps = steps_from_data(stored["steps"], _KINDS)

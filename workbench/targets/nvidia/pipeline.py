@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from workbench.ir import Module
 from workbench.passes.accumulation import accumulate_products
@@ -27,7 +28,7 @@ from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
-from workbench.targets.nvidia.passes.raise_tma import raise_tma
+from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.spills import Fitted, fitted, note_assembler, note_spills, spilled
@@ -274,8 +275,16 @@ def _built(state: State) -> Built:
             "sass": sass,
         },
         fields={"shared": tuple(_interval(i) for i in state.intervals)},
-        extra={"made": made_parameters(module)},
+        extra=_extra(module),
     )
+
+
+def _extra(module: Module) -> dict[str, Any]:
+    """Return what a launch is told of tensor maps: how they are made, what is asked of it."""
+    made, needs = made_parameters(module), asked(module)
+    if not made:
+        return {}
+    return {"made": made, **({"asked": needs.to_data()} if needs and needs.steps else {})}
 
 
 def _occupancy(unit: Chip, module: Module, registers: int, shared_bytes: int) -> Occupancy:

@@ -18,7 +18,7 @@ from math import gcd
 from workbench.analysis.affine import Affine, tile_forms
 from workbench.analysis.demanded import Demanded, Rule, product_rule
 from workbench.analysis.forms import Atom, Form, number
-from workbench.analysis.hulls import FormSteps, UnknownForm, known_intervals
+from workbench.analysis.hulls import Asked, FormSteps, UnknownForm, known_intervals
 from workbench.analysis.memory import ANYWHERE, Memory
 from workbench.analysis.ranges import FULL32, MARGIN, Step
 from workbench.ir import (
@@ -39,7 +39,7 @@ from workbench.ir import (
     shape_of,
 )
 from workbench.ir.rebuild import Rebuilder
-from workbench.layouts import swizzled
+from workbench.layouts import swizzled, tensor_fits
 from workbench.ops import (
     AddPointer,
     Cast,
@@ -65,18 +65,6 @@ _PRODUCTS: dict[type[Op], Rule] = {WarpgroupDot: product_rule, SharedDot: produc
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a launch must be asked before code with tensor maps may run, as plain data.
-
-    All steps (of analysis/hulls.py) must fit 32 bits, and those `at_least_0` must not be negative.
-    The extents and strides of the maps themselves are operands of gpu.tensor_map.
-    """
-
-    steps: tuple[Step, ...]
-    at_least_0: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Raised:
     load: Load
     plan: Plan
@@ -99,7 +87,7 @@ def raise_tma(module: Module, remarks: Remarks, chip: Device) -> Module:
         return module
     if not any(isinstance(op, WarpgroupDot) for op in module.walk()):
         return module
-    return _Raiser(module, remarks, chip).run()
+    return Raiser(module, remarks, chip).run()
 
 
 def asked(module: Module) -> Asked | None:
@@ -111,7 +99,9 @@ def asked(module: Module) -> Asked | None:
     return Asked(tuple(Step(*step) for step in steps), tuple(at_least_0))
 
 
-class _Raiser(Rebuilder):
+class Raiser(Rebuilder):
+    """Plans and writes what is raised of a module."""
+
     def __init__(self, module: Module, remarks: Remarks, chip: Device) -> None:
         super().__init__(module, lambda op, builder: self._replacement(op))
         self.module = module
@@ -137,11 +127,10 @@ class _Raiser(Rebuilder):
         """Return the module with everything raised that can be."""
         facts = FormSteps(self.module, self.facts)
         at_least_0: list[int] = []
-        for op in self.module.walk():
-            if isinstance(op, For):
-                for raised in self._loop(op):
-                    self.found[raised.load.id] = raised.plan
-                    at_least_0 += self._ask(raised.plan, facts)
+        for loop, loads in self.groups():
+            for raised in self._together(loop, loads):
+                self.found[raised.load.id] = raised.plan
+                at_least_0 += self._ask(raised.plan, facts)
         if not self.found:
             return self.module
         body = self.block(self.module.body)
@@ -151,12 +140,17 @@ class _Raiser(Rebuilder):
         return replace(self.module, body=body, next_id=self.builder.next_id, attributes=attributes)
 
     # -- which loads ----------------------------------------------------------------------
-    def _loop(self, loop: For) -> list[_Raised]:
-        """Return the loads of a loop that feed products, with their plans, or none."""
-        stages = self.module.attributes["num_stages"] if loop.stages is None else loop.stages
-        loads = [op for op in loop.body.ops if isinstance(op, Load) and self._feeds(op, None)]
-        if stages < 2 or not loads:
-            return []
+    def groups(self) -> Iterator[tuple[For | None, list[Load]]]:
+        """Yield the loads of each loop that feed products and would be copied ahead."""
+        for op in self.module.walk():
+            if not isinstance(op, For):
+                continue
+            stages = self.module.attributes["num_stages"] if op.stages is None else op.stages
+            if stages >= 2:
+                yield op, [o for o in op.body.ops if isinstance(o, Load) and self.feeds(o, None)]
+
+    def _together(self, loop: For | None, loads: list[Load]) -> list[_Raised]:
+        """Return loads of a loop with their plans, none if one of them has none."""
         found: list[_Raised] = []
         missed: list[Load] = []
         for load in loads:
@@ -175,7 +169,7 @@ class _Raiser(Rebuilder):
             self.remarks.note(raised.load, text, "missed")
         return []
 
-    def _feeds(self, load: Load, inner: int | None) -> bool:
+    def feeds(self, load: Load, inner: int | None) -> bool:
         """Say whether a product reads a load's tile in a buffer whose rows are axis `inner`."""
         shape, element = shape_of(load.result.type), element_of(load.result.type)
         if len(shape) != 2 or not isinstance(element, Scalar) or element == I1:
@@ -191,11 +185,13 @@ class _Raiser(Rebuilder):
             for tile in (load.result, *turned):
                 for user in self.uses.get(tile, []):
                     rules, is_turned = self.chip.rules, tile is not load.result
-                    if rules.in_place_of(user, tile, buffer, is_turned) is not None:
+                    how = rules.in_place_of(user, tile, buffer, is_turned)
+                    layout = None if how is None else how.buffer.layout
+                    if layout is not None and tensor_fits(layout, element.itemsize, order[0]):
                         return True
         return False
 
-    def _plan(self, loop: For, load: Load) -> Plan:
+    def _plan(self, loop: For | None, load: Load) -> Plan:
         self._obstacle(loop, load)
         form = self.facts.form(load.pointers)
         if form is None:
@@ -212,13 +208,13 @@ class _Raiser(Rebuilder):
             looked_at=lambda axis: self._looked_at(load, axis),
         )
         found = plan(self.facts, request)
-        if not self._feeds(load, found.axes[-1].axis):
+        if not self.feeds(load, found.axes[-1].axis):
             raise NotRaised("the product does not read it in the order that memory has")
         for held in found.at_least_0:
             self._provable(held)
         return found
 
-    def _obstacle(self, loop: For, load: Load) -> None:
+    def _obstacle(self, loop: For | None, load: Load) -> None:
         """Raise NotRaised where a load must not be read before its turn, or with other zeros."""
         if load.other is not None and load.mask is not None:
             other = constant_of(load.other)
@@ -227,7 +223,7 @@ class _Raiser(Rebuilder):
                 raise NotRaised(f"other={held} feeds a product, outside of a map is 0")
         if load.cache == "cv":
             raise NotRaised("the load asks for memory past the caches")
-        inside = [e for op in loop.body.ops for e in op.effects() if e.space == "global"]
+        inside = [e for e in (loop.effects() if loop else ()) if e.space == "global"]
         for effect in load.own_effects():
             if effect.order != "plain":
                 raise NotRaised("the load is volatile")
@@ -358,7 +354,7 @@ class _Scalars:
     divided or compared is exact, in 64 bits.
     """
 
-    def __init__(self, raiser: _Raiser, type: Scalar) -> None:
+    def __init__(self, raiser: Raiser, type: Scalar) -> None:
         self.raiser = raiser
         self.builder: Builder = raiser.builder
         self.type = type
@@ -514,7 +510,8 @@ class _Names:
         )
         text = f"raised to a tensor map: {plan.root}[{shown}] of extents [{extents}]"
         for atom in plan.dropped:
-            text += f"; {self.spelled(Form({(atom,): 1}))} dropped: nobody looks past it"
+            index = self.spelled(Form({(atom,): 1})).removeprefix("(").removesuffix(")")
+            text += f"; {index} dropped: nobody looks past it"
         return text
 
     def spelled(self, form: Form) -> str:
