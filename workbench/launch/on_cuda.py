@@ -1,7 +1,8 @@
 """Runs kernels on NVIDIA devices: packs a launch's values and calls the driver.
 
 Runners are generated code over a prepared buffer. A call that finds the buffer in use by another
-thread, or whose thread has no context yet, takes the slow way through a buffer of its own.
+thread, or whose thread has no context yet, takes the slow way through a buffer of its own. A launch
+whose arguments make no tensor map (tensor_maps.py) runs the same kernel compiled without any.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.devices import cuda
+from workbench.launch import tensor_maps  # noqa: F401 - registers what makes them
 from workbench.launch.abi import PACK_ERRORS, Loadable, NativeCode, Runner, fitted, slots
 from workbench.launch.assembly import Arguments, not_made
 from workbench.launch.grids import check_limits
@@ -36,6 +38,14 @@ def load(kernel: Loadable, device: int) -> Runner:
         kernel.target,
     )  # fmt: skip
     return _runner(Loaded(kernel, device, *cuda.load(image, device)))
+
+
+def loaded_on(kernel: Loadable, device: int) -> Runner:
+    """Return the runner of a kernel on a device, which is loaded once."""
+    runner = kernel.loaded.get(device)
+    if runner is None:
+        runner = kernel.loaded[device] = load(kernel, device)
+    return runner
 
 
 #: A line of runners whose code takes more than the slots: `again` words what went wrong.
@@ -105,7 +115,10 @@ def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., Loadable]:
         packer.pack_into(arguments.memory, 0, *fitted(packer.format, values))
         status = arguments.assemble()
         if status:
-            raise not_made(kernel.name, status)
+            other = kernel.without_maps()
+            if other is None:
+                raise not_made(kernel.name, status)
+            return loaded_on(other, device)(*grid, stream, *values)
         with cuda.current(device):
             (code,) = api.cuLaunchKernel(
                 loaded.function,

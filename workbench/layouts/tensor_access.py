@@ -65,7 +65,8 @@ def tensor_fits(shared: LinearLayout, itemsize: int, inner: int) -> TensorPlan |
 def _plan(
     extent: int, rows: int, across: int, width: int, columns: tuple[int, ...], inner: int
 ) -> TensorPlan | None:
-    tall = next((n for n in range(min(rows, MOST_BOX), 0, -1) if rows % n == 0 and _whole(n, rows)))
+    heights = range(min(rows, MOST_BOX), 0, -1)
+    tall = next(n for n in heights if rows % n == 0 and _whole(n, rows))
     found: list[tuple[tuple[int, int], int]] = []
     for start in range(0, extent, across):
         place = sum(part for bit, part in enumerate(columns) if start >> bit & 1)

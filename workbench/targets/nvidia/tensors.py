@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.ir import Module, Shared, TensorMap, Value, element_of
-from workbench.layouts import TensorPlan, tensor_fits
+from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of
+from workbench.layouts import TensorPlan, swizzled, tensor_fits
 from workbench.source import KernelTypeError
 from workbench.targets.nvidia.ops import (
     Arrive,
@@ -18,7 +18,7 @@ from workbench.targets.nvidia.ops import (
 )
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.lowering import Lowering, at, llvm_type
-from workbench.targets.simt.rules import as_they_are
+from workbench.targets.simt.rules import Ahead, Box, Setting, as_they_are
 from workbench.targets.simt.shared import slot_base
 
 NVIDIA.layouts(MakeTensorMap, TensorLoad, TensorCopy)(as_they_are)
@@ -53,6 +53,45 @@ def piece_of(plan: TensorPlan, axes: Sequence[int], rank: int) -> tuple[int, ...
     return tuple(found)
 
 
+@NVIDIA.ahead(TensorLoad)
+def boxes_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
+    """Boxes are written in the order that memory has, as wgmma reads them."""
+    source, shape, element = op.map.op, op.type.shape, op.type.element
+    if len(shape) != 2 or not isinstance(element, Scalar) or not isinstance(source, MakeTensorMap):
+        return None
+    rank = len(source.type.box)
+    inner = op.axes.index(rank - 1) if rank - 1 in op.axes else 1
+    layout = swizzled(shape, element.itemsize, (inner, 1 - inner), exchange=False)
+    buffer = Shared(shape, element, layout)
+    fits = tensor_plan(buffer, op.axes, rank) is not None
+
+    def prepare(builder: Builder, buffer: Shared) -> Value:
+        plan = tensor_plan(buffer, op.axes, rank)
+        assert plan is not None
+        piece = piece_of(plan, op.axes, rank)
+        new = MakeTensorMap(
+            source.base, source.extents, source.strides, type=source.type, swizzle=plan.swizzle,
+            piece=() if piece == source.type.box else piece, span=source.span,
+            origins=(source.id,),
+        )  # fmt: skip
+        return builder.add(new, source.result.hint)
+
+    def copy(
+        held: Value, coordinates: Sequence[Value], to: tuple[Value, Value],
+        counted: tuple[Value, Value], when: Value,
+    ) -> Op:  # fmt: skip
+        (buffer, slot), (barriers, turn) = to, counted
+        return TensorCopy(
+            held, tuple(coordinates), buffer, barriers, turn, slot, when, axes=op.axes
+        )
+
+    return Ahead(
+        buffer=buffer,
+        copy=Box(op.coordinates, source.type.box_bytes, prepare, copy),
+        obstacle="" if fits else f"no boxes fill a tile of {shape[0]} x {shape[1]} {element}",
+    )
+
+
 @NVIDIA.lower(TensorCopy)
 def lower_copy(low: Lowering, op: TensorCopy) -> None:
     """PTX ISA 9.0, cp.async.bulk.tensor (sm_90): axes from the inner one outwards."""
@@ -76,9 +115,7 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
         moved = list(starts)
         for axis, step in zip(op.axes, where, strict=True):
             moved[axis] = low.emit.add("i32", moved[axis], str(step))
-        target = low.emit.pure(
-            f"ptrtoint {low.shared_pointer} {at(low, base, str(offset))} to i32"
-        )
+        target = low.emit.pure(f"ptrtoint {low.shared_pointer} {at(low, base, str(offset))} to i32")
         arguments = [f"i32 {target}", f"ptr {low.scalar(op.map)}"]
         arguments += [f"i32 {start}" for start in reversed(moved)]
         _one_does(low, text, [*arguments, f"i32 {counter}"], op.when)
@@ -129,7 +166,9 @@ def _place(low: Lowering, barriers: Value, turn: Value) -> str:
 
 def _i32(low: Lowering, value: Value) -> str:
     held = low.scalar(value)
-    return low.emit.trunc(held, "i64", "i32") if llvm_type(element_of(value.type)) == "i64" else held
+    return (
+        low.emit.trunc(held, "i64", "i32") if llvm_type(element_of(value.type)) == "i64" else held
+    )
 
 
 def _one_does(low: Lowering, text: str, arguments: list[str], when: Value | None) -> None:
@@ -149,4 +188,4 @@ def map_parameters(module: Module) -> list[str]:
     return [f"ptr {attributes} %map{n}" for n in range(len(tensor_maps(module)))]
 
 
-__all__ = ["TensorMap", "map_parameters", "piece_of", "tensor_maps", "tensor_plan"]
+__all__ = ["map_parameters", "piece_of", "tensor_maps", "tensor_plan"]
