@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import workbench.language as tl
-from tests.passes.meaning import SCALE
-from tests.targets.nvidia.raising import Tried, matrix
+from tests.kernels import attention_by_blocks, attention_forward
+from tests.passes.corpus import numbers, tile_ir
+from tests.passes.meaning import SCALE, meaning
+from tests.passes.pipelines import gpu_steps, tile_steps
+from tests.targets.nvidia.raising import SM_90A, Tried, matrix, may_run
+from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
+from workbench.ir import Module
+from workbench.ops import Load
+from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.ops import TensorLoad
+from workbench.targets.nvidia.passes.raise_tma import raise_tma
+from workbench.targets.simt.verifier import verify_layouts
 
 
 def product(  # noqa: C901
@@ -267,7 +278,7 @@ def rows(  # noqa: C901
         straight = tl.load(x_ptr + k[:, None] * ld + cc[None, :])
         found = tl.dot(turned, straight)
         e = tl.arange(0, D)[:, None] * D + cc[None, :]
-        tl.store(y_ptr + e, found, mask=tl.arange(0, D)[:, None] < M)
+        tl.store(y_ptr + e, found, mask=(tl.arange(0, D)[:, None] < M) & (c < M))
         keep = keep & (r < 0)
     elif KIND == "transposed":
         x = tl.load(x_ptr + r % M * ld + c)
@@ -367,3 +378,109 @@ def test_a_load_of_one_trait_is_raised_or_not(kind: str):
 
 def _line(text: str) -> str:
     return text.split(" at line ")[1].split()[0].strip(",") if " at line " in text else "0"
+
+
+# -- kernels whose products read what is raised ------------------------------------------------
+def before_and_after(module: Module) -> tuple[Module, Module, list[str]]:
+    """Return GPU IR before and after raise-tma, and what it said."""
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    final = replace(final, attributes={**final.attributes, "narrow_index": True})
+    before = next(after for name, after in gpu_steps(final, SM_90A) if name == "hoist-invariants")
+    remarks = Remarks()
+    after = raise_tma(before, remarks, SM_90A)
+    verify_layouts(after, SM_90A)
+    return before, after, [f"{item.severity}: {item.text}" for item in remarks.items]
+
+
+def boxes(module: Module) -> list[TensorLoad]:
+    return [op for op in module.walk() if isinstance(op, TensorLoad)]
+
+
+@pytest.mark.parametrize("kind", ["nn", "nt", "tn", "tt"])
+def test_a_product_reads_boxes_however_its_operands_lie(kind: str):
+    m, n, k = 64, 32, 16
+    before, after, said = before_and_after(staged(m, n, k, 4, kind))
+    assert len(boxes(after)) == 2, said
+    assert not any(isinstance(op, Load) for op in after.walk())
+    assert [text.split(":")[0] for text in said] == ["applied"] * 2
+    assert "% M dropped: nobody looks past it" in said[0]
+    for rounds in (1, 3):
+        arguments = staged_arguments(m, n, rounds * k + 16, kind)
+        wanted = meaning(before, (1,), [copied(a) for a in arguments])
+        assert may_run(after, arguments, (1,))
+        assert meaning(after, (1,), arguments) == wanted
+
+
+def copied(held: Any) -> Any:
+    return held.copy() if isinstance(held, np.ndarray) else held
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("n", [80, 128])
+def test_keys_and_values_of_attention_are_boxes_of_four_axes(causal: bool, n: int):
+    sizes = {"HEAD": 16, "BLOCK_M": 64, "BLOCK_N": 16, "BLOCK_D": 16, "CAUSAL": causal,
+             "EVEN": False}  # fmt: skip
+    words = "*fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp32:16 fp32 " + "i32:16 i32:16 i32:16 i32=1 " * 4
+    module = tile_ir(
+        attention_forward.attention, f"{words}i32 i32 i32 i32", sizes, num_warps=4, num_stages=2
+    )
+    before, after, said = before_and_after(module)
+    assert {len(op.coordinates) for op in boxes(after)} == {4}, said
+    assert len(boxes(after)) == (4 if causal else 2)
+    heads, size = 2, 2 * n * 16
+    strides = (size, n * 16, 16)
+
+    def arguments() -> list[Any]:
+        q, k, v = (numbers(size, np.float16, seed) for seed in range(3))
+        out, lse = np.zeros(size, np.float16), np.zeros(heads * n, np.float32)
+        return [q, k, v, out, lse, 0.25, *strides * 4, heads, heads, n, n]
+
+    grid = (-(-n // 64), heads)
+    assert may_run(after, arguments(), grid)
+    assert meaning(after, grid, arguments()) == meaning(before, grid, arguments())
+
+
+def test_block_pointers_and_descriptors_bound_their_axes():
+    sizes = {"HEAD": 16, "BLOCK_M": 64, "BLOCK_N": 16, "CAUSAL": False}
+    words = "*fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp32:16 fp32 i32:16 i32:16 i32 i32"
+    kernel = attention_by_blocks.attention_by_block_pointers
+    _, after, said = before_and_after(tile_ir(kernel, words, sizes, num_warps=4, num_stages=2))
+    assert len(boxes(after)) == 2
+    assert "k_ptr[head, start, 0] of extents [any, n_keys, any]" in said[0]
+
+
+def test_all_loads_of_a_loop_are_raised_or_none():
+    _, after, said = before_and_after(
+        tile_ir(
+            one_gathers, "*fp16:16 *i32:16 *fp16:16 *fp32:16 i32", {}, num_warps=4, num_stages=2
+        )
+    )
+    assert not boxes(after)
+    assert said == [
+        "missed: not raised to a tensor map: its address reads rows, "
+        "a tile that is loaded or computed",
+        "missed: not raised to a tensor map: a, loaded in the same loop, is not",
+    ]
+
+
+def one_gathers(x_ptr, index_ptr, w_ptr, y_ptr, n):
+    r, c = tl.arange(0, 64), tl.arange(0, 16)
+    rows = tl.load(index_ptr + r)
+    total = tl.zeros((64, 16), tl.float32)
+    for k in range(n):
+        a = tl.load(x_ptr + rows[:, None] * 1024 + k * 16 + c[None, :])
+        b = tl.load(w_ptr + (k * 16 + c)[:, None] * 16 + c[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(y_ptr + r[:, None] * 16 + c[None, :], total)
+
+
+@pytest.mark.parametrize("option", ["tma", "wgmma", "narrow_index"])
+def test_without_an_option_nothing_is_raised(option: str):
+    module = staged(64, 32, 16, 4)
+    before, _, _ = before_and_after(module)
+    off = replace(before, attributes={**before.attributes, option: False})
+    if option == "wgmma":
+        final = [module, *(after for _, after in tile_steps(module))][-1]
+        off = replace(final, attributes={**final.attributes, "narrow_index": True, "wgmma": False})
+        off = next(after for name, after in gpu_steps(off, SM_90A) if name == "hoist-invariants")
+    assert raise_tma(off, Remarks(), SM_90A) is off
