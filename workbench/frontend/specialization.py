@@ -24,7 +24,7 @@ class Options:
     themselves, which addresses are not made of; `narrow_index` says that all index arithmetic on
     arguments, program ids and ranges is known to fit 32 bits in the launches this is compiled for;
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
-    of a warp on chips that have those of four.
+    of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map.
     """
 
     num_warps: int | None = None
@@ -37,6 +37,7 @@ class Options:
     wrap_loaded: bool = False
     debug: bool = False
     wgmma: bool = True
+    tma: bool = True
     narrow_index: bool = False
     guarded: bool = False
     #: What the code is for, where the kernel asks (tl.target_info).
