@@ -12,7 +12,7 @@ op at a demanded coordinate reads demanded inputs only, and no op fails for what
 
 | use | demand on the operand |
 |---|---|
-| stored value | the conjuncts of the mask, by axis |
+| stored value, atomic update without a result | the conjuncts of the mask, by axis |
 | elementwise | that on the result |
 | select(c, a, b) | a: also the conjuncts of c |
 | moved (broadcast, transposed …) | the image of the axes; an axis that merges or repeats: all |
@@ -35,6 +35,7 @@ from workbench.analysis.forms import Atom, Form, all_atoms
 from workbench.analysis.transfer import renamed
 from workbench.ir import Block, Module, Op, Value, shape_of
 from workbench.ops import (
+    AtomicUpdate,
     Broadcast,
     ConvertLayout,
     Dot,
@@ -219,6 +220,12 @@ def _store(self: Demanded, op: Store, demand: Demand) -> Given:
     yield op.value, self.by_axis(op.mask)
 
 
+def _atomic(self: Demanded, op: AtomicUpdate, demand: Demand) -> Given:
+    """What an update gives back depends on all that other lanes have added before."""
+    if self.of(op.result) is None:
+        yield op.value, self.by_axis(op.mask)
+
+
 def _select(self: Demanded, op: Select, demand: Demand) -> Given:
     shape = shape_of(op.result.type)
     yield op.otherwise, demand if shape_of(op.otherwise.type) == shape else ALL
@@ -283,6 +290,7 @@ def product_rule(self: Demanded, op: Any, demand: Demand) -> Given:
 
 RULES: dict[type[Op], Rule] = {
     Store: _store,
+    AtomicUpdate: _atomic,
     Select: _select,
     Elementwise: _elementwise,
     Broadcast: _broadcast,

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form, Monomial, all_atoms, number
@@ -88,6 +88,7 @@ class Request:
     form: where it reads, in elements, the array's own atom included.
     conjuncts: forms below 0 where its mask is on.
     demanded: forms below 0 wherever anybody looks at what it gives; asked for when needed.
+    never: says whether a form is known to be below 0 all over the tile.
     pointers: names of the arguments that are arrays.
     words: says a form as the author would.
     """
@@ -99,6 +100,7 @@ class Request:
     demanded: Callable[[], Iterable[Form]]
     pointers: Collection[str]
     words: Callable[[Form], str]
+    never: Callable[[Form], bool] = lambda form: False
     looked_at: Callable[[int], str] = lambda axis: ""
 
 
@@ -139,7 +141,10 @@ class _Planner:
             axes.append(axis)
         axes.sort(key=lambda axis: axis.axis == inner)
         one = number(1)
-        more = [Axis(t, number(UNBOUNDED), o) for t, o in extra]
+        more: list[Axis] = []
+        for stride, coordinate in extra:
+            axis, guards = self._guarded(Axis(stride, number(UNBOUNDED), coordinate), guards)
+            more.append(axis)
         if guards:
             live = opaque(self.facts, "select", (*guards, number(0), one))
             more.append(Axis(number(max(1, GRAIN // self.request.itemsize)), one, live))
@@ -172,9 +177,9 @@ class _Planner:
             atom = min(opaques, key=lambda a: a.order)
             inside, region, at_least_0 = self._region(atom)
             for held in region:
-                if always(held, self.shape) or follows(held, self.conjuncts):
+                if follows(held, self.conjuncts) or always(held, self.shape):
                     continue
-                if not follows(held, self.request.demanded()):
+                if not follows(held, self.request.demanded()) and not self.request.never(held):
                     self._refuse_region(atom, held)
                 self.conjuncts.append(held)
             self.at_least_0 += at_least_0
@@ -202,9 +207,10 @@ class _Planner:
             *conditions, then, _ = atom.parts
             if _is_plain(then):
                 return then, tuple(conditions), ()
-        elif atom.kind in ("promise", "moved", "value"):
-            name = self.words(Form({(atom,): 1}))
-            raise NotRaised(f"its address reads {name}, a tile that was loaded or computed")
+        for inner in all_atoms(Form({(atom,): 1})):
+            if inner.axes and inner.kind in ("promise", "moved", "value"):
+                name = self.words(Form({(inner,): 1}))
+                raise NotRaised(f"its address reads {name}, a tile that is loaded or computed")
         raise NotRaised(f"its address has {self.words(Form({(atom,): 1}))}, no plain range")
 
     def _refuse_region(self, atom: Atom, held: Form) -> None:
@@ -313,6 +319,22 @@ class _Planner:
         if own is not None:
             coordinates[inner] = own
         return [(stride, o) for stride, o in extra.items() if o.terms]
+
+    def _guarded(self, axis: Axis, guards: tuple[Form, ...]) -> tuple[Axis, tuple[Form, ...]]:
+        """Return an axis bounded by what predicates say of its coordinate, and the others."""
+        left: list[Form] = []
+        for held in guards:
+            same, varying = halves(held)
+            if varying == axis.coordinate:  # o + c < 0
+                extent = -same
+                if axis.extent.constant != UNBOUNDED:
+                    extent = opaque(self.facts, "min", (axis.extent, extent))
+                axis = replace(axis, extent=extent)
+            elif varying == -axis.coordinate and same.constant == -1:  # -o - 1 < 0
+                axis = replace(axis, bounded_below=True)
+            else:
+                left.append(held)
+        return axis, tuple(left)
 
     def _axis(
         self, d: int, stride: Form, coordinate: Form, extent: Form | None,

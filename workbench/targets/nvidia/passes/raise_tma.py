@@ -21,12 +21,15 @@ from workbench.analysis.forms import Atom, Form, number
 from workbench.analysis.hulls import Asked, FormSteps, UnknownForm, known_intervals
 from workbench.analysis.memory import ANYWHERE, Memory
 from workbench.analysis.ranges import FULL32, MARGIN, Step
+from workbench.analysis.transfer import renamed
 from workbench.ir import (
+    DROP,
     I1,
     I32,
     I64,
     Block,
     Builder,
+    Drop,
     Module,
     Op,
     Pointer,
@@ -49,6 +52,7 @@ from workbench.ops import (
     Load,
     NumPrograms,
     ProgramId,
+    Reshape,
     Select,
     Transpose,
 )
@@ -66,7 +70,10 @@ _PRODUCTS: dict[type[Op], Rule] = {WarpgroupDot: product_rule, SharedDot: produc
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
+    """A load, and the tile that products read: its own, or one without its axes of extent 1."""
+
     load: Load
+    tile: Value
     plan: Plan
 
 
@@ -118,7 +125,10 @@ class Raiser(Rebuilder):
         self._observed: Demanded | None = None
         #: Intervals of what is asked, as far as they are known now.
         self.known = FormSteps(module, self.facts)
-        self.found: dict[int, Plan] = {}
+        self.found: dict[int, _Raised] = {}
+        #: What becomes of the tiles of loads that lose axes of extent 1, by their ids.
+        self.views: dict[int, int] = {}
+        self.boxes: dict[int, Value] = {}
         self.maps: dict[int, Value] = {}
         #: Scalars that exist where ops are being written, by what they are.
         self.scopes: list[dict[Form, Value]] = []
@@ -129,8 +139,10 @@ class Raiser(Rebuilder):
         at_least_0: list[int] = []
         for loop, loads in self.groups():
             for raised in self._together(loop, loads):
-                self.found[raised.load.id] = raised.plan
+                self.found[raised.load.id] = raised
                 at_least_0 += self._ask(raised.plan, facts)
+                if raised.tile.op is not None and raised.tile.op is not raised.load:
+                    self.views[raised.tile.op.id] = raised.load.id
         if not self.found:
             return self.module
         body = self.block(self.module.body)
@@ -155,7 +167,8 @@ class Raiser(Rebuilder):
         missed: list[Load] = []
         for load in loads:
             try:
-                found.append(_Raised(load, self._plan(loop, load)))
+                tile = self.view(load)
+                found.append(_Raised(load, tile, self._plan(loop, load, tile)))
             except NotRaised as why:
                 missed.append(load)
                 self.remarks.note(load, f"not raised to a tensor map: {why}", "missed")
@@ -169,43 +182,57 @@ class Raiser(Rebuilder):
             self.remarks.note(raised.load, text, "missed")
         return []
 
+    def view(self, load: Load) -> Value:
+        """Return a load's tile, or what alone is made of it, without its axes of extent 1."""
+        users, shape = self.uses.get(load.result, []), shape_of(load.result.type)
+        longer = tuple(extent for extent in shape if extent != 1)
+        if len(users) == 1 and isinstance(users[0], Reshape) and users[0].shape == longer:
+            return users[0].result
+        return load.result
+
     def feeds(self, load: Load, inner: int | None) -> bool:
         """Say whether a product reads a load's tile in a buffer whose rows are axis `inner`."""
-        shape, element = shape_of(load.result.type), element_of(load.result.type)
+        whole = self.view(load)
+        shape, element = shape_of(whole.type), element_of(whole.type)
         if len(shape) != 2 or not isinstance(element, Scalar) or element == I1:
             return False
         turned = [
-            op.result for op in self.uses.get(load.result, [])
+            op.result
+            for op in self.uses.get(whole, [])
             if isinstance(op, Transpose) and op.order == (1, 0)
-        ]  # fmt: skip
+        ]
         for order in ((0, 1), (1, 0)):
             if inner is not None and order[0] != inner:
                 continue
             buffer = Shared(shape, element, swizzled(shape, element.itemsize, order))
-            for tile in (load.result, *turned):
+            for tile in (whole, *turned):
                 for user in self.uses.get(tile, []):
-                    rules, is_turned = self.chip.rules, tile is not load.result
+                    rules, is_turned = self.chip.rules, tile is not whole
                     how = rules.in_place_of(user, tile, buffer, is_turned)
                     layout = None if how is None else how.buffer.layout
                     if layout is not None and tensor_fits(layout, element.itemsize, order[0]):
                         return True
         return False
 
-    def _plan(self, loop: For | None, load: Load) -> Plan:
+    def _plan(self, loop: For | None, load: Load, tile: Value) -> Plan:
         self._obstacle(loop, load)
         form = self.facts.form(load.pointers)
         if form is None:
             raise NotRaised("its address is not known as a form of indices")
+        conjuncts = () if load.mask is None else self.facts.conjuncts(load.mask)
+        if tile is not load.result:
+            form, *conjuncts = self._without_axes(load, (form, *conjuncts))
         pointers = [name for name, v in self.parameters.items() if isinstance(v.type, Pointer)]
         request = Request(
             form=form,
-            shape=shape_of(load.result.type),
-            itemsize=element_of(load.result.type).itemsize,
-            conjuncts=() if load.mask is None else self.facts.conjuncts(load.mask),
-            demanded=lambda: self._demanded(load),
+            shape=shape_of(tile.type),
+            itemsize=element_of(tile.type).itemsize,
+            conjuncts=tuple(conjuncts),
+            demanded=lambda: self._demanded(tile),
             pointers=pointers,
             words=self.names.spelled,
-            looked_at=lambda axis: self._looked_at(load, axis),
+            never=lambda held: self._never(held, shape_of(tile.type)),
+            looked_at=lambda axis: self._looked_at(tile, axis),
         )
         found = plan(self.facts, request)
         if not self.feeds(load, found.axes[-1].axis):
@@ -213,6 +240,15 @@ class Raiser(Rebuilder):
         for held in found.at_least_0:
             self._provable(held)
         return found
+
+    def _without_axes(self, load: Load, forms: Sequence[Form]) -> list[Form]:
+        """Return forms over a load's tile as forms over that without its axes of extent 1."""
+        kept = [d for d, extent in enumerate(shape_of(load.result.type)) if extent != 1]
+
+        def place(axis: int) -> Form:
+            return self.facts.coordinate(kept.index(axis)) if axis in kept else number(0)
+
+        return [renamed(self.facts, form, place) for form in forms]
 
     def _obstacle(self, loop: For | None, load: Load) -> None:
         """Raise NotRaised where a load must not be read before its turn, or with other zeros."""
@@ -236,14 +272,14 @@ class Raiser(Rebuilder):
             if any(e.order != "plain" for e in inside) and not self.memory.is_settled(effect):
                 raise NotRaised("the loop waits for other programs or signals to them")
 
-    def _demanded(self, load: Load) -> list[Form]:
+    def _demanded(self, tile: Value) -> list[Form]:
         if self._observed is None:
             self._observed = Demanded(self.module, self.facts, _PRODUCTS)
-        demand = self._observed.of(load.result) or {}
+        demand = self._observed.of(tile) or {}
         return [held for forms in demand.values() for held in forms]
 
-    def _looked_at(self, load: Load, axis: int) -> str:
-        op = None if self._observed is None else self._observed.observer(load.result, axis)
+    def _looked_at(self, tile: Value, axis: int) -> str:
+        op = None if self._observed is None else self._observed.observer(tile, axis)
         if op is None:
             return ""
         line = f" at line {op.span.line}" if isinstance(op.span, Span) else ""
@@ -265,6 +301,14 @@ class Raiser(Rebuilder):
         low, high = known_intervals(self.known.steps)[step]
         fits = high <= FULL32[1] - MARGIN or self._is_number(held)
         return low >= 0 and fits
+
+    def _never(self, held: Form, shape: tuple[int, ...]) -> bool:
+        """Say whether a form is known to be below 0 all over a tile."""
+        try:
+            step = self.known.of(held, shape)
+        except UnknownForm:
+            return False
+        return known_intervals(self.known.steps)[step][1] < 0
 
     def _is_number(self, form: Form) -> bool:
         """Say whether the kernel computes a form in 32 bits, which then hold it."""
@@ -308,22 +352,20 @@ class Raiser(Rebuilder):
         for name, value in self.parameters.items():
             del name
             self._offer(value, value)
-        loads = {op.id: op for op in self.module.walk() if op.id in self.found}
         made: dict[object, Value] = {}
         builder = self.builder
         before = builder.span, builder.origins
-        for number_, found in self.found.items():
-            load = loads[number_]
-            assert isinstance(load, Load)
+        for place, raised in self.found.items():
+            found, load = raised.plan, raised.load
             element = element_of(load.result.type)
             assert isinstance(element, Scalar)
-            box = found.box(shape_of(load.result.type))
-            key = (found.root, found.base, box, element, tuple(
-                (axis.stride, axis.extent) for axis in found.axes))  # fmt: skip
+            box = found.box(shape_of(raised.tile.type))
+            fields = tuple((axis.stride, axis.extent) for axis in found.axes)
+            key = found.root, found.base, box, element, fields
             if key not in made:
                 builder.span, builder.origins = load.span, (load.id,)
                 made[key] = self._tensor_map(found, TensorMap(box, element))
-            self.maps[number_] = made[key]
+            self.maps[place] = made[key]
         builder.span, builder.origins = before
 
     def _tensor_map(self, found: Plan, type: TensorMap) -> Value:
@@ -335,16 +377,19 @@ class Raiser(Rebuilder):
         strides = tuple(write.value(axis.stride) for axis in found.axes[:-1])
         return self.builder.add(MakeTensorMap(base, extents, strides, type=type), "map")
 
-    def _replacement(self, op: Op) -> Value | None:
-        found = self.found.get(op.id)
-        if found is None:
+    def _replacement(self, op: Op) -> Value | Drop | None:
+        if op.id in self.views:
+            return self.boxes[self.views[op.id]]
+        raised = self.found.get(op.id)
+        if raised is None:
             return None
         write = _Scalars(self, I32)
-        coordinates = tuple(write.value(axis.coordinate) for axis in found.axes)
-        tile = op.results[0].type
+        coordinates = tuple(write.value(axis.coordinate) for axis in raised.plan.axes)
+        tile = raised.tile.type
         assert isinstance(tile, Tile)
-        box = TensorLoad(self.maps[op.id], coordinates, axes=found.places, type=tile)
-        return self.builder.add(box, op.results[0].hint)
+        box = TensorLoad(self.maps[op.id], coordinates, axes=raised.plan.places, type=tile)
+        held = self.boxes[op.id] = self.builder.add(box, raised.tile.hint)
+        return held if raised.tile.op is raised.load else DROP
 
 
 class _Scalars:
@@ -417,11 +462,9 @@ class _Scalars:
             case "trip":
                 loop = self.raiser.names.loops[atom.key]
                 lower, step = (self.raiser.facts.form(v) for v in (loop.lower, loop.step))
-                counter = self.raiser.facts.form(atom.key)
                 assert lower is not None
                 assert step is not None
-                assert counter is not None
-                counted = self.value(counter - lower)
+                counted = self._apply("sub", self._sized(atom.key), self.value(lower))
                 return self._keep(form, self._apply("div", counted, self.value(step)))
             case _:
                 raise AssertionError(f"{atom} has no value here")
@@ -499,7 +542,10 @@ class _Names:
 
     def of(self, value: Value) -> str:
         """Return what the author calls a value."""
-        return value.hint or "a value without a name"
+        if value.hint or value.op is None:
+            return value.hint or "a value without a name"
+        line = f" at line {value.op.span.line}" if isinstance(value.op.span, Span) else ""
+        return f"what {value.op.name}{line} gives"
 
     def told(self, plan: Plan) -> str:
         """Say what a load was raised to."""
