@@ -96,7 +96,7 @@ def compile(  # noqa: A001 - the public name
         override: the edited text of one stage, e.g. {"ptx": text}: what is made of the kernel goes
             on from there. A kernel of its own, kept apart from the unedited one.
         options: further compile options (maxnreg, enable_fp_fusion, exact, wrap_index, debug,
-            wgmma).
+            wgmma, tma, warp_specialize).
 
     Raises:
         OptionError: a signature, option or target that cannot be read.
@@ -222,7 +222,11 @@ def adopt(
 def _made(*args: Any, **given: Any) -> CompiledKernel:
     """Return a compiled kernel, which finds its twins here."""
     return CompiledKernel(
-        *args, find_twin=lambda kernel: twin_of(kernel), find_checked=checked_twin, **given
+        *args,
+        find_twin=lambda kernel: twin_of(kernel),
+        find_checked=checked_twin,
+        find_plain=without_maps,
+        **given,
     )
 
 
@@ -241,6 +245,16 @@ def twin_of(kernel: CompiledKernel) -> CompiledKernel:
             code="K518",
         )
     return obtain(kernel.source, _with_width(kernel.signature, False), kernel.target)
+
+
+def without_maps(kernel: CompiledKernel) -> CompiledKernel | None:
+    """Return a kernel compiled without tensor maps; None where an edited stage has them."""
+    override = kernel.signature.override
+    if override is not None and override.stage != "tile":
+        return None
+    options = {**dict(kernel.signature.options), "tma": False}
+    signature = replace(kernel.signature, options=tuple(sorted(options.items())))
+    return obtain(kernel.source, signature, kernel.target)
 
 
 def checked_twin(

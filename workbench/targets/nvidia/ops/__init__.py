@@ -1,15 +1,31 @@
-"""Ops that only NVIDIA targets have: asynchronous copies and products.
+"""Ops that only NVIDIA targets have: asynchronous copies and products, tensor maps, barriers.
 
 They are ops like all others: with inference, verification, interpretation and an example.
 """
 
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.ops.products import FenceProducts, WaitProducts, WarpgroupDot
+from workbench.targets.nvidia.ops.tensors import (
+    Arrive,
+    Await,
+    Barriers,
+    Expect,
+    MakeTensorMap,
+    TensorCopy,
+    TensorLoad,
+)
 
 __all__ = [
+    "Arrive",
     "AsyncCopy",
+    "Await",
+    "Barriers",
     "CommitCopies",
+    "Expect",
     "FenceProducts",
+    "MakeTensorMap",
+    "TensorCopy",
+    "TensorLoad",
     "WaitCopies",
     "WaitProducts",
     "WarpgroupDot",
