@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from workbench.ir import Module
 from workbench.passes.accumulation import accumulate_products
@@ -24,9 +25,10 @@ from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
+from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
-from workbench.targets.nvidia.passes.raise_tma import raise_tma
+from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.spills import Fitted, fitted, note_assembler, note_spills, spilled
 from workbench.targets.nvidia.tensors import map_parameters
@@ -126,6 +128,13 @@ class _Way:
 
     def take(self, tiles: Module, said: str = "", room: int | None = None) -> Module:
         """Return the GPU IR of tile IR; only this attempt and what is said stay on record."""
+        module = self._take(tiles, said, room)
+        if not _has_boxes_left(module):
+            return module
+        off = "loads by pointers: rings of boxes do not fit shared memory"
+        return self._take(_with(tiles, tma=False), off, room)
+
+    def _take(self, tiles: Module, said: str, room: int | None) -> Module:
         recorder = self.recorder
         del recorder.passes[self._before[0] :], recorder.remarks.items[self._before[1] :]
         recorder.verify = self._before[2]
@@ -133,6 +142,11 @@ class _Way:
         for text in self._said:
             recorder.remarks.note(None, text)
         return _gpu_passes(tiles, self.unit, recorder, room)
+
+
+def _has_boxes_left(module: Module) -> bool:
+    """Say whether a box of a tensor is read other than by copies into a ring, as nothing does."""
+    return any(isinstance(op, TensorLoad) for op in module.walk())
 
 
 def _fitted(tiles: Module, module: Module, way: _Way) -> Module:
@@ -272,8 +286,16 @@ def _built(state: State) -> Built:
             "sass": sass,
         },
         fields={"shared": tuple(_interval(i) for i in state.intervals)},
-        extra={"made": made_parameters(module)},
+        extra=_extra(module),
     )
+
+
+def _extra(module: Module) -> dict[str, Any]:
+    """Return what a launch is told of tensor maps: how they are made, what is asked of it."""
+    made, needs = made_parameters(module), asked(module)
+    if not made:
+        return {}
+    return {"made": made, **({"asked": needs.to_data()} if needs and needs.steps else {})}
 
 
 def _occupancy(unit: Chip, module: Module, registers: int, shared_bytes: int) -> Occupancy:
@@ -298,8 +320,12 @@ def _with(module: Module, **options: object) -> Module:
 
 def _for_warps(module: Module, unit: Chip, warps: int) -> Module | None:
     """Return the GPU IR of a kernel for other warps than it has, None where they cannot be."""
+    module = _with(module, num_warps=warps)
     try:
-        return _gpu_passes(_with(module, num_warps=warps), unit, Recorder())
+        found = _gpu_passes(module, unit, Recorder())
+        if not _has_boxes_left(found):
+            return found
+        return _gpu_passes(_with(module, tma=False), unit, Recorder())
     except KernelError:
         return None
 
