@@ -246,6 +246,15 @@ def rows(  # noqa: C901
     elif KIND == "inner of 4":
         at = c + pid * 4
         total = tl.load(x_ptr + off + r * ld + at, mask=keep & (at < ld), other=0.0)
+    elif KIND == "base":
+        total = tl.load(x_ptr + h + r * ld + c, mask=keep, other=0.0)
+    elif KIND == "programs":
+        at = r + 8 * tl.num_programs(1)
+        total = tl.load(x_ptr + at * ld + c, mask=at < M + 32, other=0.0)
+    elif KIND == "loaded bounds":
+        page = tl.load(i_ptr + pid)
+        at = x_ptr + page * step + r * ld + c
+        total = tl.load(at, mask=keep & (page >= 0) & (page < n), other=0.0)
     elif KIND == "other":
         total = tl.load(x_ptr + r * ld + c, mask=keep, other=1.0)
     elif KIND == "stored":
@@ -338,6 +347,9 @@ ROWS = {
     "wrapped below": (1, "", "same twin"),
     "inner": (0, "its inner coordinate h·pid is not known to be a multiple of 16 bytes", ""),
     "inner of 4": (1, "", "same"),
+    "base": (0, "where its array begins is not known to be a multiple of 16 bytes", ""),
+    "programs": (1, "", "same"),
+    "loaded bounds": (1, "", "same twin"),
     "other": (0, "other=1.0 feeds a product, outside of a map is 0", ""),
     "stored": (0, "the kernel stores through the same argument", ""),
     "stride varies": (0, "the stride of axis 0, ld + i, is not the same in all programs", ""),
