@@ -33,22 +33,22 @@ MOST_CONFIGS = 14
 class Config(NamedTuple):
     """A configuration: extents of blocks in the kernel's order, warps, stages.
 
-    `off`: options of ours that are switched off, which Triton does not have.
+    `more`: options of ours that are switched on, or with "no " in front off. Triton has none.
     """
 
     blocks: tuple[int, ...]
     warps: int
     stages: int
-    off: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        off = "".join(f" no {name}" for name in self.off)
-        return f"{'x'.join(map(str, self.blocks))} w{self.warps} s{self.stages}{off}"
+        blocks = "x".join(map(str, self.blocks))
+        return " ".join((blocks, f"w{self.warps}", f"s{self.stages}", *self.more))
 
     @property
     def options(self) -> dict[str, int | bool]:
         """What a launch gets beside the kernel's own names."""
-        more = dict.fromkeys(self.off, False)
+        more = {name.removeprefix("no "): not name.startswith("no ") for name in self.more}
         return {"num_warps": self.warps, "num_stages": self.stages, **more}
 
 

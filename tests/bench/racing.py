@@ -76,7 +76,9 @@ class Log:
         self.tries = said.get("tries", self.tries)
         if "tuned" in said:
             self.tuned[said["tuned"]] = {
-                who: [Config(tuple(b), warps, stages, tuple(off)) for b, warps, stages, off in best]
+                who: [
+                    Config(tuple(b), warps, stages, tuple(more)) for b, warps, stages, more in best
+                ]
                 for who, best in said["best"].items()
             }
         if "rows" in said:
