@@ -138,7 +138,7 @@ def source_of(fn: Any) -> KernelSource:
     if isinstance(fn, KernelSource):
         return fn
     found = getattr(fn, "kernel_source", None)
-    _ = getattr(fn, "policies", None)  # raises for declarations that contradict each other
+    _ = getattr(fn, "declared", None)  # raises for declarations that contradict each other
     return found if isinstance(found, KernelSource) else kernel_source(fn)
 
 

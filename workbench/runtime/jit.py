@@ -23,12 +23,11 @@ from workbench.launch import fastpath
 from workbench.launch.abi import Runner
 from workbench.launch.binding import (
     Call,
-    Policy,
     bind_names,
+    check_declared,
     choose_target,
     classify,
     leaves,
-    policies_of,
 )
 from workbench.launch.facts import Signature
 from workbench.launch.grids import Grid, resolve_grid
@@ -38,16 +37,16 @@ from workbench.launch.launchers import NOT_GIVEN
 from workbench.launch.options import without_effect
 from workbench.runtime import guards, hooks, knobs
 from workbench.runtime.bound import load, run_grid
-from workbench.runtime.callables import JITCallable, parameters_of
+from workbench.runtime.callables import JITCallable
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import obtain
 from workbench.runtime.guarded import guarded_runner, written_by
 from workbench.runtime.hooks import LaunchRecord, observing
 from workbench.runtime.kernel_caches import DeviceCaches, JitFunctionInfo
-from workbench.runtime.parameters import KernelParam
 from workbench.source import KernelSource, LaunchError
 from workbench.source.captures import Captures, captures_of, functions_in
 from workbench.source.given import several, wrong_kind
+from workbench.source.parameters import Parameter, parameters_of
 
 T = TypeVar("T")
 
@@ -139,8 +138,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self.noinline = noinline
         self.launch_metadata = launch_metadata
         self.grid = grid
-        self.params: list[KernelParam] = parameters_of(
-            self.signature, self.do_not_specialize, self.do_not_specialize_on_alignment
+        self.params: list[Parameter] = list(
+            parameters_of(
+                self.signature, self.do_not_specialize, self.do_not_specialize_on_alignment
+            )
         )
         self.arg_names = [p.name for p in self.params]
         self.constexprs = [p.num for p in self.params if p.is_constexpr]
@@ -168,11 +169,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return self._fn_name if self._repr is None else self._repr(specialization)
 
     @cached_property
-    def policies(self) -> tuple[Policy, ...]:
-        """What each parameter's declaration says about specialising on its value."""
-        return policies_of(
-            self.kernel_source, self.do_not_specialize, self.do_not_specialize_on_alignment
-        )
+    def declared(self) -> tuple[Parameter, ...]:
+        """Its parameters; raises ArgumentError where what is declared of one cannot be."""
+        return check_declared(self.kernel_source, self.params)
 
     def forget_text(self) -> None:
         """Forget everything that was derived from the text, here or in what it calls."""
@@ -262,7 +261,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             call.options.setdefault("debug", True)
         if not knobs.language.default_fp_fusion:
             call.options.setdefault("enable_fp_fusion", False)
-        classify(self.kernel_source, self.policies, call)
+        classify(self.kernel_source, self.declared, call)
         target, device = choose_target(self.kernel_source, call, launches=launches)
         if target is None or target == "auto":
             from workbench.devices import cuda
@@ -397,7 +396,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         """Run the interpreter over host copies of CUDA tensors, and copy the results back."""
         with on_host(call.values) as values:
             copied = Call(values, call.options, {"target": "interpreter"})
-            classify(self.kernel_source, self.policies, copied)
+            classify(self.kernel_source, self.declared, copied)
             run_grid(runner, kernel, grid, 0, copied.objects)
 
     def _metadata(
