@@ -13,10 +13,10 @@ from workbench.runtime.callables import (
     constexpr_function,
     get_jit_fn_file_line,
 )
-from workbench.runtime.driver import driver
 from workbench.runtime.jit import JITFunction, JitFunctionInfo, KernelInterface, jit
 from workbench.source import kernel_source
 from workbench.source.parameters import Parameter, undeclared
+from workbench.triton.runtime.driver import driver
 
 __all__ = [
     "BoundConstexprFunction", "ConstexprFunction", "JITCallable", "JITFunction", "JitFunctionInfo",
