@@ -13,6 +13,7 @@ from tests.corpus.sample import Launch
 from tests.kernels import matmul as plain
 from tests.kernels import products as typed
 from workbench import cdiv
+from workbench.bench.roundings import UNIT
 
 F16, BF16, F32, I8 = torch.float16, torch.bfloat16, torch.float32, torch.int8
 E4M3 = torch.float8_e4m3fn
@@ -167,8 +168,12 @@ def typed_product(
         fast = imprecise is None
         return torch._scaled_mm(a, b, one, one, out_dtype=F16, use_fast_accum=fast)
 
-    # Hopper adds products of fp8 with some 13 bits below the largest of a sum.
-    return Prepared(launch, c, scaled, (2**-8, 4e-3 * size), {"cublas": scaled})
+    # Hopper adds 32 products of fp8 at a time with some 13 bits below the largest of a sum, all of
+    # a row or `imprecise` before they go to fp32. What is cut adds up like a random walk
+    # (bench/tolerances.py): four times the root of the steps, of numbers up to 8 deviations large.
+    steps = (imprecise or size) / 32
+    allowed = (2**-8, 4 * steps**0.5 * UNIT["sums of 8-bit products"] * 8 * size**0.5)
+    return Prepared(launch, c, scaled, allowed, {"cublas": scaled})
 
 
 def _contest(
