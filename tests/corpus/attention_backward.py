@@ -144,7 +144,8 @@ def in_two_launches(
 @sample(
     "attention_backward", kernels,
     fast=((2, 64, 16, False, SMALL), (2, 37, 16, True, SMALL)),
-    gpu=((4, 512, 64, True, (32, 128, 128, 32, 4, 3)), (4, 1000, 128, False, (32, 128, 128, 32, 8, 2)),
+    gpu=((4, 512, 64, True, (32, 128, 128, 32, 4, 3)),
+         (4, 1000, 128, False, (32, 128, 128, 32, 8, 2)),
          (2, 256, 128, True, (32, 128, 128, 32, 4, 5))),
     dtypes=(F16,), layouts=("contiguous",),
 )  # fmt: skip

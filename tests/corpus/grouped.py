@@ -6,7 +6,7 @@ Small integers, as in `products.py`: results are compared bit for bit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import torch
 
@@ -94,7 +94,7 @@ def by_tickets(
     )  # fmt: skip
 
     def checks() -> Iterator[Check]:
-        for g, (low, high) in enumerate(zip(first, first[1:], strict=False)):
+        for g, (low, high) in enumerate(pairwise(first)):
             yield exact(f"group {g}", c[low:high], wanted(x[low:high], w[g]).to(c.dtype))
         yield exact("tickets", tickets, torch.zeros_like(tickets))
 

@@ -1,4 +1,4 @@
-"""Products whose steps along K are shared out evenly among programs, whatever blocks they are of."""
+"""Products whose steps along K are shared out evenly, whatever blocks they are of."""
 
 import workbench.language as tl
 
