@@ -12,22 +12,26 @@ def product_of_tables(
     a_table, b_table, c_table, size_ptr, stride_ptr, n_groups, DTYPE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Sizes are (M, N, K) by group, strides those of rows of A, B and C."""
+    """Sizes are (M, N, K) by group, strides those of rows of A, B and C.
+
+    What a table holds is promised, for nothing is known of it: arrays begin at 16 bytes, 8 divides
+    N, K and the strides.
+    """
     tile = tl.program_id(0)
     done = 0
     for group in range(n_groups):
         M = tl.load(size_ptr + group * 3)
-        N = tl.load(size_ptr + group * 3 + 1)
-        K = tl.load(size_ptr + group * 3 + 2)
+        N = tl.multiple_of(tl.load(size_ptr + group * 3 + 1), 8)
+        K = tl.multiple_of(tl.load(size_ptr + group * 3 + 2), 8)
         blocks_n = tl.cdiv(N, BLOCK_N)
         blocks = tl.cdiv(M, BLOCK_M) * blocks_n
         while tile < done + blocks:
-            stride_a = tl.load(stride_ptr + group * 3)
-            stride_b = tl.load(stride_ptr + group * 3 + 1)
-            stride_c = tl.load(stride_ptr + group * 3 + 2)
-            a_ptr = tl.load(a_table + group).to(tl.pointer_type(DTYPE))
-            b_ptr = tl.load(b_table + group).to(tl.pointer_type(DTYPE))
-            c_ptr = tl.load(c_table + group).to(tl.pointer_type(DTYPE))
+            stride_a = tl.multiple_of(tl.load(stride_ptr + group * 3), 8)
+            stride_b = tl.multiple_of(tl.load(stride_ptr + group * 3 + 1), 8)
+            stride_c = tl.multiple_of(tl.load(stride_ptr + group * 3 + 2), 8)
+            a_ptr = tl.multiple_of(tl.load(a_table + group), 16).to(tl.pointer_type(DTYPE))
+            b_ptr = tl.multiple_of(tl.load(b_table + group), 16).to(tl.pointer_type(DTYPE))
+            c_ptr = tl.multiple_of(tl.load(c_table + group), 16).to(tl.pointer_type(DTYPE))
             own = tile - done
             m = own // blocks_n * BLOCK_M + tl.arange(0, BLOCK_M)
             n = own % blocks_n * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -36,8 +40,6 @@ def product_of_tables(
             b_ptrs = b_ptr + k[:, None] * stride_b + n[None, :]
             acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
             for start in range(0, K, BLOCK_K):
-                tl.multiple_of(a_ptrs, [1, 8])
-                tl.multiple_of(b_ptrs, [1, 8])
                 live_a = (m[:, None] < M) & (k[None, :] < K - start)
                 live_b = (k[:, None] < K - start) & (n[None, :] < N)
                 a = tl.load(a_ptrs, mask=live_a, other=0.0)

@@ -9,17 +9,21 @@ Keys and values may be fp8 with one scale each. A sequence without keys gives 0,
 import workbench.language as tl
 
 
-def page_rows(table_ptr, n, length, PAGE: tl.constexpr, BLOCK_N: tl.constexpr):
-    """The page of each token of a block, and its place there; no entry beyond the length is read.
+def page_rows(
+    table_ptr, start, n, length, stride_page, stride_token, PAGE: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Where the tokens of a block lie in the cache; no entry beyond the length is read.
 
     A block within a page loads one entry, one of several pages an entry for each token.
     """
     if PAGE % BLOCK_N == 0:
-        first = tl.min(n, 0)
-        page = tl.load(table_ptr + first // PAGE).to(tl.int64) + tl.zeros((BLOCK_N,), tl.int64)
+        page = tl.load(table_ptr + start // PAGE).to(tl.int64)
+        rows = page * stride_page + (start % PAGE + tl.arange(0, BLOCK_N)) * stride_token
     else:
         page = tl.load(table_ptr + n // PAGE, mask=n < length, other=0).to(tl.int64)
-    return page, n % PAGE
+        rows = page * stride_page + (n % PAGE) * stride_token
+    return rows
 
 
 def attend(
@@ -63,14 +67,15 @@ def paged_decode(
     total = tl.zeros((BLOCK_H,), tl.float32)
     acc = tl.zeros((BLOCK_H, BLOCK_D), tl.float32)
     table = table_ptr + sequence.to(tl.int64) * stride_table
+    k_head = k_ptr + head_kv.to(tl.int64) * stride_kh
+    v_head = v_ptr + head_kv.to(tl.int64) * stride_vh
     for start in range(first, last, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
-        page, place = page_rows(table, n, length, PAGE, BLOCK_N)
-        at_k = page * stride_kp + place * stride_kt + head_kv * stride_kh
-        at_v = page * stride_vp + place * stride_vt + head_kv * stride_vh
+        at_k = page_rows(table, start, n, length, stride_kp, stride_kt, PAGE, BLOCK_N)
+        at_v = page_rows(table, start, n, length, stride_vp, stride_vt, PAGE, BLOCK_N)
         live = (n[:, None] < length) & (d[None, :] < HEAD)
-        k = tl.load(k_ptr + at_k[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
-        v = tl.load(v_ptr + at_v[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
+        k = tl.load(k_head + at_k[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
+        v = tl.load(v_head + at_v[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
         acc, total, top = attend(
             acc, total, top, q, tl.trans(k), v, n[None, :] < length, scale * k_scale * LOG2E
         )
@@ -150,15 +155,16 @@ def paged_prefill(
     total = tl.zeros((BLOCK_Q * GROUP,), tl.float32)
     acc = tl.zeros((BLOCK_Q * GROUP, BLOCK_D), tl.float32)
     table = table_ptr + sequence.to(tl.int64) * stride_table
+    k_head = k_ptr + head_kv.to(tl.int64) * stride_kh
+    v_head = v_ptr + head_kv.to(tl.int64) * stride_vh
     last = tl.minimum(length, before + (own + 1) * BLOCK_Q)
     for start in range(0, last, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
-        page, place = page_rows(table, n, last, PAGE, BLOCK_N)
-        at_k = page * stride_kp + place * stride_kt + head_kv * stride_kh
-        at_v = page * stride_vp + place * stride_vt + head_kv * stride_vh
+        at_k = page_rows(table, start, n, last, stride_kp, stride_kt, PAGE, BLOCK_N)
+        at_v = page_rows(table, start, n, last, stride_vp, stride_vt, PAGE, BLOCK_N)
         live = (n[:, None] < last) & (d[None, :] < HEAD)
-        k = tl.load(k_ptr + at_k[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
-        v = tl.load(v_ptr + at_v[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
+        k = tl.load(k_head + at_k[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
+        v = tl.load(v_head + at_v[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
         keep = n[None, :] <= before + m[:, None]
         acc, total, top = attend(
             acc, total, top, q, tl.trans(k), v, keep, scale * k_scale * LOG2E
@@ -195,8 +201,8 @@ def latent_decode(
     table = table_ptr + sequence.to(tl.int64) * stride_table
     for start in range(first, last, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
-        page, place = page_rows(table, n, length, PAGE, BLOCK_N)
-        row = cache_ptr + (page * stride_cp + place * stride_ct)[:, None]
+        rows = page_rows(table, start, n, length, stride_cp, stride_ct, PAGE, BLOCK_N)
+        row = cache_ptr + rows[:, None]
         live = n[:, None] < length
         latent = tl.load(row + c[None, :], mask=live, other=0.0)
         rope = tl.load(row + r[None, :], mask=live, other=0.0)

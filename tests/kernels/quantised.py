@@ -8,11 +8,11 @@ are W of C = X @ W, (K, N) by strides; 4-bit ones are packed along K.
 import workbench.language as tl
 
 
-def scales_of(scale_ptr, k, n, K, N, GROUP: tl.constexpr, BLOCK_K: tl.constexpr):
+def scales_of(scale_ptr, start, k, n, K, N, GROUP: tl.constexpr, BLOCK_K: tl.constexpr):
     """The scales of a block of W: a row where its rows share them, else one for each element."""
     if GROUP % BLOCK_K == 0:
-        first = tl.min(k, 0) // GROUP
-        found = tl.load(scale_ptr + first * N + n, mask=n < N, other=0.0)[None, :]
+        row = scale_ptr + start // GROUP * N
+        found = tl.load(row + n, mask=n < N, other=0.0)[None, :]
     else:
         at = (k // GROUP)[:, None] * N + n[None, :]
         found = tl.load(scale_ptr + at, mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
@@ -33,7 +33,7 @@ def product_with_8_bits(
                     mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
         w = tl.load(w_ptr + k[:, None] * stride_wk + n[None, :] * stride_wn,
                     mask=(k[:, None] < K) & (n[None, :] < N), other=0)  # fmt: skip
-        w = w.to(x.dtype) * scales_of(scale_ptr, k, n, K, N, GROUP, BLOCK_K)
+        w = w.to(x.dtype) * scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
         acc = tl.dot(x, w.to(x.dtype), acc)
     c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
@@ -58,7 +58,7 @@ def product_with_int4(
         high = packed >> 4
         w = tl.join(low.to(x.dtype), high.to(x.dtype)).permute(0, 2, 1)
         w = w.reshape(BLOCK_K, BLOCK_N)
-        w = w * scales_of(scale_ptr, k, n, K, N, GROUP, BLOCK_K)
+        w = w * scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
         acc = tl.dot(x, w.to(x.dtype), acc)
     c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
