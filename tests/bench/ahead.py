@@ -149,7 +149,7 @@ def jobs(chosen: Iterable[int], compilers: Sequence[str]) -> list[Job]:
             if compiler == "triton" and not contest.peer:
                 continue
             for place, config in enumerate(contest.table(compiler)):
-                launches = [prepared.launch(config)]
+                launches = [*prepared.launches(config)]
                 if compiler == "ours":
                     launches += [variant(config) for variant in prepared.variants.values()]
                 for launch in launches:
@@ -170,10 +170,12 @@ def compile_share(share: Sequence[Job]) -> Told:
         prepared = contest.prepare(Tensors("meta"))
         try:
             if job.compiler == "triton":
-                compile_triton(contest.module, prepared.launch(config))
+                for launch in prepared.launches(config):
+                    compile_triton(contest.module, launch)
             else:
-                for make in (prepared.launch, *prepared.variants.values()):
-                    compile_ours(make(config))
+                variants = (variant(config) for variant in prepared.variants.values())
+                for launch in (*prepared.launches(config), *variants):
+                    compile_ours(launch)
         except Exception as error:
             if getattr(error, "code", None) in TOO_LARGE:
                 refused += 1

@@ -79,9 +79,21 @@ class Tensors:
             part.copy_(values if dtype.is_floating_point else (values * 16).clamp(-128, 127))
         return found
 
+    def integers(self, low: int, high: int, *shape: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return random integers, `high` excluded."""
+        found = torch.empty(shape, dtype=dtype, device=self.device)
+        if self._generator is not None:
+            found.random_(low, high, generator=self._generator)
+        return found
+
     def empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
         """Return a tensor that a kernel will fill."""
         return torch.zeros(shape, dtype=dtype, device=self.device)
+
+    def copier(self, moved: int) -> Callable[[], object]:
+        """Return what moves so many bytes in all, half of them read and half written."""
+        source, copied = (self.empty(max(16, moved // 2), dtype=torch.uint8) for _ in "sc")
+        return lambda: copied.copy_(source)
 
     def of(self, values: torch.Tensor) -> torch.Tensor:
         """Return small tables on the device."""
@@ -99,6 +111,7 @@ class Prepared:
         allowed: how far off it may be, of the reference's size and absolutely.
         baselines: what it is measured beside.
         variants: further launches of ours, which count as baselines at their best configuration.
+        then: launches that follow, and are timed with it: sums of parts, other results.
     """
 
     launch: Callable[[Config], Launch]
@@ -107,6 +120,11 @@ class Prepared:
     allowed: tuple[float, float]
     baselines: Mapping[str, Callable[[], object]] = field(default_factory=dict[str, Any])
     variants: Mapping[str, Callable[[Config], Launch]] = field(default_factory=dict[str, Any])
+    then: Callable[[Config], tuple[Launch, ...]] = lambda config: ()
+
+    def launches(self, config: Config) -> tuple[Launch, ...]:
+        """Return all that a configuration launches, in order."""
+        return (self.launch(config), *self.then(config))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +175,10 @@ class Contest:
 
 
 #: The modules of tests/bench that have contests, in the order in which suites are measured.
-FAMILIES = ("products", "attentions", "ladder")
+FAMILIES = (
+    "products", "attentions", "ladder", "backward", "paged", "skinny", "mixed", "experts",
+    "convolutions",
+)  # fmt: skip
 
 
 @cache
