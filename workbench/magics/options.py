@@ -26,6 +26,7 @@ from workbench.magics.values import (
     identifier,
     line_number,
     line_range,
+    map_axis,
     one_of,
     pane_names,
     pattern,
@@ -124,12 +125,12 @@ class Option:
 _CELL = frozenset({"kernel"})
 #: The commands that launch a kernel.
 RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune"})
-_BUILD = _RUN | {"compile", "bisect"}
+_BUILD = _RUN | {"compile", "bisect", "whatif"}
 #: Edits of a stage give arguments, and compare what comes of them.
 _EDIT = frozenset({"override"})
 #: Those that bind a launch, whatever they do with it.
-_BIND = _RUN | _EDIT | {"bisect"}
-_ASKING = frozenset({"bisect", "diff", "follow"})
+_BIND = _RUN | _EDIT | {"bisect", "whatif"}
+_ASKING = frozenset({"bisect", "diff", "follow", "whatif"})
 _STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
 
 OPTIONS: tuple[Option, ...] = (
@@ -224,6 +225,12 @@ OPTIONS: tuple[Option, ...] = (
         "configurations of @autotune",
         tune_axis, "A=V,…", example="--tune BM=64,128 --tune warps=4,8", repeated=True,
         commands=_RUN,
+    ),
+    Option(
+        "--axis", "tune",
+        "an axis of the map, a constexpr or an option, with its values; one or two of them",
+        map_axis, "A=V,…", example="--axis BM=64,128 --axis warps=4,8", repeated=True,
+        commands=frozenset({"whatif"}),
     ),
     Option(
         "--tune-for", "tune_for", "the most seconds that the search may take",
@@ -340,7 +347,7 @@ OPTIONS: tuple[Option, ...] = (
 WORDS: dict[str, int] = {
     "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
     "kernels": 0, "save": 2, "override": 3, "layouts": 2, "access": 2, "workbench": 2,
-    "doctor": 0, "view": 1, "bisect": 2, "diff": 2, "follow": 2,
+    "doctor": 0, "view": 1, "bisect": 2, "diff": 2, "follow": 2, "whatif": 1,
     **dict.fromkeys(_STAGES, 1),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`%bisect`, `%diff` and `%follow`: what each parses, asks, and shows."""
+"""`%bisect`, `%diff`, `%follow` and `%whatif`: what each parses, asks, and shows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
-from workbench.magics import doctor
+from workbench.magics import doctor, sweeping
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, usage
+from workbench.magics.progress import LiveMap
 from workbench.magics.questioning import as_json, bisect, diff, follow
 from workbench.magics.texts import Shown
 from workbench.questions.comparing import Difference
@@ -31,7 +32,7 @@ def stopped_in_one_line(command: str) -> Iterator[None]:
 
 @magics_class
 class QuestionMagics(Magics):
-    """`%bisect`, `%diff`, `%follow`."""
+    """`%bisect`, `%diff`, `%follow`, `%whatif`."""
 
     @property
     def _names(self) -> dict[str, Any]:
@@ -94,7 +95,24 @@ class QuestionMagics(Magics):
             way = follow(kernel, what, namespace=self._names)
         return as_json(way) if request.json else Shown(way.text)
 
+    @no_var_expand
+    @line_magic
+    def whatif(self, line: str) -> Any:
+        """Draw what other constexprs or options would give on a GPU; nothing runs.
 
-for _name in ("bisect", "diff", "follow"):
+        %whatif add --axis BLOCK=64:4096:*2 --axis warps=1,2,4,8    for the latest run's launch
+        %whatif add --axis BLOCK=256,512 --args x,y,out,n           for another one
+        %whatif add --axis BLOCK=256,512 --target sm_80             for another chip
+        """
+        request = self._request("whatif", line)
+        live = LiveMap() if getattr(self.shell, "kernel", None) is not None else None
+        with stopped_in_one_line("whatif"):
+            found = sweeping.whatif(request.name, request, self._names, live)
+        if live is not None:
+            live.end()
+        return sweeping.as_json(found) if request.json else sweeping.ShownMap(found)
+
+
+for _name in ("bisect", "diff", "follow", "whatif"):
     _method = getattr(QuestionMagics, _name)
     _method.__doc__ = f"{_method.__doc__}\n\nOptions:\n{usage(_name)}"

@@ -52,12 +52,12 @@ def bisect(
     """
     request = request or Request()
     names = dict(namespace or {})
-    entry, known = _kernel(kernel, names)
+    entry, known = kernel_of(kernel, names)
     plan = _plan(entry, known, request, names)
     subject = _subject(entry, plan)
     beside = None
     if other is not None:
-        right, right_known = _kernel(other, names)
+        right, right_known = kernel_of(other, names)
         beside = _subject(right, _same_launch(plan, right_known, entry, right))
     reference = plan.reference
     return find_first_wrong(
@@ -65,7 +65,7 @@ def bisect(
     )
 
 
-def _kernel(what: Any, names: Mapping[str, Any]) -> tuple[Any, Plan | None]:
+def kernel_of(what: Any, names: Mapping[str, Any]) -> tuple[Any, Plan | None]:
     """Return a kernel object, and the plan of its latest run if there is one."""
     found: Any = names.get(what) if isinstance(what, str) else what
     if hasattr(found, "kernel_source"):
@@ -80,16 +80,16 @@ def _plan(entry: Any, known: Plan | None, request: Request, names: Mapping[str, 
     source = entry.kernel_source
     if request.args is not None or request.make is not None:
         asked = make_plan(request, source, names)
-        return asked if known is None else replace(asked, **_merged(asked, known, request))
+        return asked if known is None else replace(asked, **merged(asked, known, request))
     if known is None or (known.arguments is None and known.make is None):
         raise OptionError(
             f"what are the arguments of {source.name}?", code="K110",
             hint="add --args x,y,… or --make f, and --check for what is right",
         )  # fmt: skip
-    return replace(known, **_merged(make_plan(request, source, names), known, request))
+    return replace(known, **merged(make_plan(request, source, names), known, request))
 
 
-def _merged(asked: Plan, known: Plan, request: Request) -> dict[str, Any]:
+def merged(asked: Plan, known: Plan, request: Request) -> dict[str, Any]:
     """Return what a line says, and for what it does not say what the kernel's latest run said."""
     own = asked if asked.reference is not None else known
     return {

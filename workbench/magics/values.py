@@ -253,15 +253,24 @@ def axis(token: Token) -> Axis:
 
 def tune_axis(token: Token) -> Axis:
     """Return the axis of a search of `NAME=VALUES`."""
+    return _searched("--tune", token)
+
+
+def map_axis(token: Token) -> Axis:
+    """Return the axis of a map of `NAME=VALUES`."""
+    return _searched("--axis", token)
+
+
+def _searched(flag: str, token: Token) -> Axis:
     name, equals, spec = token.text.partition("=")
     if not equals or not name.isidentifier():
         raise OptionError(
-            f"--tune takes NAME=VALUES, got {token.text!r}",
+            f"{flag} takes NAME=VALUES, got {token.text!r}",
             token.span,
             code="K121",
-            hint="e.g. --tune BM=64,128 or --tune warps=4,8",
+            hint=f"e.g. {flag} BM=64,128 or {flag} warps=4,8",
         )
-    return Axis(name, Expression(spec, f"--tune {name}", token.span), "K121")
+    return Axis(name, Expression(spec, f"{flag} {name}", token.span), "K121")
 
 
 def seconds(flag: str) -> Callable[[Token], float]:
