@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sys
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 
 import workbench as wb
 from tests.bench import whatif as stored
-from workbench import run_cell
+from workbench import interrupts, run_cell
 from workbench.cli import main
 from workbench.compiler import CHIPS
 from workbench.ir import parse_module
@@ -99,6 +100,8 @@ def test_what_a_square_names_is_something_to_compare(space):
     from workbench.magics.questioning import diff
 
     assert "registers" in diff(one, other, namespace=space).text
+    fixed = ask("--axis BLOCK=128,1024 --set warps=8", space)
+    assert fixed.spelled(fixed.squares[1]) == "add@sm_90a,num_warps=8,BLOCK=1024"
 
 
 def test_squares_that_cannot_be_say_why(space):
@@ -118,6 +121,44 @@ def test_a_stop_keeps_what_was_found(space):
     assert [square.state for square in found.squares] == ["ok", "ok", "skipped", "skipped"]
     assert "2 of 4 squares" in sweeping.text_of(found)
     assert found.best is not None
+
+
+def test_a_stop_at_any_moment_keeps_the_squares_there_are(space):
+    def calls_of(stop_at=None):
+        count, done = 0, []
+
+        def look(frame, event, argument):
+            nonlocal count
+            if event == "call":
+                count += 1
+                if count == stop_at:
+                    done.append(sum(s.state == "ok" for s in current[0].squares) if current else 0)
+                    signal.raise_signal(signal.SIGINT)
+
+        whatif.forget()
+        current = []
+        with interrupts.keeping():
+            sys.setprofile(look)
+            try:
+                found = ask("--axis BLOCK=128,256", space, lambda found: current.append(found))
+            finally:
+                sys.setprofile(None)
+        return found, count, done
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        _, total, _ = calls_of()
+        for moment in range(8):
+            try:
+                found, _, done = calls_of((2 * moment + 1) * total // 16)
+            except KeyboardInterrupt:
+                assert moment == 0, "only before the first square nothing is there to be kept"
+                continue
+            assert all(square.state != "waiting" for square in found.squares)
+            assert sum(square.state == "ok" for square in found.squares) >= sum(done)
+            assert sweeping.text_of(found)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_map_that_was_asked_for_comes_at_once(space, monkeypatch):

@@ -8,6 +8,7 @@ from typing import Any
 
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
+from workbench.interrupts import keeping, may_stop
 from workbench.magics import doctor, sweeping
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, usage
@@ -104,13 +105,14 @@ class QuestionMagics(Magics):
         %whatif add --axis BLOCK=256,512 --args x,y,out,n           for another one
         %whatif add --axis BLOCK=256,512 --target sm_80             for another chip
         """
-        request = self._request("whatif", line)
         live = LiveMap() if getattr(self.shell, "kernel", None) is not None else None
-        with stopped_in_one_line("whatif"):
+        with stopped_in_one_line("whatif"), keeping():
+            with may_stop():
+                request = self._request("whatif", line)
             found = sweeping.whatif(request.name, request, self._names, live)
-        if live is not None:
-            live.end()
-        return sweeping.as_json(found) if request.json else sweeping.ShownMap(found)
+            if live is not None:
+                live.end()
+            return sweeping.as_json(found) if request.json else sweeping.ShownMap(found)
 
 
 for _name in ("bisect", "diff", "follow", "whatif"):

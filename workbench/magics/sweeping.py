@@ -14,6 +14,7 @@ from workbench.bench.binding import Binder, chip, defaults
 from workbench.bench.device import has_gpu
 from workbench.bench.plan import Plan
 from workbench.bench.work import bytes_moved
+from workbench.interrupts import may_stop
 from workbench.launch.facts import Signature
 from workbench.launch.options import DEFAULTS, SHORT_FORMS, check_options
 from workbench.launch.signature import read_signature
@@ -65,8 +66,16 @@ def whatif(
             kernel; K110 where nobody knows the types of its arguments; K114 for a target that is
             no GPU.
     """
-    request = request or Request()
-    names = dict(namespace or {})
+    with may_stop():
+        found, squares, plans = _map(kernel, request or Request(), dict(namespace or {}))
+    fill(found, plans, moved=squares.moved(), progress=progress)
+    return found
+
+
+def _map(
+    kernel: Any, request: Request, names: Namespace
+) -> tuple[WhatIf, _Squares, list[Compiling | None]]:
+    """Return a map with empty squares, and what each of them compiles."""
     entry, known = kernel_of(kernel, names)
     plan = make_plan(request, entry.kernel_source, names)
     if known is not None:
@@ -76,8 +85,9 @@ def whatif(
     target = _target(request, compiled)
     axes = _axes(entry, request, names)
     found = WhatIf(
-        entry.kernel_source.name, target, tuple(axes), tuple(tuple(v) for v in axes.values())
-    )
+        entry.kernel_source.name, target, tuple(axes), tuple(tuple(v) for v in axes.values()),
+        tuple(make_plan(request, entry.kernel_source, names).settings.items()),
+    )  # fmt: skip
     squares = _Squares(entry, replace(plan, target=target), compiled, request)
     plans: list[Compiling | None] = []
     for values in itertools.product(*axes.values()):
@@ -91,8 +101,7 @@ def whatif(
         plans.append(made)
     if not any(plans) and squares.error is not None:
         raise squares.error
-    fill(found, plans, moved=squares.moved(), progress=progress)
-    return found
+    return found, squares, plans
 
 
 def _axes(entry: Any, request: Request, names: Namespace) -> dict[str, tuple[Any, ...]]:
@@ -292,7 +301,7 @@ def bundle(found: WhatIf) -> dict[str, str]:
     """Return a map as text and as HTML: one heat map large, the others beside each other."""
     first, *others = [picture(found, m, large=n == 0) for n, m in enumerate(_measures(found))]
     small = "".join(f'<div style="margin:0 12px 8px 0">{svg}</div>' for svg in others)
-    style = "margin:0;padding:4px;background:#ffffff;color:#24292f;overflow:auto"
+    style = "margin:0;padding:4px;background:#ffffff;color:#24292f;white-space:pre-wrap"
     ready = sum(square.state in ("ok", "failed") for square in found.squares)
     going = ready < len(found.squares) and not found.stopped
     said = [f"{ready} of {len(found.squares)} squares in {found.seconds:.1f} s"]

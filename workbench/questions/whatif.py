@@ -116,6 +116,7 @@ class WhatIf:
         target: the chip that squares are compiled for.
         axes: names of the axes; the first one's values are rows.
         values: of each axis, in order.
+        settings: what is the same in all squares, where it was asked for.
         squares: row by row.
         stopped: it ended before it was complete.
         seconds: what it took.
@@ -125,6 +126,7 @@ class WhatIf:
     target: str
     axes: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]
+    settings: tuple[tuple[str, Any], ...] = ()
     squares: list[Square] = field(default_factory=list[Square])
     stopped: bool = False
     seconds: float = 0.0
@@ -142,7 +144,9 @@ class WhatIf:
 
     def spelled(self, square: Square) -> str:
         """Return a square as `%diff` takes it: K@TARGET,NAME=VALUE,…."""
-        words = [f"{n}={v!r}" for n, v in zip(self.axes, square.values, strict=True)]
+        same = [(n, v) for n, v in self.settings if n not in self.axes]
+        given = [*same, *zip(self.axes, square.values, strict=True)]
+        words = [f"{name}={value!r}" for name, value in given]
         return f"{self.kernel}@{','.join([self.target, *words])}"
 
     def comparison(self, square: Square) -> str:
@@ -157,6 +161,7 @@ class WhatIf:
         best = self.best
         return {
             "kernel": self.kernel, "target": self.target, "times_of": self.product,
+            "settings": dict(self.settings),
             "axes": dict(zip(self.axes, map(list, self.values), strict=True)),
             "stopped": self.stopped, "seconds": round(self.seconds, 3),
             "best": None if best is None else best.data(self.axes)["values"],
