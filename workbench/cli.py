@@ -38,6 +38,7 @@ COMMANDS = {
     "diff": "A B                         compare two traces, line by line",
     "follow": "TRACE LINE|VALUE|STAGE:ROW   what became of it, pass by pass",
     "whatif": "FILE.py::KERNEL --axis A=V,… [options]   what other settings would give, not run",
+    "roofline": "FILE.py::KERNEL [options]   how near it comes to this machine's copy and peak",
     "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",
     "doctor": "                            what is installed, what is missing",
     "view": "TRACE | NOTEBOOK::KERNEL    write the viewer page and open it",
@@ -72,8 +73,8 @@ def _run(command: str, rest: Sequence[str]) -> int:
         return OK
     actions: dict[str, Callable[[Request], int]] = {
         "compile": _compile, "check": _check, "bench": _bench, "tune": _tune, "explain": _explain,
-        "bisect": _bisect, "diff": _diff, "follow": _follow, "whatif": _whatif, "doctor": _doctor,
-        "view": _view,
+        "bisect": _bisect, "diff": _diff, "follow": _follow, "whatif": _whatif,
+        "roofline": _roofline, "doctor": _doctor, "view": _view,
     }  # fmt: skip
     if command not in actions:
         better = closest(command, actions)
@@ -83,7 +84,18 @@ def _run(command: str, rest: Sequence[str]) -> int:
             hint=f"commands: {' '.join(actions)}",
         )
     request = parse_arguments(command, rest)
-    needs = ("compile", "check", "bench", "tune", "view", "bisect", "diff", "follow", "whatif")
+    needs = (
+        "compile",
+        "check",
+        "bench",
+        "tune",
+        "view",
+        "bisect",
+        "diff",
+        "follow",
+        "whatif",
+        "roofline",
+    )
     if command in needs and request.name is None:
         raise OptionError(f"{command} needs {COMMANDS[command].split('  ')[0]}", code="K103")
     return actions[command](request)
@@ -273,6 +285,16 @@ def _whatif(request: Request) -> int:
     kernel, namespace = load_kernel(request.name or "")
     found = sweeping.whatif(kernel, request, namespace)
     _print(str(sweeping.as_json(found) if request.json else sweeping.text_of(found)))
+    return OK
+
+
+def _roofline(request: Request) -> int:
+    from workbench.magics import roofs
+    from workbench.magics.loading import load_kernel
+
+    kernel, namespace = load_kernel(request.name or "")
+    found = roofs.roofline(kernel, request, namespace)
+    _print(str(roofs.as_json(found) if request.json else roofs.drawn(found)))
     return OK
 
 

@@ -1,4 +1,4 @@
-"""`%bisect`, `%diff`, `%follow` and `%whatif`: what each parses, asks, and shows."""
+"""`%bisect`, `%diff`, `%follow`, `%whatif`, `%roofline`: what each parses, asks, and shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
 from workbench.interrupts import keeping, may_stop
-from workbench.magics import doctor, sweeping
+from workbench.magics import doctor, roofs, sweeping
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, usage
 from workbench.magics.progress import LiveMap
@@ -33,7 +33,7 @@ def stopped_in_one_line(command: str) -> Iterator[None]:
 
 @magics_class
 class QuestionMagics(Magics):
-    """`%bisect`, `%diff`, `%follow`, `%whatif`."""
+    """`%bisect`, `%diff`, `%follow`, `%whatif`, `%roofline`."""
 
     @property
     def _names(self) -> dict[str, Any]:
@@ -114,7 +114,21 @@ class QuestionMagics(Magics):
                 live.end()
             return sweeping.as_json(found) if request.json else sweeping.ShownMap(found)
 
+    @no_var_expand
+    @line_magic
+    def roofline(self, line: str) -> Any:
+        """Draw how near a kernel comes to what this machine can do: measured copy, measured peak.
 
-for _name in ("bisect", "diff", "follow", "whatif"):
+        %roofline add                     as it was timed; it is timed now if it was not
+        %roofline add --baseline torch    beside a baseline
+        """
+        with stopped_in_one_line("roofline"), keeping():
+            with may_stop():
+                request = self._request("roofline", line)
+            found = roofs.roofline(request.name, request, self._names)
+            return roofs.as_json(found) if request.json else roofs.drawn(found)
+
+
+for _name in ("bisect", "diff", "follow", "whatif", "roofline"):
     _method = getattr(QuestionMagics, _name)
     _method.__doc__ = f"{_method.__doc__}\n\nOptions:\n{usage(_name)}"
