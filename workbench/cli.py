@@ -39,6 +39,7 @@ COMMANDS = {
     "follow": "TRACE LINE|VALUE|STAGE:ROW   what became of it, pass by pass",
     "whatif": "FILE.py::KERNEL --axis A=V,… [options]   what other settings would give, not run",
     "roofline": "FILE.py::KERNEL [options]   how near it comes to this machine's copy and peak",
+    "step": "FILE.py::KERNEL [PROGRAM] [options]   each op of one program, with its value",
     "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",
     "doctor": "                            what is installed, what is missing",
     "view": "TRACE | NOTEBOOK::KERNEL    write the viewer page and open it",
@@ -74,7 +75,7 @@ def _run(command: str, rest: Sequence[str]) -> int:
     actions: dict[str, Callable[[Request], int]] = {
         "compile": _compile, "check": _check, "bench": _bench, "tune": _tune, "explain": _explain,
         "bisect": _bisect, "diff": _diff, "follow": _follow, "whatif": _whatif,
-        "roofline": _roofline, "doctor": _doctor, "view": _view,
+        "roofline": _roofline, "step": _step, "doctor": _doctor, "view": _view,
     }  # fmt: skip
     if command not in actions:
         better = closest(command, actions)
@@ -95,6 +96,7 @@ def _run(command: str, rest: Sequence[str]) -> int:
         "follow",
         "whatif",
         "roofline",
+        "step",
     )
     if command in needs and request.name is None:
         raise OptionError(f"{command} needs {COMMANDS[command].split('  ')[0]}", code="K103")
@@ -285,6 +287,17 @@ def _whatif(request: Request) -> int:
     kernel, namespace = load_kernel(request.name or "")
     found = sweeping.whatif(kernel, request, namespace)
     _print(str(sweeping.as_json(found) if request.json else sweeping.text_of(found)))
+    return OK
+
+
+def _step(request: Request) -> int:
+    from workbench.magics import questioning
+    from workbench.magics.loading import load_kernel
+
+    kernel, namespace = load_kernel(request.name or "")
+    program = request.names[1] if len(request.names) > 1 else None
+    found = questioning.step(kernel, request, namespace, program)
+    _print(str(questioning.as_json(found)) if request.json else found.text)
     return OK
 
 

@@ -33,6 +33,7 @@ from workbench.magics.values import (
     plain_text,
     seconds,
     setting,
+    step_number,
     target_name,
     tolerance,
     tune_axis,
@@ -93,6 +94,9 @@ class Request:
     json: bool = False
     stage: str | None = None
     assume: tuple[str, ...] = ()
+    at: int | None = None
+    breaks: tuple[int, ...] = ()
+    watch: str | None = None
     places: Mapping[str, Span | None] = field(default_factory=dict[str, Span | None])
 
     @property
@@ -125,12 +129,12 @@ class Option:
 _CELL = frozenset({"kernel"})
 #: The commands that launch a kernel.
 RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune", "roofline"})
-_BUILD = _RUN | {"compile", "bisect", "whatif"}
+_BUILD = _RUN | {"compile", "bisect", "whatif", "step"}
 #: Edits of a stage give arguments, and compare what comes of them.
 _EDIT = frozenset({"override"})
 #: Those that bind a launch, whatever they do with it.
-_BIND = _RUN | _EDIT | {"bisect", "whatif"}
-_ASKING = frozenset({"bisect", "diff", "follow", "whatif"})
+_BIND = _RUN | _EDIT | {"bisect", "whatif", "step"}
+_ASKING = frozenset({"bisect", "diff", "follow", "whatif", "step"})
 _STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
 
 OPTIONS: tuple[Option, ...] = (
@@ -335,6 +339,20 @@ OPTIONS: tuple[Option, ...] = (
         commands=frozenset({"diff"}),
     ),
     Option(
+        "--at", "at", "the step that is shown; negative numbers count from the end", step_number,
+        "N", "the first", "--at 12", commands=frozenset({"step"}),
+    ),
+    Option(
+        "--break", "breaks", "stop at this source line only",
+        line_number("--break"), "LINE", example="--break 12", repeated=True,
+        commands=frozenset({"step"}),
+    ),
+    Option(
+        "--watch", "watch",
+        "follow one element: of a value by its name, or of an array argument, in memory",
+        plain_text, "NAME[I,J]", example='--watch "acc[0,3]"', commands=frozenset({"step"}),
+    ),
+    Option(
         "--json", "json", "print results and errors as JSON",
         commands=frozenset({
             "compile", "check", "bench", "tune", "doctor", "layouts", "access", "explain",
@@ -348,7 +366,7 @@ WORDS: dict[str, int] = {
     "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
     "kernels": 0, "save": 2, "override": 3, "layouts": 2, "access": 2, "workbench": 2,
     "doctor": 0, "view": 1, "bisect": 2, "diff": 2, "follow": 2, "whatif": 1,
-    "roofline": 1,
+    "roofline": 1, "step": 2,
     **dict.fromkeys(_STAGES, 1),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`%bisect`, `%diff`, `%follow`, `%whatif`, `%roofline`: what each parses, asks, and shows."""
+"""`%bisect`, `%diff`, `%follow`, `%step`, `%whatif`, `%roofline`: what each parses and shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workbench.magics import doctor, roofs, sweeping
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, usage
 from workbench.magics.progress import LiveMap
-from workbench.magics.questioning import as_json, bisect, diff, follow
+from workbench.magics.questioning import as_json, bisect, diff, follow, step
 from workbench.magics.texts import Shown
 from workbench.questions.comparing import Difference
 from workbench.source import register_text
@@ -33,7 +33,7 @@ def stopped_in_one_line(command: str) -> Iterator[None]:
 
 @magics_class
 class QuestionMagics(Magics):
-    """`%bisect`, `%diff`, `%follow`, `%whatif`, `%roofline`."""
+    """`%bisect`, `%diff`, `%follow`, `%step`, `%whatif`, `%roofline`."""
 
     @property
     def _names(self) -> dict[str, Any]:
@@ -128,7 +128,24 @@ class QuestionMagics(Magics):
             found = roofs.roofline(request.name, request, self._names)
             return roofs.as_json(found) if request.json else roofs.drawn(found)
 
+    @no_var_expand
+    @line_magic
+    def step(self, line: str) -> Any:
+        """Step through one program: each op with its value, forwards and backwards.
 
-for _name in ("bisect", "diff", "follow", "whatif", "roofline"):
+        %step add                          the first program of the latest run's launch
+        %step add 3                        another one; 1,0 in a grid of two axes
+        %step add --break 5 --break 7      stop at these lines only
+        %step add --watch "acc[0,3]"       follow an element of a value, or of an array
+        s = %step add                      s.go(), s.back(), s.go(5), s.to(12), s.stopping([5])
+        """
+        request = self._request("step", line)
+        kernel, program = (*request.names, None, None)[:2]
+        with stopped_in_one_line("step"):
+            found = step(kernel, request, self._names, program)
+        return as_json(found) if request.json else found
+
+
+for _name in ("bisect", "diff", "follow", "whatif", "roofline", "step"):
     _method = getattr(QuestionMagics, _name)
     _method.__doc__ = f"{_method.__doc__}\n\nOptions:\n{usage(_name)}"

@@ -147,7 +147,7 @@ def _find(kernel: Any, namespace: Mapping[str, Any]) -> KernelResult:
 
 
 def _is_timed(kernel: Any, namespace: Mapping[str, Any]) -> bool:
-    found = namespace.get(kernel) if isinstance(kernel, str) else kernel
+    found: Any = namespace.get(kernel) if isinstance(kernel, str) else kernel
     if hasattr(found, "kernel_source") and registry.latest(found.kernel_source.name) is None:
         return False
     return any(bench.milliseconds for bench in _latest(_find(kernel, namespace).bench))
@@ -196,7 +196,7 @@ def text_of(found: Roofline) -> str:
         ))  # fmt: skip
     lines_ = [
         f"{found.kernel} on {found.device}: measured copy {found.copy_gbps:.4g} GB/s, measured "
-        f"{found.operand} product {found.peak_tflops:.3g} TFLOP/s; the peak is the limit from "
+        f"{found.operand} product {found.peak_tflops:.3g} TFLOP/s,\nwhich is the limit from "
         f"{found.ridge:.3g} FLOP/B on",
         aligned(rows),
     ]
@@ -236,7 +236,7 @@ def roof_svg(found: Roofline) -> str:
     ys = [found.peak_tflops, *(y for _, _, y in points)]
     x0, x1 = floor(log10(min(xs)) - 0.2), ceil(log10(max(xs)) + 0.2)
     y0, y1 = floor(log10(min(ys)) - 0.1), ceil(log10(max(ys)) + 0.1)
-    wide, high, left, top = 420, 240, 54, 28
+    wide, high, left, top = 420, 240, 54, 40
 
     def at(x: float, y: float) -> tuple[float, float]:
         return (
@@ -271,7 +271,7 @@ def roof_svg(found: Roofline) -> str:
     parts.append(
         f'<polyline points="{path}" fill="none" stroke="#24292f" stroke-width="1.5"/>'
         f'<text x="{left + wide // 2}" y="{top + high + 30}" text-anchor="middle" '
-        f'fill="#24292f">operations / byte</text><text x="4" y="{top - 4}" fill="#24292f">TFLOP/s'
+        f'fill="#24292f">operations / byte</text><text x="4" y="{top - 10}" fill="#24292f">TFLOP/s'
         f'</text><text x="{right}" y="{corners[2][1] + 3:.1f}" fill="#24292f">'
         f"{found.operand} {found.peak_tflops:.3g} TFLOP/s</text>"
         f'<text x="{right}" y="{corners[2][1] + 16:.1f}" fill="#24292f">copy '

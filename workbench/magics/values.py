@@ -338,6 +338,17 @@ def line_number(flag: str) -> Callable[[Token], int]:
     return convert
 
 
+def step_number(token: Token) -> int:
+    """Return the number of a step; negative ones count from the end."""
+    try:
+        return int(plain_text(token))
+    except ValueError:
+        raise OptionError(
+            f"--at takes the number of a step, got {plain_text(token)!r}", token.span, code="K103",
+            hint="e.g. --at 12, or --at -1 for the last",
+        ) from None  # fmt: skip
+
+
 def line_range(token: Token) -> tuple[int, int]:
     """Return (first, last) of `A:B`; either may be left out."""
     match = re.fullmatch(r"(\d*):(\d*)", plain_text(token).strip())
