@@ -96,14 +96,17 @@ _asked = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one launch compiles, and for which integers and grid indices must be wide enough."""
+    """What one launch compiles, and for which integers and grid indices must be wide enough.
+
+    Without a grid nothing is known of the launch, and indices keep their width.
+    """
 
     source: KernelSource
     signature: Signature
     target: str
     captured: Captures
     integers: dict[str, int]
-    grid: Grid
+    grid: Grid | None
     device: int
 
 
@@ -311,7 +314,16 @@ class JITFunction(JITCallable, KernelInterface[T]):
 
     def plan(self, *args: Any, grid: Any, **given: Any) -> Plan:
         """Return what a launch would compile, without compiling it."""
-        call, target, device = self._bind(args, given)
+        return self._plan(args, given, grid, launches=True)
+
+    def plan_elsewhere(self, *args: Any, grid: Any, **given: Any) -> Plan:
+        """Return what a launch would compile for a `target` that its arrays need not be on."""
+        return self._plan(args, given, grid, launches=False)
+
+    def _plan(
+        self, args: Sequence[Any], given: Mapping[str, Any], grid: Any, *, launches: bool
+    ) -> Plan:
+        call, target, device = self._bind(args, given, launches=launches)
         sizes = resolve_grid(grid, lambda: call.values)
         signature = call.signature(self.kernel_source)
         source = self._source_for(signature)

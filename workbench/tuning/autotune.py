@@ -478,6 +478,10 @@ class Heuristics(_Wrapper):
         """Return what a launch would compile."""
         return self.fn.plan(*args, **self.with_values(args, given))
 
+    def plan_elsewhere(self, *args: Any, **given: Any) -> Plan:
+        """Return what a launch would compile for a chip that its arrays need not be on."""
+        return self.fn.plan_elsewhere(*args, **self.with_values(args, given))
+
 
 def _copy(value: Any) -> Any:
     return value.clone() if hasattr(value, "clone") else value.copy()
