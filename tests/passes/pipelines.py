@@ -16,6 +16,7 @@ from workbench.targets.nvidia.chip import Chip, chip
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
+from workbench.targets.nvidia.passes.raise_tma import raise_tma
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.pipeline import _gpu_passes
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
@@ -41,6 +42,7 @@ PASSES: dict[str, Pass] = {
     "split-full-blocks": partial(split_full_blocks, rules=SM_80.rules),
     "accumulate-products": accumulate_products,
     "assign-layouts": partial(assign_layouts, chip=SM_80),
+    "raise-tma": partial(raise_tma, chip=chip("sm_90a")),
     "pipeline-loads": partial(pipeline_loads, chip=SM_80),
     "overlap-products": partial(overlap_products, rules=chip("sm_90a").rules),
     "stage-products": partial(stage_products, chip=chip("sm_90a")),

@@ -20,13 +20,22 @@ A kernel has no hulls where one of its accesses depends on what was read from me
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form, Monomial, number
-from workbench.analysis.ranges import FULL32, FULL64, Step, steps_from_data, steps_to_data
+from workbench.analysis.ranges import (
+    FULL32,
+    FULL64,
+    Interval,
+    Step,
+    known_interval,
+    most_trips,
+    steps_from_data,
+    steps_to_data,
+)
 from workbench.interpreter.dependence import accessed
 from workbench.ir import (
     I32,
@@ -78,6 +87,35 @@ class Hulls:
         return {"steps": steps_to_data(self.steps), "hulls": hulls, "positive": [*self.positive]}
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a launch must fulfil for code that was proven for such launches alone.
+
+    All steps fit 32 bits, and those `at_least_0` are never negative.
+    """
+
+    steps: tuple[Step, ...]
+    at_least_0: tuple[int, ...] = ()
+
+    @property
+    def closed(self) -> tuple[int, ...]:
+        """The steps that launchers compute: all of them."""
+        return tuple(range(len(self.steps)))
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        return {"steps": steps_to_data(self.steps), "at_least_0": [*self.at_least_0]}
+
+
+def asked_from_data(stored: Mapping[str, Any]) -> Asked:
+    """Return what a launch is asked, in plain data; raises ValueError for data that is none."""
+    steps = steps_from_data(stored["steps"], _KINDS)
+    at_least_0 = tuple(stored["at_least_0"])
+    if not all(type(i) is int and 0 <= i < len(steps) for i in at_least_0):
+        raise ValueError(f"of {len(steps)} steps {list(at_least_0)} are asked for")
+    return Asked(steps, at_least_0)
+
+
 def from_data(stored: Mapping[str, Any]) -> Hulls:
     """Return the hulls in plain data; raises ValueError for data that is none."""
     steps = steps_from_data(stored["steps"], _KINDS)
@@ -92,8 +130,8 @@ def from_data(stored: Mapping[str, Any]) -> Hulls:
     return Hulls(steps, hulls, positive)
 
 
-class _Unknown(Exception):  # noqa: N818 - an answer, never shown
-    """An access has no hull."""
+class UnknownForm(Exception):  # noqa: N818 - an answer, never shown
+    """What a form is, nobody can tell from a launch's integers and grid."""
 
 
 def find_hulls(module: Module) -> Hulls | None:
@@ -104,18 +142,18 @@ def find_hulls(module: Module) -> Hulls | None:
         for value in assumed:
             writer.fits(value)
         writer.block(exact.body, ())
-    except _Unknown:
+    except UnknownForm:
         return None
     positive = tuple(dict.fromkeys(writer.positive))
     return Hulls(tuple(writer.steps), tuple(dict.fromkeys(writer.hulls)), positive)
 
 
-class _Writer:
-    def __init__(self, module: Module) -> None:
-        self.affine = Affine(module, tiles=True)
+class FormSteps:
+    """Writes the intervals of forms as steps; raises UnknownForm for what a launch cannot tell."""
+
+    def __init__(self, module: Module, facts: Affine) -> None:
+        self.affine = facts
         self.steps: list[Step] = []
-        self.hulls: list[Hull] = []
-        self.positive: list[int] = []
         self._known: dict[Step, int] = {}
         self._parameters: dict[str, KernelParameter] = {p.name: p for p in module.parameters}
         self._loops: dict[Value, For] = {
@@ -133,76 +171,10 @@ class _Writer:
             self.steps.append(step)
         return known
 
-    def fits(self, value: Value) -> None:
-        """Have a value computed, so that launchers require that it fits."""
-        form = self.affine.form(value)
-        if form is None:
-            raise _Unknown
-        self._shape = shape_of(value.type)
-        self._sum(form, ())
-
-    # -- accesses -------------------------------------------------------------------------
-    def block(self, block: Block, under: tuple[Form, ...]) -> None:
-        """Look at the accesses of a block that runs only where forms are below 0."""
-        for op in block.ops:
-            if isinstance(op, If):
-                held = self.affine.conjuncts(op.condition)
-                self.block(op.then, (*under, *held))
-                other = (-held[0] - number(1),) if len(held) == 1 else ()
-                self.block(op.otherwise, (*under, *other))
-                continue
-            pointers, _ = accessed(op)
-            if pointers is not None:
-                self.access(op, pointers, under)
-            inside = (*under, *self._counted(op)) if isinstance(op, For) else under
-            for region in op.regions:
-                self.block(region, inside)
-
-    def _counted(self, loop: For) -> tuple[Form, ...]:
-        """Return what is below 0 in every round: a counter that counts up is below its end."""
-        forms = (loop.body.arguments[0], loop.upper, loop.step)
-        counter, upper, step = (self.affine.form(value) for value in forms)
-        if counter is None or upper is None or step is None or (step.constant or 0) <= 0:
-            return ()
-        atoms = [atom for m, c in upper.terms.items() if c == 1 and len(m) == 1 for atom in m]
-        for atom in atoms:
-            if atom.kind == "min":
-                rest = upper - Form({(atom,): 1})
-                return tuple(counter - rest - part for part in atom.parts)
-        return (counter - upper,)
-
-    def access(self, op: Op, pointers: Value, under: tuple[Form, ...]) -> None:
-        mask = getattr(op, "mask", None)
-        form = self.affine.accessed(pointers, mask)
-        if form is None or sum(1 for _ in form.atoms()) > _MOST_ATOMS:
-            raise _Unknown
-        roots = [
-            monomial
-            for monomial in form.terms
-            if any(atom.kind == "arg" and self._is_pointer(atom.key) for atom in monomial)
-        ]
-        if len(roots) != 1 or len(roots[0]) != 1 or form.terms[roots[0]] != 1:
-            raise _Unknown
-        offsets = form - Form({roots[0]: 1})
-        known = under if mask is None else (*under, *self.affine.conjuncts(mask))
-        self._shape = shape_of(pointers.type)
-        known = tuple(more for held in known for more in self._followed(held))
-        size = pointee_of(pointers.type).itemsize
-        self.hulls.append(Hull(roots[0][0].key, self.form(offsets, known), size))
-
-    def _followed(self, held: Form) -> Iterator[Form]:
-        """Yield what is below 0, and what follows: a / b < c means a < b·c where b is positive."""
-        yield held
-        for monomial, coefficient in held.terms.items():
-            if coefficient == 1 and len(monomial) == 1 and monomial[0].kind == "div":
-                dividend, divisor = monomial[0].parts
-                rest = held - Form({monomial: 1})
-                if not _varies(divisor):
-                    self.positive.append(self._sum(divisor, ()))
-                    yield dividend + rest * divisor
-
-    def _is_pointer(self, name: str) -> bool:
-        return isinstance(self._parameters[name].value.type, Pointer)
+    def of(self, form: Form, shape: tuple[int, ...] = ()) -> int:
+        """Return the step of a form's interval over a tile of a shape."""
+        self._shape = shape
+        return self.form(form, ())
 
     # -- forms ----------------------------------------------------------------------------
     def form(self, form: Form, under: tuple[Form, ...]) -> int:
@@ -278,12 +250,12 @@ class _Writer:
             case "div" | "rem" | "min" | "max":
                 return self.step(atom.kind, tuple(self.form(part, under) for part in atom.parts))
             case _:
-                raise _Unknown
+                raise UnknownForm
 
     def _argument(self, parameter: KernelParameter) -> int:
         element = element_of(parameter.value.type)
         if isinstance(element, Pointer) or not element.is_integer:
-            raise _Unknown
+            raise UnknownForm
         signed = element == INDEX or (element.bits <= 32 and element.kind == "int")
         full = FULL32 if signed else FULL64
         low = full[0] if parameter.low is None else parameter.low
@@ -295,9 +267,103 @@ class _Writer:
         for value in (loop.lower, loop.upper, loop.step):
             form = self.affine.form(value)
             if form is None:
-                raise _Unknown
+                raise UnknownForm
             bounds.append(self.form(form, under))
         return self.step(kind, tuple(bounds))
+
+
+class _Writer(FormSteps):
+    def __init__(self, module: Module) -> None:
+        super().__init__(module, Affine(module, tiles=True))
+        self.hulls: list[Hull] = []
+        self.positive: list[int] = []
+
+    def fits(self, value: Value) -> None:
+        """Have a value computed, so that launchers require that it fits."""
+        form = self.affine.form(value)
+        if form is None:
+            raise UnknownForm
+        self._shape = shape_of(value.type)
+        self._sum(form, ())
+
+    # -- accesses -------------------------------------------------------------------------
+    def block(self, block: Block, under: tuple[Form, ...]) -> None:
+        """Look at the accesses of a block that runs only where forms are below 0."""
+        for op in block.ops:
+            if isinstance(op, If):
+                held = self.affine.conjuncts(op.condition)
+                self.block(op.then, (*under, *held))
+                other = (-held[0] - number(1),) if len(held) == 1 else ()
+                self.block(op.otherwise, (*under, *other))
+                continue
+            pointers, _ = accessed(op)
+            if pointers is not None:
+                self.access(op, pointers, under)
+            inside = (*under, *self._counted(op)) if isinstance(op, For) else under
+            for region in op.regions:
+                self.block(region, inside)
+
+    def _counted(self, loop: For) -> tuple[Form, ...]:
+        """Return what is below 0 in every round: a counter that counts up is below its end."""
+        forms = (loop.body.arguments[0], loop.upper, loop.step)
+        counter, upper, step = (self.affine.form(value) for value in forms)
+        if counter is None or upper is None or step is None or (step.constant or 0) <= 0:
+            return ()
+        atoms = [atom for m, c in upper.terms.items() if c == 1 and len(m) == 1 for atom in m]
+        for atom in atoms:
+            if atom.kind == "min":
+                rest = upper - Form({(atom,): 1})
+                return tuple(counter - rest - part for part in atom.parts)
+        return (counter - upper,)
+
+    def access(self, op: Op, pointers: Value, under: tuple[Form, ...]) -> None:
+        mask = getattr(op, "mask", None)
+        form = self.affine.accessed(pointers, mask)
+        if form is None or sum(1 for _ in form.atoms()) > _MOST_ATOMS:
+            raise UnknownForm
+        roots = [
+            monomial
+            for monomial in form.terms
+            if any(atom.kind == "arg" and self._is_pointer(atom.key) for atom in monomial)
+        ]
+        if len(roots) != 1 or len(roots[0]) != 1 or form.terms[roots[0]] != 1:
+            raise UnknownForm
+        offsets = form - Form({roots[0]: 1})
+        known = under if mask is None else (*under, *self.affine.conjuncts(mask))
+        self._shape = shape_of(pointers.type)
+        known = tuple(more for held in known for more in self._followed(held))
+        size = pointee_of(pointers.type).itemsize
+        self.hulls.append(Hull(roots[0][0].key, self.form(offsets, known), size))
+
+    def _followed(self, held: Form) -> Iterator[Form]:
+        """Yield what is below 0, and what follows: a / b < c means a < b·c where b is positive."""
+        yield held
+        for monomial, coefficient in held.terms.items():
+            if coefficient == 1 and len(monomial) == 1 and monomial[0].kind == "div":
+                dividend, divisor = monomial[0].parts
+                rest = held - Form({monomial: 1})
+                if not _varies(divisor):
+                    self.positive.append(self._sum(divisor, ()))
+                    yield dividend + rest * divisor
+
+    def _is_pointer(self, name: str) -> bool:
+        return isinstance(self._parameters[name].value.type, Pointer)
+
+
+def known_intervals(steps: Sequence[Step]) -> list[Interval]:
+    """Return what is known of each step's interval at compile time."""
+    found: list[Interval] = []
+    for step in steps:
+        inputs = [found[i] for i in step.inputs]
+        if step.kind in ("trip", "trips"):
+            lower, upper, by = inputs
+            most = most_trips(lower, upper, by)
+            found.append((0, max(0, most - (step.kind == "trip"))))
+        elif step.kind in _KINDS:
+            raise ValueError(f"{step.kind} is known at a launch only")
+        else:
+            found.append(known_interval(step, inputs))
+    return found
 
 
 def _taken_as_exact(module: Module) -> tuple[Module, list[Value]]:

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from workbench.ir import Block, Effect, Module, Op, Pointer, Value, element_of, has_pointers
+from workbench.ir import (
+    Block,
+    Effect,
+    Module,
+    Op,
+    Pointer,
+    Value,
+    element_of,
+    has_pointers,
+)
 from workbench.source import deep
 
 Role = Literal["in", "out", "inout", "scalar"]

@@ -140,21 +140,25 @@ def value_intervals(module: Module, narrow: bool) -> dict[Value, Interval]:
     """
     writer = _Writer(module, opened=())
     program = IndexProgram(tuple(writer.steps), ())
-    highest = (1 << 31) - 1
     found: list[Interval] = []
     for number, step in enumerate(program.steps):
-        if step.kind == "argument":
-            interval: Interval = (step.data[1], step.data[2])
-        elif step.kind == "program_id":
-            interval = (0, highest - 1)
-        elif step.kind == "num_programs":
-            interval = (1, highest)
-        else:
-            interval = _interval(step, [found[i] for i in step.inputs])
+        interval = known_interval(step, [found[i] for i in step.inputs])
         if narrow and number in writer.closed:
             interval = (max(interval[0], FULL32[0]), min(interval[1], FULL32[1]))
         found.append(interval)
     return {value: found[number] for value, number in writer.numbers.items()}
+
+
+def known_interval(step: Step, inputs: list[Interval]) -> Interval:
+    """Return what is known of a step at compile time, given its inputs' intervals."""
+    highest = (1 << 31) - 1
+    if step.kind == "argument":
+        return step.data[1], step.data[2]
+    if step.kind == "program_id":
+        return 0, highest - 1
+    if step.kind == "num_programs":
+        return 1, highest
+    return _interval(step, inputs)
 
 
 class _Writer:
@@ -345,7 +349,7 @@ def _remainder(step: Step, inputs: list[Interval]) -> Interval:
     return max(a[0], -most) if a[0] < 0 else 0, min(a[1], most) if a[1] > 0 else 0
 
 
-def _trips(lower: Interval, upper: Interval, step: Interval) -> int:
+def most_trips(lower: Interval, upper: Interval, step: Interval) -> int:
     """Return the most rounds a loop can make."""
     slow = min((abs(s) for s in step if s), default=1)
     if step[0] <= 0 <= step[1]:
@@ -376,7 +380,7 @@ def _past_end(step: Step, inputs: list[Interval]) -> Interval:
 
 def _carried(step: Step, inputs: list[Interval]) -> Interval:
     init, change, lower, upper, by = inputs
-    moved = _corners(change, (0, _trips(lower, upper, by)))
+    moved = _corners(change, (0, most_trips(lower, upper, by)))
     return init[0] + moved[0], init[1] + moved[1]
 
 

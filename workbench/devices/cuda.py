@@ -337,12 +337,21 @@ def _allow_shared(function: Any, image: Image, device: int) -> None:
     _checked(api.cuFuncSetAttribute(function, attribute, size), image.name, device)
 
 
-@lru_cache(1)
 def launch_address() -> int:
     """Return where `cuLaunchKernel` lies in memory, 0 if the library cannot be opened by name."""
+    return _address_of("cuLaunchKernel")
+
+
+def encoder_address() -> int:
+    """Return where `cuTensorMapEncodeTiled` lies in memory, 0 where there is none."""
+    return _address_of("cuTensorMapEncodeTiled")
+
+
+@lru_cache(2)
+def _address_of(function: str) -> int:
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
-        function = ctypes.CDLL(name).cuLaunchKernel
+        found = getattr(ctypes.CDLL(name), function)
     except (OSError, AttributeError):
         return 0
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return ctypes.cast(found, ctypes.c_void_p).value or 0

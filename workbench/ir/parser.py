@@ -14,6 +14,7 @@ from workbench.ir.types import (
     Pointer,
     Scalar,
     Shared,
+    TensorMap,
     Tile,
     Token,
     Type,
@@ -128,28 +129,41 @@ class _Parser:
             pointee = self.element()
             self.expect(">")
             return Pointer(pointee, constant)
-        if word in ("tile", "shared"):
+        if word in ("tile", "shared", "tensor_map"):
             self.expect("<")
-            match = _SHAPED.match(self.text, self.at)
-            assert match is not None
-            self.at = match.end()
-            shape = tuple(int(d) for d in match.group("dims").split("x")[:-1])
-            if not shape or 0 in shape:
-                raise self.fail(f"a {word} needs extents of at least 1, e.g. {word}<4x8xf32>")
-            element = self.element()
-            more = self.accept(",")
-            layout = None
-            if more and not (word == "shared" and self.peek()[1] == "slots"):
+            found = self.shaped(word)
+            self.expect(">")
+            return found
+        raise self.fail(f"unknown type '{word}'", last=True)
+
+    def shaped(self, word: str) -> Type:
+        """Read what stands between the brackets of a type with extents."""
+        shape, element = self.shape(word), self.element()
+        layout, slots = None, 0
+        if word != "tensor_map" and self.accept(","):
+            more = word == "shared" and self.peek()[1] == "slots"
+            if not more:
                 layout = self.layout()
                 more = word == "shared" and self.accept(",")
             slots = self.slots() if more else 0
-            self.expect(">")
-            if word == "tile":
-                return Tile(shape, element, layout)
-            if isinstance(element, Scalar):
-                return Shared(shape, element, layout, slots)
-            raise self.fail(f"shared memory holds numbers, found '{element}'", last=True)
-        raise self.fail(f"unknown type '{word}'", last=True)
+        if word == "tile":
+            return Tile(shape, element, layout)
+        if not isinstance(element, Scalar):
+            where = "shared memory" if word == "shared" else "a tensor map"
+            raise self.fail(f"{where} holds numbers, found '{element}'", last=True)
+        if word == "tensor_map":
+            return TensorMap(shape, element)
+        return Shared(shape, element, layout, slots)
+
+    def shape(self, word: str) -> tuple[int, ...]:
+        """Read the extents in front of an element type."""
+        match = _SHAPED.match(self.text, self.at)
+        assert match is not None
+        self.at = match.end()
+        shape = tuple(int(d) for d in match.group("dims").split("x")[:-1])
+        if not shape or 0 in shape:
+            raise self.fail(f"a {word} needs extents of at least 1, e.g. {word}<4x8xf32>")
+        return shape
 
     def slots(self) -> int:
         """Read how many tiles a ring of buffers has room for."""

@@ -1,7 +1,8 @@
-"""Types of IR values: scalars, pointers, tiles of them, shared buffers, tokens.
+"""Types of IR values: scalars, pointers, tiles of them, shared buffers, tensor maps, tokens.
 
 Text forms: `i1 i32 u8 index f16 bf16 f32 f8e4m3`, `ptr<f16>`, `tile<128x64xf16>`, in GPU IR
-`tile<128x64xf16, #L1>`, `shared<128x64xf16, #S0, slots=3>`, `token`.
+`tile<128x64xf16, #L1>`, `shared<128x64xf16, #S0, slots=3>`, `tensor_map<128x64xf16>`,
+`token`.
 """
 
 from __future__ import annotations
@@ -156,6 +157,22 @@ class Shared(Type):
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMap(Type):
+    """How an array lies in global memory, for copies of boxes of it; `box` is one's extents."""
+
+    box: tuple[int, ...]
+    element: Scalar
+
+    @property
+    def box_bytes(self) -> int:
+        """Bytes of a box, whether or not all of it is inside the array."""
+        return prod(self.box) * self.element.itemsize
+
+    def __str__(self) -> str:
+        return f"tensor_map<{'x'.join([*map(str, self.box), str(self.element)])}>"
+
+
+@dataclass(frozen=True, slots=True)
 class Token(Type):
     """Orders asynchronous work."""
 
@@ -187,8 +204,8 @@ SCALARS = {
 
 
 def element_of(type: Type) -> Element:
-    """Return the element type of a tile or buffer, or the scalar or pointer itself."""
-    if isinstance(type, Tile | Shared):
+    """Return the element type of a tile, buffer or map, or the scalar or pointer itself."""
+    if isinstance(type, Tile | Shared | TensorMap):
         return type.element
     if isinstance(type, Scalar | Pointer):
         return type
@@ -196,7 +213,9 @@ def element_of(type: Type) -> Element:
 
 
 def has_pointers(type: Type) -> bool:
-    """Say whether a type is a pointer or a tile of pointers."""
+    """Say whether a type is a pointer, a tile of pointers, or leads to memory as a pointer does."""
+    if isinstance(type, TensorMap):
+        return True
     return isinstance(type, Pointer | Tile) and isinstance(element_of(type), Pointer)
 
 

@@ -131,6 +131,13 @@ class Loadable(Protocol):
         """The tile IR, where messages look up the place of an op."""
         ...
 
+    def without_maps(self) -> Loadable | None:
+        """Return the kernel for arguments of which no tensor map can be made, None: there is none.
+
+        It takes the same arguments.
+        """
+        ...
+
 
 class NativeCode:
     """What native code passes to the launch function at address `launch`."""

@@ -6,8 +6,8 @@ from some slots and from numbers that the compiler fixed:
 
     i32 make(ptr data, ptr inputs, ptr destination)    0: fine; both arrays hold 64-bit integers
 
-Makers are found by name, since compiled code is plain data that is kept on disk. `words` is one;
-who raises an access to a tensor map adds another.
+Makers are found by name, since compiled code is plain data that is kept on disk. `words` is one,
+`tensor_map` (tensor_maps.py) another.
 """
 
 from __future__ import annotations
@@ -126,17 +126,28 @@ def assemble_address() -> int:
     return _code().address("assemble")
 
 
-_MAKERS: dict[str, Callable[[], int]] = {"words": lambda: _code().address("words")}
+#: Gives the words that a maker reads, of a parameter's data and the number of its inputs.
+Encode = Callable[[Sequence[int], int], Sequence[int]]
 
 
-def register_maker(name: str, address: Callable[[], int]) -> None:
+def _counted(data: Sequence[int], inputs: int) -> list[int]:
+    return [inputs, len(data), *data]
+
+
+_MAKERS: dict[str, tuple[Callable[[], int], Encode]] = {
+    "words": (lambda: _code().address("words"), _counted)
+}
+
+
+def register_maker(name: str, address: Callable[[], int], encode: Encode | None = None) -> None:
     """Let parameters name a maker; `address` says where it lies once one is needed.
 
+    `encode` makes the words that it reads of a parameter's data; None: they are the data.
     Raises ValueError for a name that is taken.
     """
     if name in _MAKERS:
         raise ValueError(f"there is a maker {name!r} already")
-    _MAKERS[name] = address
+    _MAKERS[name] = address, encode or (lambda data, inputs: data)
 
 
 class Assembly:
@@ -160,10 +171,8 @@ class Assembly:
                 continue
             offset = -(-self.room_bytes // parameter.alignment) * parameter.alignment
             self.room_bytes = offset + parameter.size
-            data = [*parameter.data]
-            if parameter.maker == "words":
-                data = [len(places), len(data), *data]
-            rows += [_maker(parameter.maker), offset, self._words(data)]
+            address, encode = _maker(parameter.maker)
+            rows += [address(), offset, self._words(encode(parameter.data, len(places)))]
             rows += [len(places), self._words(places), 0]
         self.address = self._words([self.count, self.room_bytes, *rows])
 
@@ -173,14 +182,14 @@ class Assembly:
         return ctypes.addressof(held)
 
 
-def _maker(name: str) -> int:
-    address = _MAKERS.get(name)
-    if address is None:
+def _maker(name: str) -> tuple[Callable[[], int], Encode]:
+    found = _MAKERS.get(name)
+    if found is None:
         raise LaunchError(
             f"the code takes a parameter that {name!r} makes, which is not known here",
             hint="clear the kernel cache: the code may be of another version",
         )
-    return address()
+    return found
 
 
 class Arguments:

@@ -275,25 +275,53 @@ def _wrapped(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-#: The symbol of the interpreter: `i64 holds(ptr program, ptr arguments, ptr grid)`.
-INTERPRETER = "holds"
+#: The symbols of the interpreters: `i64 holds(ptr program, ptr arguments, ptr grid)`, and
+#: `i64 computed(ptr program, ptr arguments, ptr grid, ptr results)`, which gives results as well.
+INTERPRETER, COMPUTER = "holds", "computed"
 _OPCODES = {name: n for n, name in enumerate((*_LEAVES, REQUIRE, *_OPERATORS))}
 
 
 def encoded(program: Program) -> list[int]:
-    """Return a program as words for native code: how many instructions, then four words of each."""
+    """Return a program as words for native code.
+
+    How many instructions, then four words of each; how many results, then the number of each.
+    """
     words = [len(program.code)]
     for name, operands in program.code:
         filled = [*map(_wrapped, operands), 0, 0, 0]
         words += [_OPCODES[name], *filled[:3]]
-    return words
+    return [*words, len(program.results), *program.results]
 
 
-def llvm_interpreter() -> str:
+_RESULTS = """\
+  %all = mul i64 %count, 4
+  %after = add i64 %all, 1
+  %found = getelementptr i64, ptr %program, i64 %after
+  %wanted = load i64, ptr %found
+  br label %each
+each:
+  %n = phi i64 [ 0, %yes ], [ %n1, %one ]
+  %left = icmp slt i64 %n, %wanted
+  br i1 %left, label %one, label %end
+one:
+  %n1 = add i64 %n, 1
+  %which_at = getelementptr i64, ptr %found, i64 %n1
+  %which = load i64, ptr %which_at
+  %from = getelementptr i64, ptr %values, i64 %which
+  %given = load i64, ptr %from
+  %to = getelementptr i64, ptr %results, i64 %n
+  store i64 %given, ptr %to
+  br label %each
+end:
+  ret i64 1"""
+
+
+def llvm_interpreter(symbol: str = INTERPRETER) -> str:
     """Return a function that runs encoded programs: 1 where all requirements hold, else 0.
 
-    `arguments` and `grid` point to 64-bit integers. Written from the same table as everything
-    else; a program costs a few nanoseconds an instruction and nothing to make.
+    `arguments`, `grid` and `results` (of the COMPUTER alone) point to 64-bit integers. Written from
+    the same table as everything else; a program costs a few nanoseconds an instruction and nothing
+    to make.
     """
     lines: list[str] = []
 
@@ -327,8 +355,9 @@ def llvm_interpreter() -> str:
             give(_steps(template, [item("%values", operand(n)) for n in range(count)], emit))
     cases = " ".join(f"i64 {n}, label %case{n}" for n in _OPCODES.values())
     body = "\n".join(lines)
+    more, end = (", ptr %results", _RESULTS) if symbol == COMPUTER else ("", "  ret i64 1")
     return f"""
-define i64 @{INTERPRETER}(ptr %program, ptr %arguments, ptr %grid) {{
+define i64 @{symbol}(ptr %program, ptr %arguments, ptr %grid{more}) {{
 entry:
   %count = load i64, ptr %program
   %values = alloca i64, i64 %count, align 16
@@ -349,7 +378,7 @@ next:
   %following = add i64 %number, 1
   br label %head
 yes:
-  ret i64 1
+{end}
 no:
   ret i64 0
 }}

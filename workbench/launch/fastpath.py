@@ -22,7 +22,7 @@ from workbench.launch.binding import Call, leaves
 from workbench.launch.conditions import Program, joined
 from workbench.launch.grids import Grid
 from workbench.launch.guarded import guarding
-from workbench.launch.hulls import hull_program
+from workbench.launch.hulls import asked_of, asked_program, hull_program
 from workbench.launch.index_width import width_program
 from workbench.launch.launchers import (
     choosing,
@@ -368,8 +368,15 @@ class _Known:
 
     @cached_property
     def condition(self) -> native.Condition | None:
-        """What native code asks of a launch: `width` where there are twins, `hull_program`."""
+        """What native code asks of a launch: `width` where there are twins, `hull_program`.
+
+        And what the code asks itself: launches that miss it are left to Python, as all that no
+        entry knows.
+        """
         programs = [self.width] if self.has_twin else []
+        asked = asked_of(self.kernel)
+        if asked is not None:
+            programs.append(asked_program(asked, self._integers, self._fixed))
         if self.guarded:
             hull = self.hull_program
             if hull is None:
@@ -380,11 +387,12 @@ class _Known:
     @property
     def outcome(self) -> bool:
         """What it says of launches that take this kernel's code."""
-        return self.kernel.launch.narrow_index or (self.guarded and not self.has_twin)
+        return self.kernel.launch.narrow_index or not self.has_twin
 
     def twin(self, kernel: Loadable, runner: Runner) -> _Known:
         """Return the launch that the other twin takes."""
         other = copy(self)
+        other.__dict__.pop("condition", None)
         other.kernel, other.runner = kernel, runner
         return other
 

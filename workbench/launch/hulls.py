@@ -10,11 +10,12 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from workbench.launch.conditions import Program
+from workbench.launch.conditions import Builder, Program, joined
 from workbench.launch.index_width import Ends, IntervalWriter
 
 if TYPE_CHECKING:
-    from workbench.analysis.hulls import Hulls
+    from workbench.analysis.hulls import Asked, Hulls
+    from workbench.launch.abi import Loadable
 
 #: More than any difference of addresses.
 _FAR = 1 << 62
@@ -56,6 +57,51 @@ def hull_program(
         build.require(build.between(low, 0, _FAR))
         build.require(build.between(high, 0, _FAR))
     return build.finish()
+
+
+@lru_cache(1024)
+def asked_program(
+    asked: Asked,
+    places: tuple[tuple[str, int, bool], ...],
+    known: tuple[tuple[str, int], ...] = (),
+) -> Program:
+    """Return the requirements on a launch for code that was proven for such launches alone.
+
+    `places` and `known` are as for hulls.
+    """
+    given = {name: (place, negative) for name, place, negative in places}
+    writer = _Writer(asked, given, dict(known))
+    ends, build = writer.ends(), writer.build
+    for step in asked.at_least_0:
+        build.require(build.between(ends[step][0].number, 0, _FAR))
+    return build.finish()
+
+
+def asked_of(kernel: Loadable) -> Asked | None:
+    """Return what a kernel's code asks of its launches; None for most."""
+    stored = kernel.launch.extra.get("asked")
+    if stored is None:
+        return None
+    from workbench.analysis.hulls import asked_from_data
+
+    return asked_from_data(stored)
+
+
+def asked_of_values(kernel: Loadable) -> Program | None:
+    """Return what a kernel's code asks of a launch, over the values that the code receives.
+
+    The integers must not be negative, then: that is part of a launch's key, which is not known.
+    """
+    asked = asked_of(kernel)
+    if asked is None:
+        return None
+    words = enumerate(kernel.launch.parameters)
+    places = tuple((name, n, False) for n, (name, word) in words if word[0] in "iu")
+    program = asked_program(asked, places)
+    build = Builder()
+    for place in program.arguments:
+        build.require(build.between(build.argument(place), 0, _FAR))
+    return joined(build.finish(), program)
 
 
 class _Writer(IntervalWriter):

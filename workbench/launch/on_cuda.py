@@ -1,7 +1,8 @@
 """Runs kernels on NVIDIA devices: packs a launch's values and calls the driver.
 
 Runners are generated code over a prepared buffer. A call that finds the buffer in use by another
-thread, or whose thread has no context yet, takes the slow way through a buffer of its own.
+thread, or whose thread has no context yet, takes the slow way through a buffer of its own. A launch
+whose arguments make no tensor map (tensor_maps.py) runs the same kernel compiled without any.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from workbench.devices import cuda
+from workbench.launch import tensor_maps  # noqa: F401 - registers what makes them
 from workbench.launch.abi import PACK_ERRORS, Loadable, NativeCode, Runner, fitted, slots
 from workbench.launch.assembly import Arguments, not_made
+from workbench.launch.conditions import python_lines
 from workbench.launch.grids import check_limits
+from workbench.launch.hulls import asked_of_values
 
 
 @dataclass(slots=True)
@@ -38,6 +43,14 @@ def load(kernel: Loadable, device: int) -> Runner:
     return _runner(Loaded(kernel, device, *cuda.load(image, device)))
 
 
+def loaded_on(kernel: Loadable, device: int) -> Runner:
+    """Return the runner of a kernel on a device, which is loaded once."""
+    runner = kernel.loaded.get(device)
+    if runner is None:
+        runner = kernel.loaded[device] = load(kernel, device)
+    return runner
+
+
 #: A line of runners whose code takes more than the slots: `again` words what went wrong.
 _ASSEMBLING = """\
             if assemble():
@@ -54,8 +67,14 @@ def _runner(loaded: Loaded) -> Runner:
     lock = threading.Lock()
     words = [f"a{n}" for n in range(count)]
     values = "".join(f", {word}" for word in words)
+    asked = asked_of_values(kernel)
+    given = "".join(word + ", " for word in words)
+    checks = [] if asked is None else python_lines(
+        asked, words, "    ", f"return others((x, y, z), stream, ({given}))"
+    )  # fmt: skip
     text = (
         f"def run(x, y, z, stream{values}):\n"
+        f"{''.join(line + chr(10) for line in checks)}"
         "    if acquire(False):\n"
         "        try:\n"
         f"            pack(memory, 0{values})\n"
@@ -68,7 +87,7 @@ def _runner(loaded: Loaded) -> Runner:
         "            release()\n"
         "        if code is SUCCESS:\n"
         "            return kernel\n"
-        f"    return again((x, y, z), stream, ({''.join(word + ', ' for word in words)}))\n"
+        f"    return again((x, y, z), stream, ({given}))\n"
     )
     names: dict[str, Any] = {
         "acquire": lock.acquire,
@@ -83,6 +102,7 @@ def _runner(loaded: Loaded) -> Runner:
         "kernel": kernel,
         "PACK_ERRORS": PACK_ERRORS,
         "again": _careful(loaded, packer),
+        "others": partial(_without_maps, loaded, -1),
     }
     exec(compile(text, f"<runner of {kernel.name}>", "exec"), names)
     run = names["run"]
@@ -91,6 +111,16 @@ def _runner(loaded: Loaded) -> Runner:
         handle, shared_bytes = int(loaded.function), launch.dynamic_shared_bytes
         run.native = NativeCode(address, handle, launch.threads, shared_bytes, launch.made)
     return run
+
+
+def _without_maps(
+    loaded: Loaded, status: int, grid: tuple[int, int, int], stream: int, values: Sequence[Any]
+) -> Loadable:
+    """Launch the kernel without tensor maps, for arguments that are none for those it has."""
+    other = loaded.kernel.without_maps()
+    if other is None:
+        raise not_made(loaded.kernel.name, status)
+    return loaded_on(other, loaded.device)(*grid, stream, *values)
 
 
 def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., Loadable]:
@@ -105,7 +135,7 @@ def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., Loadable]:
         packer.pack_into(arguments.memory, 0, *fitted(packer.format, values))
         status = arguments.assemble()
         if status:
-            raise not_made(kernel.name, status)
+            return _without_maps(loaded, status, grid, stream, values)
         with cuda.current(device):
             (code,) = api.cuLaunchKernel(
                 loaded.function,

@@ -39,6 +39,7 @@ from workbench.layouts.packing import Packing, packing
 from workbench.layouts.parsing import parse_layout
 from workbench.layouts.predict import BANKS, Banks
 from workbench.layouts.reduce import Mask, ReducePlan, reduce_plan
+from workbench.layouts.tensor_access import TensorPlan, tensor_fits
 from workbench.layouts.warpgroup_access import WarpgroupPlan, warpgroup_fits
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "SharedInstruction",
     "SharedPlan",
     "ShufflePlan",
+    "TensorPlan",
     "WarpgroupPlan",
     "blocked",
     "classify",
@@ -73,6 +75,7 @@ __all__ = [
     "split_warps",
     "stmatrix_fits",
     "swizzled",
+    "tensor_fits",
     "vector_width",
     "warpgroup_fits",
     "wgmma_a",

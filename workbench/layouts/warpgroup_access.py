@@ -21,7 +21,7 @@ from functools import lru_cache
 from workbench.layouts.f2 import log2
 from workbench.layouts.families import SWIZZLES
 from workbench.layouts.linear import LinearLayout
-from workbench.layouts.packing import packing
+from workbench.layouts.tensor_access import xor_free_parts
 
 #: Bytes of k that one instruction multiplies, whatever the type.
 K_BYTES = 32
@@ -69,7 +69,7 @@ def warpgroup_fits(
     if shared.rank != 2 or K_BYTES % itemsize:
         return None
     for width in SWIZZLES:
-        parts = _parts(shared, itemsize, width)
+        parts = xor_free_parts(shared, itemsize, width)
         if parts is None:
             continue
         k, mn = parts[k_axis], parts[1 - k_axis]
@@ -81,31 +81,6 @@ def warpgroup_fits(
         if itemsize == 2 and (plan := _mn_major(k, mn, itemsize, width, inside, count)):
             return plan
     return None
-
-
-def _parts(
-    shared: LinearLayout, itemsize: int, width: int
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return what each bit of the coordinates adds to an address before chunks are XORed.
-
-    None if they do not add up, or if another swizzle than that of rows of `width` bytes is there.
-    """
-    mask, shift = SWIZZLES[width]
-    chunk, above = 4, log2(width)
-    bytes_ = log2(itemsize)
-    packed = packing(shared, itemsize).scaled(itemsize)
-    if any(field.unit % (8 * width) for field in packed.fields[1:]):
-        return None  # the XOR is one of address bits: whatever is eight rows high starts at 0 there
-    inverse, found, seen = shared.invert(), list[int](), 0
-    for offset in inverse:
-        place = offset << bytes_
-        place ^= (place >> above >> shift & mask) << chunk
-        if place.bit_count() != 1 or place & seen:
-            return None
-        seen |= place
-        found.append(packed.place(place))
-    columns = shared.bits[1]
-    return tuple(found[columns:]), tuple(found[:columns])
 
 
 def _k_major(

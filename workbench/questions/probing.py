@@ -216,6 +216,11 @@ class Loadable:
         """What a loader takes."""
         return self.built.assemble().data
 
+    def without_maps(self) -> Loadable:
+        """Build it again, for arguments of which no tensor map can be made."""
+        attributes = {**self.module.attributes, "tma": False}
+        return build(replace(self.module, attributes=attributes), self.target)
+
 
 def build(module: Module, target: str, built: Built | None = None) -> Loadable:
     """Compile tile IR for a target, unless it is `built` already."""

@@ -60,6 +60,7 @@ class CompiledKernel:
         index_program: Any = None,
         find_twin: Callable[[CompiledKernel], CompiledKernel] | None = None,
         find_checked: Callable[..., CompiledKernel] | None = None,
+        find_plain: Callable[[CompiledKernel], CompiledKernel | None] | None = None,
         outputs: tuple[str, ...] | None = None,
         begun: Begun | None = None,
     ) -> None:
@@ -82,6 +83,7 @@ class CompiledKernel:
         self._code = code
         self._find_twin = find_twin
         self._find_checked = find_checked
+        self._find_plain = find_plain
         self._trace: LazyTrace | None = None
         self._hulls: Any = _NOT_LOOKED
         self._lock = renewed_lock()
@@ -222,6 +224,10 @@ class CompiledKernel:
         assert self._find_twin is not None
         return self._find_twin(self)
 
+    def without_maps(self) -> CompiledKernel | None:
+        """Return the same kernel compiled without tensor maps, None for an edited stage."""
+        return None if self._find_plain is None else self._find_plain(self)
+
     def checked(self, captured: Captures | None = None, fits: Any = None) -> CompiledKernel:
         """Return the same kernel with checks; `fits` chooses its indices' width for a launch."""
         assert self._find_checked is not None
@@ -231,7 +237,7 @@ class CompiledKernel:
     @property
     def metadata(self) -> SimpleNamespace:
         """Launch numbers under Triton's names: shared, num_warps, num_stages, threads, …."""
-        from workbench.runtime.driver import target_of
+        from workbench.runtime.gpu_target import target_of
 
         compiled = self._compiled  # another thread may let it go
         built = compiled.built if compiled is not None else self.launch

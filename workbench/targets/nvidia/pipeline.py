@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from workbench.ir import Module
 from workbench.passes.accumulation import accumulate_products
@@ -23,15 +24,22 @@ from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
+from workbench.targets.nvidia.map_words import made_parameters
+from workbench.targets.nvidia.ops import TensorLoad
+from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
+from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
+from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.spills import Fitted, fitted, note_assembler, note_spills, spilled
+from workbench.targets.nvidia.tensors import map_parameters
 from workbench.targets.nvidia.toolchain import PtxError, disassemble, find, missing
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
+from workbench.targets.simt.ops import all_warps
 from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
@@ -45,7 +53,6 @@ from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
 UNOBEYED = Unobeyed(
     loops={
         "flatten": "nested loops stay nested",
-        "warp_specialize": "all warps run the same code",
         "disallow_acc_multi_buffer": "sums are never kept in several buffers, nothing to forbid",
     },
     second="an access in PTX takes one hint",
@@ -124,6 +131,13 @@ class _Way:
 
     def take(self, tiles: Module, said: str = "", room: int | None = None) -> Module:
         """Return the GPU IR of tile IR; only this attempt and what is said stay on record."""
+        module = self._take(tiles, said, room)
+        if not _has_boxes_left(module):
+            return module
+        off = "loads by pointers: rings of boxes do not fit shared memory"
+        return self._take(_with(tiles, tma=False), off, room)
+
+    def _take(self, tiles: Module, said: str, room: int | None) -> Module:
         recorder = self.recorder
         del recorder.passes[self._before[0] :], recorder.remarks.items[self._before[1] :]
         recorder.verify = self._before[2]
@@ -131,6 +145,11 @@ class _Way:
         for text in self._said:
             recorder.remarks.note(None, text)
         return _gpu_passes(tiles, self.unit, recorder, room)
+
+
+def _has_boxes_left(module: Module) -> bool:
+    """Say whether a box of a tensor is read other than by copies into a ring, as nothing does."""
+    return any(isinstance(op, TensorLoad) for op in module.walk())
 
 
 def _fitted(tiles: Module, module: Module, way: _Way) -> Module:
@@ -200,7 +219,7 @@ def _read_ptx(state: State, override: Override) -> State:
     text, fits = override.text, None
     if find("ptxas") is not None:
         try:
-            fits = fitted(text, state.unit, state.module.attributes["num_warps"])
+            fits = fitted(text, state.unit, all_warps(state.module))
         except PtxError as error:
             raise refused_by_ptxas(override, error.rows) from None
     return replace(state, ptx=text, fitted=fits)
@@ -229,7 +248,7 @@ def _built(state: State) -> Built:
                     Resources(shared_bytes=0, dynamic_shared_bytes=shared_bytes),
                 )
             else:
-                found = state.fitted or fitted(ptx, unit, module.attributes["num_warps"])
+                found = state.fitted or fitted(ptx, unit, all_warps(module))
                 assembled.append(found.ptx)
                 result = found.result
                 made["cubin"] = Binary("cubin", result.cubin, Resources(
@@ -259,7 +278,7 @@ def _built(state: State) -> Built:
         assemble=binary,
         num_warps=module.attributes["num_warps"],
         num_stages=module.attributes["num_stages"],
-        threads=unit.lanes * module.attributes["num_warps"],
+        threads=unit.lanes * all_warps(module),
         shared_bytes=shared_bytes,
         dynamic_shared_bytes=shared_bytes,
         gpu=module,
@@ -270,11 +289,20 @@ def _built(state: State) -> Built:
             "sass": sass,
         },
         fields={"shared": tuple(_interval(i) for i in state.intervals)},
+        extra=_extra(module),
     )
 
 
+def _extra(module: Module) -> dict[str, Any]:
+    """Return what a launch is told of tensor maps: how they are made, what is asked of it."""
+    made, needs = made_parameters(module), asked(module)
+    if not made:
+        return {}
+    return {"made": made, **({"asked": needs.to_data()} if needs and needs.steps else {})}
+
+
 def _occupancy(unit: Chip, module: Module, registers: int, shared_bytes: int) -> Occupancy:
-    found = residency(unit, module.attributes["num_warps"], registers, shared_bytes)
+    found = residency(unit, all_warps(module), registers, shared_bytes)
     return Occupancy(warps=found.warps, max=unit.warps, limit=found.limit)
 
 
@@ -295,8 +323,12 @@ def _with(module: Module, **options: object) -> Module:
 
 def _for_warps(module: Module, unit: Chip, warps: int) -> Module | None:
     """Return the GPU IR of a kernel for other warps than it has, None where they cannot be."""
+    module = _with(module, num_warps=warps)
     try:
-        return _gpu_passes(_with(module, num_warps=warps), unit, Recorder())
+        found = _gpu_passes(module, unit, Recorder())
+        if not _has_boxes_left(found):
+            return found
+        return _gpu_passes(_with(module, tma=False), unit, Recorder())
     except KernelError:
         return None
 
@@ -309,6 +341,9 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     steps = [
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
+        ("raise-tma", partial(raise_tma, chip=unit)),
+        ("role-partition", partial(role_partition, chip=unit, room=room)),
+        ("expand-roles", partial(expand_roles, chip=unit)),
         ("pipeline-loads", partial(pipeline_loads, chip=unit, room=room)),
         ("overlap-products", partial(overlap_products, rules=unit.rules)),
         ("merge-equal", merge_equal),
@@ -335,11 +370,12 @@ def machine(unit: Chip, text: str) -> Machine:
 
 def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     """Return the text of the LLVM module."""
-    threads = unit.lanes * module.attributes["num_warps"]
+    threads = unit.lanes * all_warps(module)
     body = "\n".join(low.emit.lines)
     globals_ = "\n".join(low.emit.globals)
     declared = "\n".join(low.emit.declared.values())
     name = symbol_of(module.name)
+    parameters = [*parameters_of(module), *map_parameters(module)]
     limit = module.attributes.get("maxnreg")
     registers = f' "nvvm.maxnreg"="{limit}"' if limit else ""
     return (
@@ -347,7 +383,7 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
         f'target triple = "nvptx64-nvidia-cuda"\n'
         f"@shared_memory = external addrspace({unit.shared_space}) global [0 x i8], align 1024\n"
         f"{globals_}\n{declared}\n"
-        f"define ptx_kernel void @{name}({', '.join(parameters_of(module))}) #0{low.debug} {{\n"
+        f"define ptx_kernel void @{name}({', '.join(parameters)}) #0{low.debug} {{\n"
         f"entry:\n{body}\n}}\n"
         f'attributes #0 = {{ nounwind "nvvm.reqntid"="{threads}"{registers} }}\n'
         f"{low.emit.metadata()}"

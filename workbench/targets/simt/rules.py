@@ -139,18 +139,38 @@ class Copy(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A copy of a whole tile that one thread starts, and whose bytes a barrier counts.
+
+    reads: the numbers that say where the tile begins.
+    bytes: how many the barrier is to expect.
+    prepare: writes, before any copy, what all of them read, for the type of the buffer.
+    copy: makes what starts a copy: of what was prepared, from the numbers, to (buffer, slot),
+        counted by (barriers, turn), if a number of type i1 says so (None: always).
+    """
+
+    reads: tuple[Value, ...]
+    bytes: int
+    prepare: Callable[[Builder, Shared], Value]
+    copy: Callable[
+        [Value, Sequence[Value], tuple[Value, Value], tuple[Value, Value], Value | None], Op
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
     """How an op that reads a tile of global memory becomes a copy to shared memory.
 
     buffer: the type of the buffer, with no slots.
-    copy: makes what starts the copy; masked-off elements become zero.
+    copy: makes what starts the copy, vector by vector (masked-off elements become zero), or says
+        how the tile is copied as a whole.
     obstacle: why it cannot be copied; empty if it can.
     unheard: what the author asked of the access and a copy does not do, by its name in `tl`.
     """
 
     buffer: Shared
-    copy: Copy
+    copy: Copy | Box
     obstacle: str = ""
     unheard: Mapping[str, str] = field(default_factory=dict[str, str])
 

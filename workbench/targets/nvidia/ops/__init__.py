@@ -1,4 +1,4 @@
-"""Ops that only NVIDIA targets have: asynchronous copies and products.
+"""Ops that only NVIDIA targets have: asynchronous copies and products, tensor maps, barriers.
 
 They are ops like all others: with inference, verification, interpretation and an example.
 """
@@ -10,12 +10,28 @@ from workbench.targets.nvidia.ops.products import (
     WaitProducts,
     WarpgroupDot,
 )
+from workbench.targets.nvidia.ops.tensors import (
+    Arrive,
+    Await,
+    Barriers,
+    Expect,
+    MakeTensorMap,
+    TensorCopy,
+    TensorLoad,
+)
 
 __all__ = [
+    "Arrive",
     "AsyncCopy",
+    "Await",
+    "Barriers",
     "CommitCopies",
+    "Expect",
     "FenceProducts",
+    "MakeTensorMap",
     "ScaleProducts",
+    "TensorCopy",
+    "TensorLoad",
     "WaitCopies",
     "WaitProducts",
     "WarpgroupDot",

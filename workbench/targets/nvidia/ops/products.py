@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from workbench.ir import (
+    F32,
     Array,
     Effect,
     Effects,
@@ -22,6 +23,7 @@ from workbench.ir import (
     shape_of,
 )
 from workbench.ops.dots import product
+from workbench.ops.numbers import cut_to_tf32
 from workbench.source import ShapeError
 from workbench.targets.simt.ops.shared import slot_of
 
@@ -36,10 +38,13 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     is one that has no buffer yet; stage-products gives it one. With `turned_a` (`turned_b`) the
     operand is the transpose of what the buffer holds.
 
+    Of f32 operands the instruction reads what tf32 holds and cuts the rest off.
+
     The product has ended when the op ends, and with it all before it, except for the latest
     `in_flight` ones: until a later one or a `gpu.wait_products` waits for them, their results
     hold nothing yet and their buffers must not change. PTX ISA 9.0, wgmma.mma_async (sm_90a).
-    `stage` 1 is a product to be started, then one that is started, a round of its loop late.
+    `stage` 1 is a product that is started, or to be started, a round of its loop late; 2 one to be
+    started so in a ring with a slot to spare.
 
         %3 = gpu.wgmma %0, %1, %2 {in_flight = 1} : tile<64x16xf32>
     """
@@ -104,7 +109,7 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
         def end() -> None:
             if all(map(_unchanged, first, held)):
                 kind = element_of(self.a.type)
-                a, b = first
+                a, b = map(cut_to_tf32, first) if kind == F32 else first
                 result[...] = product(a, b, accumulator, kind, element, "ieee")
 
         pending = _pending(frame)

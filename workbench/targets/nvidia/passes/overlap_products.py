@@ -37,7 +37,6 @@ from workbench.ir import (
     Builder,
     Module,
     Op,
-    Shared,
     Value,
     copy_op,
     element_of,
@@ -46,15 +45,15 @@ from workbench.ir import (
 from workbench.ops import Broadcast, Cast, Constant, Elementwise, For, If, Select, Splat, Yield
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import (
-    AsyncCopy,
     CommitCopies,
     ScaleProducts,
-    WaitCopies,
+    TensorCopy,
     WaitProducts,
     WarpgroupDot,
 )
-from workbench.targets.nvidia.passes.rounds import reached, reading
-from workbench.targets.simt.pressure import peak_inside, registers_of
+from workbench.targets.nvidia.passes.rounds import reached, reading_from
+from workbench.targets.simt.ops import BlockBarrier
+from workbench.targets.simt.pressure import peak_in, registers_held
 from workbench.targets.simt.rules import RuleTable
 
 #: What a thread has in registers beside tiles of floats and the addresses of its copies, about.
@@ -183,8 +182,8 @@ def registers_needed(
     """
     elsewhere = {*in_rings, *(one.tile for op in loop.body.ops for one in rules.stored_of(op))}
     elsewhere |= {op.result for op in loop.body.ops if _is_written_anew(op)}
-    carried = sum(registers_of(value) for value in late.held if value not in in_rings)
-    return peak_inside(loop, elsewhere) + carried + 2 * copies + _OTHER_REGISTERS
+    carried = sum(registers_held(value) for value in late.held if value not in in_rings)
+    return peak_in(loop.body, elsewhere) + carried + 2 * copies + _OTHER_REGISTERS
 
 
 def _is_written_anew(op: Op) -> bool:
@@ -195,7 +194,7 @@ def _is_written_anew(op: Op) -> bool:
 
 
 def overlap_products(module: Module, remarks: Remarks, rules: RuleTable) -> Module:
-    """Start products that are to be late (`stage` 1) in the next round of their loop.
+    """Start products that are to be late (`stage` 1 or 2) in the next round of their loop.
 
     Needs: layouts, and rings with a slot for what they read (pipeline-loads). Keeps: every value.
     """
@@ -285,10 +284,12 @@ class _Rotation:
             if op in skipped:
                 continue
             fields = {"in_flight": 1} if op is late.first else {}
-            new = builder.insert(reading(op, values, fields))
+            new = builder.insert(reading_from(op, values, fields))
             values.update(zip(op.results, new.results, strict=True))
             if op is late.first:
-                started = reading(late.product, kept, {"accumulator": sums, "in_flight": 2})
+                started = reading_from(
+                    late.product, kept, {"accumulator": sums, "in_flight": 2, "stage": 1}
+                )
                 sums = builder.insert(started).result
                 if self.head is not None:
                     ahead = self.head.write({}, builder)
@@ -301,7 +302,7 @@ class _Rotation:
                 factor = values.get(scaled[1], scaled[1])
                 values[op.result] = builder.add(ScaleProducts(sums, factor), op.result.hint)
                 continue
-            new = builder.insert(reading(op, values))
+            new = builder.insert(reading_from(op, values))
             values.update(zip(op.results, new.results, strict=True))
         ends = [values.get(value, value) for value in self._ends(loop.body.yields)]
         carried = loop.body.arguments[1:]
@@ -334,15 +335,12 @@ def _head(body: Block, late: Late) -> _Head | None:
 
     Rings have to have room: what is copied then must not take the slot of the round before.
     """
-    numbers = [n for n, op in enumerate(body.ops) if isinstance(op, CommitCopies)]
-    wait = body.ops[0]
-    if len(numbers) != 1 or not isinstance(wait, WaitCopies):
+    kinds = (CommitCopies, TensorCopy)
+    numbers = [n for n, op in enumerate(body.ops) if isinstance(op, kinds)]
+    if late.product.stage < 2 or not numbers:
         return None
-    first = body.ops[: numbers[0] + 1]
-    copies = [op for op in first if isinstance(op, AsyncCopy)]
-    slots = [op.buffer.type.slots for op in copies if isinstance(op.buffer.type, Shared)]
-    # The copies of `pending` + 1 rounds are under way; one is read, one by the late product.
-    if not slots or min(slots) < wait.pending + 4 or late.first in first:
+    first = body.ops[: numbers[-1] + 1]
+    if late.first in first or not any(isinstance(op, BlockBarrier) for op in first):
         return None
     arguments, yields = body.arguments[1:], body.yields
     ops, carried = {*first}, dict[Value, Value]()
@@ -377,7 +375,7 @@ def _narrowed(body: Block, late: Late) -> list[Op]:
         for op in body.ops
         if isinstance(op, Cast)
         and op.result in late.held
-        and registers_of(op.result) < sum(map(registers_of, op.operands))
+        and registers_held(op.result) < sum(map(registers_held, op.operands))
         and not any(op.result in read_by(other) for other in body.ops if other is not late.product)
     ]
 

@@ -7,6 +7,11 @@ on slot i. Addresses of a later round come from running the loop's address arith
 carried values it needs are carried a second time, S-1 rounds further on. Tables that an address is
 read from are read ahead with it, in rounds that the loop reaches and in no others.
 
+Loads of boxes of a tensor (`gpu.tensor_load`) go through the same ring: one thread starts their
+copies, and a barrier for each slot counts the bytes, for which all threads wait. The block meets
+all the same, since a slot is free when everybody has read it. What such a copy writes and what
+products read is ordered without a fence: both are of the asynchronous proxy.
+
 Products that read the ring themselves may go on while the next round starts (`gpu.wgmma`). Where
 the only product of a loop adds to a carried sum, it is waited for one round later. Its slot is
 free a round later too, so the ring has one more, or the copies start one round less ahead.
@@ -20,12 +25,15 @@ memory that other programs may write over anything that puts accesses into an or
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.memory import Memory
 from workbench.ir import (
+    I1,
     I32,
     Block,
     Builder,
@@ -42,11 +50,14 @@ from workbench.ir import (
     shape_of,
 )
 from workbench.layouts import LinearLayout
-from workbench.ops import Constant, Elementwise, For, Select, Splat
+from workbench.ops import Constant, Elementwise, For, Join, Select, Splat, Split
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.ops import (
+    Await,
+    Barriers,
     CommitCopies,
+    Expect,
     FenceProducts,
     WaitCopies,
     WaitProducts,
@@ -56,9 +67,9 @@ from workbench.targets.nvidia.passes.overlap_products import (
     obstacle,
     registers_needed,
 )
-from workbench.targets.nvidia.passes.rounds import reached, reading
+from workbench.targets.nvidia.passes.rounds import reached, reading_from
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
-from workbench.targets.simt.rules import Access, Ahead, Device, InPlace, RuleTable, Setting
+from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
 
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
 _OTHER_REGISTERS = 72
@@ -78,7 +89,7 @@ class _User:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class Read:
     """An op that reads an operand, a load's tile or its transpose, in the buffer."""
 
     op: Op
@@ -88,19 +99,41 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A load, how it is copied, what reads operands off it, and whether anything else does."""
+    """A load, how it is copied, what reads operands off it, and whether anything else does.
+
+    `access` is None of one that is copied as a whole.
+    """
 
     load: Op
-    access: Access
+    access: Access | None
     ahead: Ahead
-    in_place: tuple[_Read, ...]
+    in_place: tuple[Read, ...]
     #: Transposes (by identity) of which nothing but such reads is left.
     gone: frozenset[int]
     users: tuple[_User, ...]
     has_others: bool
+    #: Whether dots multiply the tile itself, moved or not: else only what is made of it.
+    plain: bool
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """The values that its copy takes."""
+        return _reads_of(self.access, self.ahead)
+
+    @property
+    def box(self) -> Box | None:
+        """How it is copied as a whole."""
+        return self.ahead.copy if isinstance(self.ahead.copy, Box) else None
 
 
-class _Module:
+def _reads_of(access: Access | None, ahead: Ahead) -> tuple[Value, ...]:
+    if isinstance(ahead.copy, Box):
+        return ahead.copy.reads
+    assert access is not None
+    return (access.pointers,) if access.mask is None else (access.pointers, access.mask)
+
+
+class Known:
     """What is known of the module."""
 
     def __init__(self, module: Module, chip: Device) -> None:
@@ -111,6 +144,24 @@ class _Module:
         for op in module.walk():
             for operand in op.operands:
                 self.uses.setdefault(operand, []).append(op)
+        #: What dots multiply, and what that is made of element by element: users come first.
+        self.operands: set[Value] = set()
+        for op in reversed(list(module.walk())):
+            self.operands.update(self.rules.staged_of(op))
+            if self.hands_on(op):
+                self.operands.update(op.operands)
+
+    def hands_on(self, op: Op) -> bool:
+        """Say whether dots multiply what an op makes element by element."""
+        element_by_element = op.moves or op.pointwise or isinstance(op, Join | Split)
+        return element_by_element and not self.operands.isdisjoint(op.results)
+
+    def is_moved_to_dot(self, op: Op) -> bool:
+        """Say whether dots multiply what an op, and nothing but such ops, moves."""
+        return op.moves and any(
+            op.result in self.rules.staged_of(user) or self.is_moved_to_dot(user)
+            for user in self.uses.get(op.result, [])
+        )
 
     def hides(self, block: Block) -> bool:
         """Say whether a block has something for which loads are worth copying ahead."""
@@ -131,17 +182,17 @@ class _Module:
         before = along.need(end.layout) if end is not None and end.end is None else None
         return _User(op, before, users[0]) if before is not None else None
 
-    def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[_Read, ...]]:
+    def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[Read, ...]]:
         """Return the ops that read a loaded tile in a buffer, and the type of that buffer.
 
         They read the tile or its transpose, and so does nobody else who reads a transpose.
         """
-        found: list[_Read] = []
+        found: list[Read] = []
         for turned, tile in ((False, value), *((True, t) for t in self.transposes(value))):
             for op in self.uses.get(tile, []):
                 how = self.rules.in_place_of(op, tile, buffer, turned)
                 if how is not None and (how.buffer == buffer or not found):
-                    found.append(_Read(op, tile, how))
+                    found.append(Read(op, tile, how))
                     buffer = how.buffer
         return buffer, tuple(found)
 
@@ -160,13 +211,6 @@ class _Module:
             and all(op.place_before(place) == place[::-1] for place in places)
         ]
 
-    def is_operand(self, value: Value) -> bool:
-        """Say whether a tile, or that tile moved, is worth copying ahead."""
-        users = self.uses.get(value, [])
-        return any(value in self.rules.staged_of(op) for op in users) or any(
-            op.moves and self.is_operand(op.result) for op in users
-        )
-
 
 def pipeline_loads(
     module: Module, remarks: Remarks, chip: Device, room: int | None = None
@@ -179,7 +223,7 @@ def pipeline_loads(
     """
     stages = module.attributes["num_stages"]
     room = chip.shared_bytes if room is None else room
-    known = _Module(module, chip)
+    known = Known(module, chip)
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         if not isinstance(op, For):
@@ -271,7 +315,8 @@ def _late(
     most = min(chip.most_registers(on.num_warps), on.options.get("maxnreg") or MOST_REGISTERS)
     reason = obstacle(late, in_rings, on.chip.rules)
     at_once = on.num_warps * on.lanes * chip.widest_bytes
-    copies = sum(-(-staged.ahead.buffer.bytes // at_once) for staged in found)
+    vectors = [staged.ahead.buffer.bytes for staged in found if staged.box is None]
+    copies = sum(-(-size // at_once) for size in vectors)
     needed = registers_needed(loop, late, in_rings, on.chip.rules, copies)
     if not reason and needed > most:
         reason = f"{needed} registers needed, {most} there"
@@ -310,12 +355,23 @@ def _inside(op: Op) -> list[Op]:
 def _affordable(
     early: _Early, found: list[_Staged], depth: int, shared_limit: int, remarks: Remarks
 ) -> list[_Staged]:
-    """Return the loads to stage: not those behind a table if there is no room for them too."""
-    if sum(staged.ahead.buffer.bytes for staged in found) * depth <= shared_limit:
+    """Return the loads to stage: what is computed with first, and what a table leads to, may go."""
+
+    def fit(some: list[_Staged]) -> bool:
+        return sum(staged.ahead.buffer.bytes for staged in some) * depth <= shared_limit
+
+    if fit(found):
+        return found
+    for staged in found:
+        if not staged.plain:
+            text = f"{depth} stages of what is not multiplied itself do not fit"
+            remarks.note(staged.load, f"not copied ahead: {text}", "missed")
+    found = [staged for staged in found if staged.plain]
+    if fit(found):
         return found
     kept: list[_Staged] = []
     for staged in found:
-        before = early.slice_of(staged.access) or []
+        before = early.slice_of(staged.reads) or []
         if any(not op.pure for op in before):
             remarks.note(
                 staged.load,
@@ -338,7 +394,7 @@ def _fitting(
     return min(depth, fits)
 
 
-def _answer_stages(loop: For, known: _Module, remarks: Remarks) -> None:
+def _answer_stages(loop: For, known: Known, remarks: Remarks) -> None:
     if loop.stages is None:
         return
     text = "no load of this loop can be copied ahead"
@@ -356,7 +412,7 @@ def _answer_memory_hints(staged: _Staged, remarks: Remarks) -> None:
 class _Early:
     """What of a loop may happen rounds before its turn."""
 
-    def __init__(self, loop: For, known: _Module) -> None:
+    def __init__(self, loop: For, known: Known) -> None:
         self.loop = loop
         self.known = known
         self.memory = known.memory
@@ -376,8 +432,8 @@ class _Early:
                 return "the loop waits for other programs or signals to them"
         return ""
 
-    def slice_of(self, load: Access) -> list[Op] | None:
-        """Return the loop's ops that compute a load's address and mask, in order.
+    def slice_of(self, wanted: Sequence[Value]) -> list[Op] | None:
+        """Return the loop's ops that compute what a load reads, its address and mask, in order.
 
         With them come those that compute the carried values they need. None if one of them must
         not run early: then the address is not known rounds ahead.
@@ -386,7 +442,7 @@ class _Early:
         by_result = {r: op for op in loop.body.ops for r in op.results}
         carried = dict(zip(loop.body.arguments[1:], loop.body.yields, strict=True))
         needed: set[int] = set()
-        work = [v for v in (load.pointers, load.mask) if v is not None]
+        work = [*wanted]
         seen: set[Value] = set()
         while work:
             value = work.pop()
@@ -414,7 +470,7 @@ def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
     """Return how a load of the loop can be staged in shared memory; None if it cannot."""
     known = early.known
     ahead, access = known.rules.ahead_of(op, known.on), known.rules.access_of(op)
-    if ahead is None or access is None:
+    if ahead is None:
         return None
     here = set(map(id, early.loop.body.ops))
     buffer, in_place = known.in_place(op.result, ahead.buffer)
@@ -435,24 +491,26 @@ def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
     users = [user for reader in readers if (user := known.user(reader)) is not None]
     # What a branch or an inner loop reads is taken out of the ring once, before it.
     users = [u for u in users if id(u.op) in here and (u.end is None or id(u.end) in here)]
-    direct = any(op.result in known.rules.staged_of(r) for r in readers if id(r) in here)
-    if not in_place and not direct and not any(known.is_operand(u.op.result) for u in users):
+    inside = [r for r in readers if id(r) in here]
+    direct = any(op.result in known.rules.staged_of(r) for r in inside)
+    if not in_place and not direct and not any(map(known.hands_on, inside)):
         return None
     reason = early.obstacle(op) or ahead.obstacle
-    if not reason and early.slice_of(access) is None:
+    if not reason and early.slice_of(_reads_of(access, ahead)) is None:
         reason = "its address depends on what must not be read ahead"
     if reason:
         remarks.note(op, f"not copied ahead: {reason}", "missed")
         return None
     has_others = len(users) < len(readers)
-    return _Staged(op, access, ahead, in_place, frozenset(gone), tuple(users), has_others)
+    plain = bool(in_place) or direct or any(known.is_moved_to_dot(r) for r in inside)
+    return _Staged(op, access, ahead, in_place, frozenset(gone), tuple(users), has_others, plain)
 
 
 def _needed_carries(loop: For, ops: list[Op], found: list[_Staged]) -> list[int]:
     """Return which carried values the address arithmetic reads."""
     arguments = loop.body.arguments[1:]
     reads = {v for op in ops for v in op.operands}
-    reads |= {v for s in found for v in (s.access.pointers, s.access.mask) if v is not None}
+    reads |= {v for s in found for v in s.reads}
     needed = {i for i, a in enumerate(arguments) if a in reads}
     # A carried value that only another needed one is computed from.
     changed = True
@@ -470,7 +528,7 @@ def _pipelined(
     early: _Early, found: list[_Staged], plan: _Plan, builder: Builder, remarks: Remarks
 ) -> tuple[Value, ...]:
     loop, stages, distance = early.loop, plan.slots, plan.distance
-    needed = {id(inner) for staged in found for inner in early.slice_of(staged.access) or ()}
+    needed = {id(inner) for staged in found for inner in early.slice_of(staged.reads) or ()}
     ops = [op for op in loop.body.ops if id(op) in needed]
     carries = _needed_carries(loop, ops, found)
     rings = [replace(staged.ahead.buffer, slots=stages) for staged in found]
@@ -478,7 +536,13 @@ def _pipelined(
         builder.add(SharedAllocate(type=ring), staged.load.result.hint)
         for ring, staged in zip(rings, found, strict=True)
     ]
-    ahead = _Ahead(early, found, buffers, ops, carries, builder)
+    boxes = any(staged.box is not None for staged in found)
+    vectors = any(staged.box is None for staged in found)
+    barriers = None
+    if boxes:
+        barriers = builder.add(Barriers(count=stages), "full")
+        builder.insert(BlockBarrier())
+    ahead = _Ahead(early, found, buffers, barriers, ops, carries, builder)
 
     state = {a: loop.inits[i] for i, a in enumerate(loop.body.arguments[1:]) if i in carries}
     index = loop.lower
@@ -491,29 +555,39 @@ def _pipelined(
     last = builder.add(Constant(distance, I32))
     arguments = loop.body.arguments
     next_index = Value(element_of(loop.lower.type), "ahead")
-    read_slot, write_slot = Value(I32, "slot"), Value(I32, "fill")
+    read_slot, write_slot, parity = Value(I32, "slot"), Value(I32, "fill"), Value(I32, "parity")
     shadows = {
         arguments[1 + i]: Value(arguments[1 + i].type, arguments[1 + i].hint) for i in carries
     }
     with builder.block() as body:
-        builder.insert(WaitCopies(distance - 1))
-        if any(staged.in_place for staged in found):
+        if vectors:
+            builder.insert(WaitCopies(distance - 1))
+        if any(staged.in_place and staged.box is None for staged in found):
             builder.insert(FenceProducts())
         builder.insert(BlockBarrier())
         # Copies come first: a warp that starts a product waits there until the one before is
         # nearly done (measured: 0.93 of cuBLAS this way, 0.86 with the product first).
         moved = ahead.start(next_index, dict(shadows), write_slot, always=False)
-        reading_ = _Reading(early, found, buffers, read_slot, builder)
-        replaced = reading_.write(plan.product, plan.late)
+        if barriers is not None:
+            builder.insert(Await(barriers, read_slot, parity))
+        reading = _Reading(early, found, buffers, read_slot, builder)
+        replaced = reading.write(plan)
         yields = [replaced.get(v, v) for v in loop.body.yields]
         following = builder.add(Elementwise("add", (next_index, loop.step), no_wrap=True))
-        slots = [_next_slot(v, stages, builder) for v in (read_slot, write_slot)]
-        ends = [*yields, following, *slots, *(moved[a] for a in shadows)]
+        (read, past), (write, _) = (_next_slot(v, stages, builder) for v in (read_slot, write_slot))
+        ends = [*yields, following, read, write, *(moved[a] for a in shadows)]
+        if barriers is not None:
+            one = builder.add(Constant(1, I32))
+            turned = builder.add(Elementwise("xor", (parity, one)))
+            ends.append(builder.add(Select(past, turned, parity)))
         builder.insert(loop.body.terminator.changed(values=tuple(ends)))
     inits = (*loop.inits, index, zero, last, *(state[a] for a in shadows))
-    block = Block((*arguments, next_index, read_slot, write_slot, *shadows.values()), tuple(body))
-    new = builder.insert(loop.changed(inits=inits, body=block))
-    builder.insert(WaitCopies(0))
+    inside = (*arguments, next_index, read_slot, write_slot, *shadows.values())
+    if barriers is not None:
+        inits, inside = (*inits, zero), (*inside, parity)
+    new = builder.insert(loop.changed(inits=inits, body=Block(inside, tuple(body))))
+    if vectors:
+        builder.insert(WaitCopies(0))
     results = list(new.results[: len(loop.results)])
     if plan.product is not None:
         number = loop.body.yields.index(plan.product.result)
@@ -533,16 +607,23 @@ class _Ahead:
     """Starts the copies of one round, given the counter and the carried values of that round."""
 
     def __init__(
-        self, early: _Early, found: list[_Staged], buffers: list[Value], ops: list[Op],
-        carries: list[int], builder: Builder,
+        self, early: _Early, found: list[_Staged], buffers: list[Value], barriers: Value | None,
+        ops: list[Op], carries: list[int], builder: Builder,
     ) -> None:  # fmt: skip
         self.loop = early.loop
         self.rules = early.known.rules
         self.found = found
         self.buffers = buffers
+        self.barriers = barriers
         self.ops = ops
         self.carries = carries
         self.builder = builder
+        #: What copies of a whole tile read, by load.
+        self.prepared = {
+            id(staged.load): staged.box.prepare(builder, staged.ahead.buffer)
+            for staged in found
+            if staged.box is not None
+        }
 
     def start(
         self, index: Value, state: dict[Value, Value], slot: Value, always: bool
@@ -558,21 +639,58 @@ class _Ahead:
                 copied = access.under(self._under(runs, access))
                 values[op.results[0]] = copied.result
             builder.insert(copied)
-        for staged, buffer in zip(self.found, self.buffers, strict=True):
-            before = builder.span, builder.origins
-            builder.span, builder.origins = staged.load.span, (staged.load.id,)
-            old = staged.access
-            mask = values.get(old.mask, old.mask) if old.mask is not None else None
-            access = replace(old, pointers=values.get(old.pointers, old.pointers), mask=mask)
-            if runs is not None:
-                mask = self._under(runs, access)
-            builder.insert(staged.ahead.copy(access.pointers, mask, buffer, slot))
-            builder.span, builder.origins = before
-        builder.insert(CommitCopies())
+        pairs = list(zip(self.found, self.buffers, strict=True))
+        vectors = [(staged, buffer) for staged, buffer in pairs if staged.box is None]
+        for staged, buffer in vectors:
+            with self._for(staged):
+                self._start_vectors(staged, buffer, slot, values, runs)
+        if vectors:
+            builder.insert(CommitCopies())
+        if self.barriers is not None:
+            self._start_boxes(pairs, slot, values, runs or builder.add(Constant(True, I1)))
         arguments = loop.body.arguments[1:]
         return {
             arguments[i]: values.get(loop.body.yields[i], loop.body.yields[i]) for i in self.carries
         }
+
+    @contextmanager
+    def _for(self, staged: _Staged) -> Generator[None]:
+        """Have ops that are written come from a load."""
+        builder = self.builder
+        before = builder.span, builder.origins
+        builder.span, builder.origins = staged.load.span, (staged.load.id,)
+        yield
+        builder.span, builder.origins = before
+
+    def _start_vectors(
+        self, staged: _Staged, buffer: Value, slot: Value, values: dict[Value, Value],
+        runs: Value | None,
+    ) -> None:  # fmt: skip
+        old, copy = staged.access, staged.ahead.copy
+        assert old is not None
+        assert not isinstance(copy, Box)
+        mask = values.get(old.mask, old.mask) if old.mask is not None else None
+        access = replace(old, pointers=values.get(old.pointers, old.pointers), mask=mask)
+        if runs is not None:
+            mask = self._under(runs, access)
+        self.builder.insert(copy(access.pointers, mask, buffer, slot))
+
+    def _start_boxes(
+        self, pairs: Sequence[tuple[_Staged, Value]], slot: Value, values: dict[Value, Value],
+        runs: Value,
+    ) -> None:  # fmt: skip
+        """Have the slot's barrier expect the bytes of all boxes, and start their copies."""
+        assert self.barriers is not None
+        boxes = [(staged, box, buffer) for staged, buffer in pairs if (box := staged.box)]
+        total = sum(box.bytes for _, box, _ in boxes)
+        with self._for(boxes[0][0]):
+            self.builder.insert(Expect(self.barriers, slot, runs, bytes=total))
+        for staged, box, buffer in boxes:
+            with self._for(staged):
+                reads = [values.get(v, v) for v in box.reads]
+                source = self.prepared[id(staged.load)]
+                counted = self.barriers, slot
+                self.builder.insert(box.copy(source, reads, (buffer, slot), counted, runs))
 
     def _under(self, runs: Value, access: Access) -> Value:
         """Return a mask for an access, off in rounds that the loop does not reach."""
@@ -605,15 +723,15 @@ class _Reading:
         self.ends = {id(u.end) for staged in found for u in staged.users if u.end is not None}
         self.loads = {id(staged.load): (staged, buffer) for staged, buffer in pairs}
         self.gone = {name for staged in found for name in staged.gone}
-        self.places: dict[int, list[tuple[_Read, Value]]] = {}
+        self.places: dict[int, list[tuple[Read, Value]]] = {}
         for staged, buffer in pairs:
             for place in staged.in_place:
                 self.places.setdefault(id(place.op), []).append((place, buffer))
 
-    def write(self, product: Op | None, late: Op | None) -> dict[Value, Value]:
+    def write(self, plan: _Plan) -> dict[Value, Value]:
         """Insert all ops but the last; returns replaced values.
 
-        `product` is not waited for; `late` is marked for overlap-products.
+        A product that goes on is not waited for, a late one is marked for overlap-products.
         """
         for op in self.loop.body.ops[:-1]:
             if id(op) in self.loads:
@@ -621,22 +739,24 @@ class _Reading:
             elif id(op) in self.gone:
                 continue
             elif id(op) in self.places:
-                self._in_place(op, op is product, op is late)
+                self._in_place(op, plan)
             elif id(op) in self.users:
                 self._user(op)
             elif id(op) in self.ends:
                 self.values[op.results[0]] = self.values[op.operands[0]]
             else:
-                self._insert(op, reading(op, self.values))
+                self._insert(op, reading_from(op, self.values))
         return self.values
 
-    def _in_place(self, op: Op, goes_on: bool, late: bool) -> None:
-        fields: dict[str, Any] = {"stage": 1} if late else {}
+    def _in_place(self, op: Op, plan: _Plan) -> None:
+        fields: dict[str, Any] = {}
+        if op is plan.late:  # 2: copies leave a slot more than it needs
+            fields["stage"] = 2 if plan.slots > plan.distance + 2 else 1
         for place, buffer in self.places[id(op)]:
             fields |= place.how.fields(buffer, self.slot)
-        later = self.rules.later_of(op) if goes_on else None
+        later = self.rules.later_of(op) if op is plan.product else None
         fields |= later.fields if later is not None else {}
-        self._insert(op, reading(op, self.values, fields))
+        self._insert(op, reading_from(op, self.values, fields))
 
     def _insert(self, old: Op, new: Op) -> None:
         self.builder.insert(new)
@@ -668,11 +788,11 @@ def _from_buffer(
     return SharedLoad(buffer, slot, type=type, span=load.span, origins=(load.id, user.id))
 
 
-def _next_slot(slot: Value, stages: int, builder: Builder) -> Value:
-    """Return slot + 1, or 0 after the last."""
+def _next_slot(slot: Value, stages: int, builder: Builder) -> tuple[Value, Value]:
+    """Return slot + 1, or 0 after the last; and whether it was the last."""
     one = builder.add(Constant(1, I32))
     following = builder.add(Elementwise("add", (slot, one), no_wrap=True))
     count = builder.add(Constant(stages, I32))
     past = builder.add(Elementwise("ge", (following, count)))
     zero = builder.add(Constant(0, I32))
-    return builder.add(Select(past, zero, following))
+    return builder.add(Select(past, zero, following)), past

@@ -24,7 +24,9 @@ def reached(loop: For, index: Value, builder: Builder) -> Value:
     return builder.add(Select(rises, up, down))
 
 
-def reading(op: Op, replaced: Mapping[Value, Value], given: Mapping[str, Any] | None = None) -> Op:
+def reading_from(
+    op: Op, replaced: Mapping[Value, Value], given: Mapping[str, Any] | None = None
+) -> Op:
     """Return an op, and what stands in its regions, with replaced operands and given fields."""
     fields: dict[str, Any] = dict(given or {})
     for spec in op.fields:
@@ -46,7 +48,7 @@ def _block_reading(block: Block, replaced: Mapping[Value, Value]) -> Block:
     inner = dict(replaced)
     ops: list[Op] = []
     for op in block.ops:
-        new = reading(op, inner)
+        new = reading_from(op, inner)
         if new is not op:
             inner.update(zip(op.results, new.results, strict=True))
         ops.append(new)

@@ -1,0 +1,134 @@
+"""Makes tensor maps for launches: a maker of parameters (assembly.py).
+
+The compiler says by instructions over a launch's arguments where an array begins, how long its axes
+are and how far apart (targets/nvidia/map_words.py). Native code runs them at every launch, asks
+what the hardware asks, and has the driver encode the map into the parameter: nothing is kept, so
+nothing can dangle, and a captured graph holds the bytes. Where no map can be made (an extent of 0,
+rows that lie backwards) the maker says so, and the kernel's twin without tensor maps runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from workbench.devices import cuda
+from workbench.launch.assembly import register_maker
+from workbench.launch.conditions import COMPUTER, Builder, Program, encoded, llvm_interpreter
+from workbench.launch.machine import Code
+from workbench.source import LaunchError
+from workbench.targets.nvidia.map_words import MAKER, MapWords
+
+#: What a map cannot be made of: not one of the driver's codes.
+REFUSED = -1
+_MOST_AXES = 5
+#: Products of more than this are no places in memory.
+_FAR = 1 << 48
+_MOST_EXTENT, _STRIDE_END, _GRAIN = 1 << 32, 1 << 40, 16
+#: Words in front of the program: type, swizzle, rank, then the box, two 32-bit numbers in each.
+_BOX, _PROGRAM = 3, 6
+#: CUDA 13.0 cuda.h: CU_TENSOR_MAP_L2_PROMOTION_L2_256B; no interleave; zeros outside.
+_PROMOTION = 3
+
+
+def program_of(given: MapWords) -> Program:
+    """Return what a launch computes: base, extents and strides in bytes, and what they must be."""
+    build = Builder()
+    found: list[int] = []
+    for name, a, b in given.code:
+        if name == "constant":
+            found.append(build.constant(a))
+        elif name == "argument":
+            found.append(build.argument(a))
+        elif name in ("narrow", "unsigned"):
+            found.append(_narrowed(build, found[a], signed=name == "narrow"))
+        else:
+            found.append(build.apply(name, found[a], found[b]))
+            if name == "mul":
+                for number in (found[a], found[b]):
+                    build.require(build.between(number, -_FAR, _FAR))
+    base, *rest = (found[n] for n in given.results)
+    rank = len(given.box)
+    extents, strides = rest[:rank], rest[rank:]
+    build.require(build.equal(build.mask(base, _GRAIN - 1), 0))
+    for extent in extents:
+        build.require(build.between(extent, 1, _MOST_EXTENT))
+    steps: list[int] = []
+    for stride in strides:
+        # Small enough first: in native code a product of more than 64 bits wraps.
+        build.require(build.between(stride, 0, _STRIDE_END))
+        step = build.apply("mul", stride, build.constant(given.itemsize))
+        build.require(build.between(step, 0, _STRIDE_END - 1))
+        build.require(build.equal(build.mask(step, _GRAIN - 1), 0))
+        steps.append(step)
+    return build.finish(base, *extents, *steps)
+
+
+def _narrowed(build: Builder, number: int, signed: bool) -> int:
+    half = build.constant(1 << 31 if signed else 0)
+    low = build.mask(build.apply("add", number, half), (1 << 32) - 1)
+    return build.apply("sub", low, half)
+
+
+def encode(data: Sequence[int], inputs: int) -> list[int]:
+    """Return the words that the maker reads."""
+    given = MapWords.read(data)
+    box = [*given.box, *[1] * (2 * (_PROGRAM - _BOX) - len(given.box))]
+    pairs = [low | high << 32 for low, high in zip(box[::2], box[1::2], strict=True)]
+    return [given.type, given.swizzle, len(given.box), *pairs, *encoded(program_of(given))]
+
+
+def maker_text(encoder: int) -> str:
+    """Return the maker in LLVM IR, for an encoder that is called as cuTensorMapEncodeTiled is."""
+    ones = ", ".join(["i32 1"] * _MOST_AXES)
+    return f"""
+@ones = private constant [{_MOST_AXES} x i32] [{ones}], align 8
+
+define i32 @make(ptr %data, ptr %inputs, ptr %destination) {{
+entry:
+  %results = alloca [{2 * _MOST_AXES} x i64], align 16
+  %program_ = getelementptr i64, ptr %data, i64 {_PROGRAM}
+  %fine = call i64 @{COMPUTER}(ptr %program_, ptr %inputs, ptr null, ptr %results)
+  %is_fine = icmp ne i64 %fine, 0
+  br i1 %is_fine, label %encode, label %refused
+encode:
+  %type_ = load i64, ptr %data
+  %type = trunc i64 %type_ to i32
+  %swizzle_at = getelementptr i64, ptr %data, i64 1
+  %swizzle_ = load i64, ptr %swizzle_at
+  %swizzle = trunc i64 %swizzle_ to i32
+  %rank_at = getelementptr i64, ptr %data, i64 2
+  %rank_ = load i64, ptr %rank_at
+  %rank = trunc i64 %rank_ to i32
+  %box = getelementptr i64, ptr %data, i64 {_BOX}
+  %base = load ptr, ptr %results
+  %extents = getelementptr i64, ptr %results, i64 1
+  %before = add i64 %rank_, 1
+  %strides = getelementptr i64, ptr %results, i64 %before
+  %status = call i32 inttoptr (i64 {encoder} to ptr)(ptr %destination, i32 %type, i32 %rank,
+      ptr %base, ptr %extents, ptr %strides, ptr %box, ptr @ones, i32 0, i32 %swizzle,
+      i32 {_PROMOTION}, i32 0)
+  ret i32 %status
+refused:
+  ret i32 {REFUSED}
+}}
+{llvm_interpreter(COMPUTER)}
+"""
+
+
+@cache
+def _code(encoder: int) -> Code:
+    return Code(maker_text(encoder))
+
+
+def _address() -> int:
+    encoder = cuda.encoder_address()
+    if not encoder:
+        raise LaunchError(
+            "the driver here makes no tensor maps (cuTensorMapEncodeTiled is not in libcuda)",
+            hint="compile with tma=False, or update the driver",
+        )
+    return _code(encoder).address("make")
+
+
+register_maker(MAKER, _address, encode)

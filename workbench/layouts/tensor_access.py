@@ -1,0 +1,111 @@
+"""How copies of boxes of a tensor fill a tile in shared memory.
+
+One copy writes rows of W = 128, 64 or 32 bytes one after the other, the 16-byte chunks of each
+XORed with bits of its address (`families.SWIZZLES`). A tile whose rows are longer is several copies
+side by side. So a layout fits exactly if it is made of such columns. CUDA 13.0 cuda.h,
+CUtensorMapSwizzle; PTX ISA 9.0, "Tensors", swizzling modes (sm_90).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from workbench.layouts.f2 import log2
+from workbench.layouts.families import SWIZZLES
+from workbench.layouts.linear import LinearLayout
+from workbench.layouts.packing import packing
+
+#: The most elements of a box along one axis.
+MOST_BOX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPlan:
+    """Which boxes fill a tile of two axes, and where each begins.
+
+    swizzle: bytes of a row of a box. box: its extents, in the order of the tile's axes.
+    pieces: where each box begins in the tile, and its offset in bytes in the buffer.
+    """
+
+    swizzle: int
+    box: tuple[int, int]
+    pieces: tuple[tuple[tuple[int, int], int], ...]
+
+
+@lru_cache(1024)
+def tensor_fits(shared: LinearLayout, itemsize: int, inner: int) -> TensorPlan | None:
+    """Return how copies fill a buffer of a layout; None: they cannot.
+
+    shared: the layout of a buffer of two axes whose elements have `itemsize` bytes, packed
+    (packing.py); `inner` is the axis whose elements lie side by side in the tensor. The buffer's
+    address must be a multiple of 1024.
+    """
+    if shared.rank != 2:
+        return None
+    extent, rows = shared.shape[inner], shared.shape[1 - inner]
+    for width in SWIZZLES:
+        across = width // itemsize
+        if extent % across or (rows > 8 and rows % 8):
+            continue
+        parts = xor_free_parts(shared, itemsize, width)
+        if parts is None:
+            continue
+        columns, down = parts[inner], parts[1 - inner]
+        inside = log2(across)
+        runs = len(columns) >= inside and all(
+            columns[bit] == itemsize << bit for bit in range(inside)
+        )
+        if not runs or any(part != width << bit for bit, part in enumerate(down)):
+            continue
+        return _plan(extent, rows, across, width, columns, inner)
+    return None
+
+
+def _plan(
+    extent: int, rows: int, across: int, width: int, columns: tuple[int, ...], inner: int
+) -> TensorPlan | None:
+    heights = range(min(rows, MOST_BOX), 0, -1)
+    tall = next(n for n in heights if rows % n == 0 and _whole(n, rows))
+    found: list[tuple[tuple[int, int], int]] = []
+    for start in range(0, extent, across):
+        place = sum(part for bit, part in enumerate(columns) if start >> bit & 1)
+        if place % (8 * width):
+            return None  # the XOR is one of address bits: eight rows start at 0 there
+        for row in range(0, rows, tall):
+            where = (row, start) if inner else (start, row)
+            found.append((where, place + row * width))
+    box = (tall, across) if inner else (across, tall)
+    return TensorPlan(width, box, tuple(found))
+
+
+def _whole(tall: int, rows: int) -> bool:
+    """Whether boxes of so many rows begin where the pattern of eight rows does."""
+    return tall == rows or tall % 8 == 0
+
+
+@lru_cache(1024)
+def xor_free_parts(
+    shared: LinearLayout, itemsize: int, width: int
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return what each bit of the coordinates adds to an address before chunks are XORed.
+
+    For each axis of a layout of two. None if they do not add up, or if another swizzle than that of
+    rows of `width` bytes is there.
+    """
+    mask, shift = SWIZZLES[width]
+    chunk, above = 4, log2(width)
+    bytes_ = log2(itemsize)
+    packed = packing(shared, itemsize).scaled(itemsize)
+    if any(field.unit % (8 * width) for field in packed.fields[1:]):
+        return None  # the XOR is one of address bits: whatever is eight rows high starts at 0 there
+    inverse, found, seen = shared.invert(), list[int](), 0
+    for offset in inverse:
+        place = offset << bytes_
+        place ^= (place >> above >> shift & mask) << chunk
+        if place.bit_count() != 1 or place & seen:
+            return None
+        seen |= place
+        found.append(packed.place(place))
+    columns = shared.bits[1]
+    return tuple(found[columns:]), tuple(found[:columns])

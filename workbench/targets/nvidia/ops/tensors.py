@@ -1,0 +1,360 @@
+"""Tensor maps, copies of boxes of a tensor to shared memory, barriers that count what arrives.
+
+A tensor map says how an array lies in global memory: where it begins, how long its axes are and how
+far apart. A launch makes it, so all of it must follow from the launch's arguments. Axes are listed
+as those of tiles are, from the outermost to the one along which elements lie side by side. What a
+box has outside the array reads as zero.
+
+What the hardware asks for is asked here as well, with KernelErrors that name it: a pass that raises
+a load to a map must have proven it, or have the launch ask. PTX ISA 9.0, "Tensors" and
+"cp.async.bulk.tensor" (sm_90); encoding: cuTensorMapEncodeTiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from workbench.ir import (
+    I64,
+    NONE,
+    Array,
+    Effect,
+    Effects,
+    Frame,
+    Op,
+    Pointer,
+    Scalar,
+    Shared,
+    TensorMap,
+    Tile,
+    Type,
+    Value,
+    attribute,
+    element_of,
+    reads,
+    shape_of,
+    writes,
+)
+from workbench.ops.numbers import round_to
+from workbench.source import KernelTypeError, LaunchError, ShapeError
+from workbench.targets.nvidia.ops.barriers import Barrier, barrier_of, verify_barriers
+from workbench.targets.simt.ops.shared import slot_of, verify_slot
+
+#: Base, strides and the inner coordinate are multiples of so many bytes.
+GRAIN = 16
+#: The most axes, elements along one, and bytes between two of one axis, plus one.
+MOST_AXES, MOST_EXTENT, STRIDE_END = 5, 1 << 32, 1 << 40
+
+
+class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
+    """How an array lies in memory from `base` on, for copies of boxes of the type's extents.
+
+    extents: elements of each axis; strides: elements from one to the next, of each axis but the
+    last, whose elements lie side by side. All operands must be the same throughout a launch.
+
+    With `swizzle` = 32, 64 or 128 the copies write the rows of a piece, which are then no longer
+    than so many bytes, with the 16-byte chunks of eight of them exchanged (layouts.SWIZZLES).
+    `piece`: the box of one copy, where a box of the type is several; () for the whole.
+
+        %4 = gpu.tensor_map %0, [%1, %2], [%3] {type = tensor_map<16x8xf16>} : tensor_map<16x8xf16>
+    """
+
+    base: Value
+    extents: tuple[Value, ...]
+    strides: tuple[Value, ...]
+    type: TensorMap = attribute()
+    swizzle: int = attribute(default=0)
+    piece: tuple[int, ...] = attribute(default=())
+
+    def infer(self) -> Type:
+        return self.type
+
+    def verify(self) -> None:
+        rank, held = len(self.type.box), self.base.type
+        if not isinstance(held, Pointer) or held.pointee != self.type.element:
+            raise KernelTypeError(f"{self.name} of {self.type} at a {held}", self.span)
+        if not 1 <= rank <= MOST_AXES:
+            raise ShapeError(f"{self.name} has 1 to {MOST_AXES} axes, not {rank}", self.span)
+        if (len(self.extents), len(self.strides)) != (rank, rank - 1):
+            raise ShapeError(
+                f"{self.name} of {rank} axes has {len(self.extents)} extents and "
+                f"{len(self.strides)} strides",
+                self.span,
+            )
+        _verify_integers(self, (*self.extents, *self.strides))
+        if self.swizzle not in (0, 32, 64, 128):
+            raise ShapeError(f"{self.name} has no swizzle of {self.swizzle} bytes", self.span)
+        if self.piece and (
+            len(self.piece) != rank
+            or any(b % p for b, p in zip(self.type.box, self.piece, strict=True))
+        ):
+            raise ShapeError(f"{self.name} of {self.type} in pieces of {self.piece}", self.span)
+
+    @property
+    def copied(self) -> tuple[int, ...]:
+        """The extents of what one copy moves."""
+        return self.piece or self.type.box
+
+    def interpret(self, frame: Frame) -> Array:
+        base = int(frame[self.base])
+        extents = [int(frame[v]) for v in self.extents]
+        strides = [int(frame[v]) for v in self.strides]
+        size = self.type.element.itemsize
+        if base % GRAIN:
+            raise self._refused(f"begins at {base:#x}, no multiple of {GRAIN} bytes")
+        for axis, extent in enumerate(extents):
+            if not 1 <= extent <= MOST_EXTENT:
+                raise self._refused(f"has {extent} elements along axis {axis}")
+        for axis, stride in enumerate(strides):
+            if stride * size % GRAIN or not 0 <= stride * size < STRIDE_END:
+                raise self._refused(f"has elements {stride * size} bytes apart along axis {axis}")
+        return np.array([base, *extents, *strides], np.int64)
+
+    def _refused(self, why: str) -> LaunchError:
+        return LaunchError(f"{self.name}: no tensor map can be made of an array that {why}",
+                           self.span, code="K509")  # fmt: skip
+
+
+class TensorLoad(Op, mnemonic="gpu.tensor_load", exact=True):
+    """Read the box of a tensor map that begins at some coordinates; zero outside the array.
+
+    Axis i of the tile is the map's axis `axes[i]`; of the others the box has one element. The last
+    coordinate is a multiple of 16 bytes. `role`, `channel` and `slots` say what has been decided
+    (passes/roles.py): a producer's warps copy it through a ring of so many slots.
+
+        %3 = gpu.tensor_load %0, [%1, %2] {axes = (0, 1), type = tile<16x8xf16>} : tile<16x8xf16>
+    """
+
+    map: Value
+    coordinates: tuple[Value, ...]
+    axes: tuple[int, ...] = attribute()
+    type: Tile = attribute()
+    role: str = attribute(default="")
+    channel: int = attribute(default=0)
+    slots: int = attribute(default=0)
+
+    def infer(self) -> Type:
+        return self.type
+
+    def verify(self) -> None:
+        box = _verify_box(self, self.map, self.coordinates, self.axes)
+        found = self.type.shape, self.type.element
+        if found != box:
+            raise ShapeError(f"{self.name} of a box of {box[0]} gives no {self.type}", self.span)
+
+    def own_effects(self) -> Effects:
+        return (reads("global", self.map),)
+
+    def interpret(self, frame: Frame) -> Array:
+        return _box(self, frame, self.map, self.coordinates, self.axes)
+
+
+class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
+    """Start copying a box of a tensor map into slot `slot` of a buffer; see gpu.tensor_load.
+
+    One thread starts it, if `when` holds. It ends when the phase of barrier `turn` ends, which has
+    been told to expect its bytes: those of the whole box, however much of it is inside the array.
+
+        gpu.tensor_copy %0, [%1, %2], %3, %4, %5 slot %6 {axes = (0, 1)}
+    """
+
+    map: Value
+    coordinates: tuple[Value, ...]
+    buffer: Value
+    barriers: Value
+    turn: Value
+    slot: Value | None = None
+    when: Value | None = None
+    axes: tuple[int, ...] = attribute()
+
+    def verify(self) -> None:
+        shape, element = _verify_box(self, self.map, self.coordinates, self.axes)
+        verify_slot(self, self.buffer, shape, element, self.slot)
+        verify_barriers(self, self.barriers)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes arrive, those outside the array counted."""
+        assert isinstance(self.map.type, TensorMap)
+        return self.map.type.box_bytes
+
+    def own_effects(self) -> Effects:
+        return (
+            Effect("global", reads=True, through=self.map, later=True),
+            Effect("shared", writes=True, through=self.buffer, later=True),
+            Effect("shared", reads=True, writes=True, through=self.barriers, later=True),
+        )
+
+    def interpret(self, frame: Frame) -> None:
+        if not frame.get(self.when, True):
+            return
+        values = _box(self, frame, self.map, self.coordinates, self.axes)
+        where = slot_of(frame, self.buffer, self.slot)
+        # What is in flight reads as poison until it has been waited for.
+        where[...] = np.nan if element_of(self.buffer.type).is_float else 0x5A
+        barrier = barrier_of(frame, self.barriers, self.turn)
+        barrier.copy(frame, self, where, values, self.bytes)
+
+
+class Barriers(Op, mnemonic="gpu.barriers", exact=True):
+    """A ring of barriers in shared memory, each of whose phases ends after so many arrivals.
+
+    And after the arrival of all bytes that it was told to expect. The other threads may use them
+    after a block barrier. PTX ISA 9.0, mbarrier.init and fence.mbarrier_init.
+
+        %0 = gpu.barriers {count = 3} : shared<1xi64, slots=3>
+    """
+
+    count: int
+    arrivals: int = attribute(default=1)
+
+    def infer(self) -> Type:
+        return Shared((1,), I64, None, self.count)
+
+    def verify(self) -> None:
+        if self.count < 1 or not 1 <= self.arrivals < 1 << 20:
+            raise ShapeError(f"{self.name}: {self.count} of {self.arrivals} arrivals", self.span)
+
+    def own_effects(self) -> Effects:
+        return (writes("shared", self.result),)
+
+    def interpret(self, frame: Frame) -> Array:
+        key = len(frame.memory)
+        frame.memory[key] = [Barrier(self.arrivals) for _ in range(self.count)]
+        return np.asarray(key)
+
+
+class Expect(Op, mnemonic="gpu.expect", exact=True):
+    """Arrive at barrier `turn`, and have its phase wait for so many bytes of copies too.
+
+    One thread does, if `when` holds. PTX ISA 9.0, mbarrier.arrive.expect_tx.
+
+        gpu.expect %0, %1 {bytes = 4096}
+    """
+
+    barriers: Value
+    turn: Value
+    when: Value | None = None
+    bytes: int = attribute()
+
+    def verify(self) -> None:
+        verify_barriers(self, self.barriers)
+
+    def own_effects(self) -> Effects:
+        return (_counted(self.barriers, "release"),)
+
+    def interpret(self, frame: Frame) -> None:
+        if frame.get(self.when, True):
+            barrier_of(frame, self.barriers, self.turn).expect(self, self.bytes)
+
+
+class Arrive(Op, mnemonic="gpu.arrive", exact=True):
+    """Arrive at barrier `turn`: one thread does, if `when` holds.
+
+    With `warps` one thread of each warp does, of which the block (or the role) has so many.
+    What this thread did before, those who wait for the phase see. PTX ISA 9.0, mbarrier.arrive.
+
+        gpu.arrive %0, %1
+    """
+
+    barriers: Value
+    turn: Value
+    when: Value | None = None
+    warps: int = attribute(default=0)
+
+    def verify(self) -> None:
+        verify_barriers(self, self.barriers)
+
+    def own_effects(self) -> Effects:
+        return (_counted(self.barriers, "release"),)
+
+    def interpret(self, frame: Frame) -> None:
+        if frame.get(self.when, True):
+            barrier_of(frame, self.barriers, self.turn).arrive(self, self.warps or 1)
+
+
+class Await(Op, mnemonic="gpu.await", exact=True):
+    """Wait until the phase of barrier `turn` with a parity has ended (0: of the first).
+
+    All threads do. A phase before the first counts as ended, with parity 1; parities alternate.
+    PTX ISA 9.0, mbarrier.try_wait.parity.
+
+        gpu.await %0, %1, %2
+    """
+
+    barriers: Value
+    turn: Value
+    parity: Value
+
+    def verify(self) -> None:
+        verify_barriers(self, self.barriers)
+        _verify_integers(self, (self.parity,))
+
+    def own_effects(self) -> Effects:
+        return (_counted(self.barriers, "acquire"),)
+
+    def interpret(self, frame: Frame) -> None:
+        barrier_of(frame, self.barriers, self.turn).wait(frame, self, int(frame[self.parity]) & 1)
+
+
+def _counted(barriers: Value, order: str) -> Effect:
+    return Effect("shared", reads=True, writes=True, through=barriers, order=order, scope="cta")  # type: ignore[arg-type]
+
+
+def _verify_integers(op: Op, values: Sequence[Value]) -> None:
+    for value in values:
+        held = element_of(value.type) if not shape_of(value.type) else None
+        if held is None or not held.is_integer or held.bits < 32:
+            raise KernelTypeError(f"{op.name} got a {value.type} for an integer", op.span)
+
+
+def _verify_box(
+    op: Op, source: Value, coordinates: Sequence[Value], axes: Sequence[int]
+) -> tuple[tuple[int, ...], Scalar]:
+    """Return shape and element of the tile that a box is; raise ShapeError if it is none."""
+    type = source.type
+    if not isinstance(type, TensorMap):
+        raise KernelTypeError(f"{op.name} needs a tensor map, not a {type}", op.span)
+    _verify_integers(op, coordinates)
+    if len(coordinates) != len(type.box):
+        raise ShapeError(f"{op.name} names {len(coordinates)} coordinates of {type}", op.span)
+    rest = [extent for axis, extent in enumerate(type.box) if axis not in axes]
+    known = all(0 <= axis < len(type.box) for axis in axes)
+    if not known or len(set(axes)) != len(axes) or not axes or any(n != 1 for n in rest):
+        raise ShapeError(f"{op.name} of axes {tuple(axes)} of {type}", op.span)
+    return tuple(type.box[axis] for axis in axes), type.element
+
+
+def _box(
+    op: Op, frame: Frame, source: Value, coordinates: Sequence[Value], axes: Sequence[int]
+) -> Array:
+    """Return the tile that a box holds, read as the hardware reads it."""
+    type = source.type
+    assert isinstance(type, TensorMap)
+    rank, element = len(type.box), type.element
+    given = [int(n) for n in frame[source]]
+    base, extents, strides = given[0], given[1 : 1 + rank], [*given[1 + rank :], 1]
+    starts = [int(frame[v]) for v in coordinates]
+    for start in starts:
+        if not -(1 << 31) <= start < 1 << 31:
+            raise LaunchError(f"{op.name}: the coordinate {start} has no 32 bits", op.span)
+    if starts[-1] * element.itemsize % GRAIN:
+        raise LaunchError(
+            f"{op.name} begins {starts[-1] * element.itemsize} bytes into a row, "
+            f"no multiple of {GRAIN}",
+            op.span,
+        )
+    offset, inside = np.zeros((), np.int64), np.ones((), bool)
+    for axis, (start, count) in enumerate(zip(starts, type.box, strict=True)):
+        where = start + np.arange(count, dtype=np.int64)
+        inside = inside[..., None] & (where >= 0) & (where < extents[axis])
+        offset = offset[..., None] + where * strides[axis]
+    # An address that is not read may lie anywhere.
+    addresses = base + np.where(inside, offset, 0) * element.itemsize
+    order = [*axes, *(axis for axis in range(rank) if axis not in axes)]
+    shape = tuple(type.box[axis] for axis in axes)
+    live = inside.transpose(order).reshape(shape)
+    values = frame.read(op, addresses.transpose(order).reshape(shape), live, element)
+    return np.where(live, values, round_to(np.zeros(1), element))

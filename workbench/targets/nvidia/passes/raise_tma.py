@@ -1,0 +1,618 @@
+"""Loads that feed products by warpgroups, as boxes of tensor maps.
+
+What may be raised, and to what, is planned as plain data (targets/nvidia/raising.py); here the plan
+is written: the map at the beginning of the kernel, of the launch's arguments alone, and before the
+load the coordinates, as scalars. A value that the kernel computes anyway is taken as it is.
+
+A load that becomes a copy by hardware is read earlier than in its turn, as any load that
+pipeline-loads copies ahead, and by another way (the asynchronous proxy) than the kernel's own
+stores: so nothing that the kernel stores through the same argument is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+
+from workbench.analysis.affine import Affine, tile_forms
+from workbench.analysis.demanded import Demanded, Rule, product_rule
+from workbench.analysis.forms import Atom, Form, number
+from workbench.analysis.hulls import Asked, FormSteps, UnknownForm, known_intervals
+from workbench.analysis.memory import ANYWHERE, Memory
+from workbench.analysis.ranges import FULL32, MARGIN, Step
+from workbench.analysis.transfer import renamed
+from workbench.ir import (
+    DROP,
+    I1,
+    I32,
+    I64,
+    Block,
+    Builder,
+    Drop,
+    Module,
+    Op,
+    Pointer,
+    Scalar,
+    Shared,
+    TensorMap,
+    Tile,
+    Value,
+    element_of,
+    shape_of,
+)
+from workbench.ir.rebuild import Rebuilder
+from workbench.layouts import swizzled, tensor_fits
+from workbench.ops import (
+    AddPointer,
+    Cast,
+    Constant,
+    Elementwise,
+    For,
+    Load,
+    NumPrograms,
+    ProgramId,
+    Reshape,
+    Select,
+    Transpose,
+)
+from workbench.passes.manager import Remarks
+from workbench.passes.rules import constant_of
+from workbench.source import Span
+from workbench.targets.nvidia.ops import MakeTensorMap, TensorLoad, WarpgroupDot
+from workbench.targets.nvidia.raising import NotRaised, Plan, Request, plan
+from workbench.targets.simt.ops import SharedDot
+from workbench.targets.simt.rules import Device
+
+#: What of a target's own products is observed.
+_PRODUCTS: dict[type[Op], Rule] = {WarpgroupDot: product_rule, SharedDot: product_rule}
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """A load, and the tile that products read: its own, or one without its axes of extent 1."""
+
+    load: Load
+    tile: Value
+    plan: Plan
+
+
+def raise_tma(module: Module, remarks: Remarks, chip: Device) -> Module:
+    """Replace loads that products by warpgroups read in a ring by boxes of tensor maps.
+
+    Before:
+        %p = tile.add_pointer %arrays, %offsets : tile<64x64xptr<f16>>
+        %a = tile.load %p mask %inside other %zeros : tile<64x64xf16>
+    After:
+        %a = gpu.tensor_load %map, [%row, %k] {axes = (0, 1), type = tile<64x64xf16>} : tile<64x64xf16>
+
+    Needs: layouts, 32-bit indices. Keeps: every byte that is stored, in launches of which what is
+    `asked` (below) holds. All loads of a loop that feed a product are raised, or none.
+    """  # noqa: E501
+    options = module.attributes
+    if not options.get("tma", True) or not options.get("narrow_index"):
+        return module
+    if not any(isinstance(op, WarpgroupDot) for op in module.walk()):
+        return module
+    return Raiser(module, remarks, chip).run()
+
+
+def asked(module: Module) -> Asked | None:
+    """Return what a launch of a module with tensor maps must be asked; None without any."""
+    stored = module.attributes.get("tensor_facts")
+    if stored is None:
+        return None
+    steps, at_least_0 = stored
+    return Asked(tuple(Step(*step) for step in steps), tuple(at_least_0))
+
+
+class Raiser(Rebuilder):
+    """Plans and writes what is raised of a module."""
+
+    def __init__(self, module: Module, remarks: Remarks, chip: Device) -> None:
+        super().__init__(module, lambda op, builder: self._replacement(op))
+        self.module = module
+        self.remarks = remarks
+        self.chip = chip
+        self.facts: Affine = tile_forms(module)
+        self.memory = Memory(module)
+        self.parameters = {p.name: p.value for p in module.parameters}
+        self.uses: dict[Value, list[Op]] = {}
+        for op in module.walk():
+            for operand in op.operands:
+                self.uses.setdefault(operand, []).append(op)
+        self.names = _Names(module, self.facts)
+        self._observed: Demanded | None = None
+        #: Intervals of what is asked, as far as they are known now.
+        self.known = FormSteps(module, self.facts)
+        self.found: dict[int, _Raised] = {}
+        #: What becomes of the tiles of loads that lose axes of extent 1, by their ids.
+        self.views: dict[int, int] = {}
+        self.boxes: dict[int, Value] = {}
+        self.maps: dict[int, Value] = {}
+        #: Scalars that exist where ops are being written, by what they are.
+        self.scopes: list[dict[Form, Value]] = []
+
+    def run(self) -> Module:
+        """Return the module with everything raised that can be."""
+        facts = FormSteps(self.module, self.facts)
+        at_least_0: list[int] = []
+        for loop, loads in self.groups():
+            for raised in self._together(loop, loads):
+                self.found[raised.load.id] = raised
+                at_least_0 += self._ask(raised.plan, facts)
+                if raised.tile.op is not None and raised.tile.op is not raised.load:
+                    self.views[raised.tile.op.id] = raised.load.id
+        if not self.found:
+            return self.module
+        body = self.block(self.module.body)
+        steps = tuple((s.kind, s.inputs, s.data) for s in facts.steps)
+        stored = (steps, tuple(dict.fromkeys(at_least_0)))
+        attributes = {**self.module.attributes, "tensor_facts": stored}
+        return replace(self.module, body=body, next_id=self.builder.next_id, attributes=attributes)
+
+    # -- which loads ----------------------------------------------------------------------
+    def groups(self) -> Iterator[tuple[For | None, list[Load]]]:
+        """Yield the loads of each loop that feed products and would be copied ahead."""
+        for op in self.module.walk():
+            if not isinstance(op, For):
+                continue
+            stages = self.module.attributes["num_stages"] if op.stages is None else op.stages
+            if stages >= 2:
+                yield op, [o for o in op.body.ops if isinstance(o, Load) and self.feeds(o, None)]
+
+    def _together(self, loop: For | None, loads: list[Load]) -> list[_Raised]:
+        """Return loads of a loop with their plans, none if one of them has none."""
+        found: list[_Raised] = []
+        missed: list[Load] = []
+        for load in loads:
+            try:
+                tile = self.view(load)
+                found.append(_Raised(load, tile, self._plan(loop, load, tile)))
+            except NotRaised as why:
+                missed.append(load)
+                self.remarks.note(load, f"not raised to a tensor map: {why}", "missed")
+        if not missed:
+            for raised in found:
+                self.remarks.note(raised.load, self.names.told(raised.plan), "applied")
+            return found
+        for raised in found:
+            other = self.names.of(missed[0].result)
+            text = f"not raised to a tensor map: {other}, loaded in the same loop, is not"
+            self.remarks.note(raised.load, text, "missed")
+        return []
+
+    def view(self, load: Load) -> Value:
+        """Return a load's tile, or what alone is made of it, without its axes of extent 1."""
+        users, shape = self.uses.get(load.result, []), shape_of(load.result.type)
+        longer = tuple(extent for extent in shape if extent != 1)
+        if len(users) == 1 and isinstance(users[0], Reshape) and users[0].shape == longer:
+            return users[0].result
+        return load.result
+
+    def feeds(self, load: Load, inner: int | None) -> bool:
+        """Say whether a product reads a load's tile in a buffer whose rows are axis `inner`."""
+        whole = self.view(load)
+        shape, element = shape_of(whole.type), element_of(whole.type)
+        if len(shape) != 2 or not isinstance(element, Scalar) or element == I1:
+            return False
+        turned = [
+            op.result
+            for op in self.uses.get(whole, [])
+            if isinstance(op, Transpose) and op.order == (1, 0)
+        ]
+        for order in ((0, 1), (1, 0)):
+            if inner is not None and order[0] != inner:
+                continue
+            buffer = Shared(shape, element, swizzled(shape, element.itemsize, order))
+            for tile in (whole, *turned):
+                for user in self.uses.get(tile, []):
+                    rules, is_turned = self.chip.rules, tile is not whole
+                    how = rules.in_place_of(user, tile, buffer, is_turned)
+                    layout = None if how is None else how.buffer.layout
+                    if layout is not None and tensor_fits(layout, element.itemsize, order[0]):
+                        return True
+        return False
+
+    def _plan(self, loop: For | None, load: Load, tile: Value) -> Plan:
+        self._obstacle(loop, load)
+        form = self.facts.form(load.pointers)
+        if form is None:
+            raise NotRaised("its address is not known as a form of indices")
+        conjuncts = () if load.mask is None else self.facts.conjuncts(load.mask)
+        if tile is not load.result:
+            form, *conjuncts = self._without_axes(load, (form, *conjuncts))
+        pointers = [name for name, v in self.parameters.items() if isinstance(v.type, Pointer)]
+        request = Request(
+            form=form,
+            shape=shape_of(tile.type),
+            itemsize=element_of(tile.type).itemsize,
+            conjuncts=tuple(conjuncts),
+            demanded=lambda: self._demanded(tile),
+            pointers=pointers,
+            words=self.names.spelled,
+            never=lambda held: self._never(held, shape_of(tile.type)),
+            looked_at=lambda axis: self._looked_at(tile, axis),
+        )
+        found = plan(self.facts, request)
+        if not self.feeds(load, found.axes[-1].axis):
+            raise NotRaised("the product does not read it in the order that memory has")
+        for held in found.at_least_0:
+            self._provable(held)
+        for axis in found.axes:
+            # A box of one element may begin at any number of 32 bits, longer ones not at the last.
+            if axis.bounded_below and (axis.axis is not None or not self._fits(axis.coordinate)):
+                self._provable(axis.coordinate)
+        return found
+
+    def _without_axes(self, load: Load, forms: Sequence[Form]) -> list[Form]:
+        """Return forms over a load's tile as forms over that without its axes of extent 1."""
+        kept = [d for d, extent in enumerate(shape_of(load.result.type)) if extent != 1]
+
+        def place(axis: int) -> Form:
+            return self.facts.coordinate(kept.index(axis)) if axis in kept else number(0)
+
+        return [renamed(self.facts, form, place) for form in forms]
+
+    def _obstacle(self, loop: For | None, load: Load) -> None:
+        """Raise NotRaised where a load must not be read before its turn, or with other zeros."""
+        if load.other is not None and load.mask is not None:
+            other = constant_of(load.other)
+            if other != 0:
+                held = self.names.of(load.other) if other is None else other
+                raise NotRaised(f"other={held} feeds a product, outside of a map is 0")
+        if load.cache == "cv":
+            raise NotRaised("the load asks for memory past the caches")
+        inside = [e for e in (loop.effects() if loop else ()) if e.space == "global"]
+        for effect in load.own_effects():
+            if effect.order != "plain":
+                raise NotRaised("the load is volatile")
+            roots = self.memory.roots(effect)
+            if roots & self.memory.written or ANYWHERE in self.memory.written:
+                raise NotRaised("the kernel stores through the same argument")
+            if any(e.writes and self.memory.may_meet(effect, e) for e in inside):
+                raise NotRaised("the loop stores to memory it might load")
+            # An order that others may see is kept for what they may write.
+            if any(e.order != "plain" for e in inside) and not self.memory.is_settled(effect):
+                raise NotRaised("the loop waits for other programs or signals to them")
+
+    def _demanded(self, tile: Value) -> list[Form]:
+        if self._observed is None:
+            self._observed = Demanded(self.module, self.facts, _PRODUCTS)
+        demand = self._observed.of(tile) or {}
+        return [held for forms in demand.values() for held in forms]
+
+    def _looked_at(self, tile: Value, axis: int) -> str:
+        op = None if self._observed is None else self._observed.observer(tile, axis)
+        if op is None:
+            return ""
+        line = f" at line {op.span.line}" if isinstance(op.span, Span) else ""
+        return f"{op.name}{line}"
+
+    # -- what the launch is asked ---------------------------------------------------------
+    def _provable(self, held: Form) -> bool:
+        """Say whether a form is known not to be negative and to fit 32 bits; else a launch says.
+
+        Raises NotRaised where that depends on what the kernel reads.
+        """
+        try:
+            step = self.known.of(held)
+        except UnknownForm:
+            raise NotRaised(
+                f"it begins at {self.names.spelled(held)}, which is read from memory or has no "
+                "closed form and may be negative"
+            ) from None
+        low, high = known_intervals(self.known.steps)[step]
+        fits = high <= FULL32[1] - MARGIN or self._fits(held)
+        return low >= 0 and fits
+
+    def _never(self, held: Form, shape: tuple[int, ...]) -> bool:
+        """Say whether a form is known to be below 0 all over a tile."""
+        try:
+            step = self.known.of(held, shape)
+        except UnknownForm:
+            return False
+        return known_intervals(self.known.steps)[step][1] < 0
+
+    def _fits(self, form: Form) -> bool:
+        """Say whether the kernel computes a form in 32 bits, which then hold it."""
+        return self.names.narrow(form)
+
+    def _ask(self, plan: Plan, facts: FormSteps) -> Iterator[int]:
+        for held in plan.at_least_0:
+            if not self._provable(held):
+                yield facts.of(held)
+        for axis in plan.axes:
+            if axis.bounded_below and not self._fits(axis.coordinate):
+                facts.of(axis.coordinate)
+
+    # -- writing --------------------------------------------------------------------------
+    def block(self, block: Block) -> Block:
+        """Rebuild a block, with the scalars that exist in it at hand."""
+        self.scopes.append({})
+        for argument in block.arguments:
+            self._offer(argument, argument)
+        done = super().block(block)
+        self.scopes.pop()
+        return done
+
+    def op(self, op: Op) -> None:
+        """Put an op into the block, after all maps if it is the first."""
+        if not self.maps:
+            self._make_maps()
+        super().op(op)
+        for result in op.results:
+            self._offer(result, self.values.get(result, result))
+
+    def _offer(self, old: Value, new: Value) -> None:
+        if old.type in (I32, I64):
+            form = self.facts.form(old)
+            if form is not None:
+                self.scopes[-1].setdefault(form, new)
+        elif old.type == I1:
+            self.scopes[-1].setdefault(Form({(self.facts.atom("value", old),): 1}), new)
+
+    def _make_maps(self) -> None:
+        for name, value in self.parameters.items():
+            del name
+            self._offer(value, value)
+        made: dict[object, Value] = {}
+        builder = self.builder
+        before = builder.span, builder.origins
+        for place, raised in self.found.items():
+            found, load = raised.plan, raised.load
+            element = element_of(load.result.type)
+            assert isinstance(element, Scalar)
+            box = found.box(shape_of(raised.tile.type))
+            fields = tuple((axis.stride, axis.extent) for axis in found.axes)
+            key = found.root, found.base, box, element, fields
+            if key not in made:
+                builder.span, builder.origins = load.span, (load.id,)
+                made[key] = self._tensor_map(found, TensorMap(box, element))
+            self.maps[place] = made[key]
+        builder.span, builder.origins = before
+
+    def _tensor_map(self, found: Plan, type: TensorMap) -> Value:
+        base = self.parameters[found.root]
+        write = _Scalars(self, I64)
+        if found.base.terms:
+            base = self.builder.add(AddPointer(base, write.value(found.base)))
+        extents = tuple(write.value(axis.extent) for axis in found.axes)
+        strides = tuple(write.value(axis.stride) for axis in found.axes[:-1])
+        return self.builder.add(MakeTensorMap(base, extents, strides, type=type), "map")
+
+    def _replacement(self, op: Op) -> Value | Drop | None:
+        if op.id in self.views:
+            return self.boxes[self.views[op.id]]
+        raised = self.found.get(op.id)
+        if raised is None:
+            return None
+        write = _Scalars(self, I32)
+        coordinates = tuple(write.value(axis.coordinate) for axis in raised.plan.axes)
+        tile = raised.tile.type
+        assert isinstance(tile, Tile)
+        box = TensorLoad(self.maps[op.id], coordinates, axes=raised.plan.places, type=tile)
+        held = self.boxes[op.id] = self.builder.add(box, raised.tile.hint)
+        return held if raised.tile.op is raised.load else DROP
+
+
+class _Scalars:
+    """Writes forms as scalars of a type; in 32 bits only those whose value fits them.
+
+    Sums and products may wrap on the way, which takes nothing from a result that fits. What is
+    divided or compared is exact, in 64 bits.
+    """
+
+    def __init__(self, raiser: Raiser, type: Scalar) -> None:
+        self.raiser = raiser
+        self.builder: Builder = raiser.builder
+        self.type = type
+
+    def value(self, form: Form) -> Value:
+        """Return a form's value where ops are being written."""
+        known = self._known(form)
+        if known is not None:
+            return known
+        if form.constant is not None:
+            return self._keep(form, self.builder.add(Constant(form.constant, self.type)))
+        total: Value | None = None
+        for monomial, coefficient in form.terms.items():
+            term = self._product(monomial, coefficient)
+            total = term if total is None else self._apply("add", total, term)
+        assert total is not None
+        return self._keep(form, total)
+
+    def _product(self, monomial: tuple[Atom, ...], coefficient: int) -> Value:
+        known = self._known(Form({monomial: coefficient}))
+        if known is not None:
+            return known
+        product: Value | None = self._known(Form({monomial: 1}))
+        if product is None:
+            for atom in monomial:
+                factor = self._atom(atom)
+                product = factor if product is None else self._apply("mul", product, factor)
+        constant = None
+        if coefficient != 1 or product is None:
+            constant = self.builder.add(Constant(coefficient, self.type))
+        if product is None or constant is None:
+            held = product if product is not None else constant
+            assert held is not None
+            return held
+        return self._apply("mul", product, constant)
+
+    def _atom(self, atom: Atom) -> Value:
+        form = Form({(atom,): 1})
+        known = self._known(form)
+        if known is not None:
+            return known
+        if self.type == I32 and (atom.parts or atom.kind in ("trip", "value")):
+            wide = _Scalars(self.raiser, I64)._atom(atom)
+            return self._keep(form, self.builder.add(Cast(wide, I32)))
+        builder = self.builder
+        match atom.kind:
+            case "pid" | "programs":
+                made = ProgramId if atom.kind == "pid" else NumPrograms
+                return self._keep(form, self._sized(builder.add(made(axis=atom.key, type=I32))))
+            case "div" | "rem" | "min" | "max":
+                a, b = (self.value(part) for part in atom.parts)
+                return self._keep(form, self._apply(atom.kind, a, b))
+            case "select":
+                *conditions, then, otherwise = atom.parts
+                chosen, other = self.value(then), self.value(otherwise)
+                for condition in conditions:
+                    on = self._holds(condition)
+                    chosen = builder.add(Select(on, chosen, other))
+                return self._keep(form, chosen)
+            case "trip":
+                loop = self.raiser.names.loops[atom.key]
+                lower, step = (self.raiser.facts.form(v) for v in (loop.lower, loop.step))
+                assert lower is not None
+                assert step is not None
+                counted = self._apply("sub", self._sized(atom.key), self.value(lower))
+                return self._keep(form, self._apply("div", counted, self.value(step)))
+            case _:
+                raise AssertionError(f"{atom} has no value here")
+
+    def _holds(self, condition: Form) -> Value:
+        """Return whether a form is below 0."""
+        flag = self.raiser.names.flag(condition)
+        if flag is not None:
+            return self.raiser.values.get(flag, flag)
+        zero = self.builder.add(Constant(0, self.type))
+        return self.builder.add(Elementwise("lt", (self.value(condition), zero)))
+
+    def _known(self, form: Form) -> Value | None:
+        for scope in reversed(self.raiser.scopes):
+            found = scope.get(form)
+            if found is not None and found.type != I1:
+                return self._sized(found)
+        return None
+
+    def _sized(self, value: Value) -> Value:
+        return value if value.type == self.type else self.builder.add(Cast(value, self.type))
+
+    def _keep(self, form: Form, value: Value) -> Value:
+        """Remember a value that is exact, for those who need it next."""
+        if self.type == I64:
+            self.raiser.scopes[-1].setdefault(form, value)
+        return value
+
+    def _apply(self, function: str, a: Value, b: Value) -> Value:
+        return self.builder.add(Elementwise(function, (a, b), no_wrap=self.type == I64))
+
+
+class _Names:
+    """What things are called in remarks, and which scalars there are."""
+
+    def __init__(self, module: Module, facts: Affine) -> None:
+        self.facts = facts
+        self.loops: dict[Value, For] = {}
+        self._names: dict[Form, str] = {}
+        self._narrow: set[Form] = set()
+        for p in module.parameters:
+            self._note(p.value, p.name)
+        for op in module.walk():
+            if isinstance(op, For):
+                self.loops[op.body.arguments[0]] = op
+            for value in op.results:
+                self._note(value, value.hint)
+            for region in op.regions:  # carried values have the names of pointers
+                for place, value in enumerate(region.arguments):
+                    self._note(value, "" if place else value.hint)
+
+    def _note(self, value: Value, name: str) -> None:
+        if value.type not in (I32, I64):
+            return
+        form = self.facts.form(value)
+        if form is None:
+            return
+        if value.type == I32:
+            self._narrow.add(form)
+        if name and form.constant is None:
+            self._names.setdefault(form, name)
+
+    def narrow(self, form: Form) -> bool:
+        """Say whether a value of 32 bits is what a form is."""
+        return form in self._narrow
+
+    def flag(self, condition: Form) -> Value | None:
+        """Return the i1 that is on where a form is below 0, if that is one."""
+        if len(condition.terms) == 1:
+            ((monomial, coefficient),) = condition.terms.items()
+            if coefficient == -1 and len(monomial) == 1 and monomial[0].kind == "value":
+                value: Value = monomial[0].key
+                return value if value.type == I1 else None
+        return None
+
+    def of(self, value: Value) -> str:
+        """Return what the author calls a value."""
+        if value.hint or value.op is None:
+            return value.hint or "a value without a name"
+        line = f" at line {value.op.span.line}" if isinstance(value.op.span, Span) else ""
+        return f"what {value.op.name}{line} gives"
+
+    def told(self, plan: Plan) -> str:
+        """Say what a load was raised to."""
+        shown = ", ".join(self.spelled(axis.coordinate) for axis in plan.axes)
+        extents = ", ".join(
+            "any" if axis.extent == number(0x7FFF0000) else self.spelled(axis.extent)
+            for axis in plan.axes
+        )
+        text = f"raised to a tensor map: {plan.root}[{shown}] of extents [{extents}]"
+        for atom in plan.dropped:
+            index = self.spelled(Form({(atom,): 1})).removeprefix("(").removesuffix(")")
+            text += f"; {index} dropped: nobody looks past it"
+        return text
+
+    def spelled(self, form: Form) -> str:
+        """Write a form as the author might."""
+        known = self._names.get(form)
+        if known is not None:
+            return known
+        if form.constant is not None:
+            return str(form.constant)
+        common = gcd(*form.terms.values())
+        known = self._names.get(Form({m: c // common for m, c in form.terms.items()}))
+        if known is not None:
+            return f"{known}·{common}"
+        start = Form({m: c for m, c in form.terms.items() if m and not any(a.axes for a in m)})
+        if len(start.terms) not in (0, len(form.terms)):
+            return f"{self.spelled(start)} {self._added(form - start)}"
+        text = ""
+        for monomial, coefficient in form.terms.items():
+            sign = "-" if coefficient < 0 else "+" if text else ""
+            words = self._term(monomial, abs(coefficient))
+            text += f" {sign} {words}" if text else f"{sign}{words}"
+        return text
+
+    def _added(self, form: Form) -> str:
+        text = self.spelled(form)
+        return f"- {text[1:]}" if text.startswith("-") else f"+ {text}"
+
+    def _term(self, monomial: Sequence[Atom], coefficient: int) -> str:
+        names = [self._atom(atom) for atom in monomial]
+        return "·".join([*names, *([str(coefficient)] if coefficient != 1 or not names else [])])
+
+    def _atom(self, atom: Atom) -> str:
+        known = self._names.get(Form({(atom,): 1}))
+        if known is not None:
+            return known
+        if atom.kind in ("div", "rem"):
+            a, b = (self._inside(part) for part in atom.parts)
+            return f"({a} {'//' if atom.kind == 'div' else '%'} {b})"
+        if atom.kind in ("min", "max", "select"):
+            word = {"min": "minimum", "max": "maximum"}.get(atom.kind, "where")
+            return f"{word}({', '.join(map(self.spelled, atom.parts[-2:]))})"
+        if atom.kind == "x":
+            return f"x{atom.key}"
+        if atom.kind in ("pid", "programs"):
+            return f"{'program_id' if atom.kind == 'pid' else 'num_programs'}({atom.key})"
+        value = atom.key[0] if atom.kind in ("promise", "moved") else atom.key
+        if isinstance(value, Value):
+            name = self.of(value)
+            return f"rounds of {name}" if atom.kind in ("trip", "trips") else name
+        return str(value)
+
+    def _inside(self, form: Form) -> str:
+        text = self.spelled(form)
+        return f"({text})" if " " in text else text

@@ -1,0 +1,448 @@
+"""From an access through pointers to a box of a tensor map: the plan, as plain data.
+
+An access reads `base + T` where its mask is on, T a form linear in the tile's coordinates. A map
+has a base, and for each axis a stride, an extent and the coordinate at which the box begins;
+outside of the extents it reads zero. Everything of a map must be the same throughout a launch,
+coordinates may be anything that a program computes. The plan finds both from T and the mask:
+
+    x(d) < I + V, I the same in the launch, V not        extent I, coordinate -V
+    what then is left of T and varies, by its factor t   t a multiple of an axis' stride: added to
+                                                         that coordinate; else an axis of its own
+    a predicate of the whole access                      an axis of extent 1, coordinate 0 or 1
+
+An index `(e + x) % M` (or a minimum, maximum, selection of e + x) is e + x inside of a region. If
+the mask or the demand on what is loaded (analysis/demanded.py) says that nobody looks outside of
+it, the region becomes a bound and the index e + x.
+
+What hardware asks for and can be known at compile time is asked here: strides, base and the inner
+coordinate are multiples of 16 bytes. The launch has to ask the rest of it: extents between 1 and
+2^32, strides not below 0 and below 2^40 bytes, and `at_least_0`, forms that must not be negative:
+coordinates of axes on which the author has no lower bound. There pointers read what lies below.
+
+PTX ISA 9.0, cp.async.bulk.tensor; asked of an H200: a box that begins in its inner axis at no
+multiple of 16 bytes is an illegal instruction, everything else outside the array reads as zero.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from workbench.analysis.affine import Affine
+from workbench.analysis.forms import Atom, Form, Monomial, all_atoms, number
+from workbench.analysis.masks import always, bounds_of, follows, plain_coordinate
+from workbench.analysis.transfer import opaque, rewritten
+
+#: Extent of an axis without a bound: more than any coordinate, and the largest that was tried.
+UNBOUNDED = 0x7FFF0000
+#: Multiples of so many bytes; the most axes.
+GRAIN, MOST_AXES = 16, 5
+
+
+class NotRaised(Exception):  # noqa: N818 - an answer, shown as a remark
+    """Why an access is none of a tensor map, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of a map; `axis` is that of the tile, None where the box has one element.
+
+    bounded_below: the author's mask is off below the array.
+    """
+
+    stride: Form
+    extent: Form
+    coordinate: Form
+    axis: int | None = None
+    bounded_below: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A box of a map: `base` in elements from the argument `root`; axes from outer to inner.
+
+    places: for each axis of the tile its place among the axes.
+    at_least_0: forms that must not be negative in any program.
+    dropped: indices, as they were, that only their region is left of.
+    """
+
+    root: str
+    base: Form
+    axes: tuple[Axis, ...]
+    places: tuple[int, ...]
+    at_least_0: tuple[Form, ...]
+    dropped: tuple[Atom, ...]
+
+    def box(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the extents of the box for a tile of a shape."""
+        return tuple(1 if axis.axis is None else shape[axis.axis] for axis in self.axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """An access to raise.
+
+    form: where it reads, in elements, the array's own atom included.
+    conjuncts: forms below 0 where its mask is on.
+    demanded: forms below 0 wherever anybody looks at what it gives; asked for when needed.
+    never: says whether a form is known to be below 0 all over the tile.
+    pointers: names of the arguments that are arrays.
+    words: says a form as the author would.
+    """
+
+    form: Form
+    shape: tuple[int, ...]
+    itemsize: int
+    conjuncts: tuple[Form, ...]
+    demanded: Callable[[], Iterable[Form]]
+    pointers: Collection[str]
+    words: Callable[[Form], str]
+    never: Callable[[Form], bool] = lambda form: False
+    looked_at: Callable[[int], str] = lambda axis: ""
+
+
+def plan(facts: Affine, request: Request) -> Plan:
+    """Return the box that an access reads; raises NotRaised if there is none."""
+    return _Planner(facts, request).plan()
+
+
+class _Planner:
+    def __init__(self, facts: Affine, request: Request) -> None:
+        self.facts = facts
+        self.request = request
+        self.words = request.words
+        self.shape = request.shape
+        self.rank = range(len(request.shape))
+        self.conjuncts = list(request.conjuncts)
+        self.at_least_0: list[Form] = []
+        self.dropped: list[Atom] = []
+
+    def plan(self) -> Plan:
+        """Return the plan, step by step as the head of this file has it."""
+        array, offsets = self._root()
+        offsets = self._without_regions(offsets)
+        strides, start = self._linear(offsets)
+        inner = self._inner(strides)
+        coordinates, extents, lower, guards = self._bounds(strides)
+        rest = start
+        for d, coordinate in coordinates.items():
+            rest = rest - strides[d] * coordinate
+        for d in self.rank:  # what has no bound takes what is a multiple of its stride
+            if d not in coordinates and d != inner:
+                coordinates[d], rest = _taken(rest, strides[d])
+        base, moving = halves(rest)
+        extra = self._grouped(moving, inner, coordinates)
+        axes: list[Axis] = []
+        for d in self.rank:
+            axis, base = self._axis(d, strides[d], coordinates[d], extents.get(d), lower, base)
+            axes.append(axis)
+        axes.sort(key=lambda axis: axis.axis == inner)
+        one = number(1)
+        more: list[Axis] = []
+        for stride, coordinate in extra:
+            axis, guards = self._guarded(Axis(stride, number(UNBOUNDED), coordinate), guards)
+            more.append(axis)
+        if guards:
+            live = opaque(self.facts, "select", (*guards, number(0), one))
+            more.append(Axis(number(max(1, GRAIN // self.request.itemsize)), one, live))
+        axes = [*more, *axes]
+        found = tuple(next(i for i, a in enumerate(axes) if a.axis == d) for d in self.rank)
+        self._ask(Form({(array,): 1}), base, axes)
+        for axis in axes:
+            if not axis.bounded_below:
+                self.at_least_0.append(axis.coordinate)
+        asked = tuple(dict.fromkeys(self.at_least_0))
+        return Plan(array.key, base, tuple(axes), found, asked, tuple(self.dropped))
+
+    # -- the address ----------------------------------------------------------------------
+    def _root(self) -> tuple[Atom, Form]:
+        form = self.request.form
+        roots = [
+            m for m in form.terms
+            if any(a.kind == "arg" and a.key in self.request.pointers for a in m)
+        ]  # fmt: skip
+        if len(roots) != 1 or len(roots[0]) != 1 or form.terms[roots[0]] != 1:
+            raise NotRaised("its array is no argument of the kernel")
+        return roots[0][0], form - Form({roots[0]: 1})
+
+    def _without_regions(self, form: Form) -> Form:
+        """Return the form with indices that are e + x where anybody looks written as e + x."""
+        while True:
+            opaques = [a for a in form.atoms() if a.axes and a.kind != "x"]
+            if not opaques:
+                return form
+            atom = min(opaques, key=lambda a: a.order)
+            inside, region, at_least_0 = self._region(atom)
+            for held in region:
+                if follows(held, self.conjuncts) or always(held, self.shape):
+                    continue
+                if not follows(held, self.request.demanded()) and not self.request.never(held):
+                    self._refuse_region(atom, held)
+                self.conjuncts.append(held)
+            self.at_least_0 += at_least_0
+            self.dropped.append(atom)
+
+            def leaf(found: Atom, atom: Atom = atom, inside: Form = inside) -> Form | None:
+                return inside if found is atom else None
+
+            form = rewritten(self.facts, form, leaf)
+
+    def _region(self, atom: Atom) -> tuple[Form, tuple[Form, ...], tuple[Form, ...]]:
+        """Return e + x, what is below 0 where an atom is that, and what must not be negative."""
+        one = number(1)
+        if atom.kind == "rem":
+            dividend, divisor = atom.parts
+            if _is_plain(dividend) and not divisor.axes:
+                # C's remainder of a negative number is another one than here.
+                return dividend, (dividend - divisor,), (_without_coordinates(dividend),)
+        elif atom.kind in ("min", "max"):
+            for index, bound in (atom.parts, atom.parts[::-1]):
+                if _is_plain(index) and not bound.axes:
+                    below = index - bound if atom.kind == "min" else bound - index
+                    return index, (below - one,), ()
+        elif atom.kind == "select":
+            *conditions, then, _ = atom.parts
+            if _is_plain(then):
+                return then, tuple(conditions), ()
+        for inner in all_atoms(Form({(atom,): 1})):
+            if inner.axes and inner.kind in ("promise", "moved", "value"):
+                name = self.words(Form({(inner,): 1}))
+                raise NotRaised(f"its address reads {name}, a tile that is loaded or computed")
+        raise NotRaised(f"its address has {self.words(Form({(atom,): 1}))}, no plain range")
+
+    def _refuse_region(self, atom: Atom, held: Form) -> None:
+        (axis,) = atom.axes or (0,)
+        word = {"rem": "wrapped", "min": "clamped", "max": "clamped"}.get(atom.kind, "selected")
+        by = self.request.looked_at(axis)
+        raise NotRaised(
+            f"indices {word} in {self.words(Form({(atom,): 1}))} are looked at"
+            + (f" by {by}" if by else ", no mask of what is stored leaves them out")
+        )
+
+    def _linear(self, form: Form) -> tuple[list[Form], Form]:
+        """Return the stride of each axis, and what has no coordinate."""
+        strides = [number(0) for _ in self.rank]
+        start = number(0)
+        for monomial, coefficient in form.terms.items():
+            moving = [a for a in monomial if a.axes]
+            rest = Form({tuple(a for a in monomial if not a.axes): coefficient})
+            if len(moving) > 1:
+                raise NotRaised("its address is not linear in the coordinates of the tile")
+            if moving:
+                strides[moving[0].key] = strides[moving[0].key] + rest
+            else:
+                start = start + rest
+        for d, stride in enumerate(strides):
+            if varies(stride):
+                raise NotRaised(
+                    f"the stride of axis {d}, {self.words(stride)}, is not the same in all "
+                    "programs and rounds, or nothing that a launch computes"
+                )
+            if stride.constant == 0:
+                raise NotRaised(f"all elements along axis {d} lie in one place")
+        return strides, start
+
+    def _inner(self, strides: list[Form]) -> int:
+        units = [d for d in self.rank if strides[d].constant == 1]
+        if not units:
+            words = " and ".join(self.words(s) for s in strides)
+            raise NotRaised(f"neither stride is known to be 1: {words}")
+        if len(units) > 1:
+            raise NotRaised("two axes have a stride of 1")
+        found = self.shape[units[0]] * self.request.itemsize
+        if found % GRAIN:
+            raise NotRaised(f"a row of the tile has {found} bytes, no multiple of {GRAIN}")
+        return units[0]
+
+    # -- the mask -------------------------------------------------------------------------
+    def _bounds(
+        self, strides: list[Form]
+    ) -> tuple[dict[int, Form], dict[int, Form], dict[int, tuple[Form, ...]], tuple[Form, ...]]:
+        """Return coordinates and extents of axes with a bound, lower bounds, and predicates."""
+        bounds = bounds_of(self.conjuncts, self.shape)
+        for held, why in bounds.rest:
+            if why == "couples axes":
+                axes = " and ".join(map(str, sorted(held.axes)))
+                raise NotRaised(f"its mask couples axes {axes}")
+            if why == "scales a coordinate":
+                raise NotRaised(f"its mask scales a coordinate: {self.words(held)} < 0")
+            raise NotRaised("its mask is not made of comparisons of indices")
+        coordinates: dict[int, Form] = {}
+        extents: dict[int, Form] = {}
+        for d in self.rank:
+            for n in bounds.upper.get(d, ()):
+                extent, varying = halves(n)
+                if extents.get(d) is None:
+                    self._not_loaded(varying)
+                    coordinates[d], extents[d] = -varying, extent
+                elif coordinates[d] != -varying:
+                    raise NotRaised(f"two bounds of axis {d} move differently")
+                else:
+                    extents[d] = opaque(self.facts, "min", (extents[d], extent))
+            for low in bounds.lower.get(d, ()):
+                coordinates.setdefault(d, -halves(low)[1])
+                if varies(low + coordinates[d]):
+                    raise NotRaised(f"the lower bound of axis {d} moves otherwise than the upper")
+        return coordinates, extents, dict(bounds.lower), bounds.predicates
+
+    def _not_loaded(self, varying: Form) -> None:
+        for atom in all_atoms(varying):
+            if atom.kind in ("value", "promise", "moved"):
+                name = self.words(Form({(atom,): 1}))
+                raise NotRaised(f"its bound depends on {name}, which is read from memory")
+
+    # -- coordinates ----------------------------------------------------------------------
+    def _grouped(
+        self, moving: Form, inner: int, coordinates: dict[int, Form]
+    ) -> list[tuple[Form, Form]]:
+        """Give what moves to the inner axis if that has no bound, else to axes of its own.
+
+        Returns (stride, coordinate) of those; what moves by equal strides shares one.
+        """
+        groups: dict[Monomial, Form] = {}
+        for monomial, coefficient in moving.terms.items():
+            key = tuple(a for a in monomial if _atom_varies(a))
+            rest = Form({tuple(a for a in monomial if not _atom_varies(a)): coefficient})
+            groups[key] = groups.get(key, number(0)) + rest
+        own: Form | None = None if inner in coordinates else number(0)
+        extra: dict[Form, Form] = {}
+        for key, stride in groups.items():
+            if own is not None and stride.constant is not None:
+                own = own + stride * Form({key: 1})
+                continue
+            sign = -1 if (stride.constant or 0) < 0 else 1
+            stride = stride.scaled(sign)
+            extra[stride] = extra.get(stride, number(0)) + Form({key: sign})
+        if own is not None:
+            coordinates[inner] = own
+        return [(stride, o) for stride, o in extra.items() if o.terms]
+
+    def _guarded(self, axis: Axis, guards: tuple[Form, ...]) -> tuple[Axis, tuple[Form, ...]]:
+        """Return an axis bounded by what predicates say of its coordinate, and the others."""
+        left: list[Form] = []
+        for held in guards:
+            same, varying = halves(held)
+            if varying == axis.coordinate:  # o + c < 0
+                extent = -same
+                if axis.extent.constant != UNBOUNDED:
+                    extent = opaque(self.facts, "min", (axis.extent, extent))
+                axis = replace(axis, extent=extent)
+            elif varying == -axis.coordinate and same.constant == -1:  # -o - 1 < 0
+                axis = replace(axis, bounded_below=True)
+            else:
+                left.append(held)
+        return axis, tuple(left)
+
+    def _axis(
+        self, d: int, stride: Form, coordinate: Form, extent: Form | None,
+        lower: dict[int, tuple[Form, ...]], base: Form,
+    ) -> tuple[Axis, Form]:  # fmt: skip
+        """Return an axis of the tile, and the base for it."""
+        if extent is not None:
+            start = _origin(base, stride, extent)
+            base, coordinate, extent = (
+                base - stride * start, coordinate + start, extent + start,
+            )  # fmt: skip
+        bounded = d in lower
+        if bounded:
+            low, *others = (held + coordinate for held in lower[d])
+            for other in others:
+                low = opaque(self.facts, "max", (low, other))
+            base, coordinate = base + stride * low, coordinate - low
+            extent = None if extent is None else extent - low
+        if extent is None:
+            extent = number(UNBOUNDED)
+        return Axis(stride, extent, coordinate, d, bounded), base
+
+    # -- what hardware asks for -----------------------------------------------------------
+    def _ask(self, array: Form, base: Form, axes: list[Axis]) -> None:
+        size, facts = self.request.itemsize, self.facts
+        if len(axes) > MOST_AXES:
+            raise NotRaised(f"it needs {len(axes)} axes, a tensor map has {MOST_AXES}")
+        for axis in axes[:-1]:
+            if (axis.stride.constant or 0) < 0:
+                raise NotRaised(f"the stride {self.words(axis.stride)} is negative")
+            self._aligned(
+                facts.divisor(axis.stride) * size, f"the stride {self.words(axis.stride)}"
+            )
+        address = facts.divisor(base + array)
+        self._aligned(address * size, "where its array begins")
+        inner = axes[-1].coordinate
+        self._aligned(facts.divisor(inner) * size, f"its inner coordinate {self.words(inner)}")
+
+    def _aligned(self, found: int, what: str) -> None:
+        if found % GRAIN:
+            raise NotRaised(f"{what} is not known to be a multiple of {GRAIN} bytes")
+
+
+# -- forms ------------------------------------------------------------------------------------
+def varies(form: Form) -> bool:
+    """Say whether a form may differ within a launch, or is nothing that a launch computes."""
+    return any(_atom_varies(atom) for atom in form.atoms())
+
+
+def _atom_varies(atom: Atom) -> bool:
+    """A launch adds, multiplies, takes minima and divides by numbers, all of it of arguments."""
+    if atom.kind == "div" and (atom.parts[1].constant or 0) <= 0:
+        return True
+    if atom.kind in ("div", "min", "max"):
+        return any(map(varies, atom.parts))
+    return atom.kind != "arg"
+
+
+def halves(form: Form) -> tuple[Form, Form]:
+    """Return what is the same throughout a launch, and the rest."""
+    same = {m: c for m, c in form.terms.items() if not any(map(_atom_varies, m))}
+    return Form(same), Form({m: c for m, c in form.terms.items() if m not in same})
+
+
+def _is_plain(form: Form) -> bool:
+    """Say whether a form is e + x(d)."""
+    if not form.axes:
+        return False
+    found = plain_coordinate(form)
+    return not isinstance(found, str) and found[1] == 1
+
+
+def _without_coordinates(form: Form) -> Form:
+    return Form({m: c for m, c in form.terms.items() if not any(a.axes for a in m)})
+
+
+def _taken(rest: Form, stride: Form) -> tuple[Form, Form]:
+    """Return how many strides what varies moves by, as far as it is a multiple, and the rest."""
+    taken = number(0)
+    for _, factor in _quotients(halves(rest)[1], stride):
+        if varies(factor):
+            taken = taken + factor
+    return taken, rest - stride * taken
+
+
+def _quotients(form: Form, stride: Form) -> Iterator[tuple[Monomial, Form]]:
+    """Yield (monomial, what it is divided by a stride) where the stride, one monomial, divides."""
+    if len(stride.terms) != 1:
+        return
+    ((by, scale),) = stride.terms.items()
+    for monomial, coefficient in form.terms.items():
+        left = Counter(monomial)
+        left.subtract(by)
+        if coefficient % scale == 0 and min(left.values(), default=0) >= 0:
+            rest = tuple(sorted(left.elements(), key=lambda atom: atom.order))
+            yield monomial, Form({rest: coefficient // scale})
+
+
+def _origin(base: Form, stride: Form, extent: Form) -> Form:
+    """Return by how many strides the base lies behind where the extent is counted from.
+
+    With a mask x < N - e the array begins e elements before the base: its extent is N from there.
+    A number alone says nothing.
+    """
+    found, constant = number(0), number(0)
+    for _, factor in _quotients(base, stride):
+        ((monomial, coefficient),) = factor.terms.items()
+        if extent.terms.get(monomial) == -coefficient:
+            if monomial:
+                found = found + factor
+            else:
+                constant = factor
+    return found + constant if found.terms else found

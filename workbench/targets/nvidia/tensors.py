@@ -1,0 +1,201 @@
+"""Tensor maps, copies of boxes, barriers that count what arrives: how they are written in PTX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of
+from workbench.layouts import TensorPlan, swizzled, tensor_fits
+from workbench.source import KernelTypeError
+from workbench.targets.nvidia.ops import (
+    Arrive,
+    Await,
+    Barriers,
+    Expect,
+    MakeTensorMap,
+    TensorCopy,
+    TensorLoad,
+)
+from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.simt.lowering import Lowering, at, llvm_type
+from workbench.targets.simt.rules import Ahead, Box, Setting, as_they_are
+from workbench.targets.simt.shared import slot_base
+
+NVIDIA.layouts(MakeTensorMap, TensorLoad, TensorCopy)(as_they_are)
+NVIDIA.layouts(Barriers, Expect, Arrive, Await)(as_they_are)
+NVIDIA.unsupported[TensorLoad] = "is left to copies into shared memory, or to loads by pointers"
+
+
+def tensor_maps(module: Module) -> list[MakeTensorMap]:
+    """Return the tensor maps of a kernel, each a parameter of its code, in this order."""
+    return [op for op in module.walk() if isinstance(op, MakeTensorMap)]
+
+
+@NVIDIA.lower(MakeTensorMap)
+def lower_map(low: Lowering, op: MakeTensorMap) -> None:
+    """The launch has made it: it is a parameter, and lies where the copies can read it."""
+    number = [found.id for found in tensor_maps(low.module)].index(op.id)
+    low.set_scalar(op.result, f"%map{number}")
+
+
+def tensor_plan(buffer: Shared, axes: Sequence[int], rank: int) -> TensorPlan | None:
+    """Return how copies fill a buffer with a box whose axes are those of a map of some rank."""
+    if buffer.layout is None or rank - 1 not in axes:
+        return None
+    return tensor_fits(buffer.layout, buffer.element.itemsize, axes.index(rank - 1))
+
+
+def piece_of(plan: TensorPlan, axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Return the box of one copy by the axes of its map."""
+    found = [1] * rank
+    for axis, extent in zip(axes, plan.box, strict=True):
+        found[axis] = extent
+    return tuple(found)
+
+
+@NVIDIA.ahead(TensorLoad)
+def boxes_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
+    """Boxes are written in the order that memory has, as wgmma reads them."""
+    source, shape, element = op.map.op, op.type.shape, op.type.element
+    if len(shape) != 2 or not isinstance(element, Scalar) or not isinstance(source, MakeTensorMap):
+        return None
+    rank = len(source.type.box)
+    inner = op.axes.index(rank - 1) if rank - 1 in op.axes else 1
+    layout = swizzled(shape, element.itemsize, (inner, 1 - inner), exchange=False)
+    buffer = Shared(shape, element, layout)
+    fits = tensor_plan(buffer, op.axes, rank) is not None
+
+    def prepare(builder: Builder, buffer: Shared) -> Value:
+        plan = tensor_plan(buffer, op.axes, rank)
+        assert plan is not None
+        piece = piece_of(plan, op.axes, rank)
+        new = MakeTensorMap(
+            source.base, source.extents, source.strides, type=source.type, swizzle=plan.swizzle,
+            piece=() if piece == source.type.box else piece, span=source.span,
+            origins=(source.id,),
+        )  # fmt: skip
+        return builder.add(new, source.result.hint)
+
+    def copy(
+        held: Value, coordinates: Sequence[Value], to: tuple[Value, Value],
+        counted: tuple[Value, Value], when: Value | None,
+    ) -> Op:  # fmt: skip
+        (buffer, slot), (barriers, turn) = to, counted
+        return TensorCopy(
+            held, tuple(coordinates), buffer, barriers, turn, slot, when, axes=op.axes
+        )
+
+    return Ahead(
+        buffer=buffer,
+        copy=Box(op.coordinates, source.type.box_bytes, prepare, copy),
+        obstacle="" if fits else f"no boxes fill a tile of {shape[0]} x {shape[1]} {element}",
+    )
+
+
+@NVIDIA.lower(TensorCopy)
+def lower_copy(low: Lowering, op: TensorCopy) -> None:
+    """PTX ISA 9.0, cp.async.bulk.tensor (sm_90): axes from the inner one outwards."""
+    source, buffer = op.map.op, op.buffer.type
+    assert isinstance(source, MakeTensorMap)
+    assert isinstance(buffer, Shared)
+    rank = len(source.type.box)
+    plan = tensor_plan(buffer, op.axes, rank)
+    if plan is None or (plan.swizzle, piece_of(plan, op.axes, rank)) != (
+        source.swizzle, source.copied,
+    ):  # fmt: skip
+        raise KernelTypeError(f"{op.name} of {source.type} does not fill a {buffer}", op.span)
+    base, counter = slot_base(low, op.buffer, op.slot), _place(low, op.barriers, op.turn)
+    starts = [_i32(low, v) for v in op.coordinates]
+    names = ", ".join(f"${2 + n}" for n in range(rank))
+    text = (
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        f"[$0], [$1, {{{names}}}], [${2 + rank}];"
+    )
+    for where, offset in plan.pieces:
+        moved = list(starts)
+        for axis, step in zip(op.axes, where, strict=True):
+            moved[axis] = low.emit.add("i32", moved[axis], str(step))
+        target = low.emit.pure(f"ptrtoint {low.shared_pointer} {at(low, base, str(offset))} to i32")
+        arguments = [f"i32 {target}", f"ptr {low.scalar(op.map)}"]
+        arguments += [f"i32 {start}" for start in reversed(moved)]
+        _one_does(low, text, [*arguments, f"i32 {counter}"], op.when)
+
+
+@NVIDIA.lower(Barriers)
+def lower_barriers(low: Lowering, op: Barriers) -> None:
+    """PTX ISA 9.0, mbarrier.init; the fence lets copies see it."""
+    low.set_scalar(op.result, low.shared(low.offset(op)))
+    text = f"mbarrier.init.shared::cta.b64 [$0], {op.arrivals};"
+    for turn in range(op.count):
+        address = at(low, low.scalar(op.result), str(8 * turn))
+        place = low.emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
+        _one_does(low, text, [f"i32 {place}"], None)
+    low.emit.do('call void asm sideeffect "fence.mbarrier_init.release.cluster;", "~{memory}"()')
+
+
+@NVIDIA.lower(Expect)
+def lower_expect(low: Lowering, op: Expect) -> None:
+    text = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {op.bytes};"
+    _one_does(low, text, [f"i32 {_place(low, op.barriers, op.turn)}"], op.when)
+
+
+@NVIDIA.lower(Arrive)
+def lower_arrive(low: Lowering, op: Arrive) -> None:
+    text = "mbarrier.arrive.shared::cta.b64 _, [$0];"
+    leader = low.emit.pure(f"icmp eq i32 {low.lane}, 0") if op.warps else None
+    _one_does(low, text, [f"i32 {_place(low, op.barriers, op.turn)}"], op.when, leader)
+
+
+@NVIDIA.lower(Await)
+def lower_await(low: Lowering, op: Await) -> None:
+    """PTX ISA 9.0, mbarrier.try_wait: it sleeps for a while, and says whether it is over."""
+    text = (
+        "{ .reg .pred P; AGAIN: mbarrier.try_wait.parity.shared::cta.b64 P, [$0], $1; "
+        "@!P bra AGAIN; }"
+    )
+    place, parity = _place(low, op.barriers, op.turn), _i32(low, op.parity)
+    low.emit.do(
+        f'call void asm sideeffect "{text}", "r,r,~{{memory}}"(i32 {place}, i32 {parity}) '
+        "convergent"
+    )
+
+
+def _place(low: Lowering, barriers: Value, turn: Value) -> str:
+    """Return the address of one barrier of a ring, as 32 bits."""
+    return low.emit.pure(f"ptrtoint {low.shared_pointer} {slot_base(low, barriers, turn)} to i32")
+
+
+def _i32(low: Lowering, value: Value) -> str:
+    held = low.scalar(value)
+    return (
+        low.emit.trunc(held, "i64", "i32") if llvm_type(element_of(value.type)) == "i64" else held
+    )
+
+
+def _one_does(
+    low: Lowering,
+    text: str,
+    arguments: list[str],
+    when: Value | None,
+    leader: str | None = None,
+) -> None:
+    """Write an instruction that one thread of the block, or role, carries out, if `when` holds.
+
+    `leader` holds in that thread, or in those that are to do it.
+    """
+    holds = None if when is None else low.scalar(when)
+    condition = low.and_all([leader or low.first_thread, holds])
+    kinds = ["l" if a.startswith("ptr") else "r" for a in arguments]
+    low.emit.do(
+        f'call void asm sideeffect "@${len(arguments)} {text}", '
+        f'"{",".join([*kinds, "b"])},~{{memory}}"({", ".join([*arguments, f"i1 {condition}"])})'
+    )
+
+
+def map_parameters(module: Module) -> list[str]:
+    """Return the parameters of a kernel's tensor maps as LLVM writes them, behind the others."""
+    attributes = 'byval([128 x i8]) align 64 "nvvm.grid_constant"'
+    return [f"ptr {attributes} %map{n}" for n in range(len(tensor_maps(module)))]
+
+
+__all__ = ["map_parameters", "piece_of", "tensor_maps", "tensor_plan"]
