@@ -45,6 +45,8 @@ from workbench.ir import (
 from workbench.ops import Broadcast, Cast, Constant, Elementwise, For, If, Select, Splat, Yield
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import (
+    Arrive,
+    Await,
     CommitCopies,
     ScaleProducts,
     TensorCopy,
@@ -69,13 +71,16 @@ class Late:
             `chain`, ops that make the sums from which the product starts.
         number: which of the carried values.
         first: the product of the next round behind which it is started.
-        held: what it reads that differs from round to round, its sums left aside.
+        before, behind: what waits until its slot is full, and gives it back: late with it.
+        held: what they read that differs from round to round, its sums left aside.
     """
 
     product: WarpgroupDot
     number: int
     first: WarpgroupDot
     chain: tuple[Op, ...]
+    before: tuple[Op, ...]
+    behind: tuple[Op, ...]
     held: tuple[Value, ...]
 
 
@@ -135,11 +140,37 @@ def _late(
     for op in firsts[1:]:  # a product that another one goes on with
         if op.accumulator is first.result and uses[first.result] == [op]:
             first = op
+    turns = _turns(product, uses)
+    if turns is None:
+        return None
+    waits, gives_back = turns
+    held += [value for op in (*waits, *gives_back) for value in op.operands]
     inside = {*body.arguments, *(value for op in body.ops for value in op.results)}
     return Late(
-        product, number, first, tuple(before),
+        product, number, first, tuple(before), waits, gives_back,
         tuple(dict.fromkeys(value for value in held if value in inside)),
     )  # fmt: skip
+
+
+def _turns(
+    product: WarpgroupDot, uses: Mapping[Value, Sequence[Op]]
+) -> tuple[tuple[Op, ...], tuple[Op, ...]] | None:
+    """Return what waits for the slot that a product alone reads, and what gives it back.
+
+    None if a slot that others read as well is given back.
+    """
+    slots = dict.fromkeys(v for v in (product.slot_a, product.slot_b) if v is not None)
+    waits: list[Op] = []
+    behind: list[Op] = []
+    for slot in slots:
+        users = uses.get(slot, ())
+        shared = any(not isinstance(op, Await | Arrive) and not op.pure for op in users
+                     if op is not product and not isinstance(op, Yield))  # fmt: skip
+        if shared and any(isinstance(op, Arrive) for op in users):
+            return None
+        waits += [op for op in users if isinstance(op, Await) and not shared]
+        behind += [op for op in users if isinstance(op, Arrive)]
+    return tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(behind))
 
 
 def _following(body: Block, start: Value) -> list[Op]:
@@ -224,6 +255,7 @@ class _Rotation:
         self.builder = builder
         #: What comes once the late product has been waited for.
         self.after = {*late.chain, *_narrowed(loop.body, late)}
+        self.late_ops = {*late.before, late.product, *late.behind}
         #: What begins a round, if it may come while the products of the one before go on.
         self.head = _head(loop.body, late)
 
@@ -245,7 +277,7 @@ class _Rotation:
         arguments, number = loop.body.arguments, late.number
         values = dict(zip(arguments, (loop.lower, *loop.inits), strict=True))
         for op in loop.body.ops[:-1]:
-            if op is not late.product:
+            if op not in self.late_ops:
                 builder.insert(copy_op(op, values, builder))
         ends = [values.get(value, value) for value in self._ends(loop.body.yields)]
         if self.head is not None:
@@ -262,8 +294,12 @@ class _Rotation:
         results = list(rest.results[: len(loop.results)])
         last = dict(zip(late.held, rest.results[len(loop.results) :], strict=True))
         last[late.product.accumulator] = results[number]
+        for op in late.before:
+            builder.insert(copy_op(op, last, builder))
         final = copy_op(late.product, last, builder).changed(stage=0)
         results[number] = builder.insert(final).result
+        for op in late.behind:
+            builder.insert(copy_op(op, last, builder))
         return tuple(results)
 
     def _ends(self, yields: Sequence[Value]) -> list[Value]:
@@ -279,7 +315,7 @@ class _Rotation:
         sums = argument
         after = [op for op in loop.body.ops if op in self.after]
         ahead: dict[Value, Value] = {}
-        skipped = {late.product, *after, *(self.head.first if self.head is not None else ())}
+        skipped = {*self.late_ops, *after, *(self.head.first if self.head is not None else ())}
         for op in loop.body.ops[:-1]:
             if op in skipped:
                 continue
@@ -287,6 +323,8 @@ class _Rotation:
             new = builder.insert(reading_from(op, values, fields))
             values.update(zip(op.results, new.results, strict=True))
             if op is late.first:
+                for one in late.before:
+                    builder.insert(reading_from(one, kept))
                 started = reading_from(
                     late.product, kept, {"accumulator": sums, "in_flight": 2, "stage": 1}
                 )
@@ -304,6 +342,8 @@ class _Rotation:
                 continue
             new = builder.insert(reading_from(op, values))
             values.update(zip(op.results, new.results, strict=True))
+        for op in late.behind:
+            builder.insert(reading_from(op, kept))
         ends = [values.get(value, value) for value in self._ends(loop.body.yields)]
         carried = loop.body.arguments[1:]
         ends = [ahead.get(a, end) for a, end in zip(carried, ends, strict=True)]
