@@ -13,19 +13,23 @@ import pytest
 import workbench.language as tl
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
+from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
-from tests.targets.nvidia.test_warpgroups import compiled, in_gpu_ir, products, without
+from tests.targets.nvidia.test_roles import ordered
+from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, in_gpu_ir, products, without
+from workbench.interpreter.machine import Machine
 from workbench.ir import Module, Op, Value
 from workbench.ops import For
 from workbench.passes.manager import Recorder
 from workbench.targets.nvidia.ops import (
     CommitCopies,
     ScaleProducts,
+    TensorCopy,
     WaitCopies,
     WaitProducts,
     WarpgroupDot,
 )
-from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
+from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, roles_of
 
 M, N, D = 64, 16, 16
 
@@ -115,6 +119,53 @@ def test_loops_mean_the_same_to_the_bit(form: str):
         wanted = meaning(module, (1,), arguments(size)())
         assert meaning(last, (1,), arguments(size)()) == wanted
         assert meaning(off, (1,), arguments(size)()) == wanted
+
+
+def with_options(module: Module, **options: Any) -> Module:
+    return replace(module, attributes={**module.attributes, **options})
+
+
+#: How tiles come to shared memory, by the options that make it so.
+WAYS = {"boxes": {"narrow_index": True}, "roles": {"narrow_index": True, "warp_specialize": True}}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("form", ["softmax", "plain"])
+def test_rings_of_tensor_maps_hold_what_the_late_product_reads(form: str, way: str):
+    """A barrier for each slot; with roles a slot is given back once the late product has ended."""
+    module = module_of(form)
+    last = in_gpu_ir(with_options(module, **WAYS[way]))
+    assert late(last)
+    assert any(isinstance(op, TensorCopy) for op in last.walk())
+    assert (roles_of(last) is not None) == (way == "roles")
+    for size in ROUNDS[1:]:
+        wanted = meaning(module, (1,), arguments(size)())
+        assert meaning(last, (1,), arguments(size)()) == wanted
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), arguments(3 * N)(), SM_90A)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_every_order_of_roles_gives_the_same(seed: int):
+    module = module_of()
+    last = in_gpu_ir(with_options(module, **WAYS["roles"]))
+    wanted, found = arguments(5 * N)(), arguments(5 * N)()
+    Machine(module, (1,), wanted).run_all()
+    machine = Machine(last, (1,), found)
+    machine.roles_seed = seed
+    machine.run_all()
+    assert np.array_equal(found[3], wanted[3])
+
+
+def test_a_slot_given_back_too_early_is_seen():
+    """The late product reads the slot until it has ended: its Arrive stands behind the wait."""
+    last = in_gpu_ir(with_options(module_of(stages=2), **WAYS["roles"]))
+    loop = next(op for op in last.walk() if isinstance(op, For) and any(
+        isinstance(inner, WarpgroupDot) and inner.stage for inner in op.body.ops))  # fmt: skip
+    names = [type(op).__name__ for op in loop.body.ops]
+    assert names.index("ScaleProducts") < len(names) - 1 - names[::-1].index("Arrive")
+    assert names.count("Arrive") == names.count("Await") == 2
+    assert "BlockBarrier" not in names
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4])
