@@ -290,8 +290,10 @@ def _planned(
         return plain
     each, warps = sum(staged.ahead.buffer.bytes for staged in found), early.known.on.num_warps
 
+    beside = _stored_beside(early, found)
+
     def warps_with(slots: int) -> int:
-        return residency(chip, warps, registers, slots * each).warps
+        return residency(chip, warps, registers, slots * each + beside).warps
 
     for slots, distance in ways:
         fits = slots == depth or slots * each <= room
@@ -301,6 +303,13 @@ def _planned(
         text = f"overlap dropped: {depth + 1} slots of {each:,} bytes leave room for fewer blocks"
         remarks.note(late, text, "missed")
     return plain
+
+
+def _stored_beside(early: _Early, found: list[_Staged]) -> int:
+    """Return the bytes of what products of a loop read in buffers that are no rings."""
+    rings = {place.operand for staged in found for place in staged.in_place}
+    stored = (one for op in early.loop.body.ops for one in early.known.rules.stored_of(op))
+    return sum({one.tile: one.buffer.bytes for one in stored if one.tile not in rings}.values())
 
 
 def _late(

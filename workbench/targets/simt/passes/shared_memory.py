@@ -50,7 +50,12 @@ def room_for_rings(module: Module, chip: Device) -> int | None:
     Also None where there are no rings.
     """
     placed, total = _place(module, chip)
-    rings = sum(want.bytes for *_, want in placed if want.slots)
+    lives = [(first, last, want.bytes) for _, _, first, last, want in placed if want.slots]
+    # Loops one after another have rings in the same bytes.
+    rings = max(
+        (sum(size for first, last, size in lives if first <= at <= last) for at, *_ in lives),
+        default=0,
+    )
     if total <= chip.shared_bytes or not rings:
         return None
     return max(0, rings - (total - chip.shared_bytes))
