@@ -159,7 +159,9 @@ class _Liveness:
             if isinstance(result.type, Shared):
                 name = result.hint or "buffer"
                 size, slots = result.type.bytes, result.type.slots
-                want = _Want(op, name, size, _ALIGNMENT, now, now, op.id, op.id, slots, size)
+                # What is as short as a barrier is swizzled by nobody.
+                align = _ALIGNMENT if size >= 128 * max(1, slots) else 16
+                want = _Want(op, name, size, align, now, now, op.id, op.id, slots, size)
                 want.type = result.type
                 self.buffers[result] = want
                 self.wants.append(want)
