@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ from tests.launch.test_native import LAUNCH
 from workbench.devices import cuda
 from workbench.ir import InvalidModuleError, parse_module
 from workbench.launch import native, tensor_maps
-from workbench.launch.abi import Parameter
+from workbench.launch.abi import LaunchData, Parameter
 from workbench.launch.assembly import Arguments, Assembly
 from workbench.launch.native import Launcher, Plan, Shape, Slot, words_of
+from workbench.launch.on_cuda import Loaded, _runner
 from workbench.launch.tensor_maps import REFUSED, program_of
+from workbench.source import LaunchError
 from workbench.targets.nvidia.map_words import MapWords, is_launch_value, made_parameters
 
 TEXT = """
@@ -143,3 +146,76 @@ def test_what_a_launch_cannot_know_makes_no_map():
     assert not is_launch_value(values["base"], module)
     with pytest.raises(InvalidModuleError, match="does not follow from a launch's arguments"):
         made_parameters(module)
+
+
+# -- whatever starts the launch ---------------------------------------------------------------
+#: m - program_id(0) must not be negative, and fit 32 bits.
+ASKED = {
+    "steps": [
+        ["program_id", [], [0]], ["argument", [], ["m", -(1 << 31), (1 << 31) - 1]],
+        ["sub", [1, 0], []],
+    ],
+    "at_least_0": [2],
+}  # fmt: skip
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch, encoded: list[Any]) -> Iterator[Any]:
+    """The runner of a kernel with tensor maps on a driver that only takes notes."""
+    done = SimpleNamespace(launches=[], others=[])
+    success = SimpleNamespace(CUDA_SUCCESS=0)
+
+    def launch(function, *given):
+        done.launches.append((function, given[:3]))
+        return (0,)
+
+    api = SimpleNamespace(cuLaunchKernel=launch, CUresult=success)
+    monkeypatch.setattr(cuda, "driver", lambda: api)
+    monkeypatch.setattr(cuda, "streams", {7: "stream"})
+    monkeypatch.setattr(cuda, "launch_address", lambda: 0)
+    monkeypatch.setattr(cuda, "check_usable", lambda device: None)
+    words = (("x", "*f16"), ("m", "i32"), ("k", "i64"), ("s", "i32"))
+    data = LaunchData("k", "cubin", words, made=tuple(made()), extra={"asked": ASKED})
+
+    def other(*given):
+        done.others.append(given)
+        return "the other"
+
+    plain = SimpleNamespace(loaded={0: other})
+    kernel = SimpleNamespace(
+        launch=data, name="k", target="sm_90a", loaded={}, without_maps=lambda: plain
+    )
+    done.kernel, done.encoded = kernel, encoded
+    done.run = _runner(Loaded(kernel, 0, None, "function"))
+    return done
+
+
+def test_a_launch_makes_its_maps_each_time(device: Any):
+    for m in (1000, 2000):
+        assert device.run(3, 1, 1, 7, BASE, m, 109, 72) is device.kernel
+    assert device.launches == [("function", (3, 1, 1))] * 2
+    assert [found[4] for found in device.encoded] == [[77, 1000], [77, 2000]]
+    assert not device.others
+
+
+@pytest.mark.parametrize(
+    ("grid", "values"),
+    [
+        (3, (BASE, 1000, 109, -72)),  # no map
+        (3, (BASE, 1000, 32, 72)),
+        (3, (BASE + 8, 1000, 109, 72)),
+        (1002, (BASE, 1000, 109, 72)),  # not what the code was proven for
+        (3, (BASE, -5, 109, 72)),
+    ],
+)
+def test_a_launch_that_has_no_maps_runs_other_code(device: Any, grid: int, values: tuple[int, ...]):
+    assert device.run(grid, 1, 1, 7, *values) == "the other"
+    assert device.others == [(grid, 1, 1, 7, *values)]
+    assert not device.launches
+
+
+def test_where_there_is_no_other_code_the_launch_says_so(device: Any):
+    device.kernel.without_maps = lambda: None
+    with pytest.raises(LaunchError, match="cannot be made of these arguments") as error:
+        device.run(3, 1, 1, 7, BASE, 1000, 109, -72)
+    assert error.value.code == "K509"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +18,17 @@ from tests.passes.meaning import SCALE, meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.raising import SM_90A, Tried, matrix, may_run
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
+from workbench.analysis.affine import Affine
+from workbench.analysis.demanded import RULES, Demand, Demanded, Given
+from workbench.analysis.forms import Form, number
+from workbench.analysis.masks import Bounds, bounds_of
 from workbench.ir import Module
-from workbench.ops import Load
+from workbench.ops import Dot, Load, Scan
 from workbench.passes.manager import Remarks
+from workbench.source import KernelError
 from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
+from workbench.targets.nvidia.raising import Plan, Request, plan
 from workbench.targets.simt.verifier import verify_layouts
 
 
@@ -222,19 +229,32 @@ def rows(  # noqa: C901
     elif KIND == "diagonal":
         total = tl.load(x_ptr + r * ld + c, mask=keep & (r >= c), other=0.0)
     elif KIND == "two bounds":
-        total = tl.load(x_ptr + r * ld + c, mask=keep & (r < h), other=0.0)
+        total = tl.load(x_ptr + r * ld + c, mask=keep & (r < h + 4) & (r > 1), other=0.0)
     elif KIND == "no lower bound":
         total = tl.load(x_ptr + off + (r - h) * ld + c, mask=r - h < M, other=0.0)
     elif KIND == "lower bound":
         total = tl.load(x_ptr + off + (r - h) * ld + c, mask=(r >= h) & (r - h < M), other=0.0)
     elif KIND == "wrapped":
         total = tl.load(x_ptr + off + (r - h) % M * ld + c, mask=(r >= 0) & (r - h < M), other=0.0)
+    elif KIND == "wrapped below":
+        at = r - h * 4
+        inside = (at >= -9) & (at < M)
+        total = tl.load(x_ptr + 448 + at % M * ld + c, mask=inside, other=0.0)
     elif KIND == "inner":
         at = c + pid * h
         total = tl.load(x_ptr + off + r * ld + at, mask=keep & (at < ld), other=0.0)
     elif KIND == "inner of 4":
         at = c + pid * 4
         total = tl.load(x_ptr + off + r * ld + at, mask=keep & (at < ld), other=0.0)
+    elif KIND == "base":
+        total = tl.load(x_ptr + h + r * ld + c, mask=keep, other=0.0)
+    elif KIND == "programs":
+        at = r + 8 * tl.num_programs(1)
+        total = tl.load(x_ptr + at * ld + c, mask=at < M + 32, other=0.0)
+    elif KIND == "loaded bounds":
+        page = tl.load(i_ptr + pid)
+        at = x_ptr + page * step + r * ld + c
+        total = tl.load(at, mask=keep & (page >= 0) & (page < n), other=0.0)
     elif KIND == "other":
         total = tl.load(x_ptr + r * ld + c, mask=keep, other=1.0)
     elif KIND == "stored":
@@ -291,7 +311,7 @@ def rows(  # noqa: C901
         tl.store(y_ptr + cc[:, None] * 64 + rr[None, :], y, mask=cc[:, None] < M)
         keep = keep & (r < 0)
     elif KIND == "summed":
-        total += tl.cumsum(tl.load(x_ptr + r % M * ld + c), 0)
+        total += tl.cumsum(tl.load(x_ptr + r % M * ld + c), 0, reverse=True)
     elif KIND == "selected":
         x = tl.load(x_ptr + r % M * ld + c)
         total += tl.sum(tl.where(keep, x, 0.0), 0)[None, :]
@@ -324,8 +344,12 @@ ROWS = {
     "no lower bound": (1, "", "same twin"),
     "lower bound": (1, "", "same twin"),
     "wrapped": (1, "", "same twin"),
+    "wrapped below": (1, "", "same twin"),
     "inner": (0, "its inner coordinate h·pid is not known to be a multiple of 16 bytes", ""),
     "inner of 4": (1, "", "same"),
+    "base": (0, "where its array begins is not known to be a multiple of 16 bytes", ""),
+    "programs": (1, "", "same"),
+    "loaded bounds": (1, "", "same twin"),
     "other": (0, "other=1.0 feeds a product, outside of a map is 0", ""),
     "stored": (0, "the kernel stores through the same argument", ""),
     "stride varies": (0, "the stride of axis 0, ld + i, is not the same in all programs", ""),
@@ -350,18 +374,13 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("kind", ROWS)
-def test_a_load_of_one_trait_is_raised_or_not(kind: str):
-    boxes, why, results = ROWS[kind]
+def of_one_trait(kind: str) -> tuple[Tried, set[str]]:
+    """Launch a kernel of one trait some times, and return what came of it."""
     words = "*fp32:16 *i32:16 *fp32:16 i32 i32:16 i32 i32:16 i32 i32:16"
     tried = Tried(rows, words, {"KIND": kind, "BM": 8, "D": 8})
-    assert tried.boxes == boxes, tried.missed
-    said = [text.replace(f"line {_line(text)}", "line 0") for text in tried.missed]
-    assert bool(why) == bool(said)
-    assert any(why in text for text in said) or not why, said
     pick = random.Random(kind)
     found: set[str] = set()
-    for _ in range(12 if boxes else 0):
+    for _ in range(12 if tried.boxes else 0):
         M, ld, h = pick.randint(4, 20), 16 * pick.choice([1, 2]), pick.randint(0, 3)
         off, n, step = 64 * pick.choice([1, 2]), pick.choice([1, 3]), 16 * pick.choice([0, 1, 9])
         x = np.random.default_rng(M).integers(-4, 5, 4000).astype(np.float32)
@@ -372,12 +391,73 @@ def test_a_load_of_one_trait_is_raised_or_not(kind: str):
             return [x.copy(), index.copy(), np.full(6000, np.nan, np.float32), *rest]
 
         found.add(tried.launch(make, (-(-M // 8), 4)))
+    return tried, found
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_load_of_one_trait_is_raised_or_not(kind: str):
+    boxes, why, results = ROWS[kind]
+    tried, found = of_one_trait(kind)
+    assert tried.boxes == boxes, tried.missed
+    said = [text.replace(f"line {_line(text)}", "line 0") for text in tried.missed]
+    assert bool(why) == bool(said)
+    assert any(why in text for text in said) or not why, said
     assert found <= set(results.split()), found
     assert "same" in found or not boxes
 
 
 def _line(text: str) -> str:
     return text.split(" at line ")[1].split()[0].strip(",") if " at line " in text else "0"
+
+
+def _all_of_a(self: Demanded, op: Dot, demand: Demand) -> Given:
+    return ((v, demand) for v in (op.a, op.b, op.accumulator))
+
+
+def _one_too_many(facts: Affine, request: Request) -> Plan:
+    found = plan(facts, request)
+    axes = (replace(axis, extent=axis.extent + number(1)) for axis in found.axes)
+    return replace(found, axes=tuple(axes))
+
+
+def _no_lower_bounds(conjuncts: Iterable[Form], shape: tuple[int, ...]) -> Bounds:
+    return replace(bounds_of(conjuncts, shape), lower={})
+
+
+#: A fault: what is replaced, by what, and the kernel that finds it.
+PLANTED: dict[str, tuple[str, Any, str]] = {
+    "nobody asks what is looked at": (
+        "workbench.targets.nvidia.raising.follows", lambda held, known: True, "broadcast",
+    ),
+    "a row of a is looked at where that column of the result is": (
+        "workbench.analysis.demanded.RULES", {**RULES, Dot: _all_of_a}, "gram",
+    ),
+    "a scan looks at what its result does": (
+        "workbench.analysis.demanded.RULES",
+        {**RULES, Scan: lambda self, op, demand: ((v, demand) for v in op.inputs)}, "summed",
+    ),
+    "the next round's mask is this one's": (
+        "workbench.analysis.demanded.Demanded._names", lambda self, form, loop: False, "handed on",
+    ),
+    "coordinates may be negative": (
+        "workbench.targets.nvidia.passes.raise_tma.Raiser._ask",
+        lambda self, plan, facts: iter(()), "no lower bound",
+    ),
+    "boxes end an element later": (
+        "workbench.targets.nvidia.passes.raise_tma.plan", _one_too_many, "two bounds",
+    ),
+    "lower bounds are forgotten": (
+        "workbench.targets.nvidia.raising.bounds_of", _no_lower_bounds, "two bounds",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch):
+    place, planted, kind = PLANTED[fault]
+    monkeypatch.setattr(place, planted)
+    with pytest.raises((AssertionError, KernelError)):
+        assert of_one_trait(kind)[1] <= set(ROWS[kind][2].split()) or not ROWS[kind][0]
 
 
 # -- kernels whose products read what is raised ------------------------------------------------

@@ -38,8 +38,6 @@ from workbench.analysis.transfer import opaque, rewritten
 UNBOUNDED = 0x7FFF0000
 #: Multiples of so many bytes; the most axes.
 GRAIN, MOST_AXES = 16, 5
-#: Atoms that are the same throughout a launch.
-_INVARIANT = ("arg", "programs")
 
 
 class NotRaised(Exception):  # noqa: N818 - an answer, shown as a remark
@@ -239,7 +237,7 @@ class _Planner:
             if varies(stride):
                 raise NotRaised(
                     f"the stride of axis {d}, {self.words(stride)}, is not the same in all "
-                    "programs and rounds"
+                    "programs and rounds, or nothing that a launch computes"
                 )
             if stride.constant == 0:
                 raise NotRaised(f"all elements along axis {d} lie in one place")
@@ -380,14 +378,17 @@ class _Planner:
 
 # -- forms ------------------------------------------------------------------------------------
 def varies(form: Form) -> bool:
-    """Say whether a form may differ within a launch."""
+    """Say whether a form may differ within a launch, or is nothing that a launch computes."""
     return any(_atom_varies(atom) for atom in form.atoms())
 
 
 def _atom_varies(atom: Atom) -> bool:
-    if atom.parts:
+    """A launch adds, multiplies, takes minima and divides by numbers, all of it of arguments."""
+    if atom.kind == "div" and (atom.parts[1].constant or 0) <= 0:
+        return True
+    if atom.kind in ("div", "min", "max"):
         return any(map(varies, atom.parts))
-    return atom.kind not in _INVARIANT
+    return atom.kind != "arg"
 
 
 def halves(form: Form) -> tuple[Form, Form]:

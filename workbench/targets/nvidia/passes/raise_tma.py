@@ -239,6 +239,10 @@ class Raiser(Rebuilder):
             raise NotRaised("the product does not read it in the order that memory has")
         for held in found.at_least_0:
             self._provable(held)
+        for axis in found.axes:
+            # A box of one element may begin at any number of 32 bits, longer ones not at the last.
+            if axis.bounded_below and (axis.axis is not None or not self._fits(axis.coordinate)):
+                self._provable(axis.coordinate)
         return found
 
     def _without_axes(self, load: Load, forms: Sequence[Form]) -> list[Form]:
@@ -299,7 +303,7 @@ class Raiser(Rebuilder):
                 "closed form and may be negative"
             ) from None
         low, high = known_intervals(self.known.steps)[step]
-        fits = high <= FULL32[1] - MARGIN or self._is_number(held)
+        fits = high <= FULL32[1] - MARGIN or self._fits(held)
         return low >= 0 and fits
 
     def _never(self, held: Form, shape: tuple[int, ...]) -> bool:
@@ -310,7 +314,7 @@ class Raiser(Rebuilder):
             return False
         return known_intervals(self.known.steps)[step][1] < 0
 
-    def _is_number(self, form: Form) -> bool:
+    def _fits(self, form: Form) -> bool:
         """Say whether the kernel computes a form in 32 bits, which then hold it."""
         return self.names.narrow(form)
 
@@ -319,7 +323,7 @@ class Raiser(Rebuilder):
             if not self._provable(held):
                 yield facts.of(held)
         for axis in plan.axes:
-            if axis.bounded_below and not self._is_number(axis.coordinate):
+            if axis.bounded_below and not self._fits(axis.coordinate):
                 facts.of(axis.coordinate)
 
     # -- writing --------------------------------------------------------------------------
