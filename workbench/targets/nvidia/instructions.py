@@ -251,7 +251,7 @@ class Instructions(Device):
         if self.capability < 89 or source.name != "f8e4m3":
             return None
         both = emit.pure(f'call i32 asm "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h"(i16 {code})')
-        return emit.pure(f"bitcast i16 {emit.pure(f'trunc i32 {both} to i16')} to half")
+        return emit.pure(f"bitcast i32 {both} to <2 x half>")
 
 
 def address_of(emit: Emitter, place: Place) -> tuple[str, str]:

@@ -320,7 +320,7 @@ class Hardware(ABC):
         return None
 
     def decode(self, emit: Emitter, code: str, source: Scalar) -> str | None:
-        """Return an 8-bit float, in the low byte of an i16, as a half; None as in `encode`."""
+        """Return the two 8-bit floats of an i16 as <2 x half>; None as in `encode`."""
         return None
 
 

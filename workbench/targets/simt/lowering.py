@@ -243,6 +243,10 @@ class Lowering:
         type, each = self.pack_of(value)
         registers: list[str | None] = []
         for word in self._packed[value]:
+            if each == 1:
+                one = word if type == "i32" else self.emit.pure(f"bitcast i32 {word} to {type}")
+                registers.append(one)
+                continue
             vector = self.emit.pure(f"bitcast i32 {word} to <{each} x {type}>")
             registers += self.emit.elements(type, each, vector)
         return registers

@@ -47,7 +47,7 @@ from workbench.ir import (
     shape_of,
 )
 from workbench.layouts import LinearLayout
-from workbench.ops import Constant, Elementwise, For, Select, Splat
+from workbench.ops import Constant, Elementwise, For, Join, Select, Splat, Split
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
@@ -104,6 +104,8 @@ class _Staged:
     gone: frozenset[int]
     users: tuple[_User, ...]
     has_others: bool
+    #: Whether dots multiply the tile itself, moved or not: else only what is made of it.
+    plain: bool
 
     @property
     def reads(self) -> tuple[Value, ...]:
@@ -134,6 +136,24 @@ class Known:
         for op in module.walk():
             for operand in op.operands:
                 self.uses.setdefault(operand, []).append(op)
+        #: What dots multiply, and what that is made of element by element: users come first.
+        self.operands: set[Value] = set()
+        for op in reversed(list(module.walk())):
+            self.operands.update(self.rules.staged_of(op))
+            if self.hands_on(op):
+                self.operands.update(op.operands)
+
+    def hands_on(self, op: Op) -> bool:
+        """Say whether dots multiply what an op makes element by element."""
+        element_by_element = op.moves or op.pointwise or isinstance(op, Join | Split)
+        return element_by_element and not self.operands.isdisjoint(op.results)
+
+    def is_moved_to_dot(self, op: Op) -> bool:
+        """Say whether dots multiply what an op, and nothing but such ops, moves."""
+        return op.moves and any(
+            op.result in self.rules.staged_of(user) or self.is_moved_to_dot(user)
+            for user in self.uses.get(op.result, [])
+        )
 
     def hides(self, block: Block) -> bool:
         """Say whether a block has something for which loads are worth copying ahead."""
@@ -182,13 +202,6 @@ class Known:
             and shape_of(op.result.type) == shape[::-1]
             and all(op.place_before(place) == place[::-1] for place in places)
         ]
-
-    def is_operand(self, value: Value) -> bool:
-        """Say whether a tile, or that tile moved, is worth copying ahead."""
-        users = self.uses.get(value, [])
-        return any(value in self.rules.staged_of(op) for op in users) or any(
-            op.moves and self.is_operand(op.result) for op in users
-        )
 
 
 def pipeline_loads(
@@ -291,8 +304,19 @@ def _inside(op: Op) -> list[Op]:
 def _affordable(
     early: _Early, found: list[_Staged], depth: int, shared_limit: int, remarks: Remarks
 ) -> list[_Staged]:
-    """Return the loads to stage: not those behind a table if there is no room for them too."""
-    if sum(staged.ahead.buffer.bytes for staged in found) * depth <= shared_limit:
+    """Return the loads to stage: what is computed with first, and what a table leads to, may go."""
+
+    def fit(some: list[_Staged]) -> bool:
+        return sum(staged.ahead.buffer.bytes for staged in some) * depth <= shared_limit
+
+    if fit(found):
+        return found
+    for staged in found:
+        if not staged.plain:
+            text = f"{depth} stages of what is not multiplied itself do not fit"
+            remarks.note(staged.load, f"not copied ahead: {text}", "missed")
+    found = [staged for staged in found if staged.plain]
+    if fit(found):
         return found
     kept: list[_Staged] = []
     for staged in found:
@@ -416,8 +440,9 @@ def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
     users = [user for reader in readers if (user := known.user(reader)) is not None]
     # What a branch or an inner loop reads is taken out of the ring once, before it.
     users = [u for u in users if id(u.op) in here and (u.end is None or id(u.end) in here)]
-    direct = any(op.result in known.rules.staged_of(r) for r in readers if id(r) in here)
-    if not in_place and not direct and not any(known.is_operand(u.op.result) for u in users):
+    inside = [r for r in readers if id(r) in here]
+    direct = any(op.result in known.rules.staged_of(r) for r in inside)
+    if not in_place and not direct and not any(map(known.hands_on, inside)):
         return None
     reason = early.obstacle(op) or ahead.obstacle
     if not reason and early.slice_of(_reads_of(access, ahead)) is None:
@@ -426,7 +451,8 @@ def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
         remarks.note(op, f"not copied ahead: {reason}", "missed")
         return None
     has_others = len(users) < len(readers)
-    return _Staged(op, access, ahead, in_place, frozenset(gone), tuple(users), has_others)
+    plain = bool(in_place) or direct or any(known.is_moved_to_dot(r) for r in inside)
+    return _Staged(op, access, ahead, in_place, frozenset(gone), tuple(users), has_others, plain)
 
 
 def _needed_carries(loop: For, ops: list[Op], found: list[_Staged]) -> list[int]:
