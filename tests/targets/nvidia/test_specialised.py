@@ -24,7 +24,7 @@ from workbench.ir import Builder, Module, Op, rebuild
 from workbench.ops import For
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
-from workbench.source import LaunchError
+from workbench.source import LaunchError, ResourceError
 from workbench.targets.built import Built
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import (
@@ -38,7 +38,9 @@ from workbench.targets.nvidia.ops import (
     WarpgroupDot,
 )
 from workbench.targets.nvidia.pipeline import build
-from workbench.targets.simt.ops import SharedAllocate, roles_of
+from workbench.targets.nvidia.spills import check_shares
+from workbench.targets.nvidia.toolchain import Assembled
+from workbench.targets.simt.ops import Roles, SharedAllocate, roles_of
 from workbench.targets.simt.passes.shared_memory import allocate
 
 SM_90A = chip("sm_90a")
@@ -387,3 +389,51 @@ def test_without_the_option_warps_stay_together():
     assert built.gpu is not None
     assert roles_of(built.gpu) is None
     assert built.threads == 128
+
+
+def overtaken(a_ptr, b_ptr, c_ptr, flag_ptr, K, am, ak, bk, bn, M: tl.constexpr, N: tl.constexpr,
+              BK: tl.constexpr, BEFORE: tl.constexpr):  # fmt: skip
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    if BEFORE == "a wait":
+        while tl.atomic_add(flag_ptr, 0, sem="acquire") == 0:
+            pass
+    total = tl.zeros((M, N), dtype=tl.float32)
+    if BEFORE == "a store":
+        tl.store(c_ptr + rows[:, None] * N + columns[None, :], total)
+    for start in range(0, K, BK):
+        at = start + inner
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :] * ak, mask=at[None, :] < K, other=0.0)
+        b = tl.load(
+            b_ptr + at[:, None] * bk + columns[None, :] * bn, mask=at[:, None] < K, other=0.0
+        )
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total)
+
+
+REASONS = {
+    "a store": "stores to memory that a producer might",
+    "a wait": "waits for other programs",
+}
+
+
+@pytest.mark.parametrize("before", ["nothing", *REASONS])
+def test_a_producer_overtakes_nothing_that_orders_memory(before: str):
+    words = "*fp16:16 *fp16:16 *fp32:16 *i32 i32:16 i32:16 i32=1 i32:16 i32=1"
+    extents = {"M": 64, "N": 64, "BK": 16, "BEFORE": before}
+    built, told = compiled(tile_ir(overtaken, words, extents, num_warps=4, num_stages=2))
+    assert built.gpu is not None
+    assert (roles_of(built.gpu) is None) == (before in REASONS)
+    assert before not in REASONS or [text for text in told if REASONS[before] in text]
+
+
+def test_more_registers_than_a_launch_takes_are_refused():
+    """The kernel would wait for them for ever."""
+    module = matmul_of(128, 64, 16, 8)
+
+    def greedy(op: Op, builder: Builder) -> Any:
+        return op.changed(warps=4, registers=(40, 248)) if isinstance(op, Roles) else None
+
+    assembled = Assembled(b"", 168, 0, 0, 0, 0, 0, ())
+    check_shares(assembled, module)
+    with pytest.raises(ResourceError, match="ask for 68,608, a block of 12 warps has 64,512"):
+        check_shares(assembled, rebuild(module, greedy))
