@@ -206,9 +206,10 @@ def _check_order(module: Module, last: For, loads: Sequence[TensorLoad], known: 
     reads = [effect for load in loads for effect in load.own_effects()]
     until = module.body.ops.index(last) + 1
     before = [inner for op in module.body.ops[:until] for inner in (op, *_inner(op))]
-    for op, effect in [(op, effect) for op in before for effect in op.own_effects()]:
-        if reason := _overtaken(op, effect, reads, known):
-            raise RefusedError(op, reason)
+    for found in before:
+        reasons = (_overtaken(found, effect, reads, known) for effect in found.own_effects())
+        if reason := next(filter(None, reasons), ""):
+            raise RefusedError(found, reason)
 
 
 def _overtaken(op: Op, effect: Effect, reads: Sequence[Effect], known: Known) -> str:
