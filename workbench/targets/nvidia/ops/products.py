@@ -24,8 +24,8 @@ from workbench.ir import (
 )
 from workbench.ops.dots import product
 from workbench.ops.numbers import cut_to_tf32
-from workbench.source import ShapeError
-from workbench.targets.simt.ops.shared import slot_of
+from workbench.source import LaunchError, ShapeError
+from workbench.targets.simt.ops.shared import place_of, slot_of, stored
 
 #: Orders what this thread wrote to shared memory with what its products read there.
 _PROXY_FENCE: Effects = (Effect("shared", order="relaxed", scope="cta"),)
@@ -116,7 +116,16 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
         return result
 
     def _held(self, frame: Frame, value: Value, slot: Value | None, turned: bool) -> Array:
-        held = frame[value] if isinstance(value.type, Tile) else slot_of(frame, value, slot)
+        if isinstance(value.type, Tile):
+            return frame[value]
+        if place_of(frame, value, slot) in stored(frame):
+            raise LaunchError(
+                f"{self.name} reads shared memory that was stored to, with no fence in between",
+                self.span,
+                code="K514",
+                hint="fence after the stores: products read memory by another way",
+            )
+        held = slot_of(frame, value, slot)
         return held.T if turned else held
 
 
@@ -153,7 +162,7 @@ class FenceProducts(Op, mnemonic="gpu.fence_products", exact=True):
         return (*_PROXY_FENCE, *(_ARRAYS_FENCE if self.arrays else ()))
 
     def interpret(self, frame: Frame) -> None:
-        return None
+        stored(frame).clear()
 
 
 def _unchanged(before: Array, now: Array) -> bool:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 from workbench.ir import (
     Block,
+    Effect,
     Module,
     Op,
     Shared,
@@ -50,7 +51,7 @@ _BESIDE_TILES = 32
 #: Registers of a producer's thread and of a consumer's, by the consumers' groups of four warps,
 #: where a producer of four warps gives some away. Their sum over all groups is within what the
 #: launch takes, else `setmaxnreg` waits for ever.
-REGISTERS = {1: (40, 216), 2: (24, 240), 4: (24, 112)}
+REGISTERS = {2: (24, 240), 4: (24, 112)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,7 @@ def _decided(
     for load in loads:
         if id(load) not in inside:
             raise RefusedError(load, "it loads outside the loops at the top of the kernel")
+    _check_order(module, loops[-1], loads, known)
     channels = {loop: channels_of(loop, known) for loop in loops}
     for loop in loops:
         _check(loop, channels[loop], module, known)
@@ -194,6 +196,36 @@ def _decided(
             "applied",
         )
     return replace(module, body=Block((), tuple(map(marked, module.body.ops))))
+
+
+def _check_order(module: Module, last: For, loads: Sequence[TensorLoad], known: Known) -> None:
+    """Raise RefusedError where a producer would overtake what comes before a load.
+
+    It waits for slots and for nothing else that consumers do.
+    """
+    reads = [effect for load in loads for effect in load.own_effects()]
+    until = module.body.ops.index(last) + 1
+    before = [inner for op in module.body.ops[:until] for inner in (op, *_inner(op))]
+    for found in before:
+        reasons = (_overtaken(found, effect, reads, known) for effect in found.own_effects())
+        if reason := next(filter(None, reasons), ""):
+            raise RefusedError(found, reason)
+
+
+def _overtaken(op: Op, effect: Effect, reads: Sequence[Effect], known: Known) -> str:
+    """Say why loads must not come before what an op does; "" if they may."""
+    if effect.space != "global":
+        return ""
+    touches = effect.reads or effect.writes
+    if effect.order != "plain" and (touches or effect.scope != "cta"):
+        return f"{op.name} waits for other programs or signals to them"
+    if effect.writes and any(known.memory.may_meet(read, effect) for read in reads):
+        return "it stores to memory that a producer might have read by then"
+    return ""
+
+
+def _inner(op: Op) -> list[Op]:
+    return [inner for region in op.regions for inner in walk(region)]
 
 
 def _loads_in(block: Block) -> bool:
