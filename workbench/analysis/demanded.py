@@ -150,7 +150,7 @@ class Demanded:
         if rule is not None:
             for value, found in rule(self, op, demand):
                 given.setdefault(value, []).append(found)
-        elif op.pointwise and len(op.results) == 1:
+        elif op.pointwise and op.removable and len(op.results) == 1:
             shape = shape_of(op.results[0].type)
             for value in op.operands:
                 same = shape_of(value.type) == shape

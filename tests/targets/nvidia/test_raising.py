@@ -554,6 +554,26 @@ def one_gathers(x_ptr, index_ptr, w_ptr, y_ptr, n):
     tl.store(y_ptr + r[:, None] * 16 + c[None, :], total)
 
 
+def hinted(x_ptr, w_ptr, y_ptr, n):
+    r, c = tl.arange(0, 64), tl.arange(0, 16)
+    total = tl.zeros((64, 16), tl.float32)
+    for k in range(n):
+        a = tl.load(x_ptr + r[:, None] * 1024 + k * 16 + c[None, :], eviction_policy="evict_first")
+        b = tl.load(w_ptr + (k * 16 + c)[:, None] * 16 + c[None, :], cache_modifier=".ca")
+        total = tl.dot(a, b, total)
+    tl.store(y_ptr + r[:, None] * 16 + c[None, :], total)
+
+
+def test_hints_of_a_raised_load_are_answered():
+    module = tile_ir(hinted, "*fp16:16 *fp16:16 *fp32:16 i32", {}, num_warps=4, num_stages=2)
+    _, after, said = before_and_after(module)
+    assert len(boxes(after)) == 2
+    why = "is not obeyed: the load is a copy of a box, which takes none here"
+    assert [text for text in said if "missed" in text] == [
+        f"missed: eviction_policy 'evict_first' {why}", f"missed: cache_modifier 'ca' {why}",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("option", ["tma", "wgmma", "narrow_index"])
 def test_without_an_option_nothing_is_raised(option: str):
     module = staged(64, 32, 16, 4)

@@ -539,7 +539,8 @@ def lower_wait(low: Lowering, op: WaitProducts) -> None:
 
 @NVIDIA.lower(FenceProducts)
 def lower_fence(low: Lowering, op: FenceProducts) -> None:
-    low.emit.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
+    where = "" if op.arrays else ".shared::cta"
+    low.emit.do(f'call void asm sideeffect "fence.proxy.async{where};", "~{{memory}}"()')
 
 
 def _in_and_out(

@@ -29,6 +29,7 @@ from workbench.targets.simt.ops.shared import place_of, slot_of, stored
 
 #: Orders what this thread wrote to shared memory with what its products read there.
 _PROXY_FENCE: Effects = (Effect("shared", order="relaxed", scope="cta"),)
+_ARRAYS_FENCE: Effects = (Effect("global", order="relaxed", scope="cta"),)
 
 
 class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
@@ -145,14 +146,20 @@ class WaitProducts(Op, mnemonic="gpu.wait_products", effects=_PROXY_FENCE, exact
         return frame[self.accumulator]
 
 
-class FenceProducts(Op, mnemonic="gpu.fence_products", effects=_PROXY_FENCE, exact=True):
+class FenceProducts(Op, mnemonic="gpu.fence_products", exact=True):
     """What this thread wrote to shared memory comes before what products read there.
 
     Products read shared memory by another way (the asynchronous proxy) than stores and copies
-    write it; a barrier alone does not order the two. PTX ISA 9.0, fence.proxy.async.
+    write it; a barrier alone does not order the two. With `arrays` the same holds of what was
+    stored to global memory and copies of boxes of arrays read. PTX ISA 9.0, fence.proxy.async.
 
         gpu.fence_products
     """
+
+    arrays: bool = attribute(default=False)
+
+    def own_effects(self) -> Effects:
+        return (*_PROXY_FENCE, *(_ARRAYS_FENCE if self.arrays else ()))
 
     def interpret(self, frame: Frame) -> None:
         stored(frame).clear()
