@@ -61,7 +61,7 @@ def compiled(module: Module, **options: object) -> tuple[Built, list[str]]:
     options = {**module.attributes, "narrow_index": True, "warp_specialize": True, **options}
     module = replace(module, attributes=options)
     built = build(tile_passes(module, recorder), "sm_90a", recorder)
-    return built, [r.text for r in recorder.remarks.items if "specialis" in r.text]
+    return built, [r.text for r in recorder.remarks.items if "speciali" in r.text]
 
 
 #: Rows, columns, depth of a tile; warps; how operands lie in memory.
@@ -381,6 +381,30 @@ def test_what_is_decided_is_written_on_ops():
     assert dict(loop.schedule) == {"warps": 1, "registers": (), "in_flight": 1}
     loads = [op for op in loop.body.ops if isinstance(op, TensorLoad)]
     assert [(op.role, op.channel, op.slots) for op in loads] == [("producer", 0, 4)] * 2
+
+
+def hinted(a_ptr, b_ptr, c_ptr, K, am, ak, bk, bn, M: tl.constexpr, N: tl.constexpr,
+           BK: tl.constexpr):  # fmt: skip
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for start in tl.range(0, K, BK, warp_specialize=True):
+        at = start + inner
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :] * ak, mask=at[None, :] < K, other=0.0)
+        b = tl.load(
+            b_ptr + at[:, None] * bk + columns[None, :] * bn, mask=at[:, None] < K, other=0.0
+        )
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total)
+
+
+def test_the_hint_of_a_loop_is_obeyed_or_answered():
+    built, told = compiled(product_of(hinted), warp_specialize=False)
+    assert built.threads == 160
+    assert told == ["specialised: 1 producer warp + 4 that multiply, ring of 3 x 4,096 bytes"]
+    built, told = compiled(product_of(hinted), warp_specialize=False, tma=False)
+    assert built.threads == 128
+    (text,) = told
+    assert text.startswith("warp_specialize=True is not obeyed: no load of it is a tensor copy")
 
 
 def test_without_the_option_warps_stay_together():

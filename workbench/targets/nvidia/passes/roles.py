@@ -113,7 +113,7 @@ def role_partition(
     if not loads:
         _answer(asked, "no load of it is a tensor copy that a product by warpgroups reads", remarks)
         return module
-    if not (module.attributes.get("warp_specialize") or any(asked.values())):
+    if not (module.attributes.get("warp_specialize") or asked):
         return module
     try:
         return _decided(module, chip_of(chip), loads, room, remarks)
@@ -123,20 +123,16 @@ def role_partition(
         return module
 
 
-def _asked(module: Module) -> dict[Op, bool]:
-    """Return the loops whose author says whether warps are to part."""
-    found: dict[Op, bool] = {}
-    for op in module.walk():
-        hint = dict(op.hints).get("warp_specialize") if isinstance(op, For | While) else None
-        if hint is not None:
-            found[op] = bool(hint)
-    return found
+def _asked(module: Module) -> list[Op]:
+    """Return the loops whose author wants warps to part, one for each place in the source."""
+    loops = [op for op in module.walk() if isinstance(op, For | While)]
+    wanted = [op for op in loops if dict(op.hints).get("warp_specialize")]
+    return list({op.span: op for op in reversed(wanted)}.values())
 
 
-def _answer(asked: dict[Op, bool], why: str, remarks: Remarks) -> None:
-    for loop, wanted in asked.items():
-        if wanted:
-            remarks.note(loop, f"warp_specialize=True is not obeyed: {why}", "missed")
+def _answer(asked: Iterable[Op], why: str, remarks: Remarks) -> None:
+    for loop in asked:
+        remarks.note(loop, f"warp_specialize=True is not obeyed: {why}", "missed")
 
 
 def _decided(
@@ -290,8 +286,6 @@ def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known)
     bounds = [constant_of(value) for value in (loop.lower, loop.upper, loop.step)]
     if None not in bounds and bounds[2] and len(range(*bounds)) < 2:  # type: ignore[arg-type]
         raise RefusedError(loop, "the loop has one round")
-    if dict(loop.hints).get("warp_specialize") is False:
-        raise RefusedError(loop, "warp_specialize=False")
     loads = [load.op for channel in channels for load in channel.loads]
     producer_slice(loop, loads, module, known)
 
