@@ -1,6 +1,7 @@
 # Everything runs from here; a clean machine needs only make and Python 3.11 or newer.
 #   make demo    run the notebooks and leave the results in demo/
 #   make lab     open JupyterLab on copies of the notebooks, in lab/
+#   make notebooks   run the notebooks and keep their outputs in notebooks/, for who reads them there
 #   make check   linters and fast tests            make test    every test
 #   make bench   measure against the baselines     make gpu     everything that needs an NVIDIA GPU
 #   make gpu GPU="tests fuzz" runs parts: tests, notebooks, check, inductor, fuzz, bench, or suites of the bench
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.workbench-installed
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: demo lab check test bench gpu fuzz inductor clean
+.PHONY: demo lab notebooks check test bench gpu fuzz inductor clean
 
 # Who only looks needs nothing of what building the front end took.
 demo lab: export WORKBENCH_TIDY = 1
@@ -27,6 +28,9 @@ lab: $(STAMP)
 	mkdir -p lab
 	for story in notebooks/*.ipynb; do test -e lab/$${story##*/} || cp $$story lab/; done
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --notebook-dir=lab
+
+notebooks: $(STAMP)
+	$(BIN)/python notebooks/store.py
 
 check: $(STAMP)
 	$(BIN)/python tests/run.py check

@@ -37,7 +37,7 @@ _NAMES = {
     "heuristics": ("workbench.tuning.autotune", "heuristics"),
     "cdiv": ("workbench.runtime.host", "cdiv"),
     "next_power_of_2": ("workbench.runtime.host", "next_power_of_2"),
-    "testing": ("workbench.runtime.testing", ""),
+    "testing": ("workbench.triton.testing", ""),
     "cache": ("workbench.runtime.cache", ""),
     "tune": ("workbench.tuning.tune", "tune"),
     "torch_op": ("workbench.runtime.torch_ops", "torch_op"),
@@ -57,13 +57,14 @@ if TYPE_CHECKING:
     from workbench.inductor import use_in_torch_compile
     from workbench.language import constexpr
     from workbench.magics import run_cell
-    from workbench.runtime import cache, testing
+    from workbench.runtime import cache
     from workbench.runtime.compiled import CompiledKernel
     from workbench.runtime.compiling import compile  # noqa: A004 - the public name
     from workbench.runtime.host import cdiv, next_power_of_2
     from workbench.runtime.jit import JITFunction, jit, kernel
     from workbench.runtime.torch_ops import torch_op
     from workbench.source import KernelError
+    from workbench.triton import testing
     from workbench.triton.installing import as_triton
     from workbench.tuning.autotune import Config, autotune, heuristics
     from workbench.tuning.tune import tune

@@ -1,4 +1,4 @@
-"""The command line: `workbench compile | check | bench | explain | doctor | view`.
+"""The command line: `workbench compile | check | bench | whatif | explain | doctor | view`.
 
 Flags, defaults and texts are those of the magics (one table, `magics/options.py`). Exit codes:
 0 ok, 1 check failed, 2 usage, 3 compile error, 4 launch error, 5 tool missing.
@@ -37,6 +37,9 @@ COMMANDS = {
     "bisect": "FILE.py::KERNEL [FILE.py::RIGHT] [options]   name the first wrong op",
     "diff": "A B                         compare two traces, line by line",
     "follow": "TRACE LINE|VALUE|STAGE:ROW   what became of it, pass by pass",
+    "whatif": "FILE.py::KERNEL --axis A=V,… [options]   what other settings would give, not run",
+    "roofline": "FILE.py::KERNEL [options]   how near it comes to this machine's copy and peak",
+    "step": "FILE.py::KERNEL [PROGRAM] [options]   each op of one program, with its value",
     "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",
     "doctor": "                            what is installed, what is missing",
     "view": "TRACE | NOTEBOOK::KERNEL    write the viewer page and open it",
@@ -71,7 +74,8 @@ def _run(command: str, rest: Sequence[str]) -> int:
         return OK
     actions: dict[str, Callable[[Request], int]] = {
         "compile": _compile, "check": _check, "bench": _bench, "tune": _tune, "explain": _explain,
-        "bisect": _bisect, "diff": _diff, "follow": _follow, "doctor": _doctor, "view": _view,
+        "bisect": _bisect, "diff": _diff, "follow": _follow, "whatif": _whatif,
+        "roofline": _roofline, "step": _step, "doctor": _doctor, "view": _view,
     }  # fmt: skip
     if command not in actions:
         better = closest(command, actions)
@@ -81,7 +85,19 @@ def _run(command: str, rest: Sequence[str]) -> int:
             hint=f"commands: {' '.join(actions)}",
         )
     request = parse_arguments(command, rest)
-    needs = ("compile", "check", "bench", "tune", "view", "bisect", "diff", "follow")
+    needs = (
+        "compile",
+        "check",
+        "bench",
+        "tune",
+        "view",
+        "bisect",
+        "diff",
+        "follow",
+        "whatif",
+        "roofline",
+        "step",
+    )
     if command in needs and request.name is None:
         raise OptionError(f"{command} needs {COMMANDS[command].split('  ')[0]}", code="K103")
     return actions[command](request)
@@ -261,6 +277,37 @@ def _follow(request: Request) -> int:
     _only_traces("follow", request.names[0])
     way = questioning.follow(request.names[0], request.names[1])
     _print(questioning.as_json(way) if request.json else way.text)
+    return OK
+
+
+def _whatif(request: Request) -> int:
+    from workbench.magics import sweeping
+    from workbench.magics.loading import load_kernel
+
+    kernel, namespace = load_kernel(request.name or "")
+    found = sweeping.whatif(kernel, request, namespace)
+    _print(str(sweeping.as_json(found) if request.json else sweeping.text_of(found)))
+    return OK
+
+
+def _step(request: Request) -> int:
+    from workbench.magics import questioning
+    from workbench.magics.loading import load_kernel
+
+    kernel, namespace = load_kernel(request.name or "")
+    program = request.names[1] if len(request.names) > 1 else None
+    found = questioning.step(kernel, request, namespace, program)
+    _print(str(questioning.as_json(found)) if request.json else found.text)
+    return OK
+
+
+def _roofline(request: Request) -> int:
+    from workbench.magics import roofs
+    from workbench.magics.loading import load_kernel
+
+    kernel, namespace = load_kernel(request.name or "")
+    found = roofs.roofline(kernel, request, namespace)
+    _print(str(roofs.as_json(found) if request.json else roofs.drawn(found)))
     return OK
 
 

@@ -145,13 +145,14 @@ def jobs(chosen: Iterable[int], compilers: Sequence[str]) -> list[Job]:
     for number in chosen:
         contest = forms.all_contests()[number]
         prepared = contest.prepare(Tensors("meta"))
-        for place, config in enumerate(contest.configs):
-            launches = [prepared.launch(config)]
-            launches += [variant(config) for variant in prepared.variants.values()]
-            for compiler in compilers:
-                if compiler == "triton" and not contest.peer:
-                    continue
-                for launch in launches if compiler == "ours" else launches[:1]:
+        for compiler in compilers:
+            if compiler == "triton" and not contest.peer:
+                continue
+            for place, config in enumerate(contest.table(compiler)):
+                launches = [*prepared.launches(config)]
+                if compiler == "ours":
+                    launches += [variant(config) for variant in prepared.variants.values()]
+                for launch in launches:
                     kind = _kind(launch, compiler)
                     found.setdefault(kind, Job(number, place, compiler))
     return list(found.values())
@@ -165,14 +166,16 @@ def compile_share(share: Sequence[Job]) -> Told:
     refused = 0
     for job in share:
         contest = forms.all_contests()[job.contest]
-        config = contest.configs[job.config]
+        config = contest.table(job.compiler)[job.config]
         prepared = contest.prepare(Tensors("meta"))
         try:
             if job.compiler == "triton":
-                compile_triton(contest.module, prepared.launch(config))
+                for launch in prepared.launches(config):
+                    compile_triton(contest.module, launch)
             else:
-                for make in (prepared.launch, *prepared.variants.values()):
-                    compile_ours(make(config))
+                variants = (variant(config) for variant in prepared.variants.values())
+                for launch in (*prepared.launches(config), *variants):
+                    compile_ours(launch)
         except Exception as error:
             if getattr(error, "code", None) in TOO_LARGE:
                 refused += 1

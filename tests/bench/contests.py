@@ -33,22 +33,22 @@ MOST_CONFIGS = 14
 class Config(NamedTuple):
     """A configuration: extents of blocks in the kernel's order, warps, stages.
 
-    Without `wgmma` products go by the instructions of a warp; Triton is not asked for that.
+    `more`: options of ours that are switched on, or with "no " in front off. Triton has none.
     """
 
     blocks: tuple[int, ...]
     warps: int
     stages: int
-    wgmma: bool = True
+    more: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        off = "" if self.wgmma else " no wgmma"
-        return f"{'x'.join(map(str, self.blocks))} w{self.warps} s{self.stages}{off}"
+        blocks = "x".join(map(str, self.blocks))
+        return " ".join((blocks, f"w{self.warps}", f"s{self.stages}", *self.more))
 
     @property
     def options(self) -> dict[str, int | bool]:
         """What a launch gets beside the kernel's own names."""
-        more = {} if self.wgmma else {"wgmma": False}
+        more = {name.removeprefix("no "): not name.startswith("no ") for name in self.more}
         return {"num_warps": self.warps, "num_stages": self.stages, **more}
 
 
@@ -79,9 +79,21 @@ class Tensors:
             part.copy_(values if dtype.is_floating_point else (values * 16).clamp(-128, 127))
         return found
 
+    def integers(self, low: int, high: int, *shape: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return random integers, `high` excluded."""
+        found = torch.empty(shape, dtype=dtype, device=self.device)
+        if self._generator is not None:
+            found.random_(low, high, generator=self._generator)
+        return found
+
     def empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
         """Return a tensor that a kernel will fill."""
         return torch.zeros(shape, dtype=dtype, device=self.device)
+
+    def copier(self, moved: int) -> Callable[[], object]:
+        """Return what moves so many bytes in all, half of them read and half written."""
+        source, copied = (self.empty(max(16, moved // 2), dtype=torch.uint8) for _ in "sc")
+        return lambda: copied.copy_(source)
 
     def of(self, values: torch.Tensor) -> torch.Tensor:
         """Return small tables on the device."""
@@ -99,6 +111,7 @@ class Prepared:
         allowed: how far off it may be, of the reference's size and absolutely.
         baselines: what it is measured beside.
         variants: further launches of ours, which count as baselines at their best configuration.
+        then: launches that follow, and are timed with it: sums of parts, other results.
     """
 
     launch: Callable[[Config], Launch]
@@ -107,6 +120,11 @@ class Prepared:
     allowed: tuple[float, float]
     baselines: Mapping[str, Callable[[], object]] = field(default_factory=dict[str, Any])
     variants: Mapping[str, Callable[[Config], Launch]] = field(default_factory=dict[str, Any])
+    then: Callable[[Config], tuple[Launch, ...]] = lambda config: ()
+
+    def launches(self, config: Config) -> tuple[Launch, ...]:
+        """Return all that a configuration launches, in order."""
+        return (self.launch(config), *self.then(config))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +140,8 @@ class Contest:
         family: those with one name share what was tuned; `tunes`: here.
         hot: whether its inputs are in the L2 when it is timed.
         peer: whether it is measured under Triton.
+        peer_configs: what Triton tries where that is something else, since it takes no extents
+            but powers of two.
     """
 
     suite: str
@@ -137,6 +157,11 @@ class Contest:
     tunes: bool = False
     hot: bool = False
     peer: bool = True
+    peer_configs: tuple[Config, ...] = ()
+
+    def table(self, compiler: str) -> tuple[Config, ...]:
+        """Return the configurations that a compiler may try."""
+        return self.peer_configs or self.configs if compiler == "triton" else self.configs
 
     @property
     def word(self) -> str:
@@ -150,7 +175,10 @@ class Contest:
 
 
 #: The modules of tests/bench that have contests, in the order in which suites are measured.
-FAMILIES = ("products", "attentions", "ladder")
+FAMILIES = (
+    "products", "attentions", "ladder", "backward", "paged", "skinny", "mixed", "experts",
+    "convolutions",
+)  # fmt: skip
 
 
 @cache

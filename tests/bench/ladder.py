@@ -33,26 +33,38 @@ class Rung(NamedTuple):
     Attributes:
         name: of the rung.
         stages: depth of the pipelined loop.
-        wgmma: products go by warpgroups.
+        more: options that are switched on or off.
         fma: operands are widened to fp32 and multiplied exactly: no tensor core takes that.
     """
 
     name: str
     stages: int
-    wgmma: bool = True
+    more: tuple[str, ...] = ()
     fma: bool = False
 
     def config(self, blocks: tuple[int, ...], warps: int) -> Config:
         """Return the configuration of a kernel with what is switched on."""
-        return Config(blocks, warps, self.stages, self.wgmma)
+        return Config(blocks, warps, self.stages, self.more)
 
+
+#: What a rung has not come to yet.
+WARPS, COPIES = ("no wgmma",), ("no tma", "no overlap")
 
 RUNGS = (
-    Rung("0 multiply-adds", 1, wgmma=False, fma=True),
-    Rung("1 mma.sync", 1, wgmma=False),
-    *(Rung(f"2 mma.sync, {stages} stages", stages, wgmma=False) for stages in (2, 3, 4)),
-    Rung("3 wgmma", 1),
-    *(Rung(f"4 wgmma, {stages} stages", stages) for stages in (2, 3, 4)),
+    Rung("0 multiply-adds", 1, WARPS, fma=True),
+    Rung("1 mma.sync", 1, WARPS),
+    *(Rung(f"2 mma.sync, {stages} stages", stages, WARPS) for stages in (2, 3, 4)),
+    Rung("3 wgmma", 1, COPIES),
+    *(Rung(f"4 wgmma, {stages} stages", stages, COPIES) for stages in (2, 3, 4)),
+    *(Rung(f"5 tensor maps, {stages} stages", stages, ("no overlap",)) for stages in (2, 3, 4)),
+)
+#: What only one of the two has.
+OF_PRODUCTS = tuple(
+    Rung(f"6 a producer's warp, {stages} stages", stages, ("warp_specialize",))
+    for stages in (2, 3, 4)
+)
+OF_ATTENTION = tuple(
+    Rung(f"6 two products at once, {stages} stages", stages) for stages in (2, 3, 4)
 )
 
 
@@ -72,7 +84,7 @@ def _widened(tensors: Tensors, size: int) -> Prepared:
 
 def contests() -> Iterator[Contest]:
     """Yield the rungs of the product, then those of attention."""
-    for rung in RUNGS:
+    for rung in (*RUNGS, *OF_PRODUCTS):
         blocks, warps = FMA if rung.fma else PRODUCT
         prepare = (
             partial(_widened, size=SIZE)
@@ -85,7 +97,7 @@ def contests() -> Iterator[Contest]:
             tunes=True, peer=False,
         )  # fmt: skip
     pairs = attentions.BATCHES * attentions.HEADS * SIZE**2
-    for rung in RUNGS:
+    for rung in (*RUNGS, *OF_ATTENTION):
         if rung.fma:
             continue
         blocks, warps = ATTENTION

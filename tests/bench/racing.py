@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -76,7 +76,9 @@ class Log:
         self.tries = said.get("tries", self.tries)
         if "tuned" in said:
             self.tuned[said["tuned"]] = {
-                who: [Config(tuple(blocks), *rest) for blocks, *rest in best]
+                who: [
+                    Config(tuple(b), warps, stages, tuple(more)) for b, warps, stages, more in best
+                ]
                 for who, best in said["best"].items()
             }
         if "rows" in said:
@@ -101,14 +103,26 @@ def _peer(module: ModuleType) -> Any:
     return peers.under_triton(module)
 
 
-def call_of(launch: Launch, contest: Contest, compiler: str) -> Call:
-    """Return a function that runs a launch by one of the compilers."""
-    if compiler == "triton":
-        kernel = getattr(_peer(contest.module), launch.kernel.__name__)
-    else:
-        kernel = jitted(launch.kernel)
-    run, arguments, named = kernel[launch.grid], launch.arguments, launch.named
-    return lambda: run(*arguments, **named)
+def call_of(launches: Sequence[Launch], contest: Contest, compiler: str) -> Call:
+    """Return a function that runs launches in order by one of the compilers."""
+    peer = _peer(contest.module) if compiler == "triton" else None
+    prepared = [
+        (
+            (jitted(x.kernel) if peer is None else getattr(peer, x.kernel.__name__))[x.grid],
+            x.arguments,
+            x.named,
+        )
+        for x in launches
+    ]
+    if len(prepared) == 1:
+        ((run, arguments, named),) = prepared
+        return lambda: run(*arguments, **named)
+
+    def run_all() -> None:
+        for run, arguments, named in prepared:
+            run(*arguments, **named)
+
+    return run_all
 
 
 def error_of(prepared: Prepared, want: torch.Tensor) -> float:
@@ -138,7 +152,7 @@ class Arena:
         known = self._log.tuned.get(contest.family)
         most = 1 if contest.flops >= LONG_FLOPS else BEST
         table = {
-            who: contest.configs if known is None or contest.tunes else known.get(who, [])[:most]
+            who: contest.table(who) if known is None or contest.tunes else known.get(who, [])[:most]
             for who in ("ours", "triton")
             if who == "ours" or (contest.peer and peers.triton_installed())
         }
@@ -167,7 +181,7 @@ class Arena:
                 continue
             self._log.add(tries=say)
             try:
-                call = call_of(prepared.launch(config), contest, who)
+                call = call_of(prepared.launches(config), contest, who)
                 prepared.result.fill_(float("nan") if want.is_floating_point() else 77)
                 call()
                 torch.cuda.synchronize()
@@ -214,7 +228,7 @@ class Arena:
         }
         for name, variant in prepared.variants.items():
             for config in calls["ours"]:
-                every[name, config] = call_of(variant(config), contest, "ours")
+                every[name, config] = call_of([variant(config)], contest, "ours")
         for name, baseline in prepared.baselines.items():
             try:
                 baseline()

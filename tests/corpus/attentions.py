@@ -42,7 +42,8 @@ def checked(
     Weights are rounded to the type of v, the scores' operands have been (fp32: to tf32): each
     weight is off by at most two roundings, of a size that the sum over |v| bounds.
     """
-    top = scores.amax(-1, keepdim=True)
+    nothing = scores.new_full((*scores.shape[:-1], 1), -torch.inf)
+    top = torch.cat([scores, nothing], -1).amax(-1, keepdim=True)
     if sinks is not None:
         top = torch.maximum(top, sinks)
     top = top.masked_fill(top.isinf(), 0.0)

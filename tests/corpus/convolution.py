@@ -31,7 +31,6 @@ from workbench import cdiv
     slow=((1, 16, 4, 4, 16, 1, 1, 0, 1, 1), (1, 17, 11, 9, 20, 3, 1, 2, 2, 1),
           (1, 3, 20, 20, 8, 7, 2, 3, 1, 1)),
     gpu=((4, 17, 33, 31, 70, 3, 1, 1, 1, 1), (2, 64, 30, 30, 64, 3, 2, 1, 1, 4)),
-    bench=((32, 256, 28, 28, 256, 3, 1, 1, 1, 1), (32, 256, 28, 28, 256, 1, 1, 0, 1, 1)),
     dtypes=(F16, BF16, F32),
 )  # fmt: skip
 def conv2d(make, n, c, h, w, k, taps, stride, pad, dilation, groups) -> Problem:
@@ -52,7 +51,7 @@ def conv2d(make, n, c, h, w, k, taps, stride, pad, dilation, groups) -> Problem:
         convolution.conv2d,
         (cdiv(n * p * q, block_m), cdiv(k // groups, block_k), groups),
         (x, weight, bias, out, n, c, h, w, k, p, q, stride, stride, pad, pad, dilation,
-         *x.stride(), *out.stride(), c // groups, k // groups),
+         *x.stride(), *weight.stride(), *out.stride(), c // groups, k // groups),
         {"R": taps, "S": taps, "HAS_BIAS": True, "BLOCK_M": block_m, "BLOCK_K": block_k,
          "BLOCK_C": block_c, "num_warps": 4, "num_stages": 3},
     )  # fmt: skip

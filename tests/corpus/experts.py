@@ -105,7 +105,6 @@ def sort_by_expert(make: Maker, tokens: int, n_experts: int, top_k: int) -> Prob
     fast=((1, 2, 1, 16, 16), (20, 5, 2, 40, 72)),
     slow=((64, 8, 2, 64, 64),),
     gpu=((300, 8, 2, 512, 1000), (33, 64, 8, 256, 256)),
-    bench=((4096, 8, 2, 4096, 1792), (64, 64, 8, 2048, 1408)),
     dtypes=(F16, BF16, F32),
 )  # fmt: skip
 def expert_products(make, tokens: int, n_experts: int, top_k: int, width: int, inner: int):

@@ -141,6 +141,8 @@ class KernelWriter(SourceWriter):
             if ends and self.number(0, 4) == 0:
                 self.line(f"if {self.condition()}:")
                 self.line(f"    {self.pick(['break', 'continue'])}")
+        if self.lines[-1].endswith(":"):  # no statement found a place, say
+            self.line("pass")
 
     # -- functions ------------------------------------------------------------------------
     def call(self) -> None:

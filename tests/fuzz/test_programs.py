@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import warnings
 from collections.abc import Callable
@@ -149,6 +150,12 @@ def test_sources_hold_what_only_sources_have():
              'sem="acquire"', 'sem="release"', "tl.multiple_of(", "tl.max_contiguous(",
              "tl.max_constancy(", "tl.assume("]  # fmt: skip
     assert [word for word in words if word not in text] == []
+
+
+def test_a_loop_whose_statements_write_nothing_has_a_body():
+    for seed in (2001168, *range(200)):
+        ast.parse(kernel_text(seed))
+    assert "static_range(0):\n            pass" in kernel_text(2001168)
 
 
 def test_a_failing_source_is_made_small_and_kept(tmp_path):

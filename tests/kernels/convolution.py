@@ -5,7 +5,8 @@ import workbench.language as tl
 
 def conv2d(
     x_ptr, w_ptr, bias_ptr, out_ptr, N, C, H, W, K, P, Q, stride_h, stride_w, pad_h, pad_w,
-    dilation, sx_n, sx_c, sx_h, sx_w, so_n, so_k, so_p, so_q, group_channels, group_outputs,
+    dilation, sx_n, sx_c, sx_h, sx_w, sw_k, sw_c, sw_r, sw_s, so_n, so_k, so_p, so_q,
+    group_channels, group_outputs,
     R: tl.constexpr, S: tl.constexpr, HAS_BIAS: tl.constexpr, BLOCK_M: tl.constexpr,
     BLOCK_K: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
@@ -32,7 +33,7 @@ def conv2d(
                     mask=inside[:, None] & (c[None, :] < group_channels),
                     other=0.0,
                 )
-                taps = w_ptr + ((k[None, :] * group_channels + c[:, None]) * R + r) * S + s
+                taps = w_ptr + k[None, :] * sw_k + c[:, None] * sw_c + (r * sw_r + s * sw_s)
                 mask = (c[:, None] < group_channels) & (local[None, :] < group_outputs)
                 acc = tl.dot(x, tl.load(taps, mask=mask, other=0.0), acc)
     if HAS_BIAS:

@@ -15,7 +15,7 @@ from tests.runtime.kernels import add, fill, named
 from workbench.analysis.ranges import IndexProgram, Step
 from workbench.launch import fastpath, native
 from workbench.launch.abi import NativeCode
-from workbench.launch.binding import bind_names, classify, policies_of
+from workbench.launch.binding import bind_names, classify
 from workbench.launch.facts import Signature
 from workbench.launch.fastpath import FastPath
 from workbench.launch.grids import resolve_grid
@@ -41,7 +41,7 @@ class Front:
     def first(self, grid, *args, **given):
         source = self.kernel.kernel_source
         call = bind_names(source, args, given)
-        classify(source, policies_of(source), call)
+        classify(source, source.parameters, call)
         sizes = resolve_grid(grid, lambda: call.values)
         compiled = compiling.obtain(source, call.signature(source), "interpreter")
         compiled.index_program = self.index_program

@@ -188,11 +188,20 @@ def test_make_that_forgets_an_argument_is_k115(names):
     assert caught.value.code == "K115"
 
 
-def test_make_that_does_not_take_the_axis_is_k126(names):
+@pytest.mark.parametrize(
+    ("axes", "hint"), [("--x size=7", "one parameter per axis"), ("", "e.g. --x n=1024,4096")]
+)
+def test_make_that_takes_other_arguments_than_the_axes_is_k126(names, axes: str, hint: str):
     cell = "def make(n):\n    return dict(x_ptr=x, n=n)\n" + ADD
-    with pytest.raises(OptionError) as caught:
-        run_cell(cell, "--make make --x size=7 --grid 3 --set BLOCK=3", names)
+    with pytest.raises(OptionError, match=hint) as caught:
+        run_cell(cell, f"--make make {axes} --grid 3 --set BLOCK=3", names)
     assert caught.value.code == "K126"
+
+
+def test_what_make_raises_is_raised(names):
+    cell = "def make(n):\n    return len(n)\n" + ADD
+    with pytest.raises(TypeError, match="has no len"):
+        run_cell(cell, "--make make --x n=7 --grid 3 --set BLOCK=3", names)
 
 
 def test_the_result_can_be_launched_again(names):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
+torch = pytest.importorskip("torch")
 
 from workbench.trace import Trace  # noqa: E402
 from workbench.viewer import MIME  # noqa: E402
@@ -19,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 STORIES = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: Stories that break launches on purpose: how many checks fail.
 BROKEN = {"01-vector-add": 1, "06-when-things-go-wrong": 1}
+#: What only a running kernel can show; it is not kept.
+LIVE = "application/vnd.jupyter.widget-view+json"
 #: Stories in which nothing is measured.
 UNMEASURED = {"06-when-things-go-wrong"}
 
@@ -45,14 +49,53 @@ def traces_of(notebook: Any, folder: Path) -> list[tuple[Trace, ...]]:
     ]
 
 
-def test_stories_are_stored_without_outputs():
+def kept(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def kinds(cell: Any) -> list[tuple[str, ...]]:
+    """Return what a cell's outputs are, in order; pieces of one stream count once."""
+    found = [
+        (o.output_type, o.get("name", ""), *sorted(set(o.get("data", {})) - {LIVE}))
+        for o in cell.get("outputs", [])
+    ]
+    return [kind for n, kind in enumerate(found) if n == 0 or kind != found[n - 1]]
+
+
+def test_there_are_these_stories():
     assert [path.stem for path in STORIES] == [
         "01-vector-add", "02-fused-softmax", "03-matmul", "04-layernorm", "05-dropout-and-philox",
         "06-when-things-go-wrong",
     ]  # fmt: skip
-    for path in STORIES:
-        cells = nbformat.read(path, as_version=4).cells
-        assert not any(cell.get("outputs") for cell in cells if cell.cell_type == "code")
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_what_is_kept_is_small_and_tells_nothing_of_its_machine(path: Path):
+    """`make notebooks` writes it."""
+    notebook = kept(path)
+    assert path.stat().st_size <= 1_000_000
+    assert all(cell.get("outputs") or not shows(cell) for cell in notebook.cells)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = dict(output.get("data", {}))
+            assert sum(len(str(held)) for held in data.values()) <= 400_000
+            data.pop("image/png", None)
+            data.pop(MIME, None)  # tests/viewer/test_private.py asks what traces hold
+            text = "".join(map(str, (*data.values(), output.get("text", ""))))
+            assert not re.search(r"(?<![\w.])/(home|root|tmp|work|Users)/", text), cell.source
+
+
+def shows(cell: Any) -> bool:
+    """Say whether a cell is one whose output is the story."""
+    return cell.cell_type == "code" and cell.source.startswith(("%%kernel", "%gpu", "%sass"))
+
+
+def test_what_is_kept_is_what_the_cells_give(story):
+    name, notebook, _ = story
+    stored = kept(next(path for path in STORIES if path.stem == name))
+    assert [c.source for c in stored.cells] == [c.source for c in notebook.cells]
+    if not torch.cuda.is_available():  # it was run on a machine without a GPU
+        assert [kinds(c) for c in stored.cells] == [kinds(c) for c in notebook.cells]
 
 
 def test_checks_pass_where_they_should(story):

@@ -8,10 +8,11 @@ import pytest
 import workbench as wb
 from tests.runtime.kernels import add, fill, scaled
 from workbench import tl
-from workbench.launch.binding import Call, classify, policies_of
+from workbench.launch.binding import Call, check_declared, classify
 from workbench.runtime.jit import observing
 from workbench.source import CompileError, kernel_source
 from workbench.source.arguments import Argument, constant
+from workbench.source.parameters import parameters_of
 
 
 def test_a_launch_in_the_interpreter(seven):
@@ -70,7 +71,7 @@ def test_torch_tensors():
 def specialised(fn, *values, **lists):
     source = kernel_source(fn)
     call = Call(dict(zip((p.name for p in source.parameters), values, strict=True)), {}, {})
-    classify(source, policies_of(source, **lists), call)
+    classify(source, check_declared(source, parameters_of(inspect.signature(fn), **lists)), call)
     return dict(call.known), call
 
 

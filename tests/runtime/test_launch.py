@@ -476,7 +476,7 @@ def test_strides_say_what_accesses_need():
         found, numbers = [], (39, 36, 40, 48, 56, 44, 52, 38)
         for n in numbers:
             call = bind_names(kernel.kernel_source, ((x, out), (2, 3), None, n), {"BLOCK": 128})
-            classify(kernel.kernel_source, kernel.policies, call)
+            classify(kernel.kernel_source, kernel.declared, call)
             found.append(dict(call.known)["n"].divisible)
         expected = [max(d for d in (16, needed, 1) if n % d == 0) for n in numbers]
         assert found == expected

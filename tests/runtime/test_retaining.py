@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import importlib
+import weakref
 
 import pytest
 
 import workbench as wb
+from workbench.runtime import compiling
 from workbench.runtime.compiled import CompiledKernel
-from workbench.runtime.retaining import KEPT, Kept
+from workbench.runtime.retaining import KEPT, Kept, Latest
 from workbench.source import CompileError
 
 tl = importlib.import_module("workbench.triton").language
@@ -70,6 +72,31 @@ def test_who_is_gone_is_not_counted():
     kept.hold(Thing(), 60)
     gc.collect()
     assert (kept.total, len(kept)) == (0, 0)
+
+
+def test_what_somebody_holds_is_found_and_the_latest_used_of_the_rest():
+    latest: Latest[Thing] = Latest(2)
+    held = Thing()
+    latest["held"] = held
+    for name in "abc":
+        latest[name] = Thing()
+    gc.collect()
+    assert latest.get("held") is held  # and is now the latest used
+    latest["d"] = Thing()
+    gc.collect()
+    assert [name for name in ("held", *"abcd") if latest.get(name)] == ["held", "d"]
+    assert len(latest) == 2
+    assert latest.setdefault("held", Thing()) is held
+
+
+def test_kernels_that_nobody_holds_are_gone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(compiling, "_kernels", Latest(3))
+    mine = compiled(32)
+    made = [weakref.ref(compiled(64 + n)) for n in range(8)]
+    gc.collect()
+    assert sum(kernel() is not None for kernel in made) == 3
+    again = wb.compile(scaled, "*f32 i32", {"BLOCK": 32}, target="cpu")
+    assert again is mine
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90a"])

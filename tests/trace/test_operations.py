@@ -82,6 +82,27 @@ def test_coverage_counts_rows_that_say_something() -> None:
     assert counts["tile"] == (8, 9)  # the lone brace does not count, the header does
 
 
+def test_coverage_counts_no_row_beside_instructions() -> None:
+    sass = [".text.k:", "  /*0000*/ MOV R1, R2 ;", ".L_x_0:", "  /*0010*/ BRA `(.L_x_0);",
+            "  /*0020*/ NOP;", ".L_x_1:"]  # fmt: skip
+    asm = [
+        ".section .rodata",
+        ".LC0:",
+        "  .long 16",
+        "k:  # @k",
+        "  movl $1, %eax",
+        "  nopw 0(%rax)",
+    ]
+    build = TraceBuilder(
+        kernel=Kernel(name="k", entry="k", file="f", target="cpu"), made=Made(workbench="0")
+    )
+    build.add_op(1, "a")
+    build.add_stage("sass", "\n".join(sass), "sass", [[], [1]])
+    build.add_stage("asm", "\n".join(asm), "asm")
+    counts = coverage(build.finish().trace)
+    assert (counts["sass"], counts["asm"]) == ((1, 1), (0, 1))
+
+
 def test_delta_names_what_changed() -> None:
     a = add_trace()
     b = dataclasses.replace(

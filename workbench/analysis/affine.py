@@ -487,6 +487,9 @@ class Affine:
     def _atom_divisor(self, atom: Atom) -> int:
         if atom.kind in ("rem", "min", "max", "select"):
             return gcd(*(self.divisor(part) for part in atom.parts[-2:]))
+        if atom.kind == "div" and (by := atom.parts[1].constant):
+            whole = self.divisor(atom.parts[0])
+            return 1 if whole % by else abs(whole // by)
         known = self._divisors.get(atom)
         if known is None and atom.beside is not None:
             known = self._divisors[atom] = self._told_divisor(atom)

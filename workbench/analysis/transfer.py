@@ -149,6 +149,9 @@ def opaque(self: Forms, kind: str, parts: tuple[Form, ...]) -> Form:
         x, y = a.constant, b.constant
         if x is not None and y is not None and y:
             return number(_NUMBERS[kind](x, y))
+        # A sum of multiples has no remainder, whichever way quotients are rounded.
+        if kind in ("div", "rem") and y and all(c % y == 0 for c in a.terms.values()):
+            return Form({m: c // y for m, c in a.terms.items()}) if kind == "div" else number(0)
         if kind in ("min", "max") and (difference := (a - b).constant) is not None:
             return a if (difference <= 0) == (kind == "min") else b
     axes = frozenset[int]().union(*(part.axes for part in parts))
@@ -366,7 +369,12 @@ def _bitcast(self: Forms, op: Bitcast) -> Form | None:
     each = after.pointee.itemsize if isinstance(after, Pointer) else 1
     in_bytes = form.scaled(size)
     if any(coefficient % each for coefficient in in_bytes.terms.values()):
-        return None
+        whole, rest = divmod(self.divisor(in_bytes), each)
+        if rest:
+            return None
+        # Aligned, though it is no multiple as it is written: an address that was promised.
+        known = self.unknown if shape_of(op.result.type) else self.promised
+        return known(op.result, whole)
     return Form({m: c // each for m, c in in_bytes.terms.items()})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -170,17 +171,8 @@ class Binder:
         make, place = self.plan.make, self.plan.place("make")
         assert make is not None
         seed_torch()
-        try:
-            made = make(**x)
-        except TypeError as error:
-            if "unexpected keyword argument" not in str(error):
-                raise
-            raise OptionError(
-                f"--make cannot take the axes {', '.join(x)}: {error}",
-                place,
-                code="K126",
-                hint="give the function one parameter per axis of --x",
-            ) from error
+        self._check_axes(make, x)
+        made = make(**x)
         names = [parameter.name for parameter in self.source.parameters]
         if isinstance(made, (tuple, list)):
             made = dict(zip(names, made, strict=False))
@@ -200,6 +192,24 @@ class Binder:
                 hint=f"its parameters are {', '.join(names)}",
             )
         return dict(made)
+
+    def _check_axes(self, make: Callable[..., Any], x: Mapping[str, Any]) -> None:
+        """Raise OptionError K126 where the function takes something else than the axes."""
+        try:
+            signature = inspect.signature(make)
+        except (TypeError, ValueError):  # a function of C that does not tell
+            return
+        try:
+            signature.bind(**x)
+        except TypeError as error:
+            found = f"cannot take the axes {', '.join(x)}" if x else "has no axes to take"
+            hint = "give the function one parameter per axis of --x"
+            raise OptionError(
+                f"--make {found}: {error}",
+                self.plan.place("make"),
+                code="K126",
+                hint=hint if x else f"{hint}, and its sizes, e.g. --x n=1024,4096",
+            ) from error
 
     def grid(self, names: Mapping[str, Any]) -> tuple[int, ...]:
         """Return the grid for arguments and constexprs by name; raises OptionError K111."""

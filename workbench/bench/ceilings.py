@@ -69,6 +69,35 @@ def roofline(moved: float, flops: float, operand: str, name: str | None = None) 
     return max(moved / memory / 1e6, flops / tensor[operand] / 1e9 if flops else 0.0)
 
 
+@lru_cache(16)
+def peak_speed(gpu: bool, operand: str) -> float:
+    """Return the TFLOP/s of the library's square matrix product, the most that is seen here.
+
+    Args:
+        gpu: on the current CUDA device; else on the CPU, where every type is computed in fp32, but
+            for fp64.
+        operand: the type of the operands: f16, bf16, tf32, f32, f64; others count as f16.
+    """
+    import torch
+
+    types = {"bf16": torch.bfloat16, "f32": torch.float32, "tf32": torch.float32,
+             "f64": torch.float64}  # fmt: skip
+    dtype = types.get(operand, torch.float16)
+    if not gpu and dtype is not torch.float64:
+        dtype = torch.float32
+    size = (8192 if dtype.itemsize < 4 else 4096) if gpu else 1024
+    a, b = (torch.randn(size, size, device="cuda" if gpu else "cpu").to(dtype) for _ in "ab")
+    out = torch.empty_like(a)
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = operand == "tf32"
+    try:
+        effort = Effort(warm_up=5.0, milliseconds=20.0, runs=5)
+        timing = measure({"product": lambda: torch.mm(a, b, out=out)}, gpu=gpu, effort=effort)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    return 2 * size**3 / (timing["product"].best * 1e9)
+
+
 @lru_cache(2)
 def copy_speed(gpu: bool) -> float:
     """Return the GB/s, read and written, of a copy too large for any cache."""

@@ -148,6 +148,12 @@ class KernelResult:
         self.subject: Subject | None = None
         self._launch = launch
 
+    def forget_frames(self) -> None:
+        """Let go of the frames of the errors that ended it."""
+        for error in (self.error, *(record.error for record in self.records)):
+            if isinstance(error, KernelError):
+                error.forget_frames()
+
     # -- what was compiled ----------------------------------------------------------------
     @property
     def traces(self) -> tuple[Trace, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from workbench.bench.arrays import bytes_of, is_array
 from workbench.ir import Array, Block, Module, Op, Scalar, Value, element_of, shape_of
-from workbench.ops import Dot, For, If, While
+from workbench.ops import Dot, Elementwise, For, If, Reduce, Scan, While
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,43 @@ def _dots(
         else:
             for region in op.regions:
                 yield from _dots(region, trips, inner, frame)
+
+
+def operations(module: Module, grid: Sequence[int], scalars: Mapping[str, Any]) -> float | None:
+    """Return a launch's operations on floats: 2 M N K of dots, one for each other result.
+
+    Elements that a mask leaves out count, as those of full tiles do. None where the length of a
+    loop depends on data.
+    """
+    frame = ScalarFrame(module, grid, scalars)
+    try:
+        return _operations(module.body, frame) * prod(grid)
+    except UnknownValueError:
+        return None
+
+
+def _operations(block: Block, frame: ScalarFrame) -> float:
+    total = 0.0
+    for op in block.ops:
+        if isinstance(op, Dot):
+            total += 2 * _products(op)
+        elif isinstance(op, For):
+            total += frame.trips(op) * _operations(op.body, frame)
+        elif isinstance(op, If):
+            taken = op.then if bool(frame.value(op.condition)) else op.otherwise
+            total += _operations(taken, frame)
+        elif isinstance(op, While):
+            raise UnknownValueError
+        elif isinstance(op, Reduce | Scan):
+            total += sum(prod(shape_of(v.type)) for v in op.operands if _is_float(v))
+        elif isinstance(op, Elementwise) and _is_float(op.result):
+            total += prod(shape_of(op.result.type))
+    return total
+
+
+def _is_float(value: Value) -> bool:
+    element = element_of(value.type)
+    return isinstance(element, Scalar) and element.is_float
 
 
 def _walk(block: Block) -> Iterator[Op]:

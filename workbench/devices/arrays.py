@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from workbench.devices.elements import TYPE_NAMES
 from workbench.devices.streams import HOST
 from workbench.source import KernelError, shown
+from workbench.source.elements import TYPE_NAMES
 
 #: How values say that they are arrays.
 _WAYS = ("data_ptr", "__array_interface__", "__cuda_array_interface__", "__dlpack__")

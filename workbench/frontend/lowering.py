@@ -27,7 +27,6 @@ from workbench.ir import (
     verify_module,
 )
 from workbench.language.constexprs import unwrap
-from workbench.language.dtypes import const
 from workbench.language.state import State, lowering
 from workbench.language.values import (
     tensor,
@@ -99,6 +98,8 @@ def _attributes(options: Options) -> dict[str, Any]:
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
     found |= {name: False for name in ("wgmma", "tma") if not getattr(options, name)}
+    if options.warp_specialize:
+        found["warp_specialize"] = True
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):
         found[name] = getattr(options, name)
     return found
@@ -199,11 +200,6 @@ def _parameter_type(act: Activation, parameter: Parameter, argument: Argument) -
     given = type_of(argument.type)
     if given == I32 and act.session.state.exact_index:
         return INDEX
-    if isinstance(given, Pointer):
-        note = parameter.annotation
-        marked = note is const or (
-            isinstance(note, str) and ("const" in note or note.strip("'\"").startswith("*k"))
-        )
-        if marked:
-            return Pointer(given.pointee, True)
+    if isinstance(given, Pointer) and parameter.is_const:
+        return Pointer(given.pointee, True)
     return given

@@ -24,7 +24,8 @@ class Options:
     themselves, which addresses are not made of; `narrow_index` says that all index arithmetic on
     arguments, program ids and ranges is known to fit 32 bits in the launches this is compiled for;
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
-    of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map.
+    of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map;
+    with `warp_specialize` warps part into a producer's and those that multiply, where it can be.
     """
 
     num_warps: int | None = None
@@ -38,6 +39,7 @@ class Options:
     debug: bool = False
     wgmma: bool = True
     tma: bool = True
+    warp_specialize: bool = False
     narrow_index: bool = False
     guarded: bool = False
     #: What the code is for, where the kernel asks (tl.target_info).

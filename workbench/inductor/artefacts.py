@@ -17,8 +17,8 @@ from workbench.launch.options import DEFAULTS, check_options
 from workbench.launch.signature import read_signature
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import obtain, source_of
-from workbench.runtime.driver import target_name
 from workbench.triton.compiler.ahead import ASTSource
+from workbench.triton.runtime.driver import target_name
 
 
 @dataclass(eq=False)

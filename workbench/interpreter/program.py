@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from workbench.interpreter.dependence import Exit
 from workbench.interpreter.memory import Allocation, Places
+from workbench.interpreter.roles import Roles, never
 from workbench.interpreter.run import AbandonedError, Run
 from workbench.ir import Array, Block, Element, Op, Value
 from workbench.ops import CheckAccess, Constant, Iota
 from workbench.ops.numbers import decode, encode, memory_dtype, value_dtype
+from workbench.source import LaunchError
 
 #: A round of a loop that touches memory more often than this is not looked at as a wait.
 MOST_STEPS = 64
@@ -52,6 +56,10 @@ class ProgramFrame:
         #: What the rounds of loops that may wait did, and those loops, the inner ones last.
         self.steps: list[Step] = []
         self.waiting: list[LoopRounds] = []
+        #: What happens at a time of its own: copies that arrive.
+        self.events: deque[Callable[[], None]] = deque()
+        #: Those with whom this one takes turns, where the program's warps have parted.
+        self.roles: Roles | None = None
         if machine.listener is not None:
             self.run = self._run_heard  # type: ignore[method-assign]
 
@@ -82,6 +90,46 @@ class ProgramFrame:
     def loop(self, op: Op) -> LoopRounds:
         """Return what is to be told of each round of a loop."""
         return LoopRounds(self, op, self.machine.exit_of(op))
+
+    # -- roles ----------------------------------------------------------------------------
+    def part(self, op: Op, regions: Mapping[str, Block]) -> None:
+        """Run regions that take turns, each by a frame of its own that shares values and memory."""
+        Roles(self, op, regions, self.machine.roles_seed).run()
+
+    def of_role(self, roles: Roles) -> Self:
+        """Return the frame of one role: what it waits for and goes round is its own."""
+        own = copy(self)
+        own.steps, own.waiting, own.roles = [], [], roles
+        if self.machine.listener is not None:
+            own.run = own._run_heard  # type: ignore[method-assign]
+        return own
+
+    def later(self, event: Callable[[], None]) -> None:
+        """Let something happen at a time of its own."""
+        self.events.append(event)
+
+    def until(self, op: Op, holds: Callable[[], bool], words: Callable[[], str]) -> None:
+        """Wait until something holds; what happens at its own time happens as late as possible.
+
+        Raises LaunchError K515 where it never will.
+        """
+        if self.roles is not None:
+            self.roles.until(op, holds, words)
+            return
+        while not holds():
+            if not self.events:
+                raise never(op, [(op, f"the program waits for {words()}")])
+            self.events.popleft()()
+
+    def finished(self, body: Block) -> None:
+        """Hear that the program has ended. Raises LaunchError K515 for copies under way."""
+        if self.events:
+            raise LaunchError(
+                "copies are still under way when the program ends: nobody waits for them",
+                body.ops[-1].span,
+                code="K515",
+                hint="wait for every copy before its memory is given away",
+            )
 
     def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
         """Run a block with its arguments bound; return what its last op gives back."""

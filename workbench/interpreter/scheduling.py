@@ -164,6 +164,7 @@ class Scheduler:
         while isinstance(chosen, tuple):
             frame = ProgramFrame(self.machine, chosen)
             frame.run(self.machine.module.body, ())
+            frame.finished(self.machine.module.body)
             if self.machine.watcher is not None:
                 self.machine.watcher.ended(frame.number)
             self.finished += 1

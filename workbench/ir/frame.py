@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,6 +67,18 @@ class Frame(Protocol):
 
     def loop(self, op: Op) -> Rounds:
         """Return what is to be told of each round of a loop that may wait for memory."""
+        ...
+
+    def part(self, op: Op, regions: Mapping[str, Block]) -> None:
+        """Run regions, by who runs them, that take turns: who waits lets the next one go on."""
+        ...
+
+    def until(self, op: Op, holds: Callable[[], bool], words: Callable[[], str]) -> None:
+        """Wait until something holds, which is said in words where it never will."""
+        ...
+
+    def later(self, event: Callable[[], None]) -> None:
+        """Let something happen at a time of its own, at the latest when somebody waits for it."""
         ...
 
     def emit(self, op: Op, text: str) -> None:

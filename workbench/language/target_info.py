@@ -64,7 +64,7 @@ for _function in (
 
 _HOST = {
     "constexpr_function": ("workbench.runtime.callables", "constexpr_function"),
-    "driver": ("workbench.runtime.driver", "driver"),
+    "driver": ("workbench.triton.runtime.driver", "driver"),
 }
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.devices import arrays
-from workbench.devices.elements import ITEM_BITS
 from workbench.launch.abi import FORMATS, RangeError
 from workbench.launch.descriptors import TensorDescriptor
-from workbench.launch.facts import DescriptorKind, Signature, parse_type
+from workbench.launch.facts import DescriptorKind, Signature
 from workbench.launch.measures import WIDEST_ACCESS, measure_address, measure_integer
 from workbench.launch.options import PLACES, check_options, unknown_option
 from workbench.launch.signature import parameter_span
@@ -29,16 +28,9 @@ from workbench.source import (
     shown,
 )
 from workbench.source.arguments import Argument, constant
+from workbench.source.elements import ITEM_BITS, parse_type
 from workbench.source.given import wrong_kind
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What a parameter's declaration says about specialising on its value."""
-
-    type: str | None = None
-    value: bool = True
-    alignment: bool = True
+from workbench.source.parameters import undeclared
 
 
 @dataclass(slots=True)
@@ -176,16 +168,16 @@ def definition_span(source: KernelSource) -> Any:
     return Span(source.file, source.first_line, start, source.first_line, start + len(source.name))
 
 
-def classify(source: KernelSource, policies: Sequence[Policy], call: Call) -> None:
+def classify(source: KernelSource, parameters: Sequence[Parameter], call: Call) -> None:
     """Fill in types, facts and run-time values of a call; raises LaunchError K501, K505."""
     kinds: list[str] = []
-    for parameter, policy in zip(source.parameters, policies, strict=True):
+    for parameter in parameters:
         value = call.values[parameter.name]
         if parameter.is_constexpr:
             kinds.append("c")
             call.known.append((parameter.name, _constexpr(source, parameter.name, value)))
             continue
-        kind, known = _classify(source, parameter.name, policy, value, call)
+        kind, known = _classify(source, parameter.name, parameter, value, call)
         kinds.append(kind)
         call.known.append((parameter.name, known))
     call.kinds = "".join(kinds)
@@ -236,27 +228,27 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _classify(
-    source: KernelSource, name: str, policy: Policy, value: Any, call: Call
+    source: KernelSource, name: str, declared: Parameter, value: Any, call: Call
 ) -> tuple[str, Argument]:
     if type(value).__name__ == "constexpr":
         return "x", constant(value.value)
     value = _plain(value)
     match value:
         case bool():
-            return "b", _number(source, name, policy, value, "i1", call)
+            return "b", _number(source, name, declared, value, "i1", call)
         case int():
-            return "i", _integer(source, name, policy, value, call)
+            return "i", _integer(source, name, declared, value, call)
         case float():
-            return "f", _number(source, name, policy, value, "f32", call)
+            return "f", _number(source, name, declared, value, "f32", call)
         case None | str():
             return "c", constant(value)
         case tuple():
-            return "u", _tuple(source, name, policy, value, call)
+            return "u", _tuple(source, name, declared, value, call)
         case TensorDescriptor():
             return "u", _descriptor(source, name, value, call)
     if isinstance(value, type) or _is_kernel(value) or _is_kernel_dtype(value):
         return "c", constant(value)
-    return "t", _pointer(source, name, policy, value, call)
+    return "t", _pointer(source, name, declared, value, call)
 
 
 def _plain(value: Any) -> Any:
@@ -277,10 +269,10 @@ def _is_kernel_dtype(value: Any) -> bool:
 
 
 def _tuple(
-    source: KernelSource, name: str, policy: Policy, value: tuple[Any, ...], call: Call
+    source: KernelSource, name: str, declared: Parameter, value: tuple[Any, ...], call: Call
 ) -> Argument:
     items = [
-        _classify(source, f"{name}.{number}", policy, item, call)[1]
+        _classify(source, f"{name}.{number}", declared, item, call)[1]
         for number, item in enumerate(value)
     ]
     kind = type(value) if hasattr(value, "_make") else None  # other subclasses are plain tuples
@@ -289,12 +281,12 @@ def _tuple(
 
 def _descriptor(source: KernelSource, name: str, value: TensorDescriptor, call: Call) -> Argument:
     """Bind a descriptor as what it is made of: base, shape (i32) and strides (i64)."""
-    plain = Policy()
+    plain = undeclared()
     base = _classify(source, f"{name}.0", plain, value.base, call)[1]
     members = [base]
     for number, (word, values) in enumerate((("i32", value.shape), ("i64", value.strides)), 1):
         # A 1 stays a constant in either: the last stride nearly always is.
-        kinds = [plain if int(item) == 1 else Policy(word) for item in values]
+        kinds = [plain if int(item) == 1 else undeclared(word) for item in values]
         path = f"{name}.{number}"
         items = [
             _integer(source, f"{path}.{place}", kind, int(item), call)
@@ -305,13 +297,15 @@ def _descriptor(source: KernelSource, name: str, value: TensorDescriptor, call: 
     return Argument(value=DescriptorKind(block, value.padding), items=tuple(members))
 
 
-def _integer(source: KernelSource, name: str, policy: Policy, value: int, call: Call) -> Argument:
+def _integer(
+    source: KernelSource, name: str, declared: Parameter, value: int, call: Call
+) -> Argument:
     one, alignment, *widths, _ = measure_integer(value)
-    if one and policy.value and policy.type is None:
+    if one and declared.by_value and declared.type is None:
         return constant(1)
-    word = policy.type or _smallest(source, name, value, widths)
+    word = declared.type or _smallest(source, name, value, widths)
     if word.startswith(("f", "bf")):
-        return _number(source, name, policy, float(value), word, call)
+        return _number(source, name, declared, float(value), word, call)
     if word.startswith("*"):
         raise _wrong_kind(source, name, "an integer", f"a pointer ({word})")
     low, high = _limits(word)
@@ -319,10 +313,10 @@ def _integer(source: KernelSource, name: str, policy: Policy, value: int, call: 
         raise RangeError(
             f"{name} = {shown(value)} does not fit {word}", parameter_span(source, name)
         )
-    divisible = alignment if policy.value and policy.alignment else 1
+    divisible = alignment if declared.by_alignment else 1
     call.receive(value, value)
     # A 1 whose type is fixed stays a run-time value of that type, but it is known.
-    bound = 1 if one and policy.value else None
+    bound = 1 if one and declared.by_value else None
     return Argument(word, divisible=divisible, low=bound, high=bound)
 
 
@@ -343,9 +337,9 @@ def _smallest(source: KernelSource, name: str, value: int, widths: Sequence[int]
 
 
 def _number(
-    source: KernelSource, name: str, policy: Policy, value: Any, default: str, call: Call
+    source: KernelSource, name: str, declared: Parameter, value: Any, default: str, call: Call
 ) -> Argument:
-    word = policy.type or default
+    word = declared.type or default
     if word.startswith("*"):
         raise _wrong_kind(source, name, f"a {type(value).__name__}", f"a pointer ({word})")
     if isinstance(value, float) and not word.startswith(("f", "bf")):
@@ -361,11 +355,13 @@ def _number(
     return Argument(word)
 
 
-def _pointer(source: KernelSource, name: str, policy: Policy, value: Any, call: Call) -> Argument:
+def _pointer(
+    source: KernelSource, name: str, declared: Parameter, value: Any, call: Call
+) -> Argument:
     value = MockTensor.wrap_dtype(value)
     if isinstance(value, MockTensor):
         word = parse_type(str(value.dtype).removeprefix("torch."))
-        return Argument(policy.type or f"*{word}", divisible=WIDEST_ACCESS)
+        return Argument(declared.type or f"*{word}", divisible=WIDEST_ACCESS)
     if type(value).__name__ in ("FakeTensor", "FunctionalTensor"):
         raise LaunchError(
             f"{name} is a {type(value).__name__}, which has no memory",
@@ -382,7 +378,7 @@ def _pointer(source: KernelSource, name: str, policy: Policy, value: Any, call: 
         )
         expected = "an array, a number, a tuple or None"
         raise _wrong_kind(source, name, found, expected) from error
-    word = policy.type or f"*{array.type}"
+    word = declared.type or f"*{array.type}"
     if array.type is None:
         raise LaunchError(
             f"{name} has dtype {array.dtype}, which kernels do not have",
@@ -404,7 +400,7 @@ def _pointer(source: KernelSource, name: str, policy: Policy, value: Any, call: 
     held = value if array.owner is None else array.owner
     call.receive(array.address, held.base if isinstance(held, TensorWrapper) else held)
     (aligned,) = measure_address(array.address)
-    divisible = WIDEST_ACCESS if policy.value and policy.alignment and aligned else 1
+    divisible = WIDEST_ACCESS if declared.by_alignment and aligned else 1
     return Argument(word, divisible=divisible)
 
 
@@ -419,51 +415,20 @@ def _wrong_kind(source: KernelSource, name: str, found: str, expected: str) -> L
     )
 
 
-def policies_of(
-    source: KernelSource,
-    fixed: Sequence[str | int] = (),
-    unaligned: Sequence[str | int] = (),
-) -> tuple[Policy, ...]:
-    """Return each parameter's policy from its annotation and jit's `do_not_specialize` lists.
+def check_declared(source: KernelSource, parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
+    """Return a kernel's parameters, whose `do_not_specialize` is what jit was given.
 
     Raises ArgumentError for a constexpr that is not to be specialised on (rule 15).
     """
-
-    def listed(number: int, name: str, names: Sequence[str | int]) -> bool:
-        return number in names or name in names
-
-    policies: list[Policy] = []
-    for number, parameter in enumerate(source.parameters):
-        if parameter.is_constexpr and listed(number, parameter.name, fixed):
+    for parameter in parameters:
+        if parameter.is_constexpr and parameter.do_not_specialize:
             raise ArgumentError(
                 f"{parameter.name} marked as constexpr and listed in do_not_specialize: every "
                 "value of a constexpr makes a kernel of its own",
                 parameter_span(source, parameter.name),
                 hint="take it from the list, or drop ': tl.constexpr'",
             )
-        word = None if parameter.is_constexpr else annotated_type(parameter.annotation)
-        plain = word is not None and word.startswith(("f", "bf", "i1"))
-        policies.append(
-            Policy(
-                word,
-                not (listed(number, parameter.name, fixed) or plain),
-                not listed(number, parameter.name, unaligned),
-            )
-        )
-    return tuple(policies)
-
-
-def annotated_type(annotation: Any) -> str | None:
-    """Return the type that an annotation fixes: "*fp16", "i64", tl.int64; None for any other."""
-    if annotation is None:
-        return None
-    if isinstance(annotation, str):
-        word = annotation.strip().strip("'\"").removeprefix("tl.").removeprefix("triton.language.")
-    elif _is_kernel_dtype(annotation):
-        word = str(getattr(annotation, "name", annotation))
-    else:
-        return None
-    return parse_type(word)
+    return tuple(parameters)
 
 
 def choose_target(
@@ -575,6 +540,11 @@ def _mixed(source: KernelSource, a: str, on: int, b: str, other: int) -> LaunchE
 
 
 __all__ = [
-    "Call", "Policy", "bind_names", "choose_target", "classify", "definition_span",
-    "policies_of", "unknown_option",
+    "Call",
+    "bind_names",
+    "check_declared",
+    "choose_target",
+    "classify",
+    "definition_span",
+    "unknown_option",
 ]  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from workbench.devices.elements import TYPE_NAMES
 from workbench.source.arguments import Argument
+from workbench.source.elements import triton_name
 from workbench.source.overrides import Override
 
 if TYPE_CHECKING:
@@ -78,26 +78,6 @@ class Specialized:
     signature: dict[str, Any]
 
 
-#: Element types that Triton's signatures spell otherwise.
-TRITON_NAMES = {
-    "i1": "u1", "f16": "fp16", "f32": "fp32", "f64": "fp64", "f8e4m3": "fp8e4nv",
-    "f8e5m2": "fp8e5", "f8e4b8": "fp8e4b8", "f8e5b16": "fp8e5b16", "f8e4b15": "fp8e4b15",
-}  # fmt: skip
-
-
-def triton_name(word: str) -> str:
-    """Return a type in the spelling of Triton's signatures.
-
-    >>> triton_name("*f32"), triton_name("i64")
-    ('*fp32', 'i64')
-    """
-    depth = len(word) - len(word.lstrip("*"))
-    rest = word[depth:]
-    const = "k" if depth and rest.startswith("k") else ""
-    name = rest.removeprefix(const)
-    return "*" * depth + const + TRITON_NAMES.get(name, name)
-
-
 def triton_word(known: Argument) -> Any:
     """Return the word of a Triton signature for an argument, a tuple of them for a tuple."""
     if isinstance(known.value, DescriptorKind):
@@ -123,14 +103,3 @@ def to_specialization(signature: Signature) -> Specialization:
     names = {field.name for field in fields(Options)}
     options = {name: value for name, value in signature.options if name in names}
     return Specialization(signature.arguments, Options(**options), signature.override)
-
-
-def parse_type(word: str) -> str | None:
-    """Return the compiler's spelling of a type word such as `*fp32`, None if there is no such."""
-    depth = len(word) - len(word.lstrip("*"))
-    rest = word[depth:]
-    read_only = depth > 0 and rest.startswith("k")
-    name = TYPE_NAMES.get(rest.removeprefix("k") if read_only else rest)
-    if name is None:
-        return None
-    return "*" * depth + ("k" if read_only else "") + name

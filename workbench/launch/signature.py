@@ -18,9 +18,9 @@ from dataclasses import replace
 from math import lcm
 from typing import Any
 
-from workbench.launch.facts import parse_type
 from workbench.source import ArgumentError, KernelSource, OptionError, Parameter
 from workbench.source.arguments import Argument, constant
+from workbench.source.elements import parse_type
 from workbench.source.given import by_name, several
 
 Words = str | Sequence[str] | Mapping[str, str] | None

@@ -1,4 +1,4 @@
-"""Tiles and their places as text and as SVG that is readable without anything else.
+"""Tiles, their places and maps of numbers as text, and as SVG that is readable by itself.
 
 A tile is drawn as a grid of cells with a word each ("w0 l5"): cells side by side with one word are
 one box. Colours repeat what the words say.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape
+from math import log
 from typing import Any
 
 from workbench.magics.texts import Shown
@@ -157,4 +158,78 @@ def chart_svg(
     return "".join([*parts, "</svg>"])
 
 
-__all__ = ["Drawn", "chart_svg", "chart_text", "grid_svg", "grid_text"]
+def heat_svg(
+    title: str,
+    names: tuple[str, str],
+    values: tuple[Sequence[str], Sequence[str]],
+    cells: Sequence[tuple[str, float | None, str, bool]],
+    *,
+    less: bool,
+    large: bool,
+) -> str:
+    """Return a heat map as SVG: pale is good, dark is not, and every square has its number.
+
+    Args:
+        title: above it.
+        names: of the rows' and the columns' axis.
+        values: words of the rows and of the columns.
+        cells: row by row: word, number (None: no colour), tooltip, whether it is marked.
+        less: whether less is better.
+        large: with room for numbers of four digits in a large type.
+    """
+    wide, high, size = (58, 30, 13) if large else (38, 20, 10)
+    rows, columns = values
+    left = 12 + 7 * max(len(word) for word in (*rows, names[0]))
+    top = 56 if large else 50
+    width = max(left + len(columns) * wide + 4, 7 * len(title) + 12)
+    height = top + len(rows) * high + 4
+    known = [number for _, number, _, _ in cells if number is not None]
+    least, most = (min(known), max(known)) if known else (0.0, 0.0)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img" '
+        f'viewBox="0 0 {width} {height}" font-family="monospace" font-size="{size}">'
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+        f'<g fill="#24292f"><text x="4" y="14" font-weight="bold" font-size="12">{escape(title)}'
+        f'</text><text x="{left}" y="30" font-size="10">{escape(names[1])} →</text>'
+        f'<text x="4" y="{top - 6}" font-size="10">{escape(names[0])}{" ↓" if names[0] else ""}'
+        "</text>"
+    ]
+    parts += [
+        f'<text x="{left + n * wide + wide // 2}" y="{top - 6}" text-anchor="middle">'
+        f"{escape(column)}</text>"
+        for n, column in enumerate(columns)
+    ]
+    parts += [
+        f'<text x="4" y="{top + n * high + high // 2 + 4}">{escape(row)}</text>'
+        for n, row in enumerate(rows)
+    ]
+    for place, (text, number, tip, marked) in enumerate(cells):
+        row, column = divmod(place, len(columns))
+        x, y = left + column * wide, top + row * high
+        edge = ' stroke="#0a3069" stroke-width="2.5"' if marked else ' stroke="#d0d7de"'
+        inset = 2 if marked else 0
+        parts.append(
+            f"<g><title>{escape(tip)}</title>"
+            f'<rect x="{x + inset}" y="{y + inset}" width="{wide - 2 * inset}" '
+            f'height="{high - 2 * inset}" fill="{_heat(number, least, most, less)}"{edge}/>'
+            f'<text x="{x + wide // 2}" y="{y + high // 2 + 4}" text-anchor="middle">'
+            f"{escape(text)}</text></g>"
+        )
+    return "".join([*parts, "</g></svg>"])
+
+
+def _heat(number: float | None, least: float, most: float, less: bool) -> str:
+    """Return a colour between pale, for the best, and one that black text still stands on."""
+    if number is None:
+        return "#ffffff"
+    share = (number - least) / (most - least) if most > least else 0.0
+    if least > 0 and most > 4 * least:  # what is many times larger leaves no colours for the rest
+        share = log(number / least) / log(most / least)
+    share = share if less else 1 - share
+    pale, dark = (0xEE, 0xF6, 0xFF), (0x5F, 0xA3, 0xDC)
+    return "#" + "".join(
+        f"{round(a + (b - a) * share):02x}" for a, b in zip(pale, dark, strict=True)
+    )
+
+
+__all__ = ["Drawn", "chart_svg", "chart_text", "grid_svg", "grid_text", "heat_svg"]

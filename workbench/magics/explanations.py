@@ -140,7 +140,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         "give --make f, where f(n=...) returns the arguments.",
     ),
     "K126": _entry(
-        "the function given to --make does not take an axis of --x.",
+        "the function given to --make takes other arguments than the axes of --x.",
         "%%kernel add --make mk --x size=1:8       # def mk(n): ...",
         "name the axis as the function's parameter.",
     ),

@@ -290,7 +290,7 @@ def load(shell: Any) -> None:
     offer_names(shell.user_ns)
     formatter = shell.display_formatter.ipython_display_formatter
     formatter.for_type(KernelResult, _display_result)
-    for command in ("kernel", "bisect", "diff", "follow"):
+    for command in ("kernel", "bisect", "diff", "follow", "step", "whatif", "roofline"):
         completer = functools.partial(_complete, command)
         shell.set_hook("complete_command", completer, re_key=rf"%?%{command}\b.*")
 

@@ -26,12 +26,14 @@ from workbench.magics.values import (
     identifier,
     line_number,
     line_range,
+    map_axis,
     one_of,
     pane_names,
     pattern,
     plain_text,
     seconds,
     setting,
+    step_number,
     target_name,
     tolerance,
     tune_axis,
@@ -92,6 +94,9 @@ class Request:
     json: bool = False
     stage: str | None = None
     assume: tuple[str, ...] = ()
+    at: int | None = None
+    breaks: tuple[int, ...] = ()
+    watch: str | None = None
     places: Mapping[str, Span | None] = field(default_factory=dict[str, Span | None])
 
     @property
@@ -123,13 +128,13 @@ class Option:
 
 _CELL = frozenset({"kernel"})
 #: The commands that launch a kernel.
-RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune"})
-_BUILD = _RUN | {"compile", "bisect"}
+RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune", "roofline"})
+_BUILD = _RUN | {"compile", "bisect", "whatif", "step"}
 #: Edits of a stage give arguments, and compare what comes of them.
 _EDIT = frozenset({"override"})
 #: Those that bind a launch, whatever they do with it.
-_BIND = _RUN | _EDIT | {"bisect"}
-_ASKING = frozenset({"bisect", "diff", "follow"})
+_BIND = _RUN | _EDIT | {"bisect", "whatif", "step"}
+_ASKING = frozenset({"bisect", "diff", "follow", "whatif", "step"})
 _STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
 
 OPTIONS: tuple[Option, ...] = (
@@ -224,6 +229,12 @@ OPTIONS: tuple[Option, ...] = (
         "configurations of @autotune",
         tune_axis, "A=V,…", example="--tune BM=64,128 --tune warps=4,8", repeated=True,
         commands=_RUN,
+    ),
+    Option(
+        "--axis", "tune",
+        "an axis of the map, a constexpr or an option, with its values; one or two of them",
+        map_axis, "A=V,…", example="--axis BM=64,128 --axis warps=4,8", repeated=True,
+        commands=frozenset({"whatif"}),
     ),
     Option(
         "--tune-for", "tune_for", "the most seconds that the search may take",
@@ -328,10 +339,24 @@ OPTIONS: tuple[Option, ...] = (
         commands=frozenset({"diff"}),
     ),
     Option(
+        "--at", "at", "the step that is shown; negative numbers count from the end", step_number,
+        "N", "the first", "--at 12", commands=frozenset({"step"}),
+    ),
+    Option(
+        "--break", "breaks", "stop at this source line only",
+        line_number("--break"), "LINE", example="--break 12", repeated=True,
+        commands=frozenset({"step"}),
+    ),
+    Option(
+        "--watch", "watch",
+        "follow one element: of a value by its name, or of an array argument, in memory",
+        plain_text, "NAME[I,J]", example='--watch "acc[0,3]"', commands=frozenset({"step"}),
+    ),
+    Option(
         "--json", "json", "print results and errors as JSON",
         commands=frozenset({
             "compile", "check", "bench", "tune", "doctor", "layouts", "access", "explain",
-            "sass", *_ASKING,
+            "sass", "roofline", *_ASKING,
         }),
     ),
 )  # fmt: skip
@@ -340,7 +365,8 @@ OPTIONS: tuple[Option, ...] = (
 WORDS: dict[str, int] = {
     "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
     "kernels": 0, "save": 2, "override": 3, "layouts": 2, "access": 2, "workbench": 2,
-    "doctor": 0, "view": 1, "bisect": 2, "diff": 2, "follow": 2,
+    "doctor": 0, "view": 1, "bisect": 2, "diff": 2, "follow": 2, "whatif": 1,
+    "roofline": 1, "step": 2,
     **dict.fromkeys(_STAGES, 1),
 }  # fmt: skip
 

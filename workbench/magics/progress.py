@@ -14,7 +14,9 @@ from IPython.display import display, publish_display_data
 
 from workbench.bench import phases
 from workbench.bench.tuning import progress
+from workbench.magics.sweeping import bundle
 from workbench.passes.manager import follower
+from workbench.questions.whatif import WhatIf
 from workbench.tuning.search import Row
 from workbench.tuning.tune import aligned, html_table, settings_line, table_of
 
@@ -22,6 +24,8 @@ from workbench.tuning.tune import aligned, html_table, settings_line, table_of
 QUIET_SECONDS = 0.2
 #: The line appears when a cell has run this many seconds, and is written again as often.
 LINE_SECONDS = 0.5
+#: A map that fills in is drawn again as often.
+MAP_SECONDS = 0.3
 #: After this long a launch may be one that never ends.
 PATIENCE_SECONDS = 10.0
 #: The most rows of a table that is still moving.
@@ -90,6 +94,29 @@ def _bundle(rows: Sequence[Row], phase: str, seconds: float) -> dict[str, str]:
         "text/plain": f"{aligned(shown)}\n{summary}",
         "text/html": html_table(shown, summary),
     }
+
+
+class LiveMap:
+    """A map of `%whatif` as one display, in which squares fill in as they come."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._shown = 0.0
+
+    def __call__(self, found: WhatIf) -> None:
+        """Show how far the map is."""
+        if found.seconds < QUIET_SECONDS or time.monotonic() - self._shown < MAP_SECONDS:
+            return
+        if self._handle is None:
+            self._handle = display(bundle(found), raw=True, display_id=True)
+        else:
+            self._handle.update(bundle(found), raw=True)
+        self._shown = time.monotonic()
+
+    def end(self) -> None:
+        """Make room for the whole map, which is the value of the line."""
+        if self._handle is not None:
+            self._handle.update({"text/plain": ""}, raw=True)
 
 
 class Stages:

@@ -1,4 +1,4 @@
-"""`%bisect`, `%diff` and `%follow`: what each parses, asks, and shows."""
+"""`%bisect`, `%diff`, `%follow`, `%step`, `%whatif`, `%roofline`: what each parses and shows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
-from workbench.magics import doctor
+from workbench.interrupts import keeping, may_stop
+from workbench.magics import doctor, roofs, sweeping
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, usage
-from workbench.magics.questioning import as_json, bisect, diff, follow
+from workbench.magics.progress import LiveMap
+from workbench.magics.questioning import as_json, bisect, diff, follow, step
 from workbench.magics.texts import Shown
 from workbench.questions.comparing import Difference
 from workbench.source import register_text
@@ -31,7 +33,7 @@ def stopped_in_one_line(command: str) -> Iterator[None]:
 
 @magics_class
 class QuestionMagics(Magics):
-    """`%bisect`, `%diff`, `%follow`."""
+    """`%bisect`, `%diff`, `%follow`, `%step`, `%whatif`, `%roofline`."""
 
     @property
     def _names(self) -> dict[str, Any]:
@@ -94,7 +96,56 @@ class QuestionMagics(Magics):
             way = follow(kernel, what, namespace=self._names)
         return as_json(way) if request.json else Shown(way.text)
 
+    @no_var_expand
+    @line_magic
+    def whatif(self, line: str) -> Any:
+        """Draw what other constexprs or options would give on a GPU; nothing runs.
 
-for _name in ("bisect", "diff", "follow"):
+        %whatif add --axis BLOCK=64:4096:*2 --axis warps=1,2,4,8    for the latest run's launch
+        %whatif add --axis BLOCK=256,512 --args x,y,out,n           for another one
+        %whatif add --axis BLOCK=256,512 --target sm_80             for another chip
+        """
+        live = LiveMap() if getattr(self.shell, "kernel", None) is not None else None
+        with stopped_in_one_line("whatif"), keeping():
+            with may_stop():
+                request = self._request("whatif", line)
+            found = sweeping.whatif(request.name, request, self._names, live)
+            if live is not None:
+                live.end()
+            return sweeping.as_json(found) if request.json else sweeping.ShownMap(found)
+
+    @no_var_expand
+    @line_magic
+    def roofline(self, line: str) -> Any:
+        """Draw how near a kernel comes to what this machine can do: measured copy, measured peak.
+
+        %roofline add                     as it was timed; it is timed now if it was not
+        %roofline add --baseline torch    beside a baseline
+        """
+        with stopped_in_one_line("roofline"), keeping():
+            with may_stop():
+                request = self._request("roofline", line)
+            found = roofs.roofline(request.name, request, self._names)
+            return roofs.as_json(found) if request.json else roofs.drawn(found)
+
+    @no_var_expand
+    @line_magic
+    def step(self, line: str) -> Any:
+        """Step through one program: each op with its value, forwards and backwards.
+
+        %step add                          the first program of the latest run's launch
+        %step add 3                        another one; 1,0 in a grid of two axes
+        %step add --break 5 --break 7      stop at these lines only
+        %step add --watch "acc[0,3]"       follow an element of a value, or of an array
+        s = %step add                      s.go(), s.back(), s.go(5), s.to(12), s.stopping([5])
+        """
+        request = self._request("step", line)
+        kernel, program = (*request.names, None, None)[:2]
+        with stopped_in_one_line("step"):
+            found = step(kernel, request, self._names, program)
+        return as_json(found) if request.json else found
+
+
+for _name in ("bisect", "diff", "follow", "whatif", "roofline", "step"):
     _method = getattr(QuestionMagics, _name)
     _method.__doc__ = f"{_method.__doc__}\n\nOptions:\n{usage(_name)}"

@@ -1,4 +1,4 @@
-"""What `%bisect`, `%diff` and `%follow` ask: functions of these names, which need no IPython."""
+"""What `%bisect`, `%diff`, `%follow` and `%step` ask, in functions that need no IPython."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ from workbench.questions.comparing import Difference, difference, label, stage_d
 from workbench.questions.first_wrong import find_first_wrong
 from workbench.questions.following import Way
 from workbench.questions.following import follow as way_of
+from workbench.questions.stepping import Steps, step_through
 from workbench.runtime.compiling import obtain
 from workbench.source import OptionError
 from workbench.targets.nvidia.control import live_by_address
 from workbench.targets.nvidia.toolchain import live_registers
 from workbench.trace import STAGE_IDS, Trace
+from workbench.tuning.tune import without_search
 
 Namespace = Mapping[str, Any]
 
@@ -52,12 +54,12 @@ def bisect(
     """
     request = request or Request()
     names = dict(namespace or {})
-    entry, known = _kernel(kernel, names)
+    entry, known = kernel_of(kernel, names)
     plan = _plan(entry, known, request, names)
     subject = _subject(entry, plan)
     beside = None
     if other is not None:
-        right, right_known = _kernel(other, names)
+        right, right_known = kernel_of(other, names)
         beside = _subject(right, _same_launch(plan, right_known, entry, right))
     reference = plan.reference
     return find_first_wrong(
@@ -65,7 +67,7 @@ def bisect(
     )
 
 
-def _kernel(what: Any, names: Mapping[str, Any]) -> tuple[Any, Plan | None]:
+def kernel_of(what: Any, names: Mapping[str, Any]) -> tuple[Any, Plan | None]:
     """Return a kernel object, and the plan of its latest run if there is one."""
     found: Any = names.get(what) if isinstance(what, str) else what
     if hasattr(found, "kernel_source"):
@@ -80,16 +82,16 @@ def _plan(entry: Any, known: Plan | None, request: Request, names: Mapping[str, 
     source = entry.kernel_source
     if request.args is not None or request.make is not None:
         asked = make_plan(request, source, names)
-        return asked if known is None else replace(asked, **_merged(asked, known, request))
+        return asked if known is None else replace(asked, **merged(asked, known, request))
     if known is None or (known.arguments is None and known.make is None):
         raise OptionError(
             f"what are the arguments of {source.name}?", code="K110",
             hint="add --args x,y,… or --make f, and --check for what is right",
         )  # fmt: skip
-    return replace(known, **_merged(make_plan(request, source, names), known, request))
+    return replace(known, **merged(make_plan(request, source, names), known, request))
 
 
-def _merged(asked: Plan, known: Plan, request: Request) -> dict[str, Any]:
+def merged(asked: Plan, known: Plan, request: Request) -> dict[str, Any]:
     """Return what a line says, and for what it does not say what the kernel's latest run said."""
     own = asked if asked.reference is not None else known
     return {
@@ -102,6 +104,57 @@ def _merged(asked: Plan, known: Plan, request: Request) -> dict[str, Any]:
         "rtol": asked.rtol if asked.rtol is not None else known.rtol,
         "atol": asked.atol if asked.atol is not None else known.atol,
     }
+
+
+def step(
+    kernel: Any = None,
+    request: Request | None = None,
+    namespace: Namespace | None = None,
+    program: str | None = None,
+) -> Steps:
+    """Return one program of a kernel's launch, run by the interpreter over copies, step by step.
+
+    Args:
+        kernel: a name, a result or a kernel object; the latest result if None.
+        request: options; what is not given is as it was in the kernel's latest run.
+        namespace: where names are looked up first.
+        program: its number, or its place along each axis ("1,0"); the first one if None.
+
+    Raises:
+        OptionError: K129 for an unknown kernel, K110 where nobody knows the arguments, K103 for a
+            program, a step, a line or an element that there is not.
+    """
+    request = request or Request()
+    names = dict(namespace or {})
+    entry, known = kernel_of(kernel, names)
+    plan = replace(_plan(entry, known, request, names), target="interpreter")
+    chosen = {**_latest_constants(entry), **plan.settings}
+    subject = _subject(without_search(entry), replace(plan, settings=chosen))
+    found = step_through(subject, _program(program))
+    if request.watch is not None:
+        found = found.watching(request.watch)
+    found = found.to(request.at) if request.at is not None else found
+    return found.stopping(request.breaks) if request.breaks else found
+
+
+def _latest_constants(entry: Any) -> dict[str, Any]:
+    """Return the constexprs of a kernel's latest compilation: those that a search chose, too."""
+    constants = {p.name for p in entry.kernel_source.parameters if p.is_constexpr}
+    for compiled in reversed(getattr(without_search(entry), "results", ())):
+        return {n: fact.value for n, fact in compiled.signature.arguments if n in constants}
+    return {}
+
+
+def _program(word: str | None) -> int | list[int]:
+    if word is None:
+        return 0
+    try:
+        places = [int(part) for part in word.split(",")]
+    except ValueError:
+        raise OptionError(
+            f"'{word}' is no program", code="K103", hint="%step add 3, or %step add 1,0"
+        ) from None
+    return places[0] if len(places) == 1 else places
 
 
 def _same_launch(plan: Plan, own: Plan | None, entry: Any, other: Any) -> Plan:
@@ -276,7 +329,7 @@ def follow(
     return way_of(next(having, traces[0]), what)
 
 
-def as_json(answer: Answer | Difference | Way | Shown) -> Shown:
+def as_json(answer: Answer | Difference | Way | Steps | Shown) -> Shown:
     """Return an answer as `--json` prints it."""
     data = {"text": str(answer)} if isinstance(answer, Shown) else answer.data()
     return Shown(json.dumps({"ok": True, **data}, indent=1), "json")

@@ -7,25 +7,46 @@ from typing import Any
 
 from workbench.bench.results import KernelResult, Record
 from workbench.magics import compiled_by_torch
-from workbench.source import OptionError
+from workbench.source import OptionError, limit_of
 
 KEPT = 20  # results of one kernel
+IN_ALL = limit_of("results")
 
 _results: dict[str, list[KernelResult]] = {}
+_order: list[KernelResult] = []
 _latest: list[KernelResult] = []
 
 
 def add(result: KernelResult) -> None:
-    """Remember a result as the latest of its kernel, and of all."""
+    """Remember a result as the latest of its kernel, and of all.
+
+    What ended earlier runs stays as an error, without the frames of the compiler.
+    """
+    for before in _latest:
+        before.forget_frames()
+    _latest[:] = [result]
     known = _results.setdefault(result.name, [])
     known.append(result)
-    del known[:-KEPT]
-    _latest[:] = [result]
+    _order.append(result)
+    if len(known) > KEPT:
+        _forget(known[0])
+    while len(_order) > IN_ALL:
+        _forget(next((old for old in _order if _results[old.name][-1] is not old), _order[0]))
+
+
+def _forget(result: KernelResult) -> None:
+    """Remove a result, and the name that nothing is left of."""
+    known = _results[result.name]
+    known[:] = [other for other in known if other is not result]
+    _order[:] = [other for other in _order if other is not result]
+    if not known:
+        del _results[result.name]
 
 
 def clear() -> None:
     """Forget all results."""
     _results.clear()
+    _order.clear()
     _latest.clear()
 
 

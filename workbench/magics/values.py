@@ -253,15 +253,24 @@ def axis(token: Token) -> Axis:
 
 def tune_axis(token: Token) -> Axis:
     """Return the axis of a search of `NAME=VALUES`."""
+    return _searched("--tune", token)
+
+
+def map_axis(token: Token) -> Axis:
+    """Return the axis of a map of `NAME=VALUES`."""
+    return _searched("--axis", token)
+
+
+def _searched(flag: str, token: Token) -> Axis:
     name, equals, spec = token.text.partition("=")
     if not equals or not name.isidentifier():
         raise OptionError(
-            f"--tune takes NAME=VALUES, got {token.text!r}",
+            f"{flag} takes NAME=VALUES, got {token.text!r}",
             token.span,
             code="K121",
-            hint="e.g. --tune BM=64,128 or --tune warps=4,8",
+            hint=f"e.g. {flag} BM=64,128 or {flag} warps=4,8",
         )
-    return Axis(name, Expression(spec, f"--tune {name}", token.span), "K121")
+    return Axis(name, Expression(spec, f"{flag} {name}", token.span), "K121")
 
 
 def seconds(flag: str) -> Callable[[Token], float]:
@@ -327,6 +336,17 @@ def line_number(flag: str) -> Callable[[Token], int]:
         return int(plain_text(token))
 
     return convert
+
+
+def step_number(token: Token) -> int:
+    """Return the number of a step; negative ones count from the end."""
+    try:
+        return int(plain_text(token))
+    except ValueError:
+        raise OptionError(
+            f"--at takes the number of a step, got {plain_text(token)!r}", token.span, code="K103",
+            hint="e.g. --at 12, or --at -1 for the last",
+        ) from None  # fmt: skip
 
 
 def line_range(token: Token) -> tuple[int, int]:

@@ -68,6 +68,8 @@ class For(Op, mnemonic="tile.for", effects=NONE, repeats=True, exact=True):
     body: Block
     stages: int | None = attribute(default=None)
     hints: tuple[Any, ...] = attribute(default=())
+    #: What a target has decided about how its rounds overlap: (name, value) pairs.
+    schedule: tuple[Any, ...] = attribute(default=())
 
     @property
     def keeps_invariants(self) -> bool:

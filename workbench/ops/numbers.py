@@ -106,11 +106,17 @@ def toward_zero(values: Array, element: Scalar) -> Array:
 
 
 def round_tf32(values: Array) -> Array:
-    """Return float32 values with 10 bits of mantissa, as the tensor core reads a tf32 operand."""
+    """Return float32 values rounded to the 10 bits of mantissa that tf32 has, ties to even."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.uint64)
     bits = bits + 0xFFF + ((bits >> np.uint64(13)) & np.uint64(1))
     rounded = (bits & np.uint64(0xFFFFE000)).astype(np.uint32).view(np.float32)
     return np.where(np.isfinite(values), rounded, values).astype(np.float32)
+
+
+def cut_to_tf32(values: Array) -> Array:
+    """Return float32 values without what lies below the 10 bits of mantissa that tf32 has."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(values), bits.view(np.float32), values).astype(np.float32)
 
 
 def encode(values: Array, element: Element) -> Array:

@@ -8,11 +8,12 @@ from typing import Any
 from workbench.devices.streams import current_stream
 from workbench.interrupts import imported
 from workbench.launch.abi import Loadable, Runner
-from workbench.launch.binding import Call, Policy, choose_target, classify
+from workbench.launch.binding import Call, choose_target, classify
 from workbench.launch.grids import Grid, check_limits, resolve_grid
 from workbench.runtime import guards, hooks
 from workbench.runtime.guarded import guarded_runner
 from workbench.source import LaunchError
+from workbench.source.parameters import undeclared
 
 
 def load(kernel: Loadable, device: int) -> Runner:
@@ -63,8 +64,13 @@ class BoundLaunch:
             return kernel
         values = self._values(args)
         call = Call(values, {}, {"target": kernel.target})
-        policies = [Policy(known.type, False) for _, known in kernel.signature.arguments]
-        classify(kernel.source, policies, call)
+        parameters = [
+            p if p.is_constexpr else undeclared(known.type, p.name, fixed=True)
+            for p, (_, known) in zip(
+                kernel.source.parameters, kernel.signature.arguments, strict=True
+            )
+        ]
+        classify(kernel.source, parameters, call)
         runtime = self._runtime(call)
         _, device = choose_target(kernel.source, call)
         grid = resolve_grid(self._grid, lambda: values)

@@ -12,7 +12,6 @@ from hashlib import sha256
 from typing import Any
 
 from workbench.interrupts import renewed_lock
-from workbench.runtime.parameters import KernelParam
 from workbench.source import (
     KernelError,
     KernelSource,
@@ -157,23 +156,6 @@ def _read(fn: Callable[..., Any], lines: list[str], first: int) -> KernelSource 
         return error
     except SyntaxError as error:
         return OptionError(f"the text of {fn.__name__} does not parse: {error}", code="K216")
-
-
-def parameters_of(
-    signature: inspect.Signature,
-    fixed: tuple[str | int, ...] = (),
-    unaligned: tuple[str | int, ...] = (),
-) -> list[KernelParam]:
-    """Return the parameters of a signature; the lists name those that are not specialised."""
-    return [
-        KernelParam(
-            number,
-            parameter,
-            number in fixed or name in fixed,
-            number in unaligned or name in unaligned,
-        )
-        for number, (name, parameter) in enumerate(signature.parameters.items())
-    ]
 
 
 class ConstexprFunction(JITCallable):

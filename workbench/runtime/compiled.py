@@ -237,7 +237,7 @@ class CompiledKernel:
     @property
     def metadata(self) -> SimpleNamespace:
         """Launch numbers under Triton's names: shared, num_warps, num_stages, threads, …."""
-        from workbench.runtime.driver import target_of
+        from workbench.runtime.gpu_target import target_of
 
         compiled = self._compiled  # another thread may let it go
         built = compiled.built if compiled is not None else self.launch

@@ -18,6 +18,7 @@ from workbench.launch.options import check_options
 from workbench.launch.signature import Words, read_signature
 from workbench.runtime import cache
 from workbench.runtime.compiled import CompiledKernel
+from workbench.runtime.retaining import Latest
 from workbench.source import (
     ArgumentError,
     CompileError,
@@ -29,6 +30,7 @@ from workbench.source import (
     ShapeError,
     UnknownNameError,
     kernel_source,
+    limit_of,
 )
 from workbench.source.captures import Captures, captures
 from workbench.source.given import by_name, instance
@@ -42,7 +44,7 @@ T = TypeVar("T")
 #: Asked with an index program: do 32 bits hold every index of this launch?
 Fits = Callable[[Any], bool]
 
-_kernels: dict[str, CompiledKernel] = {}
+_kernels: Latest[CompiledKernel] = Latest(limit_of("kernels"))
 _lock = renewed_lock()
 #: Who holds the lock, and for whom work is done: the front end runs compile-time functions on a
 #: thread of its own, and those may compile kernels, too.
@@ -96,7 +98,7 @@ def compile(  # noqa: A001 - the public name
         override: the edited text of one stage, e.g. {"ptx": text}: what is made of the kernel goes
             on from there. A kernel of its own, kept apart from the unedited one.
         options: further compile options (maxnreg, enable_fp_fusion, exact, wrap_index, debug,
-            wgmma, tma).
+            wgmma, tma, warp_specialize).
 
     Raises:
         OptionError: a signature, option or target that cannot be read.
@@ -138,7 +140,7 @@ def source_of(fn: Any) -> KernelSource:
     if isinstance(fn, KernelSource):
         return fn
     found = getattr(fn, "kernel_source", None)
-    _ = getattr(fn, "policies", None)  # raises for declarations that contradict each other
+    _ = getattr(fn, "declared", None)  # raises for declarations that contradict each other
     return found if isinstance(found, KernelSource) else kernel_source(fn)
 
 

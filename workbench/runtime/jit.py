@@ -18,36 +18,41 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Generic, TypeVar
 
-from workbench.devices.streams import HOST, current_device, current_stream
+from workbench.devices.streams import HOST, current_device
 from workbench.launch import fastpath
 from workbench.launch.abi import Runner
 from workbench.launch.binding import (
     Call,
-    Policy,
     bind_names,
+    check_declared,
     choose_target,
     classify,
     leaves,
-    policies_of,
 )
 from workbench.launch.facts import Signature
 from workbench.launch.grids import Grid, resolve_grid
-from workbench.launch.host_copies import on_host
 from workbench.launch.index_width import fits_launch
 from workbench.launch.launchers import NOT_GIVEN
 from workbench.launch.options import without_effect
 from workbench.runtime import guards, hooks, knobs
-from workbench.runtime.bound import load, run_grid
-from workbench.runtime.callables import JITCallable, parameters_of
+from workbench.runtime.bound import load
+from workbench.runtime.callables import JITCallable
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import obtain
 from workbench.runtime.guarded import guarded_runner, written_by
 from workbench.runtime.hooks import LaunchRecord, observing
 from workbench.runtime.kernel_caches import DeviceCaches, JitFunctionInfo
-from workbench.runtime.parameters import KernelParam
+from workbench.runtime.launching import (
+    check_outputs,
+    load_and_run,
+    load_once,
+    run_bound,
+    stream_number,
+)
 from workbench.source import KernelSource, LaunchError
 from workbench.source.captures import Captures, captures_of, functions_in
 from workbench.source.given import several, wrong_kind
+from workbench.source.parameters import Parameter, parameters_of
 
 T = TypeVar("T")
 
@@ -91,14 +96,17 @@ _asked = threading.local()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one launch compiles, and for which integers and grid indices must be wide enough."""
+    """What one launch compiles, and for which integers and grid indices must be wide enough.
+
+    Without a grid nothing is known of the launch, and indices keep their width.
+    """
 
     source: KernelSource
     signature: Signature
     target: str
     captured: Captures
     integers: dict[str, int]
-    grid: Grid
+    grid: Grid | None
     device: int
 
 
@@ -139,8 +147,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self.noinline = noinline
         self.launch_metadata = launch_metadata
         self.grid = grid
-        self.params: list[KernelParam] = parameters_of(
-            self.signature, self.do_not_specialize, self.do_not_specialize_on_alignment
+        self.params: list[Parameter] = list(
+            parameters_of(
+                self.signature, self.do_not_specialize, self.do_not_specialize_on_alignment
+            )
         )
         self.arg_names = [p.name for p in self.params]
         self.constexprs = [p.num for p in self.params if p.is_constexpr]
@@ -168,11 +178,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return self._fn_name if self._repr is None else self._repr(specialization)
 
     @cached_property
-    def policies(self) -> tuple[Policy, ...]:
-        """What each parameter's declaration says about specialising on its value."""
-        return policies_of(
-            self.kernel_source, self.do_not_specialize, self.do_not_specialize_on_alignment
-        )
+    def declared(self) -> tuple[Parameter, ...]:
+        """Its parameters; raises ArgumentError where what is declared of one cannot be."""
+        return check_declared(self.kernel_source, self.params)
 
     def forget_text(self) -> None:
         """Forget everything that was derived from the text, here or in what it calls."""
@@ -262,7 +270,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             call.options.setdefault("debug", True)
         if not knobs.language.default_fp_fusion:
             call.options.setdefault("enable_fp_fusion", False)
-        classify(self.kernel_source, self.policies, call)
+        classify(self.kernel_source, self.declared, call)
         target, device = choose_target(self.kernel_source, call, launches=launches)
         if target is None or target == "auto":
             from workbench.devices import cuda
@@ -306,7 +314,16 @@ class JITFunction(JITCallable, KernelInterface[T]):
 
     def plan(self, *args: Any, grid: Any, **given: Any) -> Plan:
         """Return what a launch would compile, without compiling it."""
-        call, target, device = self._bind(args, given)
+        return self._plan(args, given, grid, launches=True)
+
+    def plan_elsewhere(self, *args: Any, grid: Any, **given: Any) -> Plan:
+        """Return what a launch would compile for a `target` that its arrays need not be on."""
+        return self._plan(args, given, grid, launches=False)
+
+    def _plan(
+        self, args: Sequence[Any], given: Mapping[str, Any], grid: Any, *, launches: bool
+    ) -> Plan:
+        call, target, device = self._bind(args, given, launches=launches)
         sizes = resolve_grid(grid, lambda: call.values)
         signature = call.signature(self.kernel_source)
         source = self._source_for(signature)
@@ -340,85 +357,22 @@ class JITFunction(JITCallable, KernelInterface[T]):
         kernel = self._obtain(call, target, device, sizes, guarded=guarded)
         if kernel is None:
             return None
-        self._check_outputs(kernel, call)
+        check_outputs(kernel, call)
         if guarded and kernel.hulls is None:
             # Its code without checks is assembled when somebody looks at it, or wants it to run.
-            plain = partial(_load_and_run, kernel, device)
+            plain = partial(load_and_run, kernel, device)
         else:
-            plain = self._load(kernel, device)
+            plain = load_once(kernel, device, self._loaded)
         runner = plain
         if guarded:
             runner = guarded_runner(kernel, call, plain, load, self.captures)
             if guards.is_trying():
                 guards.keep(written_by(kernel, call), call.objects)
-        stream = _stream_number(call.places.get("stream"), device)
-        if len(call.runtime) != len(kernel.signature.runtime()):
-            raise LaunchError(
-                f"{kernel.name}: a dtype stands where an array is needed",
-                hint="dtypes stand for tensors in warmup only",
-            )
-        self._start(kernel, call, sizes, runner, stream)
+        stream = stream_number(call.places.get("stream"), device)
+        run_bound(kernel, call, sizes, runner, stream, self.declared, self.launch_metadata)
         if hooks.watchers:
             hooks.tell_observers(LaunchRecord(kernel, sizes, call.values, device))
         return kernel, call, plain, device
-
-    def _load(self, kernel: CompiledKernel, device: int) -> Runner:
-        """Load a kernel on a device, between the hooks for that at the first time."""
-        start, end = knobs.runtime.kernel_load_start_hook, knobs.runtime.kernel_load_end_hook
-        if not (start.calls or end.calls) or (kernel.hash, device) in self._loaded:
-            return load(kernel, device)
-        self._loaded.add((kernel.hash, device))
-        start(None, None, kernel.name, {}, kernel.hash)
-        runner = load(kernel, device)
-        end(kernel, runner, kernel.name, {}, kernel.hash)
-        return runner
-
-    def _start(
-        self, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner, stream: int
-    ) -> None:
-        """Run a bound launch between the launch hooks."""
-        chains = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
-        metadata = None
-        if chains[0].calls or chains[1].calls:
-            metadata = self._metadata(kernel, grid, stream, call.values)
-            chains[0](metadata)
-        if kernel.target != "interpreter":
-            run_grid(runner, kernel, grid, stream, call.runtime)
-        elif any(array.device != HOST for _, array in call.arrays):
-            self._interpret_copies(kernel, call, grid, runner)
-        else:
-            run_grid(runner, kernel, grid, stream, call.objects)
-        if metadata is not None:
-            chains[1](metadata)
-
-    def _interpret_copies(
-        self, kernel: CompiledKernel, call: Call, grid: Grid, runner: Runner
-    ) -> None:
-        """Run the interpreter over host copies of CUDA tensors, and copy the results back."""
-        with on_host(call.values) as values:
-            copied = Call(values, call.options, {"target": "interpreter"})
-            classify(self.kernel_source, self.policies, copied)
-            run_grid(runner, kernel, grid, 0, copied.objects)
-
-    def _metadata(
-        self, kernel: CompiledKernel, grid: Grid, stream: int, values: Mapping[str, Any]
-    ) -> hooks.LaunchMetadata:
-        """Return what launch hooks receive."""
-        data = {"name": kernel.name, "function": kernel.hash, "stream": stream}
-        found = hooks.LaunchMetadata(data)
-        if self.launch_metadata is not None:
-            found.add(self.launch_metadata, (grid, kernel.metadata, dict(values)))
-        return found
-
-    def _check_outputs(self, kernel: CompiledKernel, call: Call) -> None:
-        """Refuse read-only arrays that the kernel would write."""
-        for name, array in call.arrays:
-            if not array.writable and name in kernel.outputs:
-                raise LaunchError(
-                    f"{name} is a read-only array, and {kernel.name} stores to it",
-                    hint=f"pass a copy: {name}.copy()",
-                    code="K505",
-                )
 
     # -- the fast path --------------------------------------------------------------------
     def _first_launch(self, grid: Any, /, *args: Any, **given: Any) -> Any:
@@ -582,10 +536,6 @@ class InterpretedFunction(JITFunction[T]):
         return super().run(*args, grid=grid, warmup=warmup, **{"target": "interpreter", **given})
 
 
-def _load_and_run(kernel: CompiledKernel, device: int, *given: Any) -> Any:
-    return load(kernel, device)(*given)
-
-
 def _has_program(program: Any) -> bool:
     return program is not None
 
@@ -593,18 +543,6 @@ def _has_program(program: Any) -> bool:
 def _names(option: str, given: Any) -> tuple[str | int, ...]:
     what, hint = f"{option} is a list of names or places", f'e.g. {option}=["n"]'
     return () if given is None else tuple(several(given, what, hint, (str, int)))
-
-
-def _stream_number(stream: Any, device: int) -> int:
-    if stream is None:
-        return current_stream(device)
-    number = getattr(stream, "cuda_stream", stream)
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 64:
-        raise wrong_kind(
-            "stream= is a torch stream or the number of one", stream,
-            "leave it out: launches go to the current stream",
-        )  # fmt: skip
-    return number
 
 
 def jit(

@@ -1,5 +1,7 @@
 """How much of compiled kernels stays in memory: the latest used, up to a number of bytes.
 
+Which kernels are found again (`Latest`): all that somebody holds, and the latest used of the rest.
+
 A compilation leaves modules, texts and a trace behind, some hundred kilobytes for people to look
 at. A kernel can make all of it again from its source, with the same ids and the same texts, so what
 was not used for long is let go. What a launch needs is not counted here and stays.
@@ -8,7 +10,7 @@ was not used for long is let go. What a launch needs is not counted here and sta
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 from weakref import ref
 
 from workbench.interrupts import renewed_lock
@@ -106,6 +108,70 @@ class Kept:
         for number, (kernel, _) in list(self._sizes.items()):
             if kernel() is None:
                 self._forget(number)
+
+
+Held = TypeVar("Held")
+
+
+class Latest(Generic[Held]):
+    """Values by key: all that somebody holds, and the latest used of those that nobody does.
+
+    As in `Kept`, who is gone is noticed when somebody asks.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._known: dict[str, ref[Held]] = {}
+        self._used: OrderedDict[str, Held] = OrderedDict()
+        self._sweep_at = 2 * most
+        self._lock = renewed_lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            self._sweep()
+            return len(self._known)
+
+    def get(self, key: str) -> Held | None:
+        """Return the value of a key, None if there is none or it is gone."""
+        with self._lock:
+            known = self._known.get(key)
+            value = None if known is None else known()
+            if value is not None:
+                self._use(key, value)
+            return value
+
+    def __setitem__(self, key: str, value: Held) -> None:
+        with self._lock:
+            self._known[key] = ref(value)
+            self._use(key, value)
+            if len(self._known) > self._sweep_at:
+                self._sweep()
+                self._sweep_at = 2 * max(self.most, len(self._known))
+
+    def setdefault(self, key: str, value: Held) -> Held:
+        """Return the value of a key, which is this one if there was none."""
+        with self._lock:
+            found = self.get(key)
+            if found is None:
+                self[key] = found = value
+            return found
+
+    def clear(self) -> None:
+        """Forget all values, held or not."""
+        with self._lock:
+            self._known.clear()
+            self._used.clear()
+
+    def _use(self, key: str, value: Held) -> None:
+        self._used[key] = value
+        self._used.move_to_end(key)
+        if len(self._used) > self.most:
+            self._used.popitem(last=False)
+
+    def _sweep(self) -> None:
+        for key, known in list(self._known.items()):
+            if known() is None:
+                del self._known[key]
 
 
 #: What this process keeps.

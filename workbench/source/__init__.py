@@ -24,13 +24,8 @@ from workbench.source.errors import (
     UnknownNameError,
     UnsupportedSyntaxError,
 )
-from workbench.source.kernels import (
-    KernelSource,
-    Parameter,
-    kernel_source,
-    register_text,
-    source_lines,
-)
+from workbench.source.kernels import KernelSource, kernel_source, register_text, source_lines
+from workbench.source.parameters import Parameter
 from workbench.source.spans import Source, Span, line_of
 from workbench.source.syntax import compiled, parsed
 

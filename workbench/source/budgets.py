@@ -61,6 +61,14 @@ BUDGETS = {
         64 << 20, "bytes", "what is kept in memory of compiled kernels, the latest used",
         "",
     ),
+    "kernels": Budget(
+        512, "kernels", "compiled kernels found again though nobody holds them, the latest used",
+        "",
+    ),
+    "results": Budget(
+        256, "results", "results of cells found again by name, the latest of each kernel longest",
+        "",
+    ),
 }  # fmt: skip
 
 

@@ -68,6 +68,19 @@ class KernelError(Exception):
             self.span = span
         return self
 
+    def forget_frames(self) -> None:
+        """Let go what the compiler was doing: frames hold its state, and nobody looks any more."""
+        left: list[BaseException | None] = [self]
+        seen: set[int] = set()
+        while left:
+            error = left.pop()
+            if error is None or id(error) in seen:
+                continue
+            seen.add(id(error))
+            error.__traceback__ = None
+            left += [error.__cause__, error.__context__]
+            left += error.others if isinstance(error, KernelError) else ()
+
     def render(self) -> str:
         """Return the error as text, at most 12 lines for one error."""
         return render(self)

@@ -15,23 +15,9 @@ from typing import Any
 from workbench.interrupts import unforked
 from workbench.source.budgets import shown
 from workbench.source.errors import CompileError
+from workbench.source.parameters import Parameter, parameters_of
 from workbench.source.spans import Source
 from workbench.source.syntax import parsed
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of a device function, as written."""
-
-    name: str
-    is_constexpr: bool
-    annotation: Any = None
-    default: Any = inspect.Parameter.empty
-
-    @property
-    def required(self) -> bool:
-        """Whether it has no default."""
-        return self.default is inspect.Parameter.empty
 
 
 @dataclass(eq=False)
@@ -79,16 +65,8 @@ class KernelSource:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Parameters in order; `x: tl.constexpr` is recognised by name, also as a string."""
-        parameters: list[Parameter] = []
-        for name, parameter in inspect.signature(self.function).parameters.items():
-            note = parameter.annotation
-            shown = note if isinstance(note, str) else getattr(note, "__name__", "")
-            is_constexpr = "constexpr" in str(shown)
-            if note is inspect.Parameter.empty:
-                note = None
-            parameters.append(Parameter(name, is_constexpr, note, parameter.default))
-        return tuple(parameters)
+        """Parameters in order, as the text alone declares them."""
+        return parameters_of(inspect.signature(self.function))
 
 
 def kernel_source(

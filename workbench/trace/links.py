@@ -6,8 +6,9 @@ split op is related to its origins through `Ops.parents`.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,19 +43,39 @@ def rows_of_text(trace: Trace) -> dict[int, RowMap]:
 def coverage(trace: Trace) -> dict[str, tuple[int, int]]:
     """Return for each stage how many of its rows have an op, and how many rows it has.
 
-    Rows without a letter or digit (blank lines, lone braces) are not counted.
+    Rows that nothing computes are not counted: blank lines, lone braces, comments, labels,
+    directives and data of assemblers, and what pads code behind its end.
     """
     counts: dict[str, tuple[int, int]] = {}
     for stage in trace.stages:
         lines = trace.strings[stage.text].split("\n")
         ops = ops_of_rows(stage.rows, len(lines))
-        said = [linked for line, linked in zip(lines, ops, strict=True) if any(map(_word, line))]
+        counts_row = _computes if stage.id in _MACHINE else _says
+        said = [linked for row, linked in enumerate(ops) if counts_row(lines, row)]
         counts[stage.id] = (sum(map(bool, said)), len(said))
     return counts
 
 
-def _word(letter: str) -> bool:
-    return letter.isalnum()
+#: Stages of rows of which each is one instruction, or something beside them.
+_MACHINE = ("llvm", "ptx", "sass", "asm")
+#: What begins a row that is no instruction: a comment, a directive, metadata of LLVM; a label.
+_BESIDE = re.compile(r"//|[#;.!]|attributes\b|declare\b|target\b|source_filename\b|[\w$.]+:( |$)")
+#: The address before an instruction of a listing, and what fills the rest of a block of code.
+_ADDRESS, _PADDING = re.compile(r"\s*/\*\w+\*/"), re.compile(r"(nop|int3)", re.IGNORECASE)
+_JUMP = re.compile(r"BRA `\((.+)\)")
+
+
+def _says(lines: Sequence[str], row: int) -> bool:
+    return any(letter.isalnum() for letter in lines[row])
+
+
+def _computes(lines: Sequence[str], row: int) -> bool:
+    line = _ADDRESS.sub("", lines[row]).strip()
+    if not _says(lines, row) or not line or _BESIDE.match(line):
+        return False
+    jump = _JUMP.match(line)
+    endless = jump is not None and row > 0 and lines[row - 1].strip() == f"{jump[1]}:"
+    return not endless and _PADDING.match(line) is None
 
 
 @dataclass(frozen=True)

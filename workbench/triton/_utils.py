@@ -7,8 +7,7 @@ from functools import reduce
 from math import prod
 from typing import Any
 
-from workbench.devices.elements import ITEM_BITS, TYPE_NAMES
-from workbench.launch.facts import parse_type, triton_name
+from workbench.source.elements import ITEM_BITS, TYPE_NAMES, parse_type, triton_name
 
 TRITON_MAX_TENSOR_NUMEL = 1048576
 

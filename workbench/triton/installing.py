@@ -48,7 +48,7 @@ MODULES = {
         )
     },
     "triton.knobs": "workbench.runtime.knobs",
-    "triton.testing": "workbench.runtime.testing",
+    "triton.testing": "workbench.triton.testing",
     "triton.language": "workbench.language",
     **{
         f"triton.language.{name}": f"workbench.language.{name}"

@@ -25,8 +25,8 @@ from types import SimpleNamespace, TracebackType
 from typing import Any
 
 from workbench.devices import cuda as devices
-from workbench.runtime.driver import CpuDriver, GPUTarget, driver
 from workbench.source import OptionError
+from workbench.triton.runtime.driver import CpuDriver, GPUTarget, driver
 
 CAPABILITY = (9, 0)
 _HOST = "_workbench_on_host"

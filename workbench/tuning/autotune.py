@@ -156,7 +156,7 @@ class Autotuner(_Wrapper):
         """What measures a call where one of its own was given, else the driver's."""
         if self._do_bench is not None:
             return self._do_bench
-        from workbench.runtime.testing import do_bench
+        from workbench.runtime.do_bench import do_bench
 
         return partial(do_bench, warmup=self.num_warmups or 25, rep=self.num_reps or 100)
 
@@ -477,6 +477,10 @@ class Heuristics(_Wrapper):
     def plan(self, *args: Any, **given: Any) -> Plan:
         """Return what a launch would compile."""
         return self.fn.plan(*args, **self.with_values(args, given))
+
+    def plan_elsewhere(self, *args: Any, **given: Any) -> Plan:
+        """Return what a launch would compile for a chip that its arrays need not be on."""
+        return self.fn.plan_elsewhere(*args, **self.with_values(args, given))
 
 
 def _copy(value: Any) -> Any:

@@ -11,6 +11,7 @@ import pickle
 import select
 import struct
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
@@ -28,7 +29,8 @@ _LENGTH = struct.Struct("<Q")
 class Job:
     """One compilation: `integers` and `grid` decide how wide indices must be, if given.
 
-    `prune` asks the resource model first; `seconds` is the most that the assembler may take.
+    `prune` asks the resource model first; `seconds` is the most that the assembler may take. `look`
+    is called with the kernel, the integers and the grid, and what it gives is sent back.
     """
 
     source: KernelSource
@@ -38,6 +40,7 @@ class Job:
     grid: tuple[int, int, int] | None = None
     prune: bool = True
     seconds: float | None = None
+    look: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Answer:
     error: KernelError | None = None
     pruned: str = ""
     unable: str = ""
+    seen: Any = None
 
 
 def answer(job: Job) -> Answer:
@@ -81,6 +85,7 @@ def answer(job: Job) -> Answer:
         with time_limit(job.seconds):
             kernel = compiling.obtain(job.source, job.signature, job.target, fits=fits)
             launch = kernel.launch
+            seen = job.look(kernel, job.integers, job.grid) if job.look is not None else None
     except KernelError as error:
         return Answer(error=_portable(error))
     program = kernel.index_program
@@ -89,6 +94,7 @@ def answer(job: Job) -> Answer:
         code=kernel.code,
         index_program=None if program is None else pickle.dumps(program),
         tools=kernel.tools,
+        seen=seen,
     )
 
 

@@ -49,9 +49,11 @@ class Outcome:
     reason: str = ""
     pruned: bool = False
     seconds: float = 0.0
+    seen: Any = None
 
 
 Told = Callable[[int, Outcome], object]
+Look = Callable[..., Any]
 
 
 class Worker:
@@ -128,6 +130,12 @@ def _give_back(worker: Worker) -> None:
         _idle.append(worker)
 
 
+def start(count: int) -> None:
+    """Have so many workers begin, where there are fewer; they are ready when jobs come."""
+    with _lock:
+        _idle.extend(Worker() for _ in range(count - len(_idle)))
+
+
 @atexit.register
 def end_all() -> None:
     """End all idle workers."""
@@ -158,11 +166,18 @@ class Compilation:
     """
 
     def __init__(
-        self, plans: Sequence[Plan | None], told: Told, *, prune: bool, seconds: float | None
+        self,
+        plans: Sequence[Plan | None],
+        told: Told,
+        *,
+        prune: bool,
+        seconds: float | None,
+        look: Look | None = None,
     ) -> None:
         self._plans = plans
         self._told = told
         self._prune = prune
+        self._look = look
         self._end = None if seconds is None else time.monotonic() + seconds
         self._jobs: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[tuple[int, Answer | None, float]] = queue.SimpleQueue()
@@ -176,7 +191,7 @@ class Compilation:
         for number, plan in enumerate(self._plans):
             if plan is None:
                 continue
-            found = self._known(plan)
+            found = None if self._look is not None else self._known(plan)
             if found is not None:
                 self._told(number, Outcome(found))
                 continue
@@ -185,6 +200,10 @@ class Compilation:
             except shipping.ShippingError:
                 here.append(number)
         count = worker_count(len(waiting))
+        if count and self._look is not None:
+            # Who looks wants to see something at once: the first is done here while others begin.
+            start(count)
+            self._compile_here(waiting.pop(0)[0])
         if count:
             here += self._in_workers(waiting, count)
         else:
@@ -205,6 +224,7 @@ class Compilation:
             plan.grid if on_gpu else None,
             self._prune,
             ASSEMBLER_SECONDS,
+            self._look,
         )
 
     def _known(self, plan: Plan) -> CompiledKernel | None:
@@ -215,7 +235,10 @@ class Compilation:
     def _fits(self, plan: Plan) -> Any:
         if plan.target == "interpreter":
             return None
-        return lambda program: fits_launch(program, integers=plan.integers, grid=plan.grid)
+        grid = plan.grid
+        if grid is None:
+            return None
+        return lambda program: fits_launch(program, integers=plan.integers, grid=grid)
 
     def _is_late(self) -> bool:
         return self._end is not None and time.monotonic() > self._end
@@ -314,7 +337,7 @@ class Compilation:
             tools=found.tools,
             chosen=plan.target != "interpreter",
         )
-        return Outcome(kernel, seconds=seconds)
+        return Outcome(kernel, seconds=seconds, seen=found.seen)
 
     # -- in this process ------------------------------------------------------------------
     def _compile_here(self, number: int) -> None:
@@ -327,12 +350,17 @@ class Compilation:
         if found.pruned or found.error is not None:
             self._told(number, self._outcome(number, found, seconds))
             return
-        kernel = self._known(plan)
-        self._told(number, Outcome(kernel, seconds=seconds))
+        kernel = None if self._look is not None else self._known(plan)
+        self._told(number, Outcome(kernel, seconds=seconds, seen=found.seen))
 
 
 def compile_all(
-    plans: Sequence[Plan | None], told: Told, *, prune: bool = True, seconds: float | None = None
+    plans: Sequence[Plan | None],
+    told: Told,
+    *,
+    prune: bool = True,
+    seconds: float | None = None,
+    look: Look | None = None,
 ) -> None:
     """Compile the kernels of several launches, in as many processes as pay.
 
@@ -341,8 +369,10 @@ def compile_all(
         told: called with the number of a launch and its outcome, in the order of completion.
         prune: leave out what the resource model refuses.
         seconds: what has not begun by then is left out.
+        look: called with each compiled kernel, its integers and its grid where it was compiled;
+            what it gives, plain data, is `Outcome.seen`. What is known is compiled again for it.
     """
-    Compilation(plans, told, prune=prune, seconds=seconds).run()
+    Compilation(plans, told, prune=prune, seconds=seconds, look=look).run()
 
 
 def one_line(error: BaseException) -> str:

@@ -7,11 +7,15 @@ buffers that live at the same time. Asynchronous copies write from their start u
 waited for. Slots of rings are the numbers that the kernel really uses.
 
 Global memory is watched element by element: which warps touched it since the last barrier.
+
+Roles count epochs of their own: a barrier in one orders nothing of the other's. What orders roles,
+barriers in memory, is the interpreter's and the protocol checker's business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -20,6 +24,7 @@ import numpy as np
 from workbench.analysis.memory import Memory
 from workbench.interpreter.machine import Machine
 from workbench.interpreter.program import ProgramFrame
+from workbench.interpreter.roles import Roles
 from workbench.ir import (
     Array,
     Block,
@@ -27,13 +32,20 @@ from workbench.ir import (
     Module,
     Op,
     Shared,
+    TensorMap,
     Value,
     layout_of,
     shape_of,
 )
 from workbench.ops.program import Barrier
 from workbench.targets.nvidia.chip import chip
-from workbench.targets.nvidia.ops import AsyncCopy, CommitCopies, WaitCopies
+from workbench.targets.nvidia.ops import (
+    AsyncCopy,
+    CommitCopies,
+    TensorCopy,
+    WaitCopies,
+    WarpgroupDot,
+)
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.ops import (
     BlockBarrier,
@@ -72,6 +84,7 @@ class Simulator(ProgramFrame):
         self.step = 0
         self.accesses = 0
         self.order = GlobalOrder(machine.module, self.warps)
+        self.roles_epochs = count(1 << 32, 1 << 32)
 
     def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
         for name, array in zip(block.arguments, arguments, strict=True):
@@ -84,6 +97,13 @@ class Simulator(ProgramFrame):
             for value, array in zip(op.results, held, strict=True):
                 self.values[value] = np.asarray(array)
         return tuple(self.values[value] for value in block.ops[-1].operands)
+
+    def of_role(self, roles: Roles) -> Simulator:
+        own = super().of_role(roles)
+        own.epoch = next(self.roles_epochs)
+        own.started, own.groups = [], []
+        own.order = GlobalOrder(self.machine.module, self.warps)
+        return own
 
     # -- events ---------------------------------------------------------------------------
     def see(self, op: Op) -> None:
@@ -98,9 +118,10 @@ class Simulator(ProgramFrame):
             self.put(*self.place(op.buffer, op.slot), op)
         elif isinstance(op, SharedLoad):
             self.get_bytes(*self.place(op.buffer, op.slot), op)
-        elif isinstance(op, SharedDot):
-            for buffer in (op.a, op.b):
-                self.get_bytes(*self.place(buffer, None), op)
+        elif isinstance(op, TensorCopy):
+            self.fill(op)
+        elif isinstance(op, SharedDot | WarpgroupDot):
+            self.multiply(op)
         elif isinstance(op, AsyncCopy | CommitCopies | WaitCopies):
             self.copy(op)
         elif op.id in self.offsets:
@@ -120,6 +141,20 @@ class Simulator(ProgramFrame):
                 for where, owner in self.groups.pop(0):
                     # It is there for this thread now, for others after a barrier.
                     self.put(where, owner, op, again=True)
+
+    def fill(self, op: TensorCopy) -> None:
+        """Have bytes hold what a copy of a box brings: barriers in memory order who reads it."""
+        if op.when is None or self.values[op.when]:
+            where, owner = self.place(op.buffer, op.slot)
+            self.owner[slice(*where)] = owner
+            self.accesses += 1
+
+    def multiply(self, op: SharedDot | WarpgroupDot) -> None:
+        """Read operands that lie in buffers."""
+        slots = (op.slot_a, op.slot_b) if isinstance(op, WarpgroupDot) else (None, None)
+        for buffer, slot in zip((op.a, op.b), slots, strict=True):
+            if isinstance(buffer.type, Shared):
+                self.get_bytes(*self.place(buffer, slot), op)
 
     def scratch(self, op: Op) -> Scratch:
         """Return the bytes that an op needs for itself."""
@@ -205,6 +240,8 @@ class GlobalOrder:
         for effect in op.own_effects():
             if effect.space != "global" or not (effect.reads or effect.writes):
                 continue
+            if effect.through is not None and isinstance(effect.through.type, TensorMap):
+                continue  # what copies of boxes read nobody writes
             settled = self.memory.is_settled(effect)
             if self.acquired is not None and not settled:
                 raise RaceError(f"{op!r} may come before the acquire {self.acquired!r}")

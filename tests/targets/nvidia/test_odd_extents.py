@@ -45,8 +45,10 @@ def staged(
     return tile_ir(matmul.matmul, f"{words} i32:16 i32=1", blocks, **options)
 
 
-def staged_arguments(m: int, n: int, k: int, kind: str = "nn") -> list[Any]:
-    a, b = numbers(m * k, np.float16), numbers(k * n, np.float16, 2)
+def staged_arguments(
+    m: int, n: int, k: int, kind: str = "nn", dtype: Any = np.float16
+) -> list[Any]:
+    a, b = numbers(m * k, dtype), numbers(k * n, dtype, 2)
     strides = [k if kind[0] == "n" else m, n if kind[1] == "n" else k]
     return [a, b, np.zeros(m * n, np.float32), m, n, k, *strides, n]
 

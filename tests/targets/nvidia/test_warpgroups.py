@@ -18,6 +18,7 @@ from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from workbench.ir import Module, Op, Shared, rebuild
 from workbench.layouts import wgmma_d
+from workbench.ops.numbers import cut_to_tf32
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
 from workbench.targets.built import Built
@@ -124,6 +125,7 @@ def test_the_interpreter_sees_what_is_not_waited_for(fault: str):
 KINDS = [
     ("fp16", "nn", "HGMMA"), ("bf16", "tt", "HGMMA"), ("fp8e4nv", "nt", "QGMMA"),
     ("fp8e5", "nn", "QGMMA"), ("i8", "nt", "IGMMA"), ("i8", "tn", "IGMMA"),
+    ("fp32", "nt", "TF32"), ("fp32", "nn", "TF32"), ("fp32", "tn", "TF32"),
 ]  # fmt: skip
 
 
@@ -155,12 +157,13 @@ def integer_product(kind: str, m: int, n: int, k: int, warps: int) -> Module:
 @needs_nvdisasm
 @pytest.mark.parametrize(("dtype", "kind", "instruction"), KINDS)
 def test_the_machine_code_multiplies_by_warpgroups(dtype: str, kind: str, instruction: str):
-    found, recorder = compiled(typed(dtype, kind, 128, 128, 64, 8))
+    found, recorder = compiled(typed(dtype, kind, 128, 128, 32 if dtype == "fp32" else 64, 8))
     result = assemble(found.texts["ptx"]().text, "sm_90a")
     assert result.spill_store_bytes == 0
     assert not result.notes
     sass = found.texts["sass"]().text
     assert instruction in sass
+    assert re.search(r"\b[HIQ]GMMA\b", sass)
     assert not re.search(r"\b(HMMA|IMMA|QMMA)\b", sass)
     assert any("by warpgroups" in remark.text for remark in recorder.remarks.items)
 
@@ -185,7 +188,6 @@ REASONS = [
     (32, 32, 4, "fp16", "most of its 64 rows would be copies of the tile's 32"),
     (64, 32, 2, "fp16", "it needs four warps, num_warps is 2"),
     (64, 24, 4, "fp16", "K = 24 of f16 is no multiple of 16"),
-    (64, 32, 4, "fp32", "it cuts fp32 operands to tf32"),
     (44, 32, 4, "fp16", "operands lie in groups of 8 rows, the tile is 44 x 64"),
 ]
 
@@ -196,6 +198,37 @@ def test_a_remark_says_why_not(m: int, k: int, warps: int, dtype: str, reason: s
     (remark,) = [r for r in recorder.remarks.items if "not warpgroups" in r.text]
     assert reason in remark.text
     assert remark.span is not None
+
+
+def in_full(a_ptr, b_ptr, c_ptr, S: tl.constexpr):
+    at = tl.arange(0, S)[:, None] * S + tl.arange(0, S)[None, :]
+    total = tl.dot(tl.load(a_ptr + at), tl.load(b_ptr + at), input_precision="ieee")
+    tl.store(c_ptr + at, total)
+
+
+def test_what_is_not_to_be_tf32_goes_another_way():
+    module = tile_ir(in_full, "*fp32:16 *fp32:16 *fp32:16", {"S": 64}, num_warps=4)
+    assert not products(in_gpu_ir(module))
+
+
+def test_operands_of_tf32_are_cut():
+    """By the instruction itself: 1 + 2^-10 is tf32, what lies between that and 1 becomes 1."""
+    values = np.array([1 + 2**-10, 1 + 2**-10 - 2**-23, -1 - 2**-11, np.inf, np.nan], np.float32)
+    wanted = np.array([1 + 2**-10, 1, -1, np.inf, np.nan], np.float32)
+    np.testing.assert_array_equal(cut_to_tf32(values), wanted)
+
+
+@pytest.mark.parametrize("kind", ["nt", "nn", "tn", "tt"])
+def test_products_of_tf32_mean_the_same(kind: str):
+    module = staged(64, 96, 32, 4, kind, "fp32")
+
+    def arguments() -> list[Any]:
+        return staged_arguments(64, 96, 3 * 32, kind, np.float32)
+
+    wanted = meaning(module, (1,), arguments())
+    last = in_gpu_ir(module)
+    assert products(last)
+    assert meaning(last, (1,), arguments()) == wanted
 
 
 @needs_ptxas

@@ -67,13 +67,21 @@ class Chip(Instructions):
         """Whether four warps multiply together: wgmma, which sm_90a alone has."""
         return self.name == "sm_90a"
 
+    @property
+    def gives_registers(self) -> bool:
+        """Whether warps give registers to others: setmaxnreg, which sm_90a has."""
+        return self.has_warpgroups
+
     def most_registers(self, num_warps: int) -> int:
         """Return how many registers a thread can have for its program to fit a multiprocessor.
 
-        >>> chip("sm_80").most_registers(4), chip("sm_80").most_registers(16)
-        (255, 128)
+        Warps lie in turn on four parts of it, each with a quarter of the registers: nine warps get
+        no more than twelve.
+
+        >>> [chip("sm_80").most_registers(warps) for warps in (4, 9, 12, 16)]
+        [255, 168, 168, 128]
         """
-        return min(MOST_REGISTERS, REGISTERS // (32 * num_warps) // 8 * 8)
+        return min(MOST_REGISTERS, REGISTERS // _PARTS // (32 * -(-num_warps // _PARTS)) // 8 * 8)
 
 
 _SHARED = {
@@ -90,8 +98,9 @@ _MULTIPROCESSOR = {
     80: (64, 32, 167_936), 86: (48, 16, 102_400), 87: (48, 16, 167_936), 89: (48, 24, 102_400),
     120: (48, 24, 102_400), 121: (48, 24, 102_400),
 }  # fmt: skip
-#: Registers of a multiprocessor.
+#: Registers of a multiprocessor, and the parts of it that share them out to warps.
 REGISTERS = 65_536
+_PARTS = 4
 #: What one thread of any chip can name; PTX ISA, ".maxnreg".
 MOST_REGISTERS = 255
 _REGISTER_UNIT = 256  # registers are given to warps in units of this many
@@ -118,7 +127,7 @@ def residency(unit: Chip, warps: int, registers: int, shared_bytes: int) -> Resi
     fits = {
         "warps": unit.warps // warps,
         "blocks": unit.blocks,
-        "registers": REGISTERS // per_warp // warps,
+        "registers": REGISTERS // _PARTS // per_warp * _PARTS // warps,
         "shared memory": unit.multiprocessor_shared_bytes // per_block,
     }
     limit = min(fits, key=fits.__getitem__)

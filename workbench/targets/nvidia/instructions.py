@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from workbench.ir import Scalar
+from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter
 from workbench.targets.simt.hardware import (
     GLOBAL,
@@ -47,6 +48,11 @@ class Instructions(Device):
     def capability(self) -> int:
         """The compute capability as a number, e.g. 90."""
 
+    @property
+    @abstractmethod
+    def gives_registers(self) -> bool:
+        """Whether warps give registers to others: setmaxnreg."""
+
     # -- threads --------------------------------------------------------------------------
     def thread(self, emit: Emitter) -> str:
         return emit.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x", "", "", _READ)
@@ -73,6 +79,19 @@ class Instructions(Device):
         name = "llvm.nvvm.bar.warp.sync"
         emit.declare(name, f"declare void @{name}(i32) convergent nounwind")
         emit.do(f"call void @{name}(i32 -1)")
+
+    def wait_for_warps(self, emit: Emitter, number: int, warps: int) -> None:
+        """PTX ISA 9.0, barrier.cta.sync.aligned with a number of threads."""
+        name = "llvm.nvvm.barrier.cta.sync.aligned.count"
+        emit.declare(name, f"declare void @{name}(i32, i32) convergent nounwind")
+        emit.do(f"call void @{name}(i32 {number}, i32 {warps * self.lanes})")
+
+    def take_registers(self, emit: Emitter, registers: int, *, more: bool) -> None:
+        """PTX ISA 9.0, setmaxnreg (sm_90a)."""
+        if not self.gives_registers:
+            raise TargetError(f"{self.name} gives no registers from one warp to another")
+        text = f"setmaxnreg.{'inc' if more else 'dec'}.sync.aligned.u32 {registers};"
+        emit.do(f'call void asm sideeffect "{text}", ""() convergent')
 
     # -- what the CUDA runtime's device functions do --------------------------------------
     def print_line(self, emit: Emitter, form: str, operands: Sequence[tuple[str, str]]) -> None:
@@ -232,7 +251,7 @@ class Instructions(Device):
         if self.capability < 89 or source.name != "f8e4m3":
             return None
         both = emit.pure(f'call i32 asm "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h"(i16 {code})')
-        return emit.pure(f"bitcast i16 {emit.pure(f'trunc i32 {both} to i16')} to half")
+        return emit.pure(f"bitcast i32 {both} to <2 x half>")
 
 
 def address_of(emit: Emitter, place: Place) -> tuple[str, str]:

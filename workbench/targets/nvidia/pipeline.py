@@ -26,9 +26,11 @@ from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
+from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
+from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.spills import Fitted, fitted, note_assembler, note_spills, spilled
 from workbench.targets.nvidia.tensors import map_parameters
@@ -36,6 +38,7 @@ from workbench.targets.nvidia.toolchain import PtxError, disassemble, find, miss
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
+from workbench.targets.simt.ops import all_warps
 from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
@@ -49,7 +52,6 @@ from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
 UNOBEYED = Unobeyed(
     loops={
         "flatten": "nested loops stay nested",
-        "warp_specialize": "all warps run the same code",
         "disallow_acc_multi_buffer": "sums are never kept in several buffers, nothing to forbid",
     },
     second="an access in PTX takes one hint",
@@ -216,7 +218,7 @@ def _read_ptx(state: State, override: Override) -> State:
     text, fits = override.text, None
     if find("ptxas") is not None:
         try:
-            fits = fitted(text, state.unit, state.module.attributes["num_warps"])
+            fits = fitted(text, state.unit, all_warps(state.module))
         except PtxError as error:
             raise refused_by_ptxas(override, error.rows) from None
     return replace(state, ptx=text, fitted=fits)
@@ -245,7 +247,7 @@ def _built(state: State) -> Built:
                     Resources(shared_bytes=0, dynamic_shared_bytes=shared_bytes),
                 )
             else:
-                found = state.fitted or fitted(ptx, unit, module.attributes["num_warps"])
+                found = state.fitted or fitted(ptx, unit, all_warps(module))
                 assembled.append(found.ptx)
                 result = found.result
                 made["cubin"] = Binary("cubin", result.cubin, Resources(
@@ -275,7 +277,7 @@ def _built(state: State) -> Built:
         assemble=binary,
         num_warps=module.attributes["num_warps"],
         num_stages=module.attributes["num_stages"],
-        threads=unit.lanes * module.attributes["num_warps"],
+        threads=unit.lanes * all_warps(module),
         shared_bytes=shared_bytes,
         dynamic_shared_bytes=shared_bytes,
         gpu=module,
@@ -299,7 +301,7 @@ def _extra(module: Module) -> dict[str, Any]:
 
 
 def _occupancy(unit: Chip, module: Module, registers: int, shared_bytes: int) -> Occupancy:
-    found = residency(unit, module.attributes["num_warps"], registers, shared_bytes)
+    found = residency(unit, all_warps(module), registers, shared_bytes)
     return Occupancy(warps=found.warps, max=unit.warps, limit=found.limit)
 
 
@@ -339,6 +341,8 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
         ("raise-tma", partial(raise_tma, chip=unit)),
+        ("role-partition", partial(role_partition, chip=unit, room=room)),
+        ("expand-roles", partial(expand_roles, chip=unit)),
         ("pipeline-loads", partial(pipeline_loads, chip=unit, room=room)),
         ("merge-equal", merge_equal),
         ("drop-dead", drop_dead),
@@ -364,7 +368,7 @@ def machine(unit: Chip, text: str) -> Machine:
 
 def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     """Return the text of the LLVM module."""
-    threads = unit.lanes * module.attributes["num_warps"]
+    threads = unit.lanes * all_warps(module)
     body = "\n".join(low.emit.lines)
     globals_ = "\n".join(low.emit.globals)
     declared = "\n".join(low.emit.declared.values())

@@ -78,7 +78,7 @@ def boxes_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
 
     def copy(
         held: Value, coordinates: Sequence[Value], to: tuple[Value, Value],
-        counted: tuple[Value, Value], when: Value,
+        counted: tuple[Value, Value], when: Value | None,
     ) -> Op:  # fmt: skip
         (buffer, slot), (barriers, turn) = to, counted
         return TensorCopy(
@@ -142,7 +142,8 @@ def lower_expect(low: Lowering, op: Expect) -> None:
 @NVIDIA.lower(Arrive)
 def lower_arrive(low: Lowering, op: Arrive) -> None:
     text = "mbarrier.arrive.shared::cta.b64 _, [$0];"
-    _one_does(low, text, [f"i32 {_place(low, op.barriers, op.turn)}"], op.when)
+    leader = low.emit.pure(f"icmp eq i32 {low.lane}, 0") if op.warps else None
+    _one_does(low, text, [f"i32 {_place(low, op.barriers, op.turn)}"], op.when, leader)
 
 
 @NVIDIA.lower(Await)
@@ -171,10 +172,19 @@ def _i32(low: Lowering, value: Value) -> str:
     )
 
 
-def _one_does(low: Lowering, text: str, arguments: list[str], when: Value | None) -> None:
-    """Write an instruction that one thread of the block carries out, if `when` holds."""
-    leader = low.emit.pure(f"icmp eq i32 {low.thread}, 0")
-    condition = low.and_all([leader, None if when is None else low.scalar(when)])
+def _one_does(
+    low: Lowering,
+    text: str,
+    arguments: list[str],
+    when: Value | None,
+    leader: str | None = None,
+) -> None:
+    """Write an instruction that one thread of the block, or role, carries out, if `when` holds.
+
+    `leader` holds in that thread, or in those that are to do it.
+    """
+    holds = None if when is None else low.scalar(when)
+    condition = low.and_all([leader or low.first_thread, holds])
     kinds = ["l" if a.startswith("ptr") else "r" for a in arguments]
     low.emit.do(
         f'call void asm sideeffect "@${len(arguments)} {text}", '

@@ -88,6 +88,8 @@ def warpgroup_unit(a: Scalar, b: Scalar, c: Scalar) -> WarpgroupUnit | None:
     """Return the instruction for operands a, b and an accumulator c; None if there is none."""
     if a == b and a in (F16, BF16) and c in (F16, F32):
         return WarpgroupUnit(16, 2, f"f32.{a}.{a}", True, F32)
+    if a == b == c == F32:  # read as tf32: the instruction cuts what is below
+        return WarpgroupUnit(8, 1, "f32.tf32.tf32", False, F32)
     if a == b == I8 and c == I32:
         return WarpgroupUnit(32, 4, "s32.s8.s8", False, I32)
     if a in _SMALL and b in _SMALL and c in (F16, F32):
@@ -99,6 +101,8 @@ def warpgroup_unit(a: Scalar, b: Scalar, c: Scalar) -> WarpgroupUnit | None:
 def _unit(op: Dot | WarpgroupDot) -> WarpgroupUnit | None:
     elements = [element_of(v.type) for v in (op.a, op.b, op.accumulator)]
     if not all(isinstance(element, Scalar) for element in elements):
+        return None
+    if isinstance(op, Dot) and elements[0] == F32 and op.precision != "tf32":
         return None
     return warpgroup_unit(*elements)  # type: ignore[arg-type]
 
@@ -134,8 +138,6 @@ def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
         return "wgmma=False"
     a, b = element_of(op.a.type), element_of(op.b.type)
     into, unit = element_of(op.result.type), _unit(op)
-    if a == b == into == F32:
-        return "it cuts fp32 operands to tf32, which are to be rounded"
     if unit is None:
         return f"there is none for {a} and {b} into {into}"
     inner = shape_of(op.a.type)[-1]

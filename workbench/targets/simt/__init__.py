@@ -19,6 +19,7 @@ from workbench.targets.simt import (  # noqa: F401 - importing a family register
     memory,
     program,
     reductions,
+    roles,
     scans,
     shapes,
     shared,

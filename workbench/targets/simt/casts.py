@@ -42,9 +42,29 @@ def lower_cast(low: Lowering, op: Cast) -> None:
     if to.is_float and shape_of(op.result.type):
         live = set(low.live(op.result))
         count = low.layout(op.result).registers()
-        low.set_registers(op.result, [register(r) if r in live else None for r in range(count)])
+        pairs = _decoded_in_pairs(low, op, source)
+        low.set_registers(op.result, [
+            None if r not in live else register(r) if pairs is None
+            else cast(low, pairs[r], F16, to, op) for r in range(count)
+        ])  # fmt: skip
     else:
         low.set_lazy(op.result, register)
+
+
+def _decoded_in_pairs(low: Lowering, op: Cast, source: Scalar) -> list[str] | None:
+    """Return a tile of 8-bit floats as halves, if the chip decodes two at a time."""
+    if not source.is_float or source.bits != 8:
+        return None
+    emit = low.emit
+    codes = [emit.zext(code or "0", "i8", "i16") for code in low.registers(op.source)]
+    found: list[str] = []
+    for first, second in zip(codes[::2], [*codes[1::2], "0"], strict=False):
+        word = emit.bitwise("or", "i16", first, emit.shift("shl", "i16", second, 8))
+        both = low.chip.decode(emit, word, source)
+        if both is None:
+            return None
+        found += emit.elements("half", 2, both)
+    return found
 
 
 def _is_exact(op: Cast) -> bool:
@@ -226,7 +246,8 @@ def _from_small_float(low: Lowering, value: str, source: Scalar) -> str:
         return emit.pure(f"bitcast i16 {emit.pure(f'shl i16 {wide}, 8')} to half")
     if source.name != "f8e4m3":
         return _widen_software(low, wide, SMALL_FLOATS[source])
-    return low.chip.decode(emit, wide, source) or _widen_e4m3(low, wide)
+    both = low.chip.decode(emit, wide, source)
+    return _widen_e4m3(low, wide) if both is None else emit.elements("half", 2, both)[0]
 
 
 def _widen_software(low: Lowering, wide: str, form: SmallFloat) -> str:

@@ -17,6 +17,7 @@ from typing import Literal
 
 from workbench.ir import Scalar
 from workbench.layouts import Banks
+from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal
 
 #: How LLVM writes a pointer to global memory; its back ends for GPUs agree on the number.
@@ -167,6 +168,14 @@ class Hardware(ABC):
     def wait_for_warp(self, emit: Emitter) -> None:
         """Let all lanes of a warp wait for each other, and see what was written before."""
 
+    def wait_for_warps(self, emit: Emitter, number: int, warps: int) -> None:
+        """Let so many warps of the block wait for each other at barrier `number`, from 1 on."""
+        raise TargetError(f"{self.name} has no barriers of some of a block's warps")
+
+    def take_registers(self, emit: Emitter, registers: int, *, more: bool) -> None:
+        """Let the threads of four warps have so many registers: more, or fewer, than so far."""
+        raise TargetError(f"{self.name} gives no registers from one warp to another")
+
     @abstractmethod
     def print_line(self, emit: Emitter, form: str, operands: Sequence[tuple[str, str]]) -> None:
         """Print (type, operand) pairs as C's printf does."""
@@ -311,7 +320,7 @@ class Hardware(ABC):
         return None
 
     def decode(self, emit: Emitter, code: str, source: Scalar) -> str | None:
-        """Return an 8-bit float, in the low byte of an i16, as a half; None as in `encode`."""
+        """Return the two 8-bit floats of an i16 as <2 x half>; None as in `encode`."""
         return None
 
 

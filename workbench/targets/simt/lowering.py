@@ -18,6 +18,7 @@ may wrap gives no pair, since a wrapped sum must not be split.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from workbench.analysis.affine import Affine
 from workbench.ir import (
@@ -37,6 +38,7 @@ from workbench.layouts import LinearLayout
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter
 from workbench.targets.simt.hardware import GLOBAL, Place, pointer_to
+from workbench.targets.simt.ops.roles import all_warps
 from workbench.targets.simt.rules import Device
 
 #: An integer: operand + constant.
@@ -50,6 +52,18 @@ _LLVM_TYPES = {
     "u32": "i32", "u64": "i64", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double",
     "f8e4m3": "i8", "f8e5m2": "i8", "f8e4b8": "i8", "f8e5b16": "i8", "f8e4b15": "i8",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Warps that have parted from others: the first one, how many, and the number of their barrier.
+
+    Barrier 0 is the whole block's, at which those who have parted do not meet.
+    """
+
+    first: int
+    warps: int
+    number: int
 
 
 def llvm_type(element: Element) -> str:
@@ -92,6 +106,10 @@ class Lowering:
         #: Affine forms of the module's pointers and masks.
         self.affine = facts
         self.num_warps: int = module.attributes["num_warps"]
+        #: The warps of a block, a producer's too, which holds no tiles.
+        self.all_warps: int = all_warps(module)
+        #: The role whose region is being written (roles.py); None where all warps run the code.
+        self.role: Role | None = None
         #: Values that some op reads.
         self.used = used_values(module)
         self._scalars: dict[Value, str] = {}
@@ -225,6 +243,10 @@ class Lowering:
         type, each = self.pack_of(value)
         registers: list[str | None] = []
         for word in self._packed[value]:
+            if each == 1:
+                one = word if type == "i32" else self.emit.pure(f"bitcast i32 {word} to {type}")
+                registers.append(one)
+                continue
             vector = self.emit.pure(f"bitcast i32 {word} to <{each} x {type}>")
             registers += self.emit.elements(type, each, vector)
         return registers
@@ -278,6 +300,12 @@ class Lowering:
         if self.num_warps == 1:
             return "0"
         return self.emit.shift("lshr", "i32", self.thread, self.lane_bits)
+
+    @property
+    def first_thread(self) -> str:
+        """An i1 that is true in one thread: the first of the role, or of the block."""
+        first = self.role.first * self.lanes if self.role is not None else 0
+        return self.emit.pure(f"icmp eq i32 {self.thread}, {first}")
 
     def thread_part(self, lane: Sequence[int], warp: Sequence[int]) -> str:
         """Return the XOR of lane[i] and warp[i] over the set bits of lane and warp index, i32.
@@ -444,6 +472,7 @@ __all__ = [
     "Lowering",
     "Pair",
     "Place",
+    "Role",
     "at",
     "element_scalar",
     "llvm_type",

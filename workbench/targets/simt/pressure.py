@@ -6,13 +6,14 @@ are written where somebody needs them and are left out, so that it errs on the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of
 from workbench.ops import Constant, Splat
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.hardware import Hardware
+from workbench.targets.simt.ops import all_warps, roles_of
 
 #: Gives a kernel's GPU IR for so many warps, None where that many are refused.
 ForWarps = Callable[[int], Module | None]
@@ -30,9 +31,17 @@ class Fitting:
     nearest: int | None
 
 
+def registers_of(module: Module, chip: Hardware) -> int:
+    """Return the registers of a thread that holds tiles, as warps share them out."""
+    roles = roles_of(module)
+    if roles is not None and roles.registers:
+        return roles.registers[1]
+    return chip.most_registers(all_warps(module))
+
+
 def overflows(module: Module, chip: Hardware) -> bool:
     """Say whether more tiles are alive at some op than a thread has registers."""
-    have = chip.most_registers(module.attributes["num_warps"])
+    have = registers_of(module, chip)
     return peak(module, have)[1] > have
 
 
@@ -51,7 +60,7 @@ def fitting(
         if module is not None:
             needed = peak(module)[1]
             # All threads together spill as many more as there are more of them.
-            over = (needed - chip.most_registers(warps * factor)) * factor
+            over = (needed - registers_of(module, chip)) * factor
             if more is None and over <= 0:
                 more = warps * factor
             if over < least:
@@ -65,7 +74,7 @@ def fitting(
 def note_pressure(module: Module, remarks: Remarks, chip: Hardware, for_warps: ForWarps) -> None:
     """Remark on the op at which more tiles are alive than a thread has registers."""
     warps: int = module.attributes["num_warps"]
-    have = chip.most_registers(warps)
+    have = registers_of(module, chip)
     op, needed = peak(module, have)
     if op is None or needed <= have:
         return
@@ -97,11 +106,21 @@ def peak(module: Module, least: int = 0) -> tuple[Op | None, int]:
     return found.op, found.registers
 
 
+def peak_in(block: Block, elsewhere: Iterable[Value] = ()) -> int:
+    """Return the registers of a thread that tiles of floats fill at most in a loop's body.
+
+    `elsewhere`: tiles that are in no registers.
+    """
+    found = _Peak(elsewhere)
+    found.block(block, {})
+    return found.registers
+
+
 class _Peak:
-    def __init__(self) -> None:
+    def __init__(self, elsewhere: Iterable[Value] = ()) -> None:
         self.op: Op | None = None
         self.registers = 0
-        self._sizes: dict[Value, int] = {}
+        self._sizes: dict[Value, int] = dict.fromkeys(elsewhere, 0)
         self._reads: dict[Op, tuple[Value, ...]] = {}
 
     def all_of(self, module: Module) -> int:

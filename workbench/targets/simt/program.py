@@ -56,11 +56,14 @@ def lower_block_barrier(low: Lowering, op: BlockBarrier) -> None:
 
 
 def barrier(low: Lowering) -> None:
-    """Let all threads of the block wait for each other."""
-    if low.num_warps == 1:
+    """Let all threads of the block wait for each other; in a role, those of the role."""
+    role = low.role
+    if (role.warps if role is not None else low.all_warps) == 1:
         warp_barrier(low)
-        return
-    low.chip.wait_for_block(low.emit)
+    elif role is not None:
+        low.chip.wait_for_warps(low.emit, role.number, role.warps)
+    else:
+        low.chip.wait_for_block(low.emit)
 
 
 def warp_barrier(low: Lowering) -> None:

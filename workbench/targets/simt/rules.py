@@ -147,13 +147,15 @@ class Box:
     bytes: how many the barrier is to expect.
     prepare: writes, before any copy, what all of them read, for the type of the buffer.
     copy: makes what starts a copy: of what was prepared, from the numbers, to (buffer, slot),
-        counted by (barriers, turn), if a number of type i1 says so.
+        counted by (barriers, turn), if a number of type i1 says so (None: always).
     """
 
     reads: tuple[Value, ...]
     bytes: int
     prepare: Callable[[Builder, Shared], Value]
-    copy: Callable[[Value, Sequence[Value], tuple[Value, Value], tuple[Value, Value], Value], Op]
+    copy: Callable[
+        [Value, Sequence[Value], tuple[Value, Value], tuple[Value, Value], Value | None], Op
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

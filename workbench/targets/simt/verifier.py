@@ -5,6 +5,7 @@ from __future__ import annotations
 from workbench.analysis.affine import Affine
 from workbench.ir import InvalidModuleError, Module, Op, Tile, Value, layout_of, verify_module
 from workbench.layouts import LinearLayout
+from workbench.targets.simt.ops import Roles
 from workbench.targets.simt.rules import Device, Flow, Layouts, Setting
 
 
@@ -14,6 +15,7 @@ def verify_layouts(module: Module, chip: Device) -> None:
     Needs: layouts. An op of which the chip's table of rules says nothing is an error as well.
     """
     verify_module(module)
+    _check_roles(module, chip)
     on = Setting(Affine(module, tiles=True), chip, module.attributes)
     for op in module.walk():
         rule = chip.rules.layout_rule(op)
@@ -25,6 +27,25 @@ def verify_layouts(module: Module, chip: Device) -> None:
                 _check_tile(op, value, on)
         if tiled:
             _check_op(op, rule(op, on))
+
+
+def _check_roles(module: Module, chip: Device) -> None:
+    """Warps part once, at top level, where all of them still do the same, and know no tiles."""
+    roles = [op for op in module.walk() if isinstance(op, Roles)]
+    if not roles:
+        return
+    if len(roles) > 1 or roles[0] not in module.body.ops:
+        raise InvalidModuleError(f"{roles[-1]!r}: warps part once, at the top level of a kernel")
+    for op in module.body.ops:
+        if op is roles[0] or op.ends_block:
+            continue
+        tiled = any(isinstance(v.type, Tile) for v in op.operands)
+        alone = all(e.space == "shared" or not (e.reads or e.writes) for e in op.effects())
+        scratch = chip.rules.scratch_of(op, chip, module.attributes["num_warps"], True)
+        if scratch.bytes or not (op.pure or (alone and not tiled)):
+            raise InvalidModuleError(
+                f"{op!r} at {op.span} stands beside {roles[0]!r}: a producer would do it too"
+            )
 
 
 def _check_tile(op: Op, value: Value, on: Setting) -> None:

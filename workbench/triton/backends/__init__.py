@@ -1,8 +1,8 @@
 """`triton.backends`: the targets there are, by the names that libraries look for."""
 
-from workbench.runtime.driver import CpuDriver, CudaDriver, DriverBase
 from workbench.triton.backends import compiler, nvidia
 from workbench.triton.compiler.ahead import Backend, BaseBackend
+from workbench.triton.runtime.driver import CpuDriver, CudaDriver, DriverBase
 
 backends = {
     "nvidia": Backend(BaseBackend, CudaDriver),

@@ -1,6 +1,6 @@
 """`triton.backends.compiler`: targets."""
 
-from workbench.runtime.driver import GPUTarget
 from workbench.triton.compiler.ahead import BaseBackend
+from workbench.triton.runtime.driver import GPUTarget
 
 __all__ = ["BaseBackend", "GPUTarget"]

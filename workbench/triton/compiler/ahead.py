@@ -13,8 +13,8 @@ from workbench.runtime.cache import compiler_stamp
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import source_of
-from workbench.runtime.driver import GPUTarget, target_name
 from workbench.source import OptionError
+from workbench.triton.runtime.driver import GPUTarget, target_name
 
 Path = tuple[int, ...]
 

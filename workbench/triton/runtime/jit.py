@@ -2,7 +2,7 @@
 
 from typing import Any, TypeVar
 
-from workbench.launch.binding import Call, Policy, classify
+from workbench.launch.binding import Call, classify
 from workbench.launch.facts import triton_word
 from workbench.launch.stand_ins import MockTensor, TensorWrapper, reinterpret
 from workbench.runtime import knobs
@@ -13,10 +13,10 @@ from workbench.runtime.callables import (
     constexpr_function,
     get_jit_fn_file_line,
 )
-from workbench.runtime.driver import driver
 from workbench.runtime.jit import JITFunction, JitFunctionInfo, KernelInterface, jit
-from workbench.runtime.parameters import KernelParam
 from workbench.source import kernel_source
+from workbench.source.parameters import Parameter, undeclared
+from workbench.triton.runtime.driver import driver
 
 __all__ = [
     "BoundConstexprFunction", "ConstexprFunction", "JITCallable", "JITFunction", "JitFunctionInfo",
@@ -25,6 +25,8 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+#: What a kernel declares of a parameter: `kernel.params`.
+KernelParam = Parameter
 
 
 def get_full_name(fn: Any) -> str:
@@ -42,5 +44,5 @@ def mangle_type(arg: Any, specialize: bool = False) -> Any:
     ('i32', 'i64', 'fp32', 'constexpr')
     """
     call = Call({"x": arg}, {}, {})
-    classify(kernel_source(_one), [Policy(value=specialize)], call)
+    classify(kernel_source(_one), [undeclared(name="x", fixed=not specialize)], call)
     return triton_word(call.known[0][1])

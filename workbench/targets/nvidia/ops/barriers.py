@@ -5,18 +5,28 @@ for and all bytes that were expected have come; then the next begins. Who waits 
 a phase, so nobody can tell a phase from the one two before it: a phase must have been waited for
 before the next one ends.
 
-One thread of execution stands for all threads of a program here, so what a wait does not find ended
-by then, with all copies landed, nobody will end.
+Copies land when somebody waits, as late as possible: what is read too early is poison. A wait that
+finds its phase not ended lets other roles of the program go on (`Frame.until`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from workbench.ir import I64, Array, Frame, Op, Shared, Value
 from workbench.source import KernelTypeError, LaunchError
+
+
+@dataclass(eq=False, slots=True)
+class _Copy:
+    """A copy under way: where it goes, what it brings, and how many bytes that is in memory."""
+
+    where: Array
+    values: Array
+    bytes: int
 
 
 @dataclass
@@ -30,46 +40,45 @@ class Barrier:
     missing: int = 0
     #: The latest phase that somebody waited for.
     awaited: int = -1
-    #: Where each goes, what it brings, and how many bytes that is in memory.
-    copies: list[tuple[Array, Array, int]] = field(default_factory=list[tuple[Array, Array, int]])
+    copies: list[_Copy] = field(default_factory=list[_Copy])
 
     def expect(self, op: Op, count: int) -> None:
         """Arrive, and have the phase wait for `count` bytes."""
         self.missing += count
         self.arrive(op)
 
-    def arrive(self, op: Op) -> None:
-        """Arrive once; raise LaunchError for more arrivals than the phase has."""
-        if self.arrived == self.arrivals:
-            self._land(op)
-        if self.arrived == self.arrivals:
-            raise _wrong(op, f"a phase of {self.arrivals} arrivals gets one more")
-        self.arrived += 1
+    def arrive(self, op: Op, times: int = 1) -> None:
+        """Arrive; raise LaunchError for more arrivals than the phase has."""
+        if self.arrived + times > self.arrivals:
+            raise _wrong(
+                op, f"phase {self.phase} of {self.arrivals} arrivals gets {self.arrived + times}"
+            )
+        self.arrived += times
         self._turn(op)
 
-    def copy(self, op: Op, where: Array, values: Array, count: int) -> None:
+    def copy(self, frame: Frame, op: Op, where: Array, values: Array, count: int) -> None:
         """Start a copy of `count` bytes that lands when somebody waits for it, at the latest."""
-        if any(np.shares_memory(where, other) for other, _, _ in self.copies):
+        if any(np.shares_memory(where, other.where) for other in self.copies):
             raise _wrong(op, "a slot is filled again before its copy has landed")
-        self.copies.append((where, values, count))
+        copy = _Copy(where, values, count)
+        self.copies.append(copy)
+        frame.later(partial(self._land, op, copy))
 
-    def wait(self, op: Op, parity: int) -> None:
+    def wait(self, frame: Frame, op: Op, parity: int) -> None:
         """Wait for the end of a phase; raise LaunchError if nobody will end it."""
-        if self.phase & 1 == parity:
-            self._land(op)
-        if self.phase & 1 == parity:
-            raise _wrong(
-                op,
-                f"nobody ends phase {self.phase}, which is waited for: {self.arrived} of "
-                f"{self.arrivals} have arrived, {self.missing} bytes are missing",
-            )
+        frame.until(op, lambda: self.phase & 1 != parity, self._words)
         self.awaited = max(self.awaited, self.phase - 1)
 
-    def _land(self, op: Op) -> None:
-        for where, values, count in self.copies:
-            where[...] = values
-            self.missing -= count
-        self.copies.clear()
+    def _words(self) -> str:
+        return (
+            f"the end of phase {self.phase}, which nobody ends: {self.arrived} of "
+            f"{self.arrivals} have arrived, {self.missing} bytes are missing"
+        )
+
+    def _land(self, op: Op, copy: _Copy) -> None:
+        copy.where[...] = copy.values
+        self.missing -= copy.bytes
+        self.copies.remove(copy)
         self._turn(op)
 
     def _turn(self, op: Op) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from workbench.ir import (
+    F32,
     Array,
     Effect,
     Effects,
@@ -22,6 +23,7 @@ from workbench.ir import (
     shape_of,
 )
 from workbench.ops.dots import product
+from workbench.ops.numbers import cut_to_tf32
 from workbench.source import ShapeError
 from workbench.targets.simt.ops.shared import slot_of
 
@@ -36,6 +38,8 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     `a` may also be a tile in the layout of fragments (layouts.wgmma_a). A tile in another layout
     is one that has no buffer yet; stage-products gives it one. With `turned_a` (`turned_b`) the
     operand is the transpose of what the buffer holds.
+
+    Of f32 operands the instruction reads what tf32 holds and cuts the rest off.
 
     The product has ended when the op ends, and with it all before it, except for the latest
     `in_flight` ones: until a later one or a `gpu.wait_products` waits for them, their results
@@ -103,7 +107,7 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
         def end() -> None:
             if all(map(_unchanged, first, held)):
                 kind = element_of(self.a.type)
-                a, b = first
+                a, b = map(cut_to_tf32, first) if kind == F32 else first
                 result[...] = product(a, b, accumulator, kind, element, "ieee")
 
         pending = _pending(frame)

@@ -121,7 +121,8 @@ class TensorLoad(Op, mnemonic="gpu.tensor_load", exact=True):
     """Read the box of a tensor map that begins at some coordinates; zero outside the array.
 
     Axis i of the tile is the map's axis `axes[i]`; of the others the box has one element. The last
-    coordinate is a multiple of 16 bytes.
+    coordinate is a multiple of 16 bytes. `role`, `channel` and `slots` say what has been decided
+    (passes/roles.py): a producer's warps copy it through a ring of so many slots.
 
         %3 = gpu.tensor_load %0, [%1, %2] {axes = (0, 1), type = tile<16x8xf16>} : tile<16x8xf16>
     """
@@ -130,6 +131,9 @@ class TensorLoad(Op, mnemonic="gpu.tensor_load", exact=True):
     coordinates: tuple[Value, ...]
     axes: tuple[int, ...] = attribute()
     type: Tile = attribute()
+    role: str = attribute(default="")
+    channel: int = attribute(default=0)
+    slots: int = attribute(default=0)
 
     def infer(self) -> Type:
         return self.type
@@ -191,7 +195,7 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
         # What is in flight reads as poison until it has been waited for.
         where[...] = np.nan if element_of(self.buffer.type).is_float else 0x5A
         barrier = barrier_of(frame, self.barriers, self.turn)
-        barrier.copy(self, where, values, self.bytes)
+        barrier.copy(frame, self, where, values, self.bytes)
 
 
 class Barriers(Op, mnemonic="gpu.barriers", exact=True):
@@ -249,6 +253,7 @@ class Expect(Op, mnemonic="gpu.expect", exact=True):
 class Arrive(Op, mnemonic="gpu.arrive", exact=True):
     """Arrive at barrier `turn`: one thread does, if `when` holds.
 
+    With `warps` one thread of each warp does, of which the block (or the role) has so many.
     What this thread did before, those who wait for the phase see. PTX ISA 9.0, mbarrier.arrive.
 
         gpu.arrive %0, %1
@@ -257,6 +262,7 @@ class Arrive(Op, mnemonic="gpu.arrive", exact=True):
     barriers: Value
     turn: Value
     when: Value | None = None
+    warps: int = attribute(default=0)
 
     def verify(self) -> None:
         verify_barriers(self, self.barriers)
@@ -266,7 +272,7 @@ class Arrive(Op, mnemonic="gpu.arrive", exact=True):
 
     def interpret(self, frame: Frame) -> None:
         if frame.get(self.when, True):
-            barrier_of(frame, self.barriers, self.turn).arrive(self)
+            barrier_of(frame, self.barriers, self.turn).arrive(self, self.warps or 1)
 
 
 class Await(Op, mnemonic="gpu.await", exact=True):
@@ -290,7 +296,7 @@ class Await(Op, mnemonic="gpu.await", exact=True):
         return (_counted(self.barriers, "acquire"),)
 
     def interpret(self, frame: Frame) -> None:
-        barrier_of(frame, self.barriers, self.turn).wait(self, int(frame[self.parity]) & 1)
+        barrier_of(frame, self.barriers, self.turn).wait(frame, self, int(frame[self.parity]) & 1)
 
 
 def _counted(barriers: Value, order: str) -> Effect:

@@ -47,7 +47,7 @@ from workbench.ir import (
     shape_of,
 )
 from workbench.layouts import LinearLayout
-from workbench.ops import Constant, Elementwise, For, Select, Splat
+from workbench.ops import Constant, Elementwise, For, Join, Select, Splat, Split
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
@@ -81,7 +81,7 @@ class _User:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class Read:
     """An op that reads an operand, a load's tile or its transpose, in the buffer."""
 
     op: Op
@@ -99,11 +99,13 @@ class _Staged:
     load: Op
     access: Access | None
     ahead: Ahead
-    in_place: tuple[_Read, ...]
+    in_place: tuple[Read, ...]
     #: Transposes (by identity) of which nothing but such reads is left.
     gone: frozenset[int]
     users: tuple[_User, ...]
     has_others: bool
+    #: Whether dots multiply the tile itself, moved or not: else only what is made of it.
+    plain: bool
 
     @property
     def reads(self) -> tuple[Value, ...]:
@@ -123,7 +125,7 @@ def _reads_of(access: Access | None, ahead: Ahead) -> tuple[Value, ...]:
     return (access.pointers,) if access.mask is None else (access.pointers, access.mask)
 
 
-class _Module:
+class Known:
     """What is known of the module."""
 
     def __init__(self, module: Module, chip: Device) -> None:
@@ -134,6 +136,24 @@ class _Module:
         for op in module.walk():
             for operand in op.operands:
                 self.uses.setdefault(operand, []).append(op)
+        #: What dots multiply, and what that is made of element by element: users come first.
+        self.operands: set[Value] = set()
+        for op in reversed(list(module.walk())):
+            self.operands.update(self.rules.staged_of(op))
+            if self.hands_on(op):
+                self.operands.update(op.operands)
+
+    def hands_on(self, op: Op) -> bool:
+        """Say whether dots multiply what an op makes element by element."""
+        element_by_element = op.moves or op.pointwise or isinstance(op, Join | Split)
+        return element_by_element and not self.operands.isdisjoint(op.results)
+
+    def is_moved_to_dot(self, op: Op) -> bool:
+        """Say whether dots multiply what an op, and nothing but such ops, moves."""
+        return op.moves and any(
+            op.result in self.rules.staged_of(user) or self.is_moved_to_dot(user)
+            for user in self.uses.get(op.result, [])
+        )
 
     def hides(self, block: Block) -> bool:
         """Say whether a block has something for which loads are worth copying ahead."""
@@ -154,17 +174,17 @@ class _Module:
         before = along.need(end.layout) if end is not None and end.end is None else None
         return _User(op, before, users[0]) if before is not None else None
 
-    def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[_Read, ...]]:
+    def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[Read, ...]]:
         """Return the ops that read a loaded tile in a buffer, and the type of that buffer.
 
         They read the tile or its transpose, and so does nobody else who reads a transpose.
         """
-        found: list[_Read] = []
+        found: list[Read] = []
         for turned, tile in ((False, value), *((True, t) for t in self.transposes(value))):
             for op in self.uses.get(tile, []):
                 how = self.rules.in_place_of(op, tile, buffer, turned)
                 if how is not None and (how.buffer == buffer or not found):
-                    found.append(_Read(op, tile, how))
+                    found.append(Read(op, tile, how))
                     buffer = how.buffer
         return buffer, tuple(found)
 
@@ -183,13 +203,6 @@ class _Module:
             and all(op.place_before(place) == place[::-1] for place in places)
         ]
 
-    def is_operand(self, value: Value) -> bool:
-        """Say whether a tile, or that tile moved, is worth copying ahead."""
-        users = self.uses.get(value, [])
-        return any(value in self.rules.staged_of(op) for op in users) or any(
-            op.moves and self.is_operand(op.result) for op in users
-        )
-
 
 def pipeline_loads(
     module: Module, remarks: Remarks, chip: Device, room: int | None = None
@@ -202,7 +215,7 @@ def pipeline_loads(
     """
     stages = module.attributes["num_stages"]
     room = chip.shared_bytes if room is None else room
-    known = _Module(module, chip)
+    known = Known(module, chip)
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         if not isinstance(op, For):
@@ -291,8 +304,19 @@ def _inside(op: Op) -> list[Op]:
 def _affordable(
     early: _Early, found: list[_Staged], depth: int, shared_limit: int, remarks: Remarks
 ) -> list[_Staged]:
-    """Return the loads to stage: not those behind a table if there is no room for them too."""
-    if sum(staged.ahead.buffer.bytes for staged in found) * depth <= shared_limit:
+    """Return the loads to stage: what is computed with first, and what a table leads to, may go."""
+
+    def fit(some: list[_Staged]) -> bool:
+        return sum(staged.ahead.buffer.bytes for staged in some) * depth <= shared_limit
+
+    if fit(found):
+        return found
+    for staged in found:
+        if not staged.plain:
+            text = f"{depth} stages of what is not multiplied itself do not fit"
+            remarks.note(staged.load, f"not copied ahead: {text}", "missed")
+    found = [staged for staged in found if staged.plain]
+    if fit(found):
         return found
     kept: list[_Staged] = []
     for staged in found:
@@ -319,7 +343,7 @@ def _fitting(
     return min(depth, fits)
 
 
-def _answer_stages(loop: For, known: _Module, remarks: Remarks) -> None:
+def _answer_stages(loop: For, known: Known, remarks: Remarks) -> None:
     if loop.stages is None:
         return
     text = "no load of this loop can be copied ahead"
@@ -337,7 +361,7 @@ def _answer_memory_hints(staged: _Staged, remarks: Remarks) -> None:
 class _Early:
     """What of a loop may happen rounds before its turn."""
 
-    def __init__(self, loop: For, known: _Module) -> None:
+    def __init__(self, loop: For, known: Known) -> None:
         self.loop = loop
         self.known = known
         self.memory = known.memory
@@ -416,8 +440,9 @@ def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
     users = [user for reader in readers if (user := known.user(reader)) is not None]
     # What a branch or an inner loop reads is taken out of the ring once, before it.
     users = [u for u in users if id(u.op) in here and (u.end is None or id(u.end) in here)]
-    direct = any(op.result in known.rules.staged_of(r) for r in readers if id(r) in here)
-    if not in_place and not direct and not any(known.is_operand(u.op.result) for u in users):
+    inside = [r for r in readers if id(r) in here]
+    direct = any(op.result in known.rules.staged_of(r) for r in inside)
+    if not in_place and not direct and not any(map(known.hands_on, inside)):
         return None
     reason = early.obstacle(op) or ahead.obstacle
     if not reason and early.slice_of(_reads_of(access, ahead)) is None:
@@ -426,7 +451,8 @@ def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
         remarks.note(op, f"not copied ahead: {reason}", "missed")
         return None
     has_others = len(users) < len(readers)
-    return _Staged(op, access, ahead, in_place, frozenset(gone), tuple(users), has_others)
+    plain = bool(in_place) or direct or any(known.is_moved_to_dot(r) for r in inside)
+    return _Staged(op, access, ahead, in_place, frozenset(gone), tuple(users), has_others, plain)
 
 
 def _needed_carries(loop: For, ops: list[Op], found: list[_Staged]) -> list[int]:
@@ -660,7 +686,7 @@ class _Reading:
         self.ends = {id(u.end) for staged in found for u in staged.users if u.end is not None}
         self.loads = {id(staged.load): (staged, buffer) for staged, buffer in pairs}
         self.gone = {name for staged in found for name in staged.gone}
-        self.places: dict[int, list[tuple[_Read, Value]]] = {}
+        self.places: dict[int, list[tuple[Read, Value]]] = {}
         for staged, buffer in pairs:
             for place in staged.in_place:
                 self.places.setdefault(id(place.op), []).append((place, buffer))
@@ -679,7 +705,7 @@ class _Reading:
             elif id(op) in self.ends:
                 self.values[op.results[0]] = self.values[op.operands[0]]
             else:
-                self._insert(op, _reading(op, self.values))
+                self._insert(op, reading_from(op, self.values))
         return self.values
 
     def _in_place(self, op: Op, goes_on: bool) -> None:
@@ -688,7 +714,7 @@ class _Reading:
             fields |= place.how.fields(buffer, self.slot)
         later = self.rules.later_of(op) if goes_on else None
         fields |= later.fields if later is not None else {}
-        self._insert(op, _reading(op, self.values, fields))
+        self._insert(op, reading_from(op, self.values, fields))
 
     def _insert(self, old: Op, new: Op) -> None:
         self.builder.insert(new)
@@ -720,7 +746,9 @@ def _from_buffer(
     return SharedLoad(buffer, slot, type=type, span=load.span, origins=(load.id, user.id))
 
 
-def _reading(op: Op, replaced: dict[Value, Value], given: Mapping[str, Any] | None = None) -> Op:
+def reading_from(
+    op: Op, replaced: dict[Value, Value], given: Mapping[str, Any] | None = None
+) -> Op:
     """Return an op, and what stands in its regions, with replaced operands and given fields."""
     fields: dict[str, Any] = dict(given or {})
     for spec in op.fields:
@@ -742,7 +770,7 @@ def _block_reading(block: Block, replaced: dict[Value, Value]) -> Block:
     inner = dict(replaced)
     ops: list[Op] = []
     for op in block.ops:
-        new = _reading(op, inner)
+        new = reading_from(op, inner)
         if new is not op:
             inner.update(zip(op.results, new.results, strict=True))
         ops.append(new)

@@ -49,8 +49,19 @@ def _explain(graph: LayoutGraph, chosen: list[LinearLayout], remarks: Remarks) -
         remarks.note(
             node.op,
             f"layout {layout.kind or 'chosen'}: {costs[layout]:.0f} cycles here, "
-            f"the next best of {len(costs)} candidates takes {others[0]:.0f}",
+            + _compared(costs[layout], others),
         )
+
+
+def _compared(chosen: float, others: list[float]) -> str:
+    """Say what the other candidates cost here; the choice is the cheapest with all around it."""
+    count = len(others) + 1
+    if others[0] < chosen:
+        return (
+            f"another of {count} candidates takes {others[0]:.0f} here, and more with what "
+            "surrounds it"
+        )
+    return f"the next best of {count} candidates takes {others[0]:.0f}"
 
 
 class _Applier:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from workbench.ir import Block, Module, Op, Shared, Value, layout_of
 from workbench.source import Note, ResourceError
 from workbench.targets.simt.lowering import used_values
+from workbench.targets.simt.ops import Roles
 from workbench.targets.simt.rules import Device, Scratch
 
 #: Swizzled buffers start at multiples of their pattern (8 rows of 128 bytes).
@@ -105,8 +106,12 @@ class _Liveness:
         self.warps: int = module.attributes["num_warps"]
         self.used = used_values(module)
         self.buffers: dict[Value, _Want] = {}
+        #: Buffers whose accesses put others into an order.
+        self.barriers: list[_Want] = []
         self.clock = 0
         self.visit(module.body)
+        for want in self.barriers:  # who waits there may come late, others arrive early
+            want.last = self.clock
 
     def visit(self, block: Block) -> None:
         """Note all wants of a block; one tick of the clock is an op."""
@@ -121,14 +126,18 @@ class _Liveness:
                     self.buffers[operand].last = self.clock
                     self.buffers[operand].last_op = op.id
             self.read(op)
-            if op.regions:
-                # A buffer from outside that is used in a loop lives through all of it.
+            if op.regions and not isinstance(op, Roles):
+                # A buffer from outside that is used in a loop lives through all of it. Roles run
+                # side by side, the producer's first here; what it fills consumers wait for, all of
+                # it, so that a ring is nobody's any more once they have read it for the last time.
                 for held in self.buffers.values():
                     if held.first < start <= held.last:
                         held.last = self.clock
 
     def read(self, op: Op) -> None:
         """Note how far behind a buffer an op reads."""
+        ordering = [e.through for e in op.own_effects() if e.order != "plain"]
+        self.barriers += [self.buffers[v] for v in ordering if v is not None and v in self.buffers]
         buffers = [e.through for e in op.own_effects() if e.reads and e.through in self.buffers]
         for buffer in buffers:
             assert buffer is not None

@@ -1,5 +1,5 @@
 """`triton.backends.nvidia.driver`: NVIDIA devices."""
 
-from workbench.runtime.driver import CudaDriver, CudaUtils
+from workbench.triton.runtime.driver import CudaDriver, CudaUtils
 
 __all__ = ["CudaDriver", "CudaUtils"]

@@ -64,7 +64,7 @@ def test_assert_close():
 
 
 def test_ceilings_follow_from_the_devices_numbers(monkeypatch):
-    from workbench.runtime.driver import driver
+    from workbench.triton.runtime.driver import driver
 
     class Device:
         class utils:  # noqa: N801

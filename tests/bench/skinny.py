@@ -1,0 +1,107 @@
+"""Contests of products with few rows: split along K, shared out, persistent; cuBLAS and a copy.
+
+Sizes of results are M; names say K x N. Weights are (N, K), as layers keep them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+
+from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
+from tests.corpus.sample import Launch
+from tests.kernels import products, products_by_shares
+from workbench import cdiv
+
+F16, F32 = torch.float16, torch.float32
+ROWS = (1, 16, 64, 256)
+#: K and N.
+SHAPES = ((4096, 4096), (4096, 14336), (14336, 4096))
+#: Programs of persistent kernels: one or two for each multiprocessor of an H200.
+PROGRAMS = 132
+
+#: BLOCK_M, BLOCK_N, BLOCK_K, shares of K, warps, stages, by rows.
+FEW = configs(
+    (16, 32, 128, 4, 4, 4), (16, 32, 256, 2, 4, 3), (16, 32, 256, 4, 4, 3), (16, 64, 64, 4, 4, 5),
+    (16, 64, 128, 1, 4, 4), (16, 64, 128, 2, 4, 4), (16, 64, 128, 4, 4, 4), (16, 64, 128, 8, 4, 4),
+    (16, 64, 256, 4, 4, 3), (16, 128, 64, 4, 4, 4), (16, 128, 128, 4, 4, 3),
+    (16, 128, 128, 8, 4, 3), (16, 128, 128, 8, 8, 4),
+)  # fmt: skip
+SOME = configs(
+    (64, 32, 128, 4, 4, 4), (64, 64, 64, 2, 4, 5), (64, 64, 64, 4, 4, 5), (64, 64, 128, 1, 4, 4),
+    (64, 64, 128, 2, 4, 4), (64, 64, 128, 4, 4, 4), (64, 64, 128, 8, 4, 4), (64, 128, 64, 1, 4, 4),
+    (64, 128, 64, 2, 4, 4), (64, 128, 64, 4, 4, 4), (64, 128, 128, 2, 4, 3),
+    (64, 128, 128, 4, 8, 3), (64, 256, 64, 4, 8, 3),
+)  # fmt: skip
+MORE = configs(
+    (64, 128, 64, 1, 4, 4), (64, 128, 64, 2, 4, 4), (64, 256, 64, 1, 4, 3), (64, 256, 64, 2, 4, 3),
+    (128, 64, 64, 2, 4, 4), (128, 128, 64, 1, 4, 4), (128, 128, 64, 2, 4, 4),
+    (128, 128, 64, 4, 4, 4), (128, 128, 64, 2, 8, 4), (128, 256, 64, 1, 8, 3),
+    (128, 256, 64, 2, 8, 3), (256, 128, 64, 2, 8, 3), (256, 128, 64, 4, 8, 3),
+)  # fmt: skip
+
+
+def table_for(m: int) -> tuple[Config, ...]:
+    """Return the configurations for so many rows."""
+    return FEW if m <= 16 else SOME if m <= 64 else MORE
+
+
+def skinny(tensors: Tensors, m: int, k: int, n: int, how: str) -> Prepared:
+    """Return C = X @ W.T; `how`: "split", "shared" or "persistent"."""
+    x, w = tensors.normal(m, k, dtype=F16), tensors.normal(n, k, dtype=F16).T
+    c, library = (tensors.empty(m, n, dtype=F16) for _ in "cl")
+    parts = tensors.empty(2 * PROGRAMS, 256 * 128, dtype=F32)
+    if how == "split":
+        parts = tensors.empty(8, m, n, dtype=F32)
+    flags = tensors.empty(2 * PROGRAMS, dtype=torch.int32)
+
+    def launch(config: Config) -> Launch:
+        bm, bn, bk, shares = config.blocks
+        tiles = cdiv(m, bm) * cdiv(n, bn)
+        named = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, **config.options}
+        head = (m, n, k, *x.stride(), *w.stride())
+        if how == "shared":
+            return Launch(products_by_shares.stream_k_product, (min(shares, 2) * PROGRAMS,),
+                          (x, w, c, parts, flags, *head, n), named)  # fmt: skip
+        named["GROUP_M"] = 8
+        if how == "persistent":
+            return Launch(products.persistent_product, (min(tiles, PROGRAMS),),
+                          (x, w, c, *head, *c.stride()), named)  # fmt: skip
+        into, stride = (c, 0) if shares == 1 else (parts, m * n)
+        return Launch(products.split_product, (tiles, shares),
+                      (x, w, into, *head, stride, n, 1),
+                      {"SPLIT_K": shares, "ATOMIC": False, **named})  # fmt: skip
+
+    def then(config: Config) -> tuple[Launch, ...]:
+        shares = config.blocks[3]
+        if how != "split" or shares == 1:
+            return ()
+        return (Launch(products.sum_parts, (cdiv(m * n, 512),), (parts, c, m * n),
+                       {"SPLIT_K": shares, "BLOCK": 512, "num_warps": 4}),)  # fmt: skip
+
+    def multiply() -> torch.Tensor:
+        return torch.mm(x, w, out=library)
+
+    moved = 2 * (m * k + k * n + m * n)
+    return Prepared(launch, c, multiply, (2**-9, 1e-4 * k**0.5),
+                    {"cublas": multiply, "copy": tensors.copier(moved)}, then=then)  # fmt: skip
+
+
+def contests() -> Iterator[Contest]:
+    """Yield all contests of few rows; the last one's K is long, as that of a gradient."""
+    cases = [(m, k, n, "split") for m in ROWS for k, n in SHAPES]
+    cases += [(m, 4096, 14336, how) for m in (16, 64) for how in ("shared", "persistent")]
+    cases += [(64, 131072, 4096, "split")]
+    for m, k, n, how in cases:
+        table = table_for(m)
+        if how != "split":
+            # Shares are whatever there are programs for: those that differ in nothing else go.
+            table = tuple({c._replace(blocks=(*c.blocks[:3], 2)): None for c in table})
+        yield Contest(
+            "skinny", f"{how} {k}x{n}", F16, m,
+            products_by_shares if how == "shared" else products,
+            partial(skinny, m=m, k=k, n=n, how=how), table, 2 * m * k * n,
+            2 * (m * k + k * n + m * n), f"skinny {how} {m} {k}x{n}", tunes=True,
+        )  # fmt: skip

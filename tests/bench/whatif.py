@@ -1,0 +1,158 @@
+"""How well `%whatif` predicts: its times beside those that a GPU took for the same configurations.
+
+    python -m tests.bench.whatif                      beside the stored tuning runs of an H200
+    python -m tests.bench.whatif SUITE …              beside those of some suites
+    python -m tests.bench.whatif --measure PATH       on a GPU: time all configurations, store them
+
+A run is one problem with all configurations that were tried; what counts is the rank correlation of
+predicted and measured times (Spearman), and by how much the predicted best is slower than the best.
+Without a GPU the first two compile some 200 kernels. `results/tuning-h200.json` has products and
+attention, by the compiler of that day; it lacks softmax, which `--measure` adds.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.bench import contests
+from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
+from tests.corpus.sample import Launch, jitted
+from tests.kernels import softmax
+from workbench.questions.predicting import look, predict
+
+STORED = Path(__file__).parent / "results" / "tuning-h200.json"
+TARGET = "sm_90a"
+ROWS = 4096
+#: BLOCK is what the row needs; warps and stages are what there is to choose.
+SOFTMAX = configs(*((0, warps, stages) for warps in (1, 2, 4, 8, 16, 32) for stages in (1, 3)))
+SUITES = ("softmax", "matmul_nn", "matmul_nt", "matmul_tn", "matmul_tt", "attention_fwd")
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """Return ranks from 1; what is equal shares the mean of its ranks."""
+    order = sorted(values)
+    return [(2 * order.index(v) + order.count(v) + 1) / 2 for v in values]
+
+
+def correlation(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return Spearman's rank correlation; 0 where one side has no order."""
+    try:
+        return statistics.correlation(ranks(a), ranks(b))
+    except statistics.StatisticsError:
+        return 0.0
+
+
+def _softmax(tensors: Tensors, size: int) -> Prepared:
+    x = tensors.normal(ROWS, size, dtype=torch.float32)
+    out = tensors.empty(ROWS, size, dtype=torch.float32)
+    block = 1 << (size - 1).bit_length()
+
+    def launch(config: Config) -> Launch:
+        return Launch(
+            softmax.softmax, (ROWS,), (out, x, size, size, size), {"BLOCK": block, **config.options}
+        )
+
+    return Prepared(launch, out, lambda: torch.softmax(x, -1), (1e-5, 1e-6))
+
+
+def problems() -> dict[tuple[str, str, int], Contest]:
+    """Return what is tuned, by suite, name and size: the contests' families, and softmax."""
+    found = {
+        (c.suite, c.name, c.size): c
+        for c in contests.all_contests()
+        if c.suite in SUITES and c.tunes and c.dtype == torch.float16
+    }
+    for size in (256, 1024, 4096, 16384):
+        found["softmax", "4096 rows", size] = Contest(
+            "softmax", "4096 rows", torch.float32, size, softmax, partial(_softmax, size=size),
+            SOFTMAX, 0, 8 * ROWS * size, "softmax", tunes=True,
+        )  # fmt: skip
+    return found
+
+
+def predicted(contest: Contest, config: Config) -> float | None:
+    """Return what a configuration is predicted to take, in microseconds; nothing runs."""
+    launch = contest.prepare(Tensors("meta")).launch(config)
+    kernel = jitted(launch.kernel)
+    types = [a.dtype if isinstance(a, torch.Tensor) else a for a in launch.arguments]
+    compiled = kernel.warmup(*types, **launch.named, grid=launch.grid, target=TARGET)
+    names = [p.name for p in kernel.kernel_source.parameters]
+    pairs = zip(names, launch.arguments, strict=False)
+    integers = {name: value for name, value in pairs if isinstance(value, int)}
+    found = predict(look(compiled, integers, launch.grid), TARGET, launch.grid, contest.moved)
+    return None if found is None else found.microseconds
+
+
+def judged(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float, float]]:
+    """Yield each run's name, its rank correlation, and the measured time of the predicted best
+    over that of the best."""
+    known = problems()
+    for run in runs:
+        contest = known[run["suite"], run["case"], run["size"]]
+        measured: Mapping[str, float] = run["microseconds"]
+        chosen = [c for c in contest.configs if str(c) in measured]
+        told = {str(c): predicted(contest, c) for c in chosen}
+        pairs = [(told[name], measured[name]) for name in told if told[name] is not None]
+        times = [time for _, time in pairs]
+        best = min(pairs)[1] / min(times)
+        name = f"{run['suite']} {run['case']} {run['size']}"
+        yield name, correlation([guess for guess, _ in pairs], times), best
+
+
+def measure_all(path: str) -> None:
+    """Time every configuration on this GPU and write what was found."""
+    from tests.bench.racing import TUNING, call_of
+    from workbench.runtime.measuring import measure
+
+    torch.cuda.set_stream(torch.cuda.Stream())
+    runs: list[dict[str, Any]] = []
+    for (suite, name, size), contest in problems().items():
+        prepared = contest.prepare(Tensors("cuda"))
+        calls = {}
+        for config in contest.configs:
+            call = call_of(prepared.launch(config), contest, "ours")
+            try:
+                call()
+                torch.cuda.synchronize()
+            except Exception as error:
+                print(f"{suite} {name} {size} {config}: {error}")
+                continue
+            calls[str(config)] = call
+        timings = measure(calls, gpu=True, effort=TUNING)
+        times = {word: round(timing.median * 1e3, 3) for word, timing in timings.items()}
+        word = str(contest.dtype).removeprefix("torch.")
+        runs.append({"suite": suite, "case": name, "dtype": word, "size": size,
+                     "microseconds": times})  # fmt: skip
+        print(suite, name, size, len(times), flush=True)
+        torch.cuda.empty_cache()
+    machine = torch.cuda.get_device_name()
+    Path(path).write_text(json.dumps({"machine": machine, "runs": runs}, indent=1) + "\n")
+
+
+def main(words: list[str]) -> int:
+    """Judge stored runs, or measure new ones."""
+    if words[:1] == ["--measure"]:
+        measure_all(words[1])
+        return 0
+    runs = json.loads(STORED.read_text())["runs"]
+    found: list[tuple[float, float]] = []
+    for name, rank, best in judged([r for r in runs if not words or r["suite"] in words]):
+        print(f"{name:32} rank correlation {rank:5.2f}, predicted best {best - 1:+.0%}", flush=True)
+        found.append((rank, best))
+    if found:
+        mean = statistics.mean(rank for rank, _ in found)
+        near = sum(best <= 1.1 for _, best in found)
+        print(f"mean {mean:.2f}; predicted best within 10 % in {near} of {len(found)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

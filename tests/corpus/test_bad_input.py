@@ -1,0 +1,98 @@
+"""Tables, lengths and scales that are wrong: right results, or an error at the line that reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tests.corpus import grouped, paged_attention
+from tests.corpus.sample import F16, Maker, Problem, failures, jitted, run
+from tests.kernels import quantised
+from workbench.runtime import guards
+from workbench.source import LaunchError
+
+
+def _decode(head: int = 16) -> tuple[Maker, Problem]:
+    make = Maker(F16)
+    return make, paged_attention.decode(make, (20, 33), 4, 2, head, 32, 16, 2)
+
+
+def _page(number: int) -> Problem:
+    _, problem = _decode()
+    problem.launches[0].arguments[5][1, 1] = number
+    return problem
+
+
+def _length(tokens: int) -> Problem:
+    _, problem = _decode()
+    problem.launches[0].arguments[6][0] = tokens
+    return problem
+
+
+def _rows(end: int) -> Problem:
+    make = Maker(F16)
+    problem = grouped.by_tickets(make, (17, 0, 33, 1), 40, 40, 3, "n", grouped.SMALL)
+    problem.launches[0].arguments[3][4] = end
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "reads", "said"),
+    [
+        (lambda: _page(1 << 28), "k = tl.load(", "past the end of k_ptr"),
+        (lambda: _page(-1), "k = tl.load(", "before the start of k_ptr"),
+        (lambda: _length(1 << 30), "tl.load(", "past the end of "),
+        (lambda: _rows(5000), "x = tl.load(", "past the end of x_ptr"),
+    ],
+)
+@pytest.mark.parametrize("target", ["interpreter", "cpu"])
+def test_what_lies_outside_is_named(
+    spoilt: Callable[[], Problem], reads: str, said: str, target: str
+):
+    with guards.guarding(True), pytest.raises(LaunchError) as raised:
+        run(spoilt(), target)
+    error = raised.value
+    assert error.code == "K502"
+    assert said in error.message
+    assert error.hint
+    assert reads in str(error)
+
+
+def test_a_sequence_with_a_negative_length_is_empty():
+    """As one of no tokens: 0, and -inf for its logarithm."""
+    _, problem = _decode()
+    decode, merge = problem.launches
+    decode.arguments[6][0] = -5
+    run(problem, "interpreter")
+    assert not merge.arguments[2][0].any()
+    assert (merge.arguments[1][0] == -torch.inf).all()
+
+
+@pytest.mark.parametrize("head", [4, 12, 80])
+def test_heads_that_no_instruction_takes(head: int):
+    make, problem = _decode(head)
+    run(problem, "cpu")
+    assert not list(failures(problem, make))
+
+
+def _mixed(kernel: Any, k: int, groups: int, rows: int, target: str) -> torch.Tensor:
+    """Return ones times ones, K of them; W has `rows` rows, `groups` rows of scales."""
+    x, scale = torch.ones(16, k, dtype=F16), torch.ones(groups, 32, dtype=F16)
+    w, c = torch.ones(rows, 32, dtype=torch.int8), torch.full((16, 32), torch.nan)
+    with guards.guarding(True):
+        jitted(kernel)[(1, 1)](
+            x, w, scale, c, 16, 32, k, k, 32, 1, 32,
+            GROUP=32, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32, target=target,
+        )  # fmt: skip
+    return c
+
+
+@pytest.mark.parametrize("target", ["interpreter", "cpu"])
+def test_too_few_scales_are_an_error_and_a_short_group_is_none(target: str):
+    assert (_mixed(quantised.product_with_8_bits, 50, 2, 50, target) == 50).all()
+    with pytest.raises(LaunchError, match="past the end of scale_ptr") as raised:
+        _mixed(quantised.product_with_8_bits, 64, 1, 64, target)
+    assert raised.value.span is not None

@@ -1,0 +1,120 @@
+"""Products with quantised weights: fp16 or bf16 times int4, int8, fp8 or microscaled formats.
+
+A run of GROUP numbers along K shares a scale for each column, (groups, N); the last group may be
+shorter. Weights are dequantised where they are multiplied: nothing but their bytes is read. They
+are W of C = X @ W, (K, N) by strides; 4-bit ones are packed along K.
+"""
+
+import workbench.language as tl
+
+
+def scales_of(scale_ptr, start, k, n, K, N, GROUP: tl.constexpr, BLOCK_K: tl.constexpr):
+    """The scales of a block of W: a row where its rows share them, else one for each element."""
+    if GROUP % BLOCK_K == 0:
+        row = scale_ptr + start // GROUP * N
+        found = tl.load(row + n, mask=n < N, other=0.0)[None, :]
+    else:
+        at = (k // GROUP)[:, None] * N + n[None, :]
+        found = tl.load(scale_ptr + at, mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
+    return found
+
+
+def product_with_8_bits(
+    x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
+    GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Weights are int8 or fp8, times their scale in the type of X."""
+    m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
+                    mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
+        w = tl.load(w_ptr + k[:, None] * stride_wk + n[None, :] * stride_wn,
+                    mask=(k[:, None] < K) & (n[None, :] < N), other=0)  # fmt: skip
+        w = w.to(x.dtype) * scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
+        acc = tl.dot(x, w.to(x.dtype), acc)
+    c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+def product_with_int4(
+    x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
+    GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Two signed numbers in a byte (int8), the low half first; K is even."""
+    m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        pair = start // 2 + tl.arange(0, BLOCK_K // 2)
+        x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
+                    mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
+        packed = tl.load(w_ptr + pair[:, None] * stride_wk + n[None, :] * stride_wn,
+                         mask=(pair[:, None] < K // 2) & (n[None, :] < N), other=0)  # fmt: skip
+        low = (packed << 4) >> 4
+        high = packed >> 4
+        w = tl.join(low.to(x.dtype), high.to(x.dtype)).permute(0, 2, 1)
+        w = w.reshape(BLOCK_K, BLOCK_N)
+        w = w * scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
+        acc = tl.dot(x, w.to(x.dtype), acc)
+    c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+def product_with_words(
+    x_ptr, w_ptr, scale_ptr, zero_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
+    GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Eight unsigned numbers in an int32 along K, as checkpoints have them; zeros along N.
+
+    Each word is read by the eight rows that it holds. 8 divides K, N and BLOCK_N, BLOCK_K
+    divides GROUP.
+    """
+    m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    i = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + i
+        x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
+                    mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
+        words = tl.load(w_ptr + (k // 8)[:, None] * stride_wk + n[None, :] * stride_wn,
+                        mask=(k[:, None] < K) & (n[None, :] < N), other=0)  # fmt: skip
+        group = start // GROUP
+        scale = tl.load(scale_ptr + group * N + n, mask=n < N, other=0.0)
+        zeros = tl.load(zero_ptr + group * (N // 8) + n // 8, mask=n < N, other=0)
+        zero = (zeros >> (n % 8 * 4)) & 15
+        number = (words >> (i % 8 * 4)[:, None]) & 15
+        w = (number - zero[None, :]).to(x.dtype) * scale[None, :]
+        acc = tl.dot(x, w.to(x.dtype), acc)
+    c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+def product_with_microscales(
+    x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wn, stride_sn, stride_cm,
+    X_FORMAT: tl.constexpr, W_FORMAT: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """Weights are (N, K), fp8 or two 4-bit floats in a byte; 32 of a row share a power of two."""
+    PACKED: tl.constexpr = 2 if W_FORMAT == "e2m1" else 1
+    m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        byte = start // PACKED + tl.arange(0, BLOCK_K // PACKED)
+        run = start // 32 + tl.arange(0, BLOCK_K // 32)
+        x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
+                    mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
+        w = tl.load(w_ptr + n[:, None] * stride_wn + byte[None, :],
+                    mask=(n[:, None] < N) & (byte[None, :] < K // PACKED), other=0)  # fmt: skip
+        scale = tl.load(scale_ptr + n[:, None] * stride_sn + run[None, :],
+                        mask=(n[:, None] < N) & (run[None, :] < tl.cdiv(K, 32)),
+                        other=127)  # fmt: skip
+        acc = tl.dot_scaled(x, None, X_FORMAT, tl.trans(w), scale, W_FORMAT, acc)
+    c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
+    tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))

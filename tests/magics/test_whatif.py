@@ -1,0 +1,274 @@
+"""`%whatif`: squares are what the compiler gives, times rank them, a Stop keeps what is there."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sys
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+import workbench as wb
+from tests.bench import whatif as stored
+from workbench import interrupts, run_cell
+from workbench.cli import main
+from workbench.compiler import CHIPS
+from workbench.ir import parse_module
+from workbench.magics import registry, sweeping
+from workbench.magics.grammar import parse
+from workbench.questions import whatif
+from workbench.questions.predicting import Facts, predict
+from workbench.questions.workload import Work, workload
+from workbench.source import OptionError
+from workbench.targets.nvidia.chip import chip
+from workbench.targets.nvidia.speeds import speeds
+
+ADD = """
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(out + offsets, tl.load(x + offsets, mask=mask) + tl.load(y + offsets, mask=mask), mask)
+"""
+LINE = '--args x,y,out,n --grid "cdiv(n, BLOCK)" --set BLOCK=128 --target cpu'
+AXES = "--axis BLOCK=128,1024 --axis warps=1,4"
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch):
+    monkeypatch.setenv("WORKBENCH_WORKERS", "0")
+    registry.clear()
+    whatif.forget()
+    yield
+    registry.clear()
+
+
+@pytest.fixture
+def space():
+    n = 1 << 16
+    names = {"x": torch.ones(n), "y": torch.ones(n), "out": torch.zeros(n), "n": n}
+    run_cell(ADD, LINE, names)
+    return names
+
+
+def ask(line, names, progress=None):
+    return sweeping.whatif("add", parse("whatif", line, names), names, progress)
+
+
+def test_squares_have_what_the_compiler_gives(space):
+    found = ask(AXES, space)
+    assert [square.values for square in found.squares] == [(128, 1), (128, 4), (1024, 1), (1024, 4)]
+    for square in found.squares:
+        made = space["add"].warmup(
+            space["x"], space["y"], space["out"], space["n"], grid=square.grid, target="sm_90a",
+            BLOCK=square.values[0], num_warps=square.values[1],
+        ).launch  # fmt: skip
+        assert square.facts is not None
+        assert square.facts.registers == made.registers
+        assert (square.facts.spill_bytes, square.facts.shared_bytes) == (0, made.shared_bytes)
+        assert square.grid == (space["n"] // square.values[0], 1, 1)
+    # Three arrays of 4-byte elements, each in sectors of 32 bytes; stores are one of them.
+    assert found.squares[0].facts.work.sectors == 3 * 128 * 4 / 32
+    assert found.squares[3].facts.work.stored_sectors == 1024 * 4 / 32
+    assert not torch.any(space["out"] != 2)  # as the cell left it
+
+
+def test_a_map_is_text_pictures_and_data(space):
+    found = ask(AXES, space)
+    text = sweeping.text_of(found)
+    assert "predicted time (µs)\nBLOCK \\ num_warps" in text
+    best = found.best
+    assert f"best predicted: BLOCK={best.values[0]} num_warps={best.values[1]} with" in text
+    pictures = re.findall(r"<svg.*?</svg>", sweeping.bundle(found)["text/html"], re.DOTALL)
+    words = ["".join(ElementTree.fromstring(picture).itertext()) for picture in pictures]
+    assert words[0].startswith("add for sm_90a: predicted time (µs)")
+    assert "%diff add@sm_90a,BLOCK=128,num_warps=1 add@sm_90a,BLOCK=" in words[0]
+    data = json.loads(sweeping.as_json(found))
+    assert data["axes"] == {"BLOCK": [128, 1024], "num_warps": [1, 4]}
+    assert data["squares"][0]["sectors"] == data["squares"][0]["conflicts"] == 1
+    one = ask("--axis warps=1,4", space)
+    assert whatif.table(one, whatif.MEASURES[1])[0] == ["num_warps", "1", "4"]
+
+
+def test_what_a_square_names_is_something_to_compare(space):
+    found = ask(AXES, space)
+    _, one, other = found.comparison(found.squares[0]).split()
+    told = sweeping.kernel_of("add", space)
+    assert told[0] is space["add"]
+    from workbench.magics.questioning import diff
+
+    assert "registers" in diff(one, other, namespace=space).text
+    fixed = ask("--axis BLOCK=128,1024 --set warps=8", space)
+    assert fixed.spelled(fixed.squares[1]) == "add@sm_90a,num_warps=8,BLOCK=1024"
+
+
+def test_squares_that_cannot_be_say_why(space):
+    found = ask("--axis BLOCK=128,0 --axis num_warps=4", space)
+    assert [square.state for square in found.squares] == ["ok", "failed"]
+    assert "✗ BLOCK=0 num_warps=4: " in sweeping.text_of(found)
+    assert json.loads(sweeping.as_json(found))["squares"][1]["reason"]
+
+
+def test_a_stop_keeps_what_was_found(space):
+    def stop(found):
+        if sum(square.state == "ok" for square in found.squares) == 2 and not found.stopped:
+            signal.raise_signal(signal.SIGINT)
+
+    found = ask(AXES, space, stop)
+    assert found.stopped
+    assert [square.state for square in found.squares] == ["ok", "ok", "skipped", "skipped"]
+    assert "2 of 4 squares" in sweeping.text_of(found)
+    assert found.best is not None
+
+
+def test_a_stop_at_any_moment_keeps_the_squares_there_are(space):
+    def calls_of(stop_at=None):
+        count, done = 0, []
+
+        def look(frame, event, argument):
+            nonlocal count
+            if event == "call":
+                count += 1
+                if count == stop_at:
+                    done.append(sum(s.state == "ok" for s in current[0].squares) if current else 0)
+                    signal.raise_signal(signal.SIGINT)
+
+        whatif.forget()
+        current = []
+        with interrupts.keeping():
+            sys.setprofile(look)
+            try:
+                found = ask("--axis BLOCK=128,256", space, lambda found: current.append(found))
+            finally:
+                sys.setprofile(None)
+        return found, count, done
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        _, total, _ = calls_of()
+        for moment in range(8):
+            try:
+                found, _, done = calls_of((2 * moment + 1) * total // 16)
+            except KeyboardInterrupt:
+                assert moment == 0, "only before the first square nothing is there to be kept"
+                continue
+            assert all(square.state != "waiting" for square in found.squares)
+            assert sum(square.state == "ok" for square in found.squares) >= sum(done)
+            assert sweeping.text_of(found)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_map_that_was_asked_for_comes_at_once(space, monkeypatch):
+    first = ask(AXES, space)
+    compiled = []
+    monkeypatch.setattr(
+        whatif, "compile_all", lambda plans, told, **more: compiled.extend(filter(None, plans))
+    )
+    again = ask(AXES, space)
+    assert not compiled
+    assert again.data()["squares"] == first.data()["squares"]
+
+
+def test_helpers_give_the_same_as_this_process(space, monkeypatch):
+    here = ask(AXES, space)
+    whatif.forget()
+    monkeypatch.setenv("WORKBENCH_WORKERS", "1")
+    assert ask(AXES, space).data()["squares"] == here.data()["squares"]
+
+
+def test_without_a_launch_there_are_no_times():
+    names = {"tl": wb.tl}
+    run_cell(ADD, '--sig "*f32:16 *f32:16 *f32:16 i32:16" --set BLOCK=128 --target sm_80', names)
+    found = ask("--axis BLOCK=128,256", names)
+    assert found.target == "sm_80"
+    assert found.best is None
+    assert "no time is predicted without the launch" in sweeping.text_of(found)
+    assert [square.facts.registers is not None for square in found.squares] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("", "K121", "0 axes"),
+        ("--axis BLOK=1,2", "K121", "no axis 'BLOK'; axes: BLOCK, warps, stages, ctas"),
+        ("--axis BLOCK=64,128 --axis warps=1 --axis stages=1", "K121", "3 axes"),
+        ("--axis BLOCK=1:2000:1", "K121", "2,000 squares"),
+        ("--axis BLOCK", "K121", "--axis takes NAME=VALUES"),
+        ("--axis warps=1,2 --target cpu", "K114", "no model of the target cpu"),
+    ],
+)
+def test_lines_that_are_no_map(space, line, code, said):
+    with pytest.raises(OptionError, match=re.escape(said)) as caught:
+        ask(line, space)
+    assert caught.value.code == code
+
+
+def test_a_kernel_whose_arguments_nobody_knows(space):
+    registry.clear()
+    fresh = wb.jit(space["add"].fn)
+    with pytest.raises(OptionError) as caught:
+        sweeping.whatif(fresh, parse("whatif", "--axis BLOCK=64", {}), {})
+    assert caught.value.code == "K110"
+
+
+def test_the_command_line_draws_a_map(tmp_path, capsys):
+    path = tmp_path / "k.py"
+    path.write_text(f"from workbench import tl\n{ADD}")
+    line = ["whatif", f"{path}::add", "--sig", "*f32 *f32 *f32 i32", "--axis", "BLOCK=64,128"]
+    assert main([*line, "--json"]) == 0
+    assert [s["values"] for s in json.loads(capsys.readouterr().out)["squares"]] == [
+        {"BLOCK": 64}, {"BLOCK": 128},
+    ]  # fmt: skip
+
+
+# -- the model --------------------------------------------------------------------------------
+LOOP = """
+kernel @k(%p: ptr<f32>, %n: i32) {num_warps = 4, num_stages = 1} {
+  %zero = tile.constant {value = 0, type = i32} : i32
+  %one = tile.constant {value = 1, type = i32} : i32
+  %pid = tile.program_id {axis = 0, type = i32} : i32
+  %end = tile.add [%pid, %n] : i32
+  %last = tile.for %zero, BOUND, %one, [%zero] {
+  ^(%i: i32, %c: i32):
+    %q = tile.add_pointer %p, %i : ptr<f32>
+    %v = tile.load %q : f32
+    tile.yield [%c]
+  } : i32
+  tile.return
+}
+"""
+
+
+def test_loops_count_as_often_as_the_launch_says():
+    def sectors(bound, integers, grid):
+        module = parse_module(LOOP.replace("BOUND", bound))
+        return workload(module, chip("sm_80"), grid, integers)
+
+    assert sectors("%n", {"n": 7}, (100,)).requests == 7 * 4  # four warps
+    assert sectors("%end", {"n": 10}, (4,)).requests == (10 + 11 + 12 + 13) / 4 * 4
+    unknown = sectors("%n", {}, (1,))
+    assert (unknown.requests, unknown.unknown) == (4, True)
+
+
+def test_every_chip_has_numbers_and_waves_cost():
+    facts = Facts(64, 0, 0, 4, 16, 64, "registers", Work(sectors=1000.0, waits=1))
+    for name in CHIPS:
+        speed = speeds(name)
+        side_by_side = speed.multiprocessors * 4
+        one, two = (predict(facts, name, (side_by_side * n,)) for n in (1, 2))
+        more = predict(facts, name, (side_by_side + 1,))
+        assert one.microseconds < more.microseconds < two.microseconds
+        assert one.waves == 1
+    slow = predict(facts, "sm_90a", (1,), moved=1e9)
+    assert slow.bound == "memory"
+
+
+def test_predicted_times_rank_as_measured_ones_do():
+    runs = json.loads(stored.STORED.read_text())["runs"]
+    one = next(run for run in runs if (run["suite"], run["size"]) == ("matmul_nn", 1024))
+    ((_, rank, best),) = stored.judged([one])
+    assert rank >= 0.9
+    assert best <= 1.1

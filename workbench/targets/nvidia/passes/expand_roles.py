@@ -1,0 +1,283 @@
+"""Carries out what role_partition has decided: the producer's loops and the consumers'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from workbench.ir import I32, Block, Builder, Module, Op, Shared, Value, copy_op
+from workbench.ops import Constant, Elementwise, For, Select, Yield
+from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.ops import Arrive, Await, Barriers, Expect, TensorLoad, WaitProducts
+from workbench.targets.nvidia.passes.pipeline_loads import Known, reading_from
+from workbench.targets.nvidia.passes.roles import Channel, Load, channels_of, producer_slice
+from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
+from workbench.targets.simt.passes.roles import part_warps
+from workbench.targets.simt.rules import Device
+
+
+@dataclass
+class _Ring:
+    """What a channel has in shared memory."""
+
+    buffers: tuple[Value, ...]
+    full: Value
+    empty: Value
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """Where in a ring a role is."""
+
+    slot: Value
+    parity: Value
+
+
+def expand_roles(module: Module, remarks: Remarks, chip: Device) -> Module:
+    """Write the loops of a producer and of the consumers, as `role_partition` has decided.
+
+    Keeps: every value.
+    """
+    del remarks
+    loops = [op for op in module.body.ops if isinstance(op, For) and op.schedule]
+    if not loops:
+        return module
+    return _Expansion(module, loops, chip).module()
+
+
+@dataclass
+class _Expansion:
+    module_: Module
+    loops: list[For]
+    chip: Device
+    rings: dict[tuple[object, ...], _Ring] = field(default_factory=dict[Any, _Ring])
+    #: Tensor maps for copies that lie as the rings do, by the loads' map and buffer.
+    maps: dict[tuple[Value, Shared], Value] = field(default_factory=dict[Any, Value])
+
+    def module(self) -> Module:
+        module = self.module_
+        self.known = Known(module, self.chip)
+        self.channels = {loop: self._channels_of(loop) for loop in self.loops}
+        schedule = dict(self.loops[0].schedule)
+        self.warps: int = module.attributes["num_warps"]
+        self.builder = builder = Builder(module.next_id)
+        with builder.block() as first:
+            for loop in self.loops:
+                for channel in self.channels[loop]:
+                    self._ring(loop, channel)
+            self._at(self.loops[0])
+            builder.insert(BlockBarrier())
+        with builder.block() as producer:
+            self._producer()
+            builder.insert(Yield(()))
+        with builder.block() as rest:
+            self._consumers()
+        *_, end = module.body.ops
+        body = (*rest, *first, end)
+        module = replace(module, body=Block((), body), next_id=builder.next_id)
+        return part_warps(
+            module, Block((), tuple(producer)), warps=schedule["warps"],
+            registers=schedule["registers"], stays=first,
+        )  # fmt: skip
+
+    def _channels_of(self, loop: For) -> list[Channel]:
+        flight = dict(loop.schedule)["in_flight"]
+        return [
+            replace(channel, goes_on=channel.goes_on and bool(flight))
+            for channel in channels_of(loop, self.known)
+        ]
+
+    def _at(self, op: Op) -> None:
+        self.builder.span, self.builder.origins = op.span, (op.id,)
+
+    def _map(self, load: Load) -> None:
+        """Have what copies into a ring read: a tensor map whose boxes lie as the buffer does."""
+        if (load.op.map, load.buffer) not in self.maps:
+            self._at(load.op)
+            self.maps[load.op.map, load.buffer] = load.box.prepare(self.builder, load.buffer)
+
+    def _ring(self, loop: For, channel: Channel) -> None:
+        for load in channel.loads:
+            self._map(load)
+        if channel.key in self.rings:
+            return
+        builder, slots = self.builder, channel.loads[0].op.slots
+        buffers: list[Value] = []
+        for load in channel.loads:
+            self._at(load.op)
+            ring = replace(load.buffer, slots=slots)
+            buffers.append(builder.add(SharedAllocate(type=ring), load.op.result.hint))
+        self._at(loop)
+        full = builder.add(Barriers(slots), "full")
+        empty = builder.add(Barriers(slots, arrivals=self.warps), "empty")
+        self.rings[channel.key] = _Ring(tuple(buffers), full, empty, slots)
+
+    # -- the producer ---------------------------------------------------------------------
+    def _producer(self) -> None:
+        builder = self.builder
+        turns = {key: self._start(1) for key in self.rings}
+        for loop in self.loops:
+            channels = self.channels[loop]
+            loads = [load.op for channel in channels for load in channel.loads]
+            before, within, carried = producer_slice(loop, loads, self.module_, self.known)
+            values: dict[Value, Value] = {}
+            for op in before:
+                builder.insert(copy_op(op, values, builder))
+            keys = list(dict.fromkeys(channel.key for channel in channels))
+            arguments = loop.body.arguments
+            counter = Value(arguments[0].type, arguments[0].hint)
+            own = [Value(arguments[1 + i].type, arguments[1 + i].hint) for i in carried]
+            inner = {key: _Turn(Value(I32, "slot"), Value(I32, "parity")) for key in keys}
+            inside = dict(values)
+            inside[arguments[0]] = counter
+            inside.update(zip((arguments[1 + i] for i in carried), own, strict=True))
+            with builder.block() as body:
+                for op in within:
+                    builder.insert(copy_op(op, inside, builder))
+                for channel in channels:
+                    self._fill(channel, inner[channel.key], inside)
+                    self._at(loop)
+                yields = [inside.get(v, v) for i in carried for v in (loop.body.yields[i],)]
+                for key in keys:
+                    yields += self._next(inner[key], self.rings[key].slots)
+                builder.insert(Yield(tuple(yields)))
+            flat = [v for key in keys for v in (inner[key].slot, inner[key].parity)]
+            block = Block((counter, *own, *flat), tuple(body))
+            inits = [values.get(loop.inits[i], loop.inits[i]) for i in carried]
+            inits += [v for key in keys for v in (turns[key].slot, turns[key].parity)]
+            lower, upper, step = (values.get(v, v) for v in (loop.lower, loop.upper, loop.step))
+            made = For(lower, upper, step, tuple(inits), block, span=loop.span, origins=(loop.id,))
+            results = builder.insert(made).results[len(carried) :]
+            for number, key in enumerate(keys):
+                turns[key] = _Turn(results[2 * number], results[2 * number + 1])
+
+    def _fill(self, channel: Channel, turn: _Turn, values: dict[Value, Value]) -> None:
+        """Wait for an empty slot and start the copies of a round into it."""
+        builder, ring = self.builder, self.rings[channel.key]
+        self._at(channel.loads[0].op)
+        builder.insert(Await(ring.empty, turn.slot, turn.parity))
+        total = sum(load.box.bytes for load in channel.loads)
+        builder.insert(Expect(ring.full, turn.slot, bytes=total))
+        for load, buffer in zip(channel.loads, ring.buffers, strict=True):
+            self._at(load.op)
+            reads = [values.get(v, v) for v in load.box.reads]
+            source, counted = self.maps[load.op.map, load.buffer], (ring.full, turn.slot)
+            builder.insert(load.box.copy(source, reads, (buffer, turn.slot), counted, None))
+
+    # -- the consumers --------------------------------------------------------------------
+    def _consumers(self) -> None:
+        turns = {key: self._start(0) for key in self.rings}
+        values: dict[Value, Value] = {}
+        for op in self.module_.body.ops[:-1]:
+            if isinstance(op, For) and op in self.channels:
+                self._loop(op, turns, values)
+            else:
+                self._copied(op, values)
+
+    def _loop(self, loop: For, turns: dict[Any, _Turn], values: dict[Value, Value]) -> None:
+        builder, channels = self.builder, self.channels[loop]
+        keys = list(dict.fromkeys(channel.key for channel in channels))
+        inner = {key: _Turn(Value(I32, "slot"), Value(I32, "parity")) for key in keys}
+        going = next((channel for channel in channels if channel.goes_on), None)
+        none = builder.add(Constant(-1, I32)) if going is not None else None
+        held = Value(I32, "held")
+        inside = dict(values)
+        by_product = {id(channel.product): channel for channel in channels}
+        gone = {number for c in channels for load in c.loads for number in load.gone}
+        with builder.block() as body:
+            for op in loop.body.ops[:-1]:
+                if isinstance(op, TensorLoad) or id(op) in gone:
+                    continue
+                channel = by_product.get(id(op))
+                if channel is None:
+                    self._copied(op, inside)
+                else:
+                    self._multiply(op, channel, inner[channel.key], held, inside)
+            self._at(loop)
+            yields = [inside.get(v, v) for v in loop.body.yields]
+            for key in keys:
+                yields += self._next(inner[key], self.rings[key].slots)
+            if going is not None:
+                yields.append(inner[going.key].slot)
+            builder.insert(loop.body.terminator.changed(values=tuple(yields)))
+        flat = [v for key in keys for v in (inner[key].slot, inner[key].parity)]
+        inits = [values.get(v, v) for v in loop.inits]
+        inits += [v for key in keys for v in (turns[key].slot, turns[key].parity)]
+        if going is not None:
+            assert none is not None
+            flat.append(held)
+            inits.append(none)
+        bounds = {
+            n: values.get(v, v) for n in ("lower", "upper", "step") for v in (getattr(loop, n),)
+        }
+        block = Block((*loop.body.arguments, *flat), tuple(body))
+        new = builder.insert(loop.changed(inits=tuple(inits), body=block, schedule=(), **bounds))
+        results = list(new.results)
+        count = len(loop.results)
+        for number, key in enumerate(keys):
+            turns[key] = _Turn(results[count + 2 * number], results[count + 2 * number + 1])
+        self._at(loop)
+        values.update(zip(loop.results, results, strict=False))
+        if going is not None:
+            place = loop.body.yields.index(going.product.result)
+            values[loop.results[place]] = builder.add(
+                WaitProducts(results[place]), loop.results[place].hint
+            )
+            self._give_back(self.rings[going.key].empty, results[-1])
+
+    def _multiply(
+        self, op: Op, channel: Channel, turn: _Turn, held: Value, values: dict[Value, Value]
+    ) -> None:
+        """Wait for the slot, multiply what is in it, and give back the slot that has been read."""
+        builder, ring = self.builder, self.rings[channel.key]
+        self._at(op)
+        builder.insert(Await(ring.full, turn.slot, turn.parity))
+        fields: dict[str, Any] = {}
+        for load, buffer in zip(channel.loads, ring.buffers, strict=True):
+            for read in load.reads:
+                fields |= read.how.fields(buffer, turn.slot)
+        if channel.goes_on:
+            later = self.known.rules.later_of(op)
+            assert later is not None
+            fields |= later.fields
+        new = builder.insert(reading_from(op, values, fields))
+        values.update(zip(op.results, new.results, strict=True))
+        if channel.goes_on:
+            self._give_back(ring.empty, held)
+        else:
+            builder.insert(Arrive(ring.empty, turn.slot, warps=self.warps))
+
+    def _give_back(self, empty: Value, slot: Value) -> None:
+        """Arrive for a slot that was read, if there was one."""
+        builder = self.builder
+        zero = builder.add(Constant(0, I32))
+        was = builder.add(Elementwise("ge", (slot, zero)))
+        builder.insert(Arrive(empty, slot, was, warps=self.warps))
+
+    def _copied(self, op: Op, values: dict[Value, Value]) -> None:
+        new = reading_from(op, values)
+        self.builder.insert(new)
+        if new is not op:
+            values.update(zip(op.results, new.results, strict=True))
+
+    # -- turns ----------------------------------------------------------------------------
+    def _start(self, parity: int) -> _Turn:
+        builder = self.builder
+        return _Turn(builder.add(Constant(0, I32)), builder.add(Constant(parity, I32)))
+
+    def _next(self, turn: _Turn, slots: int) -> list[Value]:
+        """Return the next slot and the parity that it has."""
+        builder = self.builder
+        one, zero = builder.add(Constant(1, I32)), builder.add(Constant(0, I32))
+        count = builder.add(Constant(slots, I32))
+        following = builder.add(Elementwise("add", (turn.slot, one), no_wrap=True))
+        past = builder.add(Elementwise("ge", (following, count)))
+        other = builder.add(Elementwise("xor", (turn.parity, one)))
+        return [
+            builder.add(Select(past, zero, following)),
+            builder.add(Select(past, other, turn.parity)),
+        ]
+
+
+__all__ = ["expand_roles"]

@@ -1,0 +1,371 @@
+"""Roles: a producer's warps copy what the consumers' multiply, each in a straight loop of its own.
+
+Loops at the top of a kernel whose products read tensor loads in shared memory are taken apart.
+`role_partition` decides and writes the decision on the ops; `expand_roles` carries it out:
+
+    producer:   for ...:  await empty[slot];  expect full[slot];  copy, copy, ...
+    consumers:  for ...:  await full[slot];  multiply;  arrive at empty[slot]
+
+Loads that one product reads share a ring of slots and one pair of barriers (a channel). Slot and
+parity of a channel run on through all loops that share it, so the producer is ahead across loops as
+well. A fresh barrier counts as if the phase before its first had ended: the producer begins with
+parity 1, the consumers with 0, and both turn theirs where the ring begins again.
+
+The only product of a loop goes on into the next round; then its slot is given back a round later.
+Everything but the producer's numbers is the consumers'. A number is never sent: who needs one
+computes it, so what decides where copies begin must not come from a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from workbench.ir import (
+    Block,
+    Module,
+    Op,
+    Shared,
+    Tile,
+    Value,
+    walk,
+)
+from workbench.ops import For, While
+from workbench.passes.manager import Remarks
+from workbench.passes.rules import constant_of
+from workbench.targets.nvidia.chip import Chip, chip_of, residency
+from workbench.targets.nvidia.ops import (
+    TensorLoad,
+)
+from workbench.targets.nvidia.passes.pipeline_loads import Known, Read
+from workbench.targets.simt.passes.roles import stays_before
+from workbench.targets.simt.pressure import peak_in
+from workbench.targets.simt.rules import Box, Device
+
+#: Slots of a ring beyond which more gain nothing (hopper_matmul: 64 x 128 wants eight).
+MOST_SLOTS = 8
+#: Registers of a thread beside the tiles of its loop: addresses, descriptors, counters (matmul has
+#: 154 for 128 sums and 90 for 64).
+_BESIDE_TILES = 32
+#: Registers of a producer's thread and of a consumer's, by the consumers' groups of four warps,
+#: where a producer of four warps gives some away. Their sum over all groups is within what the
+#: launch takes, else `setmaxnreg` waits for ever.
+REGISTERS = {1: (40, 216), 2: (24, 240), 4: (24, 112)}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A tensor load of a loop: its copy, a slot of its ring, what reads it, transposes gone."""
+
+    op: TensorLoad
+    box: Box
+    buffer: Shared
+    reads: tuple[Read, ...]
+    gone: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """Loads that one product reads, and whether it goes on into the next round.
+
+    `number`: how many like it its loop has before.
+    """
+
+    loads: tuple[Load, ...]
+    product: Op
+    number: int = 0
+    goes_on: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Of one slot."""
+        return sum(load.buffer.bytes for load in self.loads)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Channels of loops after each other share a ring if their keys are equal."""
+        return (
+            self.number,
+            *((load.buffer, load.op.map.type, load.op.axes) for load in self.loads),
+        )
+
+
+@dataclass
+class RefusedError(Exception):
+    """Why a kernel is not taken apart."""
+
+    op: Op | None
+    why: str
+
+
+# -- deciding -------------------------------------------------------------------------------------
+def role_partition(
+    module: Module, remarks: Remarks, chip: Device, room: int | None = None
+) -> Module:
+    """Decide whether warps part, and write on loops and loads which do what.
+
+    Needs: layouts. Keeps: every value; what is decided are attributes (`schedule` of a loop,
+    `role`, `channel` and `slots` of a load).
+    """
+    asked = _asked(module)
+    loads = [op for op in module.walk() if isinstance(op, TensorLoad)]
+    if not loads:
+        _answer(asked, "no load of it is a tensor copy that a product by warpgroups reads", remarks)
+        return module
+    if not (module.attributes.get("warp_specialize") or any(asked.values())):
+        return module
+    try:
+        return _decided(module, chip_of(chip), loads, room, remarks)
+    except RefusedError as refused:
+        remarks.note(refused.op, f"not specialised: {refused.why}", "missed")
+        _answer(asked, refused.why, remarks)
+        return module
+
+
+def _asked(module: Module) -> dict[Op, bool]:
+    """Return the loops whose author says whether warps are to part."""
+    found: dict[Op, bool] = {}
+    for op in module.walk():
+        hint = dict(op.hints).get("warp_specialize") if isinstance(op, For | While) else None
+        if hint is not None:
+            found[op] = bool(hint)
+    return found
+
+
+def _answer(asked: dict[Op, bool], why: str, remarks: Remarks) -> None:
+    for loop, wanted in asked.items():
+        if wanted:
+            remarks.note(loop, f"warp_specialize=True is not obeyed: {why}", "missed")
+
+
+def _decided(
+    module: Module, chip: Chip, loads: Sequence[TensorLoad], room: int | None, remarks: Remarks
+) -> Module:
+    known = Known(module, chip)
+    loops = [op for op in module.body.ops if isinstance(op, For) and _loads_in(op.body)]
+    inside = {id(load) for loop in loops for load in loop.body.ops if isinstance(load, TensorLoad)}
+    for load in loads:
+        if id(load) not in inside:
+            raise RefusedError(load, "it loads outside the loops at the top of the kernel")
+    channels = {loop: channels_of(loop, known) for loop in loops}
+    for loop in loops:
+        _check(loop, channels[loop], module, known)
+    warps: int = module.attributes["num_warps"]
+    needed = _BESIDE_TILES + max(
+        peak_in(loop.body, _in_buffers(found, known)) for loop, found in channels.items()
+    )
+    further, registers = _registers(module, chip, needed)
+    rings: dict[tuple[object, ...], int] = {}
+    for found in channels.values():
+        for channel in found:
+            rings[channel.key] = channel.bytes
+    threads = _Threads(warps + further, min(needed, chip.most_registers(warps + further)))
+    slots = _slots(module, loops, chip, sum(rings.values()), threads, room)
+    keys = list(rings)
+    places = {
+        id(load.op): (keys.index(channel.key), channel)
+        for found in channels.values()
+        for channel in found
+        for load in channel.loads
+    }
+
+    def marked(op: Op) -> Op:
+        if id(op) in places:
+            number, _ = places[id(op)]
+            new = op.changed(role="producer", channel=number, slots=slots)
+            new.__dict__["results"] = op.results
+            return new
+        if isinstance(op, For) and op in channels:
+            flight = int(any(channel.goes_on for channel in channels[op]))
+            schedule = (("warps", further), ("registers", registers), ("in_flight", flight))
+            body = Block(op.body.arguments, tuple(map(marked, op.body.ops)))
+            new = op.changed(body=body, schedule=schedule)
+            new.__dict__["results"] = op.results
+            return new
+        return op
+
+    text = f"{further} producer warp{'s' if further > 1 else ''} + {warps} that multiply"
+    each = sum(rings.values())
+    for loop in loops:
+        remarks.note(
+            loop,
+            f"specialised: {text}, ring of {slots} x {each:,} bytes"
+            + (f", {registers[1]} registers each" if registers else ""),
+            "applied",
+        )
+    return replace(module, body=Block((), tuple(map(marked, module.body.ops))))
+
+
+def _loads_in(block: Block) -> bool:
+    return any(isinstance(op, TensorLoad) for op in block.ops)
+
+
+def channels_of(loop: For, known: Known) -> list[Channel]:
+    """Return what products of a loop read of its tensor loads, in the order of the products."""
+    here = {id(op): place for place, op in enumerate(loop.body.ops)}
+    groups: dict[int, list[Load]] = {}
+    for op in loop.body.ops:
+        if not isinstance(op, TensorLoad):
+            continue
+        ahead = known.rules.ahead_of(op, known.on)
+        if ahead is None or ahead.obstacle or not isinstance(ahead.copy, Box):
+            why = ahead.obstacle if ahead is not None else "no copy fills a buffer as it does"
+            raise RefusedError(op, why)
+        buffer, reads = known.in_place(op.result, ahead.buffer)
+        transposes = known.transposes(op.result)
+        taken = {id(read.op) for read in reads} | {id(t.op) for t in transposes}
+        users = [u for v in (op.result, *transposes) for u in known.uses.get(v, [])]
+        if any(id(u) not in taken for u in users) or not reads:
+            raise RefusedError(op, "something beside a product reads the loaded tile")
+        products = {id(read.op) for read in reads}
+        if len(products) > 1 or not products <= set(here):
+            raise RefusedError(op, "products outside its loop, or several, read the loaded tile")
+        gone = frozenset(id(t.op) for t in transposes)
+        groups.setdefault(here[products.pop()], []).append(
+            Load(op, ahead.copy, buffer, reads, gone)
+        )
+    ordered = [loop.body.ops[place] for place in sorted(groups)]
+    found: list[Channel] = []
+    for op in ordered:
+        channel = Channel(tuple(groups[here[id(op)]]), op)
+        alike = sum(replace(other, number=0).key == channel.key for other in found)
+        found.append(replace(channel, number=alike))
+    if len(found) == 1 and _may_go_on(loop, found[0], known):
+        found = [replace(found[0], goes_on=True)]
+    return found
+
+
+def _may_go_on(loop: For, channel: Channel, known: Known) -> bool:
+    """Say whether the sums of the only product of a loop are nobody's but the next round's."""
+    product = channel.product
+    waiting = [op for op in walk(loop.body) if known.rules.later_of(op) is not None]
+    later = known.rules.later_of(product)
+    if later is None or waiting != [product]:
+        return False
+    arguments, yields = loop.body.arguments[1:], loop.body.yields
+    read = {read.operand for load in channel.loads for read in load.reads}
+    return (
+        later.sums in arguments
+        and known.uses.get(later.sums, []) == [product]
+        and len(known.uses.get(product.result, [])) == 1
+        and set(later.operands) == read
+        and yields[arguments.index(later.sums)] is product.result
+    )
+
+
+def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known) -> None:
+    """Raise RefusedError for a loop that has no role of its own for a producer."""
+    bounds = [constant_of(value) for value in (loop.lower, loop.upper, loop.step)]
+    if None not in bounds and bounds[2] and len(range(*bounds)) < 2:  # type: ignore[arg-type]
+        raise RefusedError(loop, "the loop has one round")
+    if dict(loop.hints).get("warp_specialize") is False:
+        raise RefusedError(loop, "warp_specialize=False")
+    loads = [load.op for channel in channels for load in channel.loads]
+    producer_slice(loop, loads, module, known)
+
+
+def producer_slice(
+    loop: For, loads: Sequence[TensorLoad], module: Module, known: Known
+) -> tuple[list[Op], list[Op], list[int]]:
+    """Return what the producer computes: before the loop, in it, and which carried values.
+
+    Raises RefusedError where that is not numbers alone.
+    """
+    stays = stays_before(module)
+    outside = {r: op for op in module.body.ops for r in op.results}
+    inside = {r: op for op in loop.body.ops for r in op.results}
+    arguments = list(loop.body.arguments[1:])
+    work = [v for load in loads for v in load.coordinates]
+    work += [loop.lower, loop.upper, loop.step]
+    seen: set[Value] = set()
+    first: set[int] = set()
+    within: set[int] = set()
+    carried: set[int] = set()
+    while work:
+        value = work.pop()
+        if value in seen or value is loop.body.arguments[0]:
+            continue
+        seen.add(value)
+        if isinstance(value.type, Tile):
+            raise RefusedError(loop, "where a copy begins follows from a tile")
+        if value in arguments:
+            place = arguments.index(value)
+            carried.add(place)
+            work += [loop.body.yields[place], loop.inits[place]]
+            continue
+        op = inside.get(value) or outside.get(value)
+        if op is None or op in stays:
+            continue
+        if op.regions or not (op.pure or _may_repeat(op, known)):
+            raise RefusedError(loop, f"where a copy begins follows from {op.name}")
+        (within if value in inside else first).add(id(op))
+        work += op.operands
+    return (
+        [op for op in module.body.ops if id(op) in first],
+        [op for op in loop.body.ops if id(op) in within],
+        sorted(carried),
+    )
+
+
+def _may_repeat(op: Op, known: Known) -> bool:
+    """Say whether each role may do what an op does, and get the same from it."""
+    return op.removable and all(
+        effect.order == "plain" and known.memory.is_settled(effect) for effect in op.effects()
+    )
+
+
+def _in_buffers(channels: Iterable[Channel], known: Known) -> list[Value]:
+    loaded = [load.op.result for channel in channels for load in channel.loads]
+    return [*loaded, *(turned for tile in loaded for turned in known.transposes(tile))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """The warps of a block and the registers of a thread, about."""
+
+    warps: int
+    registers: int
+
+
+def _registers(module: Module, chip: Chip, needed: int) -> tuple[int, tuple[int, ...]]:
+    """Return the producer's warps and, where registers are given away, each role's."""
+    warps: int = module.attributes["num_warps"]
+    if needed <= chip.most_registers(warps + 1):
+        return 1, ()
+    pair = REGISTERS.get(warps // 4)
+    if pair is None or module.attributes.get("maxnreg") or needed > pair[1]:
+        raise RefusedError(
+            None, f"about {needed} registers of a thread are needed beside a producer"
+        )
+    return 4, pair
+
+
+def _slots(
+    module: Module, loops: Sequence[For], chip: Chip, each: int, threads: _Threads,
+    room: int | None,
+) -> int:  # fmt: skip
+    """Return how many slots rings have; raise RefusedError where there is no room for two.
+
+    As many as the author wants, one more for a product in flight where that costs no resident
+    block; where nobody asked for a depth, as many as leave resident what three of them do.
+    """
+    most = min(MOST_SLOTS, (chip.shared_bytes if room is None else room) // max(each, 1))
+    if most < 2:
+        raise RefusedError(loops[0], f"there is no room for two slots of {each:,} bytes")
+    wanted = max((loop.stages or 0 for loop in loops), default=0)
+    free = not wanted and module.attributes.get("stages_are_free")
+    wanted = wanted or module.attributes["num_stages"]
+    start = max(2, min(wanted, most))
+
+    def resident(slots: int) -> int:
+        return residency(chip, threads.warps, threads.registers, slots * each).warps
+
+    last = most if free else min(most, start + 1)
+    found = start
+    for slots in range(start + 1, last + 1):
+        if resident(slots) == resident(start):
+            found = slots
+    return found
+
+
+__all__ = ["Channel", "Load", "channels_of", "producer_slice", "role_partition"]
