@@ -255,6 +255,14 @@ def rows(  # noqa: C901
         page = tl.load(i_ptr + pid)
         at = x_ptr + page * step + r * ld + c
         total = tl.load(at, mask=keep & (page >= 0) & (page < n), other=0.0)
+    elif KIND == "loaded bound of 1":
+        page = tl.load(i_ptr + pid)
+        at = x_ptr + page * step + r * ld + c
+        total = tl.load(at, mask=keep & (page >= 1) & (page < n), other=0.0)
+    elif KIND == "atomic":
+        x = tl.load(x_ptr + r % M * ld + c)
+        tl.store(y_ptr + 2048 + r * D + c, total, mask=keep)
+        total += tl.atomic_add(y_ptr + 2048 + r * D + c, x, mask=keep)
     elif KIND == "other":
         total = tl.load(x_ptr + r * ld + c, mask=keep, other=1.0)
     elif KIND == "stored":
@@ -350,6 +358,8 @@ ROWS = {
     "base": (0, "where its array begins is not known to be a multiple of 16 bytes", ""),
     "programs": (1, "", "same"),
     "loaded bounds": (1, "", "same twin"),
+    "loaded bound of 1": (0, "it begins at page, which is read from memory", ""),
+    "atomic": (1, "", "same"),
     "other": (0, "other=1.0 feeds a product, outside of a map is 0", ""),
     "stored": (0, "the kernel stores through the same argument", ""),
     "stride varies": (0, "the stride of axis 0, ld + i, is not the same in all programs", ""),
