@@ -22,10 +22,11 @@ registers and shared memory allow,
     time    >= bytes that the arrays have / the speed of memory
 
 A wave is multiprocessors * r programs. Constants below were chosen on eight of the sixteen tuning
-runs of an H200 in `tests/bench/results/tuning-h200.json` (products of two layouts, attention with
+runs of an H200 in `tests/bench/results/tuned/h200.json` (products of two layouts, attention with
 heads of 64); what is counted was chosen with all of them in view. It ranks (mean of Spearman's
 correlation, `python -m tests.bench.whatif`) products with 0.92 and attention, whose configurations
-lie closer together, with 0.72. A time is good to about a third.
+lie closer together, with 0.72. Times of products are good to about a third, those that memory
+bounds to a tenth from some megabytes on.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ START = 2000.0
 LAUNCH_MICROSECONDS = 2.5
 P = 4.0
 #: How much of the data sheet's speed a copy gets.
-MEMORY_SHARE = 0.85
+MEMORY_SHARE = 0.92
 #: Results that a warp's lane gives in a cycle when it is alone, for it waits for its own results.
 ALONE = 0.7
 
