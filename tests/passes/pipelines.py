@@ -15,6 +15,7 @@ from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.targets.nvidia.chip import Chip, chip
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
+from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
@@ -47,6 +48,7 @@ PASSES: dict[str, Pass] = {
     "pipeline-loads": partial(pipeline_loads, chip=SM_80),
     "role-partition": partial(role_partition, chip=chip("sm_90a")),
     "expand-roles": partial(expand_roles, chip=chip("sm_90a")),
+    "overlap-products": partial(overlap_products, rules=chip("sm_90a").rules),
     "stage-products": partial(stage_products, chip=chip("sm_90a")),
     "halve-conversions": partial(halve_conversions, chip=SM_80),
     "insert-barriers": with_barriers,

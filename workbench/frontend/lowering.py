@@ -97,7 +97,7 @@ def _attributes(options: Options) -> dict[str, Any]:
     found |= {"num_ctas": options.num_ctas, "enable_fp_fusion": options.enable_fp_fusion}
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
-    found |= {name: False for name in ("wgmma", "tma") if not getattr(options, name)}
+    found |= {name: False for name in ("wgmma", "tma", "overlap") if not getattr(options, name)}
     if options.warp_specialize:
         found["warp_specialize"] = True
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):

@@ -24,7 +24,8 @@ class Options:
     themselves, which addresses are not made of; `narrow_index` says that all index arithmetic on
     arguments, program ids and ranges is known to fit 32 bits in the launches this is compiled for;
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
-    of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map;
+    of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
+    without `overlap` the two products of a loop end in the round in which they start;
     with `warp_specialize` warps part into a producer's and those that multiply, where it can be.
     """
 
@@ -39,6 +40,7 @@ class Options:
     debug: bool = False
     wgmma: bool = True
     tma: bool = True
+    overlap: bool = True
     warp_specialize: bool = False
     narrow_index: bool = False
     guarded: bool = False

@@ -16,7 +16,7 @@ from workbench.source import KernelSource, OptionError, shown
 DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
-    "debug": False, "wgmma": True, "tma": True, "warp_specialize": False,
+    "debug": False, "wgmma": True, "tma": True, "overlap": True, "warp_specialize": False,
 }  # fmt: skip
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}

@@ -152,8 +152,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--set", "settings",
-        "a constexpr or a compile option (num_warps num_stages num_ctas maxnreg; short: warps "
-        "stages ctas)",
+        "a constexpr or a compile option (num_warps num_stages num_ctas maxnreg wgmma overlap; "
+        "short: warps stages ctas)",
         setting, "K=V", "signature defaults; 4 warps, 3 stages",
         "--set BLOCK=128 --set warps=8", repeated=True, commands=_BUILD,
     ),

@@ -28,6 +28,7 @@ from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
+from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
@@ -352,6 +353,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("role-partition", partial(role_partition, chip=unit, room=room)),
         ("expand-roles", partial(expand_roles, chip=unit)),
         ("pipeline-loads", partial(pipeline_loads, chip=unit, room=room)),
+        ("overlap-products", partial(overlap_products, rules=unit.rules)),
         ("merge-equal", merge_equal),
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),

@@ -38,8 +38,14 @@ from workbench.layouts import (
     wgmma_d,
 )
 from workbench.ops import Constant, Dot, Elementwise
+from workbench.targets.llvm.emit import float_literal
 from workbench.targets.nvidia.chip import Chip, chip_of
-from workbench.targets.nvidia.ops import FenceProducts, WaitProducts, WarpgroupDot
+from workbench.targets.nvidia.ops import (
+    FenceProducts,
+    ScaleProducts,
+    WaitProducts,
+    WarpgroupDot,
+)
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.casts import cast
 from workbench.targets.simt.dots import ACCUMULATOR_FIRST, smaller_product
@@ -226,6 +232,11 @@ def smaller_product_of(op: WarpgroupDot, found: int, allowed: int) -> str:
 @NVIDIA.layouts(WaitProducts)
 def wait_layouts(op: WaitProducts, on: Setting) -> Layouts:
     return Layouts(work=op.result, operands=(SAME,))
+
+
+@NVIDIA.layouts(ScaleProducts)
+def scale_layouts(op: ScaleProducts, on: Setting) -> Layouts:
+    return Layouts(work=op.result, operands=(SAME, SAME))
 
 
 def columns_split(op: WarpgroupDot, num_warps: int) -> int:
@@ -522,19 +533,54 @@ def _operand(
 
 @NVIDIA.lower(WaitProducts)
 def lower_wait(low: Lowering, op: WaitProducts) -> None:
+    low.set_registers(op.result, _waited(low, op.accumulator, op.pending))
+
+
+def _waited(low: Lowering, value: Value, pending: int) -> list[str | None]:
     """Accumulators go in and come out, so that nobody reads them before."""
-    type = llvm_type(element_scalar(op.accumulator))
+    type = llvm_type(element_scalar(value))
     letter = {"float": "f", "i32": "r"}[type]
-    live = low.live(op.accumulator)
-    have = low.registers(op.accumulator)
-    text = f"wgmma.wait_group.sync.aligned {op.pending};"
+    live = low.live(value)
+    have = low.registers(value)
+    text = f"wgmma.wait_group.sync.aligned {pending};"
     constraints = [f"={letter}"] * len(live) + [str(place) for place in range(len(live))]
     arguments = [f"{type} {have[r]}" for r in live]
     results = _in_and_out(low, text, constraints, arguments, type, len(live))
     sums: list[str | None] = list(have)
     for register, result in zip(live, results, strict=True):
         sums[register] = result
-    low.set_registers(op.result, sums)
+    return sums
+
+
+@NVIDIA.lower(ScaleProducts)
+def lower_scale(low: Lowering, op: ScaleProducts) -> None:
+    """Both ways wait: ptxas moves a wait up in its block, past what is to go on beside it."""
+    emit, live = low.emit, low.live(op.result)
+    factors = low.registers(op.factors)
+    differ = "false"
+    for factor in dict.fromkeys(f for f in factors if f is not None):
+        one = emit.pure(f"fcmp une float {factor}, {float_literal(1.0, 'float')}")
+        differ = one if differ == "false" else emit.bitwise("or", "i1", differ, one)
+    name = "llvm.nvvm.vote.any.sync"
+    emit.declare(name, f"declare i1 @{name}(i32, i1) convergent nounwind")
+    any_differs = emit.effect(f"call i1 @{name}(i32 -1, i1 {differ})")
+    scales, stays, end = emit.fresh("scales"), emit.fresh("stays"), emit.fresh("scaled")
+    emit.branch(any_differs, scales, stays)
+    edges: list[tuple[list[str | None], str]] = []
+    for label in (scales, stays):
+        emit.label(label)
+        with emit.scope():
+            sums = _waited(low, op.accumulator, op.pending)
+            if label == scales:
+                for r in live:
+                    sums[r] = emit.effect(f"fmul float {sums[r]}, {factors[r]}")
+        edges.append((sums, emit.block))
+        emit.jump(end)
+    emit.label(end)
+    result = list(factors)
+    for r in live:
+        result[r] = emit.phi("float", [(str(sums[r]), block) for sums, block in edges])
+    low.set_registers(op.result, result)
 
 
 @NVIDIA.lower(FenceProducts)

@@ -180,11 +180,11 @@ class _Peak:
     def _size(self, value: Value) -> int:
         known = self._sizes.get(value)
         if known is None:
-            known = self._sizes[value] = _registers(value)
+            known = self._sizes[value] = registers_held(value)
         return known
 
 
-def _registers(value: Value) -> int:
+def registers_held(value: Value) -> int:
     """Return the registers that a tile of floats fills; 16-bit numbers lie two in one."""
     element = element_of(value.type)
     if not isinstance(element, Scalar) or not element.is_float:
@@ -192,4 +192,5 @@ def _registers(value: Value) -> int:
     layout = layout_of(value.type)
     if layout is None or isinstance(value.op, Constant | Splat):
         return 0
-    return layout.registers() * element.bits // 32
+    again = layout.flat("register").count(0)  # bits that lead to the same element
+    return (layout.registers() >> again) * element.bits // 32

@@ -4,7 +4,12 @@ They are ops like all others: with inference, verification, interpretation and a
 """
 
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, WaitCopies
-from workbench.targets.nvidia.ops.products import FenceProducts, WaitProducts, WarpgroupDot
+from workbench.targets.nvidia.ops.products import (
+    FenceProducts,
+    ScaleProducts,
+    WaitProducts,
+    WarpgroupDot,
+)
 from workbench.targets.nvidia.ops.tensors import (
     Arrive,
     Await,
@@ -24,6 +29,7 @@ __all__ = [
     "Expect",
     "FenceProducts",
     "MakeTensorMap",
+    "ScaleProducts",
     "TensorCopy",
     "TensorLoad",
     "WaitCopies",

@@ -44,6 +44,8 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     The product has ended when the op ends, and with it all before it, except for the latest
     `in_flight` ones: until a later one or a `gpu.wait_products` waits for them, their results
     hold nothing yet and their buffers must not change. PTX ISA 9.0, wgmma.mma_async (sm_90a).
+    `stage` 1 is a product that is started, or to be started, a round of its loop late; 2 one to be
+    started so in a ring with a slot to spare.
 
         %3 = gpu.wgmma %0, %1, %2 {in_flight = 1} : tile<64x16xf32>
     """
@@ -56,6 +58,7 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     turned_a: bool = attribute(default=False)
     turned_b: bool = attribute(default=False)
     in_flight: int = attribute(default=0)
+    stage: int = attribute(default=0)
 
     def infer(self) -> Type:
         return self.accumulator.type
@@ -144,6 +147,32 @@ class WaitProducts(Op, mnemonic="gpu.wait_products", effects=_PROXY_FENCE, exact
     def interpret(self, frame: Frame) -> Array:
         _wait(_pending(frame), self.pending)
         return frame[self.accumulator]
+
+
+class ScaleProducts(Op, mnemonic="gpu.scale_products", effects=_PROXY_FENCE):
+    """The result of a product times factors, once at most `pending` products are under way.
+
+    A warp whose factors are all 1 does not multiply: x * 1 is x.
+
+        %2 = gpu.scale_products %0, %1 {pending = 0} : tile<64x16xf32>
+    """
+
+    accumulator: Value
+    factors: Value
+    pending: int = attribute(default=0)
+
+    def infer(self) -> Type:
+        return self.accumulator.type
+
+    def verify(self) -> None:
+        sums, factors = self.accumulator.type, self.factors.type
+        if shape_of(sums) != shape_of(factors) or element_of(sums) != element_of(factors):
+            raise ShapeError(f"{self.name} of {sums} and {factors}", self.span)
+
+    def interpret(self, frame: Frame) -> Array:
+        _wait(_pending(frame), self.pending)
+        with np.errstate(all="ignore"):
+            return frame[self.accumulator] * frame[self.factors]
 
 
 class FenceProducts(Op, mnemonic="gpu.fence_products", exact=True):

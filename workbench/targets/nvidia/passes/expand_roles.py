@@ -8,9 +8,16 @@ from typing import Any
 from workbench.ir import I32, Block, Builder, Module, Op, Shared, Value, copy_op
 from workbench.ops import Constant, Elementwise, For, Select, Yield
 from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.chip import chip_of
 from workbench.targets.nvidia.ops import Arrive, Await, Barriers, Expect, TensorLoad, WaitProducts
-from workbench.targets.nvidia.passes.pipeline_loads import Known, reading_from
+from workbench.targets.nvidia.passes.overlap_products import (
+    late_product,
+    obstacle,
+    registers_needed,
+)
+from workbench.targets.nvidia.passes.pipeline_loads import Known
 from workbench.targets.nvidia.passes.roles import Channel, Load, channels_of, producer_slice
+from workbench.targets.nvidia.passes.rounds import reading_from
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
 from workbench.targets.simt.passes.roles import part_warps
 from workbench.targets.simt.rules import Device
@@ -39,11 +46,10 @@ def expand_roles(module: Module, remarks: Remarks, chip: Device) -> Module:
 
     Keeps: every value.
     """
-    del remarks
     loops = [op for op in module.body.ops if isinstance(op, For) and op.schedule]
     if not loops:
         return module
-    return _Expansion(module, loops, chip).module()
+    return _Expansion(module, loops, chip, remarks).module()
 
 
 @dataclass
@@ -51,6 +57,7 @@ class _Expansion:
     module_: Module
     loops: list[For]
     chip: Device
+    remarks: Remarks
     rings: dict[tuple[object, ...], _Ring] = field(default_factory=dict[Any, _Ring])
     #: Tensor maps for copies that lie as the rings do, by the loads' map and buffer.
     maps: dict[tuple[Value, Shared], Value] = field(default_factory=dict[Any, Value])
@@ -182,6 +189,7 @@ class _Expansion:
         going = next((channel for channel in channels if channel.goes_on), None)
         none = builder.add(Constant(-1, I32)) if going is not None else None
         held = Value(I32, "held")
+        late = self._late(loop, channels)
         inside = dict(values)
         by_product = {id(channel.product): channel for channel in channels}
         gone = {number for c in channels for load in c.loads for number in load.gone}
@@ -193,7 +201,8 @@ class _Expansion:
                 if channel is None:
                     self._copied(op, inside)
                 else:
-                    self._multiply(op, channel, inner[channel.key], held, inside)
+                    stage = int(op is late)
+                    self._multiply(op, channel, inner[channel.key], held, inside, stage)
             self._at(loop)
             yields = [inside.get(v, v) for v in loop.body.yields]
             for key in keys:
@@ -226,14 +235,37 @@ class _Expansion:
             )
             self._give_back(self.rings[going.key].empty, results[-1])
 
+    def _late(self, loop: For, channels: list[Channel]) -> Op | None:
+        """Return the product that is started a round later, if one is: its slot is held longer."""
+        options, schedule = self.module_.attributes, dict(loop.schedule)
+        late = late_product(loop, self.chip.rules)
+        if late is None:
+            return None
+        slots = min(load.op.slots for channel in channels for load in channel.loads)
+        read = {place.operand for c in channels for load in c.loads for place in load.reads}
+        reason = obstacle(late, read, self.chip.rules)
+        needed = registers_needed(loop, late, read, self.chip.rules, copies=0)
+        threads = chip_of(self.chip).most_registers(self.warps + schedule["warps"])
+        most = schedule["registers"][1] if schedule["registers"] else threads
+        if not reason and needed > most:
+            reason = f"{needed} registers needed, {most} there"
+        if not reason and slots < 2:
+            reason = f"rings of {slots} slots hold one round"
+        if not options.get("overlap", True):
+            reason = "overlap=False"
+        if reason:
+            self.remarks.note(late.product, f"overlap dropped: {reason}", "missed")
+        return None if reason else late.product
+
     def _multiply(
-        self, op: Op, channel: Channel, turn: _Turn, held: Value, values: dict[Value, Value]
-    ) -> None:
+        self, op: Op, channel: Channel, turn: _Turn, held: Value, values: dict[Value, Value],
+        stage: int,
+    ) -> None:  # fmt: skip
         """Wait for the slot, multiply what is in it, and give back the slot that has been read."""
         builder, ring = self.builder, self.rings[channel.key]
         self._at(op)
         builder.insert(Await(ring.full, turn.slot, turn.parity))
-        fields: dict[str, Any] = {}
+        fields: dict[str, Any] = {"stage": stage} if stage else {}
         for load, buffer in zip(channel.loads, ring.buffers, strict=True):
             for read in load.reads:
                 fields |= read.how.fields(buffer, turn.slot)

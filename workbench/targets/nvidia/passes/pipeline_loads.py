@@ -16,13 +16,16 @@ Products that read the ring themselves may go on while the next round starts (`g
 the only product of a loop adds to a carried sum, it is waited for one round later. Its slot is
 free a round later too, so the ring has one more, or the copies start one round less ahead.
 
+A product that adds to sums and reads what is made of another one may be started a round later
+(overlap_products.py); its slot is free as much later.
+
 Only what nobody can tell may happen early: memory that the loop may write is not read ahead, nor is
 memory that other programs may write over anything that puts accesses into an order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,7 +52,6 @@ from workbench.ir import (
 from workbench.layouts import LinearLayout
 from workbench.ops import Constant, Elementwise, For, Join, Select, Splat, Split
 from workbench.passes.manager import Remarks
-from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.ops import (
     Await,
@@ -60,6 +62,12 @@ from workbench.targets.nvidia.ops import (
     WaitCopies,
     WaitProducts,
 )
+from workbench.targets.nvidia.passes.overlap_products import (
+    late_product,
+    obstacle,
+    registers_needed,
+)
+from workbench.targets.nvidia.passes.rounds import reached, reading_from
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
 from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
 
@@ -236,7 +244,7 @@ def pipeline_loads(
             return None
         for staged in found:
             _answer_memory_hints(staged, remarks)
-        plan = _planned(early, found, depth, chip_of(chip), room)
+        plan = _planned(early, found, depth, chip_of(chip), room, remarks)
         return _pipelined(early, found, plan, builder, remarks)
 
     return rebuild(module, rewrite)
@@ -247,33 +255,76 @@ class _Plan:
     """The ring of a loop: its slots, how many rounds ahead copies start, and who reads it.
 
     product: one that is waited for a round later, if there is one.
+    late: one that is started a round later, if there is one.
     """
 
     slots: int
     distance: int
     product: Op | None = None
+    late: Op | None = None
 
 
-def _planned(early: _Early, found: list[_Staged], depth: int, chip: Chip, room: int) -> _Plan:
+def _planned(
+    early: _Early, found: list[_Staged], depth: int, chip: Chip, room: int, remarks: Remarks
+) -> _Plan:
     """Return the ring for a loop whose author (or the default) wants so many stages.
 
-    A product in flight takes a slot more, if as many blocks still share a multiprocessor; if not,
-    copies start a round later, if that leaves one.
+    What a product reads a round longer takes a slot more, if as many blocks still share a
+    multiprocessor; if not, copies start a round later, if that leaves one (two, for the only
+    product of a loop).
     """
     plain = _Plan(depth, depth - 1)
     product = _goes_on(early, found)
-    if product is None:
+    if product is not None:
+        layout = layout_of(product.result.type)
+        assert layout is not None
+        registers = min(MOST_REGISTERS, layout.registers() + _OTHER_REGISTERS)
+        late, ways = None, [(depth + 1, depth - 1), (depth, depth - 2)]
+        ways = ways[: 2 if depth > 3 else 1]
+    else:
+        # With two slots more no warp waits for the others before it starts products.
+        late, registers = _late(early, found, chip, remarks)
+        ways = [(depth + 2, depth - 1), (depth + 1, depth - 2), (depth + 1, depth - 1)]
+        ways.append((depth, depth - 2))
+    if product is None and late is None:
         return plain
     each, warps = sum(staged.ahead.buffer.bytes for staged in found), early.known.on.num_warps
-    layout = layout_of(product.result.type)
-    assert layout is not None
-    registers = min(MOST_REGISTERS, layout.registers() + _OTHER_REGISTERS)
-    now, more = (
-        residency(chip, warps, registers, slots * each).warps for slots in (depth, depth + 1)
-    )
-    if more and more >= now and (depth + 1) * each <= room:
-        return replace(plain, slots=depth + 1, product=product)
-    return replace(plain, distance=depth - 2, product=product) if depth > 3 else plain
+
+    def warps_with(slots: int) -> int:
+        return residency(chip, warps, registers, slots * each).warps
+
+    for slots, distance in ways:
+        fits = slots == depth or slots * each <= room
+        if distance > 0 and fits and warps_with(slots) >= max(1, warps_with(depth)):
+            return _Plan(slots, distance, product, late)
+    if late is not None:
+        text = f"overlap dropped: {depth + 1} slots of {each:,} bytes leave room for fewer blocks"
+        remarks.note(late, text, "missed")
+    return plain
+
+
+def _late(
+    early: _Early, found: list[_Staged], chip: Chip, remarks: Remarks
+) -> tuple[Op | None, int]:
+    """Return the product that is started a round later, if there is one, and its registers."""
+    on, loop = early.known.on, early.loop
+    late = late_product(loop, on.chip.rules)
+    if late is None:
+        return None, 0
+    in_rings = {place.operand for staged in found for place in staged.in_place}
+    most = min(chip.most_registers(on.num_warps), on.options.get("maxnreg") or MOST_REGISTERS)
+    reason = obstacle(late, in_rings, on.chip.rules)
+    at_once = on.num_warps * on.lanes * chip.widest_bytes
+    vectors = [staged.ahead.buffer.bytes for staged in found if staged.box is None]
+    copies = sum(-(-size // at_once) for size in vectors)
+    needed = registers_needed(loop, late, in_rings, on.chip.rules, copies)
+    if not reason and needed > most:
+        reason = f"{needed} registers needed, {most} there"
+    if not on.options.get("overlap", True):
+        reason = "overlap=False"
+    if reason:
+        remarks.note(late.product, f"overlap dropped: {reason}", "missed")
+    return None if reason else late.product, needed
 
 
 def _goes_on(early: _Early, found: list[_Staged]) -> Op | None:
@@ -520,7 +571,7 @@ def _pipelined(
         if barriers is not None:
             builder.insert(Await(barriers, read_slot, parity))
         reading = _Reading(early, found, buffers, read_slot, builder)
-        replaced = reading.write(plan.product)
+        replaced = reading.write(plan)
         yields = [replaced.get(v, v) for v in loop.body.yields]
         following = builder.add(Elementwise("add", (next_index, loop.step), no_wrap=True))
         (read, past), (write, _) = (_next_slot(v, stages, builder) for v in (read_slot, write_slot))
@@ -580,7 +631,7 @@ class _Ahead:
         """Start all copies of the round and return the carried values of the next."""
         builder, loop = self.builder, self.loop
         values = {loop.body.arguments[0]: index, **state}
-        runs = None if always else self._runs(index)
+        runs = None if always else reached(self.loop, index, self.builder)
         for op in self.ops:
             copied = copy_op(op, values, builder)
             access = self.rules.access_of(copied)
@@ -641,20 +692,6 @@ class _Ahead:
                 counted = self.barriers, slot
                 self.builder.insert(box.copy(source, reads, (buffer, slot), counted, runs))
 
-    def _runs(self, index: Value) -> Value:
-        """Return whether the loop reaches a round with this counter."""
-        builder, loop = self.builder, self.loop
-        step = constant_of(loop.step)
-        up = builder.add(Elementwise("lt", (index, loop.upper)))
-        if step is not None and step > 0:
-            return up
-        down = builder.add(Elementwise("gt", (index, loop.upper)))
-        if step is not None:
-            return down
-        zero = builder.add(Constant(0, element_of(loop.step.type)))
-        rises = builder.add(Elementwise("gt", (loop.step, zero)))
-        return builder.add(Select(rises, up, down))
-
     def _under(self, runs: Value, access: Access) -> Value:
         """Return a mask for an access, off in rounds that the loop does not reach."""
         type = access.pointers.type
@@ -691,15 +728,18 @@ class _Reading:
             for place in staged.in_place:
                 self.places.setdefault(id(place.op), []).append((place, buffer))
 
-    def write(self, product: Op | None) -> dict[Value, Value]:
-        """Insert all ops but the last; `product` is not waited for. Returns replaced values."""
+    def write(self, plan: _Plan) -> dict[Value, Value]:
+        """Insert all ops but the last; returns replaced values.
+
+        A product that goes on is not waited for, a late one is marked for overlap-products.
+        """
         for op in self.loop.body.ops[:-1]:
             if id(op) in self.loads:
                 self._load(op)
             elif id(op) in self.gone:
                 continue
             elif id(op) in self.places:
-                self._in_place(op, op is product)
+                self._in_place(op, plan)
             elif id(op) in self.users:
                 self._user(op)
             elif id(op) in self.ends:
@@ -708,11 +748,13 @@ class _Reading:
                 self._insert(op, reading_from(op, self.values))
         return self.values
 
-    def _in_place(self, op: Op, goes_on: bool) -> None:
+    def _in_place(self, op: Op, plan: _Plan) -> None:
         fields: dict[str, Any] = {}
+        if op is plan.late:  # 2: copies leave a slot more than it needs
+            fields["stage"] = 2 if plan.slots > plan.distance + 2 else 1
         for place, buffer in self.places[id(op)]:
             fields |= place.how.fields(buffer, self.slot)
-        later = self.rules.later_of(op) if goes_on else None
+        later = self.rules.later_of(op) if op is plan.product else None
         fields |= later.fields if later is not None else {}
         self._insert(op, reading_from(op, self.values, fields))
 
@@ -744,38 +786,6 @@ def _from_buffer(
     """Return the op that reads what `load` copied, in the layout that `user` wants."""
     type = Tile(shape_of(load.result.type), element_of(load.result.type), layout)
     return SharedLoad(buffer, slot, type=type, span=load.span, origins=(load.id, user.id))
-
-
-def reading_from(
-    op: Op, replaced: dict[Value, Value], given: Mapping[str, Any] | None = None
-) -> Op:
-    """Return an op, and what stands in its regions, with replaced operands and given fields."""
-    fields: dict[str, Any] = dict(given or {})
-    for spec in op.fields:
-        if spec.name in fields:
-            continue
-        held = op.__dict__[spec.name]
-        if spec.role in ("operand", "optional") and held in replaced:
-            fields[spec.name] = replaced[held]
-        elif spec.role == "operands" and any(v in replaced for v in held):
-            fields[spec.name] = tuple(replaced.get(v, v) for v in held)
-        elif spec.role == "region":
-            block = _block_reading(held, replaced)
-            if block is not held:
-                fields[spec.name] = block
-    return op.changed(**fields) if fields else op
-
-
-def _block_reading(block: Block, replaced: dict[Value, Value]) -> Block:
-    inner = dict(replaced)
-    ops: list[Op] = []
-    for op in block.ops:
-        new = reading_from(op, inner)
-        if new is not op:
-            inner.update(zip(op.results, new.results, strict=True))
-        ops.append(new)
-    same = all(new is old for new, old in zip(ops, block.ops, strict=True))
-    return block if same else Block(block.arguments, tuple(ops))
 
 
 def _next_slot(slot: Value, stages: int, builder: Builder) -> tuple[Value, Value]:

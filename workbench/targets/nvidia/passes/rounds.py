@@ -1,0 +1,56 @@
+"""What passes over loops share: ops read other values, and which rounds are reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workbench.ir import Block, Builder, Op, Value, element_of
+from workbench.ops import Constant, Elementwise, For, Select
+from workbench.passes.rules import constant_of
+
+
+def reached(loop: For, index: Value, builder: Builder) -> Value:
+    """Return whether a loop reaches a round with this counter."""
+    step = constant_of(loop.step)
+    up = builder.add(Elementwise("lt", (index, loop.upper)))
+    if step is not None and step > 0:
+        return up
+    down = builder.add(Elementwise("gt", (index, loop.upper)))
+    if step is not None:
+        return down
+    zero = builder.add(Constant(0, element_of(loop.step.type)))
+    rises = builder.add(Elementwise("gt", (loop.step, zero)))
+    return builder.add(Select(rises, up, down))
+
+
+def reading_from(
+    op: Op, replaced: Mapping[Value, Value], given: Mapping[str, Any] | None = None
+) -> Op:
+    """Return an op, and what stands in its regions, with replaced operands and given fields."""
+    fields: dict[str, Any] = dict(given or {})
+    for spec in op.fields:
+        if spec.name in fields:
+            continue
+        held = op.__dict__[spec.name]
+        if spec.role in ("operand", "optional") and held in replaced:
+            fields[spec.name] = replaced[held]
+        elif spec.role == "operands" and any(v in replaced for v in held):
+            fields[spec.name] = tuple(replaced.get(v, v) for v in held)
+        elif spec.role == "region":
+            block = _block_reading(held, replaced)
+            if block is not held:
+                fields[spec.name] = block
+    return op.changed(**fields) if fields else op
+
+
+def _block_reading(block: Block, replaced: Mapping[Value, Value]) -> Block:
+    inner = dict(replaced)
+    ops: list[Op] = []
+    for op in block.ops:
+        new = reading_from(op, inner)
+        if new is not op:
+            inner.update(zip(op.results, new.results, strict=True))
+        ops.append(new)
+    same = all(new is old for new, old in zip(ops, block.ops, strict=True))
+    return block if same else Block(block.arguments, tuple(ops))
