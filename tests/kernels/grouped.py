@@ -94,6 +94,6 @@ def ragged_product(
         live = (m[:, None] < rows) & (n[None, :] < N)
         tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=live)
         tile = tl.atomic_add(ticket_ptr, 1, sem="relaxed")
-    if tl.atomic_add(ticket_ptr + 1, 1, sem="relaxed") == tl.num_programs(0) - 1:
+    if tl.atomic_add(ticket_ptr + 1, 1) == tl.num_programs(0) - 1:
         tl.store(ticket_ptr, 0)
         tl.store(ticket_ptr + 1, 0)
