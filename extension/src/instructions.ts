@@ -365,15 +365,23 @@ sass. | .LUT |  | the function is a table
 sass. | .AND |  | combined by and
 sass. | .OR |  | combined by or
 sass. | .EX |  | goes on with the high halves
+ir | gpu.arrive | | Arrive at barrier \`turn\`: one thread does, if \`when\` holds.
 ir | gpu.async_copy | | Start copying what the pointers point at into slot \`slot\`; masked-off elements become 0.
+ir | gpu.await | | Wait until the phase of barrier \`turn\` with a parity has ended (0: of the first).
 ir | gpu.barrier | | All threads of the block wait for each other; memory written before is seen after.
+ir | gpu.barriers | | A ring of barriers in shared memory, each of whose phases ends after so many arrivals.
 ir | gpu.commit_copies | | Close a group of asynchronous copies.
 ir | gpu.convert_layout | | The same elements, held by other registers, lanes and warps.
+ir | gpu.expect | | Arrive at barrier \`turn\`, and have its phase wait for so many bytes of copies too.
 ir | gpu.fence_products | | What this thread wrote to shared memory comes before what products read there.
+ir | gpu.roles | | Warps of the block part: \`warps\` further ones run the first region, all others the second.
 ir | gpu.shared_allocate | | A buffer in shared memory for a tile, or a ring of slots with a tile in each.
 ir | gpu.shared_dot | | accumulator + a @ b for operands that lie in shared memory; see tile.dot.
 ir | gpu.shared_load | | Read a tile out of slot \`slot\` of a buffer.
 ir | gpu.shared_store | | Write a tile into slot \`slot\` of a buffer (the whole buffer if it has no slots).
+ir | gpu.tensor_copy | | Start copying a box of a tensor map into slot \`slot\` of a buffer; see gpu.tensor_load.
+ir | gpu.tensor_load | | Read the box of a tensor map that begins at some coordinates; zero outside the array.
+ir | gpu.tensor_map | | How an array lies in memory from \`base\` on, for copies of boxes of the type's extents.
 ir | gpu.wait_copies | | Wait until at most \`pending\` of the latest groups are still under way.
 ir | gpu.wait_products | | The result of a product, once at most \`pending\` of the latest products are under way.
 ir | gpu.wgmma | | accumulator + a @ b by groups of four warps, for operands in shared memory; see tile.dot.

@@ -63,7 +63,8 @@ def backward(
         leaves = [
             x.view(BATCHES, HEADS, size, head).detach().requires_grad_() for x in (q, k, v)
         ]  # fmt: skip
-        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        backend = SDPBackend.CUDNN_ATTENTION if q.is_cuda else SDPBackend.MATH
+        with sdpa_kernel(backend):
             made = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=causal)
         out = made.detach().contiguous().view(rows, size, head)
         lse = _sums(q, k, causal=causal)

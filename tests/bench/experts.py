@@ -36,16 +36,18 @@ MODELS = ((8, 2, 4096, 1792), (64, 8, 2048, 1408))
 TOKENS = (1, 16, 64, 512, 4096, 8192)
 
 
-def group_products(tensors: Tensors, rows: tuple[int, ...], how: str) -> Prepared:
+def group_products(
+    tensors: Tensors, rows: tuple[int, ...], how: str, n: int = N, k: int = K
+) -> Prepared:
     """Return X W[g] for the rows of each group; `how`: by "tickets" or by "tables"."""
     first = [0, *accumulate(rows)]
-    x = tensors.normal(first[-1], K, dtype=F16)
-    w = tensors.normal(len(rows), K, N, dtype=F16)
-    c, library = (tensors.empty(first[-1], N, dtype=F16) for _ in "cl")
+    x = tensors.normal(first[-1], k, dtype=F16)
+    w = tensors.normal(len(rows), k, n, dtype=F16)
+    c, library = (tensors.empty(first[-1], n, dtype=F16) for _ in "cl")
     starts = tensors.of(torch.tensor(first, dtype=torch.int32))
     tickets = tensors.empty(2, dtype=torch.int32)
-    sizes = tensors.of(torch.tensor([(m, N, K) for m in rows], dtype=torch.int32))
-    strides = tensors.of(torch.tensor([(K, N, N)] * len(rows), dtype=torch.int32))
+    sizes = tensors.of(torch.tensor([(m, n, k) for m in rows], dtype=torch.int32))
+    strides = tensors.of(torch.tensor([(k, n, n)] * len(rows), dtype=torch.int32))
     parts = list(pairwise(first))
     tables = [tensors.empty(len(rows), dtype=torch.int64) for _ in "abc"]
     if tensors.device != "meta":
@@ -60,18 +62,15 @@ def group_products(tensors: Tensors, rows: tuple[int, ...], how: str) -> Prepare
 
     def launch(config: Config) -> Launch:
         bm, bn, bk = config.blocks
-        blocks = sum(cdiv(m, bm) for m in rows) * cdiv(N, bn)
+        blocks = sum(cdiv(m, bm) for m in rows) * cdiv(n, bn)
         named = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, **config.options}
         grid = (min(blocks, 2 * PROGRAMS),)
         if how == "tables":
-            import workbench.language as tl
-
             return Launch(grouped.product_of_tables, grid,
-                          (*tables, sizes, strides, len(rows)),
-                          {"DTYPE": tl.float16, **named})  # fmt: skip
+                          (*tables, x, sizes, strides, len(rows)), named)  # fmt: skip
         return Launch(
             grouped.ragged_product, grid,
-            (x, w, c, starts, tickets, len(rows), N, K, K, *w.stride(), N),
+            (x, w, c, starts, tickets, len(rows), n, k, k, *w.stride(), n),
             {"GROUPS": next_power_of_2(len(rows)), **named},
         )  # fmt: skip
 
@@ -81,7 +80,7 @@ def group_products(tensors: Tensors, rows: tuple[int, ...], how: str) -> Prepare
                 torch.mm(x[low:high], w[g], out=library[low:high])
         return library
 
-    return Prepared(launch, c, multiply, (2**-9, 1e-4 * K**0.5), {"cublas": multiply})
+    return Prepared(launch, c, multiply, (2**-9, 1e-4 * k**0.5), {"cublas": multiply})
 
 
 def expert_products(

@@ -14,7 +14,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.bench import ahead, contests, products, racing, versus
+from tests.bench import (
+    ahead,
+    backward,
+    contests,
+    convolutions,
+    experts,
+    mixed,
+    paged,
+    products,
+    racing,
+    skinny,
+    versus,
+)
 from tests.bench.contests import Config, Contest, Prepared, Tensors
 from tests.bench.racing import Arena, Log
 from tests.corpus.sample import F32, Launch
@@ -177,6 +189,31 @@ def test_products_and_attention_are_what_they_say():
         if "int8" not in launch.kernel.__name__ and "fp8" not in launch.kernel.__name__:
             assert racing.error_of(prepared, prepared.reference()) <= 0
     assert set(versus.CASES) == {"matmul", "attention"}
+
+
+def test_what_stands_on_tensor_cores_is_what_it_says():
+    """The contests' launches, at small sizes, on the CPU."""
+    shape = convolutions.Shape(1, 16, 5, 8, 3)
+    for prepare, config in (
+        (partial(backward.backward, size=64, head=16, causal=True), (16, 32, 32, 16)),
+        (partial(backward.backward, size=64, head=16, causal=True, fused=True), (16, 32, 32, 16)),
+        (partial(paged.decode, batch=2, length=64, page=16), (32, 2)),
+        (partial(paged.mixed, sequences=((1, 20), (5, 5)), page=16), (4, 32)),
+        (partial(skinny.skinny, m=3, k=96, n=40, how="split"), (16, 32, 32, 2)),
+        (partial(skinny.skinny, m=3, k=96, n=40, how="shared"), (16, 32, 32, 1)),
+        (partial(mixed.mixed, kind="int4", m=3, k=128, n=40), (16, 32, 64)),
+        (partial(mixed.mixed, kind="fp8", m=3, k=128, n=40), (16, 32, 64)),
+        (partial(mixed.mixed, kind="e2m1", m=3, k=128, n=40), (16, 32, 64)),
+        (partial(experts.group_products, rows=(5, 0, 3), how="tickets", n=40, k=64), (16, 32, 32)),
+        (partial(experts.group_products, rows=(5, 0, 3), how="tables", n=40, k=64), (16, 32, 32)),
+        (partial(experts.expert_products, tokens=5, n_experts=3, top_k=2, width=32, inner=24),
+         (16, 32, 32)),
+        (partial(convolutions.convolve, shape=shape, last=True), (16, 16, 16)),
+    ):  # fmt: skip
+        prepared = prepare(Tensors("cpu"))
+        for launch in prepared.launches(Config(config, 4, 2)):
+            racing.jitted(launch.kernel)[launch.grid](*launch.arguments, **launch.named)
+        assert racing.error_of(prepared, prepared.reference()) <= 0, prepare
 
 
 @pytest.mark.parametrize("packed", [False, True])

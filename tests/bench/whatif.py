@@ -2,19 +2,23 @@
 
     python -m tests.bench.whatif                      beside the stored tuning runs of an H200
     python -m tests.bench.whatif SUITE …              beside those of some suites
+    python -m tests.bench.whatif --sizes              softmax and additions of stored sizes
+    python -m tests.bench.whatif --squares            what 64 squares of a product take here
     python -m tests.bench.whatif --measure PATH       on a GPU: time all configurations, store them
 
 A run is one problem with all configurations that were tried; what counts is the rank correlation of
 predicted and measured times (Spearman), and by how much the predicted best is slower than the best.
-Without a GPU the first two compile some 200 kernels. `results/tuning-h200.json` has products and
+Without a GPU the first ones compile some 200 kernels. `results/tuned/h200.json` has products and
 attention, by the compiler of that day; it lacks softmax, which `--measure` adds.
 """
 
 from __future__ import annotations
 
 import json
+import resource
 import statistics
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,12 +29,14 @@ import torch
 from tests.bench import contests
 from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
 from tests.corpus.sample import Launch, jitted
-from tests.kernels import softmax
+from tests.kernels import matmul, softmax, vector_add
 from workbench.questions.predicting import look, predict
+from workbench.questions.whatif import WhatIf
 
-STORED = Path(__file__).parent / "results" / "tuning-h200.json"
+STORED = Path(__file__).parent / "results" / "tuned" / "h200.json"
 TARGET = "sm_90a"
 ROWS = 4096
+MEMORY_BOUND = (("softmax", "4096 rows"), ("vector_add", "add"))
 #: BLOCK is what the row needs; warps and stages are what there is to choose.
 SOFTMAX = configs(*((0, warps, stages) for warps in (1, 2, 4, 8, 16, 32) for stages in (1, 3)))
 SUITES = ("softmax", "matmul_nn", "matmul_nt", "matmul_tn", "matmul_tt", "attention_fwd")
@@ -107,6 +113,61 @@ def judged(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float, floa
         yield name, correlation([guess for guess, _ in pairs], times), best
 
 
+def sizes() -> Iterator[tuple[str, float, float]]:
+    """Yield what memory bounds: its name, predicted and stored microseconds."""
+    rows = json.loads((STORED.parents[1] / "h200.json").read_text())["rows"]
+    known: dict[tuple[str, int], Mapping[str, Any]] = {
+        (row["suite"], row["size"]): row
+        for row in rows
+        if row["dtype"] == "fp32" and (row["suite"], row["case"]) in MEMORY_BOUND
+    }
+    for (suite, size), row in known.items():
+        pointer = torch.float32
+        if suite == "softmax":
+            grid, block = (ROWS,), 1 << (size - 1).bit_length()
+            arguments, kernel = (pointer, pointer, size, size, size), softmax.softmax
+        else:
+            grid, block = (-(-size // 1024),), 1024
+            arguments, kernel = (pointer, pointer, pointer, size), vector_add.add
+        made = jitted(kernel).warmup(*arguments, BLOCK=block, grid=grid, target=TARGET)
+        facts = look(made, {"n": size, "n_cols": size}, grid)
+        found = predict(facts, TARGET, grid, row["bytes"])
+        assert found is not None
+        yield f"{suite} {size}", found.microseconds, row["ours_us"]
+
+
+def squares() -> None:
+    """Print how long 64 squares of a product take: the first, all, and the processors' seconds."""
+    from workbench.magics import sweeping
+    from workbench.magics.options import Request
+    from workbench.magics.values import Axis, Expression
+    from workbench.tuning import workers
+
+    extents = "16,32,48,64,96,128,192,256"
+    axes = tuple(Axis(n, Expression(extents, f"--axis {n}")) for n in ("BLOCK_M", "BLOCK_N"))
+    start, first = time.perf_counter(), list[float]()
+
+    def told(found: WhatIf) -> None:
+        if not first and any(square.state == "ok" for square in found.squares):
+            first.append(time.perf_counter() - start)
+
+    signature = "*f16:16 *f16:16 *f16:16 i32:16 i32:16 i32:16" + " i32:16 i32=1" * 3
+    request = Request(
+        tune=axes, target=TARGET, sig=signature,
+        settings=tuple(
+            (n, Expression(v, n)) for n, v in
+            (("BLOCK_K", "64"), ("GROUP_M", "8"), ("num_warps", "8"))
+        ),
+    )  # fmt: skip
+    found = sweeping.whatif(jitted(matmul.matmul), request, {}, told)
+    workers.end_all()
+    took = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    processors = sum(one.ru_utime + one.ru_stime for one in took)
+    done = sum(square.state == "ok" for square in found.squares)
+    print(f"{done} squares in {found.seconds:.1f} s, the first after {first[0]:.2f} s; "
+          f"{processors:.1f} s of processors, imports among them")  # fmt: skip
+
+
 def measure_all(path: str) -> None:
     """Time every configuration on this GPU and write what was found."""
     from tests.bench.racing import TUNING, call_of
@@ -141,6 +202,13 @@ def main(words: list[str]) -> int:
     """Judge stored runs, or measure new ones."""
     if words[:1] == ["--measure"]:
         measure_all(words[1])
+        return 0
+    if words == ["--squares"]:
+        squares()
+        return 0
+    if words == ["--sizes"]:
+        for name, told, took in sizes():
+            print(f"{name:24} predicted {told:8.2f} us, took {took:8.2f} us: {told / took:.2f}")
         return 0
     runs = json.loads(STORED.read_text())["runs"]
     found: list[tuple[float, float]] = []

@@ -10,7 +10,6 @@ from itertools import accumulate, pairwise
 
 import torch
 
-import workbench.language as tl
 from tests.corpus.products import Tile, operands, wanted
 from tests.corpus.sample import (
     BF16,
@@ -30,7 +29,6 @@ from workbench import next_power_of_2
 
 SMALL = Tile(16, 32, 16, 4, 2)
 LARGE = Tile(64, 128, 64, 4, 3)
-TYPES = {F16: tl.float16, BF16: tl.bfloat16, F32: tl.float32}
 
 
 @sample(
@@ -55,8 +53,7 @@ def by_tables(
     strides = torch.tensor([[t.stride(0) for t in group] for group in groups], dtype=torch.int32)
     launch = Launch(
         grouped.product_of_tables, (programs,),
-        (*tables, size, make.tensor(strides), len(sizes)),
-        {"DTYPE": TYPES[make.dtype], **tile._asdict()},
+        (*tables, groups[0][0], size, make.tensor(strides), len(sizes)), tile._asdict(),
     )  # fmt: skip
 
     def checks() -> Iterator[Check]:

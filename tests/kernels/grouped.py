@@ -9,14 +9,15 @@ import workbench.language as tl
 
 
 def product_of_tables(
-    a_table, b_table, c_table, size_ptr, stride_ptr, n_groups, DTYPE: tl.constexpr,
+    a_table, b_table, c_table, like_ptr, size_ptr, stride_ptr, n_groups,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """Sizes are (M, N, K) by group, strides those of rows of A, B and C.
 
     What a table holds is promised, for nothing is known of it: arrays begin at 16 bytes, 8 divides
-    N, K and the strides.
+    N, K and the strides. Their type is that of `like_ptr`.
     """
+    DTYPE: tl.constexpr = like_ptr.dtype.element_ty
     tile = tl.program_id(0)
     done = 0
     for group in range(n_groups):
@@ -93,6 +94,6 @@ def ragged_product(
         live = (m[:, None] < rows) & (n[None, :] < N)
         tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=live)
         tile = tl.atomic_add(ticket_ptr, 1, sem="relaxed")
-    if tl.atomic_add(ticket_ptr + 1, 1, sem="relaxed") == tl.num_programs(0) - 1:
+    if tl.atomic_add(ticket_ptr + 1, 1) == tl.num_programs(0) - 1:
         tl.store(ticket_ptr, 0)
         tl.store(ticket_ptr + 1, 0)

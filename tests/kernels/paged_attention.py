@@ -9,21 +9,18 @@ Keys and values may be fp8 with one scale each. A sequence without keys gives 0,
 import workbench.language as tl
 
 
-def page_rows(
-    table_ptr, start, n, length, stride_page, stride_token, PAGE: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):  # fmt: skip
-    """Where the tokens of a block lie in the cache; no entry beyond the length is read.
+def page_of(table_ptr, start, n, length, PAGE: tl.constexpr, BLOCK_N: tl.constexpr):
+    """The page of each token of a block, and its place there; no entry beyond the length is read.
 
     A block within a page loads one entry, one of several pages an entry for each token.
     """
     if PAGE % BLOCK_N == 0:
         page = tl.load(table_ptr + start // PAGE).to(tl.int64)
-        rows = page * stride_page + (start % PAGE + tl.arange(0, BLOCK_N)) * stride_token
+        place = start % PAGE + tl.arange(0, BLOCK_N)
     else:
         page = tl.load(table_ptr + n // PAGE, mask=n < length, other=0).to(tl.int64)
-        rows = page * stride_page + (n % PAGE) * stride_token
-    return rows
+        place = n % PAGE
+    return page, place
 
 
 def attend(
@@ -71,8 +68,9 @@ def paged_decode(
     v_head = v_ptr + head_kv.to(tl.int64) * stride_vh
     for start in range(first, last, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
-        at_k = page_rows(table, start, n, length, stride_kp, stride_kt, PAGE, BLOCK_N)
-        at_v = page_rows(table, start, n, length, stride_vp, stride_vt, PAGE, BLOCK_N)
+        page, place = page_of(table, start, n, length, PAGE, BLOCK_N)
+        at_k = page * stride_kp + place * stride_kt
+        at_v = page * stride_vp + place * stride_vt
         live = (n[:, None] < length) & (d[None, :] < HEAD)
         k = tl.load(k_head + at_k[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
         v = tl.load(v_head + at_v[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
@@ -160,8 +158,9 @@ def paged_prefill(
     last = tl.minimum(length, before + (own + 1) * BLOCK_Q)
     for start in range(0, last, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
-        at_k = page_rows(table, start, n, last, stride_kp, stride_kt, PAGE, BLOCK_N)
-        at_v = page_rows(table, start, n, last, stride_vp, stride_vt, PAGE, BLOCK_N)
+        page, place = page_of(table, start, n, last, PAGE, BLOCK_N)
+        at_k = page * stride_kp + place * stride_kt
+        at_v = page * stride_vp + place * stride_vt
         live = (n[:, None] < last) & (d[None, :] < HEAD)
         k = tl.load(k_head + at_k[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
         v = tl.load(v_head + at_v[:, None] + d[None, :], mask=live, other=0.0).to(q.dtype)
@@ -201,8 +200,8 @@ def latent_decode(
     table = table_ptr + sequence.to(tl.int64) * stride_table
     for start in range(first, last, BLOCK_N):
         n = start + tl.arange(0, BLOCK_N)
-        rows = page_rows(table, start, n, length, stride_cp, stride_ct, PAGE, BLOCK_N)
-        row = cache_ptr + rows[:, None]
+        page, place = page_of(table, start, n, length, PAGE, BLOCK_N)
+        row = cache_ptr + (page * stride_cp + place * stride_ct)[:, None]
         live = n[:, None] < length
         latent = tl.load(row + c[None, :], mask=live, other=0.0)
         rope = tl.load(row + r[None, :], mask=live, other=0.0)

@@ -13,10 +13,12 @@ from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.targets.nvidia.chip import Chip, chip
+from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
+from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.pipeline import _gpu_passes
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
@@ -44,6 +46,8 @@ PASSES: dict[str, Pass] = {
     "assign-layouts": partial(assign_layouts, chip=SM_80),
     "raise-tma": partial(raise_tma, chip=chip("sm_90a")),
     "pipeline-loads": partial(pipeline_loads, chip=SM_80),
+    "role-partition": partial(role_partition, chip=chip("sm_90a")),
+    "expand-roles": partial(expand_roles, chip=chip("sm_90a")),
     "overlap-products": partial(overlap_products, rules=chip("sm_90a").rules),
     "stage-products": partial(stage_products, chip=chip("sm_90a")),
     "halve-conversions": partial(halve_conversions, chip=SM_80),

@@ -12,7 +12,7 @@ op at a demanded coordinate reads demanded inputs only, and no op fails for what
 
 | use | demand on the operand |
 |---|---|
-| stored value, atomic update without a result | the conjuncts of the mask, by axis |
+| stored value, atomic update | the conjuncts of the mask, by axis |
 | elementwise | that on the result |
 | select(c, a, b) | a: also the conjuncts of c |
 | moved (broadcast, transposed …) | the image of the axes; an axis that merges or repeats: all |
@@ -150,7 +150,7 @@ class Demanded:
         if rule is not None:
             for value, found in rule(self, op, demand):
                 given.setdefault(value, []).append(found)
-        elif op.pointwise and len(op.results) == 1:
+        elif op.pointwise and op.removable and len(op.results) == 1:
             shape = shape_of(op.results[0].type)
             for value in op.operands:
                 same = shape_of(value.type) == shape
@@ -221,9 +221,8 @@ def _store(self: Demanded, op: Store, demand: Demand) -> Given:
 
 
 def _atomic(self: Demanded, op: AtomicUpdate, demand: Demand) -> Given:
-    """What an update gives back depends on all that other lanes have added before."""
-    if self.of(op.result) is None:
-        yield op.value, self.by_axis(op.mask)
+    """What it gives back depends on other lanes too, but on none that the mask leaves out."""
+    yield op.value, self.by_axis(op.mask)
 
 
 def _select(self: Demanded, op: Select, demand: Demand) -> Given:

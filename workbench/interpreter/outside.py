@@ -53,7 +53,7 @@ def outside(op: Op, wrong: Wrong, memory: Memory, among: Sequence[Allocation]) -
             hint=f"pass a copy: {nearest.name}.copy()",
         )  # fmt: skip
     notes = [f"{place} is {whole}; {nearest.name} has {nearest.elements} elements"]
-    hint = "mask the access so that every live element lies inside, e.g. mask=offsets < n"
+    hint = _hint(op)
     inside = int(memory.locate(np.asarray([address]), size)[0])
     outside = "outside every argument" if inside < 0 else f"outside {nearest.name}"
     if nearest.start == nearest.end:
@@ -84,6 +84,33 @@ def outside(op: Op, wrong: Wrong, memory: Memory, among: Sequence[Allocation]) -
     if inside >= 0:
         notes.append(f"there lies {memory.allocations[inside].name}")
     return LaunchError(f"{word} {outside}: {text}", op.span, code="K502", notes=notes, hint=hint)
+
+
+def _hint(op: Op) -> str:
+    lines = _loaded_at(op)
+    if not lines:
+        return "mask the access so that every live element lies inside, e.g. mask=offsets < n"
+    return (
+        f"its address is made of what line {' and '.join(map(str, lines))} loads: "
+        "see that the entries name what is there, or mask the access"
+    )
+
+
+def _loaded_at(op: Op) -> list[int]:
+    """Return the lines that load what an access computes its address from, at most three."""
+    pointers = pointers_of(op)
+    work, seen = [pointers] if pointers is not None else [], set[Value]()
+    lines: set[int] = set()
+    while work and len(lines) < 3:
+        made = work.pop().op
+        if made is None or made.regions or not seen.isdisjoint(made.results):
+            continue
+        seen.update(made.results)
+        if made.name == "tile.load" and made.span is not None:
+            lines.add(made.span.line)
+        else:
+            work += made.operands
+    return sorted(lines)
 
 
 def _place(op: Op, wrong: Wrong) -> str:

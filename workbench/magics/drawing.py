@@ -187,6 +187,7 @@ def heat_svg(
     least, most = (min(known), max(known)) if known else (0.0, 0.0)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img" '
+        f'aria-label="{escape(title)}" '
         f'viewBox="0 0 {width} {height}" font-family="monospace" font-size="{size}">'
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
         f'<g fill="#24292f"><text x="4" y="14" font-weight="bold" font-size="12">{escape(title)}'

@@ -117,7 +117,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         "use auto, tflops, gbps, ms or percent.",
     ),
     "K121": _entry(
-        "--tune names no axis of this kernel, or leaves nothing to search among.",
+        "--tune or --axis names no axis of this kernel, or leaves nothing to search or to draw.",
         "%%kernel matmul --make mk --tune BMM=64,128",
         "axes are the kernel's constexprs, and warps, stages, ctas, maxnreg.",
     ),

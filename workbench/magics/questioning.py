@@ -140,9 +140,9 @@ def step(
 def _latest_constants(entry: Any) -> dict[str, Any]:
     """Return the constexprs of a kernel's latest compilation: those that a search chose, too."""
     constants = {p.name for p in entry.kernel_source.parameters if p.is_constexpr}
-    for compiled in reversed(getattr(without_search(entry), "results", ())):
-        return {n: fact.value for n, fact in compiled.signature.arguments if n in constants}
-    return {}
+    known: list[Any] = list(getattr(without_search(entry), "results", ()))
+    arguments = known[-1].signature.arguments if known else ()
+    return {name: fact.value for name, fact in arguments if name in constants}
 
 
 def _program(word: str | None) -> int | list[int]:

@@ -1,4 +1,4 @@
-"""Answers to what users ask of a kernel: which op is wrong first, what differs, why a row is there.
+"""Answers to what users ask of a kernel: what is wrong, differs, happens, or would be otherwise.
 
 Belongs here: running one program again with every tile kept, slices, alignment of two runs or two
 traces. Does not: changing, launching or checking kernels; how an answer is shown in a notebook.

@@ -10,20 +10,23 @@ chip does in a cycle (`targets/nvidia/speeds.py`):
     special  = results of exp, log, division … / SPECIAL
     busy     = (sum of unit ** P) ** (1 / P) over these units: the busiest one, and a bit
     chain    = START + waits * LATENCY + barriers * BARRIER
-             + max(late * LATENCY, tensor + serial)
+             + max(late * LATENCY, tensor * 4 / warps + serial)
 
 `busy` is what a program keeps a multiprocessor busy with; `chain` is how long it takes alone,
-because one step waits for another. `serial` is the program's own arithmetic at the rate of its
-warps. With r programs side by side, as registers and shared memory allow,
+because one step waits for another: a group of four warps waits for its own products and its own
+arithmetic (`serial`, at the rate of its warps), or for copies. With r programs side by side, as
+registers and shared memory allow,
 
     wave(r)  = ((r * busy) ** P + chain ** P) ** (1 / P)
     time     = LAUNCH + (wave(r) * whole waves + wave(the rest)) / clock
     time    >= bytes that the arrays have / the speed of memory
 
 A wave is multiprocessors * r programs. Constants below were chosen on eight of the sixteen tuning
-runs of an H200 in `tests/bench/results/tuning-h200.json` (products of two layouts, attention with
-heads of 64). `python -m tests.bench.whatif` says how well it ranks: on average 0.92 for products,
-0.68 for attention, whose configurations lie closer together. A time is good to about a third.
+runs of an H200 in `tests/bench/results/tuned/h200.json` (products of two layouts, attention with
+heads of 64); what is counted was chosen with all of them in view. It ranks (mean of Spearman's
+correlation, `python -m tests.bench.whatif`) products with 0.92 and attention, whose configurations
+lie closer together, with 0.72. Times of products are good to about a third, those that memory
+bounds to a tenth from some megabytes on.
 """
 
 from __future__ import annotations
@@ -39,14 +42,14 @@ from workbench.targets.nvidia.chip import chip, residency
 from workbench.targets.nvidia.speeds import Speeds, share, speeds
 
 COPY_BYTES = 64.0
-SPECIAL = 16.0
+SPECIAL = 12.0
 LATENCY = 1100.0
 BARRIER = 160.0
 START = 2000.0
 LAUNCH_MICROSECONDS = 2.5
 P = 4.0
 #: How much of the data sheet's speed a copy gets.
-MEMORY_SHARE = 0.85
+MEMORY_SHARE = 0.92
 #: Results that a warp's lane gives in a cycle when it is alone, for it waits for its own results.
 ALONE = 0.7
 
@@ -169,6 +172,6 @@ def _chain(facts: Facts, units: Mapping[str, float], speed: Speeds) -> float:
     assert work is not None
     warps = facts.num_warps
     serial = work.lanes / (32 * warps * ALONE) + work.special / min(SPECIAL, 4.0 * warps)
-    products = units["tensor cores"] / min(1.0, warps / 4)
+    products = units["tensor cores"] * 4 / warps
     waiting = max(work.late * LATENCY, products + serial)
     return START + work.waits * LATENCY + work.barriers * BARRIER + waiting

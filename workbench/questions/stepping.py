@@ -123,7 +123,7 @@ class Steps:
     # -- moving ---------------------------------------------------------------------------
     def go(self, steps: int = 1) -> Steps:
         """Return the program so many stops further on; at the last one it stays."""
-        places = [step.number for step in self.steps if self._stops(step)]
+        places = self._places()
         ahead = [n for n in places if n > self.at] if steps > 0 else [
             n for n in reversed(places) if n < self.at
         ]  # fmt: skip
@@ -162,15 +162,26 @@ class Steps:
                     hint=f"it comes to {places}",
                 )  # fmt: skip
         found = replace(self, stops=tuple(lines))
-        here = next((s.number for s in self.steps[self.at :] if found._stops(s)), None)
+        here = next((number for number in found._places() if number >= self.at), None)
         return found if here is None else replace(found, at=here)
 
-    def _stops(self, step: Step) -> bool:
-        if self.stops:
-            earlier = self.steps[step.number - 1] if step.number else None
-            entered = earlier is None or earlier.line != step.line
-            return step.line in self.stops and entered
-        return not step.is_plumbing
+    def _places(self) -> list[int]:
+        """Return the steps at which it stops: where one of the lines begins, or all but plumbing.
+
+        A line begins with its first op that is no plumbing, once each time that it is come to.
+        """
+        if not self.stops:
+            return [step.number for step in self.steps if not step.is_plumbing]
+        found: list[int] = []
+        line, first = None, None
+        telling = {step.line for step in self.steps if not step.is_plumbing}
+        for step in self.steps:
+            if step.is_plumbing and step.line in telling:
+                continue
+            if step.line != line or step.op is first:
+                line, first = step.line, step.op
+                found += [step.number] if line in self.stops else []
+        return found
 
     # -- watching -------------------------------------------------------------------------
     def watching(self, what: str) -> Steps:
@@ -370,7 +381,11 @@ class Steps:
 
     def _opened(self) -> list[Step]:
         """Return the steps that a notebook lists: those around the one that is shown."""
-        shown = [s for s in self.steps if s is self.now or self._stops(s)]
+        lines = self.stops or {step.line for step in self.steps}
+        shown = [
+            step for step in self.steps
+            if step is self.now or (step.line in lines and not step.is_plumbing)
+        ]  # fmt: skip
         place = shown.index(self.now) if self.now in shown else 0
         first = max(0, min(place - MOST_OPEN // 2, len(shown) - MOST_OPEN))
         return shown[first : first + MOST_OPEN]

@@ -16,7 +16,8 @@ def cost(graph: LayoutGraph, chosen: list[LinearLayout]) -> float:
         for node, layout in zip(graph.nodes, chosen, strict=True)
     )
     return own + sum(
-        edge.cost(chosen[edge.source], chosen[edge.target], graph.chip) for edge in graph.edges
+        edge.costs([chosen[edge.source]], [chosen[edge.target]], graph.chip)[0][0]
+        for edge in graph.edges
     )
 
 
@@ -48,9 +49,7 @@ def best(graph: LayoutGraph, nodes: list[int]) -> float:
     tables = []
     for edge in edges:
         source, target = graph.nodes[edge.source], graph.nodes[edge.target]
-        tables.append(
-            [[edge.cost(a, b, graph.chip) for b in target.candidates] for a in source.candidates]
-        )
+        tables.append(edge.costs(source.candidates, target.candidates, graph.chip))
     own = {
         node: [
             graph.nodes[node].weight * sum(each(c) for each in graph.nodes[node].costs)
@@ -76,5 +75,5 @@ def cost_of_component(graph: LayoutGraph, nodes: list[int], chosen: list[LinearL
     )
     edges = (edge for edge in graph.edges if edge.source in inside)
     return own + sum(
-        edge.cost(chosen[edge.source], chosen[edge.target], graph.chip) for edge in edges
+        edge.costs([chosen[edge.source]], [chosen[edge.target]], graph.chip)[0][0] for edge in edges
     )

@@ -123,7 +123,7 @@ def record(module: Module, arguments: Sequence[Any], groups: int) -> Protocol:
     return protocol
 
 
-class _Wrong(Exception):
+class WrongError(Exception):
     """What an interleaving does that must not be."""
 
 
@@ -195,7 +195,7 @@ class _Explorer:
                     if after not in seen:
                         seen.add(after)
                         queue.append(after)
-            except _Wrong as wrong:
+            except WrongError as wrong:
                 return str(wrong), len(seen)
             if stuck and any(
                 at < len(steps) for at, steps in zip(state.at, self.roles, strict=True)
@@ -245,9 +245,9 @@ class _Explorer:
         elif kind == "copy":
             barrier, slot, fill, size = rest
             if any(slot == other for queue in products for reads in queue for other, _ in reads):
-                raise _Wrong("a copy overwrites a slot while a product reads it")
+                raise WrongError("a copy overwrites a slot while a product reads it")
             if slots[slot] is None:
-                raise _Wrong("a slot is filled again before its copy has landed")
+                raise WrongError("a slot is filled again before its copy has landed")
             slots, copies = _put(slots, slot, None), copies | {(slot, fill, barrier, size)}
         elif kind == "product":
             self.check(state, rest[0], "a product reads a slot that does not hold its fill")
@@ -259,7 +259,7 @@ class _Explorer:
     def check(self, state: _State, reads: Sequence[tuple[int, int]], what: str) -> None:
         for slot, fill in reads:
             if state.slots[slot] != fill:
-                raise _Wrong(f"{what}: {state.slots[slot]}, not {fill}")
+                raise WrongError(f"{what}: {state.slots[slot]}, not {fill}")
 
     def counted(
         self, state: _State, number: int, arrived: int, size: int
@@ -267,7 +267,7 @@ class _Explorer:
         phase, missing, bytes_ = state.barriers[number]
         missing, bytes_ = missing - arrived, bytes_ + size
         if missing < 0:
-            raise _Wrong("a phase gets more arrivals than it has")
+            raise WrongError("a phase gets more arrivals than it has")
         now = (phase, missing, bytes_)
         if not missing and not bytes_:
             now = (phase ^ 1, self.arrivals[number], 0)

@@ -25,7 +25,13 @@ from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import tile_passes
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.elimination import cheapest
-from workbench.targets.simt.passes.layout_choice import _pair_costs, _Search, _searched, solve
+from workbench.targets.simt.passes.layout_choice import (
+    _pair_costs,
+    _Search,
+    _searched,
+    edge_costs,
+    solve,
+)
 from workbench.targets.simt.passes.layout_graph import Edge, LayoutGraph, Node
 from workbench.targets.simt.rules import Device, same
 
@@ -99,8 +105,11 @@ def test_descent_is_never_worse_than_every_node_for_itself():
     for seed in range(30):
         graph = random_graph(seed)
         own = [[n.weight * sum(c(x) for c in n.costs) for x in n.candidates] for n in graph.nodes]
-        assert cheapest(own, _pair_costs(graph), most=2) is None
-        found = [n.candidates[c] for n, c in zip(graph.nodes, _searched(graph, own), strict=True)]
+        assert cheapest(own, _pair_costs(graph, edge_costs(graph)), most=2) is None
+        found = [
+            n.candidates[c]
+            for n, c in zip(graph.nodes, _searched(graph, own, edge_costs(graph)), strict=True)
+        ]
         alone = [n.candidates[min(range(3), key=o.__getitem__)]
                  for n, o in zip(graph.nodes, own, strict=True)]  # fmt: skip
         assert cost(graph, found) <= cost(graph, alone)
@@ -127,7 +136,7 @@ def test_descent_looks_at_what_goes_together_once(monkeypatch):
         return found
 
     monkeypatch.setattr(_Search, "carried_along", counted)
-    _searched(graph, own)
+    _searched(graph, own, edge_costs(graph))
     assert max(looked_at) == len(graph.nodes)
     assert sum(looked_at) < 100 * len(graph.nodes) * len(layouts)
 

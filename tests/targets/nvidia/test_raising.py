@@ -255,6 +255,14 @@ def rows(  # noqa: C901
         page = tl.load(i_ptr + pid)
         at = x_ptr + page * step + r * ld + c
         total = tl.load(at, mask=keep & (page >= 0) & (page < n), other=0.0)
+    elif KIND == "loaded bound of 1":
+        page = tl.load(i_ptr + pid)
+        at = x_ptr + page * step + r * ld + c
+        total = tl.load(at, mask=keep & (page >= 1) & (page < n), other=0.0)
+    elif KIND == "atomic":
+        x = tl.load(x_ptr + r % M * ld + c)
+        tl.store(y_ptr + 2048 + r * D + c, total, mask=keep)
+        total += tl.atomic_add(y_ptr + 2048 + r * D + c, x, mask=keep)
     elif KIND == "other":
         total = tl.load(x_ptr + r * ld + c, mask=keep, other=1.0)
     elif KIND == "stored":
@@ -350,6 +358,8 @@ ROWS = {
     "base": (0, "where its array begins is not known to be a multiple of 16 bytes", ""),
     "programs": (1, "", "same"),
     "loaded bounds": (1, "", "same twin"),
+    "loaded bound of 1": (0, "it begins at page, which is read from memory", ""),
+    "atomic": (1, "", "same"),
     "other": (0, "other=1.0 feeds a product, outside of a map is 0", ""),
     "stored": (0, "the kernel stores through the same argument", ""),
     "stride varies": (0, "the stride of axis 0, ld + i, is not the same in all programs", ""),
@@ -552,6 +562,26 @@ def one_gathers(x_ptr, index_ptr, w_ptr, y_ptr, n):
         b = tl.load(w_ptr + (k * 16 + c)[:, None] * 16 + c[None, :])
         total = tl.dot(a, b, total)
     tl.store(y_ptr + r[:, None] * 16 + c[None, :], total)
+
+
+def hinted(x_ptr, w_ptr, y_ptr, n):
+    r, c = tl.arange(0, 64), tl.arange(0, 16)
+    total = tl.zeros((64, 16), tl.float32)
+    for k in range(n):
+        a = tl.load(x_ptr + r[:, None] * 1024 + k * 16 + c[None, :], eviction_policy="evict_first")
+        b = tl.load(w_ptr + (k * 16 + c)[:, None] * 16 + c[None, :], cache_modifier=".ca")
+        total = tl.dot(a, b, total)
+    tl.store(y_ptr + r[:, None] * 16 + c[None, :], total)
+
+
+def test_hints_of_a_raised_load_are_answered():
+    module = tile_ir(hinted, "*fp16:16 *fp16:16 *fp32:16 i32", {}, num_warps=4, num_stages=2)
+    _, after, said = before_and_after(module)
+    assert len(boxes(after)) == 2
+    why = "is not obeyed: the load is a copy of a box, which takes none here"
+    assert [text for text in said if "missed" in text] == [
+        f"missed: eviction_policy 'evict_first' {why}", f"missed: cache_modifier 'ca' {why}",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("option", ["tma", "wgmma", "narrow_index"])

@@ -12,12 +12,15 @@ from tests.passes.corpus import cases as corpus
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import simulate
-from workbench.ir import Block, Builder, Module, parse_module, print_module
+from tests.targets.nvidia.test_ptx import needs_ptxas
+from workbench.ir import Block, Builder, InvalidModuleError, Module, parse_module, print_module
 from workbench.ops import Yield
 from workbench.passes.manager import Remarks
+from workbench.source import ShapeError, TargetError
 from workbench.targets.llvm.toolchain import assembly
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.pipeline import llvm_module, machine
+from workbench.targets.nvidia.toolchain import assemble
 from workbench.targets.simt.kernel import lower
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.roles import part_warps
@@ -82,3 +85,82 @@ def test_a_kernel_whose_warps_part_means_the_same(case: Case):
     assert "barrier.sync \t0" not in ptx
     found = set(re.findall(r"bar\S*\.sync\s+(\d+), (\d+);", ptx))
     assert found <= {("1", str(threads))}
+
+
+# -- what is refused ------------------------------------------------------------------------------
+ROLES = """
+#L0 = linear<128, lane=[1,2,4,8,16], warp=[32,64]>
+kernel @parted(%p: ptr<f32>) {{num_warps = 4, num_stages = 1}} {{
+  %0 = tile.splat %p {{shape = (128,)}} : tile<128xptr<f32>, #L0>
+  %1 = tile.iota {{start = 0, type = tile<128xi32, #L0>}} : tile<128xi32, #L0>
+  %2 = tile.add_pointer %0, %1 : tile<128xptr<f32>, #L0>
+  {before}
+  gpu.roles {{{words}}} {{
+    {producer}
+    tile.yield []
+  }} {{
+    %3 = tile.load %2 : tile<128xf32, #L0>
+    {consumers}
+    tile.store %2, %3
+    tile.yield []
+  }}
+  tile.return
+}}
+"""
+LOAD = "%9 = tile.load %2 : tile<128xf32, #L0>"
+
+
+def parted(**parts: str) -> Module:
+    given = {"before": "", "words": "", "producer": "", "consumers": ""} | parts
+    given["words"] = given["words"] and f"{{{given['words']}}}"
+    text = ROLES.replace(" {{{words}}} {{", " {words} {{")
+    return parse_module(text.format(**given))
+
+
+def test_what_stands_where_all_warps_run_it_is_numbers():
+    verify_layouts(parted(), SM_90A)
+    for before in (f"{LOAD}\n  tile.store %2, %9", 'tile.print [] {prefix = "x"}'):
+        with pytest.raises(InvalidModuleError, match=r"stands beside .*gpu\.roles"):
+            verify_layouts(parted(before=before), SM_90A)
+
+
+def test_warps_part_once_at_the_top():
+    inner = "gpu.roles {\n tile.yield []\n } {\n tile.yield []\n }"
+    with pytest.raises(InvalidModuleError, match="warps part once, at the top level"):
+        verify_layouts(parted(consumers=inner), SM_90A)
+
+
+def test_a_producer_holds_no_tiles():
+    with pytest.raises(ShapeError, match="makes a tile in the producer's region"):
+        parted(producer=LOAD)
+
+
+def test_registers_go_to_whole_groups():
+    with pytest.raises(ShapeError, match="whole groups of four warps"):
+        parted(words="warps = 1, registers = (40, 216)")
+    module = parted(words="warps = 4, registers = (40, 216)")
+    assert "setmaxnreg.inc.sync.aligned.u32 216" in ptx_of(module, {})
+    low = chip("sm_80")
+    with pytest.raises(TargetError, match="gives no registers from one warp to another"):
+        lower(module, low, {})
+
+
+@needs_ptxas
+def test_code_of_roles_assembles():
+    module, offsets, _ = ordered(parted(consumers="gpu.barrier"))
+    ptx = ptx_of(module, offsets)
+    assert re.search(r"bar\S*\.sync\s+1, 128;", ptx)
+    assert assemble(ptx, "sm_90a").registers <= 32
+
+
+def test_a_barrier_that_only_consumers_reach_is_no_whole_block_s():
+    """Outside the regions a barrier is the whole block's, however few warps hold tiles."""
+    module = parse_module(
+        "kernel @k() {num_warps = 1, num_stages = 1} {\n  gpu.barrier\n  gpu.roles {\n"
+        "    gpu.barrier\n    tile.yield []\n  } {\n    gpu.barrier\n    tile.yield []\n  }\n"
+        "  tile.return\n}\n"
+    )
+    ptx = ptx_of(module, {})
+    assert ".reqntid 64" in ptx
+    assert len(re.findall(r"bar\S*\.sync\s+0;", ptx)) == 1
+    assert ptx.count("bar.warp.sync") == 2

@@ -3,43 +3,65 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+import workbench.language as tl
+from tests.kernels import attention_forward
+from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
+from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import simulate
-from tests.targets.nvidia.raised import SM_90A, raised_matmul
+from tests.targets.nvidia.protocol import explore, record
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
-from tests.targets.nvidia.test_roles import ordered
+from tests.targets.nvidia.test_ptx import needs_ptxas
 from workbench.interpreter.machine import Machine
 from workbench.ir import Builder, Module, Op, rebuild
-from workbench.passes.cleanup import drop_dead, merge_equal
-from workbench.passes.manager import Remarks
-from workbench.source import LaunchError
+from workbench.ops import For
+from workbench.passes.manager import Recorder
+from workbench.passes.pipeline import tile_passes
+from workbench.source import LaunchError, ResourceError
+from workbench.targets.built import Built
+from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import (
     Arrive,
     Await,
     Barriers,
     Expect,
     TensorCopy,
+    TensorLoad,
     WaitProducts,
     WarpgroupDot,
 )
-from workbench.targets.nvidia.passes.expand_roles import expand_roles
-from workbench.targets.nvidia.passes.roles import role_partition
-from workbench.targets.simt.ops import roles_of
-from workbench.targets.simt.verifier import verify_layouts
+from workbench.targets.nvidia.pipeline import build
+from workbench.targets.nvidia.spills import check_shares
+from workbench.targets.nvidia.toolchain import Assembled
+from workbench.targets.simt.ops import Roles, SharedAllocate, roles_of
+from workbench.targets.simt.passes.shared_memory import allocate
+
+SM_90A = chip("sm_90a")
 
 
-def specialised(module: Module) -> tuple[Module, Remarks]:
-    remarks = Remarks()
-    module = expand_roles(role_partition(module, remarks, SM_90A), remarks, SM_90A)
-    module = drop_dead(merge_equal(module, remarks), remarks)
-    verify_layouts(module, SM_90A)
-    return module, remarks
+def specialised(module: Module) -> Module:
+    """Return the GPU IR of a kernel whose warps part."""
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    options = {"narrow_index": True, "warp_specialize": True}
+    found = [after for _, after in gpu_steps(final, SM_90A, **options)][-1]
+    assert roles_of(found) is not None
+    return found
+
+
+def compiled(module: Module, **options: object) -> tuple[Built, list[str]]:
+    """Return what is built of a kernel, and what the author is told of roles."""
+    recorder = Recorder()
+    options = {**module.attributes, "narrow_index": True, "warp_specialize": True, **options}
+    module = replace(module, attributes=options)
+    built = build(tile_passes(module, recorder), "sm_90a", recorder)
+    return built, [r.text for r in recorder.remarks.items if "speciali" in r.text]
 
 
 #: Rows, columns, depth of a tile; warps; how operands lie in memory.
@@ -52,36 +74,122 @@ def test_roles_compute_what_one_did(m: int, n: int, k: int, warps: int, kind: st
     def arguments() -> list[Any]:
         return staged_arguments(m, n, 6 * k + 16, kind)
 
-    wanted = meaning(staged(m, n, k, warps, kind), (1,), arguments())
-    module, remarks = specialised(raised_matmul(m, n, k, warps, kind))
-    assert any(r.severity == "applied" and "specialised: 1 producer" in r.text
-               for r in remarks.items)  # fmt: skip
-    module, offsets, total = ordered(module)
-    verify_layouts(module, SM_90A)
-    assert meaning(module, (1,), arguments()) == wanted
+    before = staged(m, n, k, warps, kind)
+    module = specialised(before)
+    assert meaning(module, (1,), arguments()) == meaning(before, (1,), arguments())
+    offsets, _, total = allocate(module, SM_90A)
     simulate(module, offsets, total, (1,), arguments(), SM_90A)
 
 
-@pytest.mark.parametrize("seed", range(1, 7))
-@pytest.mark.parametrize("rounds", [1, 2, 3, 9])
-def test_every_order_of_turns_gives_the_same(seed: int, rounds: int):
-    m, n, k = 64, 64, 16
-    module = matmul_of(m, n, k)
-    arguments = staged_arguments(m, n, max(1, rounds) * k)
-    arguments[5] = rounds * k
-    wanted = [np.array(a, copy=True) if isinstance(a, np.ndarray) else a for a in arguments]
-    Machine(staged(m, n, k, 4), (1,), wanted).run_all()
-    machine = Machine(module, (1,), arguments)
-    machine.roles_seed = seed
-    machine.run_all()
-    assert np.array_equal(arguments[2], wanted[2])
-
-
 @cache
-def matmul_of(m: int, n: int, k: int) -> Module:
-    return specialised(raised_matmul(m, n, k, 4))[0]
+def matmul_of(m: int, n: int, k: int, warps: int = 4) -> Module:
+    return specialised(staged(m, n, k, warps))
 
 
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_every_order_of_turns_gives_the_same(seed: int):
+    m, n, k = 64, 64, 16
+    for rounds in (1, 2, 9):
+        wanted, arguments = (staged_arguments(m, n, rounds * k) for _ in range(2))
+        Machine(staged(m, n, k, 4), (1,), wanted).run_all()
+        machine = Machine(matmul_of(m, n, k), (1,), arguments)
+        machine.roles_seed = seed
+        machine.run_all()
+        assert np.array_equal(arguments[2], wanted[2])
+
+
+# -- other kernels --------------------------------------------------------------------------------
+def two_loops(a_ptr, b_ptr, c_ptr, K, am, ak, bk, bn, M: tl.constexpr, N: tl.constexpr,
+              BK: tl.constexpr):  # fmt: skip
+    """Add half of k in one loop and half in another."""
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    half = tl.cdiv(K, 2 * BK) * BK
+    for start in range(0, half, BK):
+        at = start + inner
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :] * ak, mask=at[None, :] < K, other=0.0)
+        b = tl.load(
+            b_ptr + at[:, None] * bk + columns[None, :] * bn, mask=at[:, None] < K, other=0.0
+        )
+        total = tl.dot(a, b, total)
+    for start in range(half, K, BK):
+        at = start + inner
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :] * ak, mask=at[None, :] < K, other=0.0)
+        b = tl.load(
+            b_ptr + at[:, None] * bk + columns[None, :] * bn, mask=at[:, None] < K, other=0.0
+        )
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total)
+
+
+def two_products(a_ptr, b_ptr, c_ptr, K, am, ak, bk, bn, M: tl.constexpr, N: tl.constexpr,
+                 BK: tl.constexpr):  # fmt: skip
+    """Add the product to itself, read in the other order."""
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    other = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, K, BK):
+        at = start + inner
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :] * ak, mask=at[None, :] < K, other=0.0)
+        b = tl.load(
+            b_ptr + at[:, None] * bk + columns[None, :] * bn, mask=at[:, None] < K, other=0.0
+        )
+        total = tl.dot(a, b, total)
+        at = (tl.cdiv(K, BK) - 1) * BK - start + inner
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :] * ak, mask=at[None, :] < K, other=0.0)
+        b = tl.load(
+            b_ptr + at[:, None] * bk + columns[None, :] * bn, mask=at[:, None] < K, other=0.0
+        )
+        other = tl.dot(a, b, other)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total + other)
+
+
+def product_of(kernel: Any, m: int = 64, n: int = 64, k: int = 16, **options: Any) -> Module:
+    words = "*fp16:16 *fp16:16 *fp32:16 i32:16 i32:16 i32=1 i32:16 i32=1"
+    extents = {"M": m, "N": n, "BK": k}
+    return tile_ir(kernel, words, extents, **{"num_warps": 4, "num_stages": 2, **options})
+
+
+def product_arguments(k: int, m: int = 64, n: int = 64) -> list[Any]:
+    a, b = numbers(m * k, np.float16), numbers(k * n, np.float16, 2)
+    return [a, b, np.zeros(m * n, np.float32), k, k, n]
+
+
+@pytest.mark.parametrize(("kernel", "rings"), [(two_loops, 2), (two_products, 4)])
+def test_loops_share_rings_and_products_do_not(kernel: Any, rings: int):
+    before = product_of(kernel)
+    module = specialised(before)
+    assert len([op for op in module.walk() if isinstance(op, SharedAllocate)]) == rings
+    for k in (16, 48, 144):
+        wanted = meaning(before, (1,), product_arguments(k))
+        assert meaning(module, (1,), product_arguments(k)) == wanted
+    assert explore(record(module, product_arguments(32), 1))[0] == "ok"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_has_rings_of_keys_and_of_values(causal: bool):
+    sizes = {"HEAD": 16, "BLOCK_M": 64, "BLOCK_N": 16, "BLOCK_D": 16, "CAUSAL": causal,
+             "EVEN": False}  # fmt: skip
+    words = "*fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp32:16 fp32 " + "i32:16 i32:16 i32:16 i32=1 " * 4
+    before = tile_ir(
+        attention_forward.attention, f"{words}i32 i32 i32 i32", sizes, num_warps=4, num_stages=2
+    )
+    module = specialised(before)
+    heads, n = 2, 80
+    size = heads * n * 16
+
+    def arguments() -> list[Any]:
+        q, k, v = (numbers(size, np.float16, seed) for seed in range(3))
+        out, lse = np.zeros(size, np.float16), np.zeros(heads * n, np.float32)
+        return [q, k, v, out, lse, 0.25, *(size, n * 16, 16) * 4, heads, heads, n, n]
+
+    grid = (2, heads)
+    assert meaning(module, grid, arguments()) == meaning(before, grid, arguments())
+    offsets, _, total = allocate(module, SM_90A)
+    simulate(module, offsets, total, grid, arguments(), SM_90A)
+
+
+# -- planted faults -------------------------------------------------------------------------------
 def in_region(module: Module, name: str, op: Op) -> bool:
     roles = roles_of(module)
     region = getattr(roles, name)
@@ -116,7 +224,10 @@ def is_empty(op: Barriers) -> bool:
 
 #: Faults that end in an error at a line.
 DEADLOCKS: dict[str, Plant] = {
-    "the producer's parity is not inverted": lambda module, op: None,
+    # Its first parity is that of its first slot, 0.
+    "the producer's parity is not inverted": producers(
+        For, lambda op: op.changed(inits=(*op.inits[:-1], op.inits[-2]))
+    ),
     "a phase expects one copy of two": producers(
         Expect, lambda op: op.changed(bytes=op.bytes // 2)
     ),
@@ -151,7 +262,7 @@ def planted(module: Module, plant: Plant) -> Module:
     return rebuild(module, rewrite)
 
 
-@pytest.mark.parametrize("fault", [name for name in DEADLOCKS if "inverted" not in name])
+@pytest.mark.parametrize("fault", DEADLOCKS)
 def test_a_planted_fault_is_an_error(fault: str):
     m, n, k = 64, 64, 16
     module = matmul_of(m, n, k)
@@ -180,3 +291,173 @@ def test_a_planted_fault_shows_in_some_order(fault: str):
         else:
             shown += not np.array_equal(arguments[2], good[2])
     assert shown
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_the_protocol_holds_in_every_interleaving(groups: int):
+    m, n, k = 64 * groups, 64, 16
+    module = matmul_of(m, n, k, 4 * groups)
+    for rounds in (1, 2, 4):
+        verdict, states = explore(record(module, staged_arguments(m, n, rounds * k), groups))
+        assert verdict == "ok"
+        assert states > 10
+
+
+@pytest.mark.parametrize("fault", [*DEADLOCKS, *(name for name in WRONG if "sums" not in name)])
+def test_a_planted_fault_breaks_the_protocol(fault: str):
+    m, n, k = 64, 64, 16
+    wrong = planted(matmul_of(m, n, k), {**DEADLOCKS, **WRONG}[fault])
+    assert explore(record(wrong, staged_arguments(m, n, 6 * k), 1))[0] not in (
+        "ok",
+        "too many states",
+    )
+
+
+#: Faults between two loops on one ring.
+BETWEEN = ("slot and parity begin anew", "the last slot is not given back")
+
+
+@pytest.mark.parametrize("fault", BETWEEN)
+def test_a_planted_fault_between_loops_breaks_the_protocol(fault: str):
+    module = specialised(product_of(two_loops))
+    roles = roles_of(module)
+    assert roles is not None
+    first, second = (op for op in roles.consumers.ops if isinstance(op, For))
+    gives = [op for op in roles.consumers.ops if isinstance(op, Arrive)]
+
+    def plant(module: Module, op: Op) -> Any:
+        if fault == BETWEEN[0]:
+            own = len(first.inits) - 1
+            inits = (*second.inits[:1], *first.inits[1:own], *second.inits[own:])
+            return op.changed(inits=inits) if op.id == second.id else None
+        return () if op.id == gives[0].id else None
+
+    arguments = product_arguments(16 * 6)
+    assert explore(record(module, arguments, 1))[0] == "ok"
+    wrong = planted(module, plant)
+    assert explore(record(wrong, arguments, 1))[0] not in ("ok", "too many states")
+
+
+# -- what is decided ------------------------------------------------------------------------------
+@needs_ptxas
+def test_a_producer_of_one_warp_beside_two_groups():
+    built, told = compiled(staged(128, 256, 64, 8))
+    assert told == ["specialised: 1 producer warp + 8 that multiply, ring of 4 x 49,152 bytes"]
+    assert built.threads == 288
+    resources = built.assemble().resources
+    assert resources.spill_store_bytes == 0
+    assert resources.registers is not None
+    assert resources.registers <= 168
+    sass = built.texts["sass"]().text
+    assert "UTMALDG" in sass
+    assert "HGMMA" in sass
+    assert sass.count("BAR.SYNC") == 1  # of the whole block, before warps part
+
+
+@needs_ptxas
+def test_registers_are_given_away_where_a_share_does_not_do(monkeypatch: pytest.MonkeyPatch):
+    """What is alive in the loop, 128 registers of sums, fits 168 with what stands beside it."""
+    from workbench.targets.nvidia.passes import roles
+
+    monkeypatch.setattr(roles, "_BESIDE_TILES", 90)
+    built, told = compiled(staged(128, 256, 64, 8))
+    assert built.threads == 384
+    assert told == [
+        "specialised: 4 producer warps + 8 that multiply, ring of 4 x 49,152 bytes, "
+        "240 registers each"
+    ]
+    ptx = built.texts["ptx"]().text
+    assert "setmaxnreg.dec.sync.aligned.u32 24" in ptx
+    assert "setmaxnreg.inc.sync.aligned.u32 240" in ptx
+    assert built.assemble().resources.registers == 168
+
+
+def test_what_is_decided_is_written_on_ops():
+    module = staged(64, 64, 16, 4)
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    options = {"narrow_index": True, "warp_specialize": True}
+    decided = dict(gpu_steps(final, SM_90A, **options))["role-partition"]
+    (loop,) = (op for op in decided.body.ops if isinstance(op, For))
+    assert dict(loop.schedule) == {"warps": 1, "registers": (), "in_flight": 1}
+    loads = [op for op in loop.body.ops if isinstance(op, TensorLoad)]
+    assert [(op.role, op.channel, op.slots) for op in loads] == [("producer", 0, 4)] * 2
+
+
+def hinted(a_ptr, b_ptr, c_ptr, K, am, ak, bk, bn, M: tl.constexpr, N: tl.constexpr,
+           BK: tl.constexpr):  # fmt: skip
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for start in tl.range(0, K, BK, warp_specialize=True):
+        at = start + inner
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :] * ak, mask=at[None, :] < K, other=0.0)
+        b = tl.load(
+            b_ptr + at[:, None] * bk + columns[None, :] * bn, mask=at[:, None] < K, other=0.0
+        )
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total)
+
+
+def test_the_hint_of_a_loop_is_obeyed_or_answered():
+    built, told = compiled(product_of(hinted), warp_specialize=False)
+    assert built.threads == 160
+    assert told == ["specialised: 1 producer warp + 4 that multiply, ring of 3 x 4,096 bytes"]
+    built, told = compiled(product_of(hinted), warp_specialize=False, tma=False)
+    assert built.threads == 128
+    (text,) = told
+    assert text.startswith("warp_specialize=True is not obeyed: no load of it is a tensor copy")
+
+
+def test_without_the_option_warps_stay_together():
+    built, told = compiled(staged(64, 64, 16, 4), warp_specialize=False)
+    assert told == []
+    assert built.gpu is not None
+    assert roles_of(built.gpu) is None
+    assert built.threads == 128
+
+
+def overtaken(a_ptr, b_ptr, c_ptr, flag_ptr, K, am, ak, bk, bn, M: tl.constexpr, N: tl.constexpr,
+              BK: tl.constexpr, BEFORE: tl.constexpr):  # fmt: skip
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    if BEFORE == "a wait":
+        while tl.atomic_add(flag_ptr, 0, sem="acquire") == 0:
+            pass
+    total = tl.zeros((M, N), dtype=tl.float32)
+    if BEFORE == "a store":
+        tl.store(c_ptr + rows[:, None] * N + columns[None, :], total)
+    for start in range(0, K, BK):
+        at = start + inner
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :] * ak, mask=at[None, :] < K, other=0.0)
+        b = tl.load(
+            b_ptr + at[:, None] * bk + columns[None, :] * bn, mask=at[:, None] < K, other=0.0
+        )
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total)
+
+
+REASONS = {
+    "a store": "stores to memory that a producer might",
+    "a wait": "waits for other programs",
+}
+
+
+@pytest.mark.parametrize("before", ["nothing", *REASONS])
+def test_a_producer_overtakes_nothing_that_orders_memory(before: str):
+    words = "*fp16:16 *fp16:16 *fp32:16 *i32 i32:16 i32:16 i32=1 i32:16 i32=1"
+    extents = {"M": 64, "N": 64, "BK": 16, "BEFORE": before}
+    built, told = compiled(tile_ir(overtaken, words, extents, num_warps=4, num_stages=2))
+    assert built.gpu is not None
+    assert (roles_of(built.gpu) is None) == (before in REASONS)
+    assert before not in REASONS or [text for text in told if REASONS[before] in text]
+
+
+def test_more_registers_than_a_launch_takes_are_refused():
+    """The kernel would wait for them for ever."""
+    module = matmul_of(128, 64, 16, 8)
+
+    def greedy(op: Op, builder: Builder) -> Any:
+        return op.changed(warps=4, registers=(40, 248)) if isinstance(op, Roles) else None
+
+    assembled = Assembled(b"", 168, 0, 0, 0, 0, 0, ())
+    check_shares(assembled, module)
+    with pytest.raises(ResourceError, match="ask for 68,608, a block of 12 warps has 64,512"):
+        check_shares(assembled, rebuild(module, greedy))

@@ -138,13 +138,25 @@ ARRIVE = "gpu.arrive %bars, %zero"
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
-        (EXPECT, "", "nobody ends phase 0, which is waited for: 0 of 1 have arrived"),
-        (EXPECT, EXPECT.replace("128", "64"), "nobody ends phase 0.*-64 bytes are missing"),
-        (EXPECT, EXPECT.replace("128", "256"), "nobody ends phase 0.*128 bytes are missing"),
-        (AWAIT, AWAIT + "\n" + AWAIT.replace("%zero, %zero", "%zero, %one"), "nobody ends phase 1"),
+        (EXPECT, "", "the end of phase 0, which nobody ends: 0 of 1 have arrived"),
+        (
+            EXPECT,
+            EXPECT.replace("128", "64"),
+            "phase 0, which nobody ends.*-64 bytes are missing",
+        ),
+        (
+            EXPECT,
+            EXPECT.replace("128", "256"),
+            "phase 0, which nobody ends.*128 bytes are missing",
+        ),
+        (
+            AWAIT,
+            AWAIT + "\n" + AWAIT.replace("%zero, %zero", "%zero, %one"),
+            "phase 1, which nobody",
+        ),
         (COPY, COPY + "\n" + COPY, "a slot is filled again before its copy has landed"),
         (AWAIT, "\n".join([AWAIT, ARRIVE, ARRIVE]), "phase 2 ends, and nobody waited"),
-        (EXPECT, EXPECT + "\n" + ARRIVE, "a phase of 1 arrivals gets one more"),
+        (EXPECT, EXPECT + "\n" + ARRIVE, "phase 0 of 1 arrivals gets 2"),
     ],
 )
 def test_what_would_hang_is_found(old: str, new: str, found: str):
@@ -159,10 +171,11 @@ def test_what_would_hang_is_found(old: str, new: str, found: str):
     assert error.value.code == "K515"
 
 
-def test_what_has_not_been_waited_for_is_poison():
+def test_what_has_not_been_waited_for_is_poison_and_an_error_in_the_end():
     text = box_kernel((13, 24), (24,), (8, 8), (0, 1), (0, 0)).replace(AWAIT, "")
     arrays = [np.ones((13, 24), np.float16), *(np.zeros((8, 8), np.float16) for _ in range(2))]
-    run_module(parse_module(text), (1,), arrays)
+    with pytest.raises(LaunchError, match="copies are still under way when the program ends"):
+        run_module(parse_module(text), (1,), arrays)
     assert (arrays[1] == 1).all()
     assert np.isnan(arrays[2]).all()
 

@@ -16,14 +16,21 @@ from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
+from workbench.interpreter import run_module
 from workbench.ir import Module, Op, Shared, rebuild
 from workbench.layouts import wgmma_d
 from workbench.ops.numbers import cut_to_tf32
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
+from workbench.source import LaunchError
 from workbench.targets.built import Built
 from workbench.targets.nvidia.chip import chip
-from workbench.targets.nvidia.ops import WaitCopies, WaitProducts, WarpgroupDot
+from workbench.targets.nvidia.ops import (
+    FenceProducts,
+    WaitCopies,
+    WaitProducts,
+    WarpgroupDot,
+)
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.nvidia.toolchain import assemble
 from workbench.targets.nvidia.warpgroups import _own_columns, _splits, _steps
@@ -120,6 +127,22 @@ def test_the_interpreter_sees_what_is_not_waited_for(fault: str):
     wanted = meaning(module, (1,), arguments())
     assert meaning(last, (1,), arguments()) == wanted
     assert meaning(without(last, PLANTED[fault]), (1,), arguments()) != wanted
+
+
+@pytest.mark.parametrize("kind", ["a ring of copies", "what was computed"])
+def test_the_interpreter_sees_a_missing_fence(kind: str):
+    m, n, k = 64, 32, 16
+    module = staged(m, n, k, 4) if kind.startswith("a ring") else typed("i8", "nn", m, n, 32, 4)
+    last = in_gpu_ir(module)
+    wrong = without(last, lambda op: () if isinstance(op, FenceProducts) else None)
+    if kind.startswith("a ring"):
+        arguments = staged_arguments(m, n, 8 * k)
+    else:
+        values = [np.ones(m * 64, np.int8), np.ones(64 * n, np.int8), np.zeros(m * n, np.int32)]
+        arguments = [*values, 64, 64, n]
+    with pytest.raises(LaunchError, match="with no fence in between") as caught:
+        run_module(wrong, (1,), arguments)
+    assert caught.value.code == "K514"
 
 
 KINDS = [

@@ -33,7 +33,14 @@ from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.stage_products import stage_products
-from workbench.targets.nvidia.spills import Fitted, fitted, note_assembler, note_spills, spilled
+from workbench.targets.nvidia.spills import (
+    Fitted,
+    check_shares,
+    fitted,
+    note_assembler,
+    note_spills,
+    spilled,
+)
 from workbench.targets.nvidia.tensors import map_parameters
 from workbench.targets.nvidia.toolchain import PtxError, disassemble, find, missing
 from workbench.targets.objects import code_bytes
@@ -251,6 +258,7 @@ def _built(state: State) -> Built:
                 found = state.fitted or fitted(ptx, unit, all_warps(module))
                 assembled.append(found.ptx)
                 result = found.result
+                check_shares(result, module)
                 made["cubin"] = Binary("cubin", result.cubin, Resources(
                     registers=result.registers,
                     shared_bytes=0,

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from workbench.ir import Module
 from workbench.passes.manager import Remark, Remarks
+from workbench.source import ResourceError
 from workbench.targets.nvidia.chip import Chip
 from workbench.targets.nvidia.ops import WarpgroupDot
 from workbench.targets.nvidia.toolchain import Assembled, assemble
+from workbench.targets.simt.ops import roles_of
 from workbench.trace import Rendered
 
 
@@ -56,6 +58,26 @@ def note_spills(result: Assembled, sass: Rendered, module: Module, remarks: Rema
         "its tiles; take smaller tiles or more warps",
         "ptxas", op, spans.get(op),
     ))  # fmt: skip
+
+
+def check_shares(result: Assembled, module: Module) -> None:
+    """Raise ResourceError where roles ask for more registers than a launch takes.
+
+    `setmaxnreg` would wait for ever: no launch may come to that.
+    """
+    roles = roles_of(module)
+    if roles is None or not roles.registers:
+        return
+    keeps, gets = roles.registers
+    warps: int = module.attributes["num_warps"]
+    wanted, has = keeps * roles.warps + gets * warps, result.registers * (roles.warps + warps)
+    if wanted > has:
+        raise ResourceError(
+            f"roles with {keeps} and {gets} registers a thread ask for {32 * wanted:,}, a block of "
+            f"{roles.warps + warps} warps has {32 * has:,}",
+            roles.span,
+            hint="compile without warp_specialize, or with another num_warps",
+        )
 
 
 def note_assembler(result: Assembled, module: Module, remarks: Remarks) -> None:

@@ -585,7 +585,8 @@ def lower_scale(low: Lowering, op: ScaleProducts) -> None:
 
 @NVIDIA.lower(FenceProducts)
 def lower_fence(low: Lowering, op: FenceProducts) -> None:
-    low.emit.do('call void asm sideeffect "fence.proxy.async.shared::cta;", "~{memory}"()')
+    where = "" if op.arrays else ".shared::cta"
+    low.emit.do(f'call void asm sideeffect "fence.proxy.async{where};", "~{{memory}}"()')
 
 
 def _in_and_out(

@@ -7,6 +7,7 @@ from workbench.ir import Module, Pointer, Value, element_of
 from workbench.passes.expand_functions import expand_functions
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.functions import has_function
+from workbench.targets.simt.length import refuse_long
 from workbench.targets.simt.lowering import Lowering, llvm_type
 from workbench.targets.simt.rules import Device
 
@@ -17,7 +18,8 @@ def expand(module: Module, remarks: Remarks) -> Module:
 
 
 def lower(module: Module, chip: Device, offsets: dict[int, int]) -> Lowering:
-    """Return a finished lowering of GPU IR."""
+    """Return a finished lowering of GPU IR; raises ResourceError (K406) for too much code."""
+    refuse_long(module)
     low = Lowering(module, chip, offsets, Affine(module, tiles=True))
     first = next((op.span for op in module.walk() if op.span is not None), None)
     file, line = (first.file, first.line) if first is not None else ("kernel", 1)

@@ -189,10 +189,12 @@ def read_tile(
     window: Window,
     total: int,
     fill: Callable[[Window], None],
+    *sources: Value,
 ) -> None:
     """Give a result the elements at `place(register)`; registers that hold nothing read nothing.
 
     `fill` puts the elements of a window there, and does so for every window of `total` elements.
+    The tiles `sources` that it takes them from are computed once, not in every round.
     """
     emit, element = low.emit, element_of(result.type)
     type, size = stored_type(element)
@@ -211,6 +213,9 @@ def read_tile(
         for r in unique:
             found[table[r]] = cooked(low, load(place(r)), element)
     else:
+        for source in sources:
+            for r in first_of_copies(low, source):
+                low.register(source, r)
         held = _read_rounds(low, [place(r) for r in unique], window, total, fill, load, type)
         for r, value in zip(unique, held, strict=True):
             found[table[r]] = cooked(low, value, element)
@@ -274,18 +279,23 @@ def lower_concatenate(low: Lowering, op: Concatenate) -> None:
         write_tile(low, op.first, base, window)
         write_tile(low, op.second, base, window, ahead=prod(shape_of(op.first.type)))
 
-    _read_row_major(low, op.result, base, window_of(op.result, low.chip), fill)
+    _read_row_major(low, op.result, base, window_of(op.result, low.chip), fill, op.first, op.second)
 
 
 def lower_reshape(low: Lowering, op: Reshape) -> None:
     """A reshape that no layout follows: padding lies elsewhere in the two shapes."""
     base = low.shared(low.offset(op))
     fill = partial(write_tile, low, op.source, base)
-    _read_row_major(low, op.result, base, window_of(op.source, low.chip), fill)
+    _read_row_major(low, op.result, base, window_of(op.source, low.chip), fill, op.source)
 
 
 def _read_row_major(
-    low: Lowering, result: Value, base: str, window: Window, fill: Callable[[Window], None]
+    low: Lowering,
+    result: Value,
+    base: str,
+    window: Window,
+    fill: Callable[[Window], None],
+    *sources: Value,
 ) -> None:
     shape, layout = shape_of(result.type), low.layout(result)
     strides, padded = row_major(shape), shape != layout.padded
@@ -294,7 +304,7 @@ def _read_row_major(
         found = flat_place(low, layout, register, strides)
         return _clamped(low, found, prod(shape)) if padded else found
 
-    read_tile(low, result, base, place, window, prod(shape), fill)
+    read_tile(low, result, base, place, window, prod(shape), fill, *sources)
 
 
 @SIMT.lower(Gather)
@@ -318,16 +328,17 @@ def lower_gather(low: Lowering, op: Gather) -> None:
         return _clamped(low, found, prod(source)) if padded else found
 
     fill = partial(write_tile, low, op.source, base)
-    read_tile(low, op.result, base, place, window_of(op.source, low.chip), prod(source), fill)
+    window = window_of(op.source, low.chip)
+    read_tile(low, op.result, base, place, window, prod(source), fill, op.source)
 
 
 @SIMT.lower(Histogram)
 def lower_histogram(low: Lowering, op: Histogram) -> None:
     """Counters in shared memory, as many at a time as it has room for."""
     base = low.shared(low.offset(op))
-    _read_row_major(
-        low, op.result, base, _window(op.bins, 4, low.chip), partial(_count, low, op, base)
-    )
+    window, fill = _window(op.bins, 4, low.chip), partial(_count, low, op, base)
+    masks = () if op.mask is None else (op.mask,)
+    _read_row_major(low, op.result, base, window, fill, op.source, *masks)
 
 
 def _count(low: Lowering, op: Histogram, base: str, window: Window) -> None:

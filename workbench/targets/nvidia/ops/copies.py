@@ -7,7 +7,7 @@ import numpy as np
 from workbench.ir import Effect, Effects, Frame, Op, Value, attribute, reads, shape_of
 from workbench.ops.memory import pointee_of
 from workbench.ops.numbers import round_to
-from workbench.targets.simt.ops.shared import slot_of, verify_slot
+from workbench.targets.simt.ops.shared import place_of, slot_of, stored, verify_slot
 
 #: Orders the copies of this thread with what it does itself, nobody else's accesses.
 _COPY_FENCE: Effects = (Effect("shared", order="relaxed", scope="cta"),)
@@ -46,7 +46,8 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", exact=True):
         # What is in flight reads as poison until it is waited for.
         poison = np.nan if element.is_float else 0x5A
         where[...] = poison
-        frame.memory.setdefault("started", []).append((where, values))
+        place = place_of(frame, self.buffer, self.slot)
+        frame.memory.setdefault("started", []).append((where, values, place))
 
 
 class CommitCopies(Op, mnemonic="gpu.commit_copies", effects=_COPY_FENCE, exact=True):
@@ -70,5 +71,6 @@ class WaitCopies(Op, mnemonic="gpu.wait_copies", effects=_COPY_FENCE, exact=True
     def interpret(self, frame: Frame) -> None:
         groups = frame.memory.setdefault("groups", [])
         while len(groups) > self.pending:
-            for where, values in groups.pop(0):
+            for where, values, place in groups.pop(0):
                 where[...] = values
+                stored(frame).add(place)

@@ -24,11 +24,12 @@ from workbench.ir import (
 )
 from workbench.ops.dots import product
 from workbench.ops.numbers import cut_to_tf32
-from workbench.source import ShapeError
-from workbench.targets.simt.ops.shared import slot_of
+from workbench.source import LaunchError, ShapeError
+from workbench.targets.simt.ops.shared import place_of, slot_of, stored
 
 #: Orders what this thread wrote to shared memory with what its products read there.
 _PROXY_FENCE: Effects = (Effect("shared", order="relaxed", scope="cta"),)
+_ARRAYS_FENCE: Effects = (Effect("global", order="relaxed", scope="cta"),)
 
 
 class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
@@ -118,7 +119,16 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
         return result
 
     def _held(self, frame: Frame, value: Value, slot: Value | None, turned: bool) -> Array:
-        held = frame[value] if isinstance(value.type, Tile) else slot_of(frame, value, slot)
+        if isinstance(value.type, Tile):
+            return frame[value]
+        if place_of(frame, value, slot) in stored(frame):
+            raise LaunchError(
+                f"{self.name} reads shared memory that was stored to, with no fence in between",
+                self.span,
+                code="K514",
+                hint="fence after the stores: products read memory by another way",
+            )
+        held = slot_of(frame, value, slot)
         return held.T if turned else held
 
 
@@ -165,17 +175,23 @@ class ScaleProducts(Op, mnemonic="gpu.scale_products", effects=_PROXY_FENCE):
             return frame[self.accumulator] * frame[self.factors]
 
 
-class FenceProducts(Op, mnemonic="gpu.fence_products", effects=_PROXY_FENCE, exact=True):
+class FenceProducts(Op, mnemonic="gpu.fence_products", exact=True):
     """What this thread wrote to shared memory comes before what products read there.
 
     Products read shared memory by another way (the asynchronous proxy) than stores and copies
-    write it; a barrier alone does not order the two. PTX ISA 9.0, fence.proxy.async.
+    write it; a barrier alone does not order the two. With `arrays` the same holds of what was
+    stored to global memory and copies of boxes of arrays read. PTX ISA 9.0, fence.proxy.async.
 
         gpu.fence_products
     """
 
+    arrays: bool = attribute(default=False)
+
+    def own_effects(self) -> Effects:
+        return (*_PROXY_FENCE, *(_ARRAYS_FENCE if self.arrays else ()))
+
     def interpret(self, frame: Frame) -> None:
-        return None
+        stored(frame).clear()
 
 
 def _unchanged(before: Array, now: Array) -> bool:

@@ -6,18 +6,18 @@ load the coordinates, as scalars. A value that the kernel computes anyway is tak
 
 A load that becomes a copy by hardware is read earlier than in its turn, as any load that
 pipeline-loads copies ahead, and by another way (the asynchronous proxy) than the kernel's own
-stores: so nothing that the kernel stores through the same argument is raised.
+stores. So nothing that the kernel stores through the same argument is raised, and where arrays of
+other arguments may overlap, what was stored before a loop is made seen before the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
 
 from workbench.analysis.affine import Affine, tile_forms
 from workbench.analysis.demanded import Demanded, Rule, product_rule
-from workbench.analysis.forms import Atom, Form, number
+from workbench.analysis.forms import Form, number
 from workbench.analysis.hulls import Asked, FormSteps, UnknownForm, known_intervals
 from workbench.analysis.memory import ANYWHERE, Memory
 from workbench.analysis.ranges import FULL32, MARGIN, Step
@@ -28,7 +28,6 @@ from workbench.ir import (
     I32,
     I64,
     Block,
-    Builder,
     Drop,
     Module,
     Op,
@@ -40,27 +39,29 @@ from workbench.ir import (
     Value,
     element_of,
     shape_of,
+    walk,
 )
 from workbench.ir.rebuild import Rebuilder
 from workbench.layouts import swizzled, tensor_fits
 from workbench.ops import (
     AddPointer,
-    Cast,
-    Constant,
-    Elementwise,
     For,
     Load,
-    NumPrograms,
-    ProgramId,
     Reshape,
-    Select,
     Transpose,
 )
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
 from workbench.source import Span
-from workbench.targets.nvidia.ops import MakeTensorMap, TensorLoad, WarpgroupDot
-from workbench.targets.nvidia.raising import NotRaised, Plan, Request, plan
+from workbench.targets.nvidia.form_names import Names
+from workbench.targets.nvidia.form_values import Scalars
+from workbench.targets.nvidia.ops import (
+    FenceProducts,
+    MakeTensorMap,
+    TensorLoad,
+    WarpgroupDot,
+)
+from workbench.targets.nvidia.raising import UNBOUNDED, NotRaised, Plan, Request, plan
 from workbench.targets.simt.ops import SharedDot
 from workbench.targets.simt.rules import Device
 
@@ -121,11 +122,13 @@ class Raiser(Rebuilder):
         for op in module.walk():
             for operand in op.operands:
                 self.uses.setdefault(operand, []).append(op)
-        self.names = _Names(module, self.facts)
+        self.names = Names(module, self.facts)
         self._observed: Demanded | None = None
         #: Intervals of what is asked, as far as they are known now.
         self.known = FormSteps(module, self.facts)
         self.found: dict[int, _Raised] = {}
+        #: Loops before which what was stored is made seen.
+        self.fenced: set[int] = set()
         #: What becomes of the tiles of loads that lose axes of extent 1, by their ids.
         self.views: dict[int, int] = {}
         self.boxes: dict[int, Value] = {}
@@ -143,6 +146,8 @@ class Raiser(Rebuilder):
                 at_least_0 += self._ask(raised.plan, facts)
                 if raised.tile.op is not None and raised.tile.op is not raised.load:
                     self.views[raised.tile.op.id] = raised.load.id
+                if loop is not None and self._follows_stores(loop, raised.load):
+                    self.fenced.add(loop.id)
         if not self.found:
             return self.module
         body = self.block(self.module.body)
@@ -174,13 +179,36 @@ class Raiser(Rebuilder):
                 self.remarks.note(load, f"not raised to a tensor map: {why}", "missed")
         if not missed:
             for raised in found:
-                self.remarks.note(raised.load, self.names.told(raised.plan), "applied")
+                self.remarks.note(raised.load, self._told(raised.plan), "applied")
+                self._answer_hints(raised.load)
             return found
         for raised in found:
             other = self.names.of(missed[0].result)
             text = f"not raised to a tensor map: {other}, loaded in the same loop, is not"
             self.remarks.note(raised.load, text, "missed")
         return []
+
+    def _told(self, plan: Plan) -> str:
+        """Say what a load was raised to."""
+        shown = ", ".join(self.names.spelled(axis.coordinate) for axis in plan.axes)
+        extents = ", ".join(
+            "any" if axis.extent == number(UNBOUNDED) else self.names.spelled(axis.extent)
+            for axis in plan.axes
+        )
+        text = f"raised to a tensor map: {plan.root}[{shown}] of extents [{extents}]"
+        for atom in plan.dropped:
+            index = self.names.spelled(Form({(atom,): 1})).removeprefix("(").removesuffix(")")
+            text += f"; {index} dropped: nobody looks past it"
+        return text
+
+    def _answer_hints(self, load: Load) -> None:
+        """PTX ISA 9.0, cp.async.bulk.tensor: it goes past L1, an eviction policy is not written."""
+        asked = {"cache_modifier": "" if load.cache == "cg" else load.cache,
+                 "eviction_policy": load.eviction}  # fmt: skip
+        for name, word in asked.items():
+            if word:
+                text = "the load is a copy of a box, which takes none here"
+                self.remarks.note(load, f"{name} '{word}' is not obeyed: {text}", "missed")
 
     def view(self, load: Load) -> Value:
         """Return a load's tile, or what alone is made of it, without its axes of extent 1."""
@@ -276,6 +304,28 @@ class Raiser(Rebuilder):
             if any(e.order != "plain" for e in inside) and not self.memory.is_settled(effect):
                 raise NotRaised("the loop waits for other programs or signals to them")
 
+    def _follows_stores(self, loop: For, load: Load) -> bool:
+        """Say whether what a load of a loop reads may have been stored before the loop."""
+
+        def before(block: Block, again: bool) -> Iterator[Op]:
+            """Yield ops that may run before the loop; `again`: the block is run round by round."""
+            inside = [op is loop or any(o is loop for o in _inside(op)) for op in block.ops]
+            place = inside.index(True)
+            for n, op in enumerate(block.ops):
+                if n == place and op is not loop:
+                    for region in op.regions:
+                        if any(o is loop for o in walk(region)):
+                            yield from before(region, again or op.repeats)
+                elif n < place or again:
+                    yield from (op, *_inside(op))
+
+        reads = load.own_effects()
+        writes = (e for op in before(self.module.body, again=False) for e in op.own_effects())
+        return any(
+            e.space == "global" and e.writes and any(self.memory.may_meet(r, e) for r in reads)
+            for e in writes
+        )
+
     def _demanded(self, tile: Value) -> list[Form]:
         if self._observed is None:
             self._observed = Demanded(self.module, self.facts, _PRODUCTS)
@@ -352,6 +402,12 @@ class Raiser(Rebuilder):
         elif old.type == I1:
             self.scopes[-1].setdefault(Form({(self.facts.atom("value", old),): 1}), new)
 
+    def _scalars(self, type: Scalar) -> Scalars:
+        """Return what writes forms where ops are being written."""
+        return Scalars(
+            self.builder, self.facts, self.names, self.scopes, lambda v: self.values.get(v, v), type
+        )
+
     def _make_maps(self) -> None:
         for name, value in self.parameters.items():
             del name
@@ -374,7 +430,7 @@ class Raiser(Rebuilder):
 
     def _tensor_map(self, found: Plan, type: TensorMap) -> Value:
         base = self.parameters[found.root]
-        write = _Scalars(self, I64)
+        write = self._scalars(I64)
         if found.base.terms:
             base = self.builder.add(AddPointer(base, write.value(found.base)))
         extents = tuple(write.value(axis.extent) for axis in found.axes)
@@ -382,12 +438,15 @@ class Raiser(Rebuilder):
         return self.builder.add(MakeTensorMap(base, extents, strides, type=type), "map")
 
     def _replacement(self, op: Op) -> Value | Drop | None:
+        if op.id in self.fenced:
+            self.builder.insert(FenceProducts(arrays=True))
+            return None
         if op.id in self.views:
             return self.boxes[self.views[op.id]]
         raised = self.found.get(op.id)
         if raised is None:
             return None
-        write = _Scalars(self, I32)
+        write = self._scalars(I32)
         coordinates = tuple(write.value(axis.coordinate) for axis in raised.plan.axes)
         tile = raised.tile.type
         assert isinstance(tile, Tile)
@@ -396,223 +455,7 @@ class Raiser(Rebuilder):
         return held if raised.tile.op is raised.load else DROP
 
 
-class _Scalars:
-    """Writes forms as scalars of a type; in 32 bits only those whose value fits them.
-
-    Sums and products may wrap on the way, which takes nothing from a result that fits. What is
-    divided or compared is exact, in 64 bits.
-    """
-
-    def __init__(self, raiser: Raiser, type: Scalar) -> None:
-        self.raiser = raiser
-        self.builder: Builder = raiser.builder
-        self.type = type
-
-    def value(self, form: Form) -> Value:
-        """Return a form's value where ops are being written."""
-        known = self._known(form)
-        if known is not None:
-            return known
-        if form.constant is not None:
-            return self._keep(form, self.builder.add(Constant(form.constant, self.type)))
-        total: Value | None = None
-        for monomial, coefficient in form.terms.items():
-            term = self._product(monomial, coefficient)
-            total = term if total is None else self._apply("add", total, term)
-        assert total is not None
-        return self._keep(form, total)
-
-    def _product(self, monomial: tuple[Atom, ...], coefficient: int) -> Value:
-        known = self._known(Form({monomial: coefficient}))
-        if known is not None:
-            return known
-        product: Value | None = self._known(Form({monomial: 1}))
-        if product is None:
-            for atom in monomial:
-                factor = self._atom(atom)
-                product = factor if product is None else self._apply("mul", product, factor)
-        constant = None
-        if coefficient != 1 or product is None:
-            constant = self.builder.add(Constant(coefficient, self.type))
-        if product is None or constant is None:
-            held = product if product is not None else constant
-            assert held is not None
-            return held
-        return self._apply("mul", product, constant)
-
-    def _atom(self, atom: Atom) -> Value:
-        form = Form({(atom,): 1})
-        known = self._known(form)
-        if known is not None:
-            return known
-        if self.type == I32 and (atom.parts or atom.kind in ("trip", "value")):
-            wide = _Scalars(self.raiser, I64)._atom(atom)
-            return self._keep(form, self.builder.add(Cast(wide, I32)))
-        builder = self.builder
-        match atom.kind:
-            case "pid" | "programs":
-                made = ProgramId if atom.kind == "pid" else NumPrograms
-                return self._keep(form, self._sized(builder.add(made(axis=atom.key, type=I32))))
-            case "div" | "rem" | "min" | "max":
-                a, b = (self.value(part) for part in atom.parts)
-                return self._keep(form, self._apply(atom.kind, a, b))
-            case "select":
-                *conditions, then, otherwise = atom.parts
-                chosen, other = self.value(then), self.value(otherwise)
-                for condition in conditions:
-                    on = self._holds(condition)
-                    chosen = builder.add(Select(on, chosen, other))
-                return self._keep(form, chosen)
-            case "trip":
-                loop = self.raiser.names.loops[atom.key]
-                lower, step = (self.raiser.facts.form(v) for v in (loop.lower, loop.step))
-                assert lower is not None
-                assert step is not None
-                counted = self._apply("sub", self._sized(atom.key), self.value(lower))
-                return self._keep(form, self._apply("div", counted, self.value(step)))
-            case _:
-                raise AssertionError(f"{atom} has no value here")
-
-    def _holds(self, condition: Form) -> Value:
-        """Return whether a form is below 0."""
-        flag = self.raiser.names.flag(condition)
-        if flag is not None:
-            return self.raiser.values.get(flag, flag)
-        zero = self.builder.add(Constant(0, self.type))
-        return self.builder.add(Elementwise("lt", (self.value(condition), zero)))
-
-    def _known(self, form: Form) -> Value | None:
-        for scope in reversed(self.raiser.scopes):
-            found = scope.get(form)
-            if found is not None and found.type != I1:
-                return self._sized(found)
-        return None
-
-    def _sized(self, value: Value) -> Value:
-        return value if value.type == self.type else self.builder.add(Cast(value, self.type))
-
-    def _keep(self, form: Form, value: Value) -> Value:
-        """Remember a value that is exact, for those who need it next."""
-        if self.type == I64:
-            self.raiser.scopes[-1].setdefault(form, value)
-        return value
-
-    def _apply(self, function: str, a: Value, b: Value) -> Value:
-        return self.builder.add(Elementwise(function, (a, b), no_wrap=self.type == I64))
-
-
-class _Names:
-    """What things are called in remarks, and which scalars there are."""
-
-    def __init__(self, module: Module, facts: Affine) -> None:
-        self.facts = facts
-        self.loops: dict[Value, For] = {}
-        self._names: dict[Form, str] = {}
-        self._narrow: set[Form] = set()
-        for p in module.parameters:
-            self._note(p.value, p.name)
-        for op in module.walk():
-            if isinstance(op, For):
-                self.loops[op.body.arguments[0]] = op
-            for value in op.results:
-                self._note(value, value.hint)
-            for region in op.regions:  # carried values have the names of pointers
-                for place, value in enumerate(region.arguments):
-                    self._note(value, "" if place else value.hint)
-
-    def _note(self, value: Value, name: str) -> None:
-        if value.type not in (I32, I64):
-            return
-        form = self.facts.form(value)
-        if form is None:
-            return
-        if value.type == I32:
-            self._narrow.add(form)
-        if name and form.constant is None:
-            self._names.setdefault(form, name)
-
-    def narrow(self, form: Form) -> bool:
-        """Say whether a value of 32 bits is what a form is."""
-        return form in self._narrow
-
-    def flag(self, condition: Form) -> Value | None:
-        """Return the i1 that is on where a form is below 0, if that is one."""
-        if len(condition.terms) == 1:
-            ((monomial, coefficient),) = condition.terms.items()
-            if coefficient == -1 and len(monomial) == 1 and monomial[0].kind == "value":
-                value: Value = monomial[0].key
-                return value if value.type == I1 else None
-        return None
-
-    def of(self, value: Value) -> str:
-        """Return what the author calls a value."""
-        if value.hint or value.op is None:
-            return value.hint or "a value without a name"
-        line = f" at line {value.op.span.line}" if isinstance(value.op.span, Span) else ""
-        return f"what {value.op.name}{line} gives"
-
-    def told(self, plan: Plan) -> str:
-        """Say what a load was raised to."""
-        shown = ", ".join(self.spelled(axis.coordinate) for axis in plan.axes)
-        extents = ", ".join(
-            "any" if axis.extent == number(0x7FFF0000) else self.spelled(axis.extent)
-            for axis in plan.axes
-        )
-        text = f"raised to a tensor map: {plan.root}[{shown}] of extents [{extents}]"
-        for atom in plan.dropped:
-            index = self.spelled(Form({(atom,): 1})).removeprefix("(").removesuffix(")")
-            text += f"; {index} dropped: nobody looks past it"
-        return text
-
-    def spelled(self, form: Form) -> str:
-        """Write a form as the author might."""
-        known = self._names.get(form)
-        if known is not None:
-            return known
-        if form.constant is not None:
-            return str(form.constant)
-        common = gcd(*form.terms.values())
-        known = self._names.get(Form({m: c // common for m, c in form.terms.items()}))
-        if known is not None:
-            return f"{known}·{common}"
-        start = Form({m: c for m, c in form.terms.items() if m and not any(a.axes for a in m)})
-        if len(start.terms) not in (0, len(form.terms)):
-            return f"{self.spelled(start)} {self._added(form - start)}"
-        text = ""
-        for monomial, coefficient in form.terms.items():
-            sign = "-" if coefficient < 0 else "+" if text else ""
-            words = self._term(monomial, abs(coefficient))
-            text += f" {sign} {words}" if text else f"{sign}{words}"
-        return text
-
-    def _added(self, form: Form) -> str:
-        text = self.spelled(form)
-        return f"- {text[1:]}" if text.startswith("-") else f"+ {text}"
-
-    def _term(self, monomial: Sequence[Atom], coefficient: int) -> str:
-        names = [self._atom(atom) for atom in monomial]
-        return "·".join([*names, *([str(coefficient)] if coefficient != 1 or not names else [])])
-
-    def _atom(self, atom: Atom) -> str:
-        known = self._names.get(Form({(atom,): 1}))
-        if known is not None:
-            return known
-        if atom.kind in ("div", "rem"):
-            a, b = (self._inside(part) for part in atom.parts)
-            return f"({a} {'//' if atom.kind == 'div' else '%'} {b})"
-        if atom.kind in ("min", "max", "select"):
-            word = {"min": "minimum", "max": "maximum"}.get(atom.kind, "where")
-            return f"{word}({', '.join(map(self.spelled, atom.parts[-2:]))})"
-        if atom.kind == "x":
-            return f"x{atom.key}"
-        if atom.kind in ("pid", "programs"):
-            return f"{'program_id' if atom.kind == 'pid' else 'num_programs'}({atom.key})"
-        value = atom.key[0] if atom.kind in ("promise", "moved") else atom.key
-        if isinstance(value, Value):
-            name = self.of(value)
-            return f"rounds of {name}" if atom.kind in ("trip", "trips") else name
-        return str(value)
-
-    def _inside(self, form: Form) -> str:
-        text = self.spelled(form)
-        return f"({text})" if " " in text else text
+def _inside(op: Op) -> Iterator[Op]:
+    """Yield all ops in an op's regions."""
+    for region in op.regions:
+        yield from walk(region)

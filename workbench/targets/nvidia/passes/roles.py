@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 from workbench.ir import (
     Block,
+    Effect,
     Module,
     Op,
     Shared,
@@ -50,7 +51,7 @@ _BESIDE_TILES = 32
 #: Registers of a producer's thread and of a consumer's, by the consumers' groups of four warps,
 #: where a producer of four warps gives some away. Their sum over all groups is within what the
 #: launch takes, else `setmaxnreg` waits for ever.
-REGISTERS = {1: (40, 216), 2: (24, 240), 4: (24, 112)}
+REGISTERS = {2: (24, 240), 4: (24, 112)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def role_partition(
     if not loads:
         _answer(asked, "no load of it is a tensor copy that a product by warpgroups reads", remarks)
         return module
-    if not (module.attributes.get("warp_specialize") or any(asked.values())):
+    if not (module.attributes.get("warp_specialize") or asked):
         return module
     try:
         return _decided(module, chip_of(chip), loads, room, remarks)
@@ -122,20 +123,16 @@ def role_partition(
         return module
 
 
-def _asked(module: Module) -> dict[Op, bool]:
-    """Return the loops whose author says whether warps are to part."""
-    found: dict[Op, bool] = {}
-    for op in module.walk():
-        hint = dict(op.hints).get("warp_specialize") if isinstance(op, For | While) else None
-        if hint is not None:
-            found[op] = bool(hint)
-    return found
+def _asked(module: Module) -> list[Op]:
+    """Return the loops whose author wants warps to part, one for each place in the source."""
+    loops = [op for op in module.walk() if isinstance(op, For | While)]
+    wanted = [op for op in loops if dict(op.hints).get("warp_specialize")]
+    return list({op.span: op for op in reversed(wanted)}.values())
 
 
-def _answer(asked: dict[Op, bool], why: str, remarks: Remarks) -> None:
-    for loop, wanted in asked.items():
-        if wanted:
-            remarks.note(loop, f"warp_specialize=True is not obeyed: {why}", "missed")
+def _answer(asked: Iterable[Op], why: str, remarks: Remarks) -> None:
+    for loop in asked:
+        remarks.note(loop, f"warp_specialize=True is not obeyed: {why}", "missed")
 
 
 def _decided(
@@ -147,6 +144,7 @@ def _decided(
     for load in loads:
         if id(load) not in inside:
             raise RefusedError(load, "it loads outside the loops at the top of the kernel")
+    _check_order(module, loops[-1], loads, known)
     channels = {loop: channels_of(loop, known) for loop in loops}
     for loop in loops:
         _check(loop, channels[loop], module, known)
@@ -194,6 +192,36 @@ def _decided(
             "applied",
         )
     return replace(module, body=Block((), tuple(map(marked, module.body.ops))))
+
+
+def _check_order(module: Module, last: For, loads: Sequence[TensorLoad], known: Known) -> None:
+    """Raise RefusedError where a producer would overtake what comes before a load.
+
+    It waits for slots and for nothing else that consumers do.
+    """
+    reads = [effect for load in loads for effect in load.own_effects()]
+    until = module.body.ops.index(last) + 1
+    before = [inner for op in module.body.ops[:until] for inner in (op, *_inner(op))]
+    for found in before:
+        reasons = (_overtaken(found, effect, reads, known) for effect in found.own_effects())
+        if reason := next(filter(None, reasons), ""):
+            raise RefusedError(found, reason)
+
+
+def _overtaken(op: Op, effect: Effect, reads: Sequence[Effect], known: Known) -> str:
+    """Say why loads must not come before what an op does; "" if they may."""
+    if effect.space != "global":
+        return ""
+    touches = effect.reads or effect.writes
+    if effect.order != "plain" and (touches or effect.scope != "cta"):
+        return f"{op.name} waits for other programs or signals to them"
+    if effect.writes and any(known.memory.may_meet(read, effect) for read in reads):
+        return "it stores to memory that a producer might have read by then"
+    return ""
+
+
+def _inner(op: Op) -> list[Op]:
+    return [inner for region in op.regions for inner in walk(region)]
 
 
 def _loads_in(block: Block) -> bool:
@@ -258,8 +286,6 @@ def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known)
     bounds = [constant_of(value) for value in (loop.lower, loop.upper, loop.step)]
     if None not in bounds and bounds[2] and len(range(*bounds)) < 2:  # type: ignore[arg-type]
         raise RefusedError(loop, "the loop has one round")
-    if dict(loop.hints).get("warp_specialize") is False:
-        raise RefusedError(loop, "warp_specialize=False")
     loads = [load.op for channel in channels for load in channel.loads]
     producer_slice(loop, loads, module, known)
 

@@ -89,6 +89,7 @@ class SharedStore(Op, mnemonic="gpu.shared_store", exact=True):
             count = shape_of(self.buffer.type)[axis]
             values = np.take(values, range(start, start + count), axis)
         slot_of(frame, self.buffer, self.slot)[...] = values
+        stored(frame).add(place_of(frame, self.buffer, self.slot))
 
 
 class SharedLoad(Op, mnemonic="gpu.shared_load", exact=True):
@@ -166,6 +167,16 @@ def slot_of(frame: Frame, buffer: Value, slot: Value | None) -> Array:
     """Return the contents of a slot of a buffer (None: of all of it), to be read or written."""
     held = frame.memory[int(frame[buffer])]
     return held if slot is None else held[int(frame[slot])]
+
+
+def place_of(frame: Frame, buffer: Value, slot: Value | None) -> tuple[int, int]:
+    """Return what tells a slot of a buffer from all others."""
+    return int(frame[buffer]), -1 if slot is None else int(frame[slot])
+
+
+def stored(frame: Frame) -> set[tuple[int, int]]:
+    """Return the slots that threads wrote themselves, and no fence has shown to others' ways."""
+    return frame.memory.setdefault("stored", set())
 
 
 def verify_slot(

@@ -8,6 +8,8 @@ from workbench.targets.simt.passes.layout_graph import LayoutGraph
 from workbench.targets.simt.rules import Map
 
 _MOST_STARTS = 6
+#: What an edge costs, by the candidates of its source and its target.
+Costs = list[list[float]]
 
 
 def solve(graph: LayoutGraph) -> list[LinearLayout]:
@@ -23,17 +25,24 @@ def solve(graph: LayoutGraph) -> list[LinearLayout]:
         [node.weight * sum(cost(c) for cost in node.costs) for c in node.candidates]
         for node in graph.nodes
     ]
-    best = cheapest(own, _pair_costs(graph)) or _searched(graph, own)
+    tables = edge_costs(graph)
+    best = cheapest(own, _pair_costs(graph, tables)) or _searched(graph, own, tables)
     return [node.candidates[i] for node, i in zip(graph.nodes, best, strict=True)]
 
 
-def _pair_costs(graph: LayoutGraph) -> dict[tuple[int, int], list[list[float]]]:
+def edge_costs(graph: LayoutGraph) -> list[Costs]:
+    """Return what each edge costs."""
+    nodes = graph.nodes
+    return [
+        edge.costs(nodes[edge.source].candidates, nodes[edge.target].candidates, graph.chip)
+        for edge in graph.edges
+    ]
+
+
+def _pair_costs(graph: LayoutGraph, tables: list[Costs]) -> dict[tuple[int, int], Costs]:
     """Return what the edges between two nodes cost for each pair of their candidates."""
-    found: dict[tuple[int, int], list[list[float]]] = {}
-    for edge in graph.edges:
-        sources = graph.nodes[edge.source].candidates
-        targets = graph.nodes[edge.target].candidates
-        rows = [[edge.cost(a, b, graph.chip) for b in targets] for a in sources]
+    found: dict[tuple[int, int], Costs] = {}
+    for edge, rows in zip(graph.edges, tables, strict=True):
         known = found.get((edge.source, edge.target))
         if known is not None:
             rows = [
@@ -44,8 +53,8 @@ def _pair_costs(graph: LayoutGraph) -> dict[tuple[int, int], list[list[float]]]:
     return found
 
 
-def _searched(graph: LayoutGraph, own: list[list[float]]) -> list[int]:
-    search = _Search(graph, own)
+def _searched(graph: LayoutGraph, own: list[list[float]], tables: list[Costs]) -> list[int]:
+    search = _Search(graph, own, tables)
     best: list[int] = []
     best_cost = float("inf")
     for start in search.starts():
@@ -55,8 +64,6 @@ def _searched(graph: LayoutGraph, own: list[list[float]]) -> list[int]:
     return best
 
 
-#: What an edge costs, by the candidates of its source and its target.
-Costs = list[list[float]]
 #: Which candidate another node gets by a candidate of this one; None: the edge says nothing.
 Brings = list[int | None]
 
@@ -64,7 +71,7 @@ Brings = list[int | None]
 class _Search:
     """The graph in numbers: candidates by their places in their nodes' lists."""
 
-    def __init__(self, graph: LayoutGraph, own: list[list[float]]) -> None:
+    def __init__(self, graph: LayoutGraph, own: list[list[float]], tables: list[Costs]) -> None:
         self.graph = graph
         self.own = own
         #: The edges at each node.
@@ -73,12 +80,11 @@ class _Search:
         self.edges: list[tuple[int, int, Costs]] = []
         self.brings: list[tuple[Brings | None, Brings | None]] = []
         for number, edge in enumerate(graph.edges):
-            self.around[edge.source].append(number)
-            self.around[edge.target].append(number)
+            for end in {edge.source, edge.target}:
+                self.around[end].append(number)
             sources = graph.nodes[edge.source].candidates
             targets = graph.nodes[edge.target].candidates
-            costs = [[edge.cost(a, b, graph.chip) for b in targets] for a in sources]
-            self.edges.append((edge.source, edge.target, costs))
+            self.edges.append((edge.source, edge.target, tables[number]))
             self.brings.append(
                 (_brings(edge.give, sources, targets), _brings(edge.need, targets, sources))
             )
@@ -169,8 +175,13 @@ class _Descent:
     def cost(self, numbers: set[int]) -> float:
         """Return the cost of some nodes and of all edges at them."""
         search, choice = self.search, self.choice
-        total = sum(search.own[n][choice[n]] for n in sorted(numbers))
-        for number in sorted({e for n in numbers for e in search.around[n]}):
+        if len(numbers) == 1:
+            (one,) = numbers
+            total, edges = search.own[one][choice[one]], search.around[one]
+        else:
+            total = sum(search.own[n][choice[n]] for n in sorted(numbers))
+            edges = sorted({e for n in numbers for e in search.around[n]})
+        for number in edges:
             source, target, costs = search.edges[number]
             total += costs[choice[source]][choice[target]]
         return total

@@ -59,19 +59,26 @@ class Edge:
     give: Map | None
     after: bool = False
 
-    def cost(self, source: LinearLayout, target: LinearLayout, chip: Hardware) -> float:
-        """Return the estimated cycles of the conversion between two layouts of its nodes."""
+    def costs(
+        self, sources: list[LinearLayout], targets: list[LinearLayout], chip: Hardware
+    ) -> list[list[float]]:
+        """Return the estimated cycles of the conversions between layouts of its nodes."""
+        froms: list[LinearLayout | None] = [*sources]
+        tos: list[LinearLayout | None] = [*targets]
         if self.after:
             assert self.give is not None
-            given = self.give(source)
-            if given is None:
-                return 1e12
-            return self.weight * conversion_cost(given, target, self.bits, chip)
-        assert self.need is not None
-        needed = self.need(target)
-        if needed is None:
+            froms = list(map(self.give, sources))
+        else:
+            assert self.need is not None
+            tos = list(map(self.need, targets))
+        return [[self._conversion(a, b, chip) for b in tos] for a in froms]
+
+    def _conversion(
+        self, source: LinearLayout | None, target: LinearLayout | None, chip: Hardware
+    ) -> float:
+        if source is None or target is None:
             return 1e12
-        return self.weight * conversion_cost(source, needed, self.bits, chip)
+        return self.weight * conversion_cost(source, target, self.bits, chip)
 
 
 class LayoutGraph:
