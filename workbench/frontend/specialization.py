@@ -26,7 +26,7 @@ class Options:
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
     without `overlap` the two products of a loop end in the round in which they start;
-    with `warp_specialize` warps part into a producer's and those that multiply, where it can be.
+    `warp_specialize` says whether warps part into a producer's and those that multiply.
     """
 
     num_warps: int | None = None
@@ -41,7 +41,7 @@ class Options:
     wgmma: bool = True
     tma: bool = True
     overlap: bool = True
-    warp_specialize: bool = False
+    warp_specialize: bool | None = None
     narrow_index: bool = False
     guarded: bool = False
     #: What the code is for, where the kernel asks (tl.target_info).

@@ -16,8 +16,11 @@ from workbench.source import KernelSource, OptionError, shown
 DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
-    "debug": False, "wgmma": True, "tma": True, "overlap": True, "warp_specialize": False,
+    "debug": False, "wgmma": True, "tma": True, "overlap": True, "warp_specialize": None,
 }  # fmt: skip
+
+#: True or False, or left to the compiler.
+_CHOSEN = ("warp_specialize",)
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
 
@@ -80,7 +83,7 @@ def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError
 
 
 def _check(name: str, value: Any) -> None:
-    if isinstance(DEFAULTS[name], bool):
+    if isinstance(DEFAULTS[name], bool) or name in _CHOSEN:
         if value is not None and not (isinstance(value, int) and value in (0, 1)):
             raise OptionError(
                 f"{name} is True or False, got {shown(value)}",

@@ -244,7 +244,7 @@ class _Expansion:
         slots = min(load.op.slots for channel in channels for load in channel.loads)
         read = {place.operand for c in channels for load in c.loads for place in load.reads}
         reason = obstacle(late, read, self.chip.rules)
-        needed = registers_needed(loop, late, read, self.chip.rules, copies=0)
+        _, needed = registers_needed(loop, late, read, self.chip.rules, copies=0)
         threads = chip_of(self.chip).most_registers(self.warps + schedule["warps"])
         most = schedule["registers"][1] if schedule["registers"] else threads
         if not reason and needed > most:

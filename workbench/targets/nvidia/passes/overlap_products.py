@@ -206,15 +206,22 @@ def obstacle(late: Late, in_rings: Collection[Value], rules: RuleTable) -> str:
 
 def registers_needed(
     loop: For, late: Late, in_rings: Collection[Value], rules: RuleTable, copies: int
-) -> int:
-    """Return about how many registers a thread needs for a loop whose product is late.
+) -> tuple[int, int]:
+    """Return about how many registers a thread needs for a loop as it is, and with a late product.
 
     copies: that it starts in a round, each from an address of two registers.
     """
     elsewhere = {*in_rings, *(one.tile for op in loop.body.ops for one in rules.stored_of(op))}
     elsewhere |= {op.result for op in loop.body.ops if _is_written_anew(op)}
     carried = sum(registers_held(value) for value in late.held if value not in in_rings)
-    return peak_in(loop.body, elsewhere) + carried + 2 * copies + _OTHER_REGISTERS
+    plain = peak_in(loop.body, elsewhere) + 2 * copies + _OTHER_REGISTERS
+    return plain, plain + carried
+
+
+def stored_bytes(loop: For, in_rings: Collection[Value], rules: RuleTable) -> int:
+    """Return the bytes of what products of a loop read in buffers that are no rings."""
+    stored = (one for op in loop.body.ops for one in rules.stored_of(op))
+    return sum({one.tile: one.buffer.bytes for one in stored if one.tile not in in_rings}.values())
 
 
 def _is_written_anew(op: Op) -> bool:

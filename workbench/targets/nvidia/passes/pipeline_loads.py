@@ -66,11 +66,15 @@ from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
     obstacle,
     registers_needed,
+    stored_bytes,
 )
 from workbench.targets.nvidia.passes.rounds import reached, reading_from
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
 from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
 
+#: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
+_ENOUGH_WARPS = 16
+_BARRIER_BYTES = 8
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
 _OTHER_REGISTERS = 72
 
@@ -278,62 +282,65 @@ def _planned(
     if product is not None:
         layout = layout_of(product.result.type)
         assert layout is not None
-        registers = min(MOST_REGISTERS, layout.registers() + _OTHER_REGISTERS)
+        registers = plain_registers = min(MOST_REGISTERS, layout.registers() + _OTHER_REGISTERS)
         late, ways = None, [(depth + 1, depth - 1), (depth, depth - 2)]
         ways = ways[: 2 if depth > 3 else 1]
     else:
         # With two slots more no warp waits for the others before it starts products.
-        late, registers = _late(early, found, chip, remarks)
+        late, plain_registers, registers = _late(early, found, chip, remarks)
         ways = [(depth + 2, depth - 1), (depth + 1, depth - 2), (depth + 1, depth - 1)]
         ways.append((depth, depth - 2))
     if product is None and late is None:
         return plain
     each, warps = sum(staged.ahead.buffer.bytes for staged in found), early.known.on.num_warps
+    in_rings = {place.operand for staged in found for place in staged.in_place}
+    beside = stored_bytes(early.loop, in_rings, early.known.rules)
 
-    beside = _stored_beside(early, found)
+    boxes = any(staged.box is not None for staged in found)
 
-    def warps_with(slots: int) -> int:
-        return residency(chip, warps, registers, slots * each + beside).warps
+    def warps_with(slots: int, registers: int) -> int:
+        barriers = _BARRIER_BYTES * slots if boxes else 0
+        return residency(chip, warps, registers, slots * each + beside + barriers).warps
 
+    least = min(max(1, warps_with(depth, plain_registers)), _ENOUGH_WARPS)
     for slots, distance in ways:
         fits = slots == depth or slots * each <= room
-        if distance > 0 and fits and warps_with(slots) >= max(1, warps_with(depth)):
+        if distance > 0 and fits and warps_with(slots, registers) >= least:
             return _Plan(slots, distance, product, late)
     if late is not None:
-        text = f"overlap dropped: {depth + 1} slots of {each:,} bytes leave room for fewer blocks"
+        text = (
+            f"overlap dropped: {depth + 1} slots of {each:,} bytes and {registers} registers "
+            f"leave room for fewer than {least} warps, which other blocks' products need"
+        )
         remarks.note(late, text, "missed")
     return plain
 
 
-def _stored_beside(early: _Early, found: list[_Staged]) -> int:
-    """Return the bytes of what products of a loop read in buffers that are no rings."""
-    rings = {place.operand for staged in found for place in staged.in_place}
-    stored = (one for op in early.loop.body.ops for one in early.known.rules.stored_of(op))
-    return sum({one.tile: one.buffer.bytes for one in stored if one.tile not in rings}.values())
-
-
 def _late(
     early: _Early, found: list[_Staged], chip: Chip, remarks: Remarks
-) -> tuple[Op | None, int]:
-    """Return the product that is started a round later, if there is one, and its registers."""
+) -> tuple[Op | None, int, int]:
+    """Return the product that is started a round later, if there is one.
+
+    With the registers of the loop as it is, and with that.
+    """
     on, loop = early.known.on, early.loop
     late = late_product(loop, on.chip.rules)
     if late is None:
-        return None, 0
+        return None, 0, 0
     in_rings = {place.operand for staged in found for place in staged.in_place}
     most = min(chip.most_registers(on.num_warps), on.options.get("maxnreg") or MOST_REGISTERS)
     reason = obstacle(late, in_rings, on.chip.rules)
     at_once = on.num_warps * on.lanes * chip.widest_bytes
     vectors = [staged.ahead.buffer.bytes for staged in found if staged.box is None]
     copies = sum(-(-size // at_once) for size in vectors)
-    needed = registers_needed(loop, late, in_rings, on.chip.rules, copies)
+    plain, needed = registers_needed(loop, late, in_rings, on.chip.rules, copies)
     if not reason and needed > most:
         reason = f"{needed} registers needed, {most} there"
     if not on.options.get("overlap", True):
         reason = "overlap=False"
     if reason:
         remarks.note(late.product, f"overlap dropped: {reason}", "missed")
-    return None if reason else late.product, needed
+    return None if reason else late.product, plain, needed
 
 
 def _goes_on(early: _Early, found: list[_Staged]) -> Op | None:
