@@ -14,6 +14,8 @@ import torch
 
 import workbench as wb
 from tests.bench import whatif as stored
+from tests.bench.contests import Tensors
+from tests.corpus.sample import jitted
 from workbench import interrupts, run_cell
 from workbench.cli import main
 from workbench.compiler import CHIPS
@@ -270,6 +272,31 @@ def test_loops_count_as_often_as_the_launch_says():
     assert sectors("%end", {"n": 10}, (4,)).requests == (10 + 11 + 12 + 13) / 4 * 4
     unknown = sectors("%n", {}, (1,))
     assert (unknown.requests, unknown.unknown) == (4, True)
+
+
+def test_copies_count_the_same_whoever_makes_them():
+    """By threads, as boxes of tensor maps, or as boxes by a producer's warps."""
+    suite = next(c for c in stored.problems().values() if (c.suite, c.size) == ("matmul_nn", 1024))
+    prepared = suite.prepare(Tensors("meta"))
+    config = next(c for c in suite.configs if str(c).startswith("128x128"))
+    launch = prepared.launch(config)
+    types = [a.dtype if isinstance(a, torch.Tensor) else a for a in launch.arguments]
+    kernel = jitted(launch.kernel)
+    names = [p.name for p in kernel.kernel_source.parameters]
+    integers = {n: v for n, v in zip(names, launch.arguments, strict=False) if isinstance(v, int)}
+    found = [
+        workload(
+            kernel.warmup(*types, **launch.named, grid=launch.grid, target="sm_90a", **options)
+            .compiled.built.gpu, chip("sm_90a"), launch.grid, integers,
+        )
+        for options in ({"tma": False}, {}, {"warp_specialize": True})
+    ]  # fmt: skip
+    threads, boxes, roles = found
+    assert boxes.requests < threads.requests / 8  # boxes it is
+    for other in (boxes, roles):
+        assert other.sectors == pytest.approx(threads.sectors, rel=0.25)
+        assert other.tensor == threads.tensor
+        assert 0.5 < other.late / threads.late < 2
 
 
 def test_every_chip_has_numbers_and_waves_cost():

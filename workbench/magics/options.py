@@ -175,7 +175,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--target", "target",
         "auto (where the arguments lie; without a GPU: cpu, and sm_90a is compiled too), cpu, "
-        "interpreter or a chip",
+        "interpreter or a chip; of whatif a chip",
         target_name, "T", "auto", "--target sm_90a", commands=_BUILD - {"step"},
     ),
     Option(
