@@ -85,19 +85,7 @@ def _run(command: str, rest: Sequence[str]) -> int:
             hint=f"commands: {' '.join(actions)}",
         )
     request = parse_arguments(command, rest)
-    needs = (
-        "compile",
-        "check",
-        "bench",
-        "tune",
-        "view",
-        "bisect",
-        "diff",
-        "follow",
-        "whatif",
-        "roofline",
-        "step",
-    )
+    needs = actions.keys() - {"explain", "doctor"}
     if command in needs and request.name is None:
         raise OptionError(f"{command} needs {COMMANDS[command].split('  ')[0]}", code="K103")
     return actions[command](request)
@@ -287,7 +275,7 @@ def _whatif(request: Request) -> int:
     kernel, namespace = load_kernel(request.name or "")
     found = sweeping.whatif(kernel, request, namespace)
     _print(str(sweeping.as_json(found) if request.json else sweeping.text_of(found)))
-    return OK
+    return COMPILE_ERROR if found.failed else OK
 
 
 def _step(request: Request) -> int:

@@ -62,6 +62,16 @@ def test_a_kernel_that_was_not_timed_is_timed_and_stands_below_the_roof(space):
     assert ask("", space).points == found.points
 
 
+def test_what_was_asked_for_is_timed_or_it_says_why_not(space):
+    before = ask("", space)
+    found = ask('--baseline nobody="1 / 0"', space)
+    assert [point.name for point in found.points] == ["scale"]
+    assert "nobody was not timed: " in roofs.text_of(found)
+    assert ask("--flops 4096", space).points[0].flops == 4096 != before.points[0].flops
+    run_cell(CELL.replace("range(3)", "range(5)"), LINE, space)  # another of the same name
+    assert ask("", space).points[0].flops == 5 * 256
+
+
 def test_text_picture_and_data_say_the_same(space):
     found = ask("", space)
     drawn = roofs.drawn(found)

@@ -106,6 +106,7 @@ def test_an_element_of_a_value_and_of_an_array(space):
         ("total --break 3", "does not come to line 3"),
         ("total --watch acc[8]", "no step gives acc an element [8]"),
         ("total --watch nobody[0]", "no step gives nobody"),
+        ("total --watch n", "no step gives n a value"),
         ("total --watch x[4,0]", "x has no element [4, 0], its shape is [4, 10]"),
         ('total --watch "x+1"', "'x+1' is no element"),
     ],

@@ -14,6 +14,8 @@ import torch
 
 import workbench as wb
 from tests.bench import whatif as stored
+from tests.bench.contests import Tensors
+from tests.corpus.sample import jitted
 from workbench import interrupts, run_cell
 from workbench.cli import main
 from workbench.compiler import CHIPS
@@ -173,7 +175,7 @@ def test_a_map_that_was_asked_for_comes_at_once(space, monkeypatch):
     assert again.data()["squares"] == first.data()["squares"]
 
 
-def test_helpers_give_the_same_as_this_process(space, monkeypatch):
+def test_workers_give_the_same_as_this_process(space, monkeypatch):
     here = ask(AXES, space)
     whatif.forget()
     monkeypatch.setenv("WORKBENCH_WORKERS", "1")
@@ -194,9 +196,13 @@ def test_without_a_launch_there_are_no_times():
     ("line", "code", "said"),
     [
         ("", "K121", "0 axes"),
-        ("--axis BLOK=1,2", "K121", "no axis 'BLOK'; axes: BLOCK, warps, stages, ctas"),
+        ("--axis BLOK=1,2", "K121", "no axis 'BLOK'; did you mean BLOCK?"),
         ("--axis BLOCK=64,128 --axis warps=1 --axis stages=1", "K121", "3 axes"),
         ("--axis BLOCK=1:2000:1", "K121", "2,000 squares"),
+        ("--axis BLOCK=1:10**12", "K121", "'1:10**12' has more than 100,000 values"),
+        ("--axis BLOCK=range(10**12)", "K121", "has more than 100,000 values"),
+        ("--axis BLOCK=64 --check x", "K100", "unknown option '--check'"),
+        ("--axis BLOCK=64 --no-cache", "K100", "unknown option '--no-cache'"),
         ("--axis BLOCK", "K121", "--axis takes NAME=VALUES"),
         ("--axis warps=1,2 --target cpu", "K114", "no model of the target cpu"),
     ],
@@ -205,6 +211,17 @@ def test_lines_that_are_no_map(space, line, code, said):
     with pytest.raises(OptionError, match=re.escape(said)) as caught:
         ask(line, space)
     assert caught.value.code == code
+
+
+def test_every_option_is_an_axis_and_named_where_another_was_meant(space):
+    with pytest.raises(OptionError) as caught:
+        ask("--axis tna=True --axis warps=1", space)
+    assert str(caught.value.message) == "no axis 'tna'; did you mean tma?"
+    assert caught.value.hint.startswith("axes: BLOCK, warps, stages, ctas, maxnreg, ")
+
+
+def test_one_square_is_compared_with_nothing(space):
+    assert "compare" not in sweeping.text_of(ask("--axis BLOCK=128", space))
 
 
 def test_a_kernel_whose_arguments_nobody_knows(space):
@@ -223,6 +240,9 @@ def test_the_command_line_draws_a_map(tmp_path, capsys):
     assert [s["values"] for s in json.loads(capsys.readouterr().out)["squares"]] == [
         {"BLOCK": 64}, {"BLOCK": 128},
     ]  # fmt: skip
+    path.write_text(path.read_text().replace("tl.load", "tl.laod"))
+    assert main([*line, "--json"]) == 3  # nothing came of any square
+    assert not json.loads(capsys.readouterr().out)["ok"]
 
 
 # -- the model --------------------------------------------------------------------------------
@@ -252,6 +272,31 @@ def test_loops_count_as_often_as_the_launch_says():
     assert sectors("%end", {"n": 10}, (4,)).requests == (10 + 11 + 12 + 13) / 4 * 4
     unknown = sectors("%n", {}, (1,))
     assert (unknown.requests, unknown.unknown) == (4, True)
+
+
+def test_copies_count_the_same_whoever_makes_them():
+    """By threads, as boxes of tensor maps, or as boxes by a producer's warps."""
+    suite = next(c for c in stored.problems().values() if (c.suite, c.size) == ("matmul_nn", 1024))
+    prepared = suite.prepare(Tensors("meta"))
+    config = next(c for c in suite.configs if str(c).startswith("128x128"))
+    launch = prepared.launch(config)
+    types = [a.dtype if isinstance(a, torch.Tensor) else a for a in launch.arguments]
+    kernel = jitted(launch.kernel)
+    names = [p.name for p in kernel.kernel_source.parameters]
+    integers = {n: v for n, v in zip(names, launch.arguments, strict=False) if isinstance(v, int)}
+    found = [
+        workload(
+            kernel.warmup(*types, **launch.named, grid=launch.grid, target="sm_90a", **options)
+            .compiled.built.gpu, chip("sm_90a"), launch.grid, integers,
+        )
+        for options in ({"tma": False}, {}, {"warp_specialize": True})
+    ]  # fmt: skip
+    threads, boxes, roles = found
+    assert boxes.requests < threads.requests / 8  # boxes it is
+    for other in (boxes, roles):
+        assert other.sectors == pytest.approx(threads.sectors, rel=0.25)
+        assert other.tensor == threads.tensor
+        assert 0.5 < other.late / threads.late < 2
 
 
 def test_every_chip_has_numbers_and_waves_cost():

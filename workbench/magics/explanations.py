@@ -119,7 +119,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     "K121": _entry(
         "--tune or --axis names no axis of this kernel, or leaves nothing to search or to draw.",
         "%%kernel matmul --make mk --tune BMM=64,128",
-        "axes are the kernel's constexprs, and warps, stages, ctas, maxnreg.",
+        "axes are the kernel's constexprs and the options of --set: warps, stages, maxnreg, tma …",
     ),
     "K122": _entry(
         "--show names a pane that does not exist.", "%%kernel add --show tir",

@@ -176,8 +176,9 @@ def read(command: str, tokens: Sequence[Token]) -> Request:
         _store(values, option, value, token)
         before = option
         places[option.field] = (given or token).span
-        if option.repeated and isinstance(value, tuple):
-            places[f"{option.field}.{value[0]}"] = (given or token).span
+        name = _named(value) if option.repeated else None
+        if name is not None:
+            places[f"{option.field}.{name}"] = (given or token).span
     return _finish(Request(names=tuple(words), places=places, **values))
 
 

@@ -130,10 +130,13 @@ _CELL = frozenset({"kernel"})
 #: The commands that launch a kernel.
 RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune", "roofline"})
 _BUILD = _RUN | {"compile", "bisect", "whatif", "step"}
+_MADE = _BUILD - {"whatif", "step"}
 #: Edits of a stage give arguments, and compare what comes of them.
 _EDIT = frozenset({"override"})
 #: Those that bind a launch, whatever they do with it.
 _BIND = _RUN | _EDIT | {"bisect", "whatif", "step"}
+#: Those that check it, too.
+_CHECKED = _BIND - {"whatif", "step"}
 _ASKING = frozenset({"bisect", "diff", "follow", "whatif", "step"})
 _STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
 
@@ -152,15 +155,16 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--set", "settings",
-        "a constexpr or a compile option (num_warps num_stages num_ctas maxnreg wgmma overlap; "
-        "short: warps stages ctas)",
+        "a constexpr or a compile option (num_warps num_stages num_ctas maxnreg wgmma tma overlap "
+        "warp_specialize; short: warps stages ctas)",
         setting, "K=V", "signature defaults; 4 warps, 3 stages",
         "--set BLOCK=128 --set warps=8", repeated=True, commands=_BUILD,
     ),
     Option(
         "--sig", "sig",
         "types without data: f16 or fp16, * for pointers, :16 divisible by 16, =v a fixed value",
-        plain_text, "TEXT", "from --args", '--sig "*f16:16 *f16:16 *f32 i32:16"', commands=_BUILD,
+        plain_text, "TEXT", "from --args", '--sig "*f16:16 *f16:16 *f32 i32:16"',
+        commands=_BUILD - {"step"},
     ),
     Option(
         "--assume", "assume",
@@ -171,8 +175,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--target", "target",
         "auto (where the arguments lie; without a GPU: cpu, and sm_90a is compiled too), cpu, "
-        "interpreter or a chip",
-        target_name, "T", "auto", "--target sm_90a", commands=_BUILD,
+        "interpreter or a chip; of whatif a chip",
+        target_name, "T", "auto", "--target sm_90a", commands=_BUILD - {"step"},
     ),
     Option(
         "--make", "make",
@@ -192,15 +196,15 @@ OPTIONS: tuple[Option, ...] = (
         "reference expression over copies of the arguments from before the launch; without one: "
         "the interpreter; says, too, which elements of an output were right without being written",
         expression("--check"), "[EXPR]", "off", '--check "torch.matmul(a, b)"', optional=True,
-        commands=_BIND,
+        commands=_CHECKED,
     ),
     Option(
         "--rtol", "rtol", "relative tolerance", tolerance("--rtol"), "R",
-        "by a model of what was rounded", "--rtol 1e-3", commands=_BIND,
+        "by a model of what was rounded", "--rtol 1e-3", commands=_CHECKED,
     ),
     Option(
         "--atol", "atol", "absolute tolerance", tolerance("--atol"), "A",
-        "by a model of what was rounded", "--atol 1e-4", commands=_BIND,
+        "by a model of what was rounded", "--atol 1e-4", commands=_CHECKED,
     ),
     Option("--bench", "bench", "time it", default="off", commands=_RUN),
     Option(
@@ -279,7 +283,7 @@ OPTIONS: tuple[Option, ...] = (
         "launch in a child process: an illegal access ends that, not the notebook",
         default="off", commands=_RUN,
     ),
-    Option("--no-cache", "no_cache", "compile again, whatever the cache holds", commands=_BUILD),
+    Option("--no-cache", "no_cache", "compile again, whatever the cache holds", commands=_MADE),
     Option("--no-run", "no_run", "compile only", commands=_CELL | _EDIT),
     Option("-q", "quiet", "show nothing", commands=_CELL | _EDIT),
     Option(

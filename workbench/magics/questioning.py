@@ -55,7 +55,7 @@ def bisect(
     request = request or Request()
     names = dict(namespace or {})
     entry, known = kernel_of(kernel, names)
-    plan = _plan(entry, known, request, names)
+    plan = _plan(entry, known, request, names, ", and --check for what is right")
     subject = _subject(entry, plan)
     beside = None
     if other is not None:
@@ -78,7 +78,10 @@ def kernel_of(what: Any, names: Mapping[str, Any]) -> tuple[Any, Plan | None]:
     return result.kernel, result.plan
 
 
-def _plan(entry: Any, known: Plan | None, request: Request, names: Mapping[str, Any]) -> Plan:
+def _plan(
+    entry: Any, known: Plan | None, request: Request, names: Mapping[str, Any], more: str = ""
+) -> Plan:
+    """Return the launch that is asked about; `more` is what else the hint asks for."""
     source = entry.kernel_source
     if request.args is not None or request.make is not None:
         asked = make_plan(request, source, names)
@@ -86,7 +89,7 @@ def _plan(entry: Any, known: Plan | None, request: Request, names: Mapping[str, 
     if known is None or (known.arguments is None and known.make is None):
         raise OptionError(
             f"what are the arguments of {source.name}?", code="K110",
-            hint="add --args x,y,… or --make f, and --check for what is right",
+            hint=f"add --args x,y,… or --make f{more}",
         )  # fmt: skip
     return replace(known, **merged(make_plan(request, source, names), known, request))
 
@@ -141,8 +144,10 @@ def _latest_constants(entry: Any) -> dict[str, Any]:
     """Return the constexprs of a kernel's latest compilation: those that a search chose, too."""
     constants = {p.name for p in entry.kernel_source.parameters if p.is_constexpr}
     known: list[Any] = list(getattr(without_search(entry), "results", ()))
-    arguments = known[-1].signature.arguments if known else ()
-    return {name: fact.value for name, fact in arguments if name in constants}
+    if not known:
+        return {}
+    facts: Mapping[str, Any] = dict(known[-1].signature.arguments)
+    return {name: fact.value for name, fact in facts.items() if name in constants}
 
 
 def _program(word: str | None) -> int | list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from math import ceil, floor, log10
 from typing import Any
@@ -72,7 +72,10 @@ class RoofPoint:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Points under a roof: GB/s of a copy, TFLOP/s of products of `operand`, both measured here."""
+    """Points under a roof: GB/s of a copy, TFLOP/s of products of `operand`, both measured here.
+
+    `untimed` says of what was asked for, and has no points, why.
+    """
 
     kernel: str
     device: str
@@ -80,6 +83,7 @@ class Roofline:
     peak_tflops: float
     operand: str
     points: tuple[RoofPoint, ...]
+    untimed: tuple[tuple[str, str], ...] = ()
 
     @property
     def ridge(self) -> float:
@@ -99,17 +103,18 @@ def roofline(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> Roo
     Args:
         kernel: a name, a result or a kernel object; the latest result if None.
         request: options of `%bench`; a kernel that was not timed, or is asked with a launch,
-            baselines or sizes of its own, is timed now.
+            baselines, sizes or other options of its own, is timed now.
         namespace: where names are looked up first.
 
     Raises:
         OptionError: K129 for an unknown kernel, K110 where nobody knows its arguments.
     """
-    asks = request.args or request.make or request.baselines or request.axes or request.settings
-    result = None if asks or not _is_timed(kernel, namespace) else _find(kernel, namespace)
+    asks = replace(request, names=(), json=False, places={}) != Request()
+    result = None if asks else _timed(kernel, namespace)
     if result is None:
         result = lines.bench(kernel, request, namespace)
-    benches = [bench for bench in _latest(result.bench) if bench.milliseconds]
+    latest = _latest(result.bench)
+    benches = [bench for bench in latest if bench.milliseconds]
     if not benches or result.plan is None:
         raise OptionError(
             f"{result.name} has no time", code="K129", hint=f"%bench {result.name} says why"
@@ -129,7 +134,8 @@ def roofline(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> Roo
             unsteady = place < len(bench.unsteady) and bench.unsteady[place]
             points.append(RoofPoint(bench.name, x, flops, moved, time, roof, unsteady))
     device = own.env.device if own.env is not None else ""
-    return Roofline(result.name, device or "", copy, peak, operand, tuple(points))
+    untimed = tuple((b.name, b.error or "no time") for b in latest if not b.milliseconds)
+    return Roofline(result.name, device or "", copy, peak, operand, tuple(points), untimed)
 
 
 def _latest(benches: Sequence[Bench]) -> list[Bench]:
@@ -138,19 +144,16 @@ def _latest(benches: Sequence[Bench]) -> list[Bench]:
     return list(benches[starts[-1] :]) if starts else []
 
 
-def _find(kernel: Any, namespace: Mapping[str, Any]) -> KernelResult:
-    if hasattr(kernel, "kernel_source"):
-        latest = registry.latest(kernel.kernel_source.name)
-        assert latest is not None
-        return latest
-    return registry.find(kernel, namespace)
-
-
-def _is_timed(kernel: Any, namespace: Mapping[str, Any]) -> bool:
+def _timed(kernel: Any, namespace: Mapping[str, Any]) -> KernelResult | None:
+    """Return the latest result of a kernel if it has times, None where there are none."""
     found: Any = namespace.get(kernel) if isinstance(kernel, str) else kernel
-    if hasattr(found, "kernel_source") and registry.latest(found.kernel_source.name) is None:
-        return False
-    return any(bench.milliseconds for bench in _latest(_find(kernel, namespace).bench))
+    if hasattr(found, "kernel_source"):
+        result = registry.latest(found.kernel_source.name)
+        if result is None or result.kernel is not found:  # another of this name was
+            return None
+    else:
+        result = registry.find(kernel, namespace)
+    return result if any(bench.milliseconds for bench in _latest(result.bench)) else None
 
 
 def _work(
@@ -201,6 +204,7 @@ def text_of(found: Roofline) -> str:
         aligned(rows),
     ]
     above = any(point.share and point.share > 1.05 for point in found.points)
+    lines_ += [f"{name} was not timed: {why}" for name, why in found.untimed]
     if above:
         lines_.append("above the roof: arrays that stay in caches move faster than a large copy")
     if any(point.unsteady for point in found.points):

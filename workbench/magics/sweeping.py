@@ -24,6 +24,7 @@ from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
 from workbench.magics.questioning import kernel_of, merged
 from workbench.magics.texts import Shown
+from workbench.magics.values import closest
 from workbench.questions.whatif import (
     MEASURES,
     Measure,
@@ -111,10 +112,13 @@ def _axes(entry: Any, request: Request, names: Namespace) -> dict[str, tuple[Any
     for axis in request.tune:
         name = SHORT_FORMS.get(axis.name, axis.name)
         if axis.name not in constants and name not in DEFAULTS:
-            known = ", ".join([*constants, *SHORT_FORMS])
+            options = {name: short for short, name in SHORT_FORMS.items()}
+            known = [*constants, *(options.get(option, option) for option in DEFAULTS)]
             raise OptionError(
-                f"no axis '{axis.name}'; axes: {known}", request.place("tune"), code="K121"
-            )
+                f"no axis '{axis.name}'{closest(axis.name, known)}",
+                request.place(f"tune.{axis.name}") or request.place("tune"), code="K121",
+                hint=f"axes: {', '.join(known)}",
+            )  # fmt: skip
         axes[axis.name if axis.name in constants else name] = axis.values(names)
     count = 1
     for name, values in axes.items():
@@ -263,7 +267,8 @@ def notes(found: WhatIf) -> list[str]:
             f"times are predicted for an {found.product} from cycles of each unit, waits and waves "
             "(workbench/questions/predicting.py): they rank squares, measure before you believe one"
         )
-        lines.append(f"compare: {found.comparison(best)}")
+        compared = found.comparison(best)
+        lines += [f"compare: {compared}"] if compared else []
     elif any(square.facts for square in found.squares):
         lines.append("no time is predicted without the launch: add --args x,y,… and --grid")
     if any(s.facts and s.facts.work and s.facts.work.unknown for s in found.squares):
@@ -352,4 +357,4 @@ def _tip(found: WhatIf, square: Square) -> str:
 
 def as_json(found: WhatIf) -> Shown:
     """Return a map as `--json` prints it."""
-    return Shown(json.dumps({"ok": True, **found.data()}, indent=1), "json")
+    return Shown(json.dumps({"ok": not found.failed, **found.data()}, indent=1), "json")

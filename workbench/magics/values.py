@@ -9,13 +9,17 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
+from workbench.launch.options import SHORT_FORMS
 from workbench.source import OptionError, Span
 
 PANES = ("source", "ast", "tile", "gpu", "llvm", "ptx", "sass", "asm")
+#: An axis with more values is a slip.
+MOST_VALUES = 100_000
 METRICS = ("auto", "tflops", "gbps", "ms", "percent")
 EMBED_MODES = ("auto", "full", "summary", "none")
 CHIPS = (
@@ -24,8 +28,6 @@ CHIPS = (
 )
 TARGETS = ("auto", "cpu", "interpreter", *CHIPS)
 
-#: Short forms of compile options, accepted wherever the long form is.
-SHORT_OPTIONS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
 
 _UNSET: Any = object()
 
@@ -91,11 +93,11 @@ class Axis:
         expression that gives a list, or several values between commas.
         """
         if self.spec.is_object:
-            return tuple(self.spec.value)
+            return self._all(self.spec.value)
         parts = split_top_level(self.spec.text, ":")
         if len(parts) == 1:
             given = self._part(self.spec.text, namespace)
-            return tuple(given) if isinstance(given, Iterable) else (given,)
+            return self._all(given) if isinstance(given, Iterable) else (given,)
         step = parts[2].strip() if len(parts) == 3 else "1"
         factor = step.startswith("*")
         start, stop = (self._part(text, namespace) for text in parts[:2])
@@ -107,14 +109,28 @@ class Axis:
                 code=self.code,
                 hint="write a:b:step or a:b:*factor, e.g. --x N=256:8192:*2",
             )
-        values: list[Any] = []
-        while start <= stop:
-            values.append(start)
-            start = start * by if factor else start + by
-        return tuple(values)
+        return self._all(_counted(start, stop, by, factor=factor))
+
+    def _all(self, values: Iterable[Any]) -> tuple[Any, ...]:
+        """Return all values of what may have no end."""
+        found = tuple(islice(values, MOST_VALUES + 1))
+        if len(found) > MOST_VALUES:
+            raise OptionError(
+                f"{self.spec.option}: {self.spec.text!r} has more than {MOST_VALUES:,} values",
+                self.spec.span,
+                code=self.code,
+                hint="take larger steps: a:b:step or a:b:*factor",
+            )
+        return found
 
     def _part(self, text: str, namespace: Mapping[str, Any]) -> Any:
         return Expression(text, self.spec.option, self.spec.span).evaluate(namespace, self.code)
+
+
+def _counted(start: Any, stop: Any, by: Any, *, factor: bool) -> Iterator[Any]:
+    while start <= stop:
+        yield start
+        start = start * by if factor else start + by
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +250,7 @@ def setting(token: Token) -> tuple[str, Expression]:
             code="K112",
             hint="e.g. --set BLOCK=128 --set num_warps=8",
         )
-    name = SHORT_OPTIONS.get(name.strip(), name.strip())
+    name = SHORT_FORMS.get(name.strip(), name.strip())
     return name, Expression(value, f"--set {name}", token.span)
 
 

@@ -66,6 +66,7 @@ class Facts:
         resident: warps on one multiprocessor, of `most` that it can have.
         limit: what keeps more from fitting.
         work: what a program does; None where the launch is not known.
+        producers: warps of a program besides those, which hold no tiles.
     """
 
     registers: int | None
@@ -76,6 +77,7 @@ class Facts:
     most: int
     limit: str
     work: Work | None
+    producers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +100,14 @@ def look(kernel: CompiledKernel, integers: Mapping[str, int] | None, grid: Any) 
     built = kernel.compiled.built
     launch = kernel.launch
     unit = chip(kernel.target)
-    fits = residency(unit, built.num_warps, launch.registers or 0, built.shared_bytes)
+    warps = built.threads // unit.lanes
+    fits = residency(unit, warps, launch.registers or 0, built.shared_bytes)
     work = None
     if grid is not None and built.gpu is not None:
         work = workload(built.gpu, unit, grid, integers or {})
     return Facts(
         launch.registers, launch.spill_bytes, built.shared_bytes, built.num_warps,
-        fits.warps, unit.warps, fits.limit, work,
+        fits.warps, unit.warps, fits.limit, work, warps - built.num_warps,
     )  # fmt: skip
 
 
@@ -146,7 +149,7 @@ def predict(
     busy = sum(v**P for v in units.values()) ** (1 / P)
     chain = _chain(facts, units, speed)
     programs = prod(grid)
-    side_by_side = max(1, facts.resident // facts.num_warps)
+    side_by_side = max(1, facts.resident // (facts.num_warps + facts.producers))
 
     def wave(resident: float) -> float:
         return ((resident * busy) ** P + chain**P) ** (1 / P)

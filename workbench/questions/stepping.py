@@ -191,7 +191,9 @@ class Steps:
         """
         found = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(?:\[([\d\s,]*)\])?\s*", what)
         if found is None:
-            raise OptionError(f"'{what}' is no element", code="K103", hint="e.g. acc[0, 3] or n")
+            raise OptionError(
+                f"'{what}' is no element", code="K103", hint="e.g. acc[0, 3] or total"
+            )
         name = found[1]
         place = tuple(int(word) for word in (found[2] or "").replace(",", " ").split())
         assert self.bench is not None
@@ -220,7 +222,8 @@ class Steps:
         if not there:
             names = ", ".join(sorted(n for n in known if not n.isdigit()))
             raise OptionError(
-                f"no step gives {name} an element {list(place)}", code="K103",
+                f"no step gives {name} {f'an element {list(place)}' if place else 'a value'}",
+                code="K103",
                 hint=f"values: {names}; arrays: {', '.join(self._arrays())}",
             )  # fmt: skip
 

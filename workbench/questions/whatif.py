@@ -1,8 +1,8 @@
 """What if a constexpr or an option had another value: every square of a map is compiled, none run.
 
-Squares are compiled in helper processes, as those of a search are (`tuning/workers.py`). What each
-of them gives is read there (`predicting.look`) and kept in this process, so that a map that was
-asked for once comes at once. Stopping it keeps what was found.
+Squares are compiled in processes of their own, as those of a search are (`tuning/workers.py`). What
+each of them gives is read there (`predicting.look`) and kept in this process, so that a map that
+was asked for once comes at once. Stopping it keeps what was found.
 """
 
 from __future__ import annotations
@@ -138,6 +138,11 @@ class WhatIf:
         return min(timed, key=lambda s: s.prediction.microseconds, default=None)  # type: ignore[union-attr]
 
     @property
+    def failed(self) -> bool:
+        """Whether nothing came of any square."""
+        return all(square.state == "failed" for square in self.squares)
+
+    @property
     def product(self) -> str:
         """The GPU whose numbers predict times."""
         return speeds(self.target).product
@@ -221,7 +226,7 @@ class _Filling:
             if facts is not None:
                 left[number] = None
                 self._take(number, facts, 0.0)
-        # The cheapest comes first, here, while helpers begin: something is seen at once.
+        # The cheapest comes first, here, while processes begin: something is seen at once.
         compile_all(left, self._told, prune=False, look=look)
 
     def _told(self, number: int, outcome: Outcome) -> None:

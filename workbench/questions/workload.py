@@ -21,6 +21,7 @@ from workbench.ir import (
     Module,
     Op,
     Scalar,
+    Shared,
     Tile,
     Value,
     element_of,
@@ -30,14 +31,15 @@ from workbench.ir import (
 from workbench.ops import Barrier, Cast, Dot, Elementwise, For, If, Load, Reduce, Scan, While
 from workbench.targets.nvidia.chip import Chip
 from workbench.targets.nvidia.moves import moves_in
-from workbench.targets.nvidia.ops import WaitCopies, WarpgroupDot
+from workbench.targets.nvidia.ops import Await, TensorCopy, WaitCopies, WarpgroupDot
 from workbench.targets.simt.moves import Move
-from workbench.targets.simt.ops import BlockBarrier, SharedDot
+from workbench.targets.simt.ops import BlockBarrier, Roles, SharedDot
 
 #: At most so many programs are asked how long their loops are.
 _SAMPLES = 16
 #: What shared memory gives in a cycle.
 _ROW_BYTES = 128
+_SECTOR_BYTES = 32
 #: Functions of floats that go to the special function unit; what each costs there, in results.
 _SPECIAL = {
     "exp": 1, "exp2": 1, "log": 1, "log2": 1, "sin": 1, "cos": 1, "rsqrt": 1, "sqrt": 2, "div": 1,
@@ -61,7 +63,8 @@ class Work:
         special: results of the special function unit.
         waits: times that the program waits for what it has just loaded.
         barriers: of the block.
-        rounds: times that it waits for copies which began some rounds before.
+        rounds: times that it waits for copies which began some rounds before; a producer's waits
+            for slots to be free count as nothing.
         late: the same, each divided by the rounds that those copies had.
         unknown: something depends on data: a loop's rounds were taken to be 1.
     """
@@ -196,6 +199,10 @@ def _evaluate(part: _Part, frame: _Frame) -> Work:
             taken = parts if chosen is None else parts[:1] if bool(chosen) else parts[1:2]
             for branch in taken:  # not known which: half of each
                 total = total.plus(_evaluate(branch, frame), 1 / len(taken))
+        elif isinstance(op, Roles):  # side by side: who consumes waits for who produces
+            producer, consumers = (_evaluate(region, frame) for region in parts)
+            total = total.plus(replace(producer, waits=0.0, barriers=0.0, rounds=0.0, late=0.0))
+            total = total.plus(consumers)
         else:
             for branch in parts:
                 unknown_work = replace(_evaluate(branch, frame), unknown=isinstance(op, While))
@@ -216,7 +223,7 @@ class _Counter:
         own, inner = Work(), list[tuple[Op, list[_Part]]]()
         depth: dict[Value, int] = {}
         for op in block.ops:
-            if isinstance(op, For | If | While):
+            if isinstance(op, For | If | While | Roles):
                 inner.append((op, [self.part(region) for region in op.regions]))
                 continue
             own = own.plus(self._op(op))
@@ -235,6 +242,14 @@ class _Counter:
             return work.plus(Work(barriers=1))
         if isinstance(op, WaitCopies):
             return work.plus(Work(rounds=1, late=1 / (op.pending + 1)))
+        if isinstance(op, Await) and isinstance(op.barriers.type, Shared):
+            # As a ring of asynchronous copies: the others of its slots are under way meanwhile.
+            return work.plus(Work(rounds=1, late=1 / max(1, op.barriers.type.slots - 1)))
+        if isinstance(op, TensorCopy):  # one thread asks, every byte of the box is needed
+            sectors = (
+                prod(shape_of(op.buffer.type)) * element_of(op.buffer.type).itemsize / _SECTOR_BYTES
+            )
+            return work.plus(Work(sectors=sectors, ideal_sectors=sectors, requests=1))
         if isinstance(op, Reduce | Scan):
             return work.plus(Work(lanes=self._lanes(op.operands[0]) + self._shuffles(op)))
         if isinstance(op, Elementwise | Cast) and _is_float_tile(op.result):
