@@ -24,8 +24,10 @@ FREE = {
 #: Passes that change the types of parameters: what they are afterwards.
 FREE_AFTER = {"narrow-index": {"n": "i32"}}
 #: Passes whose smallest example is too long for a docstring; they have golden files.
-LONG = ("raise-tma", "role-partition", "expand-roles", "pipeline-loads", "split-full-blocks",
-        "stage-products", "overlap-products")  # fmt: skip
+LONG = (
+    *("raise-tma", "pipeline-loads", "split-full-blocks", "stage-products", "overlap-products"),
+    *("role-partition", "expand-roles"),
+)
 OPTIONS = {"num_warps": 1, "num_stages": 2}
 _RESULTS = re.compile(r"((?:%\w+(?:, )?)+) = ")
 

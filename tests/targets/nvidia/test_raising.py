@@ -26,9 +26,10 @@ from workbench.ir import Module
 from workbench.ops import Dot, Load, Scan
 from workbench.passes.manager import Remarks
 from workbench.source import KernelError
-from workbench.targets.nvidia.ops import TensorLoad
+from workbench.targets.nvidia.ops import Barriers, FenceProducts, TensorCopy, TensorLoad
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
 from workbench.targets.nvidia.raising import Plan, Request, plan
+from workbench.targets.simt.ops import BlockBarrier
 from workbench.targets.simt.verifier import verify_layouts
 
 
@@ -582,6 +583,66 @@ def test_hints_of_a_raised_load_are_answered():
     assert [text for text in said if "missed" in text] == [
         f"missed: eviction_policy 'evict_first' {why}", f"missed: cache_modifier 'ca' {why}",
     ]  # fmt: skip
+
+
+def signals(x_ptr, w_ptr, y_ptr, flag_ptr, n):
+    """Program 1 reads what program 0 stored, if y is x, and stores nothing before its loop."""
+    r, c = tl.arange(0, 64), tl.arange(0, 16)
+    if tl.program_id(0) == 1:
+        while tl.atomic_add(flag_ptr, 0, sem="acquire") == 0:
+            pass
+    total = tl.zeros((64, 16), tl.float32)
+    for k in range(n):
+        a = tl.load(x_ptr + r[:, None] * 1024 + k * 16 + c[None, :])
+        b = tl.load(w_ptr + (k * 16 + c)[:, None] * 16 + c[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(y_ptr + r[:, None] * 16 + c[None, :], total)
+    tl.atomic_add(flag_ptr, 1, sem="release")
+
+
+def test_what_another_program_stored_through_a_later_store_is_made_seen():
+    words = "*fp16:16 *fp16:16 *fp32:16 *i32:16 i32"
+    _, after, said = before_and_after(tile_ir(signals, words, {}, num_warps=4, num_stages=2))
+    assert len(boxes(after)) == 2, said
+    assert any(isinstance(op, FenceProducts) and op.arrays for op in after.walk())
+
+
+def scratch_before(x_ptr, w_ptr, y_ptr, n):
+    r, c = tl.arange(0, 64), tl.arange(0, 16)
+    total = tl.zeros((64, 16), tl.float32)
+    total += tl.sum(tl.load(w_ptr + r).to(tl.float32))
+    for k in range(n):
+        a = tl.load(x_ptr + r[:, None] * 1024 + k * 16 + c[None, :])
+        b = tl.load(w_ptr + (k * 16 + c)[:, None] * 16 + c[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(y_ptr + r[:, None] * 16 + c[None, :], total)
+
+
+@pytest.mark.parametrize("specialize", [False, True])
+def test_a_ring_follows_what_threads_wrote_to_the_same_bytes(specialize: bool):
+    """Copies of boxes go another way than stores to shared memory: a fence, then a barrier."""
+    module = tile_ir(
+        scratch_before, "*fp16:16 *fp16:16 *fp32:16 i32", {}, num_warps=4, num_stages=2,
+        warp_specialize=specialize,
+    )  # fmt: skip
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    final = replace(final, attributes={**final.attributes, "narrow_index": True})
+    kinds = [type(op) for op in [after for _, after in gpu_steps(final, SM_90A)][-1].walk()]
+    assert TensorCopy in kinds
+    between = kinds[kinds.index(Barriers) :]
+    assert between.index(FenceProducts) < between.index(BlockBarrier)
+    assert specialize or between.index(BlockBarrier) < between.index(TensorCopy)
+
+
+def test_indices_of_64_bits_are_answered():
+    before, _, _ = before_and_after(staged(64, 32, 16, 4))
+    remarks = Remarks()
+    raise_tma(
+        replace(before, attributes={**before.attributes, "narrow_index": False}), remarks, SM_90A
+    )
+    assert [item.text for item in remarks.items] == [
+        "not raised to a tensor map: indices are not known to fit 32 bits"
+    ] * 2
 
 
 @pytest.mark.parametrize("option", ["tma", "wgmma", "narrow_index"])

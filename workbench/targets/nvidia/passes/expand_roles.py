@@ -9,15 +9,23 @@ from workbench.ir import I32, Block, Builder, Module, Op, Shared, Value, copy_op
 from workbench.ops import Constant, Elementwise, For, Select, Yield
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import chip_of
-from workbench.targets.nvidia.ops import Arrive, Await, Barriers, Expect, TensorLoad, WaitProducts
+from workbench.targets.nvidia.ops import (
+    Arrive,
+    Await,
+    Barriers,
+    Expect,
+    FenceProducts,
+    TensorLoad,
+    WaitProducts,
+)
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
     obstacle,
     registers_needed,
 )
-from workbench.targets.nvidia.passes.pipeline_loads import Known
 from workbench.targets.nvidia.passes.roles import Channel, Load, channels_of, producer_slice
 from workbench.targets.nvidia.passes.rounds import reading_from
+from workbench.targets.nvidia.passes.staged_loads import Known
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
 from workbench.targets.simt.passes.roles import part_warps
 from workbench.targets.simt.rules import Device
@@ -74,6 +82,8 @@ class _Expansion:
                 for channel in self.channels[loop]:
                     self._ring(loop, channel)
             self._at(self.loops[0])
+            # Other buffers may have been where rings are, of which threads wrote elements.
+            builder.insert(FenceProducts())
             builder.insert(BlockBarrier())
         with builder.block() as producer:
             self._producer()

@@ -10,7 +10,8 @@ read from are read ahead with it, in rounds that the loop reaches and in no othe
 Loads of boxes of a tensor (`gpu.tensor_load`) go through the same ring: one thread starts their
 copies, and a barrier for each slot counts the bytes, for which all threads wait. The block meets
 all the same, since a slot is free when everybody has read it. What such a copy writes and what
-products read is ordered without a fence: both are of the asynchronous proxy.
+products read is ordered without a fence: both are of the asynchronous proxy. What threads wrote
+to the same bytes before the loop, as another buffer, is ordered by one fence in front of it.
 
 Products that read the ring themselves may go on while the next round starts (`gpu.wgmma`). Where
 the only product of a loop adds to a carried sum, it is waited for one round later. Its slot is
@@ -19,8 +20,7 @@ free a round later too, so the ring has one more, or the copies start one round 
 A product that adds to sums and reads what is made of another one may be started a round later
 (overlap_products.py); its slot is free as much later.
 
-Only what nobody can tell may happen early: memory that the loop may write is not read ahead, nor is
-memory that other programs may write over anything that puts accesses into an order.
+What may be staged at all, staged_loads.py says.
 """
 
 from __future__ import annotations
@@ -30,17 +30,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.analysis.affine import Affine
-from workbench.analysis.memory import Memory
 from workbench.ir import (
     I1,
     I32,
     Block,
     Builder,
-    Effect,
     Module,
     Op,
-    Shared,
     Tile,
     Value,
     copy_op,
@@ -50,7 +46,7 @@ from workbench.ir import (
     shape_of,
 )
 from workbench.layouts import LinearLayout
-from workbench.ops import Constant, Elementwise, For, Join, Select, Splat, Split
+from workbench.ops import Constant, Elementwise, For, Select, Splat
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.ops import (
@@ -69,151 +65,21 @@ from workbench.targets.nvidia.passes.overlap_products import (
     stored_bytes,
 )
 from workbench.targets.nvidia.passes.rounds import reached, reading_from
+from workbench.targets.nvidia.passes.staged_loads import (
+    Early,
+    Known,
+    Read,
+    Staged,
+    staged_load,
+)
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
-from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
+from workbench.targets.simt.rules import Access, Box, Device
 
 #: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
 _ENOUGH_WARPS = 16
 _BARRIER_BYTES = 8
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
 _OTHER_REGISTERS = 72
-
-
-@dataclass(frozen=True, slots=True)
-class _User:
-    """An op that can read from a buffer what it moves, and the layout in which it does.
-
-    The op itself if it gives elements to other threads; or one that renames them, for the one
-    that gives its result to other threads (`end`).
-    """
-
-    op: Op
-    layout: LinearLayout
-    end: Op | None
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """An op that reads an operand, a load's tile or its transpose, in the buffer."""
-
-    op: Op
-    operand: Value
-    how: InPlace
-
-
-@dataclass(frozen=True, slots=True)
-class _Staged:
-    """A load, how it is copied, what reads operands off it, and whether anything else does.
-
-    `access` is None of one that is copied as a whole.
-    """
-
-    load: Op
-    access: Access | None
-    ahead: Ahead
-    in_place: tuple[Read, ...]
-    #: Transposes (by identity) of which nothing but such reads is left.
-    gone: frozenset[int]
-    users: tuple[_User, ...]
-    has_others: bool
-    #: Whether dots multiply the tile itself, moved or not: else only what is made of it.
-    plain: bool
-
-    @property
-    def reads(self) -> tuple[Value, ...]:
-        """The values that its copy takes."""
-        return _reads_of(self.access, self.ahead)
-
-    @property
-    def box(self) -> Box | None:
-        """How it is copied as a whole."""
-        return self.ahead.copy if isinstance(self.ahead.copy, Box) else None
-
-
-def _reads_of(access: Access | None, ahead: Ahead) -> tuple[Value, ...]:
-    if isinstance(ahead.copy, Box):
-        return ahead.copy.reads
-    assert access is not None
-    return (access.pointers,) if access.mask is None else (access.pointers, access.mask)
-
-
-class Known:
-    """What is known of the module."""
-
-    def __init__(self, module: Module, chip: Device) -> None:
-        self.rules: RuleTable = chip.rules
-        self.on = Setting(Affine(module, tiles=True), chip, module.attributes)
-        self.memory = Memory(module)
-        self.uses: dict[Value, list[Op]] = {}
-        for op in module.walk():
-            for operand in op.operands:
-                self.uses.setdefault(operand, []).append(op)
-        #: What dots multiply, and what that is made of element by element: users come first.
-        self.operands: set[Value] = set()
-        for op in reversed(list(module.walk())):
-            self.operands.update(self.rules.staged_of(op))
-            if self.hands_on(op):
-                self.operands.update(op.operands)
-
-    def hands_on(self, op: Op) -> bool:
-        """Say whether dots multiply what an op makes element by element."""
-        element_by_element = op.moves or op.pointwise or isinstance(op, Join | Split)
-        return element_by_element and not self.operands.isdisjoint(op.results)
-
-    def is_moved_to_dot(self, op: Op) -> bool:
-        """Say whether dots multiply what an op, and nothing but such ops, moves."""
-        return op.moves and any(
-            op.result in self.rules.staged_of(user) or self.is_moved_to_dot(user)
-            for user in self.uses.get(op.result, [])
-        )
-
-    def hides(self, block: Block) -> bool:
-        """Say whether a block has something for which loads are worth copying ahead."""
-        return any(map(self.rules.staged_of, block.ops))
-
-    def user(self, op: Op) -> _User | None:
-        """Return how an op reads a tile from a buffer instead, if it can."""
-        if not op.moves:
-            return None
-        layout = layout_of(op.result.type)
-        plan = self.rules.layout_rule(op)(op, self.on)
-        if plan.work is None:  # what it reads may be held in any layout
-            return _User(op, layout, None) if layout is not None else None
-        users, (along, *_) = self.uses.get(op.result, []), plan.operands
-        if along is None or len(users) != 1:
-            return None
-        end = self.user(users[0])
-        before = along.need(end.layout) if end is not None and end.end is None else None
-        return _User(op, before, users[0]) if before is not None else None
-
-    def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[Read, ...]]:
-        """Return the ops that read a loaded tile in a buffer, and the type of that buffer.
-
-        They read the tile or its transpose, and so does nobody else who reads a transpose.
-        """
-        found: list[Read] = []
-        for turned, tile in ((False, value), *((True, t) for t in self.transposes(value))):
-            for op in self.uses.get(tile, []):
-                how = self.rules.in_place_of(op, tile, buffer, turned)
-                if how is not None and (how.buffer == buffer or not found):
-                    found.append(Read(op, tile, how))
-                    buffer = how.buffer
-        return buffer, tuple(found)
-
-    def transposes(self, value: Value) -> list[Value]:
-        """Return the values that are a tile of two axes transposed."""
-        shape = shape_of(value.type)
-        if len(shape) != 2:
-            return []
-        last = shape[0] - 1, shape[1] - 1
-        places = ((0, 0), (last[1], 0), (0, last[0]))
-        return [
-            op.result
-            for op in self.uses.get(value, [])
-            if op.moves
-            and shape_of(op.result.type) == shape[::-1]
-            and all(op.place_before(place) == place[::-1] for place in places)
-        ]
 
 
 def pipeline_loads(
@@ -235,10 +101,10 @@ def pipeline_loads(
         depth = op.stages if op.stages is not None else stages
         if depth < 2:
             return None
-        early = _Early(op, known)
-        found: list[_Staged] = []
+        early = Early(op, known)
+        found: list[Staged] = []
         if known.hides(op.body):
-            found = [s for load in op.body.ops if (s := _staged(early, load, remarks))]
+            found = [s for load in op.body.ops if (s := staged_load(early, load, remarks))]
         if found and op.stages is None and module.attributes.get("stages_are_free"):
             depth = _fitting(op, found, depth, room, remarks)
         else:
@@ -269,7 +135,7 @@ class _Plan:
 
 
 def _planned(
-    early: _Early, found: list[_Staged], depth: int, chip: Chip, room: int, remarks: Remarks
+    early: Early, found: list[Staged], depth: int, chip: Chip, room: int, remarks: Remarks
 ) -> _Plan:
     """Return the ring for a loop whose author (or the default) wants so many stages.
 
@@ -317,7 +183,7 @@ def _planned(
 
 
 def _late(
-    early: _Early, found: list[_Staged], chip: Chip, remarks: Remarks
+    early: Early, found: list[Staged], chip: Chip, remarks: Remarks
 ) -> tuple[Op | None, int, int]:
     """Return the product that is started a round later, if there is one.
 
@@ -343,7 +209,7 @@ def _late(
     return None if reason else late.product, plain, needed
 
 
-def _goes_on(early: _Early, found: list[_Staged]) -> Op | None:
+def _goes_on(early: Early, found: list[Staged]) -> Op | None:
     """Return the product of a loop that may be waited for a round later.
 
     Nobody but the next round looks at its sums, and both its operands stay in the ring.
@@ -369,11 +235,11 @@ def _inside(op: Op) -> list[Op]:
 
 
 def _affordable(
-    early: _Early, found: list[_Staged], depth: int, shared_limit: int, remarks: Remarks
-) -> list[_Staged]:
+    early: Early, found: list[Staged], depth: int, shared_limit: int, remarks: Remarks
+) -> list[Staged]:
     """Return the loads to stage: what is computed with first, and what a table leads to, may go."""
 
-    def fit(some: list[_Staged]) -> bool:
+    def fit(some: list[Staged]) -> bool:
         return sum(staged.ahead.buffer.bytes for staged in some) * depth <= shared_limit
 
     if fit(found):
@@ -385,7 +251,7 @@ def _affordable(
     found = [staged for staged in found if staged.plain]
     if fit(found):
         return found
-    kept: list[_Staged] = []
+    kept: list[Staged] = []
     for staged in found:
         before = early.slice_of(staged.reads) or []
         if any(not op.pure for op in before):
@@ -400,7 +266,7 @@ def _affordable(
 
 
 def _fitting(
-    loop: For, found: list[_Staged], depth: int, shared_limit: int, remarks: Remarks
+    loop: For, found: list[Staged], depth: int, shared_limit: int, remarks: Remarks
 ) -> int:
     """Return how many of the stages that nobody asked for fit into shared memory."""
     each = sum(staged.ahead.buffer.bytes for staged in found)
@@ -419,110 +285,13 @@ def _answer_stages(loop: For, known: Known, remarks: Remarks) -> None:
     remarks.note(loop, f"num_stages={loop.stages} is not obeyed: {text}", "missed")
 
 
-def _answer_memory_hints(staged: _Staged, remarks: Remarks) -> None:
+def _answer_memory_hints(staged: Staged, remarks: Remarks) -> None:
     for name, word in staged.ahead.unheard.items():
         text = "the load is copied ahead, and such a copy takes none"
         remarks.note(staged.load, f"{name} '{word}' is not obeyed: {text}", "missed")
 
 
-class _Early:
-    """What of a loop may happen rounds before its turn."""
-
-    def __init__(self, loop: For, known: Known) -> None:
-        self.loop = loop
-        self.known = known
-        self.memory = known.memory
-        effects = [e for op in loop.body.ops for e in op.effects() if e.space == "global"]
-        self._writes = [e for e in effects if e.writes]
-        #: What puts accesses into an order that other programs may see.
-        self._orders = [e for e in effects if e.order != "plain" and _is_seen(e)]
-
-    def obstacle(self, op: Op) -> str:
-        """Say why an op must not read memory before its turn; "" if it may."""
-        for effect in op.own_effects():
-            if effect.order != "plain":
-                return "the load is volatile"
-            if any(self.memory.may_meet(effect, write) for write in self._writes):
-                return "the loop stores to memory it might load"
-            if self._orders and not self.memory.is_settled(effect):
-                return "the loop waits for other programs or signals to them"
-        return ""
-
-    def slice_of(self, wanted: Sequence[Value]) -> list[Op] | None:
-        """Return the loop's ops that compute what a load reads, its address and mask, in order.
-
-        With them come those that compute the carried values they need. None if one of them must
-        not run early: then the address is not known rounds ahead.
-        """
-        loop = self.loop
-        by_result = {r: op for op in loop.body.ops for r in op.results}
-        carried = dict(zip(loop.body.arguments[1:], loop.body.yields, strict=True))
-        needed: set[int] = set()
-        work = [*wanted]
-        seen: set[Value] = set()
-        while work:
-            value = work.pop()
-            if value in seen:
-                continue
-            seen.add(value)
-            if value in carried:
-                work.append(carried[value])
-            op = by_result.get(value)
-            if op is None:
-                continue
-            if op.regions or not op.removable or self.obstacle(op):
-                return None
-            needed.add(id(op))
-            work += op.operands
-        return [op for op in loop.body.ops if id(op) in needed]
-
-
-def _is_seen(effect: Effect) -> bool:
-    """Say whether an order is one for other programs: what a block's own fence does is not."""
-    return effect.reads or effect.writes or effect.scope != "cta"
-
-
-def _staged(early: _Early, op: Op, remarks: Remarks) -> _Staged | None:
-    """Return how a load of the loop can be staged in shared memory; None if it cannot."""
-    known = early.known
-    ahead, access = known.rules.ahead_of(op, known.on), known.rules.access_of(op)
-    if ahead is None:
-        return None
-    here = set(map(id, early.loop.body.ops))
-    buffer, in_place = known.in_place(op.result, ahead.buffer)
-    in_place = tuple(found for found in in_place if id(found.op) in here)
-    if in_place:
-        ahead = replace(ahead, buffer=buffer)
-    # A transpose that is only read in the buffer is not computed.
-    gone = {
-        id(tile.op)
-        for tile in known.transposes(op.result)
-        if all(
-            any(found.op is user and found.operand is tile for found in in_place)
-            for user in known.uses.get(tile, [])
-        )
-    }
-    taken = gone | {id(found.op) for found in in_place if found.operand is op.result}
-    readers = [reader for reader in known.uses.get(op.result, []) if id(reader) not in taken]
-    users = [user for reader in readers if (user := known.user(reader)) is not None]
-    # What a branch or an inner loop reads is taken out of the ring once, before it.
-    users = [u for u in users if id(u.op) in here and (u.end is None or id(u.end) in here)]
-    inside = [r for r in readers if id(r) in here]
-    direct = any(op.result in known.rules.staged_of(r) for r in inside)
-    if not in_place and not direct and not any(map(known.hands_on, inside)):
-        return None
-    reason = early.obstacle(op) or ahead.obstacle
-    if not reason and early.slice_of(_reads_of(access, ahead)) is None:
-        reason = "its address depends on what must not be read ahead"
-    if reason:
-        remarks.note(op, f"not copied ahead: {reason}", "missed")
-        return None
-    has_others = len(users) < len(readers)
-    plain = bool(in_place) or direct or any(known.is_moved_to_dot(r) for r in inside)
-    return _Staged(op, access, ahead, in_place, frozenset(gone), tuple(users), has_others, plain)
-
-
-def _needed_carries(loop: For, ops: list[Op], found: list[_Staged]) -> list[int]:
+def _needed_carries(loop: For, ops: list[Op], found: list[Staged]) -> list[int]:
     """Return which carried values the address arithmetic reads."""
     arguments = loop.body.arguments[1:]
     reads = {v for op in ops for v in op.operands}
@@ -541,7 +310,7 @@ def _needed_carries(loop: For, ops: list[Op], found: list[_Staged]) -> list[int]
 
 
 def _pipelined(
-    early: _Early, found: list[_Staged], plan: _Plan, builder: Builder, remarks: Remarks
+    early: Early, found: list[Staged], plan: _Plan, builder: Builder, remarks: Remarks
 ) -> tuple[Value, ...]:
     loop, stages, distance = early.loop, plan.slots, plan.distance
     needed = {id(inner) for staged in found for inner in early.slice_of(staged.reads) or ()}
@@ -557,6 +326,8 @@ def _pipelined(
     barriers = None
     if boxes:
         barriers = builder.add(Barriers(count=stages), "full")
+        # Other buffers may have been here, of which threads wrote elements.
+        builder.insert(FenceProducts())
         builder.insert(BlockBarrier())
     ahead = _Ahead(early, found, buffers, barriers, ops, carries, builder)
 
@@ -623,7 +394,7 @@ class _Ahead:
     """Starts the copies of one round, given the counter and the carried values of that round."""
 
     def __init__(
-        self, early: _Early, found: list[_Staged], buffers: list[Value], barriers: Value | None,
+        self, early: Early, found: list[Staged], buffers: list[Value], barriers: Value | None,
         ops: list[Op], carries: list[int], builder: Builder,
     ) -> None:  # fmt: skip
         self.loop = early.loop
@@ -670,7 +441,7 @@ class _Ahead:
         }
 
     @contextmanager
-    def _for(self, staged: _Staged) -> Generator[None]:
+    def _for(self, staged: Staged) -> Generator[None]:
         """Have ops that are written come from a load."""
         builder = self.builder
         before = builder.span, builder.origins
@@ -679,7 +450,7 @@ class _Ahead:
         builder.span, builder.origins = before
 
     def _start_vectors(
-        self, staged: _Staged, buffer: Value, slot: Value, values: dict[Value, Value],
+        self, staged: Staged, buffer: Value, slot: Value, values: dict[Value, Value],
         runs: Value | None,
     ) -> None:  # fmt: skip
         old, copy = staged.access, staged.ahead.copy
@@ -692,7 +463,7 @@ class _Ahead:
         self.builder.insert(copy(access.pointers, mask, buffer, slot))
 
     def _start_boxes(
-        self, pairs: Sequence[tuple[_Staged, Value]], slot: Value, values: dict[Value, Value],
+        self, pairs: Sequence[tuple[Staged, Value]], slot: Value, values: dict[Value, Value],
         runs: Value,
     ) -> None:  # fmt: skip
         """Have the slot's barrier expect the bytes of all boxes, and start their copies."""
@@ -722,7 +493,7 @@ class _Reading:
     """Writes the loop's ops with staged loads read from (a slot of) the ring."""
 
     def __init__(
-        self, early: _Early, found: list[_Staged], buffers: list[Value], slot: Value,
+        self, early: Early, found: list[Staged], buffers: list[Value], slot: Value,
         builder: Builder,
     ) -> None:  # fmt: skip
         loop, rules = early.loop, early.known.rules

@@ -91,11 +91,18 @@ def raise_tma(module: Module, remarks: Remarks, chip: Device) -> Module:
     `asked` (below) holds. All loads of a loop that feed a product are raised, or none.
     """  # noqa: E501
     options = module.attributes
-    if not options.get("tma", True) or not options.get("narrow_index"):
+    if not options.get("tma", True):
         return module
     if not any(isinstance(op, WarpgroupDot) for op in module.walk()):
         return module
-    return Raiser(module, remarks, chip).run()
+    raiser = Raiser(module, remarks, chip)
+    if not options.get("narrow_index"):
+        for _, loads in raiser.groups():
+            for load in loads:
+                text = "not raised to a tensor map: indices are not known to fit 32 bits"
+                remarks.note(load, text, "missed")
+        return module
+    return raiser.run()
 
 
 def asked(module: Module) -> Asked | None:
@@ -320,10 +327,13 @@ class Raiser(Rebuilder):
                     yield from (op, *_inside(op))
 
         reads = load.own_effects()
-        writes = (e for op in before(self.module.body, again=False) for e in op.own_effects())
+        first = [e for op in before(self.module.body, again=False) for e in op.own_effects()]
+        # Whoever waited for other programs sees what they stored anywhere in the kernel.
+        if any(e.order != "plain" and e.space == "global" for e in first):
+            first = [e for op in self.module.walk() for e in op.own_effects()]
         return any(
             e.space == "global" and e.writes and any(self.memory.may_meet(r, e) for r in reads)
-            for e in writes
+            for e in first
         )
 
     def _demanded(self, tile: Value) -> list[Form]:

@@ -44,7 +44,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.pipeline_loads import Known, Read
+from workbench.targets.nvidia.passes.staged_loads import Known, Read
 from workbench.targets.simt.passes.roles import stays_before
 from workbench.targets.simt.pressure import peak_in
 from workbench.targets.simt.rules import Box, Device

@@ -1,0 +1,252 @@
+"""Which loads of a loop may be staged in a ring of buffers, and who reads them there.
+
+Only what nobody can tell may happen early: memory that the loop may write is not read ahead, nor is
+memory that other programs may write over anything that puts accesses into an order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from workbench.analysis.affine import Affine
+from workbench.analysis.memory import Memory
+from workbench.ir import Block, Effect, Module, Op, Shared, Value, layout_of, shape_of
+from workbench.layouts import LinearLayout
+from workbench.ops import For, Join, Split
+from workbench.passes.manager import Remarks
+from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """An op that can read from a buffer what it moves, and the layout in which it does.
+
+    The op itself if it gives elements to other threads; or one that renames them, for the one
+    that gives its result to other threads (`end`).
+    """
+
+    op: Op
+    layout: LinearLayout
+    end: Op | None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An op that reads an operand, a load's tile or its transpose, in the buffer."""
+
+    op: Op
+    operand: Value
+    how: InPlace
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A load, how it is copied, what reads operands off it, and whether anything else does.
+
+    `access` is None of one that is copied as a whole.
+    """
+
+    load: Op
+    access: Access | None
+    ahead: Ahead
+    in_place: tuple[Read, ...]
+    #: Transposes (by identity) of which nothing but such reads is left.
+    gone: frozenset[int]
+    users: tuple[User, ...]
+    has_others: bool
+    #: Whether dots multiply the tile itself, moved or not: else only what is made of it.
+    plain: bool
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        """The values that its copy takes."""
+        return reads_of(self.access, self.ahead)
+
+    @property
+    def box(self) -> Box | None:
+        """How it is copied as a whole."""
+        return self.ahead.copy if isinstance(self.ahead.copy, Box) else None
+
+
+def reads_of(access: Access | None, ahead: Ahead) -> tuple[Value, ...]:
+    if isinstance(ahead.copy, Box):
+        return ahead.copy.reads
+    assert access is not None
+    return (access.pointers,) if access.mask is None else (access.pointers, access.mask)
+
+
+class Known:
+    """What is known of the module."""
+
+    def __init__(self, module: Module, chip: Device) -> None:
+        self.rules: RuleTable = chip.rules
+        self.on = Setting(Affine(module, tiles=True), chip, module.attributes)
+        self.memory = Memory(module)
+        self.uses: dict[Value, list[Op]] = {}
+        for op in module.walk():
+            for operand in op.operands:
+                self.uses.setdefault(operand, []).append(op)
+        #: What dots multiply, and what that is made of element by element: users come first.
+        self.operands: set[Value] = set()
+        for op in reversed(list(module.walk())):
+            self.operands.update(self.rules.staged_of(op))
+            if self.hands_on(op):
+                self.operands.update(op.operands)
+
+    def hands_on(self, op: Op) -> bool:
+        """Say whether dots multiply what an op makes element by element."""
+        element_by_element = op.moves or op.pointwise or isinstance(op, Join | Split)
+        return element_by_element and not self.operands.isdisjoint(op.results)
+
+    def is_moved_to_dot(self, op: Op) -> bool:
+        """Say whether dots multiply what an op, and nothing but such ops, moves."""
+        return op.moves and any(
+            op.result in self.rules.staged_of(user) or self.is_moved_to_dot(user)
+            for user in self.uses.get(op.result, [])
+        )
+
+    def hides(self, block: Block) -> bool:
+        """Say whether a block has something for which loads are worth copying ahead."""
+        return any(map(self.rules.staged_of, block.ops))
+
+    def user(self, op: Op) -> User | None:
+        """Return how an op reads a tile from a buffer instead, if it can."""
+        if not op.moves:
+            return None
+        layout = layout_of(op.result.type)
+        plan = self.rules.layout_rule(op)(op, self.on)
+        if plan.work is None:  # what it reads may be held in any layout
+            return User(op, layout, None) if layout is not None else None
+        users, (along, *_) = self.uses.get(op.result, []), plan.operands
+        if along is None or len(users) != 1:
+            return None
+        end = self.user(users[0])
+        before = along.need(end.layout) if end is not None and end.end is None else None
+        return User(op, before, users[0]) if before is not None else None
+
+    def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[Read, ...]]:
+        """Return the ops that read a loaded tile in a buffer, and the type of that buffer.
+
+        They read the tile or its transpose, and so does nobody else who reads a transpose.
+        """
+        found: list[Read] = []
+        for turned, tile in ((False, value), *((True, t) for t in self.transposes(value))):
+            for op in self.uses.get(tile, []):
+                how = self.rules.in_place_of(op, tile, buffer, turned)
+                if how is not None and (how.buffer == buffer or not found):
+                    found.append(Read(op, tile, how))
+                    buffer = how.buffer
+        return buffer, tuple(found)
+
+    def transposes(self, value: Value) -> list[Value]:
+        """Return the values that are a tile of two axes transposed."""
+        shape = shape_of(value.type)
+        if len(shape) != 2:
+            return []
+        last = shape[0] - 1, shape[1] - 1
+        places = ((0, 0), (last[1], 0), (0, last[0]))
+        return [
+            op.result
+            for op in self.uses.get(value, [])
+            if op.moves
+            and shape_of(op.result.type) == shape[::-1]
+            and all(op.place_before(place) == place[::-1] for place in places)
+        ]
+
+
+class Early:
+    """What of a loop may happen rounds before its turn."""
+
+    def __init__(self, loop: For, known: Known) -> None:
+        self.loop = loop
+        self.known = known
+        self.memory = known.memory
+        effects = [e for op in loop.body.ops for e in op.effects() if e.space == "global"]
+        self._writes = [e for e in effects if e.writes]
+        #: What puts accesses into an order that other programs may see.
+        self._orders = [e for e in effects if e.order != "plain" and _is_seen(e)]
+
+    def obstacle(self, op: Op) -> str:
+        """Say why an op must not read memory before its turn; "" if it may."""
+        for effect in op.own_effects():
+            if effect.order != "plain":
+                return "the load is volatile"
+            if any(self.memory.may_meet(effect, write) for write in self._writes):
+                return "the loop stores to memory it might load"
+            if self._orders and not self.memory.is_settled(effect):
+                return "the loop waits for other programs or signals to them"
+        return ""
+
+    def slice_of(self, wanted: Sequence[Value]) -> list[Op] | None:
+        """Return the loop's ops that compute what a load reads, its address and mask, in order.
+
+        With them come those that compute the carried values they need. None if one of them must
+        not run early: then the address is not known rounds ahead.
+        """
+        loop = self.loop
+        by_result = {r: op for op in loop.body.ops for r in op.results}
+        carried = dict(zip(loop.body.arguments[1:], loop.body.yields, strict=True))
+        needed: set[int] = set()
+        work = [*wanted]
+        seen: set[Value] = set()
+        while work:
+            value = work.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            if value in carried:
+                work.append(carried[value])
+            op = by_result.get(value)
+            if op is None:
+                continue
+            if op.regions or not op.removable or self.obstacle(op):
+                return None
+            needed.add(id(op))
+            work += op.operands
+        return [op for op in loop.body.ops if id(op) in needed]
+
+
+def _is_seen(effect: Effect) -> bool:
+    """Say whether an order is one for other programs: what a block's own fence does is not."""
+    return effect.reads or effect.writes or effect.scope != "cta"
+
+
+def staged_load(early: Early, op: Op, remarks: Remarks) -> Staged | None:
+    """Return how a load of the loop can be staged in shared memory; None if it cannot."""
+    known = early.known
+    ahead, access = known.rules.ahead_of(op, known.on), known.rules.access_of(op)
+    if ahead is None:
+        return None
+    here = set(map(id, early.loop.body.ops))
+    buffer, in_place = known.in_place(op.result, ahead.buffer)
+    in_place = tuple(found for found in in_place if id(found.op) in here)
+    if in_place:
+        ahead = replace(ahead, buffer=buffer)
+    # A transpose that is only read in the buffer is not computed.
+    gone = {
+        id(tile.op)
+        for tile in known.transposes(op.result)
+        if all(
+            any(found.op is user and found.operand is tile for found in in_place)
+            for user in known.uses.get(tile, [])
+        )
+    }
+    taken = gone | {id(found.op) for found in in_place if found.operand is op.result}
+    readers = [reader for reader in known.uses.get(op.result, []) if id(reader) not in taken]
+    users = [user for reader in readers if (user := known.user(reader)) is not None]
+    # What a branch or an inner loop reads is taken out of the ring once, before it.
+    users = [u for u in users if id(u.op) in here and (u.end is None or id(u.end) in here)]
+    inside = [r for r in readers if id(r) in here]
+    direct = any(op.result in known.rules.staged_of(r) for r in inside)
+    if not in_place and not direct and not any(map(known.hands_on, inside)):
+        return None
+    reason = early.obstacle(op) or ahead.obstacle
+    if not reason and early.slice_of(reads_of(access, ahead)) is None:
+        reason = "its address depends on what must not be read ahead"
+    if reason:
+        remarks.note(op, f"not copied ahead: {reason}", "missed")
+        return None
+    has_others = len(users) < len(readers)
+    plain = bool(in_place) or direct or any(known.is_moved_to_dot(r) for r in inside)
+    return Staged(op, access, ahead, in_place, frozenset(gone), tuple(users), has_others, plain)
