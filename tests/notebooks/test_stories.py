@@ -20,7 +20,7 @@ from workbench.viewer.reading import open_envelope  # noqa: E402
 ROOT = Path(__file__).parents[2]
 STORIES = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: Stories that break launches on purpose: how many checks fail.
-BROKEN = {"01-vector-add": 1, "06-when-things-go-wrong": 1}
+BROKEN = {"01-vector-add": 1, "06-when-things-go-wrong": 1, "07-attention": 1}
 #: What only a running kernel can show; it is not kept.
 LIVE = "application/vnd.jupyter.widget-view+json"
 #: Stories in which nothing is measured.
@@ -65,7 +65,7 @@ def kinds(cell: Any) -> list[tuple[str, ...]]:
 def test_there_are_these_stories():
     assert [path.stem for path in STORIES] == [
         "01-vector-add", "02-fused-softmax", "03-matmul", "04-layernorm", "05-dropout-and-philox",
-        "06-when-things-go-wrong",
+        "06-when-things-go-wrong", "07-attention",
     ]  # fmt: skip
 
 
