@@ -22,6 +22,16 @@ def test_lines_are_those_of_the_cell():
     assert inspect.getsource(namespace["f"]) == "def f():\n    return 1\n"
 
 
+def test_a_kernel_may_use_the_language_only_to_say_what_is_fixed():
+    """It calls helpers, and does nothing itself."""
+    text = (
+        "def host(): pass\ndef k(x, N: tl.constexpr): part(x, N)\ndef part(x, N): tl.store(x, N)\n"
+    )
+    tree = ast.parse(text)
+    assert device_functions(tree) == ["k", "part"]
+    assert last_language_user(tree) == "part"
+
+
 def test_bound_names_come_in_order_of_their_last_binding():
     tree = ast.parse(
         "a = 1\nimport os.path\ndef f(): x = 2\nfor i in []: b = 3\na += 1\n[c for c in []]\n"

@@ -44,7 +44,9 @@ def _alone(monkeypatch):
     monkeypatch.setenv("WORKBENCH_WORKERS", "0")
     registry.clear()
     whatif.forget()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
     yield
+    signal.signal(signal.SIGINT, before)
     registry.clear()
 
 
@@ -148,20 +150,16 @@ def test_a_stop_at_any_moment_keeps_the_squares_there_are(space):
                 sys.setprofile(None)
         return found, count, done
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        _, total, _ = calls_of()
-        for moment in range(8):
-            try:
-                found, _, done = calls_of((2 * moment + 1) * total // 16)
-            except KeyboardInterrupt:
-                assert moment == 0, "only before the first square nothing is there to be kept"
-                continue
-            assert all(square.state != "waiting" for square in found.squares)
-            assert sum(square.state == "ok" for square in found.squares) >= sum(done)
-            assert sweeping.text_of(found)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    _, total, _ = calls_of()
+    for moment in range(8):
+        try:
+            found, _, done = calls_of((2 * moment + 1) * total // 16)
+        except KeyboardInterrupt:
+            assert moment == 0, "only before the first square nothing is there to be kept"
+            continue
+        assert all(square.state != "waiting" for square in found.squares)
+        assert sum(square.state == "ok" for square in found.squares) >= sum(done)
+        assert sweeping.text_of(found)
 
 
 def test_a_map_that_was_asked_for_comes_at_once(space, monkeypatch):

@@ -107,13 +107,16 @@ def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def uses_language(function: ast.FunctionDef, language: str = "tl") -> bool:
-    """Whether a function's body uses `tl.something`."""
+    """Whether a function uses `tl.something`, in its body or to annotate a parameter."""
+    given = function.args
+    parameters = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    annotations = [p.annotation for p in parameters if p.annotation is not None]
     return any(
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id == language
-        for statement in function.body
-        for node in ast.walk(statement)
+        for part in (*function.body, *annotations)
+        for node in ast.walk(part)
     )
 
 
@@ -135,7 +138,7 @@ def device_functions(tree: ast.Module) -> list[str]:
 
 
 def last_language_user(tree: ast.Module) -> str | None:
-    """Return the name of the last top-level function whose body uses `tl.`."""
+    """Return the name of the last top-level function that uses `tl.`."""
     names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and uses_language(n)]
     return names[-1] if names else None
 
