@@ -27,7 +27,7 @@ def empty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_results", {})
     monkeypatch.setattr(registry, "_order", [])
     monkeypatch.setattr(registry, "_latest", [])
-    monkeypatch.setattr(registry.compiled_by_torch, "results", lambda: [])
+    monkeypatch.setattr(registry.compiled_by_torch, "results", list)
 
 
 @pytest.mark.usefixtures("empty")
