@@ -153,7 +153,7 @@ class Model:
         shares = [UNIT[t] * max(1.0, math.sqrt(n) / 4) for t, n in executed.count.items()]
         shares = [share for share in shares if share > _NARROW]
         if "tf32" in executed.count:
-            shares.append(2 * UNIT["tf32"])  # both operands are cut
+            shares += [UNIT["tf32"]] * 2  # one for each operand: both are cut
         shares += [2 * UNIT[t] for t in executed.truncated]
         shares += [self.reference, 2 * UNIT["f32"] * executed.cut_steps]
         magnitude = 1.25 * sum(shares) * means.size

@@ -112,7 +112,8 @@ def test_rows_belong_to_ops_that_exist(configuration: Configuration):
         text = built.texts[stage]()
         check_rows(text, known_ops(recorder))
         alone, count = unattributed(text, CODE[stage])
-        # Made by LLVM: one read of each parameter, what loops begin with, what ops share.
+        # Made by LLVM: one read of each parameter, and values shared between ops. Copies of a
+        # register into another are what a loop's carried values begin with: one for each sum.
         alone = [row for row in alone if not re.match(r"mov\.b\d+\s+%r\d+, %r\d+;", row)]
         assert len(alone) <= len(built.gpu.parameters) + count // 25, alone
     stored = [op.id for op in built.gpu.walk() if op.name == "tile.store"]
@@ -134,9 +135,7 @@ def test_sass_rows_belong_to_ops_that_exist(configuration: Configuration):
     check_rows(text, known_ops(recorder))
     alone, count = unattributed(text, CODE["sass"])
     assert count > 20
-    # Also what loops begin with, and what follows a label inside of a statement in PTX.
-    alone = [row for row in alone if "SRZ" not in row and "NOP" not in row]
-    assert len(alone) <= len(built.gpu.parameters) + count // 16, alone
+    assert len(alone) <= len(built.gpu.parameters) + count // 25, alone
     stored = [op.id for op in built.gpu.walk() if op.name == "tile.store"]
     lines = text.text.splitlines()
     for row, line in enumerate(lines):

@@ -12,6 +12,7 @@ from workbench.targets.llvm.listing import LOC
 from workbench.trace import Rendered
 
 _PTX_ROW = re.compile(r"nv_debug_ptx_txt[^\d]*, line (\d+)")
+_BRACE = re.compile(r"[{}]\s*(//.*)?$")
 _FILLER = re.compile(r"\*/\s+NOP\b")
 _BRANCH = re.compile(r"\bBRA\b.*[`(](\.L_\w+)")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
@@ -33,7 +34,9 @@ def ptx_rows(text: str, ops: Mapping[int, int]) -> Rendered:
             current = ops.get(int(match.group(2))) if int(match.group(1)) else None
             rows.append(())
             continue
-        is_code = inside and bare and not bare.startswith((".", "//", "$", "{", "}"))
+        is_code = inside and bare and not bare.startswith((".", "//", "$"))
+        # Alone they open and close blocks; a statement that is written as one block is code.
+        is_code = is_code and not _BRACE.match(bare)
         rows.append((current,) if is_code and current is not None else ())
     return Rendered(text, rows)
 
