@@ -67,6 +67,11 @@ class Effect:
         return self.order in ("release", "acq_rel")
 
     @property
+    def is_meeting(self) -> bool:
+        """Whether threads wait there for each other: an order both ways, and no access."""
+        return self.acquires and self.releases and not (self.reads or self.writes)
+
+    @property
     def removable(self) -> bool:
         """Whether nobody could tell that it did not happen."""
         return not self.writes and self.order == "plain" and self.space != "outside"

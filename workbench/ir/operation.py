@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass
+from math import prod
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -335,6 +336,18 @@ class Op(_Declared):
         return all(effect.removable for effect in self.effects())
 
     @property
+    def spreads(self) -> bool:
+        """Whether it `moves` elements to a larger tile, which has some of them several times."""
+        return self.moves and prod(shape_of(self.result.type)) > prod(
+            shape_of(self.operands[0].type)
+        )
+
+    @property
+    def meets(self) -> bool:
+        """Whether all threads of a block meet at it, whatever it is given."""
+        return not self.operands and any(effect.is_meeting for effect in self.own_effects())
+
+    @property
     def writes_memory(self) -> bool:
         """Whether it writes global memory itself, its regions left aside."""
         return any(e.writes and e.space == "global" for e in self.own_effects())
@@ -385,12 +398,12 @@ class Op(_Declared):
             mine.hint = other.hint
         return new
 
-    def with_regions(self, **regions: Block) -> Self:
-        """Return a copy with other regions and this op's own results, so users need no change.
+    def noted(self, **fields: Any) -> Self:
+        """Return a copy with other fields and this op's own results, so users need no change.
 
-        For regions that yield what the old ones did.
+        For attributes on which results do not depend, and regions that yield what the old ones did.
         """
-        new = self.changed(**regions)
+        new = self.changed(**fields)
         new.__dict__["results"] = self.results
         return new
 

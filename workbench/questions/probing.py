@@ -151,7 +151,7 @@ class _Prober:
         if isinstance(op, For | While | If):
             names = op.region_names
             blocks = zip(names, op.regions, strict=True)
-            op = op.with_regions(**{name: self._block(block) for name, block in blocks})
+            op = op.noted(**{name: self._block(block) for name, block in blocks})
         self.builder.insert(op)
         for value in op.results:
             if value in self.probes:

@@ -216,7 +216,7 @@ def _combined(op: Op) -> Iterator[Change]:
                 new.__dict__["results"] = inner[0].results
                 block = Block(op.regions[0].arguments, (new, inner[1]))
                 yield f"'{function}' in place of '{inner[0].function}'", (
-                    lambda o, _, b=block: o.with_regions(combine=b))  # fmt: skip
+                    lambda o, _, b=block: o.noted(combine=b))  # fmt: skip
     axis: int = op.axis  # type: ignore[attr-defined]
     for other in range(len(shape_of(op.operands[0].type))):
         if other != axis:

@@ -10,6 +10,7 @@ from workbench.targets.nvidia import (  # noqa: F401 - importing a family regist
     copies,
     dots,
     inline_assembly,
+    late_products,
     tensors,
     vector_atomics,
     warpgroups,

@@ -54,7 +54,6 @@ from workbench.targets.simt.rules import (
     SAME,
     Along,
     InPlace,
-    Later,
     Layouts,
     Setting,
     Stored,
@@ -104,7 +103,8 @@ def warpgroup_unit(a: Scalar, b: Scalar, c: Scalar) -> WarpgroupUnit | None:
     return None
 
 
-def _unit(op: Dot | WarpgroupDot) -> WarpgroupUnit | None:
+def unit_of(op: Dot | WarpgroupDot) -> WarpgroupUnit | None:
+    """Return the instruction that computes a product; None if there is none."""
     elements = [element_of(v.type) for v in (op.a, op.b, op.accumulator)]
     if not all(isinstance(element, Scalar) for element in elements):
         return None
@@ -116,7 +116,7 @@ def _unit(op: Dot | WarpgroupDot) -> WarpgroupUnit | None:
 # -- layouts --------------------------------------------------------------------------------------
 def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
     """Return the layouts of a dot that wgmma computes; None if another instruction has to."""
-    unit, shape = _unit(op), shape_of(op.result.type)
+    unit, shape = unit_of(op), shape_of(op.result.type)
     chip = chip_of(on.chip)
     if unit is None or not chip.has_warpgroups or obstacle(op, chip, on.options):
         return None
@@ -143,7 +143,7 @@ def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
     if not options.get("wgmma", True):
         return "wgmma=False"
     a, b = element_of(op.a.type), element_of(op.b.type)
-    into, unit = element_of(op.result.type), _unit(op)
+    into, unit = element_of(op.result.type), unit_of(op)
     if unit is None:
         return f"there is none for {a} and {b} into {into}"
     inner = shape_of(op.a.type)[-1]
@@ -250,7 +250,7 @@ def columns_split(op: WarpgroupDot, num_warps: int) -> int:
 
 def fragment_of(op: WarpgroupDot) -> LinearLayout | None:
     """Return the layout in which A is read from registers, if it is in that."""
-    unit, held = _unit(op), layout_of(op.a.type)
+    unit, held = unit_of(op), layout_of(op.a.type)
     if unit is None or held is None:
         return None
     warps = held.size("warp")
@@ -299,15 +299,6 @@ def stored_operands(op: WarpgroupDot) -> list[Stored]:
     ]
 
 
-@NVIDIA.later(WarpgroupDot)
-def what_goes_on(op: WarpgroupDot) -> Later | None:
-    """A product whose sums are kept as the instruction adds them."""
-    unit = _unit(op)
-    if unit is None or element_of(op.accumulator.type) != unit.accumulator:
-        return None
-    return Later(op.accumulator, frozenset((op.a, op.b)), {"in_flight": 1})
-
-
 @NVIDIA.told(WarpgroupDot)
 def told_of_product(op: WarpgroupDot, on: Setting) -> Told:
     held = ", a in registers" if fragment_of(op) is not None else ""
@@ -325,7 +316,7 @@ def told_of_dot(op: Dot, on: Setting) -> Told | None:
 
 def stored_buffer(op: WarpgroupDot, operand: Value, is_a: bool) -> Shared:
     """Return the buffer to which a tile in registers is stored for a product to read as a or b."""
-    shape, element, unit = shape_of(operand.type), element_scalar(operand), _unit(op)
+    shape, element, unit = shape_of(operand.type), element_scalar(operand), unit_of(op)
     assert unit is not None
     layout = layout_of(operand.type)
     assert layout is not None
@@ -373,7 +364,7 @@ class _Operand:
 @NVIDIA.lower(WarpgroupDot)
 def lower_product(low: Lowering, op: WarpgroupDot) -> None:
     """One statement: fence, all instructions, commit, wait. Accumulators go in and come out."""
-    unit = _unit(op)
+    unit = unit_of(op)
     assert unit is not None
     held, letter = ("float", "f") if unit.accumulator == F32 else ("i32", "r")
     element = element_scalar(op.accumulator)
@@ -608,4 +599,11 @@ def _in_and_out(
     return [low.emit.effect(f"extractvalue {returned} {call}, {i}") for i in range(count)]
 
 
-__all__ = ["WarpgroupUnit", "obstacle", "stored_buffer", "warpgroup_layouts", "warpgroup_unit"]
+__all__ = [
+    "WarpgroupUnit",
+    "obstacle",
+    "stored_buffer",
+    "unit_of",
+    "warpgroup_layouts",
+    "warpgroup_unit",
+]

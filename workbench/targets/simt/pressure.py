@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of
-from workbench.ops import Constant, Splat
+from workbench.ir import Block, Module, Op, Scalar, Value, element_of, layout_of, shape_of
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.hardware import Hardware
 from workbench.targets.simt.ops import all_warps, roles_of
@@ -190,7 +189,26 @@ def registers_held(value: Value) -> int:
     if not isinstance(element, Scalar) or not element.is_float:
         return 0
     layout = layout_of(value.type)
-    if layout is None or isinstance(value.op, Constant | Splat):
+    if layout is None or is_uniform(value):
         return 0
     again = layout.flat("register").count(0)  # bits that lead to the same element
     return (layout.registers() >> again) * element.bits // 32
+
+
+def is_uniform(value: Value) -> bool:
+    """Say whether all elements of a tile are one number, which the op that gives it names."""
+    op = value.op
+    reads = None if op is None else op.element_from((0,) * len(shape_of(value.type)))
+    return reads is not None and not any(shape_of(read.type) for read, _ in reads)
+
+
+def is_written_where_used(op: Op) -> bool:
+    """Say whether an op's result needs no registers of its own.
+
+    It repeats rows or columns, or is one of two numbers, as a mask says.
+    """
+    if op.moves:
+        return op.spreads
+    return op.pointwise and all(
+        element_of(value.type).bits == 1 or is_uniform(value) for value in op.operands
+    )

@@ -8,7 +8,8 @@
     @OWN.staged(Dot)         which operands are worth such copies
     @OWN.in_place(Product)   from which buffers it reads operands where they lie
     @OWN.stored(Product)     which operands must lie in buffers
-    @OWN.later(Product)      what of it may be waited for after its turn
+    @OWN.later(Product)      what of it may be waited for, or started, after its turn
+    @OWN.waiting(Multiply)   how it waits for sums that it reads, where it can do so itself
     @OWN.told(Product)       what the author is told of how it is carried out
 
 OWN is the table of a target whose chips have such copies. The layout graph, the passes that write
@@ -229,16 +230,26 @@ class Stored:
     buffer: Shared
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Later:
-    """An op that adds to sums and may be waited for in the next round of a loop.
+    """An op that adds to sums and may end, or be started, after its turn in a loop.
 
-    operands: what it goes on reading. fields: what makes it go on.
+    sums, operands: what it adds to, and what it goes on reading.
+    slots: of the rings in which it reads that.
+    late: how it was decided to start it: 0 in its turn, 1 in the next round of its loop, 2 so in a
+        ring with a slot to spare.
+    going: its fields with which at most so many of the latest such ops go on when it ends.
+    started: its fields that say how late it is to be started.
+    waited: makes the op that gives a result once at most so many of the latest go on.
     """
 
     sums: Value
     operands: frozenset[Value]
-    fields: Mapping[str, Any]
+    slots: tuple[Value, ...]
+    late: int
+    going: Callable[[int], Mapping[str, Any]]
+    started: Callable[[int], Mapping[str, Any]]
+    waited: Callable[[Value, int], Op]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +263,7 @@ class Told:
 InPlaceRule = Callable[[Any, Value, Shared, bool], InPlace | None]
 StoredRule = Callable[[Any], Sequence[Stored]]
 LaterRule = Callable[[Any], Later | None]
+WaitingRule = Callable[[Any, Value], Op | None]
 ToldRule = Callable[[Any, Setting], Told | None]
 #: Gives what an op moves to and from memory (moves.py).
 MovesRule = Callable[[Any, "Setting"], Sequence[Any]]
@@ -272,6 +284,7 @@ class RuleTable(LoweringTable):
         self._in_place: dict[type[Op], InPlaceRule] = {}
         self._stored: dict[type[Op], StoredRule] = {}
         self._later: dict[type[Op], LaterRule] = {}
+        self._waiting: dict[type[Op], WaitingRule] = {}
         self._told: dict[type[Op], ToldRule] = {}
         self._moves: dict[type[Op], MovesRule] = {}
 
@@ -318,6 +331,13 @@ class RuleTable(LoweringTable):
     def later(self, *classes: type[Op]) -> Callable[[LaterRule], LaterRule]:
         """Register the decorated function (op) -> Later, None if it ends in its turn."""
         return self._register(self._later, "later", classes)
+
+    def waiting(self, *classes: type[Op]) -> Callable[[WaitingRule], WaitingRule]:
+        """Register the decorated function (op, sums) -> an op that does the same and waits.
+
+        For ops that read sums to which `later` ones still add; None where it cannot.
+        """
+        return self._register(self._waiting, "waiting", classes)
 
     def told(self, *classes: type[Op]) -> Callable[[ToldRule], ToldRule]:
         """Register the decorated function (op, setting) -> Told, None for nothing to tell."""
@@ -389,6 +409,11 @@ class RuleTable(LoweringTable):
         """Return what of an op may be waited for after its turn; None for most ops."""
         rule = self._found(lambda table: table._later, op)
         return None if rule is None else rule(op)
+
+    def waiting_of(self, op: Op, sums: Value) -> Op | None:
+        """Return the op that waits for sums and does what this one does; None for most ops."""
+        rule = self._found(lambda table: table._waiting, op)
+        return None if rule is None else rule(op, sums)
 
     def told_of(self, op: Op, on: Setting) -> Told | None:
         """Return what the author is told of an op; None for most ops."""

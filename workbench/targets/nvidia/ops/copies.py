@@ -11,6 +11,8 @@ from workbench.targets.simt.ops.shared import place_of, slot_of, stored, verify_
 
 #: Orders the copies of this thread with what it does itself, nobody else's accesses.
 _COPY_FENCE: Effects = (Effect("shared", order="relaxed", scope="cta"),)
+#: The same, of copies that go on.
+_COPIES_START: Effects = (Effect("shared", order="relaxed", scope="cta", later=True),)
 
 
 class AsyncCopy(Op, mnemonic="gpu.async_copy", exact=True):
@@ -50,7 +52,7 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", exact=True):
         frame.memory.setdefault("started", []).append((where, values, place))
 
 
-class CommitCopies(Op, mnemonic="gpu.commit_copies", effects=_COPY_FENCE, exact=True):
+class CommitCopies(Op, mnemonic="gpu.commit_copies", effects=_COPIES_START, exact=True):
     """Close a group of asynchronous copies.
 
     gpu.commit_copies

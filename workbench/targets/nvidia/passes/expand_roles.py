@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +17,6 @@ from workbench.targets.nvidia.ops import (
     Expect,
     FenceProducts,
     TensorLoad,
-    WaitProducts,
 )
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
@@ -28,7 +28,7 @@ from workbench.targets.nvidia.passes.rounds import reading_from
 from workbench.targets.nvidia.passes.staged_loads import Known
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
 from workbench.targets.simt.passes.roles import part_warps
-from workbench.targets.simt.rules import Device
+from workbench.targets.simt.rules import Device, Later
 
 
 @dataclass
@@ -211,8 +211,10 @@ class _Expansion:
                 if channel is None:
                     self._copied(op, inside)
                 else:
-                    stage = int(op is late)
-                    self._multiply(op, channel, inner[channel.key], held, inside, stage)
+                    fields: dict[str, Any] = {}
+                    if op is late:
+                        fields |= self._later(op).started(1)
+                    self._multiply(op, channel, inner[channel.key], held, inside, fields)
             self._at(loop)
             yields = [inside.get(v, v) for v in loop.body.yields]
             for key in keys:
@@ -240,9 +242,8 @@ class _Expansion:
         values.update(zip(loop.results, results, strict=False))
         if going is not None:
             place = loop.body.yields.index(going.product.result)
-            values[loop.results[place]] = builder.add(
-                WaitProducts(results[place]), loop.results[place].hint
-            )
+            waited = self._later(going.product).waited(results[place], 0)
+            values[loop.results[place]] = builder.add(waited, loop.results[place].hint)
             self._give_back(self.rings[going.key].empty, results[-1])
 
     def _late(self, loop: For, channels: list[Channel]) -> Op | None:
@@ -269,26 +270,29 @@ class _Expansion:
 
     def _multiply(
         self, op: Op, channel: Channel, turn: _Turn, held: Value, values: dict[Value, Value],
-        stage: int,
+        given: Mapping[str, Any],
     ) -> None:  # fmt: skip
         """Wait for the slot, multiply what is in it, and give back the slot that has been read."""
         builder, ring = self.builder, self.rings[channel.key]
         self._at(op)
         builder.insert(Await(ring.full, turn.slot, turn.parity))
-        fields: dict[str, Any] = {"stage": stage} if stage else {}
+        fields = dict(given)
         for load, buffer in zip(channel.loads, ring.buffers, strict=True):
             for read in load.reads:
                 fields |= read.how.fields(buffer, turn.slot)
         if channel.goes_on:
-            later = self.known.rules.later_of(op)
-            assert later is not None
-            fields |= later.fields
+            fields |= self._later(op).going(1)
         new = builder.insert(reading_from(op, values, fields))
         values.update(zip(op.results, new.results, strict=True))
         if channel.goes_on:
             self._give_back(ring.empty, held)
         else:
             builder.insert(Arrive(ring.empty, turn.slot, warps=self.warps))
+
+    def _later(self, product: Op) -> Later:
+        later = self.known.rules.later_of(product)
+        assert later is not None
+        return later
 
     def _give_back(self, empty: Value, slot: Value) -> None:
         """Arrive for a slot that was read, if there was one."""

@@ -31,32 +31,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from workbench.ir import (
-    F32,
-    Block,
-    Builder,
-    Module,
-    Op,
-    Value,
-    copy_op,
-    element_of,
-    rebuild,
-)
-from workbench.ops import Broadcast, Cast, Constant, Elementwise, For, If, Select, Splat, Yield
+from workbench.ir import Block, Builder, Module, Op, Order, Value, copy_op, rebuild
+from workbench.ops import Elementwise, For, If, Yield
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.ops import (
-    Arrive,
-    Await,
-    CommitCopies,
-    ScaleProducts,
-    TensorCopy,
-    WaitProducts,
-    WarpgroupDot,
-)
 from workbench.targets.nvidia.passes.rounds import reached, reading_from
-from workbench.targets.simt.ops import BlockBarrier
-from workbench.targets.simt.pressure import peak_in, registers_held
-from workbench.targets.simt.rules import RuleTable
+from workbench.targets.simt.pressure import is_written_where_used, peak_in, registers_held
+from workbench.targets.simt.rules import Later, RuleTable
 
 #: What a thread has in registers beside tiles of floats and the addresses of its copies, about.
 _OTHER_REGISTERS = 24
@@ -69,15 +49,17 @@ class Late:
     Attributes:
         product: it; its result is carried into the next round, where nobody looks at it but
             `chain`, ops that make the sums from which the product starts.
+        how: what is known of it on the target.
         number: which of the carried values.
         first: the product of the next round behind which it is started.
         before, behind: what waits until its slot is full, and gives it back: late with it.
         held: what they read that differs from round to round, its sums left aside.
     """
 
-    product: WarpgroupDot
+    product: Op
+    how: Later
     number: int
-    first: WarpgroupDot
+    first: Op
     chain: tuple[Op, ...]
     before: tuple[Op, ...]
     behind: tuple[Op, ...]
@@ -89,7 +71,7 @@ def late_product(loop: For, rules: RuleTable) -> Late | None:
 
     Another product of the loop comes before it: it reads what is made of that one.
     """
-    products = [op for op in loop.body.ops if isinstance(op, WarpgroupDot) and rules.later_of(op)]
+    products = {op: later for op in loop.body.ops if (later := rules.later_of(op)) is not None}
     if len(products) < 2:
         return None
     uses: dict[Value, list[Op]] = {}
@@ -110,10 +92,9 @@ def read_by(op: Op) -> tuple[Value, ...]:
 
 
 def _late(
-    loop: For, product: WarpgroupDot, products: Sequence[WarpgroupDot],
-    uses: Mapping[Value, Sequence[Op]],
-) -> Late | None:  # fmt: skip
-    body, end = loop.body, loop.body.terminator
+    loop: For, product: Op, products: Mapping[Op, Later], uses: Mapping[Value, Sequence[Op]]
+) -> Late | None:
+    body, end, how = loop.body, loop.body.terminator, products[product]
     if uses.get(product.result) != [end]:
         return None
     number = body.yields.index(product.result)
@@ -125,9 +106,10 @@ def _late(
     before = [op for op in chain if op is not product]
     made = {body.arguments[1 + number], *(value for op in before for value in op.results)}
     known = {*chain}
-    held = [v for v in product.operands if v is not product.accumulator]
+    held = [v for v in product.operands if v is not how.sums]
     if (
-        any(value in made for value in held)
+        how.sums in how.operands
+        or any(value in made for value in held)
         or any(user not in known for value in made for user in uses.get(value, ()))
         or not all(op.pure and not op.regions for op in before)
     ):
@@ -138,39 +120,44 @@ def _late(
         return None
     first = firsts[0]
     for op in firsts[1:]:  # a product that another one goes on with
-        if op.accumulator is first.result and uses[first.result] == [op]:
+        if products[op].sums is first.result and uses[first.result] == [op]:
             first = op
-    turns = _turns(product, uses)
+    turns = _turns(product, how.slots, uses)
     if turns is None:
         return None
     waits, gives_back = turns
     held += [value for op in (*waits, *gives_back) for value in op.operands]
     inside = {*body.arguments, *(value for op in body.ops for value in op.results)}
     return Late(
-        product, number, first, tuple(before), waits, gives_back,
+        product, how, number, first, tuple(before), waits, gives_back,
         tuple(dict.fromkeys(value for value in held if value in inside)),
     )  # fmt: skip
 
 
 def _turns(
-    product: WarpgroupDot, uses: Mapping[Value, Sequence[Op]]
+    product: Op, slots: Sequence[Value], uses: Mapping[Value, Sequence[Op]]
 ) -> tuple[tuple[Op, ...], tuple[Op, ...]] | None:
     """Return what waits for the slot that a product alone reads, and what gives it back.
 
     None if a slot that others read as well is given back.
     """
-    slots = dict.fromkeys(v for v in (product.slot_a, product.slot_b) if v is not None)
     waits: list[Op] = []
     behind: list[Op] = []
-    for slot in slots:
+    for slot in dict.fromkeys(slots):
         users = uses.get(slot, ())
-        shared = any(not isinstance(op, Await | Arrive) and not op.pure for op in users
-                     if op is not product and not isinstance(op, Yield))  # fmt: skip
-        if shared and any(isinstance(op, Arrive) for op in users):
+        waiting = [op for op in users if _has_order(op, "acquire")]
+        giving = [op for op in users if _has_order(op, "release")]
+        others = (op for op in users if op is not product and op not in (*waiting, *giving))
+        shared = not all(op.pure for op in others)
+        if shared and giving:
             return None
-        waits += [op for op in users if isinstance(op, Await) and not shared]
-        behind += [op for op in users if isinstance(op, Arrive)]
+        waits += [] if shared else waiting
+        behind += giving
     return tuple(dict.fromkeys(waits)), tuple(dict.fromkeys(behind))
+
+
+def _has_order(op: Op, order: Order) -> bool:
+    return any(effect.space == "shared" and effect.order == order for effect in op.own_effects())
 
 
 def _following(body: Block, start: Value) -> list[Op]:
@@ -212,7 +199,8 @@ def registers_needed(
     copies: that it starts in a round, each from an address of two registers.
     """
     elsewhere = {*in_rings, *(one.tile for op in loop.body.ops for one in rules.stored_of(op))}
-    elsewhere |= {op.result for op in loop.body.ops if _is_written_anew(op)}
+    anew = (op for op in loop.body.ops if is_written_where_used(op))
+    elsewhere |= {value for op in anew for value in op.results}
     carried = sum(registers_held(value) for value in late.held if value not in in_rings)
     plain = peak_in(loop.body, elsewhere) + 2 * copies + _OTHER_REGISTERS
     return plain, plain + carried
@@ -224,13 +212,6 @@ def stored_bytes(loop: For, in_rings: Collection[Value], rules: RuleTable) -> in
     return sum({one.tile: one.buffer.bytes for one in stored if one.tile not in in_rings}.values())
 
 
-def _is_written_anew(op: Op) -> bool:
-    """Say whether a tile is repeated rows or columns, or one of two numbers: where it is used."""
-    if isinstance(op, Select):
-        return all(isinstance(value.op, Constant | Splat) for value in (op.then, op.otherwise))
-    return isinstance(op, Broadcast)
-
-
 def overlap_products(module: Module, remarks: Remarks, rules: RuleTable) -> Module:
     """Start products that are to be late (`stage` 1 or 2) in the next round of their loop.
 
@@ -240,15 +221,13 @@ def overlap_products(module: Module, remarks: Remarks, rules: RuleTable) -> Modu
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         if not isinstance(op, For):
             return None
-        if not any(isinstance(inner, WarpgroupDot) and inner.stage for inner in op.body.ops):
-            return None
         late = late_product(op, rules)
-        if late is None or not late.product.stage:
+        if late is None or not late.how.late:
             return None
         remarks.note(
             late.product, "started beside the first product of the next round (overlap)", "applied"
         )
-        return _Rotation(op, late, builder).write()
+        return _Rotation(op, late, builder, rules).write()
 
     return rebuild(module, rewrite)
 
@@ -256,10 +235,11 @@ def overlap_products(module: Module, remarks: Remarks, rules: RuleTable) -> Modu
 class _Rotation:
     """Writes a loop whose late product is started a round later."""
 
-    def __init__(self, loop: For, late: Late, builder: Builder) -> None:
+    def __init__(self, loop: For, late: Late, builder: Builder, rules: RuleTable) -> None:
         self.loop = loop
         self.late = late
         self.builder = builder
+        self.rules = rules
         #: What comes once the late product has been waited for.
         self.after = {*late.chain, *_narrowed(loop.body, late)}
         self.late_ops = {*late.before, late.product, *late.behind}
@@ -300,10 +280,10 @@ class _Rotation:
         rest = builder.insert(loop.changed(lower=second, inits=inits, body=block))
         results = list(rest.results[: len(loop.results)])
         last = dict(zip(late.held, rest.results[len(loop.results) :], strict=True))
-        last[late.product.accumulator] = results[number]
+        last[late.how.sums] = results[number]
         for op in late.before:
             builder.insert(copy_op(op, last, builder))
-        final = copy_op(late.product, last, builder).changed(stage=0)
+        final = copy_op(late.product, last, builder).changed(**late.how.started(0))
         results[number] = builder.insert(final).result
         for op in late.behind:
             builder.insert(copy_op(op, last, builder))
@@ -312,7 +292,7 @@ class _Rotation:
     def _ends(self, yields: Sequence[Value]) -> list[Value]:
         """Return what a round gives: of the late product what it starts from."""
         late = self.late
-        return [late.product.accumulator if v is late.product.result else v for v in yields]
+        return [late.how.sums if v is late.product.result else v for v in yields]
 
     def _round(self, kept: Mapping[Value, Value]) -> tuple[Value, ...]:
         """Insert a round but the first; `kept` is what the late product reads, of the last one."""
@@ -326,26 +306,25 @@ class _Rotation:
         for op in loop.body.ops[:-1]:
             if op in skipped:
                 continue
-            fields = {"in_flight": 1} if op is late.first else {}
+            fields = self._later(op).going(1) if op is late.first else None
             new = builder.insert(reading_from(op, values, fields))
             values.update(zip(op.results, new.results, strict=True))
             if op is late.first:
                 for one in late.before:
                     builder.insert(reading_from(one, kept))
-                started = reading_from(
-                    late.product, kept, {"accumulator": sums, "in_flight": 2, "stage": 1}
-                )
+                how = {**late.how.going(2), **late.how.started(1)}
+                started = reading_from(late.product, {**kept, late.how.sums: sums}, how)
                 sums = builder.insert(started).result
                 if self.head is not None:
                     ahead = self.head.write({}, builder)
-                values[op.result] = builder.add(WaitProducts(new.result, pending=1))
-        scaled = _scaled(argument, after)
-        if scaled is None:
-            values[argument] = builder.add(WaitProducts(sums), argument.hint)
+                values[op.result] = builder.add(self._later(op).waited(new.result, 1))
+        waits = self._waiting(argument, after)
+        if waits is None:
+            values[argument] = builder.add(late.how.waited(sums, 0), argument.hint)
         for op in after:
-            if scaled is not None and op is scaled[0]:
-                factor = values.get(scaled[1], scaled[1])
-                values[op.result] = builder.add(ScaleProducts(sums, factor), op.result.hint)
+            if waits is not None and op is waits[0]:
+                waiting = reading_from(waits[1], {**values, argument: sums})
+                values[op.result] = builder.add(waiting, op.result.hint)
                 continue
             new = builder.insert(reading_from(op, values))
             values.update(zip(op.results, new.results, strict=True))
@@ -355,6 +334,17 @@ class _Rotation:
         carried = loop.body.arguments[1:]
         ends = [ahead.get(a, end) for a, end in zip(carried, ends, strict=True)]
         return (*ends, *(values.get(value, value) for value in late.held))
+
+    def _later(self, product: Op) -> Later:
+        later = self.rules.later_of(product)
+        assert later is not None
+        return later
+
+    def _waiting(self, sums: Value, after: Sequence[Op]) -> tuple[Op, Op] | None:
+        """Return the only op that reads the sums, and one that also waits for them."""
+        users = [op for op in after if sums in op.operands]
+        waiting = self.rules.waiting_of(users[0], sums) if len(users) == 1 else None
+        return None if waiting is None else (users[0], waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,12 +372,11 @@ def _head(body: Block, late: Late) -> _Head | None:
 
     Rings have to have room: what is copied then must not take the slot of the round before.
     """
-    kinds = (CommitCopies, TensorCopy)
-    numbers = [n for n, op in enumerate(body.ops) if isinstance(op, kinds)]
-    if late.product.stage < 2 or not numbers:
+    numbers = [n for n, op in enumerate(body.ops) if _starts_copies(op)]
+    if late.how.late < 2 or not numbers:
         return None
     first = body.ops[: numbers[-1] + 1]
-    if late.first in first or not any(isinstance(op, BlockBarrier) for op in first):
+    if late.first in first or not any(op.meets for op in first):
         return None
     arguments, yields = body.arguments[1:], body.yields
     ops, carried = {*first}, dict[Value, Value]()
@@ -412,6 +401,11 @@ def _head(body: Block, late: Late) -> _Head | None:
     return _Head(first, tuple(op for op in body.ops if op in ops), carried)
 
 
+def _starts_copies(op: Op) -> bool:
+    """Say whether an op starts copies to shared memory, or has those that it follows go on."""
+    return any(e.later and e.space == "shared" and not e.reads for e in op.own_effects())
+
+
 def _narrowed(body: Block, late: Late) -> list[Op]:
     """Return the ops that make what the late product reads of something larger.
 
@@ -420,22 +414,9 @@ def _narrowed(body: Block, late: Late) -> list[Op]:
     return [
         op
         for op in body.ops
-        if isinstance(op, Cast)
+        if op.pointwise
+        and len(op.operands) == 1
         and op.result in late.held
         and registers_held(op.result) < sum(map(registers_held, op.operands))
         and not any(op.result in read_by(other) for other in body.ops if other is not late.product)
     ]
-
-
-def _scaled(sums: Value, after: Sequence[Op]) -> tuple[Op, Value] | None:
-    """Return the op that multiplies the sums by one number for each row, and the numbers."""
-    users = [op for op in after if sums in op.operands]
-    if len(users) != 1 or element_of(sums.type) != F32:
-        return None
-    (op,) = users
-    if not isinstance(op, Elementwise) or op.function != "mul":
-        return None
-    others = [value for value in op.inputs if value is not sums]
-    if len(others) != 1 or not isinstance(others[0].op, Broadcast):
-        return None
-    return op, others[0]

@@ -56,7 +56,6 @@ from workbench.targets.nvidia.ops import (
     Expect,
     FenceProducts,
     WaitCopies,
-    WaitProducts,
 )
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
@@ -378,7 +377,9 @@ def _pipelined(
     results = list(new.results[: len(loop.results)])
     if plan.product is not None:
         number = loop.body.yields.index(plan.product.result)
-        results[number] = builder.add(WaitProducts(results[number]), results[number].hint)
+        later = early.known.rules.later_of(plan.product)
+        assert later is not None
+        results[number] = builder.add(later.waited(results[number], 0), results[number].hint)
     total = sum(ring.bytes for ring in rings)
     remarks.note(
         loop,
@@ -537,12 +538,13 @@ class _Reading:
 
     def _in_place(self, op: Op, plan: _Plan) -> None:
         fields: dict[str, Any] = {}
-        if op is plan.late:  # 2: copies leave a slot more than it needs
-            fields["stage"] = 2 if plan.slots > plan.distance + 2 else 1
+        later = self.rules.later_of(op)
+        if op is plan.late and later is not None:  # 2: copies leave a slot more than it needs
+            fields |= later.started(2 if plan.slots > plan.distance + 2 else 1)
         for place, buffer in self.places[id(op)]:
             fields |= place.how.fields(buffer, self.slot)
-        later = self.rules.later_of(op) if op is plan.product else None
-        fields |= later.fields if later is not None else {}
+        if op is plan.product and later is not None:
+            fields |= later.going(1)
         self._insert(op, reading_from(op, self.values, fields))
 
     def _insert(self, old: Op, new: Op) -> None:

@@ -160,7 +160,7 @@ class _Barriers:
                 new = self.block(old, entry.copy(), write=True)
                 if new.ops != old.ops:
                     fields[spec.name] = new
-        return op.with_regions(**fields) if fields else op
+        return op.noted(**fields) if fields else op
 
     def left_by(self, block: Block) -> _Pending:
         """Return what a block leaves pending, found once for each block."""
@@ -186,8 +186,8 @@ class _Barriers:
                 touch = self.touch(effect)
                 before.append(touch)
                 after.append(touch)
-            elif effect.acquires and effect.releases and not effect.reads and not effect.writes:
-                return _Own(is_barrier=not op.operands)
+            elif effect.is_meeting:
+                return _Own(is_barrier=op.meets)
         scratch = scratch_of(op, self.chip, self.warps, self.used)
         waits = scratch.bytes > 0 and not scratch.alone
         if scratch.bytes:
