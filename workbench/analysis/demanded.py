@@ -33,12 +33,11 @@ from typing import Any
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form, all_atoms
 from workbench.analysis.transfer import renamed
-from workbench.ir import Block, Module, Op, Value, shape_of
+from workbench.ir import Block, Module, Op, Product, Value, shape_of
 from workbench.ops import (
     AtomicUpdate,
     Broadcast,
     ConvertLayout,
-    Dot,
     Elementwise,
     ExpandDims,
     Promise,
@@ -59,13 +58,10 @@ Rule = Callable[["Demanded", Any, Demand], Given]
 
 
 class Demanded:
-    """What of each value of a module is observed; `rules` are those of a target's own ops."""
+    """What of each value of a module is observed."""
 
-    def __init__(
-        self, module: Module, facts: Affine, rules: Mapping[type[Op], Rule] | None = None
-    ) -> None:
+    def __init__(self, module: Module, facts: Affine) -> None:
         self.facts = facts
-        self._rules: Mapping[type[Op], Rule] = {**RULES, **(rules or {})}
         self._found: dict[Value, Demand] = {}
         #: The op that observes all of an axis, by value and axis.
         self._blame: dict[tuple[Value, int], Op] = {}
@@ -145,10 +141,13 @@ class Demanded:
         if not wanted and op.removable:
             return
         demand = _both(wanted) if wanted else ALL
-        rule = self._rules.get(type(op))
+        rule, product = RULES.get(type(op)), op.multiplies()
         given: dict[Value, list[Demand]] = {}
         if rule is not None:
             for value, found in rule(self, op, demand):
+                given.setdefault(value, []).append(found)
+        elif product is not None:
+            for value, found in _of_product(product, demand):
                 given.setdefault(value, []).append(found)
         elif op.pointwise and op.removable and len(op.results) == 1:
             shape = shape_of(op.results[0].type)
@@ -278,13 +277,11 @@ def _scan(self: Demanded, op: Scan, demand: Demand) -> Given:
         yield value, {d: held for d, held in demand.items() if d != op.axis}
 
 
-def product_rule(self: Demanded, op: Any, demand: Demand) -> Given:
-    """Say what of an op's `a`, `b` and `accumulator` a product `accumulator + a @ b` reads."""
-    rank = len(shape_of(op.results[0].type))
-    yield op.accumulator, demand
-    if len(shape_of(op.a.type)) == len(shape_of(op.b.type)) == rank:
-        yield op.a, {d: held for d, held in demand.items() if d != rank - 1}
-        yield op.b, {d: held for d, held in demand.items() if d != rank - 2}
+def _of_product(product: Product, demand: Demand) -> Given:
+    rank = len(shape_of(product.sums.type))
+    yield product.sums, demand
+    yield product.a, {d: held for d, held in demand.items() if d != rank - 1}
+    yield product.b, {d: held for d, held in demand.items() if d != rank - 2}
 
 
 RULES: dict[type[Op], Rule] = {
@@ -296,7 +293,6 @@ RULES: dict[type[Op], Rule] = {
     Reshape: _reshape,
     Reduce: _reduce,
     Scan: _scan,
-    Dot: product_rule,
     ConvertLayout: lambda self, op, demand: ((op.source, demand),),
     Promise: lambda self, op, demand: ((op.source, demand),),
     ExpandDims: lambda self, op, demand: (

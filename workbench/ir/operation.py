@@ -138,6 +138,14 @@ class Broken(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+class Product(NamedTuple):
+    """What an op reads whose only result is sums + a @ b, over their last two axes."""
+
+    a: Value
+    b: Value
+    sums: Value
+
+
 class Op(_Declared):
     """One operation; see the top of this file. `id` is 0 until a builder inserts it.
 
@@ -157,6 +165,8 @@ class Op(_Declared):
     pointwise: ClassVar[bool] = False
     #: Whether an element of its result is one of its only operand's, all of which are there.
     moves: ClassVar[bool] = False
+    #: Whether it pairs elements of two tiles on an axis of their own, or takes such pairs apart.
+    pairs: ClassVar[bool] = False
     #: What `own_effects` gives where a class does not override it.
     _effects: ClassVar[Effects] = ANYTHING
     #: What the class declares, in order.
@@ -182,6 +192,7 @@ class Op(_Declared):
         exact: bool = False,
         pointwise: bool = False,
         moves: bool = False,
+        pairs: bool = False,
         **rest: Any,
     ) -> None:
         super().__init_subclass__(**rest)
@@ -191,6 +202,7 @@ class Op(_Declared):
         cls.exact = exact or moves
         cls.pointwise = pointwise
         cls.moves = moves
+        cls.pairs = pairs
         if effects is not None:
             cls._effects = effects
         specs: list[FieldSpec] = []
@@ -254,6 +266,14 @@ class Op(_Declared):
         Nothing may use the others, nor the arguments that hold them.
         """
         raise TypeError(f"{self.name} hands nothing on")
+
+    def multiplies(self) -> Product | None:
+        """Return what a matrix product reads; None for all other ops."""
+        return None
+
+    def hinted(self, name: str) -> Any:
+        """Return what the author asked of a loop by a name in `tl.range`; None for most ops."""
+        return None
 
     def roundings(self) -> int:
         """Return how often a float result is rounded on its way through: the length of a sum.

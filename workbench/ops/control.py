@@ -71,10 +71,13 @@ class For(Op, mnemonic="tile.for", effects=NONE, repeats=True, exact=True):
     #: What a target has decided about how its rounds overlap: (name, value) pairs.
     schedule: tuple[Any, ...] = attribute(default=())
 
+    def hinted(self, name: str) -> Any:
+        return dict(self.hints).get(name)
+
     @property
     def keeps_invariants(self) -> bool:
         """Whether the author wants what does not change to stay in the loop."""
-        return bool(dict(self.hints).get("disable_licm"))
+        return bool(self.hinted("disable_licm"))
 
     def infer(self) -> tuple[Type, ...]:
         return tuple(value.type for value in self.inits)
@@ -126,10 +129,13 @@ class While(Op, mnemonic="tile.while", effects=_MAY_NOT_END, repeats=True, exact
     body: Block
     hints: tuple[Any, ...] = attribute(default=())
 
+    def hinted(self, name: str) -> Any:
+        return dict(self.hints).get(name)
+
     @property
     def keeps_invariants(self) -> bool:
         """Whether the author wants what does not change to stay in the loop."""
-        return bool(dict(self.hints).get("disable_licm"))
+        return bool(self.hinted("disable_licm"))
 
     def infer(self) -> tuple[Type, ...]:
         return tuple(value.type for value in self.inits)

@@ -14,6 +14,7 @@ from workbench.ir import (
     Element,
     Frame,
     Op,
+    Product,
     Scalar,
     Type,
     Value,
@@ -58,6 +59,9 @@ class Dot(Op, mnemonic="tile.dot", effects=NONE):
             raise ShapeError(
                 f"dot of {a} and {b} does not fit an accumulator of shape {c}", self.span
             )
+
+    def multiplies(self) -> Product:
+        return Product(self.a, self.b, self.accumulator)
 
     def roundings(self) -> int:
         return shape_of(self.a.type)[-1]

@@ -149,7 +149,7 @@ class Transpose(Op, mnemonic="tile.transpose", effects=NONE, moves=True):
         return tuple(place[self.order.index(axis)] for axis in range(len(place)))
 
 
-class Join(Op, mnemonic="tile.join", effects=NONE, exact=True):
+class Join(Op, mnemonic="tile.join", effects=NONE, exact=True, pairs=True):
     """Two tiles of one type stacked on a new last axis of extent 2.
 
     %2 = tile.join %0, %1 : tile<4x2xf32>
@@ -172,7 +172,7 @@ class Join(Op, mnemonic="tile.join", effects=NONE, exact=True):
         return np.stack([frame[self.first], frame[self.second]], axis=-1)
 
 
-class Split(Op, mnemonic="tile.split", effects=NONE, exact=True):
+class Split(Op, mnemonic="tile.split", effects=NONE, exact=True, pairs=True):
     """The two halves of a tile whose last axis has extent 2.
 
     %1, %2 = tile.split %0 : tile<4xf32>, tile<4xf32>

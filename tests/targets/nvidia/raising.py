@@ -19,34 +19,35 @@ from tests.passes.pipelines import tile_steps
 from workbench.analysis.ranges import index_program
 from workbench.ir import Block, Module, Tile, verify_module
 from workbench.launch.hulls import asked_program
-from workbench.ops import For, Load
+from workbench.ops import For
 from workbench.passes.cleanup import hoist_invariants
 from workbench.passes.manager import Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.source import KernelError
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import TensorLoad
-from workbench.targets.nvidia.passes.raise_tma import Raiser, asked
+from workbench.targets.nvidia.passes.raise_tma import Feeders, Feeding, Raiser, asked
 
 SM_90A = chip("sm_90a")
 
 
-class Every(Raiser):
-    """Raises each load for itself, whether a product reads it or not."""
+class Every(Feeders):
+    """Finds each load of a tile for itself, whether a product reads it or not."""
 
-    def groups(self) -> Iterator[tuple[For | None, list[Load]]]:
+    def groups(self) -> Iterator[tuple[For | None, list[Feeding]]]:
         """Yield all loads of tiles, one by one."""
 
-        def inside(block: Block, loop: For | None) -> Iterator[tuple[For | None, list[Load]]]:
+        def inside(block: Block, loop: For | None) -> Iterator[tuple[For | None, list[Feeding]]]:
             for op in block.ops:
-                if isinstance(op, Load) and isinstance(op.result.type, Tile):
-                    yield loop, [op]
+                found = self.feeding(op)
+                if found is not None and isinstance(op.result.type, Tile):
+                    yield loop, [found]
                 for region in op.regions:
                     yield from inside(region, op if isinstance(op, For) else loop)
 
         yield from inside(self.module.body, None)
 
-    def feeds(self, load: Load, inner: int | None) -> bool:
+    def feeds(self, feeding: Feeding, inner: int | None) -> bool:
         """Say that it may lie in any order."""
         return True
 
@@ -62,7 +63,8 @@ class Tried:
         self.fits = index_program(tile).fits
         self.module = hoist_invariants(narrow_index(final, Remarks()), Remarks())
         remarks = Remarks()
-        self.after = Every(self.module, remarks, SM_90A).run()
+        every = Every(self.module, SM_90A)
+        self.after = Raiser(self.module, remarks, every).run(every.groups())
         verify_module(self.after)
         self.boxes = sum(isinstance(op, TensorLoad) for op in self.after.walk())
         self.missed = [item.text for item in remarks.items if item.severity == "missed"]

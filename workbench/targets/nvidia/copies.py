@@ -13,7 +13,7 @@ from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.memory import plan_access
 from workbench.targets.simt.ops import SharedLoad
 from workbench.targets.simt.passes.costs import vector_width
-from workbench.targets.simt.rules import SAME, Ahead, Layouts, Setting, as_they_are
+from workbench.targets.simt.rules import SAME, Ahead, Layouts, Raised, Setting, as_they_are
 from workbench.targets.simt.shared import (
     Addresses,
     addresses_of,
@@ -50,6 +50,24 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
             pointers, buffer, slot, mask, cache=op.cache, eviction=op.eviction
         ),
         obstacle=_obstacle(op, on, layout, element),
+        unheard={name: word for name, word in asked.items() if word},
+    )
+
+
+@NVIDIA.raised(Load)
+def box_for_load(op: Load) -> Raised | None:
+    """PTX ISA 9.0, cp.async.bulk.tensor: it goes past L1, an eviction policy is not written."""
+    element = element_of(op.result.type)
+    if not isinstance(element, Scalar) or element == I1:
+        return None
+    asked = {"cache_modifier": "" if op.cache == "cg" else op.cache,
+             "eviction_policy": op.eviction}  # fmt: skip
+    return Raised(
+        pointers=op.pointers,
+        mask=op.mask,
+        other=op.other,
+        element=element,
+        obstacle="the load asks for memory past the caches" if op.cache == "cv" else "",
         unheard={name: word for name, word in asked.items() if word},
     )
 

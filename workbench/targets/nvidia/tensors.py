@@ -54,16 +54,30 @@ def piece_of(plan: TensorPlan, axes: Sequence[int], rank: int) -> tuple[int, ...
 
 
 @NVIDIA.ahead(TensorLoad)
-def boxes_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
+def ring_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
     """Boxes are written in the order that memory has, as wgmma reads them."""
-    source, shape, element = op.map.op, op.type.shape, op.type.element
-    if len(shape) != 2 or not isinstance(element, Scalar) or not isinstance(source, MakeTensorMap):
+    shape, element, box = op.type.shape, op.type.element, box_of_load(op)
+    if len(shape) != 2 or not isinstance(element, Scalar) or box is None:
         return None
-    rank = len(source.type.box)
+    rank = len(op.coordinates)
     inner = op.axes.index(rank - 1) if rank - 1 in op.axes else 1
     layout = swizzled(shape, element.itemsize, (inner, 1 - inner), exchange=False)
     buffer = Shared(shape, element, layout)
     fits = tensor_plan(buffer, op.axes, rank) is not None
+    return Ahead(
+        buffer=buffer,
+        box=box,
+        obstacle="" if fits else f"no boxes fill a tile of {shape[0]} x {shape[1]} {element}",
+    )
+
+
+@NVIDIA.boxes(TensorLoad)
+def box_of_load(op: TensorLoad) -> Box | None:
+    """The map for a buffer lies as that does; coordinates begin where the load's do."""
+    source = op.map.op
+    if not isinstance(source, MakeTensorMap):
+        return None
+    rank = len(source.type.box)
 
     def prepare(builder: Builder, buffer: Shared) -> Value:
         plan = tensor_plan(buffer, op.axes, rank)
@@ -85,10 +99,15 @@ def boxes_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
             held, tuple(coordinates), buffer, barriers, turn, slot, when, axes=op.axes
         )
 
-    return Ahead(
-        buffer=buffer,
-        copy=Box(op.coordinates, source.type.box_bytes, prepare, copy),
-        obstacle="" if fits else f"no boxes fill a tile of {shape[0]} x {shape[1]} {element}",
+    return Box(
+        source=op.map,
+        kind=(op.map.type, op.axes),
+        reads=op.coordinates,
+        bytes=source.type.box_bytes,
+        slots=op.slots,
+        decided=lambda channel, slots: {"role": "producer", "channel": channel, "slots": slots},
+        prepare=prepare,
+        copy=copy,
     )
 
 

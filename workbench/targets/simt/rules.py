@@ -5,6 +5,8 @@
     @SIMT.scratch(Reduce)    the shared memory that it needs while it runs
     @SIMT.access(Load)       which elements of global memory it touches, vector by vector
     @OWN.ahead(Load)         how it becomes a copy that starts before its turn
+    @OWN.boxes(BoxLoad)      how that copy is one of a whole tile
+    @OWN.raised(Load)        what of it a copy of a whole tile has to know
     @OWN.staged(Dot)         which operands are worth such copies
     @OWN.in_place(Product)   from which buffers it reads operands where they lie
     @OWN.stored(Product)     which operands must lie in buffers
@@ -21,12 +23,12 @@ reads and writes are its effects (`Op.effects`); only what a target adds to it s
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from workbench.analysis.affine import Affine
-from workbench.ir import Builder, InvalidModuleError, Op, Shared, Value
+from workbench.ir import Builder, InvalidModuleError, Op, Scalar, Shared, Value
 from workbench.layouts import LinearLayout
 from workbench.source import TargetError
 from workbench.targets.llvm.table import LoweringTable
@@ -144,15 +146,23 @@ class Copy(Protocol):
 class Box:
     """A copy of a whole tile that one thread starts, and whose bytes a barrier counts.
 
+    source: what it copies from; the copies of two loads are prepared once if that is one value.
+    kind: copies of one kind into buffers of one type may share a ring.
     reads: the numbers that say where the tile begins.
     bytes: how many the barrier is to expect.
+    slots: of the ring that was decided upon, 0 if none was.
+    decided: the op's fields that say that a producer fills (channel, slots) of a ring with it.
     prepare: writes, before any copy, what all of them read, for the type of the buffer.
     copy: makes what starts a copy: of what was prepared, from the numbers, to (buffer, slot),
         counted by (barriers, turn), if a number of type i1 says so (None: always).
     """
 
+    source: Value
+    kind: Hashable
     reads: tuple[Value, ...]
     bytes: int
+    slots: int
+    decided: Callable[[int, int], Mapping[str, Any]]
     prepare: Callable[[Builder, Shared], Value]
     copy: Callable[
         [Value, Sequence[Value], tuple[Value, Value], tuple[Value, Value], Value | None], Op
@@ -164,14 +174,34 @@ class Ahead:
     """How an op that reads a tile of global memory becomes a copy to shared memory.
 
     buffer: the type of the buffer, with no slots.
-    copy: makes what starts the copy, vector by vector (masked-off elements become zero), or says
-        how the tile is copied as a whole.
+    copy: makes what starts the copy, vector by vector (masked-off elements become zero).
+    box: or how the tile is copied as a whole.
     obstacle: why it cannot be copied; empty if it can.
     unheard: what the author asked of the access and a copy does not do, by its name in `tl`.
     """
 
     buffer: Shared
-    copy: Copy | Box
+    copy: Copy | None = None
+    box: Box | None = None
+    obstacle: str = ""
+    unheard: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """An op that reads a tile of global memory, which a copy of the whole tile could do for it.
+
+    pointers, mask: where, and which of the elements (None: all).
+    other: what the others become (None: zero).
+    element: of the tile.
+    obstacle: why no such copy reads as it does; empty if one could.
+    unheard: what the author asked of the access and a copy does not do, by its name in `tl`.
+    """
+
+    pointers: Value
+    mask: Value | None
+    other: Value | None
+    element: Scalar
     obstacle: str = ""
     unheard: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -210,6 +240,8 @@ ScratchRule = Callable[[Any, Device, int, bool], Scratch]
 AdviceRule = Callable[[Any, int, int], str]
 AccessRule = Callable[[Any], Access]
 AheadRule = Callable[[Any, Setting], Ahead | None]
+BoxRule = Callable[[Any], Box | None]
+RaisedRule = Callable[[Any], Raised | None]
 StagedRule = Callable[[Any], tuple[Value, ...]]
 
 
@@ -280,6 +312,8 @@ class RuleTable(LoweringTable):
         self._advice: dict[type[Op], AdviceRule] = {}
         self._access: dict[type[Op], AccessRule] = {}
         self._ahead: dict[type[Op], AheadRule] = {}
+        self._boxes: dict[type[Op], BoxRule] = {}
+        self._raised: dict[type[Op], RaisedRule] = {}
         self._staged: dict[type[Op], StagedRule] = {}
         self._in_place: dict[type[Op], InPlaceRule] = {}
         self._stored: dict[type[Op], StoredRule] = {}
@@ -310,6 +344,14 @@ class RuleTable(LoweringTable):
     def ahead(self, *classes: type[Op]) -> Callable[[AheadRule], AheadRule]:
         """Register the decorated function (op, setting) -> Ahead, for ops that give a tile."""
         return self._register(self._ahead, "ahead", classes)
+
+    def boxes(self, *classes: type[Op]) -> Callable[[BoxRule], BoxRule]:
+        """Register the decorated function (op) -> Box, None where no copy does what the op does."""
+        return self._register(self._boxes, "boxes", classes)
+
+    def raised(self, *classes: type[Op]) -> Callable[[RaisedRule], RaisedRule]:
+        """Register the decorated function (op) -> Raised, for ops that give a tile."""
+        return self._register(self._raised, "raised", classes)
 
     def staged(self, *classes: type[Op]) -> Callable[[StagedRule], StagedRule]:
         """Register the decorated function (op) -> operands whose loads are worth copying ahead."""
@@ -389,6 +431,16 @@ class RuleTable(LoweringTable):
         """Return how an op that gives a tile becomes a copy; None for most ops."""
         rule = self._found(lambda table: table._ahead, op)
         return None if rule is None else rule(op, on)
+
+    def box_of(self, op: Op) -> Box | None:
+        """Return how an op's tile is copied as a whole; None for most ops."""
+        rule = self._found(lambda table: table._boxes, op)
+        return None if rule is None else rule(op)
+
+    def raised_of(self, op: Op) -> Raised | None:
+        """Return what a copy of an op's whole tile has to know; None for most ops."""
+        rule = self._found(lambda table: table._raised, op)
+        return None if rule is None else rule(op)
 
     def staged_of(self, op: Op) -> tuple[Value, ...]:
         """Return the operands of an op whose loads are worth copying ahead; () for most."""

@@ -14,6 +14,7 @@ from workbench.ir import (
     Effects,
     Frame,
     Op,
+    Product,
     Shared,
     Tile,
     Type,
@@ -84,6 +85,11 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
         """The shapes of a and b as they are multiplied."""
         a, b = shape_of(self.a.type), shape_of(self.b.type)
         return a[::-1] if self.turned_a else a, b[::-1] if self.turned_b else b
+
+    def multiplies(self) -> Product | None:
+        if self.turned_a or self.turned_b:
+            return None
+        return Product(self.a, self.b, self.accumulator)
 
     def roundings(self) -> int:
         return self.shapes[0][1]

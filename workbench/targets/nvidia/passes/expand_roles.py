@@ -16,7 +16,6 @@ from workbench.targets.nvidia.ops import (
     Barriers,
     Expect,
     FenceProducts,
-    TensorLoad,
 )
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
@@ -110,16 +109,16 @@ class _Expansion:
 
     def _map(self, load: Load) -> None:
         """Have what copies into a ring read: a tensor map whose boxes lie as the buffer does."""
-        if (load.op.map, load.buffer) not in self.maps:
+        if (load.box.source, load.buffer) not in self.maps:
             self._at(load.op)
-            self.maps[load.op.map, load.buffer] = load.box.prepare(self.builder, load.buffer)
+            self.maps[load.box.source, load.buffer] = load.box.prepare(self.builder, load.buffer)
 
     def _ring(self, loop: For, channel: Channel) -> None:
         for load in channel.loads:
             self._map(load)
         if channel.key in self.rings:
             return
-        builder, slots = self.builder, channel.loads[0].op.slots
+        builder, slots = self.builder, channel.loads[0].box.slots
         buffers: list[Value] = []
         for load in channel.loads:
             self._at(load.op)
@@ -136,7 +135,7 @@ class _Expansion:
         turns = {key: self._start(1) for key in self.rings}
         for loop in self.loops:
             channels = self.channels[loop]
-            loads = [load.op for channel in channels for load in channel.loads]
+            loads = [load for channel in channels for load in channel.loads]
             before, within, carried = producer_slice(loop, loads, self.module_, self.known)
             values: dict[Value, Value] = {}
             for op in before:
@@ -179,16 +178,17 @@ class _Expansion:
         for load, buffer in zip(channel.loads, ring.buffers, strict=True):
             self._at(load.op)
             reads = [values.get(v, v) for v in load.box.reads]
-            source, counted = self.maps[load.op.map, load.buffer], (ring.full, turn.slot)
+            source, counted = self.maps[load.box.source, load.buffer], (ring.full, turn.slot)
             builder.insert(load.box.copy(source, reads, (buffer, turn.slot), counted, None))
 
     # -- the consumers --------------------------------------------------------------------
     def _consumers(self) -> None:
         turns = {key: self._start(0) for key in self.rings}
         values: dict[Value, Value] = {}
+        loops = {id(loop): loop for loop in self.loops}
         for op in self.module_.body.ops[:-1]:
-            if isinstance(op, For) and op in self.channels:
-                self._loop(op, turns, values)
+            if id(op) in loops:
+                self._loop(loops[id(op)], turns, values)
             else:
                 self._copied(op, values)
 
@@ -202,10 +202,10 @@ class _Expansion:
         late = self._late(loop, channels)
         inside = dict(values)
         by_product = {id(channel.product): channel for channel in channels}
-        gone = {number for c in channels for load in c.loads for number in load.gone}
+        gone = {n for c in channels for load in c.loads for n in (id(load.op), *load.gone)}
         with builder.block() as body:
             for op in loop.body.ops[:-1]:
-                if isinstance(op, TensorLoad) or id(op) in gone:
+                if id(op) in gone:
                     continue
                 channel = by_product.get(id(op))
                 if channel is None:
@@ -252,7 +252,7 @@ class _Expansion:
         late = late_product(loop, self.chip.rules)
         if late is None:
             return None
-        slots = min(load.op.slots for channel in channels for load in channel.loads)
+        slots = min(load.box.slots for channel in channels for load in channel.loads)
         read = {place.operand for c in channels for load in c.loads for place in load.reads}
         reason = obstacle(late, read, self.chip.rules)
         _, needed = registers_needed(loop, late, read, self.chip.rules, copies=0)

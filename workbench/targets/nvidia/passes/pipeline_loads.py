@@ -72,7 +72,7 @@ from workbench.targets.nvidia.passes.staged_loads import (
     staged_load,
 )
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
-from workbench.targets.simt.rules import Access, Box, Device
+from workbench.targets.simt.rules import Access, Device
 
 #: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
 _ENOUGH_WARPS = 16
@@ -456,7 +456,7 @@ class _Ahead:
     ) -> None:  # fmt: skip
         old, copy = staged.access, staged.ahead.copy
         assert old is not None
-        assert not isinstance(copy, Box)
+        assert copy is not None
         mask = values.get(old.mask, old.mask) if old.mask is not None else None
         access = replace(old, pointers=values.get(old.pointers, old.pointers), mask=mask)
         if runs is not None:

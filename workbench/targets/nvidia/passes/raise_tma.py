@@ -12,11 +12,11 @@ other arguments may overlap, what was stored before a loop is made seen before t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.analysis.affine import Affine, tile_forms
-from workbench.analysis.demanded import Demanded, Rule, product_rule
+from workbench.analysis.demanded import Demanded
 from workbench.analysis.forms import Form, number
 from workbench.analysis.hulls import Asked, FormSteps, UnknownForm, known_intervals
 from workbench.analysis.memory import ANYWHERE, Memory
@@ -31,50 +31,42 @@ from workbench.ir import (
     Drop,
     Module,
     Op,
-    Pointer,
     Scalar,
     Shared,
     TensorMap,
     Tile,
     Value,
     element_of,
+    layout_of,
     shape_of,
     walk,
 )
 from workbench.ir.rebuild import Rebuilder
 from workbench.layouts import swizzled, tensor_fits
-from workbench.ops import (
-    AddPointer,
-    For,
-    Load,
-    Reshape,
-    Transpose,
-)
+from workbench.ops import AddPointer, For
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
-from workbench.source import Span
 from workbench.targets.nvidia.form_names import Names
 from workbench.targets.nvidia.form_values import Scalars
-from workbench.targets.nvidia.ops import (
-    FenceProducts,
-    MakeTensorMap,
-    TensorLoad,
-    WarpgroupDot,
-)
+from workbench.targets.nvidia.ops import FenceProducts, MakeTensorMap, TensorLoad
+from workbench.targets.nvidia.passes.staged_loads import transposes
 from workbench.targets.nvidia.raising import UNBOUNDED, NotRaised, Plan, Request, plan
-from workbench.targets.simt.ops import SharedDot
-from workbench.targets.simt.rules import Device
-
-#: What of a target's own products is observed.
-_PRODUCTS: dict[type[Op], Rule] = {WarpgroupDot: product_rule, SharedDot: product_rule}
+from workbench.targets.simt.rules import Device, Raised
 
 
 @dataclass(frozen=True, slots=True)
-class _Raised:
+class Feeding:
     """A load, and the tile that products read: its own, or one without its axes of extent 1."""
 
-    load: Load
+    load: Op
+    how: Raised
     tile: Value
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned(Feeding):
+    """One that is raised."""
+
     plan: Plan
 
 
@@ -93,16 +85,14 @@ def raise_tma(module: Module, remarks: Remarks, chip: Device) -> Module:
     options = module.attributes
     if not options.get("tma", True):
         return module
-    if not any(isinstance(op, WarpgroupDot) for op in module.walk()):
-        return module
-    raiser = Raiser(module, remarks, chip)
+    feeders = Feeders(module, chip)
+    groups = [*feeders.groups()]
     if not options.get("narrow_index"):
-        for _, loads in raiser.groups():
-            for load in loads:
-                text = "not raised to a tensor map: indices are not known to fit 32 bits"
-                remarks.note(load, text, "missed")
+        for feeding in (feeding for _, loads in groups for feeding in loads):
+            text = "not raised to a tensor map: indices are not known to fit 32 bits"
+            remarks.note(feeding.load, text, "missed")
         return module
-    return raiser.run()
+    return Raiser(module, remarks, feeders).run(groups) if groups else module
 
 
 def asked(module: Module) -> Asked | None:
@@ -114,26 +104,88 @@ def asked(module: Module) -> Asked | None:
     return Asked(tuple(Step(*step) for step in steps), tuple(at_least_0))
 
 
-class Raiser(Rebuilder):
-    """Plans and writes what is raised of a module."""
+class Feeders:
+    """Finds the loads that feed products which read tiles where copies of boxes leave them."""
 
-    def __init__(self, module: Module, remarks: Remarks, chip: Device) -> None:
-        super().__init__(module, lambda op, builder: self._replacement(op))
+    def __init__(self, module: Module, chip: Device) -> None:
         self.module = module
-        self.remarks = remarks
-        self.chip = chip
-        self.facts: Affine = tile_forms(module)
-        self.memory = Memory(module)
-        self.parameters = {p.name: p.value for p in module.parameters}
+        self.rules = chip.rules
         self.uses: dict[Value, list[Op]] = {}
         for op in module.walk():
             for operand in op.operands:
                 self.uses.setdefault(operand, []).append(op)
+
+    def groups(self) -> Iterator[tuple[For | None, list[Feeding]]]:
+        """Yield the loads of each loop that feed products and would be copied ahead, if any do."""
+        for op in self.module.walk():
+            if not isinstance(op, For):
+                continue
+            stages = self.module.attributes["num_stages"] if op.stages is None else op.stages
+            found = [f for o in op.body.ops if (f := self.feeding(o))] if stages >= 2 else []
+            if found:
+                yield op, found
+
+    def feeding(self, op: Op) -> Feeding | None:
+        """Return a load and what products read of it; None if none does."""
+        how = self.rules.raised_of(op)
+        if how is None:
+            return None
+        feeding = Feeding(op, how, self._view(op.result))
+        return feeding if self.feeds(feeding, None) else None
+
+    def _view(self, tile: Value) -> Value:
+        """Return a tile, or what alone is made of it, without its axes of extent 1."""
+        users, shape = self.uses.get(tile, []), shape_of(tile.type)
+        kept = [axis for axis, extent in enumerate(shape) if extent != 1]
+        if len(users) != 1 or not users[0].moves:
+            return tile
+        (user,) = users
+        longer = tuple(shape[axis] for axis in kept)
+        if shape_of(user.result.type) != longer:
+            return tile
+        for new, axis in enumerate(kept):  # the last element along an axis is still that
+            place = tuple(n - 1 if a == new else 0 for a, n in enumerate(longer))
+            before = tuple(n - 1 if a == axis else 0 for a, n in enumerate(shape))
+            if user.place_before(place) != before:
+                return tile
+        return user.result
+
+    def feeds(self, feeding: Feeding, inner: int | None) -> bool:
+        """Say whether a product reads a load's tile in a buffer whose rows are axis `inner`."""
+        whole, element = feeding.tile, feeding.how.element
+        shape = shape_of(whole.type)
+        if len(shape) != 2:
+            return False
+        turned = transposes(whole, self.uses)
+        for order in ((0, 1), (1, 0)):
+            if inner is not None and order[0] != inner:
+                continue
+            buffer = Shared(shape, element, swizzled(shape, element.itemsize, order))
+            for tile in (whole, *turned):
+                for user in self.uses.get(tile, []):
+                    how = self.rules.in_place_of(user, tile, buffer, tile is not whole)
+                    layout = None if how is None else how.buffer.layout
+                    if layout is not None and tensor_fits(layout, element.itemsize, order[0]):
+                        return True
+        return False
+
+
+class Raiser(Rebuilder):
+    """Plans and writes what is raised of a module."""
+
+    def __init__(self, module: Module, remarks: Remarks, feeders: Feeders) -> None:
+        super().__init__(module, lambda op, builder: self._replacement(op))
+        self.module = module
+        self.remarks = remarks
+        self.feeders = feeders
+        self.facts: Affine = tile_forms(module)
+        self.memory = Memory(module)
+        self.parameters = {p.name: p.value for p in module.parameters}
         self.names = Names(module, self.facts)
         self._observed: Demanded | None = None
         #: Intervals of what is asked, as far as they are known now.
         self.known = FormSteps(module, self.facts)
-        self.found: dict[int, _Raised] = {}
+        self.found: dict[int, _Planned] = {}
         #: Loops before which what was stored is made seen.
         self.fenced: set[int] = set()
         #: What becomes of the tiles of loads that lose axes of extent 1, by their ids.
@@ -143,11 +195,11 @@ class Raiser(Rebuilder):
         #: Scalars that exist where ops are being written, by what they are.
         self.scopes: list[dict[Form, Value]] = []
 
-    def run(self) -> Module:
-        """Return the module with everything raised that can be."""
+    def run(self, groups: Iterable[tuple[For | None, list[Feeding]]]) -> Module:
+        """Return the module with everything of some loops raised that can be."""
         facts = FormSteps(self.module, self.facts)
         at_least_0: list[int] = []
-        for loop, loads in self.groups():
+        for loop, loads in groups:
             for raised in self._together(loop, loads):
                 self.found[raised.load.id] = raised
                 at_least_0 += self._ask(raised.plan, facts)
@@ -164,30 +216,21 @@ class Raiser(Rebuilder):
         return replace(self.module, body=body, next_id=self.builder.next_id, attributes=attributes)
 
     # -- which loads ----------------------------------------------------------------------
-    def groups(self) -> Iterator[tuple[For | None, list[Load]]]:
-        """Yield the loads of each loop that feed products and would be copied ahead."""
-        for op in self.module.walk():
-            if not isinstance(op, For):
-                continue
-            stages = self.module.attributes["num_stages"] if op.stages is None else op.stages
-            if stages >= 2:
-                yield op, [o for o in op.body.ops if isinstance(o, Load) and self.feeds(o, None)]
-
-    def _together(self, loop: For | None, loads: list[Load]) -> list[_Raised]:
+    def _together(self, loop: For | None, loads: list[Feeding]) -> list[_Planned]:
         """Return loads of a loop with their plans, none if one of them has none."""
-        found: list[_Raised] = []
-        missed: list[Load] = []
-        for load in loads:
+        found: list[_Planned] = []
+        missed: list[Op] = []
+        for one in loads:
             try:
-                tile = self.view(load)
-                found.append(_Raised(load, tile, self._plan(loop, load, tile)))
+                plan = self._plan(loop, one)
+                found.append(_Planned(one.load, one.how, one.tile, plan))
             except NotRaised as why:
-                missed.append(load)
-                self.remarks.note(load, f"not raised to a tensor map: {why}", "missed")
+                missed.append(one.load)
+                self.remarks.note(one.load, f"not raised to a tensor map: {why}", "missed")
         if not missed:
             for raised in found:
                 self.remarks.note(raised.load, self._told(raised.plan), "applied")
-                self._answer_hints(raised.load)
+                self._answer_hints(raised)
             return found
         for raised in found:
             other = self.names.of(missed[0].result)
@@ -208,56 +251,22 @@ class Raiser(Rebuilder):
             text += f"; {index} dropped: nobody looks past it"
         return text
 
-    def _answer_hints(self, load: Load) -> None:
-        """PTX ISA 9.0, cp.async.bulk.tensor: it goes past L1, an eviction policy is not written."""
-        asked = {"cache_modifier": "" if load.cache == "cg" else load.cache,
-                 "eviction_policy": load.eviction}  # fmt: skip
-        for name, word in asked.items():
-            if word:
-                text = "the load is a copy of a box, which takes none here"
-                self.remarks.note(load, f"{name} '{word}' is not obeyed: {text}", "missed")
+    def _answer_hints(self, raised: _Planned) -> None:
+        for name, word in raised.how.unheard.items():
+            text = "the load is a copy of a box, which takes none here"
+            self.remarks.note(raised.load, f"{name} '{word}' is not obeyed: {text}", "missed")
 
-    def view(self, load: Load) -> Value:
-        """Return a load's tile, or what alone is made of it, without its axes of extent 1."""
-        users, shape = self.uses.get(load.result, []), shape_of(load.result.type)
-        longer = tuple(extent for extent in shape if extent != 1)
-        if len(users) == 1 and isinstance(users[0], Reshape) and users[0].shape == longer:
-            return users[0].result
-        return load.result
-
-    def feeds(self, load: Load, inner: int | None) -> bool:
-        """Say whether a product reads a load's tile in a buffer whose rows are axis `inner`."""
-        whole = self.view(load)
-        shape, element = shape_of(whole.type), element_of(whole.type)
-        if len(shape) != 2 or not isinstance(element, Scalar) or element == I1:
-            return False
-        turned = [
-            op.result
-            for op in self.uses.get(whole, [])
-            if isinstance(op, Transpose) and op.order == (1, 0)
-        ]
-        for order in ((0, 1), (1, 0)):
-            if inner is not None and order[0] != inner:
-                continue
-            buffer = Shared(shape, element, swizzled(shape, element.itemsize, order))
-            for tile in (whole, *turned):
-                for user in self.uses.get(tile, []):
-                    rules, is_turned = self.chip.rules, tile is not whole
-                    how = rules.in_place_of(user, tile, buffer, is_turned)
-                    layout = None if how is None else how.buffer.layout
-                    if layout is not None and tensor_fits(layout, element.itemsize, order[0]):
-                        return True
-        return False
-
-    def _plan(self, loop: For | None, load: Load, tile: Value) -> Plan:
-        self._obstacle(loop, load)
-        form = self.facts.form(load.pointers)
+    def _plan(self, loop: For | None, feeding: Feeding) -> Plan:
+        how, tile = feeding.how, feeding.tile
+        self._obstacle(loop, feeding)
+        form = self.facts.form(how.pointers)
         if form is None:
             raise NotRaised("its address is not known as a form of indices")
-        conjuncts = () if load.mask is None else self.facts.conjuncts(load.mask)
-        if tile is not load.result:
-            form, *conjuncts = self._without_axes(load, (form, *conjuncts))
-        pointers = [name for name, v in self.parameters.items() if isinstance(v.type, Pointer)]
+        conjuncts = () if how.mask is None else self.facts.conjuncts(how.mask)
+        if tile is not feeding.load.result:
+            form, *conjuncts = self._without_axes(feeding.load, (form, *conjuncts))
+        elements = {name: element_of(v.type) for name, v in self.parameters.items()}
+        pointers = [name for name, element in elements.items() if element.kind == "pointer"]
         request = Request(
             form=form,
             shape=shape_of(tile.type),
@@ -270,7 +279,7 @@ class Raiser(Rebuilder):
             looked_at=lambda axis: self._looked_at(tile, axis),
         )
         found = plan(self.facts, request)
-        if not self.feeds(load, found.axes[-1].axis):
+        if not self.feeders.feeds(feeding, found.axes[-1].axis):
             raise NotRaised("the product does not read it in the order that memory has")
         for held in found.at_least_0:
             self._provable(held)
@@ -280,7 +289,7 @@ class Raiser(Rebuilder):
                 self._provable(axis.coordinate)
         return found
 
-    def _without_axes(self, load: Load, forms: Sequence[Form]) -> list[Form]:
+    def _without_axes(self, load: Op, forms: Sequence[Form]) -> list[Form]:
         """Return forms over a load's tile as forms over that without its axes of extent 1."""
         kept = [d for d, extent in enumerate(shape_of(load.result.type)) if extent != 1]
 
@@ -289,17 +298,18 @@ class Raiser(Rebuilder):
 
         return [renamed(self.facts, form, place) for form in forms]
 
-    def _obstacle(self, loop: For | None, load: Load) -> None:
+    def _obstacle(self, loop: For | None, feeding: Feeding) -> None:
         """Raise NotRaised where a load must not be read before its turn, or with other zeros."""
-        if load.other is not None and load.mask is not None:
-            other = constant_of(load.other)
+        how = feeding.how
+        if how.other is not None and how.mask is not None:
+            other = constant_of(how.other)
             if other != 0:
-                held = self.names.of(load.other) if other is None else other
+                held = self.names.of(how.other) if other is None else other
                 raise NotRaised(f"other={held} feeds a product, outside of a map is 0")
-        if load.cache == "cv":
-            raise NotRaised("the load asks for memory past the caches")
+        if how.obstacle:
+            raise NotRaised(how.obstacle)
         inside = [e for e in (loop.effects() if loop else ()) if e.space == "global"]
-        for effect in load.own_effects():
+        for effect in feeding.load.own_effects():
             if effect.order != "plain":
                 raise NotRaised("the load is volatile")
             roots = self.memory.roots(effect)
@@ -311,7 +321,7 @@ class Raiser(Rebuilder):
             if any(e.order != "plain" for e in inside) and not self.memory.is_settled(effect):
                 raise NotRaised("the loop waits for other programs or signals to them")
 
-    def _follows_stores(self, loop: For, load: Load) -> bool:
+    def _follows_stores(self, loop: For, load: Op) -> bool:
         """Say whether what a load of a loop reads may have been stored before the loop."""
 
         def before(block: Block, again: bool) -> Iterator[Op]:
@@ -338,7 +348,7 @@ class Raiser(Rebuilder):
 
     def _demanded(self, tile: Value) -> list[Form]:
         if self._observed is None:
-            self._observed = Demanded(self.module, self.facts, _PRODUCTS)
+            self._observed = Demanded(self.module, self.facts)
         demand = self._observed.of(tile) or {}
         return [held for forms in demand.values() for held in forms]
 
@@ -346,7 +356,7 @@ class Raiser(Rebuilder):
         op = None if self._observed is None else self._observed.observer(tile, axis)
         if op is None:
             return ""
-        line = f" at line {op.span.line}" if isinstance(op.span, Span) else ""
+        line = f" at line {op.span.line}" if op.span is not None else ""
         return f"{op.name}{line}"
 
     # -- what the launch is asked ---------------------------------------------------------
@@ -426,9 +436,7 @@ class Raiser(Rebuilder):
         builder = self.builder
         before = builder.span, builder.origins
         for place, raised in self.found.items():
-            found, load = raised.plan, raised.load
-            element = element_of(load.result.type)
-            assert isinstance(element, Scalar)
+            found, load, element = raised.plan, raised.load, raised.how.element
             box = found.box(shape_of(raised.tile.type))
             fields = tuple((axis.stride, axis.extent) for axis in found.axes)
             key = found.root, found.base, box, element, fields
@@ -458,8 +466,8 @@ class Raiser(Rebuilder):
             return None
         write = self._scalars(I32)
         coordinates = tuple(write.value(axis.coordinate) for axis in raised.plan.axes)
-        tile = raised.tile.type
-        assert isinstance(tile, Tile)
+        held = raised.tile.type
+        tile = Tile(shape_of(held), raised.how.element, layout_of(held))
         box = TensorLoad(self.maps[op.id], coordinates, axes=raised.plan.places, type=tile)
         held = self.boxes[op.id] = self.builder.add(box, raised.tile.hint)
         return held if raised.tile.op is raised.load else DROP

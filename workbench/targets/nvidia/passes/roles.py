@@ -27,17 +27,14 @@ from workbench.ir import (
     Module,
     Op,
     Shared,
-    Tile,
     Value,
+    shape_of,
     walk,
 )
-from workbench.ops import For, While
+from workbench.ops import For
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import Chip, chip_of, residency
-from workbench.targets.nvidia.ops import (
-    TensorLoad,
-)
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
     obstacle,
@@ -47,7 +44,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
 from workbench.targets.nvidia.passes.staged_loads import Known, Read
 from workbench.targets.simt.passes.roles import stays_before
 from workbench.targets.simt.pressure import peak_in
-from workbench.targets.simt.rules import Box, Device
+from workbench.targets.simt.rules import Box, Device, RuleTable
 
 #: Slots of a ring beyond which more gain nothing (hopper_matmul: 64 x 128 wants eight).
 MOST_SLOTS = 8
@@ -62,9 +59,9 @@ REGISTERS = {2: (24, 240), 4: (24, 112)}
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A tensor load of a loop: its copy, a slot of its ring, what reads it, transposes gone."""
+    """A load of a whole tile: its copy, a slot of its ring, what reads it, transposes gone."""
 
-    op: TensorLoad
+    op: Op
     box: Box
     buffer: Shared
     reads: tuple[Read, ...]
@@ -93,7 +90,7 @@ class Channel:
         """Channels of loops after each other share a ring if their keys are equal."""
         return (
             self.number,
-            *((load.buffer, load.op.map.type, load.op.axes) for load in self.loads),
+            *((load.buffer, load.box.kind) for load in self.loads),
         )
 
 
@@ -119,7 +116,7 @@ def role_partition(
     `role`, `channel` and `slots` of a load).
     """
     asked = _asked(module)
-    loads = [op for op in module.walk() if isinstance(op, TensorLoad)]
+    loads = [op for op in module.walk() if chip.rules.box_of(op)]
     if not loads:
         _answer(asked, "no load of it is a tensor copy that a product by warpgroups reads", remarks)
         return module
@@ -137,7 +134,7 @@ def role_partition(
 
 def _pays(module: Module, chip: Chip, room: int) -> bool:
     """Say whether loops start two products at once and, as they are, leave room for one block."""
-    loops = [op for op in module.body.ops if isinstance(op, For) and _loads_in(op.body)]
+    loops = _loops(module, chip.rules)
     late = [late_product(loop, chip.rules) for loop in loops]
     if not all(late) or not late or not module.attributes.get("overlap", True):
         return False
@@ -162,8 +159,7 @@ def _pays(module: Module, chip: Chip, room: int) -> bool:
 
 def _asked(module: Module) -> list[Op]:
     """Return the loops whose author wants warps to part, one for each place in the source."""
-    loops = [op for op in module.walk() if isinstance(op, For | While)]
-    wanted = [op for op in loops if dict(op.hints).get("warp_specialize")]
+    wanted = [op for op in module.walk() if op.hinted("warp_specialize")]
     return list({op.span: op for op in reversed(wanted)}.values())
 
 
@@ -173,11 +169,11 @@ def _answer(asked: Iterable[Op], why: str, remarks: Remarks) -> None:
 
 
 def _decided(
-    module: Module, chip: Chip, loads: Sequence[TensorLoad], room: int | None, remarks: Remarks
+    module: Module, chip: Chip, loads: Sequence[Op], room: int | None, remarks: Remarks
 ) -> Module:
     known = Known(module, chip)
-    loops = [op for op in module.body.ops if isinstance(op, For) and _loads_in(op.body)]
-    inside = {id(load) for loop in loops for load in loop.body.ops if isinstance(load, TensorLoad)}
+    loops = _loops(module, chip.rules)
+    inside = {id(op) for loop in loops for op in loop.body.ops}
     for load in loads:
         if id(load) not in inside:
             raise RefusedError(load, "it loads outside the loops at the top of the kernel")
@@ -198,27 +194,19 @@ def _decided(
     slots = _slots(module, loops, chip, sum(rings.values()), threads, room)
     keys = list(rings)
     places = {
-        id(load.op): (keys.index(channel.key), channel)
+        id(load.op): load.box.decided(keys.index(channel.key), slots)
         for found in channels.values()
         for channel in found
         for load in channel.loads
     }
 
-    def marked(op: Op) -> Op:
-        if id(op) in places:
-            number, _ = places[id(op)]
-            new = op.changed(role="producer", channel=number, slots=slots)
-            new.__dict__["results"] = op.results
-            return new
-        if isinstance(op, For) and op in channels:
-            flight = int(any(channel.goes_on for channel in channels[op]))
-            schedule = (("warps", further), ("registers", registers), ("in_flight", flight))
-            body = Block(op.body.arguments, tuple(map(marked, op.body.ops)))
-            new = op.changed(body=body, schedule=schedule)
-            new.__dict__["results"] = op.results
-            return new
-        return op
-
+    noted: dict[int, Op] = {}
+    for loop, found in channels.items():
+        flight = int(any(channel.goes_on for channel in found))
+        schedule = (("warps", further), ("registers", registers), ("in_flight", flight))
+        ops = (op.noted(**places[id(op)]) if id(op) in places else op for op in loop.body.ops)
+        body = Block(loop.body.arguments, tuple(ops))
+        noted[id(loop)] = loop.noted(body=body, schedule=schedule)
     text = f"{further} producer warp{'s' if further > 1 else ''} + {warps} that multiply"
     each = sum(rings.values())
     for loop in loops:
@@ -228,10 +216,11 @@ def _decided(
             + (f", {registers[1]} registers each" if registers else ""),
             "applied",
         )
-    return replace(module, body=Block((), tuple(map(marked, module.body.ops))))
+    body = Block((), tuple(noted.get(id(op), op) for op in module.body.ops))
+    return replace(module, body=body)
 
 
-def _check_order(module: Module, last: For, loads: Sequence[TensorLoad], known: Known) -> None:
+def _check_order(module: Module, last: For, loads: Sequence[Op], known: Known) -> None:
     """Raise RefusedError where a producer would overtake what comes before a load.
 
     It waits for slots and for nothing else that consumers do.
@@ -261,19 +250,22 @@ def _inner(op: Op) -> list[Op]:
     return [inner for region in op.regions for inner in walk(region)]
 
 
-def _loads_in(block: Block) -> bool:
-    return any(isinstance(op, TensorLoad) for op in block.ops)
+def _loops(module: Module, rules: RuleTable) -> list[For]:
+    """Return the loops at the top of a kernel in which tiles are copied as a whole."""
+    return [
+        op for op in module.body.ops if isinstance(op, For) and any(map(rules.box_of, op.body.ops))
+    ]
 
 
 def channels_of(loop: For, known: Known) -> list[Channel]:
-    """Return what products of a loop read of its tensor loads, in the order of the products."""
+    """Return what products of a loop read of its loads of boxes, in the order of the products."""
     here = {id(op): place for place, op in enumerate(loop.body.ops)}
     groups: dict[int, list[Load]] = {}
     for op in loop.body.ops:
-        if not isinstance(op, TensorLoad):
+        if known.rules.box_of(op) is None:
             continue
         ahead = known.rules.ahead_of(op, known.on)
-        if ahead is None or ahead.obstacle or not isinstance(ahead.copy, Box):
+        if ahead is None or ahead.obstacle or ahead.box is None:
             why = ahead.obstacle if ahead is not None else "no copy fills a buffer as it does"
             raise RefusedError(op, why)
         buffer, reads = known.in_place(op.result, ahead.buffer)
@@ -286,9 +278,7 @@ def channels_of(loop: For, known: Known) -> list[Channel]:
         if len(products) > 1 or not products <= set(here):
             raise RefusedError(op, "products outside its loop, or several, read the loaded tile")
         gone = frozenset(id(t.op) for t in transposes)
-        groups.setdefault(here[products.pop()], []).append(
-            Load(op, ahead.copy, buffer, reads, gone)
-        )
+        groups.setdefault(here[products.pop()], []).append(Load(op, ahead.box, buffer, reads, gone))
     ordered = [loop.body.ops[place] for place in sorted(groups)]
     found: list[Channel] = []
     for op in ordered:
@@ -323,12 +313,12 @@ def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known)
     bounds = [constant_of(value) for value in (loop.lower, loop.upper, loop.step)]
     if None not in bounds and bounds[2] and len(range(*bounds)) < 2:  # type: ignore[arg-type]
         raise RefusedError(loop, "the loop has one round")
-    loads = [load.op for channel in channels for load in channel.loads]
+    loads = [load for channel in channels for load in channel.loads]
     producer_slice(loop, loads, module, known)
 
 
 def producer_slice(
-    loop: For, loads: Sequence[TensorLoad], module: Module, known: Known
+    loop: For, loads: Sequence[Load], module: Module, known: Known
 ) -> tuple[list[Op], list[Op], list[int]]:
     """Return what the producer computes: before the loop, in it, and which carried values.
 
@@ -338,7 +328,7 @@ def producer_slice(
     outside = {r: op for op in module.body.ops for r in op.results}
     inside = {r: op for op in loop.body.ops for r in op.results}
     arguments = list(loop.body.arguments[1:])
-    work = [v for load in loads for v in load.coordinates]
+    work = [v for load in loads for v in load.box.reads]
     work += [loop.lower, loop.upper, loop.step]
     seen: set[Value] = set()
     first: set[int] = set()
@@ -349,7 +339,7 @@ def producer_slice(
         if value in seen or value is loop.body.arguments[0]:
             continue
         seen.add(value)
-        if isinstance(value.type, Tile):
+        if shape_of(value.type):
             raise RefusedError(loop, "where a copy begins follows from a tile")
         if value in arguments:
             place = arguments.index(value)

@@ -6,14 +6,14 @@ memory that other programs may write over anything that puts accesses into an or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.memory import Memory
 from workbench.ir import Block, Effect, Module, Op, Shared, Value, layout_of, shape_of
 from workbench.layouts import LinearLayout
-from workbench.ops import For, Join, Split
+from workbench.ops import For
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
 
@@ -66,12 +66,12 @@ class Staged:
     @property
     def box(self) -> Box | None:
         """How it is copied as a whole."""
-        return self.ahead.copy if isinstance(self.ahead.copy, Box) else None
+        return self.ahead.box
 
 
 def reads_of(access: Access | None, ahead: Ahead) -> tuple[Value, ...]:
-    if isinstance(ahead.copy, Box):
-        return ahead.copy.reads
+    if ahead.box is not None:
+        return ahead.box.reads
     assert access is not None
     return (access.pointers,) if access.mask is None else (access.pointers, access.mask)
 
@@ -96,7 +96,7 @@ class Known:
 
     def hands_on(self, op: Op) -> bool:
         """Say whether dots multiply what an op makes element by element."""
-        element_by_element = op.moves or op.pointwise or isinstance(op, Join | Split)
+        element_by_element = op.moves or op.pointwise or op.pairs
         return element_by_element and not self.operands.isdisjoint(op.results)
 
     def is_moved_to_dot(self, op: Op) -> bool:
@@ -141,18 +141,23 @@ class Known:
 
     def transposes(self, value: Value) -> list[Value]:
         """Return the values that are a tile of two axes transposed."""
-        shape = shape_of(value.type)
-        if len(shape) != 2:
-            return []
-        last = shape[0] - 1, shape[1] - 1
-        places = ((0, 0), (last[1], 0), (0, last[0]))
-        return [
-            op.result
-            for op in self.uses.get(value, [])
-            if op.moves
-            and shape_of(op.result.type) == shape[::-1]
-            and all(op.place_before(place) == place[::-1] for place in places)
-        ]
+        return transposes(value, self.uses)
+
+
+def transposes(value: Value, uses: Mapping[Value, Sequence[Op]]) -> list[Value]:
+    """Return the values that are a tile of two axes transposed."""
+    shape = shape_of(value.type)
+    if len(shape) != 2:
+        return []
+    last = shape[0] - 1, shape[1] - 1
+    places = ((0, 0), (last[1], 0), (0, last[0]))
+    return [
+        op.result
+        for op in uses.get(value, ())
+        if op.moves
+        and shape_of(op.result.type) == shape[::-1]
+        and all(op.place_before(place) == place[::-1] for place in places)
+    ]
 
 
 class Early:

@@ -11,6 +11,7 @@ from workbench.ir import (
     Element,
     Frame,
     Op,
+    Product,
     Shared,
     Tile,
     Type,
@@ -133,6 +134,9 @@ class SharedDot(Op, mnemonic="gpu.shared_dot"):
         a, b, c = (shape_of(v.type) for v in (self.a, self.b, self.accumulator))
         if a[-1] != b[-2] or c != (*a[:-1], b[-1]) or a[:-2] != b[:-2]:
             raise ShapeError(f"{self.name} of {a} and {b} does not give {c}", self.span)
+
+    def multiplies(self) -> Product:
+        return Product(self.a, self.b, self.accumulator)
 
     def own_effects(self) -> Effects:
         return reads("shared", self.a), reads("shared", self.b)
