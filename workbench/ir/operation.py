@@ -30,7 +30,7 @@ from typing import (
 )
 
 from workbench.ir.effects import ANYTHING, Effects
-from workbench.ir.types import Tile, Type, shape_of
+from workbench.ir.types import Type, shape_of
 from workbench.layouts import LinearLayout
 from workbench.source import Span
 
@@ -159,6 +159,8 @@ class Op(_Declared):
     ends_block: ClassVar[bool] = False
     #: Whether its regions may run again and again.
     repeats: ClassVar[bool] = False
+    #: Whether its regions run at the same time, each on warps of its own.
+    side_by_side: ClassVar[bool] = False
     #: Whether floats among its results are values that it was given or read, never rounded ones.
     exact: ClassVar[bool] = False
     #: Whether an element of its result is computed from that element of each operand.
@@ -193,6 +195,7 @@ class Op(_Declared):
         pointwise: bool = False,
         moves: bool = False,
         pairs: bool = False,
+        side_by_side: bool = False,
         **rest: Any,
     ) -> None:
         super().__init_subclass__(**rest)
@@ -203,6 +206,7 @@ class Op(_Declared):
         cls.pointwise = pointwise
         cls.moves = moves
         cls.pairs = pairs
+        cls.side_by_side = side_by_side
         if effects is not None:
             cls._effects = effects
         specs: list[FieldSpec] = []
@@ -498,12 +502,8 @@ def _laid_out(
     types: Type | tuple[Type, ...] | None, layouts: Layouts
 ) -> Type | tuple[Type, ...] | None:
     if isinstance(types, tuple):
-        return tuple(map(_with_layout, types, layouts))
-    return types if types is None else _with_layout(types, layouts[0])
-
-
-def _with_layout(type: Type, layout: LinearLayout | None) -> Type:
-    return type.with_layout(layout) if isinstance(type, Tile) else type
+        return tuple(held.with_layout(layout) for held, layout in zip(types, layouts, strict=False))
+    return types if types is None else types.with_layout(layouts[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
-from typing import Literal
+from typing import ClassVar, Literal
 
 from workbench.layouts import LinearLayout, Packing, packing
 
@@ -21,6 +21,12 @@ class Type:
     """Base of all types; types are values: equal when written the same."""
 
     __slots__ = ()
+    #: Whether threads share its elements out among themselves, as a layout says.
+    takes_layout: ClassVar[bool] = False
+
+    def with_layout(self, layout: LinearLayout | None) -> Type:
+        """Return the type with another layout; itself if it takes none."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,8 @@ Element = Scalar | Pointer
 @dataclass(frozen=True)
 class Tile(Type):
     """An array value of one program instance; `layout` says who holds what (GPU IR only)."""
+
+    takes_layout = True
 
     shape: tuple[int, ...]
     element: Element

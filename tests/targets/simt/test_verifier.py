@@ -76,7 +76,7 @@ def watched(module: Module) -> list[tuple[Op, int]]:
         plan = SM_80.rules.layout_rule(op)(op, on)
         for number, along in enumerate(plan.operands):
             operand = op.operands[number]
-            if along is None or not shape_of(operand.type) or (op.regions and not plan.work):
+            if along is None or not shape_of(operand.type) or (op.regions and not plan.own):
                 continue
             tiles = sum(isinstance(v.type, Tile) for v in (*op.operands, *op.results))
             if other(layout_of(operand.type)) is not None and tiles > 1:  # type: ignore

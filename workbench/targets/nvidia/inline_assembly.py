@@ -23,7 +23,7 @@ def assembly_layouts(op: InlineAssembly, on: Setting) -> Layouts:
     if not op.extents:
         return as_they_are(op, on)
     return Layouts(
-        work=op.extents,
+        own=op.extents,
         operands=(SAME,) * len(op.inputs),
         results=(same,) * len(op.results),
     )

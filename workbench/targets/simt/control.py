@@ -226,7 +226,7 @@ def _branch(low: Lowering, region: Block) -> tuple[Registers, str]:
 def map_layouts(op: Map, on: Setting) -> Layouts:
     """Inputs and results in one layout; what each element costs is not known."""
     shape = shape_of(op.inputs[0].type)
-    return Layouts(work=shape, operands=(SAME,) * len(op.inputs), results=(same,) * len(op.results))
+    return Layouts(own=shape, operands=(SAME,) * len(op.inputs), results=(same,) * len(op.results))
 
 
 @SIMT.lower(Map)

@@ -32,7 +32,8 @@ def access_layouts(op: Op, on: Setting) -> Layouts:
     mask = getattr(op, "mask", None)
     itemsize = pointee_of(pointers.type).itemsize
     return Layouts(
-        work=op.results[0] if op.results else shape_of(pointers.type),
+        work=op.results[0] if op.results else None,
+        own=None if op.results else shape_of(pointers.type),
         operands=(SAME,) * len(op.operands),
         cost=lambda layout: access_cost(on, pointers, mask, layout, itemsize),
         offers=lambda: [coalesced(on, pointers, mask, itemsize)],

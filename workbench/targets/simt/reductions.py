@@ -38,7 +38,7 @@ def reduce_layouts(op: Reduce, on: Setting) -> Layouts:
         return reduce_plan(layout, axis).result
 
     return Layouts(
-        work=shape,
+        own=shape,
         operands=(SAME,) * count,
         results=(left_in,) * len(op.results),
         cost=lambda layout: _cost(layout, axis, count, on.chip.costs),

@@ -81,7 +81,7 @@ class Layouts:
     """Which layouts an op takes and gives: they follow from the one in which it works.
 
     work: the value whose layout that is (a result, or an operand where nothing else depends on
-        it), or the shape of a layout of its own; None where the op takes everything as it is.
+        it). own: or the shape of a layout of its own. Neither: it takes everything as it is.
     operands: for each operand how its layout follows; None: it is taken as it is.
     results: of an op that works in a layout of its own, what its results have.
     order: in which operands are converted, by their places; None: as they are declared.
@@ -93,7 +93,8 @@ class Layouts:
     flow: of an op with regions that hold tiles.
     """
 
-    work: Value | tuple[int, ...] | None = None
+    work: Value | None = None
+    own: tuple[int, ...] | None = None
     operands: tuple[Along | None, ...] = ()
     results: tuple[Map, ...] = ()
     order: tuple[int, ...] | None = None

@@ -38,7 +38,7 @@ def scan_rule(op: Scan, on: Setting) -> Layouts:
     """Inputs and results in one of the layouts in which coordinates ascend along the axis."""
     shape, axis, count = shape_of(op.inputs[0].type), op.axis, len(op.inputs)
     return Layouts(
-        work=shape,
+        own=shape,
         operands=(SAME,) * count,
         results=(same,) * len(op.results),
         cost=lambda layout: scan_cost(layout, axis, count, on.chip.costs),

@@ -71,7 +71,7 @@ def join_layouts(op: Join, on: Setting) -> Layouts:
     shape = shape_of(op.first.type)
     if not shape:
         return as_they_are(op, on)
-    return Layouts(work=shape, operands=(SAME, SAME), results=(lambda c: c.join(),))
+    return Layouts(own=shape, operands=(SAME, SAME), results=(lambda c: c.join(),))
 
 
 @SIMT.layouts(Split)
@@ -80,7 +80,7 @@ def split_layouts(op: Split, on: Setting) -> Layouts:
     shape = shape_of(op.source.type)
     halves = shape[:-1]
     return Layouts(
-        work=shape,
+        own=shape,
         operands=(SAME,),
         results=(_half,) * len(op.results),
         cost=lambda c: 0.0 if c.split() else 1e12,

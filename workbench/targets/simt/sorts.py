@@ -34,7 +34,7 @@ def sort_rule(op: Sort | Merge, on: Setting) -> Layouts:
     """Rows are sorted in one layout, and what is kept of them stays where it is."""
     shape, keep = shape_of(op.source.type), shape_of(op.result.type)[-1]
     return Layouts(
-        work=shape,
+        own=shape,
         operands=(SAME,),
         results=(lambda layout: kept_layout(layout, keep),),
         offers=lambda: [sort_layout(shape, on.num_warps, on.lanes)],

@@ -79,7 +79,7 @@ def _check_op(op: Op, plan: Layouts) -> None:
     for operand, along in zip(op.operands, plan.operands, strict=True):
         if along is not None and isinstance(operand.type, Tile):
             _check_equal(op, operand, along.need(layout))
-    if isinstance(plan.work, tuple):
+    if plan.own is not None:
         for result, give in zip(op.results, plan.results, strict=True):
             if isinstance(result.type, Tile):
                 _check_equal(op, result, give(layout))
@@ -87,9 +87,9 @@ def _check_op(op: Op, plan: Layouts) -> None:
 
 def _working(op: Op, plan: Layouts) -> LinearLayout | None:
     """Return the layout in which an op works: its own is told by what it takes."""
-    if isinstance(plan.work, Value):
+    if plan.work is not None:
         return layout_of(plan.work.type)
-    if plan.work is None:
+    if plan.own is None:
         return None
     for operand, along in zip(op.operands, plan.operands, strict=True):
         held = layout_of(operand.type)

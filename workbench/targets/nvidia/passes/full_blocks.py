@@ -262,11 +262,11 @@ class _Splitter(Rebuilder):
 
     def _element(self, value: Value, corner: Place) -> Value:
         op = value.op
+        reads = _reads(op, corner)
         # A constant is written where it is used, like every constant.
-        before = id(op) not in self._written and not isinstance(op, Constant)
+        before = id(op) not in self._written and (op is None or op.element_from(corner) != ())
         if before and not shape_of(value.type):
             return self.values.get(value, value)
-        reads = _reads(op, corner)
         assert op is not None
         assert reads is not None
         given = [self._at(v, place) for v, place in reads]

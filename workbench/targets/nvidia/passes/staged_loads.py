@@ -116,7 +116,7 @@ class Known:
             return None
         layout = layout_of(op.result.type)
         plan = self.rules.layout_rule(op)(op, self.on)
-        if plan.work is None:  # what it reads may be held in any layout
+        if plan.work is None and plan.own is None:  # what it reads may be held in any layout
             return User(op, layout, None) if layout is not None else None
         users, (along, *_) = self.uses.get(op.result, []), plan.operands
         if along is None or len(users) != 1:

@@ -6,7 +6,7 @@ from workbench.ir import NONE, Block, Frame, Module, Op, Tile, attribute
 from workbench.source import ShapeError
 
 
-class Roles(Op, mnemonic="gpu.roles", effects=NONE, exact=True):
+class Roles(Op, mnemonic="gpu.roles", effects=NONE, exact=True, side_by_side=True):
     """Warps of the block part: `warps` further ones run the first region, all others the second.
 
     The further ones, the producer, come after the `num_warps` that hold tiles, so no layout

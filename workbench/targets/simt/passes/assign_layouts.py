@@ -86,17 +86,17 @@ class _Applier:
 
     def home(self, value: Value) -> LinearLayout | None:
         """Return the layout chosen for a value; None for a scalar."""
-        if not isinstance(value.type, Tile):
+        if not value.type.takes_layout:
             return None
         node = self.graph.node(value)
         if node is None:
-            return default_layout(value.type.shape, self.num_warps, self.graph.chip.lanes)
+            return default_layout(shape_of(value.type), self.num_warps, self.graph.chip.lanes)
         return self.chosen[node]
 
     # -- values ---------------------------------------------------------------------------
     def get(self, value: Value, layout: LinearLayout | None = None) -> Value:
         """Return a value in a layout, its own if none is given (a scalar: itself)."""
-        if not isinstance(value.type, Tile):
+        if not value.type.takes_layout:
             return self.values.get(value, value)
         if layout is None:
             layout = self.home(value)
@@ -140,7 +140,7 @@ class _Applier:
         for number in plan.order or range(len(held)):
             operand, along = held[number], plan.operands[number]
             wanted = None
-            if along is not None and layout is not None and isinstance(operand.type, Tile):
+            if along is not None and layout is not None and operand.type.takes_layout:
                 wanted = along.need(layout)
             held[number] = self.get(operand, wanted)
         return held
@@ -174,7 +174,7 @@ class _Applier:
         if plan.flow is not None:
             self.region(op, plan.flow)
             return
-        if isinstance(plan.work, tuple):
+        if plan.own is not None:
             layout = self.chosen[self.graph.execution[op.id]]
             given = tuple(
                 give(layout) if shape_of(result.type) else None
@@ -241,7 +241,7 @@ class _Applier:
 
     def argument(self, value: Value) -> Value:
         new = value
-        if isinstance(value.type, Tile):
+        if value.type.takes_layout:
             new = Value(value.type.with_layout(self.home(value)), value.hint)
         self.values[value] = new
         return new

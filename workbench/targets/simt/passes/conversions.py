@@ -33,17 +33,20 @@ def halve_conversions(module: Module, remarks: Remarks, chip: Device) -> Module:
         return module
 
     def rewrite(op: Op, builder: Builder) -> Value | None:
-        if not isinstance(op, ConvertLayout) or op.id not in large:
+        if op.id not in large:
             return None
-        source, bits = layout_of(op.source.type), element_of(op.source.type).bits
+        (given,) = op.operands
+        source, wanted = layout_of(given.type), layout_of(op.result.type)
         assert source is not None
-        middle = halfway(source, op.layout, max(8, bits), most, chip.banks)
+        assert wanted is not None
+        bits = element_of(given.type).bits
+        middle = halfway(source, wanted, max(8, bits), most, chip.banks)
         if middle is None:
             return None
         remarks.note(
             op, f"converted in two steps: at once it takes {large[op.id]:,} bytes of shared memory"
         )
-        between = builder.add(ConvertLayout(op.source, middle), op.result.hint)
-        return builder.add(ConvertLayout(between, op.layout), op.result.hint)
+        between = builder.add(ConvertLayout(given, middle), op.result.hint)
+        return builder.add(ConvertLayout(between, wanted), op.result.hint)
 
     return rebuild(module, rewrite)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from workbench.analysis.affine import Affine
-from workbench.ir import Module, Op, Tile, Value, element_of, shape_of
+from workbench.ir import Module, Op, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
 from workbench.targets.simt.hardware import Hardware
 from workbench.targets.simt.passes.costs import conversion_cost, default_layout
@@ -115,11 +115,11 @@ class LayoutGraph:
 
     def _home(self, value: Value, weight: float) -> int | None:
         """Return the node of a value that is no floating one, making it if need be."""
-        if not isinstance(value.type, Tile) or value in self.floating:
+        if not value.type.takes_layout or value in self.floating:
             return None
         known = self._of.get(value)
         if known is None:
-            known = self._of[value] = self._new(value.type.shape, value.op, weight)
+            known = self._of[value] = self._new(shape_of(value.type), value.op, weight)
         return known
 
     def _edge(self, source: Value, target: int | None, weight: float, along: Along = SAME) -> None:
@@ -154,8 +154,8 @@ class LayoutGraph:
         return all(not shape_of(v.type) or v in self.floating for v in op.operands)
 
     def _works(self, op: Op, plan: Layouts, weight: float) -> None:
-        if isinstance(plan.work, tuple):
-            node = self.execution[op.id] = self._new(plan.work, op, weight)
+        if plan.own is not None:
+            node = self.execution[op.id] = self._new(plan.own, op, weight)
         else:
             for value in op.results:
                 self._home(value, weight)
@@ -168,7 +168,7 @@ class LayoutGraph:
                 self._home(op.operands[number], weight)
             else:
                 self._edge(op.operands[number], node, weight, along)
-        if isinstance(plan.work, tuple):
+        if plan.own is not None:
             for result, give in zip(op.results, plan.results, strict=True):
                 self._after(self.execution[op.id], result, weight, give)
 
@@ -227,7 +227,7 @@ class LayoutGraph:
 
 
 def _has_tiles(op: Op) -> bool:
-    return any(isinstance(value.type, Tile) for value in (*op.results, *op.operands))
+    return any(value.type.takes_layout for value in (*op.results, *op.operands))
 
 
 __all__ = ["Edge", "LayoutGraph", "Node"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workbench.ir import Block, Builder, Module, Op, Shared, Tile, Value, walk
+from workbench.ir import Block, Builder, Module, Op, Value, shape_of, walk
 from workbench.ops import Yield
 from workbench.targets.simt.ops import Roles
 
@@ -53,4 +53,4 @@ def stays_before(module: Module) -> set[Op]:
 
 
 def _tiled(value: Value) -> bool:
-    return isinstance(value.type, Tile | Shared)
+    return bool(shape_of(value.type))

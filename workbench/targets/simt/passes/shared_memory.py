@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from workbench.ir import Block, Module, Op, Shared, Value, layout_of
 from workbench.source import Note, ResourceError
 from workbench.targets.simt.lowering import used_values
-from workbench.targets.simt.ops import Roles
 from workbench.targets.simt.rules import Device, Scratch
 
 #: Swizzled buffers start at multiples of their pattern (8 rows of 128 bytes).
@@ -131,7 +130,7 @@ class _Liveness:
                     self.buffers[operand].last = self.clock
                     self.buffers[operand].last_op = op.id
             self.read(op)
-            if op.regions and not isinstance(op, Roles):
+            if op.regions and not op.side_by_side:
                 # A buffer from outside that is used in a loop lives through all of it. Roles run
                 # side by side, the producer's first here; what it fills consumers wait for, all of
                 # it, so that a ring is nobody's any more once they have read it for the last time.
