@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
-import workbench.targets.nvidia.pipeline  # noqa: F401 - imports every family of rules
+import workbench
+import workbench.targets.nvidia.pipeline
 from workbench.ir import MNEMONICS
 from workbench.targets.llvm.table import LoweringTable
 from workbench.targets.nvidia.table import NVIDIA
@@ -27,3 +31,27 @@ def test_two_rules_for_one_op_are_an_error():
     assert table.rule(op) is not NVIDIA.rule(op)
     with pytest.raises(ValueError, match="test has two rules for Load"):
         table.lower(op)(lambda low, op: None)
+
+
+def test_passes_name_no_ops_but_loops_and_conversions():
+    """What they must know of others, ops and tables of rules say (ARCHITECTURE.md)."""
+    ops = {op.__name__ for op in MNEMONICS.values()}
+    named: dict[str, set[str]] = {}
+    for path in Path(workbench.__file__).parent.glob("targets/*/passes/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            told = node if _tells(node) else None
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+                told = node.args[1]
+            words = [] if told is None else ast.walk(told)
+            found = {word.id for word in words if isinstance(word, ast.Name)}
+            named.setdefault(path.name, set()).update(found & ops)
+    assert {name: found for name, found in named.items() if found - {"For"}} == {
+        "conversions.py": {"ConvertLayout"}
+    }
+
+
+def _tells(node: ast.AST) -> bool:
+    """Say whether a node compares types or matches a class."""
+    return isinstance(node, ast.MatchClass) or (
+        isinstance(node, ast.Compare) and "type(" in ast.unparse(node)
+    )
