@@ -133,6 +133,7 @@ EXPECT = "gpu.expect %bars, %zero {bytes = 128}"
 AWAIT = "gpu.await %bars, %zero, %zero"
 COPY = "gpu.tensor_copy %map, [%n0, %n0], %ring, %bars, %zero slot %zero {axes = (0, 1)}"
 ARRIVE = "gpu.arrive %bars, %zero"
+RENEW = "gpu.renew_barriers %bars"
 
 
 @pytest.mark.parametrize(
@@ -157,6 +158,7 @@ ARRIVE = "gpu.arrive %bars, %zero"
         (COPY, COPY + "\n" + COPY, "a slot is filled again before its copy has landed"),
         (AWAIT, "\n".join([AWAIT, ARRIVE, ARRIVE]), "phase 2 ends, and nobody waited"),
         (EXPECT, EXPECT + "\n" + ARRIVE, "phase 0 of 1 arrivals gets 2"),
+        (AWAIT, RENEW, "gpu.renew_barriers: phase 0 of a barrier is under way"),
     ],
 )
 def test_what_would_hang_is_found(old: str, new: str, found: str):

@@ -13,6 +13,7 @@ from workbench.targets.nvidia.ops import (
     Barriers,
     Expect,
     MakeTensorMap,
+    RenewBarriers,
     TensorCopy,
     TensorLoad,
 )
@@ -22,7 +23,7 @@ from workbench.targets.simt.rules import Ahead, Box, Setting, as_they_are
 from workbench.targets.simt.shared import slot_base
 
 NVIDIA.layouts(MakeTensorMap, TensorLoad, TensorCopy)(as_they_are)
-NVIDIA.layouts(Barriers, Expect, Arrive, Await)(as_they_are)
+NVIDIA.layouts(Barriers, RenewBarriers, Expect, Arrive, Await)(as_they_are)
 NVIDIA.unsupported[TensorLoad] = "is left to copies into shared memory, or to loads by pointers"
 
 
@@ -144,9 +145,21 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
 def lower_barriers(low: Lowering, op: Barriers) -> None:
     """PTX ISA 9.0, mbarrier.init; the fence lets copies see it."""
     low.set_scalar(op.result, low.shared(low.offset(op)))
-    text = f"mbarrier.init.shared::cta.b64 [$0], {op.arrivals};"
-    for turn in range(op.count):
-        address = at(low, low.scalar(op.result), str(8 * turn))
+    _begin(low, op.result, f"mbarrier.init.shared::cta.b64 [$0], {op.arrivals};")
+
+
+@NVIDIA.lower(RenewBarriers)
+def lower_renewal(low: Lowering, op: RenewBarriers) -> None:
+    """PTX ISA 9.0, mbarrier.init: undefined where a valid barrier is, so that is given up first."""
+    begins = f"mbarrier.init.shared::cta.b64 [$0], {op.arrivals};"
+    _begin(low, op.barriers, f"mbarrier.inval.shared::cta.b64 [$0]; {begins}")
+
+
+def _begin(low: Lowering, barriers: Value, text: str) -> None:
+    """Have one thread do the same with each barrier of a ring."""
+    assert isinstance(barriers.type, Shared)
+    for turn in range(barriers.type.slots):
+        address = at(low, low.scalar(barriers), str(8 * turn))
         place = low.emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
         _one_does(low, text, [f"i32 {place}"], None)
     low.emit.do('call void asm sideeffect "fence.mbarrier_init.release.cluster;", "~{memory}"()')

@@ -16,6 +16,7 @@ from workbench.targets.nvidia.ops.tensors import (
     Barriers,
     Expect,
     MakeTensorMap,
+    RenewBarriers,
     TensorCopy,
     TensorLoad,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "Expect",
     "FenceProducts",
     "MakeTensorMap",
+    "RenewBarriers",
     "ScaleProducts",
     "TensorCopy",
     "TensorLoad",

@@ -69,6 +69,11 @@ class Barrier:
         frame.until(op, lambda: self.phase & 1 != parity, self._words)
         self.awaited = max(self.awaited, self.phase - 1)
 
+    def give_up(self, op: Op) -> None:
+        """End; raise LaunchError where something of a phase has happened that has not ended."""
+        if self.arrived or self.missing or self.copies:
+            raise _wrong(op, f"phase {self.phase} of a barrier is under way")
+
     def _words(self) -> str:
         return (
             f"the end of phase {self.phase}, which nobody ends: {self.arrived} of "

@@ -226,6 +226,32 @@ class Barriers(Op, mnemonic="gpu.barriers", exact=True):
         return np.asarray(key)
 
 
+class RenewBarriers(Op, mnemonic="gpu.renew_barriers", exact=True):
+    """Let all barriers of a ring begin again: each is in its first phase, and nobody has arrived.
+
+    Nobody may wait or copy meanwhile, so the block meets before, and the other threads may use them
+    after a block barrier. Memory that holds a barrier becomes another one, or anything else, only
+    once that has been given up. PTX ISA 9.0, mbarrier.inval.
+
+        gpu.renew_barriers %0
+    """
+
+    barriers: Value
+    arrivals: int = attribute(default=1)
+
+    def verify(self) -> None:
+        verify_barriers(self, self.barriers)
+
+    def own_effects(self) -> Effects:
+        return (_counted(self.barriers, "release"),)
+
+    def interpret(self, frame: Frame) -> None:
+        ring: list[Barrier] = frame.memory[int(frame[self.barriers])]
+        for barrier in ring:
+            barrier.give_up(self)
+        ring[:] = [Barrier(self.arrivals) for _ in ring]
+
+
 class Expect(Op, mnemonic="gpu.expect", exact=True):
     """Arrive at barrier `turn`, and have its phase wait for so many bytes of copies too.
 

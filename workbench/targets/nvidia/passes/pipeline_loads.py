@@ -63,7 +63,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.rounds import reached, reading_from
+from workbench.targets.nvidia.passes.rounds import begun_once, reached, reading_from
 from workbench.targets.nvidia.passes.staged_loads import (
     Early,
     Known,
@@ -93,6 +93,7 @@ def pipeline_loads(
     stages = module.attributes["num_stages"]
     room = chip.shared_bytes if room is None else room
     known = Known(module, chip)
+    rings: list[Value] = []
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         if not isinstance(op, For):
@@ -114,9 +115,10 @@ def pipeline_loads(
         for staged in found:
             _answer_memory_hints(staged, remarks)
         plan = _planned(early, found, depth, chip_of(chip), room, remarks)
-        return _pipelined(early, found, plan, builder, remarks)
+        return _pipelined(early, found, plan, builder, remarks, rings)
 
-    return rebuild(module, rewrite)
+    done = rebuild(module, rewrite)
+    return begun_once(done, rings) if rings else done
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +311,10 @@ def _needed_carries(loop: For, ops: list[Op], found: list[Staged]) -> list[int]:
 
 
 def _pipelined(
-    early: Early, found: list[Staged], plan: _Plan, builder: Builder, remarks: Remarks
-) -> tuple[Value, ...]:
+    early: Early, found: list[Staged], plan: _Plan, builder: Builder, remarks: Remarks,
+    made: list[Value],
+) -> tuple[Value, ...]:  # fmt: skip
+    """Write a loop with its ring; the barriers of the ring are added to what was `made`."""
     loop, stages, distance = early.loop, plan.slots, plan.distance
     needed = {id(inner) for staged in found for inner in early.slice_of(staged.reads) or ()}
     ops = [op for op in loop.body.ops if id(op) in needed]
@@ -325,6 +329,7 @@ def _pipelined(
     barriers = None
     if boxes:
         barriers = builder.add(Barriers(count=stages), "full")
+        made.append(barriers)
         # Other buffers may have been here, of which threads wrote elements.
         builder.insert(FenceProducts())
         builder.insert(BlockBarrier())
