@@ -17,7 +17,6 @@ from tests.passes.pipelines import SM_80
 from tests.passes.programs import modules
 from tests.targets.nvidia.configurations import QUICK
 from tests.targets.nvidia.exhaustive import best, combinations, components, cost, cost_of_component
-from workbench.analysis.affine import Affine
 from workbench.ir import Module, parse_module, print_module
 from workbench.layouts import blocked, mma_a, mma_c
 from workbench.passes.manager import Recorder, Remarks
@@ -45,7 +44,7 @@ def ready(module: Module, **options: object) -> Module:
 
 def check_components(module: Module) -> int:
     """Compare each component with all its combinations; returns how many had a choice."""
-    graph = LayoutGraph(module, Affine(module), SM_80)
+    graph = LayoutGraph(module, SM_80)
     chosen, open_ = solve(graph), 0
     for nodes in components(graph):
         if 1 < combinations(graph, nodes) <= 20_000:

@@ -69,7 +69,7 @@ def planted(module: Module, number: int, operand: int) -> Module:
 def watched(module: Module) -> list[tuple[Op, int]]:
     """Return ops and their operands whose layouts the rules fix."""
     found = []
-    on = Setting(None, SM_80, module.attributes)  # type: ignore[arg-type]
+    on = Setting(module, SM_80)
     for op in module.walk():
         if not any(isinstance(v.type, Tile) for v in op.operands):
             continue

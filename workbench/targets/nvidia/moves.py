@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from workbench.analysis.affine import Affine
 from workbench.ir import Module, Op, element_of, layout_of
 from workbench.layouts import f2, ldmatrix_fits
 from workbench.targets.nvidia.chip import chip
@@ -45,5 +44,5 @@ def load_moves(op: SharedLoad, on: Setting) -> list[Move]:
 def moves_in(module: Module, target: str) -> list[tuple[Op, Move]]:
     """Return what each op of a module in GPU IR moves, in program order."""
     unit = chip(target)
-    on = Setting(Affine(module, tiles=True), unit, module.attributes)
+    on = Setting(module, unit)
     return moves.moves_of(module, unit, on)

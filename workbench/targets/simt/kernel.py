@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.analysis.affine import Affine
+from workbench.analysis.affine import tile_forms
 from workbench.ir import Module, Pointer, Value, element_of
 from workbench.passes.expand_functions import expand_functions
 from workbench.passes.manager import Remarks
@@ -20,7 +20,7 @@ def expand(module: Module, remarks: Remarks) -> Module:
 def lower(module: Module, chip: Device, offsets: dict[int, int]) -> Lowering:
     """Return a finished lowering of GPU IR; raises ResourceError (K406) for too much code."""
     refuse_long(module)
-    low = Lowering(module, chip, offsets, Affine(module, tiles=True))
+    low = Lowering(module, chip, offsets, tile_forms(module))
     first = next((op.span for op in module.walk() if op.span is not None), None)
     file, line = (first.file, first.line) if first is not None else ("kernel", 1)
     low.debug = low.emit.start_debug(module.name, file, line)

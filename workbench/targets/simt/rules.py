@@ -25,10 +25,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
-from workbench.analysis.affine import Affine
-from workbench.ir import Builder, InvalidModuleError, Op, Scalar, Shared, Value
+from workbench.analysis.affine import Affine, tile_forms
+from workbench.ir import Builder, InvalidModuleError, Module, Op, Scalar, Shared, Value
 from workbench.layouts import LinearLayout
 from workbench.source import TargetError
 from workbench.targets.llvm.table import LoweringTable
@@ -216,14 +217,22 @@ class Device(Hardware):
         """What is known of each op on it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Setting:
     """What an op's rule may look at besides the op: forms of values, the chip, the options."""
 
-    facts: Affine
+    module: Module
     chip: Device
-    #: The module's attributes.
-    options: Mapping[str, Any]
+
+    @cached_property
+    def facts(self) -> Affine:
+        """The forms of the module's values, found when somebody asks."""
+        return tile_forms(self.module)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The module's attributes."""
+        return self.module.attributes
 
     @property
     def num_warps(self) -> int:

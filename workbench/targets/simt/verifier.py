@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from workbench.analysis.affine import Affine
 from workbench.ir import InvalidModuleError, Module, Op, Tile, Value, layout_of, verify_module
 from workbench.layouts import LinearLayout
 from workbench.targets.simt.ops import Roles
@@ -16,7 +15,7 @@ def verify_layouts(module: Module, chip: Device) -> None:
     """
     verify_module(module)
     _check_roles(module, chip)
-    on = Setting(Affine(module, tiles=True), chip, module.attributes)
+    on = Setting(module, chip)
     for op in module.walk():
         rule = chip.rules.layout_rule(op)
         values = (*op.operands, *op.results, *(a for r in op.regions for a in r.arguments))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from workbench.analysis.affine import Affine
 from workbench.ir import Builder, Module, Op, Shared, Value, rebuild
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import FenceProducts
@@ -18,7 +17,7 @@ def stage_products(module: Module, remarks: Remarks, chip: Device) -> Module:
 
     Needs: layouts. Keeps: every value.
     """
-    on = Setting(Affine(module, tiles=True), chip, module.attributes)
+    on = Setting(module, chip)
     for op in module.walk():
         if (told := chip.rules.told_of(op, on)) is not None:
             remarks.note(op, told.text, told.severity)

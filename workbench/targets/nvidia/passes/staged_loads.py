@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.analysis.affine import Affine
 from workbench.analysis.memory import Memory
 from workbench.ir import Block, Effect, Module, Op, Shared, Value, layout_of, shape_of
 from workbench.layouts import LinearLayout
@@ -81,7 +80,7 @@ class Known:
 
     def __init__(self, module: Module, chip: Device) -> None:
         self.rules: RuleTable = chip.rules
-        self.on = Setting(Affine(module, tiles=True), chip, module.attributes)
+        self.on = Setting(module, chip)
         self.memory = Memory(module)
         self.uses: dict[Value, list[Op]] = {}
         for op in module.walk():

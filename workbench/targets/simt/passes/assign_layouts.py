@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from workbench.analysis.affine import tile_forms
 from workbench.ir import Block, Builder, Module, Op, Tile, Value, layout_of, shape_of, walk
 from workbench.layouts import LinearLayout
 from workbench.ops import ConvertLayout
@@ -34,7 +33,7 @@ def assign_layouts(module: Module, remarks: Remarks, chip: Device) -> Module:
 
     Needs: no `index` types. Keeps: every value; adds gpu.convert_layout where layouts differ.
     """
-    graph = LayoutGraph(module, tile_forms(module), chip)
+    graph = LayoutGraph(module, chip)
     chosen = solve(graph)
     _explain(graph, chosen, remarks)
     return _Applier(module, graph, chosen).run()

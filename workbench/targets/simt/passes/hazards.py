@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from workbench.analysis.affine import Affine
+from workbench.analysis.affine import Affine, tile_forms
 from workbench.analysis.forms import Form
 from workbench.analysis.memory import Memory
 from workbench.ir import Effect, Module, Op, Value, element_of, layout_of, shape_of
@@ -118,7 +118,7 @@ class Hazards:
 
     def _form(self, pointers: Value, earlier: bool) -> Form | None:
         if self._affine is None:
-            self._affine = Affine(self._module, tiles=True)
+            self._affine = tile_forms(self._module)
         form = self._affine.form(pointers)
         if form is None or (earlier and any(atom.kind not in _FIXED for atom in form.atoms())):
             return None

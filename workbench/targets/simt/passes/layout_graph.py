@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from workbench.analysis.affine import Affine
 from workbench.ir import Module, Op, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
 from workbench.targets.simt.hardware import Hardware
@@ -87,7 +86,7 @@ class LayoutGraph:
     What an op contributes is its entry `layouts` in the chip's table of rules.
     """
 
-    def __init__(self, module: Module, facts: Affine, chip: Device) -> None:
+    def __init__(self, module: Module, chip: Device) -> None:
         self.module = module
         self.chip = chip
         self.num_warps: int = module.attributes["num_warps"]
@@ -99,7 +98,7 @@ class LayoutGraph:
         #: Op id -> node of the layout in which it works, where that is one of its own.
         self.execution: dict[int, int] = {}
         self._of: dict[Value, int] = {}
-        self._on = Setting(facts, chip, module.attributes)
+        self._on = Setting(module, chip)
         self._rules = chip.rules
         self._block(module.body.ops, 1.0)
         self._offer()
