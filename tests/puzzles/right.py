@@ -1,4 +1,4 @@
-"""Twenty-four kernels that solve their puzzles in another way, two for each: none may be refused."""
+"""Twenty-four kernels that solve puzzles in another way, two for each: none may be refused."""
 
 from __future__ import annotations
 

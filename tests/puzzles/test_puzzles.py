@@ -1,4 +1,4 @@
-"""Wrong solutions are refused with their place, right ones are accepted, answers are the trace's."""
+"""Wrong solutions are refused at their place, right ones accepted, answers are the trace's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sixty kernels that do not solve their puzzles, five for each: none may be accepted.
+"""Sixty kernels that solve no puzzle, five for each: none may be accepted.
 
 Most are the solution with something replaced. `code` is what the verdict has to say.
 """
@@ -60,7 +60,8 @@ WRONG = [
     wrapper(2, "out_ptr.copy_(x_ptr)"),
     # 3 Two into a table
     edited(3, "no stride", "K601", "* stride_out", "* columns"),
-    edited(3, "writes between the rows", "K612", "mask = (i[:, None] < rows) & (j[None, :] < columns)",
+    edited(3, "writes between the rows", "K612",
+           "mask = (i[:, None] < rows) & (j[None, :] < columns)",
            "mask = (i[:, None] < rows) & (j[None, :] < stride_out) & "
            "(i[:, None] * stride_out + j[None, :] < (rows - 1) * stride_out + columns)"),
     edited(3, "a product", "K601", "x[:, None] + y[None, :]", "x[:, None] * y[None, :]"),
@@ -74,11 +75,11 @@ WRONG = [
     edited(4, "stores before it loads", "K601", "    b = tl.load(right, mask=mask)\n", "",
            "tl.store(left, b, mask=mask)", "tl.store(left, tl.load(right, mask=mask), mask=mask)\n"
            "    a = tl.load(left, mask=mask)"),
-    edited(4, "swaps twice", "K601", "mask = i < n // 2", "mask = i < n"),
+    edited(4, "swaps twice", "K514", "mask = i < n // 2", "mask = i < n"),
     edited(4, "no stride", "K601", " * stride", ""),
     wrapper(4, "x_ptr.copy_(x_ptr.flip(0))"),
     # 5 Long rows
-    edited(5, "no mask", "K601", ", mask=j < columns, other=0.0", ""),
+    edited(5, "no mask", "K502", ", mask=j < columns, other=0.0", ""),
     edited(5, "the first block only", "K601", "range(0, columns, BLOCK)", "range(0, BLOCK, BLOCK)"),
     edited(5, "sums in float16", "K601", "tl.float32", "tl.float16", "other=0.0)",
            "other=0.0).to(tl.float16)"),
@@ -92,7 +93,7 @@ WRONG = [
     edited(6, "no stride", "K601", "row * stride_out", "row * columns"),
     edited(6, "a sum that is never 0", "K601", "tl.sum(shares)", "(tl.sum(shares) + 1e-3)"),
     # 7 Votes
-    edited(7, "no atomics", "K601", "tl.atomic_add(counts_ptr + keys, 1, mask=i < n)",
+    edited(7, "no atomics", "K514", "tl.atomic_add(counts_ptr + keys, 1, mask=i < n)",
            "tl.store(counts_ptr + keys, tl.load(counts_ptr + keys, mask=i < n) + 1, mask=i < n)"),
     edited(7, "lanes that are off vote", "K601", "1, mask=i < n", "1"),
     edited(7, "atomics of a program", "K514", "1, mask=i < n", '1, mask=i < n, scope="cta"'),
@@ -100,7 +101,7 @@ WRONG = [
            "b = tl.arange(0, 8)\n"
            "    ones = ((keys[:, None] == b[None, :]) & (i < n)[:, None]).to(tl.int32)\n"
            "    tl.store(counts_ptr + b, tl.load(counts_ptr + b) + tl.sum(ones, 0))"),
-    edited(7, "no stride", "K601", "i * stride", "i"),
+    edited(7, "no stride", "K502", "i * stride", "i"),
     # 8 Running total
     edited(8, "no carry", "K601", " + carry", ""),
     edited(8, "without its own element", "K601", " + carry", " + carry - x"),
@@ -109,7 +110,7 @@ WRONG = [
            "carry += tl.sum(tl.load(x_ptr + i * stride, mask=i < n, other=0.0))"),
     edited(8, "writes past the end", "K502", " + carry, mask=i < n", " + carry"),
     # 9 Last one adds up
-    edited(9, "a race that is right", "K514", "before == programs - 1",
+    edited(9, "a race that is right", "K516", "before == programs - 1",
            "tl.program_id(0) == programs - 1"),
     edited(9, "orders nobody", "K514", "arrived_ptr, 1)", 'arrived_ptr, 1, sem="relaxed")'),
     edited(9, "counts first", "K516", "    tl.store(partial_ptr + tl.program_id(0), tl.sum(x))\n",
@@ -118,8 +119,8 @@ WRONG = [
     edited(9, "divides by the lanes", "K601", "total / n", "total / (programs * BLOCK)"),
     edited(9, "nobody waits", "K516", "before == programs - 1", "before >= 0"),
     # 10 Ragged matmul
-    edited(10, "no mask along K in a", "K601", " & (k[None, :] < K)", ""),
-    edited(10, "no mask along K at all", "K601", " & (k[None, :] < K)", "", "(k[:, None] < K) & ",
+    edited(10, "no mask along K in a", "K502", " & (k[None, :] < K)", ""),
+    edited(10, "no mask along K at all", "K502", " & (k[None, :] < K)", "", "(k[:, None] < K) & ",
            ""),
     edited(10, "sums in float16", "K601", "tl.zeros((BM, BN), tl.float32)",
            "tl.zeros((BM, BN), tl.float16)", "acc = tl.dot(a, b, acc)",

@@ -56,7 +56,6 @@ the end, whose products must not count. Rows of `a`, `b` and `c` start `stride_a
     data=_matrices,
     reference=lambda a_ptr, b_ptr: a_ptr @ b_ptr,
     widest=4096,
-    precision=HALF,
     hints=(
         "`acc = tl.dot(a, b, acc)` adds the product of two tiles to `acc`.",
         "Both loads need a mask along K, and `other=0.0`: 0 times 0 adds nothing.",
