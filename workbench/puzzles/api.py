@@ -90,8 +90,10 @@ def check(
     puzzle = puzzle_of(number)
     standing = _state.standings[number]
     standing.attempts += 1
-    if seed is None:
-        seed = secrets.randbits(32) if _state.seed is None else _state.seed
+    if _state.seed is not None:
+        seed = _state.seed
+    elif seed is None:
+        seed = secrets.randbits(32)
     found = judge(puzzle, Attempt(kernel, grid, constants), seed)
     verdict = Verdict(puzzle, found, standing.attempts)
     if found.accepted:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def _cells(puzzle: Puzzle, *, solved: bool) -> list[dict[str, Any]]:
     cells = [
         _text(f"# {number}. {puzzle.title}\n\n{puzzle.task}\n\n```python\n{puzzle.signature}\n"
               f"```\n\n{_RULES}"),
-        _code("import workbench as wb\nfrom workbench import puzzles, tl"),
+        _code("%load_ext workbench\nimport workbench as wb\nfrom workbench import puzzles, tl"),
         _text("What the programs touch in the shown launch; each number is a program's:"),
         _code(f"puzzles.show({number})"),
         _code(f"{puzzle.start}\n\npuzzles.check({number}, {name})"),
@@ -126,6 +127,7 @@ def _execute(cells: Sequence[dict[str, Any]]) -> None:
 
 def _run(source: str, count: int, names: dict[str, Any], outputs: list[dict[str, Any]]) -> None:
     file = f"In[{count}]"
+    source = re.sub(r"(?m)^%.*", "", source)  # magics show nothing here
     register_text(file, source)
     tree = ast.parse(source)
     last = tree.body[-1]
