@@ -45,6 +45,11 @@ def grade(folder: str | Path, seed: int, seconds: float = SECONDS) -> dict[str, 
 
 def _graded(path: Path, root: Path, seed: int, seconds: float) -> dict[str, Any]:
     """Return what one notebook solved."""
+    name = path.relative_to(root).as_posix()
+    try:
+        code_cells(path, path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, OptionError) as error:
+        return {"notebook": name, "error": str(error), "puzzles": []}
     with tempfile.TemporaryDirectory() as scratch:
         result = Path(scratch) / "result.json"
         command = [sys.executable, "-m", "workbench.magics.grading", path.resolve(), seed, result]
@@ -62,8 +67,7 @@ def _graded(path: Path, root: Path, seed: int, seconds: float) -> dict[str, Any]
         elif error is None:
             error = "its process ended before the last cell"
     return {
-        "notebook": path.relative_to(root).as_posix(), "error": error or found.get("error"),
-        "puzzles": found["puzzles"],
+        "notebook": name, "error": error or found.get("error"), "puzzles": found["puzzles"],
     }  # fmt: skip
 
 
@@ -72,15 +76,11 @@ def run_notebook(path: Path, seed: int) -> dict[str, Any]:
     """Execute a notebook's code cells here; return what was solved, and the first error."""
     from workbench import puzzles
 
-    try:
-        content = path.read_text(encoding="utf-8")
-        cells = code_cells(path, content)
-    except (OSError, UnicodeDecodeError, OptionError) as error:
-        return {"puzzles": [], "error": str(error)}
+    content = path.read_text(encoding="utf-8")
     puzzles.begin(seed)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     first = None
-    for number, text in enumerate(cells, 1):
+    for number, text in enumerate(code_cells(path, content), 1):
         body = without_magics(text)
         try:
             execute(body, body, 1, f"In[{number}]", namespace)

@@ -44,7 +44,7 @@ def _same(right: Any, value: Any) -> bool:
             return False
         near = 0.0 if isinstance(right, int) else _NEAR * abs(right)
         return abs(value - right) <= near
-    return _plain(right) == _plain(value)
+    return str(_plain(right)).lower() == str(_plain(value)).lower()
 
 
 def _flat(values: Iterable[Any]) -> list[Any]:

@@ -93,14 +93,14 @@ class Trial:
         return {op.id: op for op in self.module.walk()}
 
     # -- running --------------------------------------------------------------------------
-    def interpret(self, schedule: int = 0) -> tuple[Arguments, Recording]:
+    def interpret(self, schedule: int = 0, *, record: bool = True) -> tuple[Arguments, Recording]:
         """Run it in the interpreter, watched; raises LaunchError for what ends the run."""
         arguments = self.arguments()
         given = [arguments.values[parameter.name] for parameter in self.module.parameters]
         unwritten = [name for name, held in self.data.items() if held.role in ("out", "scratch")]
         names = {parameter.name for parameter in self.module.parameters}
         machine = Machine(
-            self.module, self.grid, given, record=True, watch=True, schedule=schedule,
+            self.module, self.grid, given, record=record, watch=True, schedule=schedule,
             uninitialised=[name for name in unwritten if name in names],
         )  # fmt: skip
         with warnings.catch_warnings():
