@@ -344,6 +344,8 @@ def _puzzles(request: Request) -> int:
         seed = secrets.randbits(32) if request.seed is None else request.seed
         _print(json.dumps(grade(folder, seed), indent=1))
         return OK
+    if request.seed is not None:
+        raise OptionError("--seed goes with --grade: notebooks hold no seed", code="K103")
     paths = puzzles.write(folder, force=request.force)
     if request.json:
         _print(json.dumps({"ok": True, "notebooks": [path.name for path in paths]}))

@@ -98,5 +98,6 @@ def test_a_class_is_graded(tmp_path, capsys):
 def test_what_is_graded_is_said(tmp_path, capsys):
     assert cli.main(["puzzles", str(tmp_path), "--grade"]) == cli.USAGE
     assert "K621" in capsys.readouterr().err
+    assert cli.main(["puzzles", str(tmp_path), "--seed", "3"]) == cli.USAGE
     assert cli.main(["puzzles", "--help"]) == cli.OK
     assert "this runs the code of whoever wrote them" in capsys.readouterr().out

@@ -89,7 +89,10 @@ def test_what_is_no_launch_is_refused_in_words():
         ({"grid": lambda n: n / 2}, "a grid is 1 to 3 integers"),
         ({"grid": lambda n: 1 // 0}, "the grid raised ZeroDivisionError"),
         ({"grid": 10_000}, "too many"),
-        ({"BLOK": 3}, "BLOK"),
+        ({"BLOK": 3}, "has no constexpr BLOK"),
+        ({"n": 7}, "has no constexpr n"),
+        ({"target": "cpu"}, "has no constexpr target"),
+        ({"BLOCK": 2.5}, "(3.0,)"),
     ):
         verdict = api.check(1, kernel, **launch)
         assert not verdict.accepted

@@ -107,9 +107,11 @@ def _attempts(content: str) -> dict[int, int]:
     for cell in json.loads(content)["cells"]:
         for output in cell.get("outputs", ()):
             said = output.get("data", {}).get(MIME)
-            if isinstance(said, dict) and isinstance(said.get("attempt"), int):
-                number = said.get("puzzle")
-                found[number] = max(found.get(number, 0), said["attempt"])
+            match said:
+                case {"puzzle": int(number), "attempt": int(attempt)}:
+                    found[number] = max(found.get(number, 0), attempt)
+                case _:
+                    pass
     return found
 
 

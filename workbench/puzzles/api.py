@@ -144,7 +144,9 @@ def record(number: int, array: str | None = None, element: int | None = None) ->
     names = {a.op: a.argument for a in trial.accesses if a.argument}
     for access in trial.accesses:
         name = names.get(access.op, "")
-        if array not in (None, name) or element not in (None, access.element):
+        if array not in (None, name):
+            continue
+        if element is not None and not (access.live and access.element == element):
             continue
         op = trial.ops[access.op]
         line = op.span.line if op.span is not None else 0

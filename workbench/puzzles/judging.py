@@ -34,6 +34,8 @@ from workbench.source import CheckError, KernelError, Note, Span
 
 #: Seeds of the orders in which programs run besides: in both another one is first, and last.
 _OTHER_ORDERS = (1, 4)
+#: Options of a launch that a check may be given.
+_OPTIONS = {"num_warps", "num_stages"}
 
 
 @dataclass(slots=True)
@@ -105,6 +107,12 @@ def _check_form(puzzle: Puzzle, attempt: Attempt) -> None:
             f"{kernel.__name__} takes {', '.join(runtime) or 'nothing'}", _span_of(kernel),
             code="K610", hint=f"the check launches {puzzle.signature}",
         )  # fmt: skip
+    odd = sorted({*attempt.settings} - constants - _OPTIONS)
+    if odd:
+        raise CheckError(
+            f"{kernel.__name__} has no constexpr {', '.join(odd)}", _span_of(kernel), code="K610",
+            hint=f"besides constexprs a check takes {', '.join(sorted(_OPTIONS))}",
+        )  # fmt: skip
     known = {*puzzle.constants, *attempt.settings}
     required = {
         p.name for p in inspect.signature(kernel.fn).parameters.values() if p.default is p.empty
@@ -139,7 +147,6 @@ def _try(trial: Trial, found: Judgement) -> None:
     """Run one case every way; raises KernelError for what is wrong."""
     _check_tiles(trial)
     arguments, recording = trial.interpret()
-    trial.__dict__["accesses"] = recording.accesses
     _check_findings(recording)
     _check_result(trial, arguments, recording, found, "interpreter")
     _check_reads(trial, recording)

@@ -20,10 +20,10 @@ _HATCH = (
     '<rect width="6" height="6" fill="#F5A26B"/><path d="M0 0l6 6M0 6l6 -6" stroke="#7A2E00" '
     'stroke-width="0.8"/></pattern></defs>'
 )
-#: Pixels of a cell, by the most columns for which it is so large.
+#: Pixels of a cell, by the most columns, and twice the most rows, for which it is so large.
 _SIZES = ((48, 20), (96, 12), (128, 7))
 #: Rows and columns that are drawn.
-_MOST = (48, 128)
+_MOST = (64, 128)
 
 Key = tuple[int, ...]
 
@@ -84,7 +84,7 @@ class _Grid:
             [cells.get((c,) if flat else (r, c)) for c in range(self.columns)]
             for r in range(self.rows)
         ]
-        self.size = next(size for most, size in _SIZES if self.columns <= most)
+        self.size = next(size for most, size in _SIZES if max(self.columns, 2 * self.rows) <= most)
         self.labelled = labelled
 
     def runs(self) -> Iterator[tuple[int, int, int, Any]]:

@@ -94,7 +94,10 @@ class Trial:
 
     # -- running --------------------------------------------------------------------------
     def interpret(self, schedule: int = 0, *, record: bool = True) -> tuple[Arguments, Recording]:
-        """Run it in the interpreter, watched; raises LaunchError for what ends the run."""
+        """Run it in the interpreter, watched; raises LaunchError for what ends the run.
+
+        With `record`, `accesses` are those of this run from now on, up to where it ended.
+        """
         arguments = self.arguments()
         given = [arguments.values[parameter.name] for parameter in self.module.parameters]
         unwritten = [name for name, held in self.data.items() if held.role in ("out", "scratch")]
@@ -105,7 +108,11 @@ class Trial:
         )  # fmt: skip
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            machine.run_all()
+            try:
+                machine.run_all()
+            finally:
+                if record:
+                    vars(self)["accesses"] = machine.recording.accesses
         return arguments, machine.recording
 
     def launch(self, garbage: float) -> Arguments:
