@@ -53,19 +53,21 @@ def _graded(path: Path, root: Path, seed: int, seconds: float) -> dict[str, Any]
     with tempfile.TemporaryDirectory() as scratch:
         result = Path(scratch) / "result.json"
         command = [sys.executable, "-m", "workbench.magics.grading", path.resolve(), seed, result]
-        error = None
+        error, said = None, ""
         try:
-            subprocess.run(
+            said = subprocess.run(
                 [str(word) for word in command], cwd=path.parent, timeout=seconds,
-                stdin=subprocess.DEVNULL, capture_output=True, check=False,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                text=True, errors="replace", check=False,
+            ).stderr  # fmt: skip
         except subprocess.TimeoutExpired:
             error = f"it took longer than {seconds:g} seconds"
         found: dict[str, Any] = {"puzzles": []}
         if result.exists():
             found = json.loads(result.read_text(encoding="utf-8"))
         elif error is None:
-            error = "its process ended before the last cell"
+            last = said.strip().rpartition("\n")[2][:200]
+            error = f"its process ended before the last cell: {last or 'it said nothing'}"
     return {
         "notebook": name, "error": error or found.get("error"), "puzzles": found["puzzles"],
     }  # fmt: skip

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
+from zlib import crc32
 
 from workbench import language
 from workbench.puzzles.answering import is_right
@@ -200,7 +201,7 @@ def _trial(number: int) -> Trial:
 def kernel_of(puzzle: Puzzle, text: str | None = None) -> Any:
     """Return the kernel that a text defines; the puzzle's solution if there is none."""
     text = puzzle.solution if text is None else text
-    file = f"<puzzle {puzzle.number}: {hash(text) & 0xFFFF_FFFF:x}>"
+    file = f"<puzzle {puzzle.number}: {crc32(text.encode()):x}>"
     register_text(file, text)
     names: dict[str, Any] = {"wb": SimpleNamespace(jit=jit), "tl": language}
     exec(compile(text, file, "exec"), names)

@@ -12,7 +12,10 @@ import numpy as np
 from workbench.puzzles.trial import Trial
 
 #: Tints on which dark letters can be read; neighbours differ in lightness too.
-TINTS = ("#9CCBEA", "#F7D7C0", "#86CDB4", "#F3DCEA", "#D9D9D9", "#F0E49B")
+TINTS = (
+    "#9CCBEA", "#F7D7C0", "#86CDB4", "#F3DCEA", "#D9D9D9", "#F0E49B", "#BDB4E0", "#D5EDB0",
+    "#F2B5A7", "#B9E3E6",
+)  # fmt: skip
 #: Wrong elements are hatched: a colour alone says nothing to who cannot see it.
 WRONG, RIGHT = "url(#puzzle-wrong)", "#E3E8EC"
 _HATCH = (
