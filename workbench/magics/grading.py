@@ -8,12 +8,14 @@ other inputs fail. It tells right work from wrong; who sets out to deceive a Pyt
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import workbench
 from workbench.magics.body import execute
 from workbench.magics.loading import code_cells, without_magics
 from workbench.source import OptionError
@@ -58,7 +60,7 @@ def _graded(path: Path, root: Path, seed: int, seconds: float) -> dict[str, Any]
             said = subprocess.run(
                 [str(word) for word in command], cwd=path.parent, timeout=seconds,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                text=True, errors="replace", check=False,
+                text=True, errors="replace", check=False, env=_environment(),
             ).stderr  # fmt: skip
         except subprocess.TimeoutExpired:
             error = f"it took longer than {seconds:g} seconds"
@@ -71,6 +73,13 @@ def _graded(path: Path, root: Path, seed: int, seconds: float) -> dict[str, Any]
     return {
         "notebook": name, "error": error or found.get("error"), "puzzles": found["puzzles"],
     }  # fmt: skip
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a notebook's process: it finds this very package, from anywhere."""
+    here = str(Path(workbench.__file__).resolve().parents[1])
+    paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 # -- in the process of one notebook -----------------------------------------------------------
