@@ -81,7 +81,7 @@ WRONG = [
     # 5 Long rows
     edited(5, "no mask", "K502", ", mask=j < columns, other=0.0", ""),
     edited(5, "the first block only", "K601", "range(0, columns, BLOCK)", "range(0, BLOCK, BLOCK)"),
-    edited(5, "sums in float16", "K601", "tl.float32", "tl.float16", "other=0.0)",
+    edited(5, "sums in float16", "K614", "tl.float32", "tl.float16", "other=0.0)",
            "other=0.0).to(tl.float16)"),
     edited(5, "reads twice", "K613", "        sums +=",
            "        sums += 0 * tl.load(x_ptrs, mask=j < columns, other=0.0)\n        sums +="),
@@ -122,7 +122,7 @@ WRONG = [
     edited(10, "no mask along K in a", "K502", " & (k[None, :] < K)", ""),
     edited(10, "no mask along K at all", "K502", " & (k[None, :] < K)", "", "(k[:, None] < K) & ",
            ""),
-    edited(10, "sums in float16", "K601", "tl.zeros((BM, BN), tl.float32)",
+    edited(10, "sums in float16", "K614", "tl.zeros((BM, BN), tl.float32)",
            "tl.zeros((BM, BN), tl.float16)", "acc = tl.dot(a, b, acc)",
            "acc += tl.dot(a, b).to(tl.float16)"),
     edited(10, "no mask of columns", "K502", "c_mask = (m[:, None] < M) & (n[None, :] < N)",

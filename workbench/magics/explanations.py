@@ -507,6 +507,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "total = tl.sum(tl.load(p)); rest = tl.load(p)",
         "keep the value that was loaded.",
     ),
+    "K614": _entry(
+        "a puzzle's kernel keeps a sum in fewer bits than float32 has.",
+        "acc = tl.zeros((BM, BN), tl.float16)       # and acc += ... in a loop",
+        "sum up in float32; operands of a product may be narrower.",
+    ),
     "K620": _entry(
         "there is no such puzzle, or it is not solved yet.",
         "puzzles.answer(1, 2)                       # before puzzles.check(1, add_ten) was right",

@@ -25,7 +25,8 @@ from workbench.bench.roundings import roundings
 from workbench.bench.subject import Subject, call_by_name
 from workbench.bench.tolerances import Model
 from workbench.interpreter import Finding, Recording, said_of
-from workbench.ir import Tile, shape_of
+from workbench.ir import Scalar, Tile, element_of, shape_of
+from workbench.ops import Dot, For, While
 from workbench.puzzles.arguments import ODD, Arguments
 from workbench.puzzles.puzzle import Case, Puzzle
 from workbench.puzzles.trial import Attempt, Trial
@@ -146,6 +147,7 @@ def _span_of(kernel: Any) -> Span | None:
 def _try(trial: Trial, found: Judgement) -> None:
     """Run one case every way; raises KernelError for what is wrong."""
     _check_tiles(trial)
+    _check_sums(trial)
     arguments, recording = trial.interpret()
     _check_findings(recording)
     _check_result(trial, arguments, recording, found, "interpreter")
@@ -171,6 +173,21 @@ def _check_tiles(trial: Trial) -> None:
                         f"a tile of {count} elements; this puzzle allows {widest}", op.span,
                         code="K611", hint="share the work among programs, or go round a loop",
                     )  # fmt: skip
+
+
+def _check_sums(trial: Trial) -> None:
+    """Raise CheckError K614 for a sum in less than float32: no bound could tell it from right."""
+    for op in trial.module.walk():
+        if not isinstance(op, For | While | Dot):
+            continue
+        for value in op.results:
+            element = element_of(value.type)
+            if isinstance(element, Scalar) and element.is_float and element.bits < 32:
+                what = "this product" if isinstance(op, Dot) else "what this loop carries"
+                raise CheckError(
+                    f"{what} is {element}: sums lose too much there", op.span, code="K614",
+                    hint="sum up in float32, e.g. from tl.zeros(..., tl.float32)",
+                )  # fmt: skip
 
 
 def _check_result(

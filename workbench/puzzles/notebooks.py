@@ -21,7 +21,8 @@ from workbench.source import OptionError, register_text
 _RULES = """\
 The check launches your kernel itself, with this signature, for the sizes shown and for hidden ones:
 none, one, a prime, a tail, other strides. No access may leave its array, no two programs may touch
-an element that one of them writes (unless by atomics or in an order that they force)."""
+an element that one of them writes (unless by atomics or in an order that they force). Floats are
+summed up in float32."""
 
 
 def write(folder: str | Path, *, force: bool = False) -> list[Path]:
