@@ -27,6 +27,7 @@ demo: $(STAMP)
 lab: $(STAMP)
 	mkdir -p lab
 	for story in notebooks/*.ipynb; do test -e lab/$${story##*/} || cp $$story lab/; done
+	test -e lab/puzzles || $(BIN)/workbench puzzles lab/puzzles
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --notebook-dir=lab
 
 notebooks: $(STAMP)

@@ -2,7 +2,8 @@
 
 Who reads them on a page of the repository sees what a kernel looks like without running anything.
 What differs from run to run for no reason (times of cells, ids of widgets) is left out. The tests
-compare what is kept with what the cells give today (tests/notebooks/test_stories.py).
+compare what is kept with what the cells give today (tests/notebooks/test_stories.py). The puzzles
+are made here, of their data (tests/puzzles).
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+
+from workbench.puzzles import PUZZLES
+from workbench.puzzles.notebooks import dumped
+from workbench.puzzles.notebooks import notebook as notebook_of
 
 STORIES = Path(__file__).resolve().parent
 SECONDS = 1200
@@ -35,6 +40,11 @@ def main(names: list[str]) -> None:
             ).execute()  # fmt: skip
         nbformat.write(kept(notebook), path)
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB", flush=True)
+    for puzzle in PUZZLES:
+        path = STORIES / "puzzles" / f"{puzzle.slug}.ipynb"
+        if not names or any(name in path.name for name in names):
+            path.write_text(dumped(notebook_of(puzzle, solved=True)), encoding="utf-8")
+            print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB", flush=True)
 
 
 def kept(notebook: Any) -> Any:

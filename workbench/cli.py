@@ -1,4 +1,4 @@
-"""The command line: `workbench compile | check | bench | whatif | explain | doctor | view`.
+"""The command line: `workbench compile | check | bench | whatif | explain | doctor | puzzles | …`.
 
 Flags, defaults and texts are those of the magics (one table, `magics/options.py`). Exit codes:
 0 ok, 1 check failed, 2 usage, 3 compile error, 4 launch error, 5 tool missing.
@@ -43,6 +43,7 @@ COMMANDS = {
     "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",
     "doctor": "                            what is installed, what is missing",
     "view": "TRACE | NOTEBOOK::KERNEL    write the viewer page and open it",
+    "puzzles": "DIR [--grade]              write the twelve puzzles, or grade those that are there",
 }
 
 
@@ -75,7 +76,7 @@ def _run(command: str, rest: Sequence[str]) -> int:
     actions: dict[str, Callable[[Request], int]] = {
         "compile": _compile, "check": _check, "bench": _bench, "tune": _tune, "explain": _explain,
         "bisect": _bisect, "diff": _diff, "follow": _follow, "whatif": _whatif,
-        "roofline": _roofline, "step": _step, "doctor": _doctor, "view": _view,
+        "roofline": _roofline, "step": _step, "doctor": _doctor, "view": _view, "puzzles": _puzzles,
     }  # fmt: skip
     if command not in actions:
         better = closest(command, actions)
@@ -328,6 +329,28 @@ def _view(request: Request) -> int:
     path = save(traces, folder / f"{traces[0].kernel.name}.html")
     _say(f"wrote {path}")
     webbrowser.open(path.as_uri())
+    return OK
+
+
+def _puzzles(request: Request) -> int:
+    from workbench import puzzles
+
+    folder = Path(request.name or "")
+    if request.grade:
+        import secrets
+
+        from workbench.magics.grading import grade
+
+        seed = secrets.randbits(32) if request.seed is None else request.seed
+        _print(json.dumps(grade(folder, seed), indent=1))
+        return OK
+    if request.seed is not None:
+        raise OptionError("--seed goes with --grade: notebooks hold no seed", code="K103")
+    paths = puzzles.write(folder, force=request.force)
+    if request.json:
+        _print(json.dumps({"ok": True, "notebooks": [path.name for path in paths]}))
+    else:
+        _say(f"wrote {len(paths)} notebooks to {folder}, without solutions")
     return OK
 
 

@@ -484,6 +484,44 @@ EXPLANATIONS: dict[str, Explanation] = {
         "look at the mask and the pointer of the store. A check launches the kernel again, on\n"
         "copies that hold something else, to see what it writes; your arrays stay as they are.",
     ),
+    "K610": _entry(
+        "what was handed in for a puzzle is no kernel of the signature that the puzzle states.",
+        "puzzles.check(1, lambda x, out: out.copy_(x + 10))",
+        "hand in the function under @wb.jit, with the parameters of the task in their order.\n"
+        "Constexprs of its own are given to the check by name.",
+    ),
+    "K611": _entry(
+        "a tile has more elements than the puzzle allows: all of the work in one tile is no way\n"
+        "that goes on working for larger arrays.",
+        "x = tl.load(x_ptr + tl.arange(0, 65536), mask=...)",
+        "share the work among programs, or go along the array in a loop.",
+    ),
+    "K612": _entry(
+        "a puzzle's kernel wrote where nobody may write: to an input, or between the elements of\n"
+        "an array whose rows lie apart.",
+        "tl.store(out_ptr + i * stride_out + j, x, mask=i < rows)   # j may be past the row's end",
+        "mask the store along each axis, and use the strides that are given.",
+    ),
+    "K613": _entry(
+        "a puzzle's kernel loads an element twice, where the task says that it may not.",
+        "total = tl.sum(tl.load(p)); rest = tl.load(p)",
+        "keep the value that was loaded.",
+    ),
+    "K614": _entry(
+        "a puzzle's kernel keeps a sum in fewer bits than float32 has.",
+        "acc = tl.zeros((BM, BN), tl.float16)       # and acc += ... in a loop",
+        "sum up in float32; operands of a product may be narrower.",
+    ),
+    "K620": _entry(
+        "there is no such puzzle, or it is not solved yet.",
+        "puzzles.answer(1, 2)                       # before puzzles.check(1, add_ten) was right",
+        "puzzles are numbered from 1 to 12; a question is about the kernel that solved it.",
+    ),
+    "K621": _entry(
+        "there is no notebook to grade.",
+        "workbench puzzles empty-folder --grade",
+        "give the folder that has the students' notebooks, or folders with them.",
+    ),
     "K701": _entry(
         "a baseline was skipped, or ended with an error; the rest was timed.",
         "%%kernel add --bench --baseline triton     # Triton is not installed",

@@ -62,16 +62,22 @@ def _texts(path: Path, content: str, wanted: str) -> list[str]:
     """Return the file's text, or the bodies of a notebook's code cells, up to the last kernel's."""
     if path.suffix != ".ipynb":
         return [content]
+    texts = code_cells(path, content)
+    last = max((n for n, text in enumerate(texts, 1) if text.startswith(MAGIC)), default=len(texts))
+    return [without_magics(text) for text in texts[: None if wanted else last]]
+
+
+def code_cells(path: Path, content: str) -> list[str]:
+    """Return the texts of a notebook's code cells; raises OptionError K103 for what is none."""
     try:
         cells = json.loads(content)["cells"]
-    except (ValueError, KeyError, TypeError) as error:
+        return ["".join(cell.get("source", "")) for cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise OptionError(f"{path} is not a notebook: {error}", code="K103") from error
-    texts = ["".join(cell.get("source", "")) for cell in cells if cell.get("cell_type") == "code"]
-    last = max((n for n, text in enumerate(texts, 1) if text.startswith(MAGIC)), default=len(texts))
-    return [_without_magics(text) for text in texts[: None if wanted else last]]
 
 
-def _without_magics(text: str) -> str:
+def without_magics(text: str) -> str:
+    """Return a cell as plain Python, line for line but for the line of `%%kernel`."""
     if text.startswith(MAGIC):
         line, _, rest = text.partition("\n")
         return split_cell(line.removeprefix(MAGIC), rest)[1]

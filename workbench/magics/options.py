@@ -37,6 +37,7 @@ from workbench.magics.values import (
     target_name,
     tolerance,
     tune_axis,
+    whole_number,
     word_list,
 )
 from workbench.source import Span
@@ -97,6 +98,8 @@ class Request:
     at: int | None = None
     breaks: tuple[int, ...] = ()
     watch: str | None = None
+    grade: bool = False
+    seed: int | None = None
     places: Mapping[str, Span | None] = field(default_factory=dict[str, Span | None])
 
     @property
@@ -326,7 +329,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--clear", "clear", "forget all results", commands=frozenset({"kernels"})),
     Option(
         "--force", "force", "overwrite an existing file",
-        commands=frozenset({"save", "compile", "check", "bench", "tune"}),
+        commands=frozenset({"save", "compile", "check", "bench", "tune", "puzzles"}),
     ),
     Option(
         "--emit", "emit", "what to write: stages, html, wbt or json", word_list, "LIST",
@@ -357,10 +360,20 @@ OPTIONS: tuple[Option, ...] = (
         plain_text, "NAME[I,J]", example='--watch "acc[0,3]"', commands=frozenset({"step"}),
     ),
     Option(
+        "--grade", "grade",
+        "run the notebooks below DIR and print as JSON who solved what: this runs the code of "
+        "whoever wrote them, with your rights",
+        commands=frozenset({"puzzles"}),
+    ),
+    Option(
+        "--seed", "seed", "what the hidden sizes and inputs of --grade follow from", whole_number,
+        "N", "drawn", "--seed 12", commands=frozenset({"puzzles"}),
+    ),
+    Option(
         "--json", "json", "print results and errors as JSON",
         commands=frozenset({
             "compile", "check", "bench", "tune", "doctor", "layouts", "access", "explain",
-            "sass", "roofline", *_ASKING,
+            "sass", "roofline", "puzzles", *_ASKING,
         }),
     ),
 )  # fmt: skip
@@ -370,7 +383,7 @@ WORDS: dict[str, int] = {
     "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
     "kernels": 0, "save": 2, "override": 3, "layouts": 2, "access": 2, "workbench": 2,
     "doctor": 0, "view": 1, "bisect": 2, "diff": 2, "follow": 2, "whatif": 1,
-    "roofline": 1, "step": 2,
+    "roofline": 1, "step": 2, "puzzles": 1,
     **dict.fromkeys(_STAGES, 1),
 }  # fmt: skip
 

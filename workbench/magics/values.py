@@ -354,6 +354,15 @@ def line_number(flag: str) -> Callable[[Token], int]:
     return convert
 
 
+def whole_number(token: Token) -> int:
+    """Return a whole number of at least 0."""
+    if not plain_text(token).strip().isdecimal():
+        raise OptionError(
+            f"a whole number is wanted, got {plain_text(token)!r}", token.span, code="K101"
+        )
+    return int(plain_text(token))
+
+
 def step_number(token: Token) -> int:
     """Return the number of a step; negative ones count from the end."""
     try:
