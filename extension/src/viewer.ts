@@ -1,4 +1,5 @@
 // The viewer: header, tabs and status of one or several traces. mount() is what every host calls.
+import { linkCell } from "./cell";
 import { describeChoice, describeOps } from "./describe";
 import { copyToClipboard, make } from "./dom";
 import type { Bundle } from "./envelope";
@@ -142,6 +143,7 @@ function fill(
   const links = invertLinks(stages, ops);
   const selection = createSelection();
   const tabs = new Map<string, Tab>();
+  linkCell(root, trace, links, selection, signal);
 
   const services: TabServices = {
     trace,

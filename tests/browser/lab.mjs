@@ -11,6 +11,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { axeViolations, collectErrors, launch, pinLatency } from "./browser.mjs";
+import { checkTyping, typingNotebook } from "./typing.mjs";
 import { envelope, makeAddTrace, makeToollessTrace, makeTrace } from "./synthetic.mjs";
 
 const MIME = "application/vnd.workbench.trace+json";
@@ -22,17 +23,18 @@ const work = path.join(root, "work");
 mkdirSync(work);
 writeFileSync(path.join(work, "saved.ipynb"), JSON.stringify(savedNotebook()));
 writeFileSync(path.join(work, "widget.ipynb"), JSON.stringify(widgetNotebook()));
+writeFileSync(path.join(work, "typing.ipynb"), JSON.stringify(typingNotebook()));
 writeFileSync(path.join(work, "trace.wbt"), Buffer.from(envelope([makeTrace()]).data, "base64"));
 if (notebook) copyFileSync(notebook, path.join(work, path.basename(notebook)));
 
 /** Outputs as `%%kernel` publishes them: the trace, and what any reader understands. */
 function savedNotebook() {
-  const cell = (...traces) => ({
+  const cell = (source, ...traces) => ({
     cell_type: "code",
     id: `cell${traces[0].id.length}`,
     execution_count: 3,
     metadata: {},
-    source: "%%kernel\ndef kernel(): ...",
+    source: `%%kernel\n${source}`,
     outputs: [
       {
         output_type: "display_data",
@@ -46,7 +48,11 @@ function savedNotebook() {
     ],
   });
   const kernelspec = { name: "python3", display_name: "Python 3", language: "python" };
-  const cells = [cell(makeTrace()), cell(makeAddTrace(), makeToollessTrace())];
+  const add = makeAddTrace();
+  const cells = [
+    cell("def kernel(): ...", makeTrace()),
+    cell(add.strings[add.sources[0].text], add, makeToollessTrace()),
+  ];
   return { cells, metadata: { kernelspec }, nbformat: 4, nbformat_minor: 5 };
 }
 
@@ -259,6 +265,8 @@ async function checkNotebook7(browser) {
   await page.locator('.wb-scroller [data-row="17"]').first().click();
   const rows = await marked(page.locator(".wb").first());
   assert.ok(rows.length >= 2 && rows.every((count) => count > 0), `every pane links: ${rows}`);
+  await page.locator(".wb").nth(1).locator('.wb-scroller [data-row="3"]').first().click();
+  await page.locator(".cm-line.wb-typing-pin0").first().waitFor(); // the cell that it was made of
   await page.screenshot({ path: path.join(out, "notebook7.png") });
   // Served beside JupyterLab, Notebook 7 reports faults of its own plugins: only ours count.
   const errors = page.errors.filter((error) => /workbench|\bwb\b/i.test(error));
@@ -355,10 +363,17 @@ try {
     await new Promise((done) => setTimeout(done, 100));
   }
   browser = await launch();
-  await checkSaved(browser);
-  await checkNotebook7(browser);
-  await checkWidget(browser);
-  if (notebook) await checkNotebook(browser, notebook);
+  const journeys = {
+    saved: () => checkSaved(browser),
+    notebook7: () => checkNotebook7(browser),
+    widget: () => checkWidget(browser),
+    notebook: async () => notebook && checkNotebook(browser, notebook),
+    typing: async () => checkTyping(await open(browser, "typing.ipynb"), out), // leaves it dark
+  };
+  for (const [name, journey] of Object.entries(journeys)) {
+    const wanted = process.env.JOURNEY ?? name; // JOURNEY=typing runs that alone
+    if (wanted === name) await journey();
+  }
 } catch (error) {
   for (const page of browser?.contexts().flatMap((context) => context.pages()) ?? []) {
     await page.screenshot({ path: path.join(out, "lab_failed.png") });

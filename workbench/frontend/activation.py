@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from workbench.frontend.observing import Observer, may_run
 from workbench.frontend.syntax import Assignments, last_reads
 from workbench.ir import Builder
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
@@ -81,6 +82,8 @@ class Session:
     builder: Builder
     remarks: Remarks
     state: State
+    #: Who looks on, where a kernel is lowered only to be looked at.
+    observer: Observer | None = None
     errors: list[KernelError] = field(default_factory=list[KernelError])
     depth: int = 0
     steps: int = 0
@@ -93,6 +96,8 @@ class Session:
     def spend(self, steps: int, act: Activation, node: ast.AST) -> None:
         """Count work at a place; raises what ends the compilation where it is too much (K406)."""
         self.steps += steps
+        if self.observer is not None:
+            self.observer.spend()
         if self.steps > _MOST_STEPS:
             what = "compiling this takes"
             raise self.stop(over_budget("steps", what, self.steps, act.span(node)))
@@ -230,9 +235,20 @@ class Activation:
             value = self.source.lookup(name)
         except KeyError:
             raise self._unknown(name, node) from None
+        self.guard(value)
         value = self._checked_global(name, value, node)
         self._globals[name] = value
         return value
+
+    def saw(self, node: ast.AST, value: Any) -> None:
+        """Tell who looks on what something holds."""
+        if self.session.observer is not None:
+            self.session.observer.saw(self, node, value)
+
+    def guard(self, value: Any) -> None:
+        """Raise PoisonError for what a kernel that is only looked at must not touch."""
+        if self.session.observer is not None and (value is POISON or may_run(value)):
+            raise PoisonError
 
     def _unknown(self, name: str, node: ast.AST) -> KernelError:
         import workbench.language as tl

@@ -86,7 +86,7 @@ def call(
     inner = getattr(function, "__func__", function)
     row = getattr(inner, "__signature_row__", None)
     if row is not None:
-        _check_call(act, row, function is not inner, args, kwargs, node)
+        check_call(act, row, function is not inner, args, kwargs, node)
         return function(*args, **kwargs)
     source = source_of(function)
     if source is not None:
@@ -139,7 +139,7 @@ _FORMER_PARAMETERS = {
 }
 
 
-def _check_call(
+def check_call(
     act: Activation, row: Any, bound: bool, args: list[Any], kwargs: dict[str, Any], node: ast.AST
 ) -> None:
     """Raise ArgumentError for a call that a tl function's signature does not fit."""

@@ -73,7 +73,9 @@ def evaluate(act: Activation, node: ast.expr) -> Any:
     handler = _HANDLERS.get(type(node))
     if handler is None:
         raise unsupported(act, _WORDS.get(type(node), type(node).__name__), node)
-    return handler(act, node)
+    value = handler(act, node)
+    act.saw(node, value)
+    return value
 
 
 def truth(act: Activation, value: Any, node: ast.AST, what: str) -> Any:
@@ -147,6 +149,7 @@ def _attribute(act: Activation, node: ast.Attribute) -> Any:
         return _tensor_attribute(act, value, node)
     if isinstance(value, types.ModuleType):
         return _module_attribute(act, value, node)
+    act.guard(value)
     if node.attr == "value" and not hasattr(value, "value"):
         return value
     if is_number(value) and node.attr in MEMBERS:
@@ -185,6 +188,7 @@ def _module_attribute(act: Activation, module: types.ModuleType, node: ast.Attri
         value = unwrap(getattr(module, name))
     except AttributeError:
         raise _no_member(act, module, node) from None
+    act.guard(value)
     return value
 
 

@@ -133,6 +133,7 @@ def _run_time_for(act: Activation, node: ast.For, over: LoopRange) -> None:
 
     def body() -> None:
         act.scope[target] = counter_tensor(counter, counting.dtype, target)
+        act.saw(node.target, act.scope[target])
 
     before = act.scope
     with act.builder.block() as ops:

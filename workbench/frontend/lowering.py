@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from workbench.frontend.activation import RETURN, Activation, ErrorLimitError, Session
 from workbench.frontend.calls import call_function
+from workbench.frontend.observing import Observer
 from workbench.frontend.specialization import Argument, Options, Specialization, type_of
 from workbench.frontend.statements import flag, lower_block
 from workbench.ir import (
@@ -38,11 +40,17 @@ from workbench.source import ArgumentError, KernelSource, Parameter, Span, Unsup
 from workbench.source.budgets import check_value
 
 
-def lower_kernel(source: KernelSource, specialization: Specialization, remarks: Remarks) -> Module:
+def lower_kernel(
+    source: KernelSource,
+    specialization: Specialization,
+    remarks: Remarks,
+    observer: Observer | None = None,
+) -> Module:
     """Return the kernel's tile IR, verified.
 
     An int32 argument becomes an `index` parameter (passed as 32 bits, used exactly); with
     `wrap_index` it stays `i32`. Raises a CompileError whose `others` are the further errors found.
+    With an `observer` the kernel is only looked at, see `observing`: it may lack statements.
     """
     options = specialization.options
     builder = Builder()
@@ -57,7 +65,7 @@ def lower_kernel(source: KernelSource, specialization: Specialization, remarks: 
         target=options.target,
         num_warps=options.num_warps,
     )
-    session = Session(builder, remarks, state)
+    session = Session(builder, remarks, state, observer)
     state.remark = session.remark
     state.call = call_function(session)
     act = Activation(session, source, is_kernel=True)
@@ -130,7 +138,15 @@ def _parameters(act: Activation, specialization: Specialization) -> tuple[Kernel
         if parameter.is_constexpr:
             act.constexprs.add(parameter.name)
         act.scope[parameter.name] = _argument(act, parameter, parameter.name, argument, parameters)
+        if act.session.observer is not None:
+            node = next(n for n in _arguments_of(source) if n.arg == parameter.name)
+            act.saw(node, act.scope[parameter.name])
     return tuple(parameters)
+
+
+def _arguments_of(source: KernelSource) -> list[ast.arg]:
+    given = source.tree.args
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs]
 
 
 def _head(act: Activation) -> Span:

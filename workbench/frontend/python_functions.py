@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import workbench.language as tl
-from workbench.frontend.activation import Activation
+from workbench.frontend.activation import Activation, PoisonError
+from workbench.frontend.observing import is_ours
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
 from workbench.language.control import LoopRange
@@ -57,6 +58,8 @@ def call_now(
     act: Activation, function: Any, args: list[Any], kwargs: dict[str, Any], node: ast.AST
 ) -> Any:
     """Call a Python function now; its arguments must be known, a namedtuple's need not be."""
+    if act.session.observer is not None and not _is_known(function):
+        raise PoisonError
     name = getattr(function, "__name__", "function")
     if not is_named_tuple(function):
         args = [static(a, f"an argument of {name}") for a in args]
@@ -69,6 +72,12 @@ def call_now(
         raise
     except Exception as error:
         raise act.error(ConstexprError, f"{name} failed at compile time: {error}", node) from error
+
+
+def _is_known(function: Any) -> bool:
+    """Say whether a function that is run now is none of the user's own."""
+    owner = getattr(function, "__self__", None)
+    return isinstance(owner, str | dtype) or is_ours(function)
 
 
 def call_python(
@@ -147,6 +156,7 @@ def _isinstance(act: Activation, args: list[Any], node: ast.AST) -> bool:
 
 def _getattr(act: Activation, args: list[Any], node: ast.AST) -> Any:
     name = _attribute_name(act, args[1], node)
+    act.guard(args[0])
     try:
         return unwrap(getattr(args[0], name, *args[2:]))
     except AttributeError as error:
@@ -157,6 +167,7 @@ def _getattr(act: Activation, args: list[Any], node: ast.AST) -> Any:
 
 
 def _hasattr(act: Activation, args: list[Any], node: ast.AST) -> bool:
+    act.guard(args[0])
     return hasattr(args[0], _attribute_name(act, args[1], node))
 
 

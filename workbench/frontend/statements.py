@@ -88,10 +88,16 @@ def lower_block(act: Activation, statements: Sequence[ast.stmt]) -> None:
                 rest = _after(act, rest)
         except KernelError as error:
             act.session.report(error)
-            poison(act, node)
+            _skip(act, node)
         except PoisonError:
-            poison(act, node)
+            _skip(act, node)
     act.unread = unread
+
+
+def _skip(act: Activation, node: ast.stmt) -> None:
+    poison(act, node)
+    if act.session.observer is not None:
+        act.session.observer.skipped(act, node)
 
 
 def poison(act: Activation, node: ast.stmt) -> None:
@@ -173,6 +179,7 @@ def assign(
     """Give a target its value; `weak` keeps numbers as they are."""
     if isinstance(target, ast.Name):
         _assign_name(act, target.id, value if weak else decay(value), node)
+        act.saw(target, act.scope[target.id])
     elif isinstance(target, ast.Tuple | ast.List):
         if not is_tuple(value):
             raise act.error(

@@ -164,6 +164,7 @@ def read(command: str, tokens: Sequence[Token]) -> Request:
         token = rest.pop(0)
         if not _is_flag(token):
             _add_word(command, token, words, before)
+            places.setdefault("names", token.span)
             continue
         flag, equals, attached = token.text.partition("=")
         option = table.get(flag)
