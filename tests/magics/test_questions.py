@@ -103,7 +103,7 @@ def test_a_forgotten_mask_is_the_answer_and_nothing_runs_unguarded():
     [("i * 2", "source", "K515"), ("i - 1", "unknown", "does its loop ever end")],
 )
 def test_a_loop_without_end_is_the_answer(monkeypatch, step, verdict, said):
-    monkeypatch.setattr(trying, "ONE_SECONDS", 0.3)
+    monkeypatch.setattr(trying, "ONE_SECONDS", 2.0)
     space = names()
     head = f"    i = 0\n    while i < n:\n        i = {step}\n    tl.store"
     loop = ADD.replace("    tl.store", head)
