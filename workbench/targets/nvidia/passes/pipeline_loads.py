@@ -118,7 +118,9 @@ def pipeline_loads(
         return _pipelined(early, found, plan, builder, remarks, rings)
 
     done = rebuild(module, rewrite)
-    return begun_once(done, rings) if rings else done
+    # Not by default: it has not run on a GPU (ARCHITECTURE.md, Known debts).
+    renew = rings and module.attributes.get("renew_barriers")
+    return begun_once(done, rings) if renew else done
 
 
 @dataclass(frozen=True, slots=True)
