@@ -272,7 +272,8 @@ def _built(state: State) -> Built:
                 ))  # fmt: skip
                 if spilled(result):
                     note_spills(result, sass(), module, remarks)
-                note_assembler(result, module, remarks)
+                if result.notes:
+                    note_assembler(found, ptx_rows(found.ptx, ops), module, remarks)
         return made["cubin"]
 
     def sass() -> Rendered:
