@@ -53,6 +53,7 @@ from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.shared_memory import Interval, allocate, room_for_rings
 from workbench.targets.simt.pressure import fitting, note_pressure, overflows
+from workbench.targets.simt.schedule import pipelines
 from workbench.targets.simt.verifier import verify_layouts
 from workbench.targets.stages import Step, go, read_module
 from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
@@ -297,7 +298,10 @@ def _built(state: State) -> Built:
             "ptx": lambda: ptx_rows(assembled[0] if assembled else ptx, ops),
             "sass": sass,
         },
-        fields={"shared": tuple(_interval(i) for i in state.intervals)},
+        fields={
+            "shared": tuple(_interval(i) for i in state.intervals),
+            "pipelines": partial(pipelines, module, unit.rules),
+        },
         extra=_extra(module),
     )
 
