@@ -16,6 +16,7 @@ from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
 from workbench.source import KernelError
+from workbench.source.depth import deep
 from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built, symbol_of
 from workbench.targets.llvm.edited import check_ptx, read_llvm, refused_by_ptxas
@@ -124,7 +125,9 @@ def _gpu(state: State) -> State:
     ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
     recorder.remarks.pass_name = "registers"
-    note_pressure(module, recorder.remarks, unit, for_warps)
+    # What would fit takes the passes again for other warps.
+    said = deep(partial(note_pressure, module, recorder.remarks, unit, for_warps))
+    recorder.remarks.later(said)
     return replace(state, module=module)
 
 
