@@ -90,7 +90,7 @@ class LookingMagics(KernelMagics):
     def schedule(self, line: str) -> Any:
         """Draw what each role of a pipelined loop does in a round, and how many rounds ahead.
 
-        %schedule KERNEL         as it was compiled
+        %schedule KERNEL         as it was compiled; also of what KERNEL.warmup(…) returns
         %schedule KERNEL --sig "*fp16:16 …" --set BLOCK=128    compiled for this
         """
         request = self._request("schedule", line)

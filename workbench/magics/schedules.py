@@ -13,12 +13,14 @@ from typing import Any
 
 from workbench.bench.device import has_gpu
 from workbench.bench.running import chip, run_plan
+from workbench.ir import Module
 from workbench.magics.drawing import Drawn
 from workbench.magics.options import Request
 from workbench.magics.placing import gpu_module
 from workbench.magics.planning import make_plan
 from workbench.magics.questioning import kernel_of
 from workbench.magics.texts import Shown
+from workbench.runtime.compiled import CompiledKernel
 from workbench.source import OptionError
 from workbench.trace import Pipeline, Step, to_data
 from workbench.viewer.schedules import Line, lines_of, role_words, step_words, text, title, when
@@ -41,7 +43,8 @@ def schedule(
     """Return the schedules of a kernel's pipelined loops.
 
     Args:
-        kernel: a name, K@SPEC, a result or a kernel object; the latest result if None.
+        kernel: a name, K@SPEC, a result, a kernel object or a compiled one (as `warmup` gives);
+            the latest result if None.
         request: `--sig` or `--set` compile the kernel for this, as `workbench compile` does;
             `--json`: plain data as text, as the Trace has it.
         namespace: where names are looked up first.
@@ -55,7 +58,7 @@ def schedule(
         auto = request.target == "auto"
         chosen = replace(request, target=(chip() if has_gpu() else "sm_90a")) if auto else request
         kernel = run_plan(entry, make_plan(chosen, entry.kernel_source, names))
-    compiled, module = gpu_module(kernel, names)
+    compiled, module = _compiled(kernel, names)
     found: Sequence[Pipeline] = compiled.compiled.built.fields["pipelines"]()
     if request.json:
         return Shown(json.dumps([to_data(pipeline) for pipeline in found]), "json")
@@ -70,6 +73,15 @@ def schedule(
     head = f"{compiled.name} for {compiled.target}: "
     pictures = [_svg(pipeline, lines.get, head + title(pipeline, lines.get)) for pipeline in found]
     return Drawn(head + text(found, lines.get), pictures)
+
+
+def _compiled(kernel: Any, names: Mapping[str, Any]) -> tuple[CompiledKernel, Module]:
+    found = names.get(kernel) if isinstance(kernel, str) else kernel
+    if not isinstance(found, CompiledKernel) or found.compiled.built is None:
+        return gpu_module(kernel, names)
+    if found.compiled.built.gpu is None:
+        raise OptionError(f"{found.name} for {found.target} has no GPU IR", code="K151")
+    return found, found.compiled.built.gpu
 
 
 def _svg(pipeline: Pipeline, line: Line, name: str) -> str:
