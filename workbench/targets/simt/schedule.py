@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from workbench.ir import (
     Block,
-    Effect,
     Module,
     Op,
     Scalar,
@@ -237,7 +236,7 @@ class _Reader:
             return "wait"
         if any(e.releases for e in counted):
             return "arrive"
-        if any(_is_meeting(e) for e in effects):
+        if op.meets:
             return "meet"
         if any(e.writes for e in effects if e.through is not None and not _slots(e.through)):
             return "store"
@@ -334,10 +333,6 @@ def _slots(value: Value | None) -> int:
 def _maker(value: Value) -> int:
     assert value.op is not None
     return value.op.id
-
-
-def _is_meeting(effect: Effect) -> bool:
-    return effect.space == "shared" and effect.through is None and effect.order == "acq_rel"
 
 
 def _through(ops: Iterable[Op]) -> Iterator[Op]:
