@@ -1,4 +1,4 @@
-"""The command line: `workbench compile | check | bench | whatif | explain | doctor | puzzles | …`.
+"""The command line: `workbench compile | check | bench | whatif | schedule | explain | puzzles | …`.
 
 Flags, defaults and texts are those of the magics (one table, `magics/options.py`). Exit codes:
 0 ok, 1 check failed, 2 usage, 3 compile error, 4 launch error, 5 tool missing.
@@ -38,6 +38,7 @@ COMMANDS = {
     "diff": "A B                         compare two traces, line by line",
     "follow": "TRACE LINE|VALUE|STAGE:ROW   what became of it, pass by pass",
     "whatif": "FILE.py::KERNEL --axis A=V,… [options]   what other settings would give, not run",
+    "schedule": "FILE.py::KERNEL [options]   what each role does in a round of pipelined loops",
     "roofline": "FILE.py::KERNEL [options]   how near it comes to this machine's copy and peak",
     "step": "FILE.py::KERNEL [PROGRAM] [options]   each op of one program, with its value",
     "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",
@@ -76,7 +77,8 @@ def _run(command: str, rest: Sequence[str]) -> int:
     actions: dict[str, Callable[[Request], int]] = {
         "compile": _compile, "check": _check, "bench": _bench, "tune": _tune, "explain": _explain,
         "bisect": _bisect, "diff": _diff, "follow": _follow, "whatif": _whatif,
-        "roofline": _roofline, "step": _step, "doctor": _doctor, "view": _view, "puzzles": _puzzles,
+        "roofline": _roofline, "schedule": _schedule, "step": _step, "doctor": _doctor,
+        "view": _view, "puzzles": _puzzles,
     }  # fmt: skip
     if command not in actions:
         better = closest(command, actions)
@@ -297,6 +299,15 @@ def _roofline(request: Request) -> int:
     kernel, namespace = load_kernel(request.name or "")
     found = roofs.roofline(kernel, request, namespace)
     _print(str(roofs.as_json(found) if request.json else roofs.drawn(found)))
+    return OK
+
+
+def _schedule(request: Request) -> int:
+    from workbench.magics import schedules
+    from workbench.magics.loading import load_kernel
+
+    kernel, namespace = load_kernel(request.name or "")
+    _print(str(schedules.schedule(kernel, request, namespace)))
     return OK
 
 

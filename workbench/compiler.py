@@ -251,7 +251,7 @@ class _Compilation:
         """Return what the front end makes of the source, or has made of it already."""
         recorder, begun, options = self.recorder, self.begun, self.spec.options
         if begun is not None:
-            recorder.remarks.items += begun.remarks
+            recorder.remarks.items.extend(begun.remarks)
             recorder.times["tile"] = begun.milliseconds
             width = {"narrow_index": options.narrow_index}
             return replace(begun.module, attributes={**begun.module.attributes, **width})

@@ -15,6 +15,7 @@ export const STAGE_TITLES: Record<StageId, string> = {
 export const TAB_TITLES = {
   stages: "Stages",
   passes: "Passes",
+  schedule: "Schedule",
   programs: "Programs",
   performance: "Performance",
   problems: "Problems",

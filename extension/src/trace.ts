@@ -4,6 +4,7 @@ export type StageId = "source" | "ast" | "tile" | "gpu" | "llvm" | "ptx" | "sass
 export type StageState = "ok" | "partial" | "pending" | "missing";
 export type Pipe = "tile" | "gpu" | "llvm";
 export type Role = "in" | "out" | "inout" | "scalar" | "constexpr";
+export type StepKind = "copy" | "wait" | "product" | "read" | "arrive" | "meet" | "load" | "compute" | "store";
 export type Severity = "error" | "warning" | "note" | "missed" | "applied";
 export type AnyFloat = number | "nan" | "inf" | "-inf";
 export type Scalar = boolean | number | string | null;
@@ -119,12 +120,36 @@ export interface SharedBuffer {
   from: number;
   to: number;
 }
-/** A pipelined loop; `ops` holds (op, index into `roles`, stage). */
+/** Slots of shared memory through which tiles come into a loop, round by round. */
+export interface Ring {
+  value: string;
+  op: number;
+  slots: number;
+  bytes: number;
+  full?: number | null;
+  empty?: number | null;
+}
+/** What a role does in a round of a pipelined loop, or before or after the loop. */
+export interface Step {
+  text: string;
+  kind: StepKind;
+  phase?: "before" | "round" | "after";
+  role?: number;
+  stage?: number;
+  ops?: number[];
+  rings?: number[];
+  in_flight?: number | null;
+}
+/** A pipelined loop; `ops` holds (op, index into `roles`, stage), `steps` in program order. */
 export interface Pipeline {
   loop: number;
   roles: string[];
   stages: number;
   ops?: [number, number, number][];
+  warps?: number[];
+  registers?: (number | null)[];
+  rings?: Ring[];
+  steps?: Step[];
 }
 /** How one load, store or atomic reaches memory. */
 export interface MemoryAccess {

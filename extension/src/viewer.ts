@@ -17,6 +17,7 @@ import { mountPasses } from "./tabs/passes";
 import { mountPerformance } from "./tabs/performance";
 import { mountProblems, problemsOf } from "./tabs/problems";
 import { mountPrograms } from "./tabs/programs";
+import { mountSchedule } from "./tabs/schedule";
 import { mountStages } from "./tabs/stages";
 import type { MountTab, Tab, TabServices, ViewerState } from "./tabs/tab";
 import { count, NOTHING_PINNED, TAB_TITLES } from "./texts";
@@ -108,10 +109,11 @@ function addStyle(): void {
   document.head.append(make("style", { id: "wb-style" }, css));
 }
 
-/** The tabs of a trace: Programs only where the interpreter recorded accesses. */
+/** The tabs of a trace: Programs and Schedule only where there is something to show. */
 function tabsOf(trace: Trace): TabEntry[] {
   const changing = trace.passes.filter(({ changed }) => changed).length;
   const urgent = problemsOf(trace).filter(({ severity }) => severity !== "applied").length;
+  const loops = trace.pipelines?.length ?? 0;
   const tab = (id: TabId, mount: MountTab, filtered: boolean, label = ""): TabEntry => ({
     id,
     title: TAB_TITLES[id],
@@ -123,11 +125,13 @@ function tabsOf(trace: Trace): TabEntry[] {
   const tabs = [
     tab("stages", mountStages, true),
     tab("passes", mountPasses, true, passes),
+    tab("schedule", mountSchedule, false, loops > 1 ? String(loops) : ""),
     tab("programs", mountPrograms, false),
     tab("performance", mountPerformance, false),
     tab("problems", mountProblems, true, urgent > 0 ? String(urgent) : ""),
   ];
-  return tabs.filter(({ id }) => id !== "programs" || recordedAccesses(trace).length > 0);
+  const empty = { programs: recordedAccesses(trace).length === 0, schedule: loops === 0 };
+  return tabs.filter(({ id }) => !(id in empty && empty[id as keyof typeof empty]));
 }
 
 function fill(

@@ -1,4 +1,4 @@
-"""`%layouts` and `%access`: texts, pictures that need nothing else, plain data."""
+"""`%layouts`, `%access` and `%schedule`: texts, pictures that need nothing else, plain data."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 import pytest
 
 import workbench as wb
-from workbench.magics import placing, registry
+from workbench.magics import placing, registry, schedules
 from workbench.magics.cells import default_names
+from workbench.magics.options import Request
 from workbench.source import OptionError
 
 CELL = """
@@ -102,3 +103,28 @@ def test_the_cpu_has_no_layouts():
     wb.run_cell(CELL.replace("product", "other"), line, names)
     with pytest.raises(OptionError, match="compiled for no GPU"):
         placing.layouts("other")
+
+
+def test_the_schedule_of_a_loop_is_told_and_drawn(result):
+    drawn = schedules.schedule("product")
+    rows = [row.split(maxsplit=4) for row in drawn.splitlines()]
+    assert rows[0] == ["product", "for", "sm_80:", "the", "loop in line 7"]
+    assert "  a: 3 slots × 4,096 bytes, no barriers in memory" in drawn.splitlines()
+    assert "all warps  2 rounds ahead   9     copy a[fill]" in drawn
+    assert "total.2 = a.1 @ b.1" in drawn
+    (text,) = svg(drawn)
+    assert "2 rounds ahead" in text
+    assert "copy b[fill]" in text
+    (data,) = json.loads(schedules.schedule(result, Request(json=True)))
+    assert {"loop", "roles", "stages", "ops", "warps", "rings", "steps"} <= data.keys()
+    html = result._repr_mimebundle_()["text/html"]
+    assert "Schedule · what each role does" in html
+    assert "2 rounds ahead" in html
+
+
+def test_a_kernel_without_a_pipelined_loop_has_no_schedule():
+    line = '--sig "*f16:16 *f16:16 *f32:16 i32:16" --set N=64 --set BK=32 --set stages=1'
+    wb.run_cell(CELL.replace("product", "plain"), f"plain {line} --target sm_80", default_names())
+    with pytest.raises(OptionError, match="plain for sm_80 has no pipelined loop") as raised:
+        schedules.schedule("plain")
+    assert raised.value.code == "K151"

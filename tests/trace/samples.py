@@ -34,8 +34,10 @@ from workbench.trace import (
     Pipeline,
     Rendered,
     Resources,
+    Ring,
     SharedBuffer,
     Skipped,
+    Step,
     Trace,
     TraceBuilder,
 )
@@ -315,6 +317,21 @@ def matmul_trace(sass_rows: int = 5920, noise: int = 0) -> Trace:
             ),
         ),
         shared=(SharedBuffer(name="sA", op=3, offset=0, bytes=16384, from_=3, to=9),),
-        pipelines=(Pipeline(loop=2, roles=("copy", "compute"), stages=3, ops=((3, 0, 0),)),),
+        pipelines=(
+            Pipeline(
+                loop=2,
+                roles=("producer", "consumers"),
+                stages=3,
+                ops=((3, 0, -3), (4, 1, 0)),
+                warps=(1, 8),
+                registers=(24, 240),
+                rings=(Ring(value="a", op=3, slots=3, bytes=16384, full=3, empty=3),),
+                steps=(
+                    Step(text="copy a[slot]", kind="copy", stage=-3, ops=(3,), rings=(0,)),
+                    Step(text="acc = a[slot] @ b", kind="product", role=1, ops=(4,), in_flight=1),
+                    Step(text="store c", kind="store", phase="after", role=1, ops=(5,)),
+                ),
+            ),
+        ),
     )
     return build.finish().trace

@@ -55,7 +55,7 @@ class Dependence:
     def _enter(self, block: Block) -> None:
         assert self._given is not None
         for op in block.ops:
-            if op.has_regions:
+            if op.region_names:
                 for given, received in op.flows():
                     self._given.setdefault(received, []).append(given)
                 for region in op.regions:
@@ -125,7 +125,7 @@ class Dependence:
     def _sources(self, value: Value, *, provenance: bool = False) -> Sequence[Value]:
         """Return what a value was computed of; `provenance`: what it was handed, if it was."""
         op = value.op
-        if op is not None and not op.has_regions:
+        if op is not None and not op.region_names:
             return op.operands
         given = self._handed(value)
         op = op or self._owner.get(value)

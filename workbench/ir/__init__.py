@@ -31,7 +31,7 @@ from workbench.ir.operation import (
     walk,
 )
 from workbench.ir.parser import parse_module
-from workbench.ir.printer import print_module, print_rows
+from workbench.ir.printer import print_module, print_rows, value_names
 from workbench.ir.rebuild import DROP, Drop, clone_into, copy_op, rebuild
 from workbench.ir.types import (
     BF16,
@@ -139,6 +139,7 @@ __all__ = [
     "rebuild",
     "shape_of",
     "tile",
+    "value_names",
     "verify_module",
     "walk",
     "with_element",

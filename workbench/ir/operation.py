@@ -173,8 +173,8 @@ class Op(_Declared):
     _effects: ClassVar[Effects] = ANYTHING
     #: What the class declares, in order.
     fields: ClassVar[tuple[FieldSpec, ...]] = ()
-    #: Whether some of it is a region.
-    has_regions: ClassVar[bool] = False
+    #: The names of the fields that hold its blocks.
+    region_names: ClassVar[tuple[str, ...]] = ()
 
     id: int = attribute(default=0, init=False)
     span: Span | None = attribute(default=None)
@@ -221,7 +221,7 @@ class Op(_Declared):
             if name in cls.__dict__:
                 delattr(cls, name)
         cls.fields = tuple(specs)
-        cls.has_regions = any(spec.role == "region" for spec in specs)
+        cls.region_names = tuple(spec.name for spec in specs if spec.role == "region")
         # As an assignment, type checkers would take it for the one constructor of all ops.
         type.__setattr__(cls, "__init__", _make_init(cls.fields))
         for name in [mnemonic, *cls.family]:
@@ -398,12 +398,9 @@ class Op(_Declared):
     @property
     def regions(self) -> tuple[Block, ...]:
         """The blocks it holds, in the order of its fields."""
-        return tuple(self.__dict__[s.name] for s in self.fields if s.role == "region")
-
-    @property
-    def region_names(self) -> tuple[str, ...]:
-        """The names of the fields that hold its blocks."""
-        return tuple(s.name for s in self.fields if s.role == "region")
+        if not self.region_names:  # of most ops, and passes ask all of them
+            return ()
+        return tuple(self.__dict__[name] for name in self.region_names)
 
     @property
     def attributes(self) -> dict[str, Any]:

@@ -35,6 +35,11 @@ def print_rows(module: Module) -> list[tuple[str, int]]:
     return _Printer(module).rows
 
 
+def value_names(module: Module) -> dict[Value, str]:
+    """Return the name of each value in the text of a module, without its %."""
+    return {value: name.removeprefix("%") for value, name in _Printer(module).names.items()}
+
+
 def base_name(hint: str) -> str:
     """Return a name without the numbers that tell values of one name apart (`x.3`: `x`)."""
     while (dot := hint.rfind(".")) > 0 and hint[dot + 1 :].isdigit():

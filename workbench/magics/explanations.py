@@ -208,8 +208,9 @@ EXPLANATIONS: dict[str, Explanation] = {
         "tile and llvm can be edited for the CPU and for GPUs, gpu and ptx for GPUs.",
     ),
     "K151": _entry(
-        "%layouts or %access ask for what a kernel does not have: layouts are of GPUs, values of\n"
-        "the GPU IR have their names there, and not every line accesses memory.",
+        "%layouts, %access or %schedule ask for what a kernel does not have: layouts are of GPUs,\n"
+        "values of the GPU IR have their names there, and not every line accesses memory or is a\n"
+        "loop whose loads are copied ahead.",
         "%layouts add nothing",
         "%layouts add lists the values, %access add the lines; compile with --target sm_90a.",
     ),

@@ -9,7 +9,7 @@ from IPython.core.magic import line_cell_magic, line_magic, magics_class, no_var
 from IPython.display import publish_display_data
 
 from workbench.ir import MNEMONICS
-from workbench.magics import overriding, placing, registry
+from workbench.magics import overriding, placing, registry, schedules
 from workbench.magics.explanations import EXPLANATIONS
 from workbench.magics.kernel import KernelMagics
 from workbench.magics.options import complete, usage
@@ -17,7 +17,7 @@ from workbench.magics.progress import showing_progress
 from workbench.magics.texts import Shown
 from workbench.source import KernelError
 
-_NAMES = ("override", "layouts", "access")
+_NAMES = ("override", "layouts", "access", "schedule")
 
 
 @magics_class
@@ -84,6 +84,17 @@ class LookingMagics(KernelMagics):
         request = self._request("access", line)
         kernel, which = (*request.names, None, None)[:2]
         return placing.access(kernel, which, as_json=request.json, namespace=self._names)
+
+    @no_var_expand
+    @line_magic
+    def schedule(self, line: str) -> Any:
+        """Draw what each role of a pipelined loop does in a round, and how many rounds ahead.
+
+        %schedule KERNEL         as it was compiled; also of what KERNEL.warmup(…) returns
+        %schedule KERNEL --sig "*fp16:16 …" --set BLOCK=128    compiled for this
+        """
+        request = self._request("schedule", line)
+        return schedules.schedule(request.name, request, self._names)
 
     def _next_cell(self, text: Shown) -> Any:
         """Put a text into the next cell; where no front end does that, return it."""

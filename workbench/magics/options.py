@@ -132,7 +132,7 @@ class Option:
 _CELL = frozenset({"kernel"})
 #: The commands that launch a kernel.
 RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune", "roofline"})
-_BUILD = _RUN | {"compile", "bisect", "whatif", "step"}
+_BUILD = _RUN | {"compile", "schedule", "bisect", "whatif", "step"}
 _MADE = _BUILD - {"whatif", "step"}
 #: Edits of a stage give arguments, and compare what comes of them.
 _EDIT = frozenset({"override"})
@@ -373,7 +373,7 @@ OPTIONS: tuple[Option, ...] = (
         "--json", "json", "print results and errors as JSON",
         commands=frozenset({
             "compile", "check", "bench", "tune", "doctor", "layouts", "access", "explain",
-            "sass", "roofline", "puzzles", *_ASKING,
+            "sass", "roofline", "schedule", "puzzles", *_ASKING,
         }),
     ),
 )  # fmt: skip
@@ -383,7 +383,7 @@ WORDS: dict[str, int] = {
     "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
     "kernels": 0, "save": 2, "override": 3, "layouts": 2, "access": 2, "workbench": 2,
     "doctor": 0, "view": 1, "bisect": 2, "diff": 2, "follow": 2, "whatif": 1,
-    "roofline": 1, "step": 2, "puzzles": 1,
+    "roofline": 1, "schedule": 1, "step": 2, "puzzles": 1,
     **dict.fromkeys(_STAGES, 1),
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
-from workbench.ir import Module, Op, Shared, Tile, Value, element_of, print_rows, shape_of
+from workbench.ir import Module, Op, Shared, Tile, Value, element_of, shape_of, value_names
 from workbench.layouts import BANKS, LinearLayout
 from workbench.magics import registry
 from workbench.magics.drawing import Drawn, chart_svg, chart_text, grid_svg, grid_text
@@ -52,15 +52,11 @@ def gpu_module(kernel: Any, namespace: Mapping[str, Any] | None) -> tuple[Compil
 
 def named_values(module: Module) -> Iterator[Named]:
     """Yield the tiles and buffers that ops of a module make, in program order."""
-    names: dict[int, list[str]] = {}
-    for row, op in print_rows(module):
-        found = re.match(r"\s*((?:%[\w.]+(?:, )?)+) = ", row)
-        if op and found and op not in names:
-            names[op] = found.group(1).split(", ")
+    names = value_names(module)
     for op in module.walk():
-        for name, value in zip(names.get(op.id, ()), op.results, strict=False):
+        for value in op.results:
             if isinstance(value.type, Tile | Shared) and value.type.layout is not None:
-                yield Named(name.removeprefix("%"), value, op)
+                yield Named(names[value], value, op)
 
 
 def _layout(value: Value) -> LinearLayout:

@@ -51,15 +51,32 @@ class Remarks:
     """Collects remarks; `pass_name` is the pass that runs now."""
 
     def __init__(self) -> None:
-        self.items: list[Remark] = []
+        self._items: list[Remark] = []
+        self._later: list[tuple[str, Callable[[], object]]] = []
         self.pass_name = ""
         #: What the pass that runs now has applied.
         self.rules: Applied = []
 
+    @property
+    def items(self) -> list[Remark]:
+        """The remarks; what was to be said later is said first."""
+        while self._later:
+            before = self.pass_name
+            self.pass_name, say = self._later.pop(0)
+            try:
+                say()
+            finally:
+                self.pass_name = before
+        return self._items
+
+    def later(self, say: Callable[[], object]) -> None:
+        """Have `say` make its remarks, as those of the pass that runs now, when somebody looks."""
+        self._later.append((self.pass_name, say))
+
     def note(self, op: Op | None, text: str, severity: Severity = "note", code: str = "") -> None:
         """Record one remark about `op` (None: about the kernel)."""
         number, span = (op.id, op.span) if op is not None else (0, None)
-        self.items.append(Remark(severity, text, self.pass_name, number, span, code))
+        self._items.append(Remark(severity, text, self.pass_name, number, span, code))
 
     def applied(self, rule: Rule, op: Op) -> None:
         """Record that a rule rewrote `op`; it is written out when somebody looks."""

@@ -31,6 +31,9 @@ StageId: TypeAlias = Literal["source", "ast", "tile", "gpu", "llvm", "ptx", "sas
 StageState: TypeAlias = Literal["ok", "partial", "pending", "missing"]
 Pipe: TypeAlias = Literal["tile", "gpu", "llvm"]
 Role: TypeAlias = Literal["in", "out", "inout", "scalar", "constexpr"]
+StepKind: TypeAlias = Literal[
+    "copy", "wait", "product", "read", "arrive", "meet", "load", "compute", "store"
+]
 Severity: TypeAlias = Literal["error", "warning", "note", "missed", "applied"]
 
 AnyFloat: TypeAlias = Annotated[float, "may be NaN or infinite"]
@@ -213,13 +216,56 @@ class SharedBuffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ring:
+    """Slots of shared memory through which tiles come into a loop, round by round.
+
+    `bytes` of one slot; `op` made it; `full` and `empty` made the barriers that say that a slot
+    has been filled and read, None where other waits do.
+    """
+
+    value: str
+    op: int
+    slots: int
+    bytes: int
+    full: int | None = None
+    empty: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a role does in a round of a pipelined loop, or before or after the loop.
+
+    `stage` counts rounds: 0 works on the round at hand, -2 on the one two rounds later (it is
+    ahead), 1 on the last one (it is late). `rings` are indices into `Pipeline.rings`, `in_flight`
+    says how many products are under way once a product has been started.
+    """
+
+    text: str
+    kind: StepKind
+    phase: Literal["before", "round", "after"] = "round"
+    role: int = 0
+    stage: int = 0
+    ops: tuple[int, ...] = ()
+    rings: tuple[int, ...] = ()
+    in_flight: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """A pipelined loop; `ops` holds (op, index into `roles`, stage)."""
+    """A pipelined loop; `ops` holds (op, index into `roles`, stage), `steps` in program order.
+
+    `stages` is how many slots its deepest ring has; `warps` of each role; `registers` that a
+    thread of the role is given, None where all threads of the block have as many.
+    """
 
     loop: int
     roles: tuple[str, ...]
     stages: int
     ops: tuple[tuple[int, int, int], ...] = ()
+    warps: tuple[int, ...] = ()
+    registers: tuple[int | None, ...] = ()
+    rings: tuple[Ring, ...] = ()
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ ALIASES = [
     "StageState",
     "Pipe",
     "Role",
+    "StepKind",
     "Severity",
     "AnyFloat",
     "Scalar",

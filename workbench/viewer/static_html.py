@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape as _escape
 
 from workbench.trace import Diagnostic, Links, Stage, Trace, coverage
+from workbench.viewer import schedules
 from workbench.viewer.highlight import highlight
 from workbench.viewer.summary import (
     all_errors,
@@ -30,6 +31,7 @@ LIMIT = 100_000  # bytes of HTML, picture included
 ROWS = 60
 SOURCE_ROWS = 200
 PROGRAMS = 16
+LOOPS = 4
 ELEMENTS = 16
 WIDTH = 200  # characters of a row that are shown
 #: Columns have to agree, or carets stand below another word: not every page sets `pre` so.
@@ -120,7 +122,8 @@ def _stages(
         colored = source_colors if source else colors
         prefix = "" if source else target
         parts.append(_stage(trace, stage, prefix, linked[stage.id], limit, colored))
-    parts += [_programs(trace), _passes(trace, target), _remarks(trace, target)]
+    parts += [_schedules(trace, target), _programs(trace)]
+    parts += [_passes(trace, target), _remarks(trace, target)]
     return "".join(parts)
 
 
@@ -188,6 +191,21 @@ def _stage(
     more = f"\n… {len(lines) - limit:,} more rows" if len(lines) > limit else ""
     opened = " open" if stage.id == "source" else ""
     return f"<details{opened}><summary>{escape(title)}</summary>{_pre(body + more)}</details>"
+
+
+def _schedules(trace: Trace, target: str) -> str:
+    """Return what each role of pipelined loops does in a round."""
+    if not trace.pipelines:
+        return ""
+    line = schedules.line_in(trace)
+    parts: list[str] = []
+    for pipeline in trace.pipelines[:LOOPS]:
+        roles = [schedules.role_words(pipeline, role) for role in range(len(pipeline.roles))]
+        parts.append(f"<p>{escape(schedules.title(pipeline, line))}</p>")
+        parts.append(_list([*roles, *map(schedules.ring_words, pipeline.rings)]))
+        parts.append(_table(schedules.HEAD, schedules.rows(pipeline, line)))
+    title = f"{target}Schedule · what each role does in a round of a pipelined loop"
+    return f"<details><summary>{escape(title)}</summary>{''.join(parts)}</details>"
 
 
 def _programs(trace: Trace) -> str:

@@ -15,14 +15,16 @@ from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
-from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
+from tests.targets.nvidia.test_ptx import CODE, needs_nvdisasm, needs_ptxas, unattributed
 from workbench.interpreter import run_module
-from workbench.ir import Module, Op, Shared, rebuild
+from workbench.ir import Module, Op, Shared, print_module, rebuild
 from workbench.layouts import wgmma_d
+from workbench.ops import For
 from workbench.ops.numbers import cut_to_tf32
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
 from workbench.source import LaunchError
+from workbench.source.overrides import Override, overriding
 from workbench.targets.built import Built
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import (
@@ -391,3 +393,61 @@ def test_the_option_is_one_of_the_language():
     for wgmma in (True, None, False):
         found = wb.compile(matmul.matmul, words, blocks, target="sm_90a", num_warps=4, wgmma=wgmma)
         assert ("wgmma." in found.asm["ptx"]) == (wgmma is not False)
+
+
+# -- what ptxas makes of it -----------------------------------------------------------------------
+def edited(built: Built, stage: str) -> Override:
+    """Return a stage's text in which nobody waits for the last product."""
+    assert built.gpu is not None
+    if stage == "ptx":
+        text = re.sub(r"(wgmma.wait_group.sync.aligned) 0", r"\1 1", built.texts["ptx"]().text)
+    else:
+        text = print_module(built.gpu)
+        waited = re.search(r"\n +(%\S+) = gpu.wait_products (%\S+) [^\n]*", text)
+        assert waited is not None
+        text = text.replace(waited[0], "").replace(f"{waited[1]} ", f"{waited[2]} ")
+    return overriding("k", stage, text)
+
+
+@needs_ptxas
+@pytest.mark.parametrize(("stage", "code"), [("gpu", "C7517"), ("ptx", "C7514")])
+def test_what_ptxas_makes_wait_is_a_remark_at_its_line(stage: str, code: str):
+    """That products wait for each other is said of the product, another wait where it stands."""
+    module = staged(128, 256, 64, 8)
+    right, recorder = compiled(module)
+    right.assemble()
+    assert not [r for r in recorder.remarks.items if "ptxas" in r.text]
+    recorder = Recorder()
+    module = replace(module, attributes={**module.attributes, "narrow_index": True})
+    override = edited(right, stage)
+    built = build(tile_passes(module, recorder), "sm_90a", recorder, override)
+    built.assemble()
+    (found,) = [r for r in recorder.remarks.items if code in r.text]
+    assert found.severity == "missed"
+    assert found.span is not None
+    assert built.gpu is not None
+    (product,) = products(built.gpu)
+    said = "Potential Performance Loss: wgmma.mma_async instructions are serialized"
+    assert (said in found.text) == (found.op == product.id) == (code == "C7514")
+    assert not re.search(r"line \d", found.text)
+
+
+@needs_nvdisasm
+def test_the_zeros_that_sums_begin_with_belong_to_an_op():
+    """In PTX to the op that makes them; ptxas writes them where the loop is entered.
+
+    Of a large product at least 97 of 100 instructions belong to an op.
+    """
+    built, _ = compiled(staged(128, 256, 64, 8))
+    sass = built.texts["sass"]()
+    alone, count = unattributed(sass, CODE["sass"])
+    assert len(alone) <= 0.03 * count, alone
+    assert built.gpu is not None
+    (loop,) = (op for op in built.gpu.walk() if isinstance(op, For))
+    zeros = loop.inits[0].op
+    assert zeros is not None
+    rows = zip(sass.text.splitlines(), sass.rows, strict=True)
+    cleared = [ops for line, ops in rows if re.search(r"\bCS2R R\d+, SRZ\b", line)]
+    assert len(cleared) == 64
+    assert all(ops in ((zeros.id,), (loop.id,)) for ops in cleared)
+    assert (zeros.id,) in built.texts["ptx"]().rows

@@ -28,6 +28,8 @@ _SHUFFLES = {"xor": "bfly", "index": "idx", "up": "up", "down": "down"}
 _EVICTION = {"evict_first": "L1::evict_first", "evict_last": "L1::evict_last",
              "evict_normal": "L1::evict_normal", "": ""}  # fmt: skip
 _LETTER = {16: "h", 32: "r", 64: "l"}
+#: Registers of a carried tile from which on it begins with a statement of its own.
+_MANY = 16
 _SMALL = {"f8e4m3": "e4m3", "f8e5m2": "e5m2"}
 #: Functions of floats that are one instruction: LLVM type, PTX. Subnormal results of ex2 and rcp
 #: are 0 (.ftz): the exact forms cost three more instructions.
@@ -92,6 +94,17 @@ class Instructions(Device):
             raise TargetError(f"{self.name} gives no registers from one warp to another")
         text = f"setmaxnreg.{'inc' if more else 'dec'}.sync.aligned.u32 {registers};"
         emit.do(f'call void asm sideeffect "{text}", ""() convergent')
+
+    def begin(self, emit: Emitter, type: str, constant: str, count: int) -> list[str]:
+        """One statement, which has the place of its op."""
+        letter = {"float": "f", "i32": "r"}.get(type)
+        if letter is None or count < _MANY:
+            return [constant] * count
+        text = " ".join(f"mov.b32 ${n}, ${count};" for n in range(count))
+        returned = "{" + ", ".join([type] * count) + "}"
+        constraints = f"={letter}," * count + letter
+        whole = emit.effect(f'call {returned} asm "{text}", "{constraints}"({type} {constant})')
+        return [emit.effect(f"extractvalue {returned} {whole}, {n}") for n in range(count)]
 
     # -- what the CUDA runtime's device functions do --------------------------------------
     def print_line(self, emit: Emitter, form: str, operands: Sequence[tuple[str, str]]) -> None:

@@ -16,6 +16,7 @@ from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.manager import Recorder, Remarks, begin
 from workbench.passes.pipeline import narrow
 from workbench.source import KernelError
+from workbench.source.depth import deep
 from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built, symbol_of
 from workbench.targets.llvm.edited import check_ptx, read_llvm, refused_by_ptxas
@@ -53,6 +54,7 @@ from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.shared_memory import Interval, allocate, room_for_rings
 from workbench.targets.simt.pressure import fitting, note_pressure, overflows
+from workbench.targets.simt.schedule import pipelines
 from workbench.targets.simt.verifier import verify_layouts
 from workbench.targets.stages import Step, go, read_module
 from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
@@ -123,7 +125,9 @@ def _gpu(state: State) -> State:
     ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
     recorder.remarks.pass_name = "registers"
-    note_pressure(module, recorder.remarks, unit, for_warps)
+    # What would fit takes the passes again for other warps.
+    said = deep(partial(note_pressure, module, recorder.remarks, unit, for_warps))
+    recorder.remarks.later(said)
     return replace(state, module=module)
 
 
@@ -272,7 +276,8 @@ def _built(state: State) -> Built:
                 ))  # fmt: skip
                 if spilled(result):
                     note_spills(result, sass(), module, remarks)
-                note_assembler(result, module, remarks)
+                if result.notes:
+                    note_assembler(found, ptx_rows(found.ptx, ops), module, remarks)
         return made["cubin"]
 
     def sass() -> Rendered:
@@ -296,7 +301,10 @@ def _built(state: State) -> Built:
             "ptx": lambda: ptx_rows(assembled[0] if assembled else ptx, ops),
             "sass": sass,
         },
-        fields={"shared": tuple(_interval(i) for i in state.intervals)},
+        fields={
+            "shared": tuple(_interval(i) for i in state.intervals),
+            "pipelines": partial(pipelines, module, unit.rules),
+        },
         extra=_extra(module),
     )
 

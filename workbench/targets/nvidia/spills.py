@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench.ir import Module
+from workbench.ir import Module, Op
 from workbench.passes.manager import Remark, Remarks
 from workbench.source import ResourceError
 from workbench.targets.nvidia.chip import Chip
@@ -80,12 +81,36 @@ def check_shares(result: Assembled, module: Module) -> None:
         )
 
 
-def note_assembler(result: Assembled, module: Module, remarks: Remarks) -> None:
-    """Remark on what ptxas says: C75xx are products that it makes wait for each other."""
-    products = [op for op in module.walk() if isinstance(op, WarpgroupDot)]
-    for note in dict.fromkeys(result.notes):
-        text = re.sub(r"^ptxas \S+\s*:\s*", "", note)
-        op = products[0] if len(products) == 1 and "C75" in note else None
+def note_assembler(fitted: Fitted, ptx: Rendered, module: Module, remarks: Remarks) -> None:
+    """Remark on what ptxas says: C75xx are products that it makes wait, for each other or at all.
+
+    Args:
+        fitted: the text that was assembled, and what came of it.
+        ptx: the same text with the op of each row, as ptxas counts rows.
+        module: the GPU IR.
+        remarks: get one for each thing said, at the product's line or where ptxas says.
+    """
+    ops = {op.id: op for op in module.walk()}
+    for note in dict.fromkeys(fitted.result.notes):
+        op = _noted(note, ptx, ops)
+        text = _NAMED_ROW.sub("", re.sub(r"^ptxas \S+\s*:\s*", "", note)).strip()
         remarks.items.append(Remark(
             "missed", f"ptxas: {text}", "ptxas", op.id if op else 0, op.span if op else None
         ))  # fmt: skip
+
+
+#: The row of the PTX that a note names; 0 stands for none.
+_NAMED_ROW = re.compile(r"\s*(?:in around|in) line (\d+)")
+
+
+def _noted(note: str, ptx: Rendered, ops: Mapping[int, Op]) -> Op | None:
+    """Return the op that a note is about: a product, if products wait for each other."""
+    named = _NAMED_ROW.search(note)
+    row = int(named.group(1)) - 1 if named else -1
+    at = [ops[op] for op in ptx.rows[row] if op in ops] if 0 <= row < len(ptx.rows) else []
+    products = [op for op in ops.values() if isinstance(op, WarpgroupDot)]
+    if "serialized" not in note or not products:
+        return next(iter(at), None)
+    # One that goes on is what a schedule is for; the note is of the whole function.
+    going = [op for op in products if op.in_flight]
+    return next((op for op in (*at, *going, *products) if op in products), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.ir import Block, Pointer, Shared, Token, Value, element_of, shape_of
-from workbench.ops import For, If, Map, Return, While, Yield
+from workbench.ops import Constant, For, If, Map, Return, While, Yield
 from workbench.passes.rules import constant_of
 from workbench.targets.simt.arithmetic import compare_integers
 from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type
@@ -60,6 +60,24 @@ Registers = list[list[str | None]]
 def _operands(low: Lowering, values: Sequence[Value]) -> Registers:
     """Return each value's registers, fully written out."""
     return [_written(low, value) for value in values]
+
+
+def _starts(low: Lowering, values: Sequence[Value]) -> Registers:
+    """Return the registers of what a loop begins with; constants come from their ops."""
+    return [_begun(low, value) for value in values]
+
+
+def _begun(low: Lowering, value: Value) -> list[str | None]:
+    registers = _written(low, value)
+    held = [register for register in registers if register is not None]
+    if not isinstance(value.op, Constant) or len(set(held)) != 1 or not shape_of(value.type):
+        return registers
+    emit = low.emit
+    before = emit.current
+    emit.at(value.op)
+    begun = iter(low.chip.begin(emit, _type(low, value), held[0], len(held)))
+    emit.restore(before)
+    return [None if register is None else next(begun) for register in registers]
 
 
 def _written(low: Lowering, value: Value) -> list[str | None]:
@@ -133,7 +151,7 @@ def lower_for(low: Lowering, op: For) -> None:
     element = element_scalar(counter)
     type = llvm_type(element)
     lower, upper, step = (low.scalar(v) for v in (op.lower, op.upper, op.step))
-    start = _operands(low, op.inits)
+    start = _starts(low, op.inits)
     body, end = emit.fresh("loop"), emit.fresh("after")
     runs = _more(low, op, lower, upper, step)
     entry = emit.block
@@ -173,7 +191,7 @@ def _more(low: Lowering, op: For, counter: str, upper: str, step: str) -> str:
 @SIMT.lower(While)
 def lower_while(low: Lowering, op: While) -> None:
     emit = low.emit
-    start = _operands(low, op.inits)
+    start = _starts(low, op.inits)
     entry = emit.block
     head, body, end = emit.fresh("while"), emit.fresh("do"), emit.fresh("after")
     with emit.loop(hoists=not op.keeps_invariants):

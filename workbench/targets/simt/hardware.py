@@ -176,6 +176,13 @@ class Hardware(ABC):
         """Let the threads of four warps have so many registers: more, or fewer, than so far."""
         raise TargetError(f"{self.name} gives no registers from one warp to another")
 
+    def begin(self, emit: Emitter, type: str, constant: str, count: int) -> list[str]:
+        """Return a constant in so many registers, which a loop will change.
+
+        Where LLVM itself puts it there, it says of no op that the instructions are its own.
+        """
+        return [constant] * count
+
     @abstractmethod
     def print_line(self, emit: Emitter, form: str, operands: Sequence[tuple[str, str]]) -> None:
         """Print (type, operand) pairs as C's printf does."""

@@ -46,7 +46,7 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     `in_flight` ones: until a later one or a `gpu.wait_products` waits for them, their results
     hold nothing yet and their buffers must not change. PTX ISA 9.0, wgmma.mma_async (sm_90a).
     `stage` 1 is a product that is started, or to be started, a round of its loop late; 2 one to be
-    started so in a ring with a slot to spare.
+    started so in a ring with a slot to spare. `role`: whose it is, where warps part.
 
         %3 = gpu.wgmma %0, %1, %2 {in_flight = 1} : tile<64x16xf32>
     """
@@ -60,6 +60,7 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     turned_b: bool = attribute(default=False)
     in_flight: int = attribute(default=0)
     stage: int = attribute(default=0)
+    role: str = attribute(default="")
 
     def infer(self) -> Type:
         return self.accumulator.type

@@ -156,6 +156,7 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
 
     One thread starts it, if `when` holds. It ends when the phase of barrier `turn` ends, which has
     been told to expect its bytes: those of the whole box, however much of it is inside the array.
+    `stage` -2: in its loop it copies what is read two rounds later; a producer (`role`) at most so.
 
         gpu.tensor_copy %0, [%1, %2], %3, %4, %5 slot %6 {axes = (0, 1)}
     """
@@ -168,6 +169,8 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
     slot: Value | None = None
     when: Value | None = None
     axes: tuple[int, ...] = attribute()
+    role: str = attribute(default="")
+    stage: int = attribute(default=0)
 
     def verify(self) -> None:
         shape, element = _verify_box(self, self.map, self.coordinates, self.axes)

@@ -179,7 +179,8 @@ class _Expansion:
             self._at(load.op)
             reads = [values.get(v, v) for v in load.box.reads]
             source, counted = self.maps[load.box.source, load.buffer], (ring.full, turn.slot)
-            builder.insert(load.box.copy(source, reads, (buffer, turn.slot), counted, None))
+            copy = load.box.copy(source, reads, (buffer, turn.slot), counted, None)
+            builder.insert(copy.changed(role="producer", stage=-ring.slots))
 
     # -- the consumers --------------------------------------------------------------------
     def _consumers(self) -> None:
@@ -276,7 +277,7 @@ class _Expansion:
         builder, ring = self.builder, self.rings[channel.key]
         self._at(op)
         builder.insert(Await(ring.full, turn.slot, turn.parity))
-        fields = dict(given)
+        fields = {"role": "consumer", **given}
         for load, buffer in zip(channel.loads, ring.buffers, strict=True):
             for read in load.reads:
                 fields |= read.how.fields(buffer, turn.slot)

@@ -31,7 +31,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from workbench.ir import (
-    I1,
     I32,
     Block,
     Builder,
@@ -341,7 +340,7 @@ def _pipelined(
     index = loop.lower
     for stage in range(distance):
         slot = builder.add(Constant(stage, I32))
-        state = ahead.start(index, state, slot, always=False)
+        state = ahead.start(index, state, slot)
         index = builder.add(Elementwise("add", (index, loop.step), no_wrap=True))
 
     zero = builder.add(Constant(0, I32))
@@ -360,7 +359,7 @@ def _pipelined(
         builder.insert(BlockBarrier())
         # Copies come first: a warp that starts a product waits there until the one before is
         # nearly done (measured: 0.93 of cuBLAS this way, 0.86 with the product first).
-        moved = ahead.start(next_index, dict(shadows), write_slot, always=False)
+        moved = ahead.start(next_index, dict(shadows), write_slot, stage=-distance)
         if barriers is not None:
             builder.insert(Await(barriers, read_slot, parity))
         reading = _Reading(early, found, buffers, read_slot, builder)
@@ -421,16 +420,19 @@ class _Ahead:
         }
 
     def start(
-        self, index: Value, state: dict[Value, Value], slot: Value, always: bool
+        self, index: Value, state: dict[Value, Value], slot: Value, stage: int = 0
     ) -> dict[Value, Value]:
-        """Start all copies of the round and return the carried values of the next."""
+        """Start all copies of the round and return the carried values of the next.
+
+        `stage`: minus the rounds that they are ahead of the round they stand in.
+        """
         builder, loop = self.builder, self.loop
         values = {loop.body.arguments[0]: index, **state}
-        runs = None if always else reached(self.loop, index, self.builder)
+        runs = reached(self.loop, index, self.builder)
         for op in self.ops:
             copied = copy_op(op, values, builder)
             access = self.rules.access_of(copied)
-            if access is not None and runs is not None:
+            if access is not None:
                 copied = access.under(self._under(runs, access))
                 values[op.results[0]] = copied.result
             builder.insert(copied)
@@ -438,11 +440,11 @@ class _Ahead:
         vectors = [(staged, buffer) for staged, buffer in pairs if staged.box is None]
         for staged, buffer in vectors:
             with self._for(staged):
-                self._start_vectors(staged, buffer, slot, values, runs)
+                self._start_vectors(staged, buffer, (slot, stage), values, runs)
         if vectors:
             builder.insert(CommitCopies())
         if self.barriers is not None:
-            self._start_boxes(pairs, slot, values, runs or builder.add(Constant(True, I1)))
+            self._start_boxes(pairs, (slot, stage), values, runs)
         arguments = loop.body.arguments[1:]
         return {
             arguments[i]: values.get(loop.body.yields[i], loop.body.yields[i]) for i in self.carries
@@ -458,24 +460,25 @@ class _Ahead:
         builder.span, builder.origins = before
 
     def _start_vectors(
-        self, staged: Staged, buffer: Value, slot: Value, values: dict[Value, Value],
-        runs: Value | None,
+        self, staged: Staged, buffer: Value, at: tuple[Value, int], values: dict[Value, Value],
+        runs: Value,
     ) -> None:  # fmt: skip
         old, copy = staged.access, staged.ahead.copy
         assert old is not None
         assert copy is not None
         mask = values.get(old.mask, old.mask) if old.mask is not None else None
         access = replace(old, pointers=values.get(old.pointers, old.pointers), mask=mask)
-        if runs is not None:
-            mask = self._under(runs, access)
-        self.builder.insert(copy(access.pointers, mask, buffer, slot))
+        slot, stage = at
+        mask = self._under(runs, access)
+        self.builder.insert(copy(access.pointers, mask, buffer, slot).changed(stage=stage))
 
     def _start_boxes(
-        self, pairs: Sequence[tuple[Staged, Value]], slot: Value, values: dict[Value, Value],
-        runs: Value,
+        self, pairs: Sequence[tuple[Staged, Value]], at: tuple[Value, int],
+        values: dict[Value, Value], runs: Value,
     ) -> None:  # fmt: skip
         """Have the slot's barrier expect the bytes of all boxes, and start their copies."""
         assert self.barriers is not None
+        slot, stage = at
         boxes = [(staged, box, buffer) for staged, buffer in pairs if (box := staged.box)]
         total = sum(box.bytes for _, box, _ in boxes)
         with self._for(boxes[0][0]):
@@ -485,7 +488,8 @@ class _Ahead:
                 reads = [values.get(v, v) for v in box.reads]
                 source = self.prepared[id(staged.load)]
                 counted = self.barriers, slot
-                self.builder.insert(box.copy(source, reads, (buffer, slot), counted, runs))
+                copy = box.copy(source, reads, (buffer, slot), counted, runs)
+                self.builder.insert(copy.changed(stage=stage))
 
     def _under(self, runs: Value, access: Access) -> Value:
         """Return a mask for an access, off in rounds that the loop does not reach."""
