@@ -25,7 +25,8 @@ class Options:
     arguments, program ids and ranges is known to fit 32 bits in the launches this is compiled for;
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
-    without `overlap` the two products of a loop end in the round in which they start;
+    without `overlap` the two products of a loop end in the round in which they start, without
+    `skip_masks` every round applies the masks of its tiles;
     `warp_specialize` says whether warps part into a producer's and those that multiply.
     """
 
@@ -41,6 +42,7 @@ class Options:
     wgmma: bool = True
     tma: bool = True
     overlap: bool = True
+    skip_masks: bool = True
     warp_specialize: bool | None = None
     narrow_index: bool = False
     guarded: bool = False
