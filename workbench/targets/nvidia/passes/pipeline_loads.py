@@ -115,9 +115,25 @@ def pipeline_loads(
         for staged in found:
             _answer_memory_hints(staged, remarks)
         plan = _planned(early, found, depth, chip_of(chip), room, remarks)
-        return _pipelined(early, found, plan, builder, remarks)
+        clean = _is_untouched(module, op, known)
+        return _pipelined(early, found, plan, builder, remarks, clean=clean)
 
     return rebuild(module, rewrite)
+
+
+def _is_untouched(module: Module, loop: For, known: Known) -> bool:
+    """Say whether no thread can have written shared memory before a loop at the top.
+
+    Products' operands are stored right in front of it (stage_products.py).
+    """
+    rules, on = known.rules, known.on
+    for op in module.body.ops:
+        if op.id == loop.id:
+            return True
+        scratch = rules.scratch_of(op, on.chip, on.num_warps, True)
+        if op.regions or scratch.bytes or rules.stored_of(op):
+            return False
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,8 +326,10 @@ def _needed_carries(loop: For, ops: list[Op], found: list[Staged]) -> list[int]:
 
 
 def _pipelined(
-    early: Early, found: list[Staged], plan: _Plan, builder: Builder, remarks: Remarks
-) -> tuple[Value, ...]:
+    early: Early, found: list[Staged], plan: _Plan, builder: Builder, remarks: Remarks, *,
+    clean: bool = False,
+) -> tuple[Value, ...]:  # fmt: skip
+    """Write a loop with its ring. `clean`: no thread has written shared memory before."""
     loop, stages, distance = early.loop, plan.slots, plan.distance
     needed = {id(inner) for staged in found for inner in early.slice_of(staged.reads) or ()}
     ops = [op for op in loop.body.ops if id(op) in needed]
@@ -326,8 +344,10 @@ def _pipelined(
     barriers = None
     if boxes:
         barriers = builder.add(Barriers(count=stages), "full")
-        # Other buffers may have been here, of which threads wrote elements.
-        builder.insert(FenceProducts())
+        # Other buffers may have been here, of which threads wrote elements. Who fences waits for
+        # what was loaded before, too.
+        if not clean:
+            builder.insert(FenceProducts())
         builder.insert(BlockBarrier())
     ahead = _Ahead(early, found, buffers, barriers, ops, carries, builder)
 
