@@ -344,11 +344,7 @@ def _pipelined(
     barriers = None
     if boxes:
         barriers = builder.add(Barriers(count=stages), "full")
-        # Other buffers may have been here, of which threads wrote elements. Who fences waits for
-        # what was loaded before, too.
-        if not clean:
-            builder.insert(FenceProducts())
-        builder.insert(BlockBarrier())
+        _meet(builder, clean=clean)
     ahead = _Ahead(early, found, buffers, barriers, ops, carries, builder)
 
     state = {a: loop.inits[i] for i, a in enumerate(loop.body.arguments[1:]) if i in carries}
@@ -408,6 +404,16 @@ def _pipelined(
         "applied",
     )
     return tuple(results)
+
+
+def _meet(builder: Builder, *, clean: bool) -> None:
+    """Have all threads know of barriers, and of what other buffers had in the ring's bytes.
+
+    Who fences what threads wrote there waits for what was loaded before, too.
+    """
+    if not clean:
+        builder.insert(FenceProducts())
+    builder.insert(BlockBarrier())
 
 
 class _Ahead:
