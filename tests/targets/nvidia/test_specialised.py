@@ -192,7 +192,7 @@ def test_attention_has_rings_of_keys_and_of_values(causal: bool):
 
 def test_copies_after_the_first_wait_for_what_products_begin_with():
     """Rows of queries come by the same way as what fills rings, and no product goes without."""
-    module = specialised(test_overlap.module_of())
+    module = specialised(test_overlap.module_of(loads_first=True))
     roles = roles_of(module)
     assert roles is not None
     (hold,) = (op.result for op in module.walk() if isinstance(op, Barriers) and op.count == 1)

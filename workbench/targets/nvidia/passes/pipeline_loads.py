@@ -115,7 +115,8 @@ def pipeline_loads(
         for staged in found:
             _answer_memory_hints(staged, remarks)
         plan = _planned(early, found, depth, chip_of(chip), room, remarks)
-        clean = _is_untouched(module, op, known)
+        first = module.attributes.get("loads_first", False)
+        clean = first and _is_untouched(module, op, known)
         return _pipelined(early, found, plan, builder, remarks, clean=clean)
 
     return rebuild(module, rewrite)

@@ -15,9 +15,10 @@ from workbench.targets.simt.rules import Device, RuleTable, Setting
 def stage_products(module: Module, remarks: Remarks, chip: Device) -> Module:
     """Give every operand that an op reads out of a buffer, and that is a tile, a buffer.
 
-    It is stored where it is computed, so once for a loop that does not change it. What is loaded
-    before such a loop is stored right in front of it: who stores it waits for it, and copies that
-    fill rings are to start before that. Remarks say how products are carried out.
+    It is stored where it is computed, so once for a loop that does not change it. With
+    `loads_first` what is loaded before such a loop is stored right in front of it: who stores it
+    waits for it, and copies that fill rings start before that. Remarks say how products are
+    carried out.
 
     Needs: layouts. Keeps: every value.
     """
@@ -46,7 +47,8 @@ class _Stager:
             for number, op in enumerate(block.ops):
                 tiles = [value for value in op.results if value in self.wanted]
                 if tiles:
-                    place = _place(block.ops, number) if rules.access_of(op) else number
+                    delayed = rules.access_of(op) and module.attributes.get("loads_first")
+                    place = _place(block.ops, number) if delayed else number
                     self.behind.setdefault(block.ops[place].id, []).extend(tiles)
 
     def rewrite(self, op: Op, builder: Builder) -> tuple[Value, ...] | None:
