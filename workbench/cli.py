@@ -1,4 +1,4 @@
-"""The command line: `workbench compile | check | bench | whatif | schedule | explain | puzzles | …`.
+"""The command line: `workbench compile | check | bench | whatif | schedule | puzzles | …`.
 
 Flags, defaults and texts are those of the magics (one table, `magics/options.py`). Exit codes:
 0 ok, 1 check failed, 2 usage, 3 compile error, 4 launch error, 5 tool missing.

@@ -105,7 +105,10 @@ def _attributes(options: Options) -> dict[str, Any]:
     found |= {"num_ctas": options.num_ctas, "enable_fp_fusion": options.enable_fp_fusion}
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
-    found |= {name: False for name in ("wgmma", "tma", "overlap") if not getattr(options, name)}
+    on = ("wgmma", "tma", "overlap", "skip_masks")
+    found |= {name: False for name in on if not getattr(options, name)}
+    if options.loads_first:
+        found["loads_first"] = True
     if options.warp_specialize is not None:
         found["warp_specialize"] = options.warp_specialize
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):

@@ -25,7 +25,9 @@ class Options:
     arguments, program ids and ranges is known to fit 32 bits in the launches this is compiled for;
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
-    without `overlap` the two products of a loop end in the round in which they start;
+    without `overlap` the two products of a loop end in the round in which they start, without
+    `skip_masks` every round applies the masks of its tiles; with `loads_first` what is loaded
+    before a loop comes before most of what fills the loop's ring;
     `warp_specialize` says whether warps part into a producer's and those that multiply.
     """
 
@@ -41,6 +43,8 @@ class Options:
     wgmma: bool = True
     tma: bool = True
     overlap: bool = True
+    skip_masks: bool = True
+    loads_first: bool = False
     warp_specialize: bool | None = None
     narrow_index: bool = False
     guarded: bool = False

@@ -28,6 +28,7 @@ from workbench.targets.nvidia.ops import (
     Await,
     Barriers,
     Expect,
+    ScaleProducts,
     TensorCopy,
     WaitProducts,
     WarpgroupDot,
@@ -94,7 +95,7 @@ class _Recorder(ProgramFrame):
             )
             self.steps += [("product", reads), ("products", op.in_flight)]
             return self[op.accumulator]
-        if isinstance(op, WaitProducts):
+        if isinstance(op, WaitProducts | ScaleProducts):
             self.steps.append(("products", op.pending))
             return self[op.accumulator]
         return op.interpret(self)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from tests.kernels import attention_forward
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
+from tests.targets.nvidia import test_overlap
 from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.protocol import explore, record
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
@@ -187,6 +188,32 @@ def test_attention_has_rings_of_keys_and_of_values(causal: bool):
     assert meaning(module, grid, arguments()) == meaning(before, grid, arguments())
     offsets, _, total = allocate(module, SM_90A)
     simulate(module, offsets, total, grid, arguments(), SM_90A)
+
+
+def test_copies_after_the_first_wait_for_what_products_begin_with():
+    """Rows of queries come by the same way as what fills rings, and no product goes without."""
+    module = specialised(test_overlap.module_of(loads_first=True))
+    roles = roles_of(module)
+    assert roles is not None
+    (hold,) = (op.result for op in module.walk() if isinstance(op, Barriers) and op.count == 1)
+    (loop,) = (op for op in roles.producer.ops if isinstance(op, For))
+    kinds = TensorCopy, Await
+    words = [
+        ("copy" if isinstance(op, TensorCopy) else "hold" if op.barriers is hold else "slot")
+        for op in loop.body.ops if isinstance(op, kinds)
+    ]  # fmt: skip
+    assert words == ["slot", "copy", "hold", "slot", "copy"]
+    arguments = test_overlap.arguments(5 * test_overlap.N)
+    assert explore(record(module, arguments(), 1))[0] == "ok"
+
+    def plant(module: Module, op: Op) -> Any:
+        return () if isinstance(op, Arrive) and op.barriers is hold else None
+
+    wrong = planted(module, plant)
+    assert explore(record(wrong, arguments(), 1))[0] not in ("ok", "too many states")
+    with pytest.raises(LaunchError) as caught:
+        Machine(wrong, (1,), arguments()).run_all()
+    assert caught.value.code == "K515"
 
 
 # -- planted faults -------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
+from workbench.targets.nvidia.passes.skip_masks import skip_masks
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.spills import (
     Fitted,
@@ -363,6 +364,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("pipeline-loads", partial(pipeline_loads, chip=unit, room=room)),
         ("overlap-products", partial(overlap_products, rules=unit.rules)),
         ("merge-equal", merge_equal),
+        ("skip-masks", skip_masks),  # copies what makes a mask: not to be merged again
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),
         ("halve-conversions", partial(halve_conversions, chip=unit)),

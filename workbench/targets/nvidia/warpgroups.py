@@ -363,7 +363,11 @@ class _Operand:
 
 @NVIDIA.lower(WarpgroupDot)
 def lower_product(low: Lowering, op: WarpgroupDot) -> None:
-    """One statement: fence, all instructions, commit, wait. Accumulators go in and come out."""
+    """One statement: fence, all instructions, commit, wait. Accumulators go in and come out.
+
+    Sums that start at zero do not go in: the first instruction adds to nothing. Zeros that go in
+    ptxas may write into every register (one number for them and for a coordinate is enough).
+    """
     unit = unit_of(op)
     assert unit is not None
     held, letter = ("float", "f") if unit.accumulator == F32 else ("i32", "r")
@@ -375,8 +379,12 @@ def lower_product(low: Lowering, op: WarpgroupDot) -> None:
     used = sorted({r for i in instructions for r in i.registers})
     number = {register: place for place, register in enumerate(used)}
     # Outputs come first, each input tied to its output, then what the instructions read.
-    arguments = [f"{held} {have[r] or zero(held)}" for r in used]
-    constraints = [f"={letter}"] * len(used) + [str(place) for place in range(len(used))]
+    arguments: list[str] = []
+    constraints = [f"=&{letter}"] * len(used)
+    from_zero = _is_zero(op.accumulator)
+    if not from_zero:
+        arguments = [f"{held} {have[r] or zero(held)}" for r in used]
+        constraints = [f"={letter}"] * len(used) + [str(place) for place in range(len(used))]
     names: dict[str, int] = {}
 
     def name(argument: str, constraint: str) -> str:
@@ -387,7 +395,10 @@ def lower_product(low: Lowering, op: WarpgroupDot) -> None:
         return f"${names[argument]}"
 
     text = "{ .reg .b64 A, B; wgmma.fence.sync.aligned; "
+    begun: set[range] = set()
     for instruction in instructions:
+        adds = int(not from_zero or instruction.registers in begun)
+        begun.add(instruction.registers)
         own = ", ".join(f"${number[r]}" for r in instruction.registers)
         columns = name(f"i64 {instruction.b.descriptor}", "l")
         text += f"add.s64 B, {columns}, {instruction.start_b}; "
@@ -398,7 +409,7 @@ def lower_product(low: Lowering, op: WarpgroupDot) -> None:
         else:
             words = [name(f"i32 {word}", "r") for word in instruction.a]
             first = "{" + ", ".join(words) + "}"
-        text += f"{instruction.word} {{{own}}}, {first}, B, {instruction.ending}; "
+        text += f"{instruction.word} {{{own}}}, {first}, B, {adds}{instruction.ending}; "
     text += f"wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned {op.in_flight}; }}"
     results = _in_and_out(low, text, constraints, arguments, held, len(used))
     sums: list[str | None] = list(have)
@@ -406,6 +417,12 @@ def lower_product(low: Lowering, op: WarpgroupDot) -> None:
         if have[register] is not None:
             sums[register] = cast(low, result, unit.accumulator, element, op)
     low.set_registers(op.result, sums)
+
+
+def _is_zero(sums: Value) -> bool:
+    """Say whether all sums are +0, to which nothing has to be added."""
+    op = sums.op
+    return isinstance(op, Constant) and op.value == 0 and not str(op.value).startswith("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,10 +491,10 @@ def _columns(count: int, unit: WarpgroupUnit) -> int:
 
 
 def _ending(unit: WarpgroupUnit, a: _Operand | None, b: _Operand) -> str:
-    """Return the immediate operands: add to the sums, signs, which operands have k as rows."""
+    """Return what follows whether to add to the sums: signs, which operands have k as rows."""
     if not unit.accumulator.is_float:
-        return "1"
-    ending = "1, 1, 1"
+        return ""
+    ending = ", 1, 1"
     if unit.turns:
         if a is not None:
             ending += f", {int(not a.plan.k_major)}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.ir import I32, Block, Builder, Module, Op, Shared, Value, copy_op
+from workbench.ir import I32, Block, Builder, Module, Op, Shared, Tile, Value, copy_op
 from workbench.ops import Constant, Elementwise, For, Select, Yield
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import chip_of
@@ -68,6 +68,8 @@ class _Expansion:
     rings: dict[tuple[object, ...], _Ring] = field(default_factory=dict[Any, _Ring])
     #: Tensor maps for copies that lie as the rings do, by the loads' map and buffer.
     maps: dict[tuple[Value, Shared], Value] = field(default_factory=dict[Any, Value])
+    #: What a producer waits for behind its first copy: consumers have what they begin with.
+    hold: Value | None = None
 
     def module(self) -> Module:
         module = self.module_
@@ -81,6 +83,11 @@ class _Expansion:
                 for channel in self.channels[loop]:
                     self._ring(loop, channel)
             self._at(self.loops[0])
+            waited = self._waited_for() if module.attributes.get("loads_first") else None
+            if waited is not None:
+                self.hold = builder.add(Barriers(1, arrivals=self.warps), "hold")
+                text = "copies after the first wait for what is loaded before the loop"
+                self.remarks.note(waited, text, "applied")
             # Other buffers may have been where rings are, of which threads wrote elements.
             builder.insert(FenceProducts())
             builder.insert(BlockBarrier())
@@ -96,6 +103,27 @@ class _Expansion:
             module, Block((), tuple(producer)), warps=schedule["warps"],
             registers=schedule["registers"], stays=first,
         )  # fmt: skip
+
+    def _waited_for(self) -> Op | None:
+        """Return a load before the first loop whose tile a product of the loop reads, if one does.
+
+        No product starts without it, and it comes by the same way as all that fills rings: it is
+        to come before what is not needed as early.
+        """
+        loop = self.loops[0]
+        inside = {*loop.body.arguments, *(v for op in loop.body.ops for v in op.results)}
+        work = [v for c in self.channels[loop] for v in c.product.operands if v not in inside]
+        seen: set[Value] = set()
+        while work:
+            value = work.pop()
+            op = value.op
+            if op is None or value in seen or not isinstance(value.type, Tile) or op.regions:
+                continue
+            seen.add(value)
+            if self.known.rules.access_of(op) is not None:
+                return op
+            work += op.operands
+        return None
 
     def _channels_of(self, loop: For) -> list[Channel]:
         flight = dict(loop.schedule)["in_flight"]
@@ -151,9 +179,12 @@ class _Expansion:
             with builder.block() as body:
                 for op in within:
                     builder.insert(copy_op(op, inside, builder))
-                for channel in channels:
+                for number, channel in enumerate(channels):
                     self._fill(channel, inner[channel.key], inside)
                     self._at(loop)
+                    if number == 0 and self.hold is not None:
+                        zero = builder.add(Constant(0, I32))
+                        builder.insert(Await(self.hold, zero, zero))
                 yields = [inside.get(v, v) for i in carried for v in (loop.body.yields[i],)]
                 for key in keys:
                     yields += self._next(inner[key], self.rings[key].slots)
@@ -189,6 +220,10 @@ class _Expansion:
         loops = {id(loop): loop for loop in self.loops}
         for op in self.module_.body.ops[:-1]:
             if id(op) in loops:
+                if op is self.loops[0] and self.hold is not None:
+                    self._at(op)
+                    zero = self.builder.add(Constant(0, I32))
+                    self.builder.insert(Arrive(self.hold, zero, warps=self.warps))
                 self._loop(loops[id(op)], turns, values)
             else:
                 self._copied(op, values)

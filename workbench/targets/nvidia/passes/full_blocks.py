@@ -14,11 +14,12 @@ from math import prod
 
 from workbench.analysis.affine import tile_forms
 from workbench.analysis.forms import all_atoms
-from workbench.ir import Block, Module, Op, Place, Value, copy_op, shape_of, walk
+from workbench.ir import Block, Module, Op, Value, copy_op, shape_of, walk
 from workbench.ir.rebuild import Rebuilder
 from workbench.ops import Constant, Elementwise, If, Yield, pointee_of
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import WIDEST_BYTES
+from workbench.targets.nvidia.passes.corners import Elements, comparisons, corner, is_known
 from workbench.targets.simt.rules import RuleTable
 
 #: More ops than this are not written twice.
@@ -73,7 +74,6 @@ class _Splitter(Rebuilder):
         self.rules = rules
         self.facts = tile_forms(module)
         self.threads = 32 * module.attributes["num_warps"]
-        self._corners: dict[tuple[Value, Place], Value] = {}
         #: The ops of the region that is written twice now.
         self._written: set[int] = set()
 
@@ -159,12 +159,12 @@ class _Splitter(Rebuilder):
 
         `inside`: the ops of the region that come before the access.
         """
-        for comparison in _comparisons(mask):
-            if shape_of(comparison.type) and self._corner(comparison) is None:
+        for comparison in comparisons(mask):
+            if shape_of(comparison.type) and corner(comparison, self.facts) is None:
                 return False
-            if not _is_known(comparison, inside):
+            if not is_known(comparison, inside):
                 return False
-        return any(map(self._varies, _comparisons(mask)))
+        return any(map(self._varies, comparisons(mask)))
 
     def _varies(self, comparison: Value) -> bool:
         """Say whether a comparison is another one in another program or round.
@@ -175,38 +175,19 @@ class _Splitter(Rebuilder):
         atoms = (atom for h in self.facts.conjuncts(comparison) for atom in all_atoms(h))
         return any(atom.kind in ("pid", "trip", "moved", "value") for atom in atoms)
 
-    def _corner(self, comparison: Value) -> Place | None:
-        """Return the element of a comparison that holds last, if one does."""
-        forms = self.facts.conjuncts(comparison)
-        if len(forms) != 1:
-            return None
-        (form,) = forms
-        corner = [0] * len(shape_of(comparison.type))
-        slopes = [0] * len(corner)
-        for monomial, coefficient in form.terms.items():
-            if not any(atom.axes for atom in monomial):
-                continue
-            (atom, *others) = monomial
-            if others or atom.kind != "x":
-                return None
-            slopes[atom.key] += coefficient
-        for axis, extent in enumerate(shape_of(comparison.type)):
-            corner[axis] = extent - 1 if slopes[axis] > 0 else 0
-        return tuple(corner)
-
     # -- writing it twice -----------------------------------------------------------------
     def _split(self, block: Block, region: _Region) -> None:
         builder = self.builder
         old = block.ops[region.first : region.last + 1]
         before = builder.span, builder.origins
         builder.span, builder.origins = region.accesses[0].span, (region.accesses[0].id,)
-        self._corners.clear()
         self._written = set(map(id, old))
+        elements = Elements(builder, self.values, self._written)
         full: Value | None = None
-        for comparison in dict.fromkeys(c for m in region.masks for c in _comparisons(m)):
-            corner = self._corner(comparison) if shape_of(comparison.type) else ()
-            assert corner is not None
-            on = self._at(comparison, corner)
+        for comparison in dict.fromkeys(c for m in region.masks for c in comparisons(m)):
+            place = corner(comparison, self.facts) if shape_of(comparison.type) else ()
+            assert place is not None
+            on = elements.at(comparison, place)
             full = on if full is None else builder.add(Elementwise("and", (full, on)))
         assert full is not None
         ops: list[Op] = []
@@ -252,57 +233,6 @@ class _Splitter(Rebuilder):
             copy = builder.insert(copy_op(now, copies, builder))
             copies.update(zip(op.results, copy.results, strict=True))
         return copies
-
-    def _at(self, value: Value, corner: Place) -> Value:
-        """Return one element of a tile, as a number that is computed before the region."""
-        known = self._corners.get((value, corner))
-        if known is None:
-            known = self._corners[value, corner] = self._element(value, corner)
-        return known
-
-    def _element(self, value: Value, corner: Place) -> Value:
-        op = value.op
-        reads = _reads(op, corner)
-        # A constant is written where it is used, like every constant.
-        before = id(op) not in self._written and (op is None or op.element_from(corner) != ())
-        if before and not shape_of(value.type):
-            return self.values.get(value, value)
-        assert op is not None
-        assert reads is not None
-        given = [self._at(v, place) for v, place in reads]
-        if op.element_from(corner) is None:
-            made: Op | Value = op.duplicate(given)
-        else:
-            made = op.element(corner, given)
-        return made if isinstance(made, Value) else self.builder.insert(made).results[0]
-
-
-def _reads(op: Op | None, place: Place) -> tuple[tuple[Value, Place], ...] | None:
-    """Return the elements from which one of the op's can be computed again; None if it cannot."""
-    if op is None or not op.pure or op.regions:
-        return None
-    reads = op.element_from(place)
-    if reads is None and not any(shape_of(v.type) for v in (*op.results, *op.operands)):
-        return tuple((v, ()) for v in op.operands)
-    return reads
-
-
-def _comparisons(mask: Value) -> Iterator[Value]:
-    """Yield what has to hold everywhere for a mask to be on everywhere."""
-    parts = mask.op.holds_with() if mask.op is not None else None
-    if parts is None:
-        yield mask
-    else:
-        for value in parts:
-            yield from _comparisons(value)
-
-
-def _is_known(value: Value, inside: set[int]) -> bool:
-    """Say whether an element of a value can be computed before the ops `inside`."""
-    if not shape_of(value.type) and id(value.op) not in inside:
-        return True
-    reads = _reads(value.op, (0,) * len(shape_of(value.type)))
-    return reads is not None and all(_is_known(operand, inside) for operand, _ in reads)
 
 
 def _inside(op: Op) -> Iterator[Op]:

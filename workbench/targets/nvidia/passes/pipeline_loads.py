@@ -114,12 +114,29 @@ def pipeline_loads(
         for staged in found:
             _answer_memory_hints(staged, remarks)
         plan = _planned(early, found, depth, chip_of(chip), room, remarks)
-        return _pipelined(early, found, plan, builder, remarks, rings)
+        first = module.attributes.get("loads_first", False)
+        clean = first and _is_untouched(module, op, known)
+        return _pipelined(early, found, plan, builder, remarks, rings, clean=clean)
 
     done = rebuild(module, rewrite)
     # Not by default: it has not run on a GPU (ARCHITECTURE.md, Known debts).
     renew = rings and module.attributes.get("renew_barriers")
     return begun_once(done, rings) if renew else done
+
+
+def _is_untouched(module: Module, loop: For, known: Known) -> bool:
+    """Say whether no thread can have written shared memory before a loop at the top.
+
+    Products' operands are stored right in front of it (stage_products.py).
+    """
+    rules, on = known.rules, known.on
+    for op in module.body.ops:
+        if op.id == loop.id:
+            return True
+        scratch = rules.scratch_of(op, on.chip, on.num_warps, True)
+        if op.regions or scratch.bytes or rules.stored_of(op):
+            return False
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,9 +330,12 @@ def _needed_carries(loop: For, ops: list[Op], found: list[Staged]) -> list[int]:
 
 def _pipelined(
     early: Early, found: list[Staged], plan: _Plan, builder: Builder, remarks: Remarks,
-    made: list[Value],
+    made: list[Value], *, clean: bool = False,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """Write a loop with its ring; the barriers of the ring are added to what was `made`."""
+    """Write a loop with its ring; the barriers of the ring are added to what was `made`.
+
+    `clean`: no thread has written shared memory before.
+    """
     loop, stages, distance = early.loop, plan.slots, plan.distance
     needed = {id(inner) for staged in found for inner in early.slice_of(staged.reads) or ()}
     ops = [op for op in loop.body.ops if id(op) in needed]
@@ -331,9 +351,7 @@ def _pipelined(
     if boxes:
         barriers = builder.add(Barriers(count=stages), "full")
         made.append(barriers)
-        # Other buffers may have been here, of which threads wrote elements.
-        builder.insert(FenceProducts())
-        builder.insert(BlockBarrier())
+        _meet(builder, clean=clean)
     ahead = _Ahead(early, found, buffers, barriers, ops, carries, builder)
 
     state = {a: loop.inits[i] for i, a in enumerate(loop.body.arguments[1:]) if i in carries}
@@ -395,6 +413,16 @@ def _pipelined(
         "applied",
     )
     return tuple(results)
+
+
+def _meet(builder: Builder, *, clean: bool) -> None:
+    """Have all threads know of barriers, and of what other buffers had in the ring's bytes.
+
+    Who fences what threads wrote there waits for what was loaded before, too.
+    """
+    if not clean:
+        builder.insert(FenceProducts())
+    builder.insert(BlockBarrier())
 
 
 class _Ahead:

@@ -121,8 +121,7 @@ def role_partition(
         _answer(asked, "no load of it is a tensor copy that a product by warpgroups reads", remarks)
         return module
     wanted = module.attributes.get("warp_specialize")
-    have = chip.shared_bytes if room is None else room
-    if not (wanted or asked) and (wanted is False or not _pays(module, chip_of(chip), have)):
+    if not (wanted or asked) and (wanted is False or not _pays(module, chip_of(chip), room)):
         return module
     try:
         return _decided(module, chip_of(chip), loads, room, remarks)
@@ -132,7 +131,7 @@ def role_partition(
         return module
 
 
-def _pays(module: Module, chip: Chip, room: int) -> bool:
+def _pays(module: Module, chip: Chip, room: int | None) -> bool:
     """Say whether loops start two products at once and, as they are, leave room for one block."""
     loops = _loops(module, chip.rules)
     late = [late_product(loop, chip.rules) for loop in loops]
@@ -149,10 +148,11 @@ def _pays(module: Module, chip: Chip, room: int) -> bool:
         except RefusedError:
             return False
         depth = loop.stages or module.attributes["num_stages"]
-        shared = depth * sum(channel.bytes for channel in channels)
-        shared += stored_bytes(loop, in_rings, chip.rules)
-        alone = residency(chip, warps, plain, shared).warps <= warps
-        if obstacle(product, in_rings, chip.rules) or not alone or shared > room:
+        ring = depth * sum(channel.bytes for channel in channels)
+        beside = stored_bytes(loop, in_rings, chip.rules)
+        alone = residency(chip, warps, plain, ring + beside).warps <= warps
+        fits = ring <= (chip.shared_bytes - beside if room is None else room)
+        if obstacle(product, in_rings, chip.rules) or not alone or not fits:
             return False
     return True
 
@@ -182,8 +182,8 @@ def _decided(
     for loop in loops:
         _check(loop, channels[loop], module, known)
     warps: int = module.attributes["num_warps"]
-    needed = _BESIDE_TILES + max(
-        peak_in(loop.body, _in_buffers(found, known)) for loop, found in channels.items()
+    needed = max(
+        _registers_of(loop, found, module, chip, known) for loop, found in channels.items()
     )
     further, registers = _registers(module, chip, needed)
     rings: dict[tuple[object, ...], int] = {}
@@ -378,6 +378,25 @@ class _Threads:
 
     warps: int
     registers: int
+
+
+def _registers_of(
+    loop: For, channels: Sequence[Channel], module: Module, chip: Chip, known: Known
+) -> int:
+    """Return about how many registers a thread that multiplies needs for a loop.
+
+    With a product that starts a round later, if they are there for it.
+    """
+    late = late_product(loop, chip.rules) if module.attributes.get("overlap", True) else None
+    if late is None:
+        return _BESIDE_TILES + peak_in(loop.body, _in_buffers(channels, known))
+    in_rings = {read.operand for c in channels for load in c.loads for read in load.reads}
+    alone, beside = registers_needed(loop, late, in_rings, chip.rules, copies=0)
+    try:
+        _registers(module, chip, beside)
+    except RefusedError:
+        return alone
+    return beside
 
 
 def _registers(module: Module, chip: Chip, needed: int) -> tuple[int, tuple[int, ...]]:

@@ -1,0 +1,125 @@
+"""Masks under a branch: what loops become, that they mean the same, and what is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench.language as tl
+from tests.passes.corpus import numbers, tile_ir
+from tests.passes.meaning import meaning
+from tests.targets.nvidia.test_warpgroups import in_gpu_ir
+from workbench.ir import Module, shape_of
+from workbench.ops import Elementwise, For, If, Select
+from workbench.passes.cleanup import drop_dead
+from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.passes import skip_masks as skipping
+
+M, N = 16, 16
+
+
+def masked(x_ptr, o_ptr, S, R, FORM: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
+    """Sums of blocks of columns, masked as attention masks its scores."""
+    rows, columns = tl.program_id(0) * M + tl.arange(0, M), tl.arange(0, N)
+    sums = tl.zeros((M, N), tl.float32)
+    for start in range(0, S, N):
+        n = start + columns
+        inside = (n[None, :] < S) & (rows[:, None] < R)
+        x = tl.load(x_ptr + rows[:, None] * S + n[None, :], mask=inside, other=0.0)
+        keep = n[None, :] < S
+        if FORM == "causal":
+            keep = keep & (n[None, :] <= rows[:, None])
+        elif FORM == "window":
+            keep = keep & (n[None, :] <= rows[:, None]) & (n[None, :] > rows[:, None] - N - 3)
+        elif FORM == "ahead":
+            keep = keep & (rows[:, None] + 5 <= n[None, :]) & (rows[:, None] < R)
+        elif FORM == "odd":  # no comparison at one element says it of all
+            keep = keep & ((n[None, :] + rows[:, None]) % 3 < 2)
+        elif FORM == "loaded":
+            keep = keep & (x > 0)
+        sums += tl.where(keep, x * 2, 1.0)
+    out = o_ptr + rows[:, None] * N + columns[None, :]
+    tl.store(out, sums, mask=rows[:, None] < R)
+
+
+def module_of(form: str) -> Module:
+    return tile_ir(masked, "*fp32:16 *fp32:16 i32 i32", {"FORM": form, "M": M, "N": N}, num_warps=1)
+
+
+def arguments(size: int, rows: int) -> Callable[[], list[Any]]:
+    return lambda: [
+        numbers(rows * max(size, 1), np.float32, 0), np.zeros(rows * N, np.float32), size, rows,
+    ]  # fmt: skip
+
+
+def branches(module: Module) -> list[If]:
+    loops = [op for op in module.walk() if isinstance(op, For)]
+    return [op for loop in loops for op in loop.body.ops if isinstance(op, If)]
+
+
+SIZES = ((0, 16), (1, 16), (16, 16), (17, 20), (48, 48), (47, 33), (70, 64))
+FORMS = ("tail", "causal", "window", "ahead")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rounds_that_mask_nothing_skip_the_mask(form: str):
+    """Every comparison of tiles in the loop but those of the load stands under the branch."""
+    module = module_of(form)
+    last = in_gpu_ir(module)
+    (branch,) = branches(last)
+    assert any(isinstance(op, Select) for op in branch.otherwise.ops)
+    assert not any(isinstance(op, Select | Elementwise) for op in branch.then.ops)
+    compares = [
+        op for op in branch.otherwise.ops
+        if isinstance(op, Elementwise) and op.row.compares and len(shape_of(op.result.type)) == 2
+    ]  # fmt: skip
+    assert len(compares) == {"tail": 0, "causal": 1, "window": 2, "ahead": 1}[form]
+    for size, rows in SIZES:
+        grid = (-(-rows // M),)
+        wanted = meaning(module, grid, arguments(size, rows)())
+        assert meaning(last, grid, arguments(size, rows)()) == wanted, (size, rows)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_wrong_corner_shows(form: str, monkeypatch: pytest.MonkeyPatch):
+    """The sizes above find a branch that asks the element that holds first."""
+    right = skipping.corner
+
+    def wrong(comparison: Any, facts: Any) -> Any:
+        place = right(comparison, facts)
+        extents = shape_of(comparison.type)
+        return place and tuple(e - 1 - at for e, at in zip(extents, place, strict=True))
+
+    monkeypatch.setattr(skipping, "corner", wrong)
+    module = module_of(form)
+    last = in_gpu_ir(module)
+    differ = False
+    for size, rows in SIZES:
+        grid = (-(-rows // M),)
+        wanted = meaning(module, grid, arguments(size, rows)())
+        differ |= meaning(last, grid, arguments(size, rows)()) != wanted
+    assert differ
+
+
+@pytest.mark.parametrize("form", ["odd", "loaded"])
+def test_a_mask_that_no_number_tells_stays(form: str):
+    assert not branches(in_gpu_ir(module_of(form)))
+
+
+def test_without_the_option_every_round_applies_its_mask():
+    module = module_of("causal")
+    off = replace(module, attributes={**module.attributes, "skip_masks": False})
+    assert not branches(in_gpu_ir(off))
+
+
+def test_what_is_said():
+    module, remarks = in_gpu_ir(replace(
+        module_of("causal"), attributes={**module_of("causal").attributes, "skip_masks": False}
+    )), Remarks()  # fmt: skip
+    module = replace(module, attributes={**module.attributes, "skip_masks": True})
+    assert branches(drop_dead(skipping.skip_masks(module, remarks), remarks))
+    assert [r.text for r in remarks.items] == ["rounds in which nothing is masked skip the mask"]

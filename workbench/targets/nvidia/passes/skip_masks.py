@@ -1,0 +1,147 @@
+"""Masks of scores are applied in the rounds that need them.
+
+A loop over blocks of keys masks each block, though only those at an edge (the diagonal, the last
+one, both ends of a window) have something to mask. Numbers tell, as for full blocks: where all
+comparisons of a mask hold at the element that holds last, a tile is taken as it is, and what makes
+the mask is not computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from workbench.analysis.affine import Affine, tile_forms
+from workbench.ir import I1, Block, Module, Op, Value, copy_op, element_of, layout_of, shape_of
+from workbench.ir.rebuild import Rebuilder
+from workbench.ops import Elementwise, If, Yield
+from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.passes.corners import Elements, comparisons, corner, is_known
+
+#: Elements of a thread below which a branch costs what it saves.
+_FEWEST_ELEMENTS = 8
+
+
+def skip_masks(module: Module, remarks: Remarks) -> Module:
+    """Choose in loops between a tile and another one under a branch, by numbers, where that skips.
+
+    Before:
+        %m = tile.lt [%offsets, %ns] : tile<64x64xi1>
+        %s = tile.select %m, %scores, %nothing : tile<64x64xf32>
+    After:
+        %last = tile.add [%first, %63] : i32
+        %full = tile.lt [%last, %n] : i1
+        %s = tile.if %full {
+          tile.yield [%scores]
+        } {
+          %m = tile.lt [%offsets, %ns] : tile<64x64xi1>
+          %t = tile.select %m, %scores, %nothing : tile<64x64xf32>
+          tile.yield [%t]
+        } : tile<64x64xf32>
+
+    Needs: layouts. Keeps: every value.
+    """
+    if not module.attributes.get("skip_masks", True):
+        return module
+    blocks = [block for op in module.walk() if op.repeats for block in op.regions]
+    if not any(_choices(op) for block in blocks for op in block.ops):
+        return module
+    return _Skipper(module, remarks).run(blocks)
+
+
+def _choices(op: Op) -> list[tuple[Value, Value]]:
+    """Return (mask, tile) of an op that comes down to a tile where a mask holds everywhere."""
+    masks = [v for v in op.operands if shape_of(v.type) and element_of(v.type) == I1]
+    found = [(mask, op.where_on((mask,))) for mask in masks if op.pointwise]
+    return [(mask, taken) for mask, taken in found if isinstance(taken, Value)]
+
+
+class _Skipper(Rebuilder):
+    def __init__(self, module: Module, remarks: Remarks) -> None:
+        super().__init__(module, lambda op, builder: None)
+        self.module = module
+        self.remarks = remarks
+        self.facts: Affine = tile_forms(module)
+        #: Ops to be put under a branch: mask, tile where it holds, what makes it in its block.
+        self.found: dict[int, tuple[Value, Value, tuple[Op, ...]]] = {}
+
+    def run(self, blocks: list[Block]) -> Module:
+        """Return the module with a branch for each mask that rounds may skip."""
+        for block in blocks:
+            self._find(block)
+        if not self.found:
+            return self.module
+        body = self.block(self.module.body)
+        return replace(self.module, body=body, next_id=self.builder.next_id)
+
+    def _find(self, block: Block) -> None:
+        made = {value: op for op in block.ops for value in op.results}
+        for op in block.ops:
+            for mask, taken in _choices(op):
+                slice_ = _slice(mask, made) if self._pays(op, taken) else []
+                if slice_ and all(map(self._is_told, comparisons(mask))):
+                    keep = {id(one) for one in slice_}
+                    making = tuple(one for one in block.ops if id(one) in keep)
+                    self.found[id(op)] = mask, taken, making
+
+    @staticmethod
+    def _pays(op: Op, taken: Value) -> bool:
+        """Say whether a tile that is computed is chosen element by element, and has enough."""
+        layout = layout_of(op.results[0].type)
+        computed = taken.op is None or any(shape_of(v.type) for v in taken.op.operands)
+        return computed and layout is not None and layout.registers() >= _FEWEST_ELEMENTS
+
+    def _is_told(self, comparison: Value) -> bool:
+        """Say whether numbers tell that a comparison holds everywhere."""
+        if shape_of(comparison.type) and corner(comparison, self.facts) is None:
+            return False
+        return is_known(comparison, ())
+
+    def op(self, op: Op) -> None:
+        """Write an op, or a branch with it."""
+        if id(op) not in self.found:
+            super().op(op)
+            return
+        mask, taken, making = self.found[id(op)]
+        builder, values = self.builder, self.values
+        before = builder.span, builder.origins
+        builder.span, builder.origins = op.span, (op.id,)
+        elements = Elements(builder, values)
+        full: Value | None = None
+        for comparison in dict.fromkeys(comparisons(mask)):
+            place = corner(comparison, self.facts) if shape_of(comparison.type) else ()
+            assert place is not None
+            on = elements.at(comparison, place)
+            full = on if full is None else builder.add(Elementwise("and", (full, on)))
+        assert full is not None
+        with builder.block() as then:
+            builder.insert(Yield((values.get(taken, taken),)))
+        inside = dict(values)
+        with builder.block() as otherwise:
+            for one in (*making, op):
+                builder.insert(copy_op(one, inside, builder))
+            builder.insert(Yield((inside[op.results[0]],)))
+        made = builder.insert(If(full, Block((), tuple(then)), Block((), tuple(otherwise))))
+        made.results[0].hint = op.results[0].hint
+        values[op.results[0]] = made.results[0]
+        builder.span, builder.origins = before
+        self.remarks.note(made, "rounds in which nothing is masked skip the mask", "applied")
+
+
+def _slice(mask: Value, made: dict[Value, Op]) -> list[Op]:
+    """Return what makes a mask in its block: tiles, of which each element is computed for itself.
+
+    The rest stays where it is.
+    """
+    found: dict[int, Op] = {}
+    work = [mask]
+    while work:
+        op = made.get(work.pop())
+        if op is not None and id(op) not in found and _goes_along(op):
+            found[id(op)] = op
+            work += op.operands
+    return list(found.values())
+
+
+def _goes_along(op: Op) -> bool:
+    place = tuple(0 for _ in shape_of(op.results[0].type)) if len(op.results) == 1 else ()
+    return bool(place) and op.pure and not op.regions and op.element_from(place) is not None
