@@ -33,7 +33,8 @@ from workbench.targets.nvidia.ops import (
 )
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.nvidia.toolchain import assemble
-from workbench.targets.nvidia.warpgroups import _own_columns, _splits, _steps
+from workbench.targets.nvidia.warpgroup_code import _steps
+from workbench.targets.nvidia.warpgroups import _splits, own_columns
 from workbench.targets.simt.ops import SharedAllocate
 
 SM_90A = chip("sm_90a")
@@ -273,7 +274,7 @@ def test_warpgroups_start_at_the_columns_that_their_layout_gives_them(m: int, n:
     layout = wgmma_d((m, n), warps, across)
     columns = [layout.unflatten(flat)[1] for flat in layout.flat("warp")[2:]]
     wanted = [c for c in columns if c]
-    assert _steps(_own_columns(n, across), across)[: len(wanted)] == wanted
+    assert _steps(own_columns(n, across), across)[: len(wanted)] == wanted
 
 
 def computed(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
