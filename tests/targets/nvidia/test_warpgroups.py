@@ -193,6 +193,22 @@ def test_the_machine_code_multiplies_by_warpgroups(dtype: str, kind: str, instru
     assert any("by warpgroups" in remark.text for remark in recorder.remarks.items)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "warps", "a_beyond", "b_beyond"),
+    [
+        (256, 160, 8, False, False), (128, 144, 8, False, False), (64, 160, 8, False, True),
+        (192, 96, 4, False, False), (96, 64, 4, True, False), (192, 64, 8, True, False),
+        (64, 72, 4, False, True),
+    ],
+)  # fmt: skip
+def test_products_read_what_lies_beside_a_tile_only_where_instructions_are_larger(
+    m: int, n: int, warps: int, a_beyond: bool, b_beyond: bool
+):
+    (product,) = products(in_gpu_ir(staged(m, n, 64, warps, "nt")))
+    assert product.reads_beyond(product.a) == a_beyond
+    assert product.reads_beyond(product.b) == b_beyond
+
+
 def of_long_sums(
     m: int, n: int, k: int, warps: int, limit: int, wide: bool = True, **options: Any
 ) -> Module:

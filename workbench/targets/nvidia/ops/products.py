@@ -22,6 +22,7 @@ from workbench.ir import (
     Value,
     attribute,
     element_of,
+    layout_of,
     shape_of,
 )
 from workbench.ops.dots import product
@@ -109,6 +110,19 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
 
     def roundings(self) -> int:
         return self.shapes[0][1]
+
+    def reads_beyond(self, buffer: Value) -> bool:
+        """Whether instructions are larger than the tile: 64 rows by 16 columns for each group."""
+        layout = layout_of(self.result.type)
+        if layout is None:
+            return True
+        rows, columns = layout.shape
+        # The first two bits of a warp are rows of one instruction.
+        groups = [layout.unflatten(flat) for flat in layout.flat("warp")[2:]]
+        down = 64 << sum(place[0] > 0 for place in groups)
+        beyond_a = buffer is self.a and rows % down != 0
+        across = any(place[1] for place in groups)
+        return beyond_a or (buffer is self.b and (across or columns % 16 != 0))
 
     @property
     def registers_beside(self) -> int:

@@ -140,7 +140,10 @@ def role_partition(
 
 def _adds(module: Module, chip: Chip) -> bool:
     """Say whether several groups of warps compute in the midst of their loops' only products."""
-    warps, loops = module.attributes["num_warps"], _loops(module, chip.rules)
+    loops = _loops(module, chip.rules)
+    some = all(any(op.registers_beside for op in loop.body.ops) for loop in loops)
+    if not some or not loops or module.attributes["num_warps"] < _TWO_GROUPS:
+        return False
     known = Known(module, chip)
     for loop in loops:
         try:
@@ -151,7 +154,7 @@ def _adds(module: Module, chip: Chip) -> bool:
             return False
         if len(channels) != 1 or not channels[0].product.registers_beside:
             return False
-    return warps >= _TWO_GROUPS and bool(loops)
+    return True
 
 
 def _pays(module: Module, chip: Chip, room: int) -> bool:
