@@ -317,7 +317,7 @@ def test_a_planted_fault_breaks_the_protocol(fault: str):
 def test_the_protocol_holds_where_products_end_in_their_round():
     """Sums that go to longer ones do not go on: the slot is given back at once."""
     module = specialised(of_long_sums(128, 16, 32, 8, 32))
-    for rounds in (1, 2, 4):
+    for rounds in (1, 3):
         arguments = arguments_of_long_sums(128, 16, rounds * 32)
         verdict, states = explore(record(module, arguments, 2))
         assert verdict == "ok"
