@@ -70,7 +70,25 @@ WAVE_CONFIGS = configs(
     (256, 144, 64, 8, 3),
     (256, 160, 64, 8, 3),
 )
-#: The sizes at which that is so.
+#: Where rows begin at 16 bytes and not at 128, all blocks read each line twice: large ones, which
+#: read least, and those that leave no wave nearly empty (4104 = 16.03 * 256, 2056 = 8.03 * 256).
+ODD_CONFIGS = configs(
+    (64, 128, 64, 4, 4),
+    (64, 128, 128, 4, 3),
+    (128, 128, 32, 4, 4),
+    (128, 128, 64, 4, 3),
+    (128, 128, 64, 8, 3),
+    (128, 192, 64, 8, 3),
+    (128, 224, 64, 8, 3),
+    (128, 256, 32, 8, 4),
+    (128, 256, 64, 8, 3),
+    (128, 256, 64, 8, 4),
+    (256, 128, 64, 8, 3),
+    (256, 144, 64, 8, 3),
+    (256, 160, 64, 8, 3),
+    (256, 192, 64, 8, 3),
+)
+#: The sizes that take WAVE_CONFIGS.
 WAVE_SIZES = (1536, 3072, 5120)
 
 SIZES = (512, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 8192, 16384)
@@ -223,11 +241,11 @@ def contests() -> Iterator[Contest]:
     for layout, sizes in ODD.items():
         for size in sizes:
             # What 8 does not divide is another kernel, tuned by itself.
-            table = SMALL_CONFIGS if size < 2048 else CONFIGS
-            tuned = size != 2056
-            family = f"odd {layout} {4104 if size == 2056 else size}"
+            even = size % 8 == 0 and size >= 2048
+            table = SMALL_CONFIGS if size < 2048 else ODD_CONFIGS if even else CONFIGS
             prepare = partial(product, size=size, dtype=F16, layout=layout)
-            yield _contest("odd", layout, F16, size, prepare, table, family, tunes=tuned)
+            yield _contest("odd", layout, F16, size, prepare, table, f"odd {layout} {size}",
+                           tunes=True, peers=CONFIGS if even else ())  # fmt: skip
     for layout in ("nn", "nt"):
         yield from _squares("small", layout, F16, (512, 1024), hot=True)
     for imprecise, name in ((None, "fast"), (128, "exact")):

@@ -43,6 +43,8 @@ BASE = 0x7F0000000000
 LAUNCHES = [
     ((BASE, 1000, 109, 72), True),
     ((BASE, 1 << 30, (1 << 32) + 32, 0), True),
+    ((BASE, 1000, 109, 128), True),
+    ((BASE + 16, 1000, 109, 128), True),
     ((BASE, 1000, (1 << 32) + 33, 72), False),  # too long
     ((BASE, 0, 109, 72), False),  # empty
     ((BASE, 5, 32, 72), False),
@@ -76,8 +78,11 @@ def made() -> list[Parameter]:
 
 
 def wanted(x: int, m: int, k: int, s: int) -> Any:
-    # fp16, 128-byte swizzle, L2 promotion of 256 bytes, zeros outside.
-    return 0, 6, 2, x + 64 * s, [k - 32, m], [2 * s], [64, 64], [1, 1], (0, 3, 3, 0)
+    # fp16, 128-byte swizzle, L2 promotion of 256 bytes where rows begin with a line of 128, else
+    # of 128; zeros outside.
+    promotion = 2 if (x + 64 * s | 2 * s) % 128 else 3
+    given = [k - 32, m], [2 * s], [64, 64], [1, 1]
+    return 0, 6, 2, x + 64 * s, *given, (0, 3, promotion, 0)
 
 
 def test_the_arguments_come_first_then_the_maps():

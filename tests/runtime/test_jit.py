@@ -55,6 +55,26 @@ def test_warmup_compiles_only(seven):
     assert "tile.load" in kernel.asm["tile"]
 
 
+@pytest.mark.parametrize("target", ["interpreter", "cpu"])
+def test_a_compilation_takes_numbers_that_are_in_its_code_or_leaves_them_out(target):
+    """A stride of 1 is part of the code, as an integer it would be taken for the one after it."""
+
+    def rows(x_ptr, out_ptr, step, far, BLOCK: tl.constexpr):
+        i = tl.arange(0, BLOCK)
+        tl.store(out_ptr + i, tl.load(x_ptr + (tl.program_id(0) + 1) * far + i * step))
+
+    x, out = np.arange(20, dtype=np.float32), np.zeros(4, np.float32)
+    kernel = wb.kernel(rows).warmup(x, out, 1, 5, BLOCK=4, grid=(1,), target=target)
+    for given in ((x, out, 5), (x, out, 1, 5, 4)):
+        out[:] = 0
+        kernel[(1,)](*given)
+        assert out.tolist() == [5, 6, 7, 8]
+    out2 = np.zeros(8, np.float32)
+    whole = wb.kernel(add.fn).warmup(x, x, out2, 8, BLOCK=8, grid=(1,), target=target)
+    whole[(1,)](x, x, out2, 8)
+    assert np.array_equal(out2, 2 * x[:8])
+
+
 def test_torch_dtypes_stand_for_tensors_in_warmup():
     torch = pytest.importorskip("torch")
     kernel = add.warmup(*[torch.float16] * 3, 7, BLOCK=4, grid=(1,), target="interpreter")

@@ -287,6 +287,15 @@ class Op(_Declared):
         """
         return 0 if self.exact else 1
 
+    def reads_beyond(self, buffer: Value) -> bool:
+        """Whether it may read bytes of a padded buffer that hold no element of its tile."""
+        return True
+
+    @property
+    def registers_beside(self) -> int:
+        """Registers of a thread that an op fills beside what it reads and gives."""
+        return 0
+
     def commutes(self, other: Op) -> bool:
         """Whether memory is the same in the end whichever of the two comes first."""
         return False

@@ -27,8 +27,11 @@ _FAR = 1 << 48
 _MOST_EXTENT, _STRIDE_END, _GRAIN = 1 << 32, 1 << 40, 16
 #: Words in front of the program: type, swizzle, rank, then the box, two 32-bit numbers in each.
 _BOX, _PROGRAM = 3, 6
-#: CUDA 13.0 cuda.h: CU_TENSOR_MAP_L2_PROMOTION_L2_256B; no interleave; zeros outside.
-_PROMOTION = 3
+#: CUDA 13.0 cuda.h: CU_TENSOR_MAP_L2_PROMOTION_L2_128B and L2_256B; no interleave; zeros outside.
+#: Where rows begin anywhere in a line of 128 bytes a box is better fetched line by line (measured
+#: on an H200: products of 4104 take 0.86 of the time with 128, those of 4096 the same with both).
+_PROMOTED_128, _PROMOTED_256 = 2, 3
+_LINE = 128
 
 
 def program_of(given: MapWords) -> Program:
@@ -105,9 +108,27 @@ encode:
   %extents = getelementptr i64, ptr %results, i64 1
   %before = add i64 %rank_, 1
   %strides = getelementptr i64, ptr %results, i64 %before
+  %place = load i64, ptr %results
+  %into = and i64 %place, {_LINE - 1}
+  br label %rows
+rows:
+  %row = phi i64 [0, %encode], [%next, %more]
+  %odd = phi i64 [%into, %encode], [%sum, %more]
+  %next = add i64 %row, 1
+  %is_more = icmp slt i64 %next, %rank_
+  br i1 %is_more, label %more, label %known
+more:
+  %stride_at = getelementptr i64, ptr %strides, i64 %row
+  %stride = load i64, ptr %stride_at
+  %below = and i64 %stride, {_LINE - 1}
+  %sum = or i64 %odd, %below
+  br label %rows
+known:
+  %in_lines = icmp eq i64 %odd, 0
+  %promotion = select i1 %in_lines, i32 {_PROMOTED_256}, i32 {_PROMOTED_128}
   %status = call i32 inttoptr (i64 {encoder} to ptr)(ptr %destination, i32 %type, i32 %rank,
       ptr %base, ptr %extents, ptr %strides, ptr %box, ptr @ones, i32 0, i32 %swizzle,
-      i32 {_PROMOTION}, i32 0)
+      i32 %promotion, i32 0)
   ret i32 %status
 refused:
   ret i32 {REFUSED}

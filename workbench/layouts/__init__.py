@@ -17,12 +17,14 @@ from workbench.layouts.convert import (
     plan_convert,
 )
 from workbench.layouts.families import (
+    SWIZZLES,
     blocked,
     fragment,
     mma_a,
     mma_b,
     mma_c,
     split_warps,
+    swizzle_width,
     swizzled,
     vector_width,
     wgmma_a,
@@ -45,6 +47,7 @@ from workbench.layouts.warpgroup_access import WarpgroupPlan, warpgroup_fits
 __all__ = [
     "BANKS",
     "PLACE",
+    "SWIZZLES",
     "Banks",
     "Gather",
     "LinearLayout",
@@ -74,6 +77,7 @@ __all__ = [
     "reduce_plan",
     "split_warps",
     "stmatrix_fits",
+    "swizzle_width",
     "swizzled",
     "tensor_fits",
     "vector_width",

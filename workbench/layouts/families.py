@@ -340,6 +340,7 @@ def swizzled(
     order: Coordinates | None = None,
     *,
     exchange: bool = True,
+    width: int = 0,
 ) -> LinearLayout:
     """Return a shared layout without bank conflicts for rows and for 8x8 matrices.
 
@@ -351,7 +352,8 @@ def swizzled(
     neighbours exchange neighbouring rows, so that neighbouring chunks of a row
     lie in other banks. TMA and wgmma know nothing of that: without `exchange` they do not.
     16-byte accesses along a row, ldmatrix and ldmatrix.trans take one wavefront
-    per phase. The base address must be a multiple of 8 * W bytes.
+    per phase. The base address must be a multiple of 8 * W bytes. `width` is a W that
+    leaves more of a row empty than need be (0: the one that `swizzle_width` says).
 
     >>> print(swizzled((4, 64), 2))
     linear<4x64, offset=[(0,1),(0,2),(0,4),(0,8),(0,16),(0,32),(1,8),(2,16)]>
@@ -363,7 +365,8 @@ def swizzled(
         return LinearLayout.from_flat(((),), shape, "shared")
     bits = axis_bits(shape)
     below = [sum(bits[axis + 1 :]) for axis in range(len(shape))]
-    contiguous, width = order[0], swizzle_width(shape[order[0]], itemsize)
+    contiguous = order[0]
+    width = width or swizzle_width(shape[contiguous], itemsize)
     inside = min(bits[contiguous], log2(max(1, width // itemsize)))
     mask, shift = SWIZZLES.get(width, (0, 0))
     chunk = log2(max(1, 16 // itemsize))

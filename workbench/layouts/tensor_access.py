@@ -4,6 +4,10 @@ One copy writes rows of W = 128, 64 or 32 bytes one after the other, the 16-byte
 XORed with bits of its address (`families.SWIZZLES`). A tile whose rows are longer is several copies
 side by side. So a layout fits exactly if it is made of such columns. CUDA 13.0 cuda.h,
 CUtensorMapSwizzle; PTX ISA 9.0, "Tensors", swizzling modes (sm_90).
+
+The hardware asks for the rows of a box one by one, some two cycles for each, however short they
+are (measured on an H200). So a tile of 144 columns of 2 bytes is better copied as three boxes of 64
+columns than as nine of 16: the last one brings more than the tile has (`over`).
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ class TensorPlan:
     """Which boxes fill a tile of two axes, and where each begins.
 
     swizzle: bytes of a row of a box. box: its extents, in the order of the tile's axes.
-    pieces: where each box begins in the tile, and its offset in bytes in the buffer.
+    pieces: where each box begins in the tile, and its offset in bytes in the buffer. The last ones
+    may bring elements that lie beyond the tile.
     """
 
     swizzle: int
@@ -34,19 +39,22 @@ class TensorPlan:
 
 
 @lru_cache(1024)
-def tensor_fits(shared: LinearLayout, itemsize: int, inner: int) -> TensorPlan | None:
+def tensor_fits(
+    shared: LinearLayout, itemsize: int, inner: int, *, over: bool = False
+) -> TensorPlan | None:
     """Return how copies fill a buffer of a layout; None: they cannot.
 
     shared: the layout of a buffer of two axes whose elements have `itemsize` bytes, packed
     (packing.py); `inner` is the axis whose elements lie side by side in the tensor. The buffer's
-    address must be a multiple of 1024.
+    address must be a multiple of 1024. `over`: whether boxes may bring what lies beyond the tile
+    along that axis, into bytes of the buffer that hold nothing else.
     """
     if shared.rank != 2:
         return None
     extent, rows = shared.shape[inner], shared.shape[1 - inner]
     for width in SWIZZLES:
         across = width // itemsize
-        if extent % across or (rows > 8 and rows % 8):
+        if (extent % across and not over) or (rows > 8 and rows % 8):
             continue
         parts = xor_free_parts(shared, itemsize, width)
         if parts is None:
@@ -58,7 +66,13 @@ def tensor_fits(shared: LinearLayout, itemsize: int, inner: int) -> TensorPlan |
         )
         if not runs or any(part != width << bit for bit, part in enumerate(down)):
             continue
-        return _plan(extent, rows, across, width, columns, inner)
+        found = _plan(extent, rows, across, width, columns, inner)
+        have = packing(shared, itemsize).size * itemsize
+        if found is not None and extent % across:
+            (_, last), tall = found.pieces[-1], found.box[1 - inner]
+            if last + tall * width > have:
+                continue
+        return found
     return None
 
 

@@ -65,7 +65,9 @@ class BoundLaunch:
         values = self._values(args)
         call = Call(values, {}, {"target": kernel.target})
         parameters = [
-            p if p.is_constexpr else undeclared(known.type, p.name, fixed=True)
+            undeclared("constexpr", p.name)  # what is 1 is in the code, too
+            if known.is_constant
+            else undeclared(known.type, p.name, fixed=True)
             for p, (_, known) in zip(
                 kernel.source.parameters, kernel.signature.arguments, strict=True
             )

@@ -22,13 +22,21 @@ from workbench.analysis.affine import Affine
 from workbench.analysis.demanded import RULES, Demand, Demanded, Given
 from workbench.analysis.forms import Form, number
 from workbench.analysis.masks import Bounds, bounds_of
-from workbench.ir import Module
-from workbench.ops import Dot, Load, Scan
+from workbench.ir import Builder, Module, Op, Value, rebuild
+from workbench.ops import Constant, Dot, Load, Scan
 from workbench.passes.manager import Remarks
 from workbench.source import KernelError
-from workbench.targets.nvidia.ops import Barriers, FenceProducts, TensorCopy, TensorLoad
+from workbench.targets.nvidia.ops import (
+    Barriers,
+    Expect,
+    FenceProducts,
+    MakeTensorMap,
+    TensorCopy,
+    TensorLoad,
+)
+from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
-from workbench.targets.nvidia.raising import Plan, Request, plan
+from workbench.targets.nvidia.raising import UNBOUNDED, Plan, Request, plan
 from workbench.targets.simt.ops import BlockBarrier
 from workbench.targets.simt.verifier import verify_layouts
 
@@ -504,6 +512,42 @@ def test_a_product_reads_boxes_however_its_operands_lie(kind: str):
 
 def copied(held: Any) -> Any:
     return held.copy() if isinstance(held, np.ndarray) else held
+
+
+@pytest.mark.parametrize(("kind", "n", "pieces"), [("nn", 48, (16, 64)), ("nt", 48, ())])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_boxes_are_wide_where_the_array_goes_on_beside_the_tile(
+    kind: str, n: int, pieces: tuple[int, ...], bounded: bool
+):
+    """48 columns are one box of 64, or three of 16 where nothing says that there are more."""
+    m, k = 64, 16
+    _, raised, _ = before_and_after(staged(m, n, k, 4, kind))
+    if not bounded:
+        raised = unbounded(raised)
+    after = pipeline_loads(raised, Remarks(), SM_90A)
+    verify_layouts(after, SM_90A)
+    maps = [op for op in after.walk() if isinstance(op, MakeTensorMap) and op.swizzle]
+    found = {op.type.box: op.piece for op in maps}
+    if kind == "nn" and not bounded:
+        pieces = (16, 16)
+    assert found[(k, n) if kind == "nn" else (n, k)] == pieces
+    (expected,) = {op.bytes for op in after.walk() if isinstance(op, Expect)}
+    assert expected == sum(op.copied_bytes for op in maps)
+    arguments = staged_arguments(m, n, 3 * k, kind)
+    wanted = meaning(raised, (1,), [copied(a) for a in arguments])
+    assert meaning(after, (1,), arguments) == wanted
+
+
+def unbounded(module: Module) -> Module:
+    """Return a module whose tensor maps go on along their last axis."""
+
+    def rewrite(op: Op, builder: Builder) -> Value | None:
+        if not isinstance(op, MakeTensorMap):
+            return None
+        end = builder.add(Constant(UNBOUNDED, op.extents[-1].type))
+        return builder.add(op.changed(extents=(*op.extents[:-1], end)))
+
+    return rebuild(module, rewrite)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -20,6 +20,7 @@ from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.protocol import explore, record
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
 from tests.targets.nvidia.test_ptx import needs_ptxas
+from tests.targets.nvidia.test_warpgroups import arguments_of_long_sums, of_long_sums
 from workbench.interpreter.machine import Machine
 from workbench.ir import Builder, Module, Op, rebuild
 from workbench.ops import For
@@ -338,6 +339,19 @@ def test_a_planted_fault_breaks_the_protocol(fault: str):
         "ok",
         "too many states",
     )
+
+
+def test_the_protocol_holds_where_products_end_in_their_round():
+    """Sums that go to longer ones do not go on: the slot is given back at once."""
+    module = specialised(of_long_sums(128, 16, 32, 8, 32))
+    for rounds in (1, 3):
+        arguments = arguments_of_long_sums(128, 16, rounds * 32)
+        verdict, states = explore(record(module, arguments, 2))
+        assert verdict == "ok"
+        assert states > 10
+    for fault in ("no slot is ever given back", "slots are not waited for"):
+        wrong = planted(module, DEADLOCKS[fault])
+        assert explore(record(wrong, arguments_of_long_sums(128, 16, 192), 2))[0] != "ok"
 
 
 #: Faults between two loops on one ring.

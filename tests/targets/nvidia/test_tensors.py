@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,40 @@ def test_boxes_fill_a_buffer_as_the_hardware_does(
                 assert places.place(inverse[where] * itemsize) == address
                 seen += 1
     assert seen == shape[0] * shape[1]
+
+
+@pytest.mark.parametrize("columns", [40, 48, 96, 144, 160, 224])
+@pytest.mark.parametrize("rows", [8, 64])
+def test_wide_boxes_write_beside_the_tile_but_not_over_it(rows: int, columns: int):
+    layout = swizzled((rows, columns), 2, exchange=False, width=128)
+    assert tensor_fits(layout, 2, 1) is None
+    plan = tensor_fits(layout, 2, 1, over=True)
+    assert plan is not None
+    assert (plan.swizzle, plan.box) == (128, (rows, 64))
+    places, size = packing(layout, 2).scaled(2), packing(layout, 2).size * 2
+    inverse = {layout.unflatten(flat): n for n, flat in enumerate(layout.table("offset"))}
+    taken: dict[int, tuple[int, int]] = {}
+    for (row, start), base in plan.pieces:
+        for down in range(rows):
+            for along in range(64):
+                address = base + down * 128 + along * 2
+                address ^= (address >> 7 & 7) << 4
+                assert address < size
+                assert taken.setdefault(address, (row + down, start + along)) == (
+                    row + down, start + along,
+                )  # fmt: skip
+    for row in range(rows):
+        for column in range(columns):
+            assert taken[places.place(inverse[row, column] * 2)] == (row, column)
+
+
+def test_a_buffer_has_room_for_what_boxes_bring_beyond_it():
+    """Rows of a few bytes fit several swizzles: 96 elements leave no room for 128 bytes."""
+    for rows, columns in product((1, 2, 8), (24, 40, 96, 144)):
+        layout = swizzled((rows, columns), 2, exchange=False)
+        plan = tensor_fits(layout, 2, 1, over=True)
+        room = packing(layout, 2).size * 2
+        assert plan is None or len(plan.pieces) * plan.box[0] * plan.swizzle <= room
 
 
 def test_other_buffers_are_not_filled_by_boxes():

@@ -11,6 +11,7 @@ import pytest
 
 import workbench.language as tl
 from tests.kernels import matmul
+from tests.kernels import products as typed_products
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
@@ -23,7 +24,7 @@ from workbench.ops import For
 from workbench.ops.numbers import cut_to_tf32
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
-from workbench.source import LaunchError
+from workbench.source import LaunchError, ShapeError
 from workbench.source.overrides import Override, overriding
 from workbench.targets.built import Built
 from workbench.targets.nvidia.chip import chip
@@ -35,8 +36,9 @@ from workbench.targets.nvidia.ops import (
 )
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.nvidia.toolchain import assemble
-from workbench.targets.nvidia.warpgroups import _own_columns, _splits, _steps
-from workbench.targets.simt.ops import SharedAllocate
+from workbench.targets.nvidia.warpgroup_code import _steps
+from workbench.targets.nvidia.warpgroups import _splits, own_columns
+from workbench.targets.simt.ops import SharedAllocate, roles_of
 
 SM_90A = chip("sm_90a")
 
@@ -193,6 +195,89 @@ def test_the_machine_code_multiplies_by_warpgroups(dtype: str, kind: str, instru
     assert any("by warpgroups" in remark.text for remark in recorder.remarks.items)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "warps", "a_beyond", "b_beyond"),
+    [
+        (256, 160, 8, False, False), (128, 144, 8, False, False), (64, 160, 8, False, True),
+        (192, 96, 4, False, False), (96, 64, 4, True, False), (192, 64, 8, True, False),
+        (64, 72, 4, False, True),
+    ],
+)  # fmt: skip
+def test_products_read_what_lies_beside_a_tile_only_where_instructions_are_larger(
+    m: int, n: int, warps: int, a_beyond: bool, b_beyond: bool
+):
+    (product,) = products(in_gpu_ir(staged(m, n, 64, warps, "nt")))
+    assert product.reads_beyond(product.a) == a_beyond
+    assert product.reads_beyond(product.b) == b_beyond
+
+
+def of_long_sums(
+    m: int, n: int, k: int, warps: int, limit: int, wide: bool = True, **options: Any
+) -> Module:
+    """Return a product of 8-bit floats whose sums go to fp32 after so many k."""
+    sizes = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8, "IMPRECISE": limit}
+    words = "*fp8e4nv:16 *fp8e4nv:16 " + ("*fp32:16" if wide else "*fp16:16")
+    words += " i32:16 i32:16 i32:16 i32:16 i32=1 i32=1 i32:16 i32:16 i32=1"
+    module = tile_ir(typed_products.product_fp8, words, sizes, num_warps=warps, num_stages=3)
+    return replace(module, attributes={**module.attributes, "narrow_index": True, **options})
+
+
+def arguments_of_long_sums(m: int, n: int, k: int) -> list[Any]:
+    ones = np.array([0x00, 0x38, 0x40, 0xB8], np.uint8)  # 0, 1, 2, -1
+    random = np.random.default_rng(5)
+    a, b = (ones[random.integers(0, 4, size * k)] for size in (m, n))
+    return [a, b, np.zeros(m * n, np.float32), m, n, k, k, k, n]
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "warps", "limit", "after", "columns"),
+    [
+        (128, 64, 64, 4, 32, 32, 64), (64, 160, 32, 8, 32, 32, 128), (192, 96, 64, 4, 64, 64, 96),
+        (64, 256, 32, 4, 32, 32, 128),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("specialize", [False, True])
+def test_long_sums_mean_the_same(
+    m: int, n: int, k: int, warps: int, limit: int, after: int, columns: int, specialize: bool
+):
+    module = of_long_sums(m, n, k, warps, limit)
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    last = [now for _, now in gpu_steps(final, SM_90A, warp_specialize=specialize)][-1]
+    found = {(op.long_after, op.columns) for op in products(last)}
+    assert found == ({(after, columns)} if specialize else {(0, 0)} if limit == k else set())
+    wanted = meaning(module, (1,), arguments_of_long_sums(m, n, 3 * k + 16))
+    assert meaning(last, (1,), arguments_of_long_sums(m, n, 3 * k + 16)) == wanted
+
+
+@needs_ptxas
+@pytest.mark.parametrize(
+    ("m", "n", "k", "warps"),
+    [(128, 256, 128, 8), (128, 128, 128, 8), (64, 128, 256, 4), (64, 160, 128, 8)],
+)
+def test_long_sums_are_added_a_piece_at_a_time(m: int, n: int, k: int, warps: int):
+    """Nothing is spilled, and ptxas has nothing to say."""
+    module = of_long_sums(m, n, k, warps, 128, wide=False, warp_specialize=True)
+    found, recorder = compiled(module)
+    assert roles_of(found.gpu) is not None
+    result = assemble(found.texts["ptx"]().text, "sm_90a")
+    assert (result.spill_store_bytes, result.notes) == (0, ())
+    assert not any("spilled" in r.text or ("registers" in r.text and r.severity == "missed")
+                   for r in recorder.remarks.items)  # fmt: skip
+
+
+def test_warps_of_long_sums_stay_together_where_nobody_says_so():
+    assert roles_of(compiled(of_long_sums(128, 128, 128, 8, 128))[0].gpu) is None
+
+
+def test_long_sums_that_no_instruction_adds_are_refused():
+    module = of_long_sums(64, 64, 64, 4, 32, warp_specialize=True)
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    (product,) = products([now for _, now in gpu_steps(final, SM_90A)][-1])
+    for fields in ({"long_after": 48}, {"columns": 4}, {"in_flight": 1}, {"columns": 0}):
+        with pytest.raises(ShapeError, match=r"cannot be added every|does not go on"):
+            product.changed(**fields).verify()
+
+
 @pytest.mark.parametrize("kind", ["nt", "nn", "tn", "tt"])
 def test_integers_mean_the_same_however_they_lie(kind: str):
     m, n, k = 64, 48, 64
@@ -275,7 +360,7 @@ def test_warpgroups_start_at_the_columns_that_their_layout_gives_them(m: int, n:
     layout = wgmma_d((m, n), warps, across)
     columns = [layout.unflatten(flat)[1] for flat in layout.flat("warp")[2:]]
     wanted = [c for c in columns if c]
-    assert _steps(_own_columns(n, across), across)[: len(wanted)] == wanted
+    assert _steps(own_columns(n, across), across)[: len(wanted)] == wanted
 
 
 def computed(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):

@@ -13,5 +13,6 @@ from workbench.targets.nvidia import (  # noqa: F401 - importing a family regist
     late_products,
     tensors,
     vector_atomics,
+    warpgroup_code,
     warpgroups,
 )

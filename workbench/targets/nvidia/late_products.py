@@ -14,6 +14,8 @@ from workbench.targets.simt.rules import Later
 def what_goes_on(op: WarpgroupDot) -> Later | None:
     """A product whose sums are kept as the instruction adds them."""
     unit = unit_of(op)
+    if op.long_after:
+        return None
     if unit is None or element_of(op.accumulator.type) != unit.accumulator:
         return None
     return Later(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of
-from workbench.layouts import TensorPlan, swizzled, tensor_fits
+from workbench.layouts import SWIZZLES, TensorPlan, swizzle_width, swizzled, tensor_fits
+from workbench.ops import Constant
 from workbench.source import KernelTypeError
 from workbench.targets.nvidia.ops import (
     Arrive,
@@ -17,6 +18,7 @@ from workbench.targets.nvidia.ops import (
     TensorCopy,
     TensorLoad,
 )
+from workbench.targets.nvidia.raising import UNBOUNDED
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.lowering import Lowering, at, llvm_type
 from workbench.targets.simt.rules import Ahead, Box, Setting, as_they_are
@@ -39,11 +41,35 @@ def lower_map(low: Lowering, op: MakeTensorMap) -> None:
     low.set_scalar(op.result, f"%map{number}")
 
 
-def tensor_plan(buffer: Shared, axes: Sequence[int], rank: int) -> TensorPlan | None:
-    """Return how copies fill a buffer with a box whose axes are those of a map of some rank."""
+def tensor_plan(buffer: Shared, axes: Sequence[int], rank: int, *, over: bool) -> TensorPlan | None:
+    """Return how copies fill a buffer with a box whose axes are those of a map of some rank.
+
+    `over`: whether they may bring what lies beyond the box along the map's last axis.
+    """
     if buffer.layout is None or rank - 1 not in axes:
         return None
-    return tensor_fits(buffer.layout, buffer.element.itemsize, axes.index(rank - 1))
+    inner = axes.index(rank - 1)
+    return tensor_fits(buffer.layout, buffer.element.itemsize, inner, over=over)
+
+
+def _width(source: MakeTensorMap, extent: int) -> int:
+    """Return the bytes of a row of a box for a tile of so many elements along the last axis.
+
+    As wide as there are, where that makes fewer rows, and the map says where the array ends: what
+    a row then has beyond the tile is the array's, or reads as zero.
+    """
+    size = source.type.element.itemsize
+    narrow, row = swizzle_width(extent, size), extent * size
+    wide = min(max(SWIZZLES), (1 << (extent - 1).bit_length()) * size)
+    if wide not in SWIZZLES or not _is_bounded(source):
+        return narrow
+    return wide if -(-row // wide) < -(-row // narrow) else narrow
+
+
+def _is_bounded(source: MakeTensorMap) -> bool:
+    """Say whether a map says where the array ends along its last axis."""
+    end = source.extents[-1].op
+    return not isinstance(end, Constant) or end.value != UNBOUNDED
 
 
 def piece_of(plan: TensorPlan, axes: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -62,9 +88,12 @@ def ring_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
         return None
     rank = len(op.coordinates)
     inner = op.axes.index(rank - 1) if rank - 1 in op.axes else 1
-    layout = swizzled(shape, element.itemsize, (inner, 1 - inner), exchange=False)
+    source, size = op.map.op, element.itemsize
+    assert isinstance(source, MakeTensorMap)
+    over, width = _is_bounded(source), _width(source, shape[inner])
+    layout = swizzled(shape, size, (inner, 1 - inner), exchange=False, width=width)
     buffer = Shared(shape, element, layout)
-    fits = tensor_plan(buffer, op.axes, rank) is not None
+    fits = tensor_plan(buffer, op.axes, rank, over=over) is not None
     return Ahead(
         buffer=buffer,
         box=box,
@@ -78,18 +107,20 @@ def box_of_load(op: TensorLoad) -> Box | None:
     source = op.map.op
     if not isinstance(source, MakeTensorMap):
         return None
-    rank = len(source.type.box)
+    rank, over = len(source.type.box), _is_bounded(source)
 
-    def prepare(builder: Builder, buffer: Shared) -> Value:
-        plan = tensor_plan(buffer, op.axes, rank)
+    def prepared(buffer: Shared) -> MakeTensorMap:
+        plan = tensor_plan(buffer, op.axes, rank, over=over)
         assert plan is not None
         piece = piece_of(plan, op.axes, rank)
-        new = MakeTensorMap(
+        return MakeTensorMap(
             source.base, source.extents, source.strides, type=source.type, swizzle=plan.swizzle,
             piece=() if piece == source.type.box else piece, span=source.span,
             origins=(source.id,),
         )  # fmt: skip
-        return builder.add(new, source.result.hint)
+
+    def prepare(builder: Builder, buffer: Shared) -> Value:
+        return builder.add(prepared(buffer), source.result.hint)
 
     def copy(
         held: Value, coordinates: Sequence[Value], to: tuple[Value, Value],
@@ -104,7 +135,7 @@ def box_of_load(op: TensorLoad) -> Box | None:
         source=op.map,
         kind=(op.map.type, op.axes),
         reads=op.coordinates,
-        bytes=source.type.box_bytes,
+        bytes=lambda held: prepared(held).copied_bytes,
         slots=op.slots,
         decided=lambda channel, slots: {"role": "producer", "channel": channel, "slots": slots},
         prepare=prepare,
@@ -119,7 +150,7 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
     assert isinstance(source, MakeTensorMap)
     assert isinstance(buffer, Shared)
     rank = len(source.type.box)
-    plan = tensor_plan(buffer, op.axes, rank)
+    plan = tensor_plan(buffer, op.axes, rank, over=True)
     if plan is None or (plan.swizzle, piece_of(plan, op.axes, rank)) != (
         source.swizzle, source.copied,
     ):  # fmt: skip

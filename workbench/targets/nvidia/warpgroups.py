@@ -38,7 +38,6 @@ from workbench.layouts import (
     wgmma_d,
 )
 from workbench.ops import Constant, Dot, Elementwise
-from workbench.targets.llvm.emit import float_literal
 from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.ops import (
     FenceProducts,
@@ -47,9 +46,8 @@ from workbench.targets.nvidia.ops import (
     WarpgroupDot,
 )
 from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.simt.casts import cast
 from workbench.targets.simt.dots import ACCUMULATOR_FIRST, smaller_product
-from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type, zero
+from workbench.targets.simt.lowering import element_scalar
 from workbench.targets.simt.rules import (
     SAME,
     Along,
@@ -60,7 +58,6 @@ from workbench.targets.simt.rules import (
     Told,
     as_they_are,
 )
-from workbench.targets.simt.shared import slot_base
 
 #: Rows of one instruction, and the most columns.
 ROWS, MOST_COLUMNS = 64, 256
@@ -69,8 +66,8 @@ _SMALL = (F8E4M3, F8E5M2)
 #: (13.0) refuses one that has fewer: what runs on cannot be spilled (C7602, "register target of
 #: 158" for 128 sums).
 _BESIDE_SUMS = 30
-#: Shared addresses have 18 bits in a descriptor; above lies a block's rank in its cluster.
-_ADDRESS = 0x3FFFF
+#: Registers of a thread that are not for sums where a producer has some of them.
+_BESIDE_A_PRODUCER = 48
 
 NVIDIA.layouts(FenceProducts)(as_they_are)
 
@@ -134,7 +131,7 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
         order=ACCUMULATOR_FIRST,
         offers=lambda: fragments,
         fixed=True,
-        becomes=partial(_becomes, op),
+        becomes=partial(_becomes, op, on),
     )
 
 
@@ -149,8 +146,11 @@ def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
     inner = shape_of(op.a.type)[-1]
     if inner % unit.k:
         return f"K = {inner} of {a} is no multiple of {unit.k}"
-    if 0 < op.imprecise_limit < inner:
+    if 0 < op.imprecise_limit < inner and not options.get("warp_specialize"):
         return f"max_num_imprecise_acc = {op.imprecise_limit} is less than K = {inner}"
+    if op.imprecise_limit and inner % _long_after(op, unit):
+        limit = op.imprecise_limit
+        return f"K = {inner} is no multiple of what max_num_imprecise_acc = {limit} adds at once"
     return _obstacle_of_shape(shape_of(op.result.type), chip, options)
 
 
@@ -174,11 +174,11 @@ def _obstacle_of_shape(shape: tuple[int, ...], chip: Chip, options: Mapping[str,
 def _sums(shape: tuple[int, ...], num_warps: int) -> int:
     """Return the registers of a thread that the sums of a tile fill."""
     (rows, columns), (across,) = shape, _splits(shape, num_warps)
-    columns = _own_columns(columns, across)
+    columns = own_columns(columns, across)
     return -(-rows // (ROWS * (num_warps // 4 // across))) * -(-columns // 8) * 4
 
 
-def _own_columns(columns: int, across: int) -> int:
+def own_columns(columns: int, across: int) -> int:
     """Return the columns of one of several warpgroups that divide them: 8 at least."""
     if across == 1:
         return columns
@@ -204,15 +204,42 @@ def _is_read(value: Value, on: Setting) -> bool:
     return value.op is not None and on.chip.rules.access_of(value.op) is not None
 
 
-def _becomes(op: Dot, builder: Builder, operands: Sequence[Value]) -> tuple[Value, ...]:
+def _becomes(
+    op: Dot, on: Setting, builder: Builder, operands: Sequence[Value]
+) -> tuple[Value, ...]:
     a, b, start = operands
-    if not op.imprecise_limit:
-        return (builder.add(WarpgroupDot(a, b, start), op.result.hint),)
+    unit, product = unit_of(op), WarpgroupDot(a, b, start)
     # The sums of the instruction are short ones (for 8-bit floats): each goes to a long one.
-    assert isinstance(start.type, Tile)
-    nothing = builder.add(Constant(0.0, start.type))
-    part = builder.add(WarpgroupDot(a, b, nothing))
-    return (builder.add(Elementwise("add", (start, part)), op.result.hint),)
+    if op.imprecise_limit and not on.options.get("warp_specialize"):
+        # Not in pieces, which have not run on a chip yet.
+        assert isinstance(start.type, Tile)
+        part = builder.add(WarpgroupDot(a, b, builder.add(Constant(0.0, start.type))))
+        return (builder.add(Elementwise("add", (start, part)), op.result.hint),)
+    if op.imprecise_limit and unit is not None and unit.accumulator == F32:
+        after, columns = _long_after(op, unit), _columns_of_piece(op, on)
+        product = WarpgroupDot(a, b, start, long_after=after, columns=columns)
+    return (builder.add(product, op.result.hint),)
+
+
+def _long_after(op: Dot, unit: WarpgroupUnit) -> int:
+    """Return of how many k the instruction may add sums before they go to longer ones."""
+    inner = shape_of(op.a.type)[-1]
+    return min(inner, max(unit.k, op.imprecise_limit // unit.k * unit.k))
+
+
+def _columns_of_piece(op: Dot, on: Setting) -> int:
+    """Return of how many columns of 64 rows short sums are added to the long ones at a time.
+
+    Their registers must be there beside those of the long sums. Beside a producer a thread has
+    fewer, and two groups of warps take turns there.
+    """
+    shape, warps = shape_of(op.result.type), on.num_warps
+    (across,) = _splits(shape, warps)
+    own = own_columns(shape[1], across)
+    have = min(chip_of(on.chip).most_registers(warps), on.options.get("maxnreg") or MOST_COLUMNS)
+    spare = (have - _BESIDE_A_PRODUCER - _sums(shape, warps)) * 2
+    pieces = -(-own // max(8, min(own, MOST_COLUMNS, spare // 8 * 8)))
+    return -(-own // pieces // 8) * 8
 
 
 @NVIDIA.layouts(WarpgroupDot)
@@ -282,7 +309,7 @@ def buffer_for(op: WarpgroupDot, operand: Value, buffer: Shared, turned: bool) -
 
     for layout in (buffer.layout, swizzled(shape, size, order, exchange=False)):
         wanted = replace(buffer, layout=layout)
-        if all(_plan(op, wanted, turned, name == "a") is not None for name in names):
+        if all(plan_of(op, wanted, turned, name == "a") is not None for name in names):
             return InPlace(wanted, fields)
     return None
 
@@ -325,7 +352,7 @@ def stored_buffer(op: WarpgroupDot, operand: Value, is_a: bool) -> Shared:
     orders = [(run, 1 - run)] if unit.turns else []
     for order in (*orders, (k_axis, 1 - k_axis)):
         type = Shared(shape, element, swizzled(shape, element.itemsize, order, exchange=False))
-        if _plan(op, type, False, is_a) is not None:
+        if plan_of(op, type, False, is_a) is not None:
             return type
     raise AssertionError(f"{op!r} takes {operand!r} in no order")
 
@@ -336,7 +363,7 @@ def _first_axis_inside(buffer: Shared) -> bool:
     return buffer.layout.unflatten(buffer.layout.flat("offset")[0])[0] == 1
 
 
-def _plan(op: WarpgroupDot, buffer: Shared, turned: bool, is_a: bool) -> WarpgroupPlan | None:
+def plan_of(op: WarpgroupDot, buffer: Shared, turned: bool, is_a: bool) -> WarpgroupPlan | None:
     """Return how an operand of a product is read from a buffer of a type."""
     assert buffer.layout is not None
     k_axis = int(is_a) ^ turned
@@ -346,274 +373,6 @@ def _plan(op: WarpgroupDot, buffer: Shared, turned: bool, is_a: bool) -> Warpgro
     if plan is None or (buffer.slots and buffer.slot_bytes % plan.atom_bytes):
         return None
     return plan
-
-
-# -- code -----------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """An operand in shared memory: an i64 with all of its descriptor but `start` added up."""
-
-    descriptor: str
-    plan: WarpgroupPlan
-
-    def start(self, mn: int, k: int) -> int:
-        """Return what to add to the descriptor for the matrix that starts at a place."""
-        return self.plan.start(mn, k) >> 4
-
-
-@NVIDIA.lower(WarpgroupDot)
-def lower_product(low: Lowering, op: WarpgroupDot) -> None:
-    """One statement: fence, all instructions, commit, wait. Accumulators go in and come out.
-
-    Sums that start at zero do not go in: the first instruction adds to nothing. Zeros that go in
-    ptxas may write into every register (one number for them and for a coordinate is enough).
-    """
-    unit = unit_of(op)
-    assert unit is not None
-    held, letter = ("float", "f") if unit.accumulator == F32 else ("i32", "r")
-    element = element_scalar(op.accumulator)
-    have = [
-        r and cast(low, r, element, unit.accumulator, op) for r in low.registers(op.accumulator)
-    ]
-    instructions = _instructions(low, op, unit)
-    used = sorted({r for i in instructions for r in i.registers})
-    number = {register: place for place, register in enumerate(used)}
-    # Outputs come first, each input tied to its output, then what the instructions read.
-    arguments: list[str] = []
-    constraints = [f"=&{letter}"] * len(used)
-    from_zero = _is_zero(op.accumulator)
-    if not from_zero:
-        arguments = [f"{held} {have[r] or zero(held)}" for r in used]
-        constraints = [f"={letter}"] * len(used) + [str(place) for place in range(len(used))]
-    names: dict[str, int] = {}
-
-    def name(argument: str, constraint: str) -> str:
-        if argument not in names:
-            names[argument] = len(constraints)
-            arguments.append(argument)
-            constraints.append(constraint)
-        return f"${names[argument]}"
-
-    text = "{ .reg .b64 A, B; wgmma.fence.sync.aligned; "
-    begun: set[range] = set()
-    for instruction in instructions:
-        adds = int(not from_zero or instruction.registers in begun)
-        begun.add(instruction.registers)
-        own = ", ".join(f"${number[r]}" for r in instruction.registers)
-        columns = name(f"i64 {instruction.b.descriptor}", "l")
-        text += f"add.s64 B, {columns}, {instruction.start_b}; "
-        if isinstance(instruction.a, _Operand):
-            rows = name(f"i64 {instruction.a.descriptor}", "l")
-            text += f"add.s64 A, {rows}, {instruction.start_a}; "
-            first = "A"
-        else:
-            words = [name(f"i32 {word}", "r") for word in instruction.a]
-            first = "{" + ", ".join(words) + "}"
-        text += f"{instruction.word} {{{own}}}, {first}, B, {adds}{instruction.ending}; "
-    text += f"wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned {op.in_flight}; }}"
-    results = _in_and_out(low, text, constraints, arguments, held, len(used))
-    sums: list[str | None] = list(have)
-    for register, result in zip(used, results, strict=True):
-        if have[register] is not None:
-            sums[register] = cast(low, result, unit.accumulator, element, op)
-    low.set_registers(op.result, sums)
-
-
-def _is_zero(sums: Value) -> bool:
-    """Say whether all sums are +0, to which nothing has to be added."""
-    op = sums.op
-    return isinstance(op, Constant) and op.value == 0 and not str(op.value).startswith("-")
-
-
-@dataclass(frozen=True, slots=True)
-class _Instruction:
-    """One wgmma: what it is called, its accumulators, and where its matrices start."""
-
-    word: str
-    ending: str
-    registers: range
-    a: _Operand | list[str]
-    b: _Operand
-    start_a: int
-    start_b: int
-
-
-def _instructions(low: Lowering, op: WarpgroupDot, unit: WarpgroupUnit) -> list[_Instruction]:
-    (rows, inner), (_, columns) = op.shapes
-    across = columns_split(op, low.num_warps)
-    groups = low.num_warps // 4 // across  # along the rows
-    padded = 1 << (columns - 1).bit_length()
-    own = _own_columns(columns, across)
-    room = max(8, padded // across) // 2  # registers of its 64 rows
-    group = _warpgroup(low)
-    b = _operand(low, op, False, [0] * (groups.bit_length() - 1) + _steps(own, across), group)
-    a: _Operand | None = None
-    words: list[str] = []
-    places: dict[tuple[int, ...], int] = {}
-    if isinstance(op.a.type, Shared):
-        a = _operand(low, op, True, _steps(ROWS, groups), group)
-    else:
-        words = low.words(op.a)
-        layout = low.layout(op.a)
-        for register, flat in enumerate(layout.table("register")):
-            places.setdefault(layout.unflatten(flat), register)
-    found: list[_Instruction] = []
-    for block, row in enumerate(range(0, rows, ROWS * groups)):
-        for column in range(0, own, MOST_COLUMNS):
-            count = _columns(min(MOST_COLUMNS, own - column), unit)
-            first = block * room + column // 2
-            word = f"wgmma.mma_async.sync.aligned.m64n{count}k{unit.k}.{unit.types}"
-            for k in range(0, inner, unit.k):
-                held: _Operand | list[str]
-                if a is not None:
-                    held, start = a, a.start(row, k)
-                else:
-                    # Registers of A: (m, k), (m+8, k), (m, k+half), (m+8, k+half).
-                    start, half = 0, 4 * unit.kw
-                    held = [
-                        words[places[row + dm, k + dk] // unit.kw]
-                        for dk in (0, half) for dm in (0, 8)
-                    ]  # fmt: skip
-                found.append(_Instruction(
-                    word, _ending(unit, a, b), range(first, first + count // 2), held, b,
-                    start, b.start(column, k),
-                ))  # fmt: skip
-    return found
-
-
-def _columns(count: int, unit: WarpgroupUnit) -> int:
-    """Return the columns of the smallest instruction for so many: a multiple of 8.
-
-    More than 24 of integers go by 16. What lies beyond the tile's columns nobody reads.
-    """
-    step = 16 if not unit.accumulator.is_float and count > 24 else 8
-    return -(-count // step) * step
-
-
-def _ending(unit: WarpgroupUnit, a: _Operand | None, b: _Operand) -> str:
-    """Return what follows whether to add to the sums: signs, which operands have k as rows."""
-    if not unit.accumulator.is_float:
-        return ""
-    ending = ", 1, 1"
-    if unit.turns:
-        if a is not None:
-            ending += f", {int(not a.plan.k_major)}"
-        ending += f", {int(not b.plan.k_major)}"
-    return ending
-
-
-def _steps(first: int, count: int) -> list[int]:
-    """Return the coordinates by which the bits of a number up to `count` move, from `first` on."""
-    return [first << bit for bit in range(count.bit_length() - 1)]
-
-
-def _warpgroup(low: Lowering) -> str:
-    """Return the number of this warpgroup, i32, which all lanes of a warp agree on."""
-    if low.num_warps == 4:
-        return "0"
-    number = low.emit.shift("lshr", "i32", low.thread, low.lane_bits + 2)
-    # The same in all lanes as it is; the shuffle says so to ptxas, which keeps descriptors in
-    # uniform registers then.
-    return low.chip.shuffle(low.emit, "index", number, "0")
-
-
-def _operand(
-    low: Lowering, op: WarpgroupDot, is_a: bool, steps: Sequence[int], group: str
-) -> _Operand:
-    """Return an operand; steps[i]: the rows (columns) that bit i of the warpgroup moves by."""
-    emit = low.emit
-    value, slot, turned = (op.a, op.slot_a, op.turned_a) if is_a else (op.b, op.slot_b, op.turned_b)
-    assert isinstance(value.type, Shared)
-    plan = _plan(op, value.type, turned, is_a)
-    assert plan is not None, f"{value!r} lies as no product reads it"
-    place = emit.pure(f"ptrtoint ptr addrspace(3) {slot_base(low, value, slot)} to i32")
-    for bit, step in enumerate(steps):
-        if not step:
-            continue
-        bits = emit.bitwise("and", "i32", emit.shift("lshr", "i32", group, bit), "1")
-        place = emit.add("i32", place, emit.mul("i32", bits, str(plan.start(step, 0))))
-    place = emit.shift("lshr", "i32", emit.bitwise("and", "i32", place, str(_ADDRESS)), 4)
-    rest = plan.swizzle << 62 | (plan.stride >> 4) << 32 | (plan.leading >> 4) << 16
-    if rest >= 1 << 63:
-        rest -= 1 << 64
-    return _Operand(emit.bitwise("or", "i64", emit.zext(place, "i32", "i64"), str(rest)), plan)
-
-
-@NVIDIA.lower(WaitProducts)
-def lower_wait(low: Lowering, op: WaitProducts) -> None:
-    low.set_registers(op.result, _waited(low, op.accumulator, op.pending))
-
-
-def _waited(low: Lowering, value: Value, pending: int) -> list[str | None]:
-    """Accumulators go in and come out, so that nobody reads them before."""
-    type = llvm_type(element_scalar(value))
-    letter = {"float": "f", "i32": "r"}[type]
-    live = low.live(value)
-    have = low.registers(value)
-    text = f"wgmma.wait_group.sync.aligned {pending};"
-    constraints = [f"={letter}"] * len(live) + [str(place) for place in range(len(live))]
-    arguments = [f"{type} {have[r]}" for r in live]
-    results = _in_and_out(low, text, constraints, arguments, type, len(live))
-    sums: list[str | None] = list(have)
-    for register, result in zip(live, results, strict=True):
-        sums[register] = result
-    return sums
-
-
-@NVIDIA.lower(ScaleProducts)
-def lower_scale(low: Lowering, op: ScaleProducts) -> None:
-    """Both ways wait: ptxas moves a wait up in its block, past what is to go on beside it."""
-    emit, live = low.emit, low.live(op.result)
-    factors = low.registers(op.factors)
-    differ = "false"
-    for factor in dict.fromkeys(f for f in factors if f is not None):
-        one = emit.pure(f"fcmp une float {factor}, {float_literal(1.0, 'float')}")
-        differ = one if differ == "false" else emit.bitwise("or", "i1", differ, one)
-    name = "llvm.nvvm.vote.any.sync"
-    emit.declare(name, f"declare i1 @{name}(i32, i1) convergent nounwind")
-    any_differs = emit.effect(f"call i1 @{name}(i32 -1, i1 {differ})")
-    scales, stays, end = emit.fresh("scales"), emit.fresh("stays"), emit.fresh("scaled")
-    emit.branch(any_differs, scales, stays)
-    edges: list[tuple[list[str | None], str]] = []
-    for label in (scales, stays):
-        emit.label(label)
-        with emit.scope():
-            sums = _waited(low, op.accumulator, op.pending)
-            if label == scales:
-                for r in live:
-                    sums[r] = emit.effect(f"fmul float {sums[r]}, {factors[r]}")
-        edges.append((sums, emit.block))
-        emit.jump(end)
-    emit.label(end)
-    result = list(factors)
-    for r in live:
-        result[r] = emit.phi("float", [(str(sums[r]), block) for sums, block in edges])
-    low.set_registers(op.result, result)
-
-
-@NVIDIA.lower(FenceProducts)
-def lower_fence(low: Lowering, op: FenceProducts) -> None:
-    where = "" if op.arrays else ".shared::cta"
-    low.emit.do(f'call void asm sideeffect "fence.proxy.async{where};", "~{{memory}}"()')
-
-
-def _in_and_out(
-    low: Lowering,
-    text: str,
-    constraints: Sequence[str],
-    arguments: Sequence[str],
-    type: str,
-    count: int,
-) -> list[str]:
-    """Write a statement with `count` results of one type; return them."""
-    returned = type if count == 1 else "{" + ", ".join([type] * count) + "}"
-    call = low.emit.effect(
-        f'call {returned} asm sideeffect "{text}", "{",".join(constraints)},~{{memory}}"'
-        f"({', '.join(arguments)}) convergent"
-    )
-    if count == 1:
-        return [call]
-    return [low.emit.effect(f"extractvalue {returned} {call}, {i}") for i in range(count)]
 
 
 __all__ = [

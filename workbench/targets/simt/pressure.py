@@ -138,7 +138,7 @@ class _Peak:
             new = [v for v in dict.fromkeys(op.operands) if v not in live]
             # A result may take the registers of an operand that is read for the last time.
             gone = sum(map(self._size, op.results))
-            here = max(total, total - gone + sum(map(self._size, new)))
+            here = max(total, total - gone + sum(map(self._size, new))) + op.registers_beside
             if op.regions:
                 self._regions(op, live)
             elif here >= self.registers:

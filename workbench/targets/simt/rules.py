@@ -151,7 +151,7 @@ class Box:
     source: what it copies from; the copies of two loads are prepared once if that is one value.
     kind: copies of one kind into buffers of one type may share a ring.
     reads: the numbers that say where the tile begins.
-    bytes: how many the barrier is to expect.
+    bytes: how many the barrier is to expect, for the type of the buffer.
     slots: of the ring that was decided upon, 0 if none was.
     decided: the op's fields that say that a producer fills (channel, slots) of a ring with it.
     prepare: writes, before any copy, what all of them read, for the type of the buffer.
@@ -162,7 +162,7 @@ class Box:
     source: Value
     kind: Hashable
     reads: tuple[Value, ...]
-    bytes: int
+    bytes: Callable[[Shared], int]
     slots: int
     decided: Callable[[int, int], Mapping[str, Any]]
     prepare: Callable[[Builder, Shared], Value]

@@ -12,6 +12,7 @@ from workbench.ir import (
     Array,
     Effect,
     Effects,
+    Element,
     Frame,
     Op,
     Product,
@@ -21,10 +22,11 @@ from workbench.ir import (
     Value,
     attribute,
     element_of,
+    layout_of,
     shape_of,
 )
 from workbench.ops.dots import product
-from workbench.ops.numbers import cut_to_tf32
+from workbench.ops.numbers import cut_to_tf32, round_to
 from workbench.source import LaunchError, ShapeError
 from workbench.targets.simt.ops.shared import place_of, slot_of, stored
 
@@ -45,6 +47,10 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     The product has ended when the op ends, and with it all before it, except for the latest
     `in_flight` ones: until a later one or a `gpu.wait_products` waits for them, their results
     hold nothing yet and their buffers must not change. PTX ISA 9.0, wgmma.mma_async (sm_90a).
+    With `long_after` the sums of so many k go to `accumulator` in additions of fp32, `columns`
+    columns of 64 rows at a time: the hardware adds 8-bit floats in fewer bits than those of fp32.
+    Such a product does not go on.
+
     `stage` 1 is a product that is started, or to be started, a round of its loop late; 2 one to be
     started so in a ring with a slot to spare. `role`: whose it is, where warps part.
 
@@ -61,12 +67,23 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     in_flight: int = attribute(default=0)
     stage: int = attribute(default=0)
     role: str = attribute(default="")
+    long_after: int = attribute(default=0)
+    columns: int = attribute(default=0)
 
     def infer(self) -> Type:
         return self.accumulator.type
 
     def verify(self) -> None:
         a, b = self.shapes
+        if self.long_after:
+            if self.long_after < 0 or a[-1] % self.long_after or self.columns % 8:
+                raise ShapeError(
+                    f"{self.name} of K = {a[-1]} cannot be added every {self.long_after} of k, "
+                    f"{self.columns} columns at a time",
+                    self.span,
+                )
+            if self.in_flight or self.columns < 8:
+                raise ShapeError(f"{self.name} of long sums does not go on", self.span)
         c = shape_of(self.accumulator.type)
         if len(c) != 2 or a[-1] != b[-2] or c != (a[0], b[1]):
             raise ShapeError(f"{self.name} of {a} and {b} does not give {c}", self.span)
@@ -95,6 +112,24 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     def roundings(self) -> int:
         return self.shapes[0][1]
 
+    def reads_beyond(self, buffer: Value) -> bool:
+        """Whether instructions are larger than the tile: 64 rows by 16 columns for each group."""
+        layout = layout_of(self.result.type)
+        if layout is None:
+            return True
+        rows, columns = layout.shape
+        # The first two bits of a warp are rows of one instruction.
+        groups = [layout.unflatten(flat) for flat in layout.flat("warp")[2:]]
+        down = 64 << sum(place[0] > 0 for place in groups)
+        beyond_a = buffer is self.a and rows % down != 0
+        across = any(place[1] for place in groups)
+        return beyond_a or (buffer is self.b and (across or columns % 16 != 0))
+
+    @property
+    def registers_beside(self) -> int:
+        """Those of the sums of a piece."""
+        return self.columns // 2 if self.long_after else 0
+
     def own_effects(self) -> Effects:
         later = self.in_flight > 0
         buffers = [v for v in (self.a, self.b) if isinstance(v.type, Shared)]
@@ -118,12 +153,24 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
             if all(map(_unchanged, first, held)):
                 kind = element_of(self.a.type)
                 a, b = map(cut_to_tf32, first) if kind == F32 else first
-                result[...] = product(a, b, accumulator, kind, element, "ieee")
+                result[...] = self._sum(a, b, accumulator, kind, element)
 
         pending = _pending(frame)
         pending.append(end)
         _wait(pending, self.in_flight)
         return result
+
+    def _sum(
+        self, a: Array, b: Array, accumulator: Array, kind: Element, element: Element
+    ) -> Array:
+        if not self.long_after:
+            return product(a, b, accumulator, kind, element, "ieee")
+        total, nothing = accumulator.astype(np.float32), np.zeros(accumulator.shape, np.float32)
+        with np.errstate(all="ignore"):
+            for first in range(0, a.shape[1], self.long_after):
+                piece = slice(first, first + self.long_after)
+                total = total + product(a[:, piece], b[piece], nothing, kind, F32, "ieee")
+        return round_to(total.astype(np.float64), element)
 
     def _held(self, frame: Frame, value: Value, slot: Value | None, turned: bool) -> Array:
         if isinstance(value.type, Tile):

@@ -13,6 +13,7 @@ a load to a map must have proven it, or have the launch ask. PTX ISA 9.0, "Tenso
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -56,7 +57,8 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
 
     With `swizzle` = 32, 64 or 128 the copies write the rows of a piece, which are then no longer
     than so many bytes, with the 16-byte chunks of eight of them exchanged (layouts.SWIZZLES).
-    `piece`: the box of one copy, where a box of the type is several; () for the whole.
+    `piece`: the box of one copy, where a box of the type is several; () for the whole. The last of
+    them along the last axis may reach beyond the box.
 
         %4 = gpu.tensor_map %0, [%1, %2], [%3] {type = tensor_map<16x8xf16>} : tensor_map<16x8xf16>
     """
@@ -88,7 +90,8 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
             raise ShapeError(f"{self.name} has no swizzle of {self.swizzle} bytes", self.span)
         if self.piece and (
             len(self.piece) != rank
-            or any(b % p for b, p in zip(self.type.box, self.piece, strict=True))
+            or any(p < 1 for p in self.piece)
+            or any(b % p for b, p in zip(self.type.box[:-1], self.piece[:-1], strict=True))
         ):
             raise ShapeError(f"{self.name} of {self.type} in pieces of {self.piece}", self.span)
 
@@ -96,6 +99,12 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
     def copied(self) -> tuple[int, ...]:
         """The extents of what one copy moves."""
         return self.piece or self.type.box
+
+    @property
+    def copied_bytes(self) -> int:
+        """How many bytes the copies of a box move, with what they bring beyond it."""
+        count = prod(-(-b // p) * p for b, p in zip(self.type.box, self.copied, strict=True))
+        return count * self.type.element.itemsize
 
     def interpret(self, frame: Frame) -> Array:
         base = int(frame[self.base])
@@ -179,9 +188,9 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
 
     @property
     def bytes(self) -> int:
-        """How many bytes arrive, those outside the array counted."""
-        assert isinstance(self.map.type, TensorMap)
-        return self.map.type.box_bytes
+        """How many bytes arrive, those outside the array and beyond the box counted."""
+        assert isinstance(self.map.op, MakeTensorMap)
+        return self.map.op.copied_bytes
 
     def own_effects(self) -> Effects:
         return (

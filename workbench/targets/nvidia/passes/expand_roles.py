@@ -204,7 +204,7 @@ class _Expansion:
         builder, ring = self.builder, self.rings[channel.key]
         self._at(channel.loads[0].op)
         builder.insert(Await(ring.empty, turn.slot, turn.parity))
-        total = sum(load.box.bytes for load in channel.loads)
+        total = sum(load.box.bytes(load.buffer) for load in channel.loads)
         builder.insert(Expect(ring.full, turn.slot, bytes=total))
         for load, buffer in zip(channel.loads, ring.buffers, strict=True):
             self._at(load.op)

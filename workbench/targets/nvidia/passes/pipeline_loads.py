@@ -508,7 +508,7 @@ class _Ahead:
         assert self.barriers is not None
         slot, stage = at
         boxes = [(staged, box, buffer) for staged, buffer in pairs if (box := staged.box)]
-        total = sum(box.bytes for _, box, _ in boxes)
+        total = sum(box.bytes(staged.ahead.buffer) for staged, box, _ in boxes)
         with self._for(boxes[0][0]):
             self.builder.insert(Expect(self.barriers, slot, runs, bytes=total))
         for staged, box, buffer in boxes:

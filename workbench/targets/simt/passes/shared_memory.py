@@ -148,7 +148,7 @@ class _Liveness:
             held = self.buffers[buffer]
             # What only moves elements from a buffer to its result reads them as that has them.
             layout = layout_of(op.results[0].type) if op.results and op.exact else None
-            if held.type is not None:
+            if held.type is not None and op.reads_beyond(buffer):
                 held.reach = max(held.reach, held.type.reach(layout, self.chip.widest_bytes))
 
     def want(self, op: Op) -> None:
