@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workbench.ir import Block, Builder, Op, Value, element_of
+from workbench.ir import Block, Builder, Op, Value, element_of, walk
 from workbench.ops import Constant, Elementwise, For, Select
 from workbench.passes.rules import constant_of
 
@@ -22,6 +22,14 @@ def reached(loop: For, index: Value, builder: Builder) -> Value:
     zero = builder.add(Constant(0, element_of(loop.step.type)))
     rises = builder.add(Elementwise("gt", (loop.step, zero)))
     return builder.add(Select(rises, up, down))
+
+
+def read_by(op: Op) -> Iterator[Value]:
+    """Yield what an op reads, in its regions too."""
+    yield from op.operands
+    for region in op.regions:
+        for inner in walk(region):
+            yield from inner.operands
 
 
 def reading_from(

@@ -15,6 +15,7 @@ from workbench.ir import Block, Effect, Module, Op, Shared, Value, layout_of, sh
 from workbench.layouts import LinearLayout
 from workbench.ops import For, Join, Split
 from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.passes.rounds import read_by
 from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
 
 
@@ -200,10 +201,10 @@ class Early:
             op = by_result.get(value)
             if op is None:
                 continue
-            if op.regions or not op.removable or self.obstacle(op):
+            if (op.regions and not op.pure) or not op.removable or self.obstacle(op):
                 return None
             needed.add(id(op))
-            work += op.operands
+            work += read_by(op)
         return [op for op in loop.body.ops if id(op) in needed]
 
 

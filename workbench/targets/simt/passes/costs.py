@@ -9,6 +9,7 @@ from functools import lru_cache
 from math import prod
 
 from workbench.analysis.affine import Affine
+from workbench.analysis.forms import Form
 from workbench.ir import Value, shape_of
 from workbench.layouts import LinearLayout, blocked, classify
 from workbench.layouts.predict import linear_sectors
@@ -75,7 +76,7 @@ def access_cost(
     registers = max(1, len(set(layout.table("register"))))
     instructions = max(1, registers // width)
     warps = layout.size("warp")
-    strides = [facts.stride(pointers, axis, mask) for axis in range(layout.rank)]
+    strides = [facts.usual_stride(pointers, axis, mask) for axis in range(layout.rank)]
     unit = next((d for d, s in enumerate(strides) if s == 1 and layout.shape[d] > 1), None)
     bases: list[tuple[int, int]] = []
     columns = [*layout.flat("lane")]
@@ -102,7 +103,8 @@ def coalesced(on: Setting, pointers: Value, mask: Value | None, itemsize: int) -
     """
     facts, shape = on.facts, shape_of(pointers.type)
     threads = on.lanes * on.num_warps
-    order = sorted(range(len(shape)), key=lambda d: (_rank(facts.stride(pointers, d, mask)), -d))
+    strides = [facts.usual_stride(pointers, axis, mask) for axis in range(len(shape))]
+    order = sorted(range(len(shape)), key=lambda d: (_rank(strides[d], facts), -d))
     fastest = order[0]
     width = min(
         _axis_limit(facts, pointers, mask, fastest, shape[fastest]),
@@ -112,13 +114,19 @@ def coalesced(on: Setting, pointers: Value, mask: Value | None, itemsize: int) -
     return blocked(shape, width, tuple(order), on.num_warps, on.lanes)
 
 
-def _rank(stride: object) -> int:
-    """Order strides: 1, other numbers, unknown, and axes along which nothing moves last."""
+def _rank(stride: int | Form | None, facts: Affine) -> int:
+    """Order strides: 1, other numbers, unknown, and axes along which nothing moves last.
+
+    Of unknown ones a multiple of 16 is taken for the larger: extents are, more often than steps.
+    """
     if stride == 1:
         return 0
     if stride == 0:
         return 1 << 40
-    return abs(stride) if isinstance(stride, int) else 1 << 30
+    if isinstance(stride, int):
+        return abs(stride)
+    large = stride is not None and facts.divisor(stride) % 16 == 0
+    return (1 << 30) + large
 
 
 def default_layout(shape: tuple[int, ...], num_warps: int, lanes: int) -> LinearLayout:
