@@ -91,7 +91,7 @@ class Affine:
         self._atoms: dict[tuple[str, Any], Atom] = {}
         self._forms: dict[Value, Form | None] = {}
         self._divisors: dict[Atom, int] = {}
-        #: What opaque tiles are where numbers do not wrap.
+        #: What unknown numbers are where they do not wrap.
         self._unwrapped: dict[Atom, Form] = {}
         self._sizes: dict[Atom, int] = {}
         self._mask_runs: dict[tuple[Value, int, int], int] = {}
@@ -481,11 +481,20 @@ class Affine:
             known = self._atoms[kind, key] = Atom(kind, key, len(self._atoms), axes)
         return known
 
-    def promised(self, value: Value, divisor: int) -> Form:
-        """Return the form of an unknown that `divisor` divides."""
+    def promised(self, value: Value, divisor: int, unwrapped: Form | None = None) -> Form:
+        """Return the form of an unknown that `divisor` divides.
+
+        `unwrapped`: what it is where numbers do not wrap.
+        """
         atom = self.atom("value", value)
         self._divisors[atom] = divisor
+        if unwrapped is not None:
+            self._unwrapped[atom] = unwrapped
         return Form({(atom,): 1})
+
+    def unwrapped(self, atom: Atom) -> Form | None:
+        """Return what an unknown number is where it does not wrap, None: nobody knows."""
+        return self._unwrapped.get(atom)
 
     def unknown(self, value: Value, divisor: int = 1, unwrapped: Form | None = None) -> Form:
         """Return the form of a tile of which only that `divisor` divides all elements is known.

@@ -71,7 +71,7 @@ class Forms(Protocol):
         """Return the one atom of this name."""
         ...
 
-    def promised(self, value: Value, divisor: int) -> Form:
+    def promised(self, value: Value, divisor: int, unwrapped: Form | None = None) -> Form:
         """Return the form of an unknown that `divisor` divides."""
         ...
 
@@ -115,7 +115,7 @@ def _elementwise(self: Forms, op: Elementwise) -> Form | None:
     divisor = self.divisor(exact)
     divisor = min(divisor & -divisor, 1 << 31)
     if not shape_of(op.result.type):
-        return self.promised(op.result, divisor)
+        return self.promised(op.result, divisor, exact)
     return self.unknown(op.result, divisor, exact) if self.tiles else None
 
 

@@ -23,7 +23,9 @@ def _runs_once(op: For, builder: Builder) -> tuple[Value, ...] | None:
     lower, upper, step = (constant_of(v) for v in (op.lower, op.upper, op.step))
     if None in (lower, upper, step) or len(range(lower, upper, step)) != 1:
         return None
-    return clone_into(op.body, dict(zip(op.body.arguments, (op.lower, *op.inits))), builder)
+    return clone_into(
+        op.body, dict(zip(op.body.arguments, (op.lower, *op.inits), strict=True)), builder
+    )
 
 
 RULES: tuple[Rule, ...] = (

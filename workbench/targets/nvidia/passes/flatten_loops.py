@@ -301,4 +301,3 @@ class _Flat:
 
     def _of(self, function: str, *inputs: Value, no_wrap: bool = False) -> Value:
         return self.builder.add(Elementwise(function, inputs, no_wrap=no_wrap))
-

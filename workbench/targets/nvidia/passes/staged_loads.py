@@ -18,6 +18,9 @@ from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.passes.rounds import read_by
 from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
 
+#: In a loop's schedule: the pairs of arguments that do not overlap there (apart.py).
+APART = "apart"
+
 
 @dataclass(frozen=True, slots=True)
 class User:
@@ -163,6 +166,8 @@ class Early:
         self.loop = loop
         self.known = known
         self.memory = known.memory
+        #: Arguments, read and written, that do not overlap in this loop.
+        self._apart = frozenset[tuple[str, str]](dict(loop.schedule).get(APART, ()))
         effects = [e for op in loop.body.ops for e in op.effects() if e.space == "global"]
         self._writes = [e for e in effects if e.writes]
         #: What puts accesses into an order that other programs may see.
@@ -173,11 +178,17 @@ class Early:
         for effect in op.own_effects():
             if effect.order != "plain":
                 return "the load is volatile"
-            if any(self.memory.may_meet(effect, write) for write in self._writes):
+            if any(self._may_meet(effect, write) for write in self._writes):
                 return "the loop stores to memory it might load"
             if self._orders and not self.memory.is_settled(effect):
                 return "the loop waits for other programs or signals to them"
         return ""
+
+    def _may_meet(self, read: Effect, write: Effect) -> bool:
+        if not self.memory.may_meet(read, write):
+            return False
+        pairs = {(p, q) for p in self.memory.roots(read) for q in self.memory.roots(write)}
+        return not pairs <= self._apart
 
     def slice_of(self, wanted: Sequence[Value]) -> list[Op] | None:
         """Return the loop's ops that compute what a load reads, its address and mask, in order.
