@@ -76,6 +76,8 @@ _UNBOUNDED = 1 << 62
 #: A form that names more atoms, counted as often as they are written, is as good as none: work on
 #: forms grows with what is written, which chains of divisions double at every step.
 _MOST_ATOMS = 256
+#: One of two numbers is a name of its own from so many atoms on, lest sums with it become too long.
+_MOST_CHOSEN = 48
 
 
 class Affine:
@@ -595,8 +597,11 @@ class Affine:
         rule = RULES.get(type(op))
         if rule is not None:
             form = rule(self, op)
-            small = form is not None and self._size(form) <= _MOST_ATOMS
-            self._forms[op.results[0]] = form if small else None
+            most = _MOST_CHOSEN if isinstance(op, Select) else _MOST_ATOMS
+            if form is not None and self._size(form) > most:
+                self._own(op.results[0], self.divisor(form))
+                return
+            self._forms[op.results[0]] = form
         elif isinstance(op, For | While):
             self._loop(op)
             return
@@ -633,7 +638,7 @@ class Affine:
             self._own(value)
         elif a == b:
             self._forms[value] = a
-        elif self.tiles and self._size(found := self._choice(op, a, b)) <= _MOST_ATOMS:
+        elif self.tiles and self._size(found := self._choice(op, a, b)) <= _MOST_CHOSEN:
             self._forms[value] = found
         else:
             self._own(value, gcd(self.divisor(a), self.divisor(b)))
