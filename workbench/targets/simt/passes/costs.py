@@ -111,7 +111,26 @@ def coalesced(on: Setting, pointers: Value, mask: Value | None, itemsize: int) -
         max(1, on.chip.widest_bytes // itemsize),
         max(1, prod(1 << (e - 1).bit_length() for e in shape) // threads),
     )
-    return blocked(shape, width, tuple(order), on.num_warps, on.lanes)
+    found = blocked(shape, width, tuple(order), on.num_warps, on.lanes)
+    return _runs_across(found, order) if width == 1 and fastest != len(shape) - 1 else found
+
+
+def _runs_across(layout: LinearLayout, order: list[int]) -> LinearLayout:
+    """Let threads hold runs along the second axis, which warps would share out element by element.
+
+    Such a tile lies turned in memory: neighbours go to lanes one by one. What lies side by side in
+    a thread goes to shared memory, and comes from there, in vectors.
+    """
+    below = sum(layout.bits[order[1] + 1 :])
+    along = {1 << below + bit for bit in range(layout.bits[order[1]])}
+    register, warp = [*layout.flat("register")], [*layout.flat("warp")]
+    free = sorted(base for base in (*register, *warp) if base in along)
+    for bases in (register, warp):
+        for place, base in enumerate(bases):
+            if base in along:
+                bases[place] = free.pop(0)
+    flat = tuple(register), tuple(layout.flat("lane")), tuple(warp), ()
+    return LinearLayout.from_flat(flat, layout.shape, layout.kind)
 
 
 def _rank(stride: int | Form | None, facts: Affine) -> int:
