@@ -208,13 +208,12 @@ class _Question:
     def _of_atom(self, atom: Atom, shape: tuple[int, ...]) -> Ends:
         """Return the values that an atom may have in the loop."""
         if atom.kind == "x":
-            extent: int = shape[atom.key]
-            return self._number(0), self._number(extent - 1)
+            axis: int = atom.key
+            return self._number(0), self._number(shape[axis] - 1)
         if atom.kind == "arg" and not self._is_pointer(atom):
             return _point(self._wide(self.parameters[atom.key]))
         if atom.kind == "pid":
-            axis = self.builder.add(ProgramId(axis=atom.key, type=I64))
-            return axis, axis
+            return _point(self.builder.add(ProgramId(axis=atom.key, type=I64)))
         if atom.kind == "trip":
             return self._trips(atom.key)
         if atom.kind in ("min", "max"):
