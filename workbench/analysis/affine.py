@@ -76,7 +76,8 @@ _UNBOUNDED = 1 << 62
 #: A form that names more atoms, counted as often as they are written, is as good as none: work on
 #: forms grows with what is written, which chains of divisions double at every step.
 _MOST_ATOMS = 256
-#: One of two numbers is a name of its own from so many atoms on, lest sums with it become too long.
+#: What a branch gives, or one of two numbers, is a name of its own from so many atoms on: loops go
+#: on choosing, and sums with what they chose become too long.
 _MOST_CHOSEN = 48
 
 
@@ -597,7 +598,8 @@ class Affine:
         rule = RULES.get(type(op))
         if rule is not None:
             form = rule(self, op)
-            most = _MOST_CHOSEN if isinstance(op, Select) else _MOST_ATOMS
+            chosen = isinstance(op, Select) and not shape_of(op.result.type)
+            most = _MOST_CHOSEN if chosen else _MOST_ATOMS
             if form is not None and self._size(form) > most:
                 self._own(op.results[0], self.divisor(form))
                 return

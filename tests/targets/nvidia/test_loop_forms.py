@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.execution import execute
 from tests.language.harness import from_text, lowered
+from workbench.analysis.affine import Affine
 from workbench.interpreter import run_module
 from workbench.ir import Module, Pointer
 from workbench.ops import For, If
@@ -41,19 +41,20 @@ def kernel(x, w, out, n, size, ROWS: tl.constexpr):
 """
 
 
-def _built(function: Any, **values: Any) -> tuple[Module, Module, Recorder]:
+def _built(function: Any, stages: int = 3, **values: Any) -> tuple[Module, Module, Recorder]:
     """Return a kernel's tile IR, its GPU IR, and what was said; addresses and n are aligned."""
     module, _ = lowered(function, **values)
-    options = {**module.attributes, "num_warps": 1, "num_stages": 3, "narrow_index": True}
+    options = {**module.attributes, "num_warps": 1, "num_stages": stages, "narrow_index": True}
     aligned = [
         replace(p, divisible=16) if isinstance(p.value.type, Pointer) or p.name == "n" else p
         for p in module.parameters
     ]
     recorder = Recorder()
     tiles = tile_passes(replace(module, parameters=tuple(aligned), attributes=options), recorder)
-    gpu = pipeline.build(tiles, "sm_90a", recorder).gpu
-    assert gpu is not None
-    return module, gpu, recorder
+    built = pipeline.build(tiles, "sm_90a", recorder)
+    built.assemble()
+    assert built.gpu is not None
+    return module, built.gpu, recorder
 
 
 def _loops(module: Module) -> int:
@@ -82,6 +83,17 @@ def test_a_nest_of_products_is_one_loop(n: int, rows: int):
     run_module(gpu, (3,), [got[p.name] for p in gpu.parameters])
     assert np.array_equal(wanted["out"], got["out"])
     assert n == 0 or wanted["out"].any()
+
+
+def test_copies_many_rounds_ahead_are_as_wide():
+    """However often the counters before the loop began anew, by as many branches."""
+    x = np.zeros(4096, np.float16)
+    values = {"x": x, "w": x, "out": np.zeros(768, np.float32), "n": 48, "size": 6, "ROWS": 3}
+    _, gpu, recorder = _built(from_text(NESTS.format(hint="")), 7, **values)
+    assert _said(recorder, "copied 6 rounds ahead") == 1
+    facts = Affine(gpu, tiles=True)
+    copies = [op for op in gpu.walk() if isinstance(op, AsyncCopy)]
+    assert {facts.vector(op.pointers, 1, op.mask) for op in copies} == {8}
 
 
 def test_an_author_who_asks_for_flattening_hears_that_it_was_done():
@@ -123,12 +135,3 @@ def test_what_a_loop_stores_it_loads_only_where_arguments_overlap(apart: int, st
         return memory
 
     assert np.array_equal(after(plain), after(gpu), equal_nan=True)
-
-
-def test_both_writings_assemble():
-    x = np.ones(1024, np.float16)
-    module, _ = lowered(from_text(STATES), x=x, states=np.zeros(1024, np.float16), count=4, STEP=1)
-    module = replace(module, attributes={**module.attributes, "num_warps": 1, "num_stages": 2})
-    states = np.zeros(1024, np.float16)
-    execute(module, (1,), [x, states, 4], "sm_90a")
-    assert np.array_equal(states.reshape(4, 256)[:, 0], [0, 16, 32, 48])
