@@ -98,6 +98,8 @@ def _attributes(options: Options) -> dict[str, Any]:
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
     found |= {name: False for name in ("wgmma", "tma", "overlap") if not getattr(options, name)}
+    if options.apart:
+        found["apart"] = True
     if options.warp_specialize is not None:
         found["warp_specialize"] = options.warp_specialize
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):

@@ -26,6 +26,7 @@ class Options:
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
     without `overlap` the two products of a loop end in the round in which they start;
+    `apart` writes loops twice that copy ahead only where arguments do not overlap.
     `warp_specialize` says whether warps part into a producer's and those that multiply.
     """
 
@@ -41,6 +42,7 @@ class Options:
     wgmma: bool = True
     tma: bool = True
     overlap: bool = True
+    apart: bool = False
     warp_specialize: bool | None = None
     narrow_index: bool = False
     guarded: bool = False

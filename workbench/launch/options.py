@@ -16,7 +16,8 @@ from workbench.source import KernelSource, OptionError, shown
 DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
-    "debug": False, "wgmma": True, "tma": True, "overlap": True, "warp_specialize": None,
+    "debug": False, "wgmma": True, "tma": True, "overlap": True, "apart": False,
+    "warp_specialize": None,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.

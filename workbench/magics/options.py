@@ -156,7 +156,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--set", "settings",
         "a constexpr or a compile option (num_warps num_stages num_ctas maxnreg wgmma tma overlap "
-        "warp_specialize; short: warps stages ctas)",
+        "apart warp_specialize; short: warps stages ctas)",
         setting, "K=V", "signature defaults; 4 warps, 3 stages",
         "--set BLOCK=128 --set warps=8", repeated=True, commands=_BUILD,
     ),

@@ -45,6 +45,7 @@ def _built(function: Any, stages: int = 3, **values: Any) -> tuple[Module, Modul
     """Return a kernel's tile IR, its GPU IR, and what was said; addresses and n are aligned."""
     module, _ = lowered(function, **values)
     options = {**module.attributes, "num_warps": 1, "num_stages": stages, "narrow_index": True}
+    options["apart"] = True
     aligned = [
         replace(p, divisible=16) if isinstance(p.value.type, Pointer) or p.name == "n" else p
         for p in module.parameters
