@@ -245,3 +245,56 @@ def test_each_op_is_looked_at_twice_however_deep_its_loop_is(monkeypatch: pytest
     facts, values = facts_of(lines, ", %n: index {divisible = 8}", tiles=True)
     assert set(seen.values()) == {1, 2}
     assert facts.divisor(facts.form(values["r0"])) == 8
+
+
+IMAGE = """
+  %x = tile.iota {start = 0, type = tile<64xi32>} : tile<64xi32>
+  %first = tile.splat %i {shape = (64,)} : tile<64xi32>
+  %m = tile.add [%first, %x] {no_wrap = True} : tile<64xi32>
+  %width = tile.splat %n {shape = (64,)} : tile<64xi32>
+  %row = tile.div [%m, %width] : tile<64xi32>
+  %column = tile.rem [%m, %width] : tile<64xi32>
+  %pitch = tile.splat %s {shape = (64,)} : tile<64xi32>
+  %start = tile.mul [%row, %pitch] : tile<64xi32>
+  %offsets = tile.add [%start, %column] : tile<64xi32>
+  %ps = tile.splat %p {shape = (64,)} : tile<64xptr<f32>>
+  %q = tile.add_pointer %ps, %offsets : tile<64xptr<f32>>
+  %steps = tile.mul [%column, %pitch] : tile<64xi32>
+  %far = tile.add_pointer %ps, %steps : tile<64xptr<f32>>
+  %quarter = tile.add_pointer %ps, %row : tile<64xptr<f32>>
+"""
+
+
+def test_neighbours_in_an_image_mostly_lie_side_by_side():
+    """Whatever its width is; that the pitch may wrap says nothing of most of them."""
+    facts, values = facts_of(IMAGE, ", %i: i32, %n: i32, %s: i32", tiles=True)
+    assert facts.stride(values["q"], 0) is None
+    assert facts.vector(values["q"], 0) == 1
+    assert facts.usual_stride(values["q"], 0) == 1
+    assert facts.usual_stride(values["quarter"], 0) == 0
+    far = facts.usual_stride(values["far"], 0)
+    assert far is not None
+    assert not isinstance(far, int)
+
+
+def test_what_a_carried_number_starts_again_from_divides_it():
+    """A counter of 64 that begins anew where it is past a bound, and one of which nothing lasts."""
+    lines = """
+      %zero = tile.constant {value = 0, type = i32} : i32
+      %one = tile.constant {value = 1, type = i32} : i32
+      %step = tile.constant {value = 64, type = i32} : i32
+      %odd = tile.constant {value = 6, type = i32} : i32
+      %a, %b = tile.for %zero, %i, %one, [%step, %step] {
+      ^(%k: i32, %c: i32, %d: i32):
+        %next = tile.add [%c, %step] {no_wrap = True} : i32
+        %past = tile.ge [%next, %n] : i1
+        %again = tile.select %past, %zero, %next : i32
+        %less = tile.sub [%d, %odd] {no_wrap = True} : i32
+        %other = tile.select %past, %zero, %less : i32
+        tile.yield [%again, %other]
+      } : i32, i32
+    """
+    for tiles in (True, False):
+        facts, values = facts_of(lines, ", %i: i32, %n: i32", tiles=tiles)
+        divisors = [facts.divisor(form) for v in "ab" if (form := facts.form(values[v]))]
+        assert divisors == ([64, 2] if tiles else [1, 1])

@@ -46,7 +46,7 @@ def test_what_is_worse_is_found():
     assert len(found) == 3
     assert "ld of 4 bytes, 16 before" in found[0]
     late = Hint("num_stages=1", partial(with_loops, stages=1))
-    found = [text for product in corpus("chunked") for text in checked(product, [late])]
+    found = [text for product in corpus("wide_blocks") for text in checked(product, [late])]
     assert any("not copied ahead any more" in text for text in found)
 
 

@@ -76,6 +76,9 @@ _UNBOUNDED = 1 << 62
 #: A form that names more atoms, counted as often as they are written, is as good as none: work on
 #: forms grows with what is written, which chains of divisions double at every step.
 _MOST_ATOMS = 256
+#: What a branch gives, or one of two numbers, is a name of its own from so many atoms on: loops go
+#: on choosing, and sums with what they chose become too long.
+_MOST_CHOSEN = 48
 
 
 class Affine:
@@ -91,12 +94,16 @@ class Affine:
         self._atoms: dict[tuple[str, Any], Atom] = {}
         self._forms: dict[Value, Form | None] = {}
         self._divisors: dict[Atom, int] = {}
+        #: What unknown numbers are where they do not wrap.
+        self._unwrapped: dict[Atom, Form] = {}
         self._sizes: dict[Atom, int] = {}
         self._mask_runs: dict[tuple[Value, int, int], int] = {}
         self._conjuncts: dict[Value, tuple[Form, ...]] = {}
         self._under: dict[tuple[Value, Value], Form] = {}
         #: By how much a carried value changes in a round, while loops are looked at first.
         self._changes: dict[Value, Form] = {}
+        #: What divides a carried value in all rounds.
+        self._lasting: dict[Value, int] = {}
         #: Carried values whose change is another in each round.
         self._varying: set[Value] = set()
         self._looking: Literal["not in a loop", "first", "again"] = "not in a loop"
@@ -267,6 +274,55 @@ class Affine:
             total[rest] = total.get(rest, 0) + coefficient
         return Form(total)
 
+    def usual_stride(
+        self, pointer: Value, axis: int, mask: Value | None = None
+    ) -> int | Form | None:
+        """Return the distance of most neighbours along an axis, in elements; for costs alone.
+
+        Neighbours mostly have one quotient and remainders that follow each other, whatever the
+        divisor is, and numbers mostly do not wrap.
+        """
+        found = self.stride(pointer, axis, mask)
+        form = self.accessed(pointer, mask)
+        if found is not None or form is None:
+            return found
+        step = self._usual_step(form, axis)
+        return step if step is None or step.constant is None else step.constant
+
+    def _usual_step(self, form: Form, axis: int) -> Form | None:
+        total = number(0)
+        for monomial, coefficient in form.terms.items():
+            moving = [a for a in monomial if axis in a.axes]
+            if not moving:
+                continue
+            step = self._usual_step_of(moving[0], axis) if len(moving) == 1 else None
+            if step is None:
+                return None
+            total += step * Form({tuple(a for a in monomial if a not in moving): coefficient})
+        return total
+
+    def _usual_step_of(self, atom: Atom, axis: int) -> Form | None:
+        if atom.kind == "x":
+            return number(1)
+        if atom.kind == "promise":
+            beside = atom.beside if atom.beside is not None else self._unwrapped.get(atom)
+            return None if beside is None else self._usual_step(beside, axis)
+        if not atom.parts:
+            return None
+        one, other = (self._usual_step(part, axis) for part in atom.parts[-2:])
+        if one is None or other is None:
+            return None
+        if atom.kind in ("div", "rem"):
+            by, far = atom.parts[1].constant, one.constant
+            if other.terms or far is None:
+                return None
+            if by and abs(far) >= abs(by):
+                return number(far // by) if atom.kind == "div" else None
+            return number(0) if atom.kind == "div" else one
+        # A clamp is there for few of its elements.
+        moves = [step for step in (one, other) if step.terms]
+        return moves[0] if moves and moves[0] == moves[-1] else None if moves else number(0)
+
     # -- masks ----------------------------------------------------------------------------
     def accessed(self, pointer: Value, mask: Value | None) -> Form | None:
         """Return a form that a pointer has where a mask is on: clamps that do nothing are gone."""
@@ -428,14 +484,26 @@ class Affine:
             known = self._atoms[kind, key] = Atom(kind, key, len(self._atoms), axes)
         return known
 
-    def promised(self, value: Value, divisor: int) -> Form:
-        """Return the form of an unknown that `divisor` divides."""
+    def promised(self, value: Value, divisor: int, unwrapped: Form | None = None) -> Form:
+        """Return the form of an unknown that `divisor` divides.
+
+        `unwrapped`: what it is where numbers do not wrap.
+        """
         atom = self.atom("value", value)
         self._divisors[atom] = divisor
+        if unwrapped is not None:
+            self._unwrapped[atom] = unwrapped
         return Form({(atom,): 1})
 
-    def unknown(self, value: Value, divisor: int = 1) -> Form:
-        """Return the form of a tile of which only that `divisor` divides all elements is known."""
+    def unwrapped(self, atom: Atom) -> Form | None:
+        """Return what an unknown number is where it does not wrap, None: nobody knows."""
+        return self._unwrapped.get(atom)
+
+    def unknown(self, value: Value, divisor: int = 1, unwrapped: Form | None = None) -> Form:
+        """Return the form of a tile of which only that `divisor` divides all elements is known.
+
+        `unwrapped`: what it is where numbers do not wrap.
+        """
         shape = shape_of(value.type)
         ones = (1,) * len(shape)
         same = [
@@ -444,6 +512,8 @@ class Affine:
         ]
         form = promising(self, value, (ones, same, (divisor,) * len(shape)))
         self._divisors.update(dict.fromkeys(form.atoms(), divisor))
+        if unwrapped is not None:
+            self._unwrapped.update(dict.fromkeys(form.atoms(), unwrapped))
         return form
 
     def constant_runs(self, value: Value) -> tuple[int, ...]:
@@ -475,10 +545,12 @@ class Affine:
                 runs = tuple(map(min, runs, self.constant_runs(operand)))
         return runs
 
-    def also(self, atom: Atom, renamed: Atom) -> None:
-        """Let what divides an atom divide its other name too."""
+    def also(self, atom: Atom, renamed: Atom, move: Callable[[Form], Form]) -> None:
+        """Let what is known of an atom hold of its other name too; `move` renames coordinates."""
         if atom in self._divisors:
             self._divisors[renamed] = self._divisors[atom]
+        if atom in self._unwrapped:
+            self._unwrapped[renamed] = move(self._unwrapped[atom])
 
     def coordinate(self, axis: int) -> Form:
         """Return the coordinate along an axis of the tile."""
@@ -526,8 +598,12 @@ class Affine:
         rule = RULES.get(type(op))
         if rule is not None:
             form = rule(self, op)
-            small = form is not None and self._size(form) <= _MOST_ATOMS
-            self._forms[op.results[0]] = form if small else None
+            chosen = isinstance(op, Select) and not shape_of(op.result.type)
+            most = _MOST_CHOSEN if chosen else _MOST_ATOMS
+            if form is not None and self._size(form) > most:
+                self._own(op.results[0], self.divisor(form))
+                return
+            self._forms[op.results[0]] = form
         elif isinstance(op, For | While):
             self._loop(op)
             return
@@ -564,7 +640,7 @@ class Affine:
             self._own(value)
         elif a == b:
             self._forms[value] = a
-        elif self.tiles and self._size(found := self._choice(op, a, b)) <= _MOST_ATOMS:
+        elif self.tiles and self._size(found := self._choice(op, a, b)) <= _MOST_CHOSEN:
             self._forms[value] = found
         else:
             self._own(value, gcd(self.divisor(a), self.divisor(b)))
@@ -613,6 +689,7 @@ class Affine:
             self._block(region)
         if self._looking == "first":
             self._read_changes(op, carried)
+            self._read_divisors(op, carried)
         for init, argument, result in zip(op.inits, carried, op.results, strict=True):
             self._carried(result, init, argument, trips)
 
@@ -643,14 +720,39 @@ class Affine:
             if True in named or (tile and not self.tiles):
                 self._varying.add(argument)
 
+    def _read_divisors(self, op: For | While, carried: tuple[Value, ...]) -> None:
+        """Note what divides each carried value in all rounds: its start, and the next if it does.
+
+        All are first taken to be divisible as they start, then by less until that goes on.
+        """
+        marks: list[tuple[Value, Atom, int, Form]] = []
+        for init, argument, after in zip(op.inits, carried, op.body.yields, strict=True):
+            start, mark, end = self.form(init), self.form(argument), self.form(after)
+            if start is None or mark is None or end is None or mark == end:
+                continue
+            if len(mark.terms) == 1 and mark.constant is None:
+                ((atom,),) = mark.terms
+                marks.append((argument, atom, self.divisor(start), end))
+        known = self._divisors
+        taken = {atom: divisor for _, atom, divisor, _ in marks}
+        while any(divisor > 1 for divisor in taken.values()):
+            self._divisors = {**known, **taken}  # what is remembered meanwhile is as doubtful
+            found = {atom: gcd(taken[atom], self.divisor(end)) for _, atom, _, end in marks}
+            if found == taken:
+                break
+            taken = found
+        self._divisors = known
+        self._lasting.update({argument: taken[atom] for argument, atom, _, _ in marks})
+
     def _carried(self, value: Value, init: Value, argument: Value, rounds: Form | None) -> None:
         """Give a value that a loop carries the form that follows from the change in a round.
 
         `rounds`: the number of rounds until the value is looked at, None if that has no name.
         """
         start, change = self.form(init), self._changes.get(argument)
+        lasting = self._lasting.get(argument, 1)
         if start is None or change is None:
-            self._own(value)
+            self._own(value, lasting)
             return
         change = self._settled(change)
         divisor = self.divisor(change)
@@ -658,10 +760,10 @@ class Affine:
             self._forms[value] = start + change * rounds
         elif self.tiles:
             moved = self.atom("moved", (value, start))
-            self._divisors[moved] = divisor
+            self._divisors[moved] = lcm(divisor, lasting)
             self._forms[value] = start + Form({(moved,): 1})
         else:
-            self._own(value, gcd(divisor, self.divisor(start)))
+            self._own(value, lcm(gcd(divisor, self.divisor(start)), lasting))
 
     def _settled(self, change: Form) -> Form:
         """Return a change with the names of carried values replaced by their forms."""

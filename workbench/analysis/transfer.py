@@ -71,16 +71,16 @@ class Forms(Protocol):
         """Return the one atom of this name."""
         ...
 
-    def promised(self, value: Value, divisor: int) -> Form:
+    def promised(self, value: Value, divisor: int, unwrapped: Form | None = None) -> Form:
         """Return the form of an unknown that `divisor` divides."""
         ...
 
-    def unknown(self, value: Value, divisor: int = 1) -> Form:
+    def unknown(self, value: Value, divisor: int = 1, unwrapped: Form | None = None) -> Form:
         """Return the form of a tile of which only that `divisor` divides all elements is known."""
         ...
 
-    def also(self, atom: Atom, renamed: Atom) -> None:
-        """Let what divides an atom divide its other name too."""
+    def also(self, atom: Atom, renamed: Atom, move: Callable[[Form], Form]) -> None:
+        """Let what is known of an atom hold of its other name too; `move` renames coordinates."""
         ...
 
     def coordinate(self, axis: int) -> Form:
@@ -115,8 +115,8 @@ def _elementwise(self: Forms, op: Elementwise) -> Form | None:
     divisor = self.divisor(exact)
     divisor = min(divisor & -divisor, 1 << 31)
     if not shape_of(op.result.type):
-        return self.promised(op.result, divisor)
-    return self.unknown(op.result, divisor) if self.tiles else None
+        return self.promised(op.result, divisor, exact)
+    return self.unknown(op.result, divisor, exact) if self.tiles else None
 
 
 def _polynomial(function: str, a: Form, b: Form) -> Form | None:
@@ -243,7 +243,7 @@ def _moved_promise(
         words = (tuple(new.get(d, 1) for d in range(rank)) for new in moved)
         key = (value, tuple(targets), *words, form)
         moved_atom = self.atom("promise", key, frozenset(moved[0]))
-    self.also(atom, moved_atom)
+    self.also(atom, moved_atom, lambda known: rewritten(self, known, leaf, shift))
     return Form({(moved_atom,): 1})
 
 

@@ -27,7 +27,8 @@ class Options:
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
     without `overlap` the two products of a loop end in the round in which they start, without
     `skip_masks` every round applies the masks of its tiles; with `loads_first` what is loaded
-    before a loop comes before most of what fills the loop's ring;
+    before a loop comes before most of what fills the loop's ring; `apart` writes loops twice that
+    copy ahead only where arguments do not overlap;
     `warp_specialize` says whether warps part into a producer's and those that multiply.
     """
 
@@ -45,6 +46,7 @@ class Options:
     overlap: bool = True
     skip_masks: bool = True
     loads_first: bool = False
+    apart: bool = False
     warp_specialize: bool | None = None
     narrow_index: bool = False
     guarded: bool = False

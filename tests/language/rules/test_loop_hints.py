@@ -129,7 +129,7 @@ def _loops(module: Module) -> list[For]:
     return [op for op in module.walk() if isinstance(op, For)]
 
 
-@pytest.mark.parametrize(("rounds", "loops"), [(8, 1), (7, 2), (3, 1), (4, 1), (0, 1)])
+@pytest.mark.parametrize(("rounds", "loops"), [(8, 1), (7, 1), (3, 1), (4, 0), (0, 1)])
 def test_known_trip_counts_leave_no_empty_loop(rounds: int, loops: int):
     x, out = np.zeros(4, np.int32), np.zeros(512, np.int32)
     function = _loop("L, U, S", ", loop_unroll_factor=4")
@@ -138,7 +138,7 @@ def test_known_trip_counts_leave_no_empty_loop(rounds: int, loops: int):
     found = _loops(module)
     assert len(found) <= loops
     assert not any(hint[0] == "loop_unroll_factor" for loop in found for hint in loop.hints)
-    if rounds >= 4:
+    if rounds >= 8:  # what runs once is no loop
         step = found[0].step.op
         assert isinstance(step, Constant)
         assert step.value == 4

@@ -46,7 +46,8 @@ def test_passes_name_no_ops_but_loops_and_conversions():
             found = {word.id for word in words if isinstance(word, ast.Name)}
             named.setdefault(path.name, set()).update(found & ops)
     assert {name: found for name, found in named.items() if found - {"For"}} == {
-        "conversions.py": {"ConvertLayout"}
+        "conversions.py": {"ConvertLayout"},
+        "flatten_loops.py": {"For", "ConvertLayout"},
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.ir import Builder, Value
+from workbench.ir import Builder, Value, clone_into
 from workbench.ops import For
 from workbench.passes.rules.known import constant_of
 from workbench.passes.rules.rule import Rule
@@ -15,6 +15,20 @@ def _never_runs(op: For, builder: Builder) -> tuple[Value, ...] | None:
     return None
 
 
+def _runs_once(op: For, builder: Builder) -> tuple[Value, ...] | None:
+    """Whatever is aligned or constant in the only round is seen where the counter is a number.
+
+    Hints go with the loop: there are no rounds that they could be about.
+    """
+    lower, upper, step = (constant_of(v) for v in (op.lower, op.upper, op.step))
+    if None in (lower, upper, step) or len(range(lower, upper, step)) != 1:
+        return None
+    return clone_into(
+        op.body, dict(zip(op.body.arguments, (op.lower, *op.inits), strict=True)), builder
+    )
+
+
 RULES: tuple[Rule, ...] = (
     Rule("loop-never-runs", "loop(5, 1, 1, x) = x", "x: f32", For, _never_runs),
+    Rule("loop-runs-once", "loop(2, 5, 3, x) = x + x", "x: f32", For, _runs_once),
 )

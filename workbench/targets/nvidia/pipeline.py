@@ -27,7 +27,9 @@ from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
+from workbench.targets.nvidia.passes.apart import split_by_overlap
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
+from workbench.targets.nvidia.passes.flatten_loops import flatten_loops
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
@@ -62,7 +64,6 @@ from workbench.trace import Occupancy, Rendered, Resources, SharedBuffer
 
 UNOBEYED = Unobeyed(
     loops={
-        "flatten": "nested loops stay nested",
         "disallow_acc_multi_buffer": "sums are never kept in several buffers, nothing to forbid",
     },
     second="an access in PTX takes one hint",
@@ -361,6 +362,8 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("raise-tma", partial(raise_tma, chip=unit)),
         ("role-partition", partial(role_partition, chip=unit, room=room)),
         ("expand-roles", partial(expand_roles, chip=unit)),
+        ("split-by-overlap", partial(split_by_overlap, chip=unit)),
+        ("flatten-loops", partial(flatten_loops, chip=unit)),
         ("pipeline-loads", partial(pipeline_loads, chip=unit, room=room)),
         ("overlap-products", partial(overlap_products, rules=unit.rules)),
         ("merge-equal", merge_equal),

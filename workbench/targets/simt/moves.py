@@ -115,7 +115,7 @@ def global_move(
         width, _ = vector_width(on.facts, pointers, mask, layout, itemsize, widest)
     strides, apart = list[int](), False
     for axis, extent in enumerate(layout.shape):
-        found = on.facts.stride(pointers, axis, mask)
+        found = on.facts.usual_stride(pointers, axis, mask)
         known = isinstance(found, int)
         apart |= not known and extent > 1
         strides.append(found * itemsize if isinstance(found, int) else _APART << axis)

@@ -62,7 +62,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.rounds import begun_once, reached, reading_from
+from workbench.targets.nvidia.passes.rounds import begun_once, reached, read_by, reading_from
 from workbench.targets.nvidia.passes.staged_loads import (
     Early,
     Known,
@@ -71,6 +71,7 @@ from workbench.targets.nvidia.passes.staged_loads import (
     staged_load,
 )
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
+from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.rules import Access, Device
 
 #: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
@@ -179,8 +180,7 @@ def _planned(
         return plain
     each, warps = sum(staged.ahead.buffer.bytes for staged in found), early.known.on.num_warps
     in_rings = {place.operand for staged in found for place in staged.in_place}
-    beside = stored_bytes(early.loop, in_rings, early.known.rules)
-
+    beside = stored_bytes(early.loop, in_rings, early.known.rules) + _scratch_bytes(early)
     boxes = any(staged.box is not None for staged in found)
 
     def warps_with(slots: int, registers: int) -> int:
@@ -199,6 +199,15 @@ def _planned(
         )
         remarks.note(late, text, "missed")
     return plain
+
+
+def _scratch_bytes(early: Early) -> int:
+    """Return the most bytes that an op of a loop needs beside its operands, one after the other."""
+    on, used = early.known.on, early.known.uses.keys()
+    return max(
+        (scratch_of(op, on.chip, on.num_warps, used).bytes for op in _inside(early.loop)),
+        default=0,
+    )
 
 
 def _late(
@@ -313,7 +322,7 @@ def _answer_memory_hints(staged: Staged, remarks: Remarks) -> None:
 def _needed_carries(loop: For, ops: list[Op], found: list[Staged]) -> list[int]:
     """Return which carried values the address arithmetic reads."""
     arguments = loop.body.arguments[1:]
-    reads = {v for op in ops for v in op.operands}
+    reads = {v for op in ops for v in read_by(op)}
     reads |= {v for s in found for v in s.reads}
     needed = {i for i, a in enumerate(arguments) if a in reads}
     # A carried value that only another needed one is computed from.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,14 @@ def reached(loop: For, index: Value, builder: Builder) -> Value:
     zero = builder.add(Constant(0, element_of(loop.step.type)))
     rises = builder.add(Elementwise("gt", (loop.step, zero)))
     return builder.add(Select(rises, up, down))
+
+
+def read_by(op: Op) -> Iterator[Value]:
+    """Yield what an op reads, in its regions too."""
+    yield from op.operands
+    for region in op.regions:
+        for inner in walk(region):
+            yield from inner.operands
 
 
 def reading_from(

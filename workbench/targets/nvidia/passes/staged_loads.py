@@ -14,7 +14,11 @@ from workbench.ir import Block, Effect, Module, Op, Shared, Value, layout_of, sh
 from workbench.layouts import LinearLayout
 from workbench.ops import For
 from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.passes.rounds import read_by
 from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
+
+#: In a loop's schedule: the pairs of arguments that do not overlap there (apart.py).
+APART = "apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,8 @@ class Early:
         self.loop = loop
         self.known = known
         self.memory = known.memory
+        #: Arguments, read and written, that do not overlap in this loop.
+        self._apart = frozenset[tuple[str, str]](dict(loop.schedule).get(APART, ()))
         effects = [e for op in loop.body.ops for e in op.effects() if e.space == "global"]
         self._writes = [e for e in effects if e.writes]
         #: What puts accesses into an order that other programs may see.
@@ -176,11 +182,17 @@ class Early:
         for effect in op.own_effects():
             if effect.order != "plain":
                 return "the load is volatile"
-            if any(self.memory.may_meet(effect, write) for write in self._writes):
+            if any(self._may_meet(effect, write) for write in self._writes):
                 return "the loop stores to memory it might load"
             if self._orders and not self.memory.is_settled(effect):
                 return "the loop waits for other programs or signals to them"
         return ""
+
+    def _may_meet(self, read: Effect, write: Effect) -> bool:
+        if not self.memory.may_meet(read, write):
+            return False
+        pairs = {(p, q) for p in self.memory.roots(read) for q in self.memory.roots(write)}
+        return not pairs <= self._apart
 
     def slice_of(self, wanted: Sequence[Value]) -> list[Op] | None:
         """Return the loop's ops that compute what a load reads, its address and mask, in order.
@@ -204,10 +216,10 @@ class Early:
             op = by_result.get(value)
             if op is None:
                 continue
-            if op.regions or not op.removable or self.obstacle(op):
+            if (op.regions and not op.pure) or not op.removable or self.obstacle(op):
                 return None
             needed.add(id(op))
-            work += op.operands
+            work += read_by(op)
         return [op for op in loop.body.ops if id(op) in needed]
 
 

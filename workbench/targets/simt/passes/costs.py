@@ -9,6 +9,7 @@ from functools import lru_cache
 from math import prod
 
 from workbench.analysis.affine import Affine
+from workbench.analysis.forms import Form
 from workbench.ir import Value, shape_of
 from workbench.layouts import LinearLayout, blocked, classify
 from workbench.layouts.predict import linear_sectors
@@ -75,7 +76,7 @@ def access_cost(
     registers = max(1, len(set(layout.table("register"))))
     instructions = max(1, registers // width)
     warps = layout.size("warp")
-    strides = [facts.stride(pointers, axis, mask) for axis in range(layout.rank)]
+    strides = [facts.usual_stride(pointers, axis, mask) for axis in range(layout.rank)]
     unit = next((d for d, s in enumerate(strides) if s == 1 and layout.shape[d] > 1), None)
     bases: list[tuple[int, int]] = []
     columns = [*layout.flat("lane")]
@@ -102,23 +103,49 @@ def coalesced(on: Setting, pointers: Value, mask: Value | None, itemsize: int) -
     """
     facts, shape = on.facts, shape_of(pointers.type)
     threads = on.lanes * on.num_warps
-    order = sorted(range(len(shape)), key=lambda d: (_rank(facts.stride(pointers, d, mask)), -d))
+    strides = [facts.usual_stride(pointers, axis, mask) for axis in range(len(shape))]
+    order = sorted(range(len(shape)), key=lambda d: (_rank(strides[d], facts), -d))
     fastest = order[0]
     width = min(
         _axis_limit(facts, pointers, mask, fastest, shape[fastest]),
         max(1, on.chip.widest_bytes // itemsize),
         max(1, prod(1 << (e - 1).bit_length() for e in shape) // threads),
     )
-    return blocked(shape, width, tuple(order), on.num_warps, on.lanes)
+    found = blocked(shape, width, tuple(order), on.num_warps, on.lanes)
+    return _runs_across(found, order) if width == 1 and fastest != len(shape) - 1 else found
 
 
-def _rank(stride: object) -> int:
-    """Order strides: 1, other numbers, unknown, and axes along which nothing moves last."""
+def _runs_across(layout: LinearLayout, order: list[int]) -> LinearLayout:
+    """Let threads hold runs along the second axis, which warps would share out element by element.
+
+    Such a tile lies turned in memory: neighbours go to lanes one by one. What lies side by side in
+    a thread goes to shared memory, and comes from there, in vectors.
+    """
+    below = sum(layout.bits[order[1] + 1 :])
+    along = {1 << below + bit for bit in range(layout.bits[order[1]])}
+    register, warp = [*layout.flat("register")], [*layout.flat("warp")]
+    free = sorted(base for base in (*register, *warp) if base in along)
+    for bases in (register, warp):
+        for place, base in enumerate(bases):
+            if base in along:
+                bases[place] = free.pop(0)
+    flat = tuple(register), tuple(layout.flat("lane")), tuple(warp), ()
+    return LinearLayout.from_flat(flat, layout.shape, layout.kind)
+
+
+def _rank(stride: int | Form | None, facts: Affine) -> int:
+    """Order strides: 1, other numbers, unknown, and axes along which nothing moves last.
+
+    Of unknown ones a multiple of 16 is taken for the larger: extents are, more often than steps.
+    """
     if stride == 1:
         return 0
     if stride == 0:
         return 1 << 40
-    return abs(stride) if isinstance(stride, int) else 1 << 30
+    if isinstance(stride, int):
+        return abs(stride)
+    large = stride is not None and facts.divisor(stride) % 16 == 0
+    return (1 << 30) + large
 
 
 def default_layout(shape: tuple[int, ...], num_warps: int, lanes: int) -> LinearLayout:
