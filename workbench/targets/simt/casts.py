@@ -10,6 +10,7 @@ from workbench.ops import Bitcast, Cast
 from workbench.ops.small_floats import SMALL_FLOATS, SmallFloat
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer
+from workbench.targets.simt.fields import halves_of_field
 from workbench.targets.simt.hardware import GLOBAL, Hardware
 from workbench.targets.simt.lowering import Lowering, llvm_type, zero
 from workbench.targets.simt.narrow import WIDE, is_narrow, narrowed, widened
@@ -31,6 +32,10 @@ def lower_cast(low: Lowering, op: Cast) -> None:
             return low.emit.sext(root, llvm_type(source), llvm_type(to)), constant
 
         low.set_lazy(op.result, widened)
+        return
+    words = halves_of_field(low, op)
+    if words is not None:
+        low.set_words(op.result, words)
         return
     if to.bits == 8 and to.is_float and shape_of(op.result.type):
         _to_small_floats(low, op, source)

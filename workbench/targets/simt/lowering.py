@@ -46,6 +46,8 @@ Pair = tuple[str, int]
 Held = str | Pair | Place
 #: Largest constant that is split off an address (analysis/ranges.py keeps this margin).
 _SPLIT_LIMIT = 1 << 20
+#: The bits of LLVM types of which a 32-bit word holds several.
+_WIDTHS = {"half": 16, "bfloat": 16, "i16": 16, "i8": 8}
 
 _LLVM_TYPES = {
     "i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "i8", "u16": "i16",
@@ -115,6 +117,7 @@ class Lowering:
         self._scalars: dict[Value, str] = {}
         self._eager: dict[Value, list[str | None]] = {}
         self._packed: dict[Value, list[str]] = {}
+        self._word_of: dict[tuple[str, ...], str] = {}
         self._lazy: dict[Value, Callable[[int], Held]] = {}
         self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
         #: The `!dbg` of the function, set by whoever starts the lowering.
@@ -247,8 +250,7 @@ class Lowering:
                 one = word if type == "i32" else self.emit.pure(f"bitcast i32 {word} to {type}")
                 registers.append(one)
                 continue
-            vector = self.emit.pure(f"bitcast i32 {word} to <{each} x {type}>")
-            registers += self.emit.elements(type, each, vector)
+            registers += self.unpack(word, type)
         return registers
 
     def pack_of(self, value: Value) -> tuple[str, int]:
@@ -265,14 +267,32 @@ class Lowering:
         registers = [r or zero(type) for r in self.registers(value)]
         return [self.pack(registers[i : i + each], type) for i in range(0, len(registers), each)]
 
+    def unpack(self, word: str, type: str, count: int | None = None) -> list[str]:
+        """Return the numbers of a narrow type in an i32; packed again they are that word.
+
+        With a count there are so many in its low bits, and zeros above them.
+        """
+        each = 32 // _WIDTHS[type]
+        vector = self.emit.pure(f"bitcast i32 {word} to <{each} x {type}>")
+        found = self.emit.elements(type, each, vector)[:count]
+        self._word_of[tuple(found)] = word
+        return found
+
+    def known_word(self, operands: Sequence[str]) -> str | None:
+        """Return the word of which operands were unpacked, all of it in their order."""
+        return self._word_of.get(tuple(operands))
+
     def pack(self, operands: Sequence[str], type: str) -> str:
         """Return one i32 made of the operands, the first in the low bits."""
         emit = self.emit
+        known = self.known_word(operands)
+        if known is not None:
+            return known
         if type in ("i32", "float"):
             (operand,) = operands
             return operand if type == "i32" else emit.pure(f"bitcast float {operand} to i32")
         # A word with fewer elements than it holds has zeros above them.
-        whole = 32 // {"half": 16, "bfloat": 16, "i16": 16, "i8": 8}[type]
+        whole = 32 // _WIDTHS[type]
         zero = "0" if type.startswith("i") else "0.0"
         operands = [*operands, *[zero] * (whole - len(operands))]
         held = emit.vector(type, operands)
