@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from workbench.ir import (
     BF16,
@@ -23,7 +24,20 @@ from workbench.ir import (
     shape_of,
 )
 from workbench.layouts import LinearLayout, mma_a, mma_b, mma_c, split_warps
-from workbench.ops import Dot
+from workbench.ops import (
+    Bitcast,
+    Broadcast,
+    Cast,
+    Constant,
+    Dot,
+    Elementwise,
+    Join,
+    Load,
+    Reshape,
+    Select,
+    Splat,
+    Transpose,
+)
 from workbench.source import ResourceError
 from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.table import NVIDIA
@@ -102,12 +116,21 @@ def dot_layouts(op: Dot, on: Setting) -> Layouts:
     if unit is None:
         return multiply_add_layouts(op, on)
     _check_length(op, on.num_warps)
-    split = split_warps(shape, on.num_warps)
-    product, kw = mma_c(shape, split), unit.kw
-    a, b = (
-        fragments(shape_of(value.type), kw, split)
-        for fragments, value in ((mma_a, op.a), (mma_b, op.b))
-    )
+    run = neighbours(op, unit)
+    if run and is_turned(op):
+        split = split_warps(shape[::-1], on.num_warps)
+        product = mma_c(shape[::-1], split).transpose((1, 0))
+        a, b = (
+            fragments(shape_of(value.type)[::-1], unit.kw, split, run).transpose((1, 0))
+            for fragments, value in ((mma_b, op.a), (mma_a, op.b))
+        )
+    else:
+        split = split_warps(shape, on.num_warps)
+        product = mma_c(shape, split)
+        a, b = (
+            fragments(shape_of(value.type), unit.kw, split, run)
+            for fragments, value in ((mma_a, op.a), (mma_b, op.b))
+        )
     return Layouts(
         work=op.result,
         operands=(
@@ -119,6 +142,72 @@ def dot_layouts(op: Dot, on: Setting) -> Layouts:
         offers=lambda: [product],
         fixed=True,
     )
+
+
+def neighbours(op: Dot, unit: MatrixUnit) -> int:
+    """Return how many neighbours along k a lane should have; 0: what one register holds.
+
+    An operand that is made of narrower numbers in memory is read from shared memory as they lie
+    there: 8 bytes of them at least, where fragments would have it read single pairs. The other
+    one has to come from memory too: what is computed lies as the instructions leave it.
+    """
+    k = shape_of(op.a.type)[-1]
+    if unit.kw != 2 or k & (k - 1):
+        return 0
+    found = [_memory_bits(value, axis) for value, axis in ((op.a, 1), (op.b, 0))]
+    if None in found:
+        return 0
+    narrowest = min(bits for bits in found if bits is not None)
+    run = min(_RUN_BITS // narrowest, k // 4, MOST_NEIGHBOURS)
+    return run if narrowest < 16 and run > unit.kw else 0
+
+
+#: What a lane reads at once, in bits, and the neighbours along k that this may make: more, and
+#: lanes that read the wider operand meet in the same banks.
+_RUN_BITS, MOST_NEIGHBOURS = 128, 16
+
+
+def is_turned(op: Dot) -> bool:
+    """Say whether the second operand should be the instruction's first: C.T = B.T @ A.T.
+
+    Of the first operand a fragment has two rows: what is read in wide pieces of one row has to be
+    moved to its registers, what is computed is computed there.
+    """
+    return isinstance(op.a.op, Load) and not isinstance(op.b.op, Load)
+
+
+def _memory_bits(value: Value, axis: int) -> float | None:
+    """Return the bits in memory of an element along an axis; None if it is not memory's.
+
+    Tiles that are repeated (scales) or of one element along the axis count for nothing.
+    """
+    made, extent = value.op, shape_of(value.type)[axis]
+    if isinstance(made, Load):
+        return element_of(value.type).bits
+    if isinstance(made, Elementwise | Select | Cast | Bitcast):
+        found = [_memory_bits(v, axis) for v in made.operands if not _is_small(v)]
+        known = [bits for bits in found if bits is not None]
+        return min(known) if known and len(known) == len(found) else None
+    if isinstance(made, Transpose):
+        return _memory_bits(made.source, made.order[axis])
+    if isinstance(made, Join):
+        if axis == len(shape_of(value.type)) - 1:
+            return None
+        found = [_memory_bits(v, axis) for v in made.operands]
+        return None if found[0] is None or found[0] != found[1] else found[0] / 2
+    if isinstance(made, Reshape):
+        before = shape_of(made.source.type)
+        inside = [
+            i for i, e in enumerate(before)
+            if e > 2 and extent % e == 0 and prod(before[:i]) == prod(shape_of(value.type)[:axis])
+        ]  # fmt: skip
+        return _memory_bits(made.source, inside[0]) if len(inside) == 1 else None
+    return None
+
+
+def _is_small(value: Value) -> bool:
+    """Say whether a tile is a constant, or one that is repeated."""
+    return isinstance(value.op, Constant | Broadcast | Splat)
 
 
 def _check_length(op: Dot, num_warps: int) -> None:
@@ -153,15 +242,28 @@ def _coordinates(layout: LinearLayout) -> dict[tuple[int, ...], int]:
     return found
 
 
+def _along(layout: LinearLayout, axis: int) -> list[int]:
+    """Return the coordinates along an axis of lane 0's registers, in the order of its registers."""
+    found = [0]
+    for vector in layout.bases["register"]:
+        if vector[axis]:
+            found += [vector[axis] ^ other for other in found]
+    return found
+
+
 def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
     emit = low.emit
     a, b = _operand_words(low, op.a, 1), _operand_words(low, op.b, 0)
     if unit.types.startswith("f32.tf32"):
         a, b = (_to_tf32(low, words) for words in (a, b))
-    a_at, b_at = (_coordinates(low.layout(v)) for v in (op.a, op.b))
-    c_layout = low.layout(op.accumulator)
-    extent_k = low.layout(op.a).shape[1]
-    rows_at = _coordinates(c_layout)
+    a_layout, b_layout, c_layout = map(low.layout, (op.a, op.b, op.accumulator))
+    if c_layout.bases["register"][0][0]:
+        # Turned: fragments are those of C.T = B.T @ A.T.
+        a, b = b, a
+        turned = [layout.transpose((1, 0)) for layout in (b_layout, a_layout, c_layout)]
+        a_layout, b_layout, c_layout = turned
+    a_at, b_at, rows_at = map(_coordinates, (a_layout, b_layout, c_layout))
+    extent_k = a_layout.shape[1]
     live = set(c_layout.live_registers())
     element = element_scalar(op.accumulator)
     accumulators = _cast(low, low.registers(op.accumulator), element, unit.accumulator, op)
@@ -170,19 +272,23 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
         ((m, n) for (m, n), r in rows_at.items() if r % 4 == 0),
         key=lambda place: rows_at[place],
     )
-    k_words, a_half = unit.kw, 4 * unit.kw
+    k_words = unit.kw
     held, instruction = _instruction(unit)
-    for k0 in range(0, max(extent_k, unit.k), unit.k):
+    along_k = _along(a_layout, 1)
+    for first in range(0, len(along_k), 2 * k_words):
+        if along_k[first] >= extent_k:
+            continue
+        halves = along_k[first], along_k[first + k_words]
         for m0, n0 in starts:
             register = rows_at[m0, n0]
             if live.isdisjoint(range(register, register + 4)):
                 continue
-            # Registers of A: (m, k), (m+8, k), (m, k+half), (m+8, k+half); of B: (k), (k+half).
+            # Registers of A: (m, k), (m+8, k), (m, k+half), (m+8, k+half); of B: (k), (k+half),
+            # where k and k + half are what a lane has next.
             # Coordinates wrap in fragments larger than the tile: those words are copies.
-            a_words = [a[_wrapped(a_at, low.layout(op.a), (m0 + dm, k0 + dk)) // k_words]
-                       for dk in (0, a_half) for dm in (0, 8)]  # fmt: skip
-            b_words = [b[_wrapped(b_at, low.layout(op.b), (k0 + dk, n0)) // k_words]
-                       for dk in (0, a_half)]  # fmt: skip
+            a_words = [a[_wrapped(a_at, a_layout, (m0 + dm, k)) // k_words]
+                       for k in halves for dm in (0, 8)]  # fmt: skip
+            b_words = [b[_wrapped(b_at, b_layout, (k, n0)) // k_words] for k in halves]
             # A dead register of a live fragment holds anything; 0 will do.
             sums = [accumulators[register + i] or zero(held) for i in range(4)]
             arguments = [f"i32 {w}" for w in (*a_words, *b_words)] + [f"{held} {s}" for s in sums]

@@ -116,41 +116,38 @@ def _masked(field: Field, mask: int, element: Scalar) -> Field | None:
     )  # fmt: skip
 
 
-def halves_of_field(low: Lowering, op: Cast) -> list[str] | None:
-    """Return a cast of a field to halves or bfloats as words of two; None if there is none.
+def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
+    """Return the registers of a cast of a field to halves or bfloats; None if it is no such cast.
 
     Bfloats have eight bits: 128 + the field, for fields of up to seven.
     """
     if op.to not in (F16, BF16) or not shape_of(op.result.type):
         return None
     field = field_of(op.source)
-    if field is None or low.layout(op.result).registers() % 4:
+    if field is None or low.layout(op.result).registers() < 2:
         return None
     if low.layout(field.root) != low.layout(op.result):
         return None
-    return _as_bfloats(low, field) if op.to == BF16 else _as_halves(low, field)
-
-
-def _as_halves(low: Lowering, field: Field) -> list[str] | None:
-    factor, constant = _line(field, _FIRST, field.start)
-    if any(_beyond_half(number) for number in (factor, constant)):
-        return None
-    return [
-        _number(low.emit, "half", _widened(low.emit, code, half, _HIGH), factor, constant)
-        for code, half in _codes(low, field)
-    ]
-
-
-def _as_bfloats(low: Lowering, field: Field) -> list[str] | None:
-    if field.width > 7:
-        return None
-    factor, constant = _line(field, 128, 0)
-    if any(_beyond_bfloat(number) for number in (factor, constant)):
-        return None
-    return [
-        _number(low.emit, "bfloat", _widened(low.emit, code, half, 0x43), factor, constant)
-        for code, half in _codes(low, field, at_zero=True)
-    ]
+    if op.to == F16:
+        type, high, start = "half", _HIGH, field.start
+        factor, constant = _line(field, _FIRST, start)
+        if any(_beyond_half(number) for number in (factor, constant)):
+            return None
+    else:
+        type, high, start = "bfloat", 0x43, 0
+        factor, constant = _line(field, 128, start)
+        if field.width > 7 or any(_beyond_bfloat(number) for number in (factor, constant)):
+            return None
+    live, found = set(low.live(op.result)), list[str | None]()
+    places = low.bytes_of_words([r or "0" for r in low.registers(field.root)])
+    for register, (word, place) in enumerate(places):
+        if register not in live:
+            found.append(None)
+            continue
+        pair = _widened(low.emit, _code(low.emit, field, word, start), place // 2, high)
+        number = _number(low.emit, type, pair, factor, constant)
+        found.append(low.unpack(number, type)[place % 2])
+    return found
 
 
 def _beyond_half(number: float) -> bool:
@@ -169,29 +166,17 @@ def _line(field: Field, first: int, start: int) -> tuple[float, float]:
     return factor, field.added - bias - first * factor
 
 
-def _codes(low: Lowering, field: Field, *, at_zero: bool = False) -> list[tuple[str, int]]:
-    """Return for each two registers a word and which half of it holds them as codes.
+def _code(emit: Emitter, field: Field, word: str, start: int) -> str:
+    """Return a word of four bytes that hold a field alone, from bit `start` on.
 
-    A code is the field alone, its sign inverted: it is biased by that.
+    Its sign is inverted: so it is biased by that.
     """
-    emit, start = low.emit, 0 if at_zero else field.start
     mask = ((1 << field.width) - 1) << start
     sign = 1 << start + field.width - 1 if field.signed else 0
-    registers = [r or "0" for r in low.registers(field.root)]
-    found: list[tuple[str, int]] = []
-    for first in range(0, len(registers), 4):
-        # Bytes that were loaded as a word stay one; pairs need not become one first.
-        four = registers[first : first + 4]
-        whole = low.known_word(four)
-        words = [whole] if whole else [low.pack(four[i : i + 2], "i8") for i in (0, 2)]
-        for word in words:
-            code = emit.shift("lshr", "i32", word, field.start - start)
-            if mask != 0xFF:
-                code = emit.bitwise("and", "i32", code, str(_four(mask)))
-            if sign:
-                code = emit.bitwise("xor", "i32", code, str(_four(sign)))
-            found += [(code, half) for half in range(2 // len(words))]
-    return found
+    code = emit.shift("lshr", "i32", word, field.start - start)
+    if mask != 0xFF:
+        code = emit.bitwise("and", "i32", code, str(_four(mask)))
+    return emit.bitwise("xor", "i32", code, str(_four(sign))) if sign else code
 
 
 def _four(byte: int) -> int:
@@ -223,4 +208,4 @@ def _number(emit: Emitter, type: str, word: str, factor: float, constant: float)
     return emit.pure(f"bitcast {kind} {number} to i32")
 
 
-__all__ = ["Field", "field_of", "halves_of_field"]
+__all__ = ["Field", "field_of", "numbers_of_field"]

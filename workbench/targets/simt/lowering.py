@@ -118,6 +118,7 @@ class Lowering:
         self._eager: dict[Value, list[str | None]] = {}
         self._packed: dict[Value, list[str]] = {}
         self._word_of: dict[tuple[str, ...], str] = {}
+        self._byte_of: dict[str, tuple[str, int]] = {}
         self._lazy: dict[Value, Callable[[int], Held]] = {}
         self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
         #: The `!dbg` of the function, set by whoever starts the lowering.
@@ -276,11 +277,28 @@ class Lowering:
         vector = self.emit.pure(f"bitcast i32 {word} to <{each} x {type}>")
         found = self.emit.elements(type, each, vector)[:count]
         self._word_of[tuple(found)] = word
+        if type == "i8":
+            self._byte_of.update({byte: (word, i) for i, byte in enumerate(found)})
         return found
 
     def known_word(self, operands: Sequence[str]) -> str | None:
         """Return the word of which operands were unpacked, all of it in their order."""
         return self._word_of.get(tuple(operands))
+
+    def bytes_of_words(self, operands: Sequence[str]) -> list[tuple[str, int]]:
+        """Return for each byte a word and where it is in that, from the lowest on.
+
+        Bytes that were loaded as a word are where they came; others become words in their order.
+        """
+        found: list[tuple[str, int]] = []
+        for first in range(0, len(operands), 4):
+            four = operands[first : first + 4]
+            if all(byte in self._byte_of for byte in four):
+                found += [self._byte_of[byte] for byte in four]
+            else:
+                word = self.pack(four, "i8")
+                found += [(word, i) for i in range(len(four))]
+        return found
 
     def pack(self, operands: Sequence[str], type: str) -> str:
         """Return one i32 made of the operands, the first in the low bits."""
