@@ -4,8 +4,8 @@ Weights of 4 and 8 bits are made floats where they are multiplied, and chips con
 (an H200 sixteen in a cycle, of 128 lanes). But a byte that is put under the byte 0x64 is the half
 1024 + byte, and from there the number is one multiply-add away, which is exact:
 
-    code  = word & field ^ sign            four numbers; a signed field becomes biased
-    halves = 0x6400 | code                 two of them, by a permutation of bytes
+    code   = word & field                  of four numbers
+    halves = code ^ 0x6400 ^ sign          two of them, spread; a signed field becomes biased
     number = halves * 2^(e - s) - constant
 
 `x`, `x & 15`, `x >> 4`, `(x << 4) >> 4` and the like are fields; so is what a constant is added to.
@@ -144,7 +144,10 @@ def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
         if register not in live:
             found.append(None)
             continue
-        pair = _widened(low.emit, _code(low.emit, field, word, start), place // 2, high)
+        pair = _widened(low.emit, _code(low.emit, field, word, start), place // 2)
+        # A signed field is biased by what its inverted sign is worth.
+        sign = 1 << start + field.width - 1 if field.signed else 0
+        pair = low.emit.bitwise("xor", "i32", pair, str((high << 8 | sign) * 0x10001))
         number = _number(low.emit, type, pair, factor, constant)
         found.append(low.unpack(number, type)[place % 2])
     return found
@@ -167,16 +170,10 @@ def _line(field: Field, first: int, start: int) -> tuple[float, float]:
 
 
 def _code(emit: Emitter, field: Field, word: str, start: int) -> str:
-    """Return a word of four bytes that hold a field alone, from bit `start` on.
-
-    Its sign is inverted: so it is biased by that.
-    """
+    """Return a word of four bytes that hold a field alone, from bit `start` on."""
     mask = ((1 << field.width) - 1) << start
-    sign = 1 << start + field.width - 1 if field.signed else 0
     code = emit.shift("lshr", "i32", word, field.start - start)
-    if mask != 0xFF:
-        code = emit.bitwise("and", "i32", code, str(_four(mask)))
-    return emit.bitwise("xor", "i32", code, str(_four(sign))) if sign else code
+    return code if mask == 0xFF else emit.bitwise("and", "i32", code, str(_four(mask)))
 
 
 def _four(byte: int) -> int:
@@ -185,12 +182,11 @@ def _four(byte: int) -> int:
     return word - (1 << 32) if word >> 31 else word
 
 
-def _widened(emit: Emitter, word: str, half: int, high: int) -> str:
-    """Return two of a word's bytes as an i32, each below the byte `high`."""
+def _widened(emit: Emitter, word: str, half: int) -> str:
+    """Return two of a word's bytes as an i32 of two halves."""
     codes = emit.pure(f"bitcast i32 {word} to <4 x i8>")
-    above = emit.pure(f"bitcast i32 {_four(high)} to <4 x i8>")
     order = ", ".join(f"i32 {i}" for i in (2 * half, 4, 2 * half + 1, 4))
-    both = emit.pure(f"shufflevector <4 x i8> {codes}, <4 x i8> {above}, <4 x i32> <{order}>")
+    both = emit.pure(f"shufflevector <4 x i8> {codes}, <4 x i8> zeroinitializer, <4 x i32> <{order}>")
     return emit.pure(f"bitcast <4 x i8> {both} to i32")
 
 
