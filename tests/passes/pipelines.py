@@ -13,6 +13,7 @@ from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.targets.nvidia.chip import Chip, chip
+from workbench.targets.nvidia.passes.early_loads import load_early
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
@@ -45,6 +46,7 @@ PASSES: dict[str, Pass] = {
     "accumulate-products": accumulate_products,
     "assign-layouts": partial(assign_layouts, chip=SM_80),
     "raise-tma": partial(raise_tma, chip=chip("sm_90a")),
+    "load-early": partial(load_early, chip=SM_80),
     "pipeline-loads": partial(pipeline_loads, chip=SM_80),
     "role-partition": partial(role_partition, chip=chip("sm_90a")),
     "expand-roles": partial(expand_roles, chip=chip("sm_90a")),

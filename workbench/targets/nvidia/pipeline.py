@@ -26,6 +26,7 @@ from workbench.targets.nvidia.chip import Chip, chip, residency
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
+from workbench.targets.nvidia.passes.early_loads import load_early
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
@@ -352,6 +353,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("raise-tma", partial(raise_tma, chip=unit)),
         ("role-partition", partial(role_partition, chip=unit, room=room)),
         ("expand-roles", partial(expand_roles, chip=unit)),
+        ("load-early", partial(load_early, chip=unit)),
         ("pipeline-loads", partial(pipeline_loads, chip=unit, room=room)),
         ("overlap-products", partial(overlap_products, rules=unit.rules)),
         ("merge-equal", merge_equal),

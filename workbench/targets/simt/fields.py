@@ -186,7 +186,9 @@ def _widened(emit: Emitter, word: str, half: int) -> str:
     """Return two of a word's bytes as an i32 of two halves."""
     codes = emit.pure(f"bitcast i32 {word} to <4 x i8>")
     order = ", ".join(f"i32 {i}" for i in (2 * half, 4, 2 * half + 1, 4))
-    both = emit.pure(f"shufflevector <4 x i8> {codes}, <4 x i8> zeroinitializer, <4 x i32> <{order}>")
+    both = emit.pure(
+        f"shufflevector <4 x i8> {codes}, <4 x i8> zeroinitializer, <4 x i32> <{order}>"
+    )
     return emit.pure(f"bitcast <4 x i8> {both} to i32")
 
 
