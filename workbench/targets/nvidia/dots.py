@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from workbench.ir import (
     BF16,
@@ -23,23 +22,11 @@ from workbench.ir import (
     element_of,
     shape_of,
 )
-from workbench.layouts import LinearLayout, mma_a, mma_b, mma_c, split_warps
-from workbench.ops import (
-    Bitcast,
-    Broadcast,
-    Cast,
-    Constant,
-    Dot,
-    Elementwise,
-    Join,
-    Load,
-    Reshape,
-    Select,
-    Splat,
-    Transpose,
-)
+from workbench.layouts import LinearLayout
+from workbench.ops import Dot
 from workbench.source import ResourceError
 from workbench.targets.nvidia.chip import Chip, chip_of
+from workbench.targets.nvidia.fragments import fragments_of, is_turned
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.nvidia.warpgroups import warpgroup_layouts
 from workbench.targets.simt.casts import cast
@@ -112,25 +99,11 @@ def dot_layouts(op: Dot, on: Setting) -> Layouts:
     by_warpgroups = warpgroup_layouts(op, on)
     if by_warpgroups is not None:
         return by_warpgroups
-    unit, shape = matrix_unit(op, chip_of(on.chip)), shape_of(op.result.type)
+    unit = matrix_unit(op, chip_of(on.chip))
     if unit is None:
         return multiply_add_layouts(op, on)
     _check_length(op, on.num_warps)
-    run = neighbours(op, unit)
-    if run and is_turned(op):
-        split = split_warps(shape[::-1], on.num_warps)
-        product = mma_c(shape[::-1], split).transpose((1, 0))
-        a, b = (
-            fragments(shape_of(value.type)[::-1], unit.kw, split, run).transpose((1, 0))
-            for fragments, value in ((mma_b, op.a), (mma_a, op.b))
-        )
-    else:
-        split = split_warps(shape, on.num_warps)
-        product = mma_c(shape, split)
-        a, b = (
-            fragments(shape_of(value.type), unit.kw, split, run)
-            for fragments, value in ((mma_a, op.a), (mma_b, op.b))
-        )
+    product, a, b = fragments_of(op, unit.kw, on.num_warps)
     return Layouts(
         work=op.result,
         operands=(
@@ -142,72 +115,6 @@ def dot_layouts(op: Dot, on: Setting) -> Layouts:
         offers=lambda: [product],
         fixed=True,
     )
-
-
-def neighbours(op: Dot, unit: MatrixUnit) -> int:
-    """Return how many neighbours along k a lane should have; 0: what one register holds.
-
-    An operand that is made of narrower numbers in memory is read from shared memory as they lie
-    there: 8 bytes of them at least, where fragments would have it read single pairs. The other
-    one has to come from memory too: what is computed lies as the instructions leave it.
-    """
-    k = shape_of(op.a.type)[-1]
-    if unit.kw != 2 or k & (k - 1):
-        return 0
-    found = [_memory_bits(value, axis) for value, axis in ((op.a, 1), (op.b, 0))]
-    if None in found:
-        return 0
-    narrowest = min(bits for bits in found if bits is not None)
-    run = min(_RUN_BITS // narrowest, k // 4, MOST_NEIGHBOURS)
-    return run if narrowest < 16 and run > unit.kw else 0
-
-
-#: What a lane reads at once, in bits, and the neighbours along k that this may make: more, and
-#: lanes that read the wider operand meet in the same banks.
-_RUN_BITS, MOST_NEIGHBOURS = 128, 16
-
-
-def is_turned(op: Dot) -> bool:
-    """Say whether the second operand should be the instruction's first: C.T = B.T @ A.T.
-
-    Of the first operand a fragment has two rows: what is read in wide pieces of one row has to be
-    moved to its registers, what is computed is computed there.
-    """
-    return isinstance(op.a.op, Load) and not isinstance(op.b.op, Load)
-
-
-def _memory_bits(value: Value, axis: int) -> float | None:
-    """Return the bits in memory of an element along an axis; None if it is not memory's.
-
-    Tiles that are repeated (scales) or of one element along the axis count for nothing.
-    """
-    made, extent = value.op, shape_of(value.type)[axis]
-    if isinstance(made, Load):
-        return element_of(value.type).bits
-    if isinstance(made, Elementwise | Select | Cast | Bitcast):
-        found = [_memory_bits(v, axis) for v in made.operands if not _is_small(v)]
-        known = [bits for bits in found if bits is not None]
-        return min(known) if known and len(known) == len(found) else None
-    if isinstance(made, Transpose):
-        return _memory_bits(made.source, made.order[axis])
-    if isinstance(made, Join):
-        if axis == len(shape_of(value.type)) - 1:
-            return None
-        found = [_memory_bits(v, axis) for v in made.operands]
-        return None if found[0] is None or found[0] != found[1] else found[0] / 2
-    if isinstance(made, Reshape):
-        before = shape_of(made.source.type)
-        inside = [
-            i for i, e in enumerate(before)
-            if e > 2 and extent % e == 0 and prod(before[:i]) == prod(shape_of(value.type)[:axis])
-        ]  # fmt: skip
-        return _memory_bits(made.source, inside[0]) if len(inside) == 1 else None
-    return None
-
-
-def _is_small(value: Value) -> bool:
-    """Say whether a tile is a constant, or one that is repeated."""
-    return isinstance(value.op, Constant | Broadcast | Splat)
 
 
 def _check_length(op: Dot, num_warps: int) -> None:
@@ -257,8 +164,7 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
     if unit.types.startswith("f32.tf32"):
         a, b = (_to_tf32(low, words) for words in (a, b))
     a_layout, b_layout, c_layout = map(low.layout, (op.a, op.b, op.accumulator))
-    if c_layout.bases["register"][0][0]:
-        # Turned: fragments are those of C.T = B.T @ A.T.
+    if is_turned(c_layout):  # fragments are those of C.T = B.T @ A.T
         a, b = b, a
         turned = [layout.transpose((1, 0)) for layout in (b_layout, a_layout, c_layout)]
         a_layout, b_layout, c_layout = turned

@@ -17,6 +17,9 @@ Products that read the ring themselves may go on while the next round starts (`g
 the only product of a loop adds to a carried sum, it is waited for one round later. Its slot is
 free a round later too, so the ring has one more, or the copies start one round less ahead.
 
+An operand that is computed in the loop (weights that become floats) is stored for it to one of two
+slots in turns: so the next round computes and stores while the product reads.
+
 A product that adds to sums and reads what is made of another one may be started a round later
 (overlap_products.py); its slot is free as much later.
 
@@ -72,8 +75,8 @@ from workbench.targets.nvidia.passes.staged_loads import (
     Staged,
     staged_load,
 )
-from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
-from workbench.targets.simt.rules import Access, Box, Device
+from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad, SharedStore
+from workbench.targets.simt.rules import Access, Box, Device, Stored
 
 #: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
 _ENOUGH_WARPS = 16
@@ -126,12 +129,14 @@ class _Plan:
 
     product: one that is waited for a round later, if there is one.
     late: one that is started a round later, if there is one.
+    stored: operands of `product` that the loop computes.
     """
 
     slots: int
     distance: int
     product: Op | None = None
     late: Op | None = None
+    stored: tuple[Stored, ...] = ()
 
 
 def _planned(
@@ -141,16 +146,16 @@ def _planned(
 
     What a product reads a round longer takes a slot more, if as many blocks still share a
     multiprocessor; if not, copies start a round later, if that leaves one (two, for the only
-    product of a loop).
+    product of a loop that computes nothing for it).
     """
     plain = _Plan(depth, depth - 1)
-    product = _goes_on(early, found)
+    product, stored = _goes_on(early, found)
     if product is not None:
         layout = layout_of(product.result.type)
         assert layout is not None
         registers = plain_registers = min(MOST_REGISTERS, layout.registers() + _OTHER_REGISTERS)
         late, ways = None, [(depth + 1, depth - 1), (depth, depth - 2)]
-        ways = ways[: 2 if depth > 3 else 1]
+        ways = ways[: 2 if depth > 3 or stored else 1]
     else:
         # With two slots more no warp waits for the others before it starts products.
         late, plain_registers, registers = _late(early, found, chip, remarks)
@@ -164,15 +169,16 @@ def _planned(
 
     boxes = any(staged.box is not None for staged in found)
 
-    def warps_with(slots: int, registers: int) -> int:
+    def warps_with(slots: int, registers: int, again: int = 0) -> int:
         barriers = _BARRIER_BYTES * slots if boxes else 0
-        return residency(chip, warps, registers, slots * each + beside + barriers).warps
+        return residency(chip, warps, registers, slots * each + beside + barriers + again).warps
 
     least = min(max(1, warps_with(depth, plain_registers)), _ENOUGH_WARPS)
+    again = sum(one.buffer.bytes for one in stored)
     for slots, distance in ways:
-        fits = slots == depth or slots * each <= room
-        if distance > 0 and fits and warps_with(slots, registers) >= least:
-            return _Plan(slots, distance, product, late)
+        fits = slots * each + again <= room if slots > depth or again else True
+        if distance > 0 and fits and warps_with(slots, registers, again) >= least:
+            return _Plan(slots, distance, product, late, stored)
     if late is not None:
         text = (
             f"overlap dropped: {depth + 1} slots of {each:,} bytes and {registers} registers "
@@ -209,24 +215,32 @@ def _late(
     return None if reason else late.product, plain, needed
 
 
-def _goes_on(early: Early, found: list[Staged]) -> Op | None:
+def _goes_on(early: Early, found: list[Staged]) -> tuple[Op | None, tuple[Stored, ...]]:
     """Return the product of a loop that may be waited for a round later.
 
-    Nobody but the next round looks at its sums, and both its operands stay in the ring.
+    Nobody but the next round looks at its sums, and its operands stay in the ring, or are computed
+    in the loop: those are returned too.
     """
     loop, known = early.loop, early.known
     waiting = [(op, later) for op in _inside(loop) if (later := known.rules.later_of(op))]
     if len(waiting) != 1 or waiting[0][0] not in loop.body.ops:
-        return None
+        return None, ()
     ((product, later),) = waiting
     read = {place.operand for staged in found for place in staged.in_place if place.op is product}
     arguments, yields = loop.body.arguments[1:], loop.body.yields
     alone = (
         known.uses.get(later.sums, []) == [product] and len(known.uses.get(product.result, [])) == 1
     )
-    if not alone or later.sums not in arguments or set(later.operands) != read:
-        return None
-    return product if yields[arguments.index(later.sums)] is product.result else None
+    stored = tuple(
+        one for one in known.rules.stored_of(product)
+        if one.tile not in read and one.tile.op in loop.body.ops
+    )  # fmt: skip
+    held = read | {one.tile for one in stored}
+    if not alone or not read or later.sums not in arguments or set(later.operands) != held:
+        return None, ()
+    if yields[arguments.index(later.sums)] is not product.result:
+        return None, ()
+    return product, stored
 
 
 def _inside(op: Op) -> list[Op]:
@@ -321,14 +335,12 @@ def _pipelined(
         builder.add(SharedAllocate(type=ring), staged.load.result.hint)
         for ring, staged in zip(rings, found, strict=True)
     ]
-    boxes = any(staged.box is not None for staged in found)
+    halves = {
+        one.field: builder.add(SharedAllocate(type=replace(one.buffer, slots=2)), one.tile.hint)
+        for one in plan.stored
+    }
     vectors = any(staged.box is None for staged in found)
-    barriers = None
-    if boxes:
-        barriers = builder.add(Barriers(count=stages), "full")
-        # Other buffers may have been here, of which threads wrote elements.
-        builder.insert(FenceProducts())
-        builder.insert(BlockBarrier())
+    barriers = _counted(found, stages, builder)
     ahead = _Ahead(early, found, buffers, barriers, ops, carries, builder)
 
     state = {a: loop.inits[i] for i, a in enumerate(loop.body.arguments[1:]) if i in carries}
@@ -343,6 +355,7 @@ def _pipelined(
     arguments = loop.body.arguments
     next_index = Value(element_of(loop.lower.type), "ahead")
     read_slot, write_slot, parity = Value(I32, "slot"), Value(I32, "fill"), Value(I32, "parity")
+    half = Value(I32, "half")
     shadows = {
         arguments[1 + i]: Value(arguments[1 + i].type, arguments[1 + i].hint) for i in carries
     }
@@ -358,36 +371,65 @@ def _pipelined(
         if barriers is not None:
             builder.insert(Await(barriers, read_slot, parity))
         reading = _Reading(early, found, buffers, read_slot, builder)
-        replaced = reading.write(plan)
+        replaced = reading.write(plan, halves, half)
         yields = [replaced.get(v, v) for v in loop.body.yields]
         following = builder.add(Elementwise("add", (next_index, loop.step), no_wrap=True))
         (read, past), (write, _) = (_next_slot(v, stages, builder) for v in (read_slot, write_slot))
         ends = [*yields, following, read, write, *(moved[a] for a in shadows)]
         if barriers is not None:
-            one = builder.add(Constant(1, I32))
-            turned = builder.add(Elementwise("xor", (parity, one)))
-            ends.append(builder.add(Select(past, turned, parity)))
+            ends.append(builder.add(Select(past, _flipped(parity, builder), parity)))
+        if halves:
+            ends.append(_flipped(half, builder))
         builder.insert(loop.body.terminator.changed(values=tuple(ends)))
     inits = (*loop.inits, index, zero, last, *(state[a] for a in shadows))
     inside = (*arguments, next_index, read_slot, write_slot, *shadows.values())
     if barriers is not None:
         inits, inside = (*inits, zero), (*inside, parity)
+    if halves:
+        inits, inside = (*inits, zero), (*inside, half)
     new = builder.insert(loop.changed(inits=inits, body=Block(inside, tuple(body))))
     if vectors:
         builder.insert(WaitCopies(0))
-    results = list(new.results[: len(loop.results)])
-    if plan.product is not None:
-        number = loop.body.yields.index(plan.product.result)
-        results[number] = builder.add(WaitProducts(results[number]), results[number].hint)
-    total = sum(ring.bytes for ring in rings)
-    remarks.note(
-        loop,
+    text = (
         f"{len(found)} loads copied {distance} rounds ahead "
-        f"through {total:,} bytes of shared memory"
-        + (", the product goes on into the next round" if plan.product is not None else ""),
-        "applied",
+        f"through {sum(ring.bytes for ring in rings):,} bytes of shared memory"
     )
-    return tuple(results)
+    remarks.note(loop, text + _told(plan), "applied")
+    return _waited_for(plan.product, loop, new.results, builder)
+
+
+def _told(plan: _Plan) -> str:
+    if plan.product is None:
+        return ""
+    meanwhile = ", which computes its operand meanwhile" if plan.stored else ""
+    return f", the product goes on into the next round{meanwhile}"
+
+
+def _counted(found: list[Staged], slots: int, builder: Builder) -> Value | None:
+    """Return barriers that count the bytes of boxes, one for each slot; None without boxes."""
+    if all(staged.box is None for staged in found):
+        return None
+    barriers = builder.add(Barriers(count=slots), "full")
+    # Other buffers may have been here, of which threads wrote elements.
+    builder.insert(FenceProducts())
+    builder.insert(BlockBarrier())
+    return barriers
+
+
+def _waited_for(
+    product: Op | None, loop: For, results: tuple[Value, ...], builder: Builder
+) -> tuple[Value, ...]:
+    """Return what a loop gives, once the product that went on has ended."""
+    found = list(results[: len(loop.results)])
+    if product is not None:
+        number = loop.body.yields.index(product.result)
+        found[number] = builder.add(WaitProducts(found[number]), found[number].hint)
+    return tuple(found)
+
+
+def _flipped(number: Value, builder: Builder) -> Value:
+    """Return 1 for 0 and 0 for 1."""
+    return builder.add(Elementwise("xor", (number, builder.add(Constant(1, I32)))))
 
 
 class _Ahead:
@@ -515,11 +557,13 @@ class _Reading:
             for place in staged.in_place:
                 self.places.setdefault(id(place.op), []).append((place, buffer))
 
-    def write(self, plan: _Plan) -> dict[Value, Value]:
+    def write(self, plan: _Plan, halves: dict[str, Value], half: Value) -> dict[Value, Value]:
         """Insert all ops but the last; returns replaced values.
 
-        A product that goes on is not waited for, a late one is marked for overlap-products.
+        A product that goes on is not waited for, a late one is marked for overlap-products. What is
+        computed for the former is stored to a half of a buffer, by the operand's name.
         """
+        self.halves, self.half = halves, half
         for op in self.loop.body.ops[:-1]:
             if id(op) in self.loads:
                 self._load(op)
@@ -542,8 +586,20 @@ class _Reading:
         for place, buffer in self.places[id(op)]:
             fields |= place.how.fields(buffer, self.slot)
         later = self.rules.later_of(op) if op is plan.product else None
-        fields |= later.fields if later is not None else {}
+        if later is not None:
+            fields |= later.fields
+            for one in plan.stored:
+                fields |= self._stored(one)
         self._insert(op, reading_from(op, self.values, fields))
+
+    def _stored(self, one: Stored) -> dict[str, Value]:
+        """Store what was computed for a product that goes on; returns its fields."""
+        tile, buffer = self.values.get(one.tile, one.tile), self.halves[one.field]
+        # The other half is free: its product has ended, and everybody has met since.
+        self.builder.insert(SharedStore(tile, buffer, self.half))
+        self.builder.insert(FenceProducts())
+        self.builder.insert(BlockBarrier())
+        return {one.field: buffer, f"slot_{one.field}": self.half}
 
     def _insert(self, old: Op, new: Op) -> None:
         self.builder.insert(new)
