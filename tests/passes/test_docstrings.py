@@ -26,7 +26,7 @@ FREE_AFTER = {"narrow-index": {"n": "i32"}}
 #: Passes whose smallest example is too long for a docstring; they have golden files.
 LONG = (
     *("raise-tma", "pipeline-loads", "split-full-blocks", "stage-products", "overlap-products"),
-    *("role-partition", "expand-roles"),
+    *("role-partition", "expand-roles", "load-early"),
 )
 OPTIONS = {"num_warps": 1, "num_stages": 2}
 _RESULTS = re.compile(r"((?:%\w+(?:, )?)+) = ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from workbench.ops import ConvertLayout, Dot, For, Load
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.fragments import is_turned
 from workbench.targets.nvidia.ops import WarpgroupDot
+from workbench.targets.nvidia.passes.pipeline_loads import COMPUTED_AHEAD
 from workbench.targets.simt.ops import SharedAllocate
 
 SM_90A = chip("sm_90a")
@@ -56,9 +58,13 @@ def in_gpu_ir(module: Module) -> Module:
 
 
 @pytest.mark.parametrize("kind", KERNELS)
-@pytest.mark.parametrize("blocks", [(16, 32, 64), (64, 64, 64)])
-def test_it_means_the_same(kind: str, blocks: tuple[int, int, int]):
+@pytest.mark.parametrize(
+    ("blocks", "ahead"), [((16, 32, 64), False), ((64, 64, 64), False), ((64, 64, 64), True)]
+)
+def test_it_means_the_same(kind: str, blocks: tuple[int, int, int], ahead: bool):
     module = module_of(kind, blocks, num_stages=3)
+    if ahead:
+        module = replace(module, attributes={**module.attributes, COMPUTED_AHEAD: True})
     last, make = in_gpu_ir(module), arguments(kind, blocks[0])
     assert meaning(last, (1,), make()) == meaning(module, (1,), make())
     placed, offsets, total = ordered(last)
@@ -83,7 +89,11 @@ def test_a_lane_reads_neighbours(kind: str):
 
 @pytest.mark.parametrize("kind", KERNELS)
 def test_the_next_operand_is_computed_while_a_product_reads_the_last(kind: str):
-    last = in_gpu_ir(module_of(kind, (128, 128, 64), num_stages=3))
+    """Only where the module asks for it."""
+    module = module_of(kind, (128, 128, 64), num_stages=3)
+    (product,) = (op for op in in_gpu_ir(module).walk() if isinstance(op, WarpgroupDot))
+    assert product.in_flight == 0
+    last = in_gpu_ir(replace(module, attributes={**module.attributes, COMPUTED_AHEAD: True}))
     (product,) = (op for op in last.walk() if isinstance(op, WarpgroupDot))
     assert product.in_flight == 1
     assert min(op.type.slots for op in last.walk() if isinstance(op, SharedAllocate)) == 2

@@ -17,7 +17,8 @@ Products that read the ring themselves may go on while the next round starts (`g
 the only product of a loop adds to a carried sum, it is waited for one round later. Its slot is
 free a round later too, so the ring has one more, or the copies start one round less ahead.
 
-An operand that is computed in the loop (weights that become floats) is stored for it to one of two
+With the module's attribute `computed_ahead`, which nobody sets yet (it has not run on a GPU), an
+operand that is computed in the loop (weights that become floats) is stored for it to one of two
 slots in turns: so the next round computes and stores while the product reads.
 
 A product that adds to sums and reads what is made of another one may be started a round later
@@ -81,6 +82,8 @@ from workbench.targets.simt.rules import Access, Box, Device, Stored
 #: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
 _ENOUGH_WARPS = 16
 _BARRIER_BYTES = 8
+#: The attribute of a module with which products read operands of the loop while it goes on.
+COMPUTED_AHEAD = "computed_ahead"
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
 _OTHER_REGISTERS = 72
 
@@ -235,6 +238,8 @@ def _goes_on(early: Early, found: list[Staged]) -> tuple[Op | None, tuple[Stored
         one for one in known.rules.stored_of(product)
         if one.tile not in read and one.tile.op in loop.body.ops
     )  # fmt: skip
+    if not known.on.options.get(COMPUTED_AHEAD, False):
+        stored = ()
     held = read | {one.tile for one in stored}
     if not alone or not read or later.sums not in arguments or set(later.operands) != held:
         return None, ()
