@@ -14,6 +14,7 @@ from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.targets.nvidia.chip import Chip, chip
 from workbench.targets.nvidia.passes.apart import split_by_overlap
+from workbench.targets.nvidia.passes.early_loads import load_early
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.flatten_loops import flatten_loops
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
@@ -50,6 +51,7 @@ PASSES: dict[str, Pass] = {
     "raise-tma": partial(raise_tma, chip=chip("sm_90a")),
     "split-by-overlap": partial(split_by_overlap, chip=SM_80),
     "flatten-loops": partial(flatten_loops, chip=SM_80),
+    "load-early": partial(load_early, chip=SM_80),
     "pipeline-loads": partial(pipeline_loads, chip=SM_80),
     "role-partition": partial(role_partition, chip=chip("sm_90a")),
     "expand-roles": partial(expand_roles, chip=chip("sm_90a")),

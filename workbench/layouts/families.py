@@ -203,8 +203,18 @@ def _fragment_k(extent: int, kw: int) -> tuple[list[Step], int]:
     return _steps(0, log2(4 * kw), end), end
 
 
+def _in_runs(axis: int, bits: int, kw: int, end: int, run: int) -> tuple[list[Step], list[Step]]:
+    # The steps of k by registers in their order, and by lanes: a thread has `run` neighbours.
+    first = max(log2(kw), log2(run))
+    if first + 2 > bits and run > kw:
+        raise ValueError(f"{run} neighbours for each of four lanes; K has {1 << bits} elements")
+    lanes = _steps(axis, first, first + 2)
+    steps = [step for step in _steps(axis, 0, max(bits, end)) if step not in lanes]
+    return steps, lanes
+
+
 @lru_cache(1024)
-def mma_a(shape: Coordinates, kw: int, warps: tuple[int, int]) -> LinearLayout:
+def mma_a(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> LinearLayout:
     """Return the layout of the left operand of mma.sync over a [.., M, K] tile.
 
     kw is the elements of k per 32-bit register. Registers: one fragment (k = 8
@@ -212,20 +222,26 @@ def mma_a(shape: Coordinates, kw: int, warps: tuple[int, int]) -> LinearLayout:
     K, batches: the registers of one step of K are neighbours. Warps along N
     read the same elements.
 
+    `run`: the neighbours along K that a thread has, more than kw. The product is a sum over K, so
+    both operands may go through it in another order, the same one: fragments take what a thread
+    has, and memory is read in wider pieces.
+
     >>> print(mma_a((16, 32), 2, (1, 2)).flat("register"), mma_a((16, 32), 2, (1, 2)).flat("warp"))
     (1, 256, 8, 16) (0,)
     """
     m, k, batch = _tile_axes(shape)
     inner, end = _fragment_k(shape[k], kw)
-    register = [*_steps(k, 0, log2(kw)), (m, 3), *((k, bit) for _, bit in inner)]
-    register += [*_repeat(shape, m, 4, warps[0]), *_repeat(shape, k, end), *batch]
-    lane = [*_steps(k, log2(kw), log2(4 * kw)), *_steps(m, 0, 3)]
+    steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run)
+    word, half = log2(kw), log2(kw) + len(inner)
+    register = [*steps[:word], (m, 3), *steps[word:half]]
+    register += [*_repeat(shape, m, 4, warps[0]), *steps[half:], *batch]
+    lane = [*lanes, *_steps(m, 0, 3)]
     warp = [*_warp_steps(shape, m, 4, warps[0]), *[None] * log2(warps[1])]
     return _from_steps(shape, register, lane, warp, "mma")
 
 
 @lru_cache(1024)
-def mma_b(shape: Coordinates, kw: int, warps: tuple[int, int]) -> LinearLayout:
+def mma_b(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> LinearLayout:
     """Return the layout of the right operand of mma.sync over a [.., K, N] tile.
 
     As mma_a, with n in the place of m: one fragment, fragments along N, steps
@@ -236,9 +252,10 @@ def mma_b(shape: Coordinates, kw: int, warps: tuple[int, int]) -> LinearLayout:
     """
     k, n, batch = _tile_axes(shape)
     inner, end = _fragment_k(shape[k], kw)
-    register = [*_steps(k, 0, log2(kw)), *((k, bit) for _, bit in inner)]
-    register += [*_repeat(shape, n, 3, warps[1]), *_repeat(shape, k, end), *batch]
-    lane = [*_steps(k, log2(kw), log2(4 * kw)), *_steps(n, 0, 3)]
+    steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run)
+    half = log2(kw) + len(inner)
+    register = [*steps[:half], *_repeat(shape, n, 3, warps[1]), *steps[half:], *batch]
+    lane = [*lanes, *_steps(n, 0, 3)]
     warp = [*[None] * log2(warps[0]), *_warp_steps(shape, n, 3, warps[1])]
     return _from_steps(shape, register, lane, warp, "mma")
 

@@ -22,10 +22,11 @@ from workbench.ir import (
     element_of,
     shape_of,
 )
-from workbench.layouts import LinearLayout, mma_a, mma_b, mma_c, split_warps
+from workbench.layouts import LinearLayout
 from workbench.ops import Dot
 from workbench.source import ResourceError
 from workbench.targets.nvidia.chip import Chip, chip_of
+from workbench.targets.nvidia.fragments import fragments_of, is_turned
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.nvidia.warpgroups import warpgroup_layouts
 from workbench.targets.simt.casts import cast
@@ -98,16 +99,11 @@ def dot_layouts(op: Dot, on: Setting) -> Layouts:
     by_warpgroups = warpgroup_layouts(op, on)
     if by_warpgroups is not None:
         return by_warpgroups
-    unit, shape = matrix_unit(op, chip_of(on.chip)), shape_of(op.result.type)
+    unit = matrix_unit(op, chip_of(on.chip))
     if unit is None:
         return multiply_add_layouts(op, on)
     _check_length(op, on.num_warps)
-    split = split_warps(shape, on.num_warps)
-    product, kw = mma_c(shape, split), unit.kw
-    a, b = (
-        fragments(shape_of(value.type), kw, split)
-        for fragments, value in ((mma_a, op.a), (mma_b, op.b))
-    )
+    product, a, b = fragments_of(op, unit.kw, on.num_warps)
     return Layouts(
         work=op.result,
         operands=(
@@ -153,15 +149,27 @@ def _coordinates(layout: LinearLayout) -> dict[tuple[int, ...], int]:
     return found
 
 
+def _along(layout: LinearLayout, axis: int) -> list[int]:
+    """Return the coordinates along an axis of lane 0's registers, in the order of its registers."""
+    found = [0]
+    for vector in layout.bases["register"]:
+        if vector[axis]:
+            found += [vector[axis] ^ other for other in found]
+    return found
+
+
 def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
     emit = low.emit
     a, b = _operand_words(low, op.a, 1), _operand_words(low, op.b, 0)
     if unit.types.startswith("f32.tf32"):
         a, b = (_to_tf32(low, words) for words in (a, b))
-    a_at, b_at = (_coordinates(low.layout(v)) for v in (op.a, op.b))
-    c_layout = low.layout(op.accumulator)
-    extent_k = low.layout(op.a).shape[1]
-    rows_at = _coordinates(c_layout)
+    a_layout, b_layout, c_layout = map(low.layout, (op.a, op.b, op.accumulator))
+    if is_turned(c_layout):  # fragments are those of C.T = B.T @ A.T
+        a, b = b, a
+        turned = [layout.transpose((1, 0)) for layout in (b_layout, a_layout, c_layout)]
+        a_layout, b_layout, c_layout = turned
+    a_at, b_at, rows_at = map(_coordinates, (a_layout, b_layout, c_layout))
+    extent_k = a_layout.shape[1]
     live = set(c_layout.live_registers())
     element = element_scalar(op.accumulator)
     accumulators = _cast(low, low.registers(op.accumulator), element, unit.accumulator, op)
@@ -170,19 +178,23 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
         ((m, n) for (m, n), r in rows_at.items() if r % 4 == 0),
         key=lambda place: rows_at[place],
     )
-    k_words, a_half = unit.kw, 4 * unit.kw
+    k_words = unit.kw
     held, instruction = _instruction(unit)
-    for k0 in range(0, max(extent_k, unit.k), unit.k):
+    along_k = _along(a_layout, 1)
+    for first in range(0, len(along_k), 2 * k_words):
+        if along_k[first] >= extent_k:
+            continue
+        halves = along_k[first], along_k[first + k_words]
         for m0, n0 in starts:
             register = rows_at[m0, n0]
             if live.isdisjoint(range(register, register + 4)):
                 continue
-            # Registers of A: (m, k), (m+8, k), (m, k+half), (m+8, k+half); of B: (k), (k+half).
+            # Registers of A: (m, k), (m+8, k), (m, k+half), (m+8, k+half); of B: (k), (k+half),
+            # where k and k + half are what a lane has next.
             # Coordinates wrap in fragments larger than the tile: those words are copies.
-            a_words = [a[_wrapped(a_at, low.layout(op.a), (m0 + dm, k0 + dk)) // k_words]
-                       for dk in (0, a_half) for dm in (0, 8)]  # fmt: skip
-            b_words = [b[_wrapped(b_at, low.layout(op.b), (k0 + dk, n0)) // k_words]
-                       for dk in (0, a_half)]  # fmt: skip
+            a_words = [a[_wrapped(a_at, a_layout, (m0 + dm, k)) // k_words]
+                       for k in halves for dm in (0, 8)]  # fmt: skip
+            b_words = [b[_wrapped(b_at, b_layout, (k, n0)) // k_words] for k in halves]
             # A dead register of a live fragment holds anything; 0 will do.
             sums = [accumulators[register + i] or zero(held) for i in range(4)]
             arguments = [f"i32 {w}" for w in (*a_words, *b_words)] + [f"{held} {s}" for s in sums]

@@ -28,6 +28,7 @@ from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.nvidia.passes.apart import split_by_overlap
+from workbench.targets.nvidia.passes.early_loads import load_early
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.flatten_loops import flatten_loops
 from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
@@ -364,6 +365,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("expand-roles", partial(expand_roles, chip=unit)),
         ("split-by-overlap", partial(split_by_overlap, chip=unit)),
         ("flatten-loops", partial(flatten_loops, chip=unit)),
+        ("load-early", partial(load_early, chip=unit)),
         ("pipeline-loads", partial(pipeline_loads, chip=unit, room=room)),
         ("overlap-products", partial(overlap_products, rules=unit.rules)),
         ("merge-equal", merge_equal),

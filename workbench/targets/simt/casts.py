@@ -10,6 +10,7 @@ from workbench.ops import Bitcast, Cast
 from workbench.ops.small_floats import SMALL_FLOATS, SmallFloat
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer
+from workbench.targets.simt.fields import numbers_of_field
 from workbench.targets.simt.hardware import GLOBAL, Hardware
 from workbench.targets.simt.lowering import Lowering, llvm_type, zero
 from workbench.targets.simt.narrow import WIDE, is_narrow, narrowed, widened
@@ -31,6 +32,10 @@ def lower_cast(low: Lowering, op: Cast) -> None:
             return low.emit.sext(root, llvm_type(source), llvm_type(to)), constant
 
         low.set_lazy(op.result, widened)
+        return
+    known = numbers_of_field(low, op)
+    if known is not None:
+        low.set_registers(op.result, known)
         return
     if to.bits == 8 and to.is_float and shape_of(op.result.type):
         _to_small_floats(low, op, source)
@@ -56,14 +61,13 @@ def _decoded_in_pairs(low: Lowering, op: Cast, source: Scalar) -> list[str] | No
     if not source.is_float or source.bits != 8:
         return None
     emit = low.emit
-    codes = [emit.zext(code or "0", "i8", "i16") for code in low.registers(op.source)]
     found: list[str] = []
-    for first, second in zip(codes[::2], [*codes[1::2], "0"], strict=False):
-        word = emit.bitwise("or", "i16", first, emit.shift("shl", "i16", second, 8))
-        both = low.chip.decode(emit, word, source)
+    for word, place in low.bytes_of_words([code or "0" for code in low.registers(op.source)]):
+        shifted = emit.shift("lshr", "i32", word, 16 * (place // 2))
+        both = low.chip.decode(emit, emit.trunc(shifted, "i32", "i16"), source)
         if both is None:
             return None
-        found += emit.elements("half", 2, both)
+        found.append(emit.elements("half", 2, both)[place % 2])
     return found
 
 

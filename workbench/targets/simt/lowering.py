@@ -46,6 +46,8 @@ Pair = tuple[str, int]
 Held = str | Pair | Place
 #: Largest constant that is split off an address (analysis/ranges.py keeps this margin).
 _SPLIT_LIMIT = 1 << 20
+#: The bits of LLVM types of which a 32-bit word holds several.
+_WIDTHS = {"half": 16, "bfloat": 16, "i16": 16, "i8": 8}
 
 _LLVM_TYPES = {
     "i1": "i1", "i8": "i8", "i16": "i16", "i32": "i32", "i64": "i64", "u8": "i8", "u16": "i16",
@@ -115,6 +117,8 @@ class Lowering:
         self._scalars: dict[Value, str] = {}
         self._eager: dict[Value, list[str | None]] = {}
         self._packed: dict[Value, list[str]] = {}
+        self._word_of: dict[tuple[str, ...], str] = {}
+        self._byte_of: dict[str, tuple[str, int]] = {}
         self._lazy: dict[Value, Callable[[int], Held]] = {}
         self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
         #: The `!dbg` of the function, set by whoever starts the lowering.
@@ -247,8 +251,7 @@ class Lowering:
                 one = word if type == "i32" else self.emit.pure(f"bitcast i32 {word} to {type}")
                 registers.append(one)
                 continue
-            vector = self.emit.pure(f"bitcast i32 {word} to <{each} x {type}>")
-            registers += self.emit.elements(type, each, vector)
+            registers += self.unpack(word, type)
         return registers
 
     def pack_of(self, value: Value) -> tuple[str, int]:
@@ -265,14 +268,49 @@ class Lowering:
         registers = [r or zero(type) for r in self.registers(value)]
         return [self.pack(registers[i : i + each], type) for i in range(0, len(registers), each)]
 
+    def unpack(self, word: str, type: str, count: int | None = None) -> list[str]:
+        """Return the numbers of a narrow type in an i32; packed again they are that word.
+
+        With a count there are so many in its low bits, and zeros above them.
+        """
+        each = 32 // _WIDTHS[type]
+        vector = self.emit.pure(f"bitcast i32 {word} to <{each} x {type}>")
+        found = self.emit.elements(type, each, vector)[:count]
+        self._word_of[tuple(found)] = word
+        if type == "i8":
+            self._byte_of.update({byte: (word, i) for i, byte in enumerate(found)})
+        return found
+
+    def known_word(self, operands: Sequence[str]) -> str | None:
+        """Return the word of which operands were unpacked, all of it in their order."""
+        return self._word_of.get(tuple(operands))
+
+    def bytes_of_words(self, operands: Sequence[str]) -> list[tuple[str, int]]:
+        """Return for each byte a word and where it is in that, from the lowest on.
+
+        Bytes that were loaded as a word are where they came; others become words in their order.
+        """
+        found: list[tuple[str, int]] = []
+        for first in range(0, len(operands), 4):
+            four = operands[first : first + 4]
+            if all(byte in self._byte_of for byte in four):
+                found += [self._byte_of[byte] for byte in four]
+            else:
+                word = self.pack(four, "i8")
+                found += [(word, i) for i in range(len(four))]
+        return found
+
     def pack(self, operands: Sequence[str], type: str) -> str:
         """Return one i32 made of the operands, the first in the low bits."""
         emit = self.emit
+        known = self.known_word(operands)
+        if known is not None:
+            return known
         if type in ("i32", "float"):
             (operand,) = operands
             return operand if type == "i32" else emit.pure(f"bitcast float {operand} to i32")
         # A word with fewer elements than it holds has zeros above them.
-        whole = 32 // {"half": 16, "bfloat": 16, "i16": 16, "i8": 8}[type]
+        whole = 32 // _WIDTHS[type]
         zero = "0" if type.startswith("i") else "0.0"
         operands = [*operands, *[zero] * (whole - len(operands))]
         held = emit.vector(type, operands)

@@ -68,10 +68,14 @@ def reshape_scratch(op: Reshape, chip: Device, num_warps: int, used: bool) -> Sc
 @SIMT.layouts(Join)
 def join_layouts(op: Join, on: Setting) -> Layouts:
     """Two tiles in one layout, to which the new axis is added in registers."""
-    shape = shape_of(op.first.type)
-    if not shape:
+    if not shape_of(op.first.type):
         return as_they_are(op, on)
-    return Layouts(own=shape, operands=(SAME, SAME), results=(lambda c: c.join(),))
+    along = Along(_half, lambda c: c.join())
+    return Layouts(
+        work=op.result,
+        operands=(along, along),
+        cost=lambda c: 0.0 if c.split() else 1e12,
+    )
 
 
 @SIMT.layouts(Split)
@@ -144,7 +148,7 @@ def register_of(held: LinearLayout, wanted: LinearLayout) -> list[int]:
 
 @SIMT.lower(Join)
 def lower_join(low: Lowering, op: Join) -> None:
-    """The new axis is the highest register bit (layouts.join)."""
+    """The new axis is a bit of the registers."""
     if not shape_of(op.first.type):
         low.set_lazy(op.result, lambda r: low.held((op.first, op.second)[r & 1], 0))
         return

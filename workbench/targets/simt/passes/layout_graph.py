@@ -13,11 +13,15 @@ from dataclasses import dataclass, field
 
 from workbench.ir import Module, Op, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
+from workbench.ops import Load
 from workbench.targets.simt.hardware import Hardware
 from workbench.targets.simt.passes.costs import conversion_cost, default_layout
 from workbench.targets.simt.rules import SAME, Along, Cost, Device, Flow, Layouts, Map, Setting
 
 _MOST_CANDIDATES = 8
+#: What a conversion costs right behind a load: several users share it, and it may become the way in
+#: which a copy in shared memory is read.
+_BEHIND_LOAD = 0.75
 
 
 @dataclass
@@ -126,6 +130,8 @@ class LayoutGraph:
         if origin is None or target is None or origin == target:
             return
         bits = element_of(source.type).bits
+        if isinstance(source.op, Load):
+            weight *= _BEHIND_LOAD
         self.edges.append(Edge(origin, target, bits, weight, along.need, along.give))
 
     def _after(self, source: int, result: Value, weight: float, give: Map) -> None:

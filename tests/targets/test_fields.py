@@ -1,0 +1,91 @@
+"""Fields of bytes that become floats: all 256 bytes, on every target and by plain LLVM."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.language.harness import from_text, lowered
+from tests.targets.everywhere import TARGETS, run_on
+from tests.targets.simt.pretend import Pretend, gpu_ir, llvm_text
+from tests.targets.simt.pretend import execute as pretend
+from workbench.ir import F16
+from workbench.ops import Cast
+from workbench.targets.simt.fields import field_of
+
+MACHINE = Pretend()
+#: What is made of a byte, by type: an expression, and what it is in Python of an int.
+FORMS: dict[str, list[str]] = {
+    "int8": [
+        "x", "x >> 4", "(x << 4) >> 4", "x & 15", "(x & 15) - 8", "(x >> 4) & 15", "x >> 7",
+        "(x << 2) >> 5", "x & 16", "x & -16", "(x & 0x30) >> 4", "x << 4", "(x & 7) + 100",
+        "(x & 127) + 1", "((x & 15) << 4) >> 4", "x + 1", "(x >> 3) & 127", "x >> 8", "x & 5",
+    ],
+    "uint8": [
+        "x", "x >> 4", "x & 15", "(x << 4) >> 4", "(x >> 2) & 3", "x & 240", "x & 0", "x << 1",
+        "(x & 1).to(tl.int8) - 1", "(x >> 4).to(tl.int32) - 8", "(x >> 4).to(tl.int8)",
+        "x.to(tl.int8)", "x.to(tl.int32) << 4", "(x & 3) << 6", "x + 1",
+    ],
+}  # fmt: skip
+
+
+@cache
+def kernel(source: str, to: str) -> Any:
+    """A function that stores each form of the bytes, 256 numbers after 256."""
+    stores = "\n            ".join(
+        f"tl.store(out + {256 * row} + i, ({form}).to(tl.{to}))"
+        for row, form in enumerate(FORMS[source])
+    )
+    return from_text(f"""
+        def convert(out, x_ptr, B: tl.constexpr):
+            i = tl.arange(0, B)
+            x = tl.load(x_ptr + i)
+            {stores}
+    """)
+
+
+def arguments(source: str, to: str) -> dict[str, Any]:
+    """All bytes, and room for the results."""
+    x = torch.arange(256).to(torch.uint8).view(getattr(torch, source))
+    return {"out": torch.zeros(len(FORMS[source]), 256, dtype=getattr(torch, to)), "x_ptr": x,
+            "B": 256}  # fmt: skip
+
+
+def on_pretended(source: str, to: str) -> torch.Tensor:
+    """What the rules in plain LLVM make, lane by lane on this machine."""
+    given = arguments(source, to)
+    module, _ = lowered(kernel(source, to), **given)
+    bits = np.zeros(given["out"].shape, np.uint16)
+    module = gpu_ir(replace(module, attributes={"num_warps": 1}), MACHINE)
+    assert "shufflevector" in llvm_text(module, MACHINE)
+    pretend(module, MACHINE, (1,), [bits, given["x_ptr"].numpy()])
+    return torch.from_numpy(bits.view(np.int16))
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "pretend"])
+@pytest.mark.parametrize("to", ["float16", "bfloat16"])
+@pytest.mark.parametrize("source", FORMS)
+def test_a_field_is_the_number_that_the_text_says(source: str, to: str, target: str):
+    wanted, given = arguments(source, to), arguments(source, to)
+    run_on("interpreter", kernel(source, to), **wanted)
+    if target == "pretend":
+        found = on_pretended(source, to)
+    else:
+        run_on(target, kernel(source, to), **given)
+        found = given["out"].view(torch.int16)
+    for form, a, b in zip(FORMS[source], found, wanted["out"].view(torch.int16), strict=True):
+        assert torch.equal(a, b), form
+
+
+def test_what_is_a_field_is_known():
+    """Else the test above tests nothing."""
+    module, _ = lowered(kernel("int8", "float16"), **arguments("int8", "float16"))
+    casts = [op for op in module.walk() if isinstance(op, Cast) and op.to == F16]
+    fields = [field_of(op.source) for op in casts]
+    parts = {(f.start, f.width, f.signed) for f in fields if f is not None}
+    assert {(0, 8, True), (4, 4, True), (0, 4, True), (0, 4, False), (4, 4, False)} <= parts

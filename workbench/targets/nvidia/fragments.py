@@ -1,0 +1,130 @@
+"""How the operands of mma.sync lie: which elements along k a lane has, and which operand is first.
+
+A product is a sum over k, so both operands may go through it in another order, as long as it is the
+same one. Fragments as the instruction numbers them give a lane pairs: fp16 that is copied to shared
+memory comes from there by ldmatrix, but weights of 8 or 4 bits, which become fp16 in registers,
+would be read two at a time. Lanes that have a run of neighbours read them as they lie in memory.
+
+The first operand's fragments have two rows of the tile side by side: what is read in wide pieces of
+one row would have to be moved there, while what is computed is computed there. So C.T = B.T @ A.T
+is what is multiplied, where B is computed and A read.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from workbench.ir import Value, element_of, layout_of, shape_of
+from workbench.layouts import LinearLayout, mma_a, mma_b, mma_c, split_warps
+from workbench.ops import (
+    Bitcast,
+    Broadcast,
+    Cast,
+    Constant,
+    Dot,
+    Elementwise,
+    Join,
+    Load,
+    Reshape,
+    Select,
+    Splat,
+    Transpose,
+)
+
+#: What a lane reads at once, in bits, and the neighbours along k that this may make: more, and
+#: lanes that read the wider operand meet in the same banks.
+_RUN_BITS, _MOST_NEIGHBOURS = 128, 16
+
+Fragments = tuple[LinearLayout, LinearLayout, LinearLayout]
+
+
+def fragments_of(op: Dot, kw: int, num_warps: int) -> Fragments:
+    """Return the layouts of a product, of its first and its second operand.
+
+    kw: the elements of k in a register. What was chosen once stays: a product that has a layout
+    keeps it, whatever has become of the loads by which it was chosen.
+    """
+    held = layout_of(op.result.type)
+    if held is None:
+        run = _neighbours(op, kw)
+        turned = run > 0 and isinstance(op.a.op, Load) and not isinstance(op.b.op, Load)
+        return _fragments(op, kw, num_warps, run, turned)
+    runs = (0, *(1 << bit for bit in range(2, _MOST_NEIGHBOURS.bit_length())))
+    k, turned = shape_of(op.a.type)[-1], is_turned(held)
+    found = [
+        _fragments(op, kw, num_warps, run, turned)
+        for run in runs
+        if not run or (kw == 2 and k & (k - 1) == 0 and 4 * run <= k)
+    ]
+    wanted = layout_of(op.a.type), layout_of(op.b.type)
+    return next((one for one in found if one[1:] == wanted), found[0])
+
+
+def is_turned(product: LinearLayout) -> bool:
+    """Say whether fragments of a product are those of its transpose."""
+    return bool(product.bases["register"][0][0])
+
+
+def _fragments(op: Dot, kw: int, num_warps: int, run: int, turned: bool) -> Fragments:
+    shape, a, b = (shape_of(value.type) for value in (op.result, op.a, op.b))
+    if not turned:
+        split = split_warps(shape, num_warps)
+        return mma_c(shape, split), mma_a(a, kw, split, run), mma_b(b, kw, split, run)
+    split, back = split_warps(shape[::-1], num_warps), (1, 0)
+    return (
+        mma_c(shape[::-1], split).transpose(back),
+        mma_b(a[::-1], kw, split, run).transpose(back),
+        mma_a(b[::-1], kw, split, run).transpose(back),
+    )
+
+
+def _neighbours(op: Dot, kw: int) -> int:
+    """Return how many neighbours along k a lane should have; 0: what one register holds.
+
+    An operand that is made of narrower numbers in memory is read from shared memory as they lie
+    there: 8 bytes of them at least, where fragments would have it read single pairs. The other
+    one has to come from memory too: what is computed lies as the instructions leave it.
+    """
+    k = shape_of(op.a.type)[-1]
+    if kw != 2 or k & (k - 1):
+        return 0
+    found = [_memory_bits(value, axis) for value, axis in ((op.a, 1), (op.b, 0))]
+    if None in found:
+        return 0
+    narrowest = min(bits for bits in found if bits is not None)
+    run = min(int(_RUN_BITS / narrowest), k // 4, _MOST_NEIGHBOURS)
+    return run if narrowest < 16 and run > kw else 0
+
+
+def _memory_bits(value: Value, axis: int) -> float | None:
+    """Return the bits in memory of an element along an axis; None if it is not memory's.
+
+    Tiles that are repeated (scales) or of one element along the axis count for nothing.
+    """
+    made, extent = value.op, shape_of(value.type)[axis]
+    if isinstance(made, Load):
+        return element_of(value.type).bits
+    if isinstance(made, Elementwise | Select | Cast | Bitcast):
+        found = [_memory_bits(v, axis) for v in made.operands if not _is_small(v)]
+        known = [bits for bits in found if bits is not None]
+        return min(known) if known and len(known) == len(found) else None
+    if isinstance(made, Transpose):
+        return _memory_bits(made.source, made.order[axis])
+    if isinstance(made, Join):
+        if axis == len(shape_of(value.type)) - 1:
+            return None
+        found = [_memory_bits(v, axis) for v in made.operands]
+        return None if found[0] is None or found[0] != found[1] else found[0] / 2
+    if isinstance(made, Reshape):
+        before = shape_of(made.source.type)
+        inside = [
+            i for i, e in enumerate(before)
+            if e > 2 and extent % e == 0 and prod(before[:i]) == prod(shape_of(value.type)[:axis])
+        ]  # fmt: skip
+        return _memory_bits(made.source, inside[0]) if len(inside) == 1 else None
+    return None
+
+
+def _is_small(value: Value) -> bool:
+    """Say whether a tile is a constant, or one that is repeated."""
+    return isinstance(value.op, Constant | Broadcast | Splat)

@@ -1,0 +1,135 @@
+"""Small loads of a loop of products start a round before their turn, into registers.
+
+What is copied ahead to shared memory waits for nobody. A scale of two bytes cannot be copied so: a
+round that asks memory for it where it is used waits there, every warp at the same place. It is
+loaded for the next round while this one computes, and carried:
+
+    s = load p(lower)                         before the loop, if it has a round
+    for i:  t = load p(i + step) if i + step is reached
+            ... s ...
+            s = t
+
+The loads are those that products are made of element by element, of a few registers, whose address
+and memory may be read early (staged_loads.Early).
+"""
+
+from __future__ import annotations
+
+from workbench.ir import Block, Builder, Module, Op, Value, copy_op, layout_of, rebuild, shape_of
+from workbench.ops import Elementwise, For, Splat
+from workbench.passes.manager import Remarks
+from workbench.targets.nvidia.passes.rounds import reached, reading_from
+from workbench.targets.nvidia.passes.staged_loads import Early, Known
+from workbench.targets.simt.rules import Access, Device
+
+#: The registers of a thread that all such loads of a loop may take, 32 bits each.
+MOST_REGISTERS = 8
+
+
+def load_early(module: Module, remarks: Remarks, chip: Device) -> Module:
+    """Load a round ahead what products need and no copy brings.
+
+    Needs: layouts. Keeps: every value (memory that the loop stores to is not loaded ahead).
+    """
+    stages = module.attributes["num_stages"]
+    known = Known(module, chip)
+
+    def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
+        if not isinstance(op, For) or (op.stages if op.stages is not None else stages) < 2:
+            return None
+        if not known.hides(op.body):
+            return None
+        early = Early(op, known)
+        chosen = _chosen(early)
+        if not chosen:
+            return None
+        for load in chosen:
+            remarks.note(load, "loaded a round ahead, into registers", "applied")
+        return _written(early, chosen, builder)
+
+    return rebuild(module, rewrite)
+
+
+def _chosen(early: Early) -> list[Op]:
+    """Return the loads of a loop that are worth it, and may be early."""
+    known, room = early.known, MOST_REGISTERS
+    found: list[Op] = []
+    for op in early.loop.body.ops:
+        access, effects = known.rules.access_of(op), op.own_effects()
+        if access is None or len(op.results) != 1 or any(e.writes for e in effects):
+            continue
+        if op.results[0] not in known.operands:
+            continue
+        ahead, layout = known.rules.ahead_of(op, known.on), layout_of(op.results[0].type)
+        copied = ahead is not None and not ahead.obstacle
+        if layout is None or copied or early.obstacle(op):
+            continue
+        taken = len(set(layout.table("register")))
+        if taken > room:
+            continue
+        before = early.slice_of(op.operands)
+        if before is None or not all(inner.pure for inner in before):
+            continue
+        room -= taken
+        found.append(op)
+    return found
+
+
+def _written(early: Early, chosen: list[Op], builder: Builder) -> tuple[Value, ...]:
+    loop, (counter, *arguments) = early.loop, early.loop.body.arguments
+    needed = {id(op) for op in early.slice_of([v for op in chosen for v in op.operands]) or ()}
+    ops = [op for op in loop.body.ops if id(op) in needed]
+    ahead = _Ahead(early, ops, chosen, builder)
+    loaded = ahead.load({counter: loop.lower, **dict(zip(arguments, loop.inits, strict=True))})
+    kept = [Value(load.results[0].type, load.results[0].hint) for load in chosen]
+    with builder.block() as body:
+        values: dict[Value, Value] = {}
+        for op in ops:  # what the next round starts with
+            builder.insert(copy_op(op, values, builder))
+        following = builder.add(Elementwise("add", (counter, loop.step), no_wrap=True))
+        ends = [values.get(v, v) for v in loop.body.yields]
+        coming = ahead.load({counter: following, **dict(zip(arguments, ends, strict=True))})
+        replaced = dict(zip((load.results[0] for load in chosen), kept, strict=True))
+        for op in loop.body.ops[:-1]:
+            if op in chosen:
+                continue
+            new = reading_from(op, replaced)
+            builder.insert(new)
+            if new is not op:
+                replaced.update(zip(op.results, new.results, strict=True))
+        ends = (*(replaced.get(v, v) for v in loop.body.yields), *coming)
+        builder.insert(loop.body.terminator.changed(values=ends))
+    block = Block((counter, *arguments, *kept), tuple(body))
+    new = builder.insert(loop.changed(inits=(*loop.inits, *loaded), body=block))
+    return new.results[: len(loop.results)]
+
+
+class _Ahead:
+    """Loads what a round needs, given its counter and carried values."""
+
+    def __init__(self, early: Early, ops: list[Op], chosen: list[Op], builder: Builder) -> None:
+        self.early = early
+        self.ops = ops
+        self.chosen = chosen
+        self.builder = builder
+
+    def load(self, values: dict[Value, Value]) -> list[Value]:
+        """Return what is loaded in a round; anything in one that the loop does not reach."""
+        loop, rules, builder = self.early.loop, self.early.known.rules, self.builder
+        runs = reached(loop, values[loop.body.arguments[0]], builder)
+        for op in self.ops:
+            builder.insert(copy_op(op, values, builder))
+        found: list[Value] = []
+        for load in self.chosen:
+            copied = copy_op(load, values, builder)
+            access = rules.access_of(copied)
+            assert access is not None
+            found.append(builder.insert(access.under(self._under(runs, access))).results[0])
+        return found
+
+    def _under(self, runs: Value, access: Access) -> Value:
+        shape, layout = shape_of(access.pointers.type), layout_of(access.pointers.type)
+        mask = self.builder.add(Splat(runs, shape, layouts=(layout,)))
+        if access.mask is None:
+            return mask
+        return self.builder.add(Elementwise("and", (mask, access.mask)))
