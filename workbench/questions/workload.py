@@ -66,6 +66,7 @@ class Work:
         rounds: times that it waits for copies which began some rounds before; a producer's waits
             for slots to be free count as nothing.
         late: the same, each divided by the rounds that those copies had.
+        rows: runs of up to 128 bytes that boxes of tensor maps are copied in.
         unknown: something depends on data: a loop's rounds were taken to be 1.
     """
 
@@ -82,6 +83,7 @@ class Work:
     barriers: float = 0.0
     rounds: float = 0.0
     late: float = 0.0
+    rows: float = 0.0
     unknown: bool = False
 
     def plus(self, other: Work, times: float = 1.0) -> Work:
@@ -246,10 +248,9 @@ class _Counter:
             # As a ring of asynchronous copies: the others of its slots are under way meanwhile.
             return work.plus(Work(rounds=1, late=1 / max(1, op.barriers.type.slots - 1)))
         if isinstance(op, TensorCopy):  # one thread asks, every byte of the box is needed
-            sectors = (
-                prod(shape_of(op.buffer.type)) * element_of(op.buffer.type).itemsize / _SECTOR_BYTES
-            )
-            return work.plus(Work(sectors=sectors, ideal_sectors=sectors, requests=1))
+            sectors = op.bytes / _SECTOR_BYTES
+            asked = Work(sectors=sectors, ideal_sectors=sectors, requests=1, rows=op.rows)
+            return work.plus(asked)
         if isinstance(op, Reduce | Scan):
             return work.plus(Work(lanes=self._lanes(op.operands[0]) + self._shuffles(op)))
         if isinstance(op, Elementwise | Cast) and _is_float_tile(op.result):

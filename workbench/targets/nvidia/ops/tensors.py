@@ -192,6 +192,12 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
         assert isinstance(self.map.op, MakeTensorMap)
         return self.map.op.copied_bytes
 
+    @property
+    def rows(self) -> int:
+        """In how many runs of bytes they arrive; see the map's."""
+        assert isinstance(self.map.op, MakeTensorMap)
+        return self.map.op.rows
+
     def own_effects(self) -> Effects:
         return (
             Effect("global", reads=True, through=self.map, later=True),
