@@ -5,29 +5,30 @@ chip does in a cycle (`targets/nvidia/speeds.py`):
 
     tensor   = operations of products / what tensor cores do, by instruction and type
     copies   = sectors of global memory * 32 bytes / COPY_BYTES
+               (of boxes of tensor maps: their rows * ROW, if that is more)
     shared   = wavefronts (a row of banks takes one cycle)
-    issue    = (results of arithmetic + spilled registers, once each round) / lanes
-    special  = results of exp, log, division … / SPECIAL
-    busy     = (sum of unit ** P) ** (1 / P) over these units: the busiest one, and a bit
+    own      = ISSUE * (results of arithmetic + spilled registers, once each round) / lanes
+               + results of exp, log, division ... / SPECIAL
     chain    = START + waits * LATENCY + barriers * BARRIER
-             + max(late * LATENCY, tensor * 4 / warps + serial)
+               + max(late * LATENCY, tensor + serial)
 
-`busy` is what a program keeps a multiprocessor busy with; `chain` is how long it takes alone,
-because one step waits for another: a group of four warps waits for its own products and its own
-arithmetic (`serial`, at the rate of its warps), or for copies. With r programs side by side, as
-registers and shared memory allow,
+Groups of four warps go to and fro between tensor cores and their own arithmetic. With g of them
+side by side, each waiting for two servers in turn (a closed queue: with rho the shorter of the
+two demands over the longer, and GROUPS * g customers, since products go on beside arithmetic),
 
+    work     = longest of the two * (1 - rho ** (n + 1)) / (1 - rho ** n),  n = GROUPS * g
+
+`chain` is how long a program takes alone, because one step waits for another: a group of four warps
+waits for its own products and its own arithmetic (`serial`, at the rate of its warps), or for
+copies. With r programs side by side, as registers and shared memory allow,
+
+    busy     = (work ** P + copies ** P + shared ** P) ** (1 / P)
     wave(r)  = ((r * busy) ** P + chain ** P) ** (1 / P)
     time     = LAUNCH + (wave(r) * whole waves + wave(the rest)) / clock
     time    >= bytes that the arrays have / the speed of memory
+    time    >= operations of products / (SUSTAINED of what tensor cores do): power
 
-A wave is multiprocessors * r programs. Constants below were chosen on eight of the sixteen tuning
-runs of an H200 in `tests/bench/results/tuned/h200.json` (products of two layouts, attention with
-heads of 64); what is counted was chosen with all of them in view. Those runs are of code without
-tensor maps. On 28 later runs, of code with them and in no fit, it ranks (mean of Spearman's
-correlation) products with 0.70 and attention with 0.70, and its best is within 10 % of the measured
-one in 21; of blocks of odd extents it knows least. Times that memory bounds are good to a tenth
-from some megabytes on.
+A wave is multiprocessors * r programs. STORED_RUNS
 """
 
 from __future__ import annotations
@@ -42,17 +43,24 @@ from workbench.runtime.compiled import CompiledKernel
 from workbench.targets.nvidia.chip import chip, residency
 from workbench.targets.nvidia.speeds import Speeds, share, speeds
 
-COPY_BYTES = 64.0
-SPECIAL = 12.0
-LATENCY = 1100.0
-BARRIER = 160.0
-START = 2000.0
-LAUNCH_MICROSECONDS = 2.5
-P = 4.0
+COPY_BYTES = 62.0
+ROW = 1.85
+SPECIAL = 12.4
+ISSUE = 1.2
+LATENCY = 1400.0
+BARRIER = 39.0
+START = 2100.0
+LAUNCH_MICROSECONDS = 2.25
+P = 6.0
+GROUPS = 1.7
 #: How much of the data sheet's speed a copy gets.
 MEMORY_SHARE = 0.92
-#: Results that a warp's lane gives in a cycle when it is alone, for it waits for its own results.
-ALONE = 0.7
+#: How much of what tensor cores do they may do for long.
+SUSTAINED = 0.95
+#: How sharply a launch that is bound by memory or power is bound by nothing else.
+SHARPLY = 4.0
+#: Results that a warp's lane gives in a cycle when it is alone.
+ALONE = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,7 @@ class Prediction:
 
     Attributes:
         microseconds: of the launch.
-        bound: the unit that is busiest, "chain" where programs wait, "memory" for its speed.
+        bound: the unit that is busiest, "waiting" where programs wait, "memory" for its speed.
         waves: programs for one place each.
     """
 
@@ -121,13 +129,16 @@ def units_of(facts: Facts, speed: Speeds) -> dict[str, float]:
         for (kind, word), operations in work.tensor.items()
     )
     spilled = (facts.spill_bytes or 0) / 4 * 32 * facts.num_warps * max(1.0, work.rounds)
+    written = work.stored_sectors if work.rows else 0.0
     return {
         "tensor cores": tensor,
-        "copies": work.sectors * 32 / COPY_BYTES,
+        "copies": max(
+            work.sectors * 32 / COPY_BYTES, work.rows * ROW + written * 32 / COPY_BYTES
+        ),
         "shared memory": work.wavefronts,
-        "arithmetic": (work.lanes + 2 * spilled) / speed.lanes,
+        "arithmetic": ISSUE * (work.lanes + 2 * spilled) / speed.lanes,
         "special functions": work.special / SPECIAL,
-    }
+    }  # fmt: skip
 
 
 def predict(
@@ -147,28 +158,49 @@ def predict(
         return None
     speed = speed or speeds(target)
     units = units_of(facts, speed)
-    busy = sum(v**P for v in units.values()) ** (1 / P)
     chain = _chain(facts, units, speed)
     programs = prod(grid)
     side_by_side = max(1, facts.resident // (facts.num_warps + facts.producers))
 
+    def busy(resident: float) -> float:
+        work = _in_turn(units, resident * facts.num_warps / 4)
+        return _norm((work, units["copies"], units["shared memory"]), P)
+
     def wave(resident: float) -> float:
-        return ((resident * busy) ** P + chain**P) ** (1 / P)
+        return _norm((resident * busy(resident), chain), P)
 
     full, rest = divmod(programs, speed.multiprocessors * side_by_side)
     cycles = full * wave(side_by_side)
     if rest:
         cycles += wave(-(-rest // speed.multiprocessors))
     least = moved / (speed.memory_gbps * MEMORY_SHARE * 1e3)
+    cool = units["tensor cores"] * programs / (
+        SUSTAINED * speed.multiprocessors * speed.gigahertz * 1e3
+    )  # fmt: skip
     took = cycles / (speed.gigahertz * 1e3)
     bound = max(units, key=units.__getitem__)
     resident = min(side_by_side, programs / speed.multiprocessors)
-    if chain > resident * busy:
+    if chain > resident * busy(resident):
         bound = "waiting"
     if least > took:
         bound = "memory"
-    time = LAUNCH_MICROSECONDS + (took**P + least**P) ** (1 / P)
+    time = LAUNCH_MICROSECONDS + _norm((took, least, cool), SHARPLY)
     return Prediction(time, bound, programs / (speed.multiprocessors * side_by_side))
+
+
+def _norm(parts: Sequence[float], power: float) -> float:
+    """Return what takes these parts at once, each of them the more the longer it is."""
+    return sum(part**power for part in parts) ** (1 / power)
+
+
+def _in_turn(units: Mapping[str, float], groups: float) -> float:
+    """Return the cycles of products and arithmetic of a program, of `groups` side by side."""
+    own = units["arithmetic"] + units["special functions"]
+    short, long = sorted((units["tensor cores"], own))
+    if not short:
+        return long
+    customers, rho = GROUPS * max(1.0, groups), min(short / long, 0.999)
+    return long * (1 - rho ** (customers + 1)) / (1 - rho**customers)
 
 
 def _chain(facts: Facts, units: Mapping[str, float], speed: Speeds) -> float:
@@ -176,6 +208,5 @@ def _chain(facts: Facts, units: Mapping[str, float], speed: Speeds) -> float:
     assert work is not None
     warps = facts.num_warps
     serial = work.lanes / (32 * warps * ALONE) + work.special / min(SPECIAL, 4.0 * warps)
-    products = units["tensor cores"] * 4 / warps
-    waiting = max(work.late * LATENCY, products + serial)
+    waiting = max(work.late * LATENCY, units["tensor cores"] + serial)
     return START + work.waits * LATENCY + work.barriers * BARRIER + waiting
