@@ -10,7 +10,7 @@ chip does in a cycle (`targets/nvidia/speeds.py`):
     own      = ISSUE * (results of arithmetic + spilled registers, once each round) / lanes
                + results of exp, log, division ... / SPECIAL
     chain    = START + waits * LATENCY + barriers * BARRIER
-               + max(late * LATENCY, tensor + serial)
+               + max(late * LATENCY, tensor - beside + max(beside, serial))
 
 Groups of four warps go to and fro between tensor cores and their own arithmetic. With g of them
 side by side, each waiting for two servers in turn (a closed queue: with rho the shorter of the
@@ -19,8 +19,8 @@ two demands over the longer, and GROUPS * g customers, since products go on besi
     work     = longest of the two * (1 - rho ** (n + 1)) / (1 - rho ** n),  n = GROUPS * g
 
 `chain` is how long a program takes alone, because one step waits for another: a group of four warps
-waits for its own products and its own arithmetic (`serial`, at the rate of its warps), or for
-copies. With r programs side by side, as registers and shared memory allow,
+waits for its own products and its own arithmetic (`serial`, at the rate of its warps; some products
+go on `beside` that), or for copies. With r programs side by side, as registers and shared memory allow,
 
     busy     = (work ** P + copies ** P + shared ** P) ** (1 / P)
     wave(r)  = ((r * busy) ** P + chain ** P) ** (1 / P)
@@ -208,5 +208,7 @@ def _chain(facts: Facts, units: Mapping[str, float], speed: Speeds) -> float:
     assert work is not None
     warps = facts.num_warps
     serial = work.lanes / (32 * warps * ALONE) + work.special / min(SPECIAL, 4.0 * warps)
-    waiting = max(work.late * LATENCY, units["tensor cores"] + serial)
+    tensor = units["tensor cores"]
+    beside = tensor * work.beside / sum(work.tensor.values()) if work.beside else 0.0
+    waiting = max(work.late * LATENCY, tensor - beside + max(beside, serial))
     return START + work.waits * LATENCY + work.barriers * BARRIER + waiting

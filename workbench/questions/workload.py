@@ -67,6 +67,7 @@ class Work:
             for slots to be free count as nothing.
         late: the same, each divided by the rounds that those copies had.
         rows: runs of up to 128 bytes that boxes of tensor maps are copied in.
+        beside: operations of `tensor` that go on beside arithmetic of their own warps.
         unknown: something depends on data: a loop's rounds were taken to be 1.
     """
 
@@ -84,6 +85,7 @@ class Work:
     rounds: float = 0.0
     late: float = 0.0
     rows: float = 0.0
+    beside: float = 0.0
     unknown: bool = False
 
     def plus(self, other: Work, times: float = 1.0) -> Work:
@@ -286,7 +288,8 @@ class _Counter:
             read += 0 if isinstance(op.a.type, Tile) else rows * inner
             reads = read * element_of(op.a.type).itemsize / _ROW_BYTES
             tensor = {("wgmma", word): operations}
-            return Work(tensor=tensor, wavefronts=reads, ideal_wavefronts=reads)
+            late = operations if op.stage else 0.0
+            return Work(tensor=tensor, wavefronts=reads, ideal_wavefronts=reads, beside=late)
         if isinstance(op, SharedDot) or word in ("f32", "f64"):
             words = 2 * result * inner / 4  # a thread keeps what it reads for some results
             return Work(lanes=result * inner, wavefronts=words / 32, ideal_wavefronts=words / 32)
