@@ -106,6 +106,11 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
         count = prod(-(-b // p) * p for b, p in zip(self.type.box, self.copied, strict=True))
         return count * self.type.element.itemsize
 
+    @property
+    def rows(self) -> int:
+        """In how many runs of bytes, of at most 128 where there is a swizzle, they come."""
+        return self.copied_bytes // (self.copied[-1] * self.type.element.itemsize)
+
     def interpret(self, frame: Frame) -> Array:
         base = int(frame[self.base])
         extents = [int(frame[v]) for v in self.extents]
