@@ -5,7 +5,7 @@ chip does in a cycle (`targets/nvidia/speeds.py`):
 
     tensor   = operations of products / what tensor cores do, by instruction and type
     copies   = sectors of global memory * 32 bytes / COPY_BYTES
-               (of boxes of tensor maps: their rows * ROW, if that is more)
+               (of boxes of tensor maps: lines of 128 bytes * LINE, if that is more)
     shared   = wavefronts (a row of banks takes one cycle)
     own      = ISSUE * (results of arithmetic + spilled registers, once each round) / lanes
                + results of exp, log, division ... / SPECIAL
@@ -20,7 +20,8 @@ two demands over the longer, and GROUPS * g customers, since products go on besi
 
 `chain` is how long a program takes alone, because one step waits for another: a group of four warps
 waits for its own products and its own arithmetic (`serial`, at the rate of its warps; some products
-go on `beside` that), or for copies. With r programs side by side, as registers and shared memory allow,
+go on `beside` that), or for copies. With r programs side by side, as registers and shared memory
+allow,
 
     busy     = (work ** P + copies ** P + shared ** P) ** (1 / P)
     wave(r)  = ((r * busy) ** P + chain ** P) ** (1 / P)
@@ -28,7 +29,10 @@ go on `beside` that), or for copies. With r programs side by side, as registers 
     time    >= bytes that the arrays have / the speed of memory
     time    >= operations of products / (SUSTAINED of what tensor cores do): power
 
-A wave is multiprocessors * r programs. STORED_RUNS
+A wave is multiprocessors * r programs. Constants were fitted on runs of an H200: products nt and
+tn, attention with heads of 128, 14 runs in all. What is counted was chosen with others in view, too
+(that a box costs by the lines of memory that its rows touch: with products nn).
+`python -m tests.bench.whatif` holds the model against the runs that are stored.
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ from workbench.targets.nvidia.chip import chip, residency
 from workbench.targets.nvidia.speeds import Speeds, share, speeds
 
 COPY_BYTES = 62.0
-ROW = 1.85
+LINE = 1.85
 SPECIAL = 12.4
 ISSUE = 1.2
 LATENCY = 1400.0
@@ -129,11 +133,11 @@ def units_of(facts: Facts, speed: Speeds) -> dict[str, float]:
         for (kind, word), operations in work.tensor.items()
     )
     spilled = (facts.spill_bytes or 0) / 4 * 32 * facts.num_warps * max(1.0, work.rounds)
-    written = work.stored_sectors if work.rows else 0.0
+    written = work.stored_sectors if work.lines else 0.0
     return {
         "tensor cores": tensor,
         "copies": max(
-            work.sectors * 32 / COPY_BYTES, work.rows * ROW + written * 32 / COPY_BYTES
+            work.sectors * 32 / COPY_BYTES, work.lines * LINE + written * 32 / COPY_BYTES
         ),
         "shared memory": work.wavefronts,
         "arithmetic": ISSUE * (work.lanes + 2 * spilled) / speed.lanes,

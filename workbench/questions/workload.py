@@ -66,7 +66,7 @@ class Work:
         rounds: times that it waits for copies which began some rounds before; a producer's waits
             for slots to be free count as nothing.
         late: the same, each divided by the rounds that those copies had.
-        rows: runs of up to 128 bytes that boxes of tensor maps are copied in.
+        lines: of 128 bytes that the rows of boxes of tensor maps touch.
         beside: operations of `tensor` that go on beside arithmetic of their own warps.
         unknown: something depends on data: a loop's rounds were taken to be 1.
     """
@@ -84,7 +84,7 @@ class Work:
     barriers: float = 0.0
     rounds: float = 0.0
     late: float = 0.0
-    rows: float = 0.0
+    lines: float = 0.0
     beside: float = 0.0
     unknown: bool = False
 
@@ -251,7 +251,7 @@ class _Counter:
             return work.plus(Work(rounds=1, late=1 / max(1, op.barriers.type.slots - 1)))
         if isinstance(op, TensorCopy):  # one thread asks, every byte of the box is needed
             sectors = op.bytes / _SECTOR_BYTES
-            asked = Work(sectors=sectors, ideal_sectors=sectors, requests=1, rows=op.rows)
+            asked = Work(sectors=sectors, ideal_sectors=sectors, requests=1, lines=op.lines)
             return work.plus(asked)
         if isinstance(op, Reduce | Scan):
             return work.plus(Work(lanes=self._lanes(op.operands[0]) + self._shuffles(op)))

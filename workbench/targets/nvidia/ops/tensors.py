@@ -13,7 +13,7 @@ a load to a map must have proven it, or have the launch ask. PTX ISA 9.0, "Tenso
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 
@@ -43,6 +43,8 @@ from workbench.source import KernelTypeError, LaunchError, ShapeError
 from workbench.targets.nvidia.ops.barriers import Barrier, barrier_of, verify_barriers
 from workbench.targets.simt.ops.shared import slot_of, verify_slot
 
+#: Bytes that memory is asked for at once.
+_LINE = 128
 #: Base, strides and the inner coordinate are multiples of so many bytes.
 GRAIN = 16
 #: The most axes, elements along one, and bytes between two of one axis, plus one.
@@ -107,9 +109,15 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
         return count * self.type.element.itemsize
 
     @property
-    def rows(self) -> int:
-        """In how many runs of bytes, of at most 128 where there is a swizzle, they come."""
-        return self.copied_bytes // (self.copied[-1] * self.type.element.itemsize)
+    def lines(self) -> float:
+        """How many lines of 128 bytes the rows of the copies touch, each asked for by itself.
+
+        In the mean over boxes that begin at multiples of their extent.
+        """
+        size = self.type.element.itemsize
+        row = self.copied[-1] * size
+        apart = gcd(_LINE, self.type.box[-1] * size)
+        return self.copied_bytes // row * (1 + max(0, row - apart) / _LINE)
 
     def interpret(self, frame: Frame) -> Array:
         base = int(frame[self.base])
@@ -198,10 +206,10 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
         return self.map.op.copied_bytes
 
     @property
-    def rows(self) -> int:
-        """In how many runs of bytes they arrive; see the map's."""
+    def lines(self) -> float:
+        """How many lines of 128 bytes are asked for; see the map's."""
         assert isinstance(self.map.op, MakeTensorMap)
-        return self.map.op.rows
+        return self.map.op.lines
 
     def own_effects(self) -> Effects:
         return (
