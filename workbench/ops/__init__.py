@@ -14,7 +14,7 @@ from workbench.ops.arithmetic import (
 )
 from workbench.ops.atomics import AtomicCompareExchange, AtomicUpdate
 from workbench.ops.casts import Bitcast, Cast, convert
-from workbench.ops.control import For, If, Map, Return, While, Yield
+from workbench.ops.control import For, If, Map, Return, While, Yield, count_rounds
 from workbench.ops.debug import DeviceAssert, DevicePrint
 from workbench.ops.dots import Dot
 from workbench.ops.functions import FUNCTIONS, Function
@@ -83,6 +83,7 @@ __all__ = [
     "combine_function",
     "combines",
     "convert",
+    "count_rounds",
     "elementwise",
     "index_constant",
     "pointee_of",

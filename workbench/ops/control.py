@@ -27,6 +27,12 @@ from workbench.source import KernelTypeError, ShapeError
 Kept = TypeVar("Kept", bound=Op)
 
 
+def count_rounds(lower: int, upper: int, step: int) -> int:
+    """Return how many rounds a loop with these bounds has, which may be more than len() counts."""
+    rounds = range(lower, upper, step)
+    return (rounds[-1] - lower) // step + 1 if rounds else 0
+
+
 class Yield(Op, mnemonic="tile.yield", effects=NONE, ends_block=True, exact=True):
     """What a region gives back to the op it belongs to.
 

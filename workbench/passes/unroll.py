@@ -18,7 +18,7 @@ from workbench.ir import (
     element_of,
     rebuild,
 )
-from workbench.ops import Cast, Constant, Elementwise, For, Select, Yield
+from workbench.ops import Cast, Constant, Elementwise, For, Select, Yield, count_rounds
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
 
@@ -109,7 +109,7 @@ class _Unrolling:
             remarks.note(loop, f"{text}, a second loop for up to {factor - 1} left over", "applied")
             middle, stride = self._middle()
             return self._rest(middle, self._main(middle, stride))
-        rounds = len(range(*known))
+        rounds = count_rounds(*known)
         whole, over = divmod(rounds, factor)
         if not whole:
             text = f"{HINT}={factor} is not obeyed: the loop has {rounds} rounds"

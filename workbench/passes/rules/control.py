@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.ir import Builder, Value, clone_into
-from workbench.ops import For
+from workbench.ops import For, count_rounds
 from workbench.passes.rules.known import constant_of
 from workbench.passes.rules.rule import Rule
 
@@ -21,7 +21,7 @@ def _runs_once(op: For, builder: Builder) -> tuple[Value, ...] | None:
     Hints go with the loop: there are no rounds that they could be about.
     """
     lower, upper, step = (constant_of(v) for v in (op.lower, op.upper, op.step))
-    if None in (lower, upper, step) or len(range(lower, upper, step)) != 1:
+    if None in (lower, upper, step) or count_rounds(lower, upper, step) != 1:
         return None
     return clone_into(
         op.body, dict(zip(op.body.arguments, (op.lower, *op.inits), strict=True)), builder

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from workbench.ir import Block, Op, Scalar, Value, element_of, shape_of
-from workbench.ops import Dot, For, If, Map, While
+from workbench.ops import Dot, For, If, Map, While, count_rounds
 from workbench.passes.rules.known import constant_of
 from workbench.targets.cpu.chunks import Chunk, Coordinate, register_type
 from workbench.targets.cpu.functions import apply_function
@@ -150,7 +150,7 @@ def _known_trips(op: For) -> int:
     lower, upper, step = (constant_of(value) for value in (op.lower, op.upper, op.step))
     if lower is None or upper is None or not step:
         return 1
-    return len(range(int(lower), int(upper), int(step)))
+    return count_rounds(int(lower), int(upper), int(step))
 
 
 @CPU.lower(For)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from workbench.ir import Block, Pointer, Shared, Token, Value, element_of, shape_of
-from workbench.ops import Constant, For, If, Map, Return, While, Yield
+from workbench.ops import Constant, For, If, Map, Return, While, Yield, count_rounds
 from workbench.passes.rules import constant_of
 from workbench.targets.simt.arithmetic import compare_integers
 from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type
@@ -22,7 +22,7 @@ SIMT.layouts(Yield, Return)(as_they_are)
 def for_layouts(op: For, on: Setting) -> Layouts:
     """A loop carries each value in one layout."""
     bounds = [constant_of(value) for value in (op.lower, op.upper, op.step)]
-    trips = float(max(1, len(range(*bounds)))) if None not in bounds and bounds[2] else _TRIPS
+    trips = float(max(1, count_rounds(*bounds))) if None not in bounds and bounds[2] else _TRIPS
     return Layouts(flow=Flow(
         together=tuple(zip(op.results, op.body.arguments[1:], strict=True)),
         operands=(None, None, None, *op.results),

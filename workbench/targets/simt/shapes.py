@@ -68,13 +68,15 @@ def reshape_scratch(op: Reshape, chip: Device, num_warps: int, used: bool) -> Sc
 @SIMT.layouts(Join)
 def join_layouts(op: Join, on: Setting) -> Layouts:
     """Two tiles in one layout, to which the new axis is added in registers."""
-    if not shape_of(op.first.type):
+    halves = shape_of(op.first.type)
+    if not halves:
         return as_they_are(op, on)
     along = Along(_half, lambda c: c.join())
     return Layouts(
         work=op.result,
         operands=(along, along),
         cost=lambda c: 0.0 if c.split() else 1e12,
+        offers=lambda: [default_layout(halves, on.num_warps, on.lanes).join()],
     )
 
 

@@ -37,7 +37,17 @@ from workbench.ir import (
     shape_of,
     walk,
 )
-from workbench.ops import Cast, Constant, ConvertLayout, Elementwise, For, If, Select, Yield
+from workbench.ops import (
+    Cast,
+    Constant,
+    ConvertLayout,
+    Elementwise,
+    For,
+    If,
+    Select,
+    Yield,
+    count_rounds,
+)
 from workbench.passes.cleanup import hoist_invariants
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
@@ -272,7 +282,7 @@ class _Flat:
         for lower, upper, step in bounds:
             if lower is None or upper is None:
                 break
-            total *= len(range(lower, upper, step))
+            total *= count_rounds(lower, upper, step)
         else:
             if total < 1 << 31:
                 return self._number(total, I32)

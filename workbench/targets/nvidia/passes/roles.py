@@ -31,7 +31,7 @@ from workbench.ir import (
     shape_of,
     walk,
 )
-from workbench.ops import For
+from workbench.ops import For, count_rounds
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import Chip, chip_of, residency
@@ -312,7 +312,7 @@ def _may_go_on(loop: For, channel: Channel, known: Known) -> bool:
 def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known) -> None:
     """Raise RefusedError for a loop that has no role of its own for a producer."""
     bounds = [constant_of(value) for value in (loop.lower, loop.upper, loop.step)]
-    if None not in bounds and bounds[2] and len(range(*bounds)) < 2:  # type: ignore[arg-type]
+    if None not in bounds and bounds[2] and count_rounds(*bounds) < 2:  # type: ignore[arg-type]
         raise RefusedError(loop, "the loop has one round")
     loads = [load for channel in channels for load in channel.loads]
     producer_slice(loop, loads, module, known)
