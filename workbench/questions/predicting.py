@@ -28,7 +28,8 @@ go on `beside` that), or for copies. With r programs side by side, as registers 
     time    >= bytes that the arrays have / the speed of memory
     time    >= operations of products / (SUSTAINED of what tensor cores do): power
 
-A wave is multiprocessors * r programs. STORED_RUNS
+A wave is multiprocessors * r programs. How well predicted times rank the runs of an H200 that are
+stored in `tests/bench/results/tuned/h200.json`, `python -m tests.bench.whatif` says.
 """
 
 from __future__ import annotations
