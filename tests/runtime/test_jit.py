@@ -10,7 +10,7 @@ from tests.runtime.kernels import add, fill, scaled
 from workbench import tl
 from workbench.launch.binding import Call, check_declared, classify
 from workbench.runtime.jit import observing
-from workbench.source import CompileError, kernel_source
+from workbench.source import CompileError, LaunchError, kernel_source
 from workbench.source.arguments import Argument, constant
 from workbench.source.parameters import parameters_of
 
@@ -69,6 +69,9 @@ def test_a_compilation_takes_numbers_that_are_in_its_code_or_leaves_them_out(tar
         out[:] = 0
         kernel[(1,)](*given)
         assert out.tolist() == [5, 6, 7, 8]
+    for given, said in (((x, out, 2, 5, 4), "step = 2 is not 1"), ((x, out, 1, 5, 8), "BLOCK = 8")):
+        with pytest.raises(LaunchError, match=said):
+            kernel[(1,)](*given)
     out2 = np.zeros(8, np.float32)
     whole = wb.kernel(add.fn).warmup(x, x, out2, 8, BLOCK=8, grid=(1,), target=target)
     whole[(1,)](x, x, out2, 8)

@@ -30,6 +30,7 @@ FORMS: dict[str, list[str]] = {
         "x", "x >> 4", "x & 15", "(x << 4) >> 4", "(x >> 2) & 3", "x & 240", "x & 0", "x << 1",
         "(x & 1).to(tl.int8) - 1", "(x >> 4).to(tl.int32) - 8", "(x >> 4).to(tl.int8)",
         "x.to(tl.int8)", "x.to(tl.int32) << 4", "(x & 3) << 6", "x + 1",
+        "((x & 15).to(tl.int8) << 2) & -8",
     ],
 }  # fmt: skip
 

@@ -58,7 +58,10 @@ class BoundLaunch:
         self._grid = grid
 
     def __call__(self, *args: Any) -> Loadable:
-        """Run the kernel; `args` are all parameters, or the run-time ones only."""
+        """Run the kernel; `args` are all parameters, or the run-time ones only.
+
+        Raises LaunchError where a number that is in the code is given as another one.
+        """
         kernel = self._kernel
         if hooks.watchers and hooks.is_suppressed():
             return kernel
@@ -98,6 +101,13 @@ class BoundLaunch:
         free = [name for name, fact in known if not fact.is_constant]
         if len(args) == len(names):
             values = dict(zip(names, args, strict=True))
+            for name, fact in known:
+                if fact.is_constant and _differs(values[name], fact.value):
+                    raise LaunchError(
+                        f"{name} = {values[name]!r} is not {fact.value!r}, for which this code was "
+                        f"compiled",
+                        hint="launch the jit object, which compiles for each such value",
+                    )
             return {n: fact.value if fact.is_constant else values[n] for n, fact in known}
         if len(args) != len(free):
             raise LaunchError(
@@ -121,3 +131,14 @@ class BoundLaunch:
                     hint="compile without that fact, or launch the jit object",
                 )
         return call.objects if kernel.target == "interpreter" else call.runtime
+
+
+def _differs(given: Any, compiled: Any) -> bool:
+    """Say whether an argument is surely another one than the constant that is in the code."""
+    if type(given).__name__ == "constexpr":
+        given = given.value
+    if compiled is None:
+        return given is not None
+    if not isinstance(compiled, bool | int | float | str) or compiled != compiled:
+        return False
+    return isinstance(given, bool | int | float | str) and given != compiled

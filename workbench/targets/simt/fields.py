@@ -109,10 +109,11 @@ def _masked(field: Field, mask: int, element: Scalar) -> Field | None:
         return None
     if field.signed and end > field.width:
         return None  # copies of the sign
+    # A mask that goes on above the field finds zeros there: the highest bit is no sign.
+    signed = element.kind == "int" and end + field.scale == element.bits and end <= field.width
     return replace(
         field, start=field.start + first, width=min(end, field.width) - first,
-        signed=element.kind == "int" and end + field.scale == element.bits,
-        scale=field.scale + first,
+        signed=signed, scale=field.scale + first,
     )  # fmt: skip
 
 

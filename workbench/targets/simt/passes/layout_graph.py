@@ -20,7 +20,7 @@ from workbench.targets.simt.rules import SAME, Along, Cost, Device, Flow, Layout
 
 _MOST_CANDIDATES = 8
 #: What a conversion costs right behind a load: several users share it, and it may become the way in
-#: which a copy in shared memory is read.
+#: which a copy in shared memory is read. Loads of one axis become no such copies.
 _BEHIND_LOAD = 0.75
 
 
@@ -130,7 +130,7 @@ class LayoutGraph:
         if origin is None or target is None or origin == target:
             return
         bits = element_of(source.type).bits
-        if isinstance(source.op, Load):
+        if isinstance(source.op, Load) and len(shape_of(source.type)) > 1:
             weight *= _BEHIND_LOAD
         self.edges.append(Edge(origin, target, bits, weight, along.need, along.give))
 
