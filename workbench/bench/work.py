@@ -17,7 +17,7 @@ import numpy as np
 
 from workbench.bench.arrays import bytes_of, is_array
 from workbench.ir import Array, Block, Module, Op, Scalar, Value, element_of, shape_of
-from workbench.ops import Dot, Elementwise, For, If, Reduce, Scan, While
+from workbench.ops import Dot, Elementwise, For, If, Reduce, Scan, While, count_rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class ScalarFrame:
     def trips(self, loop: For) -> int:
         """Return how often a loop runs."""
         bounds = (int(self.value(v)) for v in (loop.lower, loop.upper, loop.step))
-        return len(range(*bounds))
+        return count_rounds(*bounds)
 
     def value(self, value: Value) -> Array:
         """Return a scalar; raises UnknownValueError where it is not known beforehand."""

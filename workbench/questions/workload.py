@@ -28,7 +28,19 @@ from workbench.ir import (
     layout_of,
     shape_of,
 )
-from workbench.ops import Barrier, Cast, Dot, Elementwise, For, If, Load, Reduce, Scan, While
+from workbench.ops import (
+    Barrier,
+    Cast,
+    Dot,
+    Elementwise,
+    For,
+    If,
+    Load,
+    Reduce,
+    Scan,
+    While,
+    count_rounds,
+)
 from workbench.targets.nvidia.chip import Chip
 from workbench.targets.nvidia.moves import moves_in
 from workbench.targets.nvidia.ops import Await, TensorCopy, WaitCopies, WarpgroupDot
@@ -195,7 +207,7 @@ def _evaluate(part: _Part, frame: _Frame) -> Work:
             bounds = [frame.known_value(v) for v in (op.lower, op.upper, op.step)]
             lower, upper, step = (None if b is None else int(b) for b in bounds)
             unknown = lower is None or upper is None or not step
-            trips = 1 if unknown else len(range(lower, upper, step))  # type: ignore[arg-type]
+            trips = 1 if unknown else count_rounds(lower, upper, step)  # type: ignore[arg-type]
             body = _evaluate(parts[0], frame)
             total = total.plus(replace(body, unknown=True) if unknown else body, trips)
         elif isinstance(op, If):
