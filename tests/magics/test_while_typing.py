@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -222,6 +223,44 @@ def test_nothing_of_the_users_runs():
     describe_at(HOSTILE, HOSTILE.index("odd.value") + 2, names)
     assert ran == []
     assert set(names) == {"odd", "ran", "lazy", "typed", "named", "Made"}
+
+
+class Pair(NamedTuple):
+    one: int = 3
+    other: int = 4
+
+
+def test_attributes_and_tuples_of_the_users_run_nothing():
+    ran = []
+
+    def run(self, *args):
+        ran.append(self)
+        return 1
+
+    made = type("Descriptor", (), {"__get__": run})()
+    settings = type("Settings", (), {"x": made, "BLOCK": 4})
+    words = ["iter", "len", "getitem", "eq", "add", "mul", "lt", "contains", "hash", "bool"]
+    row = type("Row", (tuple,), {f"__{word}__": run for word in words})
+    odd = type("Odd", (), {"__eq__": run, "__lt__": run, "__len__": run, "__index__": run})()
+    area = type("Area", (Pair,), {"area": property(run)})
+    names = {
+        "C": settings, "R": row((1, 2)), "P": area(1), "L": [odd, odd], "T": (odd,), "U": (1, odd),
+        "deep": [], "pair": Pair(), "Plain": type("Plain", (), {"BLOCK": 4}), "odd": odd,
+        "x": np.zeros(10),
+    }  # fmt: skip
+    names["deep"].append(names["deep"])
+    texts = (
+        "C.x C.BLOCK R R[0] R+R len(R) max(R) (*R,) R==R tuple(R) P.area P+P L==T T==U max(L) "
+        "T<U deep deep[0] x[odd] max(x) min(odd,1) x.size(odd) hasattr(C,'x') tl.zeros(R,tl.int32)"
+    )
+    for text in texts.split():
+        body = f"\ndef kernel(N: tl.constexpr):\n    a = {text}\n    b = tl.arange(0, {text})\n"
+        assert look(f"%%kernel --args {text} --set N={text}{body}", names) is not None
+        assert ran == [], text
+    body = "\ndef kernel(p):\n    a = tl.arange(0, pair.other)\n    b = tl.arange(0, Plain.BLOCK)\n"
+    told = held(f"%%kernel{body}", names)
+    assert told["a"] == "a: int32 of shape (4,)"
+    assert told["b"] == "b: int32 of shape (4,)"
 
 
 def test_a_look_ends_when_its_time_is_over():

@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from workbench import cli
-from workbench.magics import registry
+from workbench.magics import grading, registry
 from workbench.puzzles import PUZZLES, api
 from workbench.puzzles.verdict import MIME
 
@@ -93,6 +93,33 @@ def test_a_class_is_graded(tmp_path, capsys):
     assert (row["solved"], row["attempts"]) == (False, 1)
     assert "no program stored out_ptr[0]" in row["reason"]
     assert "is not a notebook" in by_name["broken.ipynb"]["error"]
+
+
+def test_odd_notebooks_are_graded_to_their_end(tmp_path):
+    """Cells raise what they like and leave processes behind; saved outputs are anything."""
+    puzzle = PUZZLES[0]
+    cells = [
+        "import workbench as wb\nfrom workbench import puzzles, tl\nimport subprocess, sys, os",
+        "raise KeyboardInterrupt",
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])",
+        "os.write(2, b'x' * 200_000)",
+        f"{puzzle.solution}\npuzzles.check(1, add_ten)",
+    ]
+    outputs = [None, [None], [{"data": None}], [{"data": {MIME: [1]}}], []]
+    content = {"cells": [
+        {"cell_type": "code", "source": source, "outputs": said}
+        for source, said in zip(cells, outputs, strict=True)
+    ]}  # fmt: skip
+    (tmp_path / "odd.ipynb").write_text(json.dumps(content))
+    content["cells"].insert(1, {"cell_type": "code", "source": "os.write(2, b'gone'); os._exit(3)"})
+    (tmp_path / "over.ipynb").write_text(json.dumps(content))
+    odd, over = grading.grade(tmp_path, seed=5)["notebooks"]
+    assert odd["error"] == "cell 2: KeyboardInterrupt: "
+    assert [row["solved"] for row in odd["puzzles"]] == [True]
+    assert over == {
+        "notebook": "over.ipynb", "puzzles": [],
+        "error": "its process ended before the last cell: gone",
+    }  # fmt: skip
 
 
 def test_what_is_graded_is_said(tmp_path, capsys):

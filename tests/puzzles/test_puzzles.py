@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -75,6 +77,17 @@ def test_a_verdict_says_which_launch_element_program_and_line():
     assert bundle[MIME] == {"puzzle": 1, "solved": False, "attempt": 2, "answered": False}
 
 
+def test_an_input_may_not_be_written_and_restored():
+    puzzle = PUZZLES[0]
+    store = "    tl.store(out_ptr"
+    for more in ("    tl.store(x_ptr + offsets, x, mask=mask)\n",
+                 "    tl.store(x_ptr + offsets, x + 1, mask=mask)\n"
+                 "    tl.store(x_ptr + offsets, x, mask=mask)\n"):  # fmt: skip
+        verdict = api.check(1, api.kernel_of(puzzle, puzzle.solution.replace(store, more + store)))
+        assert verdict.error.code == "K612"
+        assert "x_ptr is there to be read, and is written to" in verdict.text
+
+
 def test_hidden_launches_differ_by_seed():
     for puzzle in PUZZLES:
         assert len({str([str(c) for c in puzzle.cases(seed)]) for seed in range(8)}) >= 6
@@ -93,6 +106,8 @@ def test_what_is_no_launch_is_refused_in_words():
         ({"n": 7}, "has no constexpr n"),
         ({"target": "cpu"}, "has no constexpr target"),
         ({"BLOCK": 2.5}, "(3.0,)"),
+        ({"BLOCK": 0}, "the grid raised ZeroDivisionError"),
+        ({"BLOCK": "3"}, "the grid raised TypeError"),
     ):
         verdict = api.check(1, kernel, **launch)
         assert not verdict.accepted
@@ -117,6 +132,24 @@ def test_answers_are_taken_however_they_are_spelled():
     assert not is_right(7.18, [7])
     assert is_right((40, "gpu"), [40, "GPU"])
     assert not is_right(4, ["four"])
+    assert is_right(4, [np.int64(4)])
+    assert is_right({0, 1}, [np.array([1, 0])])
+    assert is_right(({11, 12}, 2), (torch.tensor([11, 12]), np.float32(2)))
+
+
+def test_odd_answers_are_wrong_and_no_more():
+    endless: list[Any] = []
+    endless.append(endless)
+    odd = (
+        None, {}, [{}], set(), endless, range(10**9), "9" * 5000, "1e999", "²", b"4", 10**400,
+        float("nan"), 1 + 2j, object(), int, np.zeros(10**6), [[np.array(["x"])]], True,
+    )  # fmt: skip
+    api.check(4, api.kernel_of(PUZZLES[3], PUZZLES[3].solution))
+    for value in odd:
+        for right in (4, 7.5, {1, 2}, ["f32"], ("a", "b"), ({1}, 2), (1, "gpu")):
+            assert not is_right(right, [value])
+            assert not is_right(right, [value, value])
+        assert len(api.answer(4, value).text) < 500
 
 
 @pytest.mark.parametrize("puzzle", PUZZLES, ids=lambda puzzle: puzzle.slug)

@@ -8,19 +8,38 @@ what depends on it is skipped. Of skipped statements names and calls are checked
 from __future__ import annotations
 
 import ast
+import collections
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from workbench.language.constexprs import unwrap
+from workbench.language.constexprs import constexpr
 from workbench.source import KernelError
 
 if TYPE_CHECKING:
     from workbench.frontend.activation import Activation
 
+
+class _Pair(NamedTuple):
+    one: int
+
+
+def _class_of(value: object) -> Any:
+    return type(value)
+
+
 _PLAIN = (int, float, bool, str, type(None))
 _KNOWN = (types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 _OURS = ("workbench", "triton")
+#: Tuples in tuples, and items of one, that are looked through.
+_DEEPEST, _MOST_ITEMS = 4, 1000
+#: What reading an attribute gives without running anything but Python's own.
+_READ_PLAINLY: tuple[type, ...] = (
+    types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType,
+    types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.ClassMethodDescriptorType, _class_of(vars(_Pair)["one"]),
+)  # fmt: skip
+_OF_COLLECTIONS: Any = vars(collections)
 #: How attributes of a tuple are read that has no way of its own.
 _READS: Any = vars(tuple)["__getattribute__"]
 
@@ -41,27 +60,64 @@ class Observer(Protocol):
         ...
 
 
-def may_run(value: Any) -> bool:
+def may_run(value: Any, deep: int = _DEEPEST) -> bool:
     """Say whether using a value runs code of somebody else than Python and us.
 
     Reading an attribute may, and so may an operator, a call, a comparison, of an object of a class
-    that the user wrote.
+    that the user wrote. Long or deep tuples are not looked through: they may hold such an object.
     """
-    value = unwrap(value)
+    while _class_of(value) is constexpr:
+        value = value.value
     kind = _class_of(value)
     if kind is types.ModuleType and "__getattr__" in vars(value):
         return not is_ours(value)
-    if kind in _PLAIN or kind in _KNOWN or is_ours(kind):
-        return False
     if kind is type:  # a class without a metaclass of its own: nothing is made of it here
-        return "__getattr__" in vars(kind)
-    if tuple in kind.__mro__ and kind.__getattribute__ is _READS:
-        return hasattr(kind, "__getattr__") or any(may_run(item) for item in value)
-    return True
+        return not is_ours(value) and _reads_run(value)
+    listed = kind is list or (tuple in kind.__mro__ and kind.__getattribute__ is _READS)
+    if listed:
+        if kind is not list and is_odd_tuple(kind):
+            return True
+        if not deep or len(value) > _MOST_ITEMS:
+            return True
+        return any(may_run(item, deep - 1) for item in value)
+    return not (kind in _PLAIN or kind in _KNOWN or is_ours(kind))
 
 
-def _class_of(value: object) -> Any:
-    return type(value)
+def is_odd_tuple(kind: type) -> bool:
+    """Say whether a class of tuples has operators or attributes of the user's own."""
+    if kind is tuple or is_ours(kind):
+        return False
+    own = kind.__mro__[: kind.__mro__.index(tuple)]
+    operators = [
+        value
+        for each in own
+        for name, value in vars(each).items()
+        if name.startswith("__") and name not in ("__new__", "__init__", "__init_subclass__")
+    ]
+    return (
+        len(own) + 2 != len(kind.__mro__)
+        or _reads_run(kind, of_values=True)
+        # Those of a NamedTuple are Python's.
+        or any(
+            _class_of(value) is types.FunctionType and value.__globals__ is not _OF_COLLECTIONS
+            for value in operators
+        )
+    )
+
+
+def _reads_run(kind: type, *, of_values: bool = False) -> bool:
+    """Say whether reading an attribute of a class, or of its values, may run the user's code."""
+    harmless = _READ_PLAINLY if of_values else (*_READ_PLAINLY, property)
+    for each in kind.__mro__:
+        if is_ours(each):
+            continue
+        for value in vars(each).values():
+            inner = _class_of(value)
+            if inner in (classmethod, staticmethod):
+                inner = _class_of(value.__func__)
+            if hasattr(inner, "__get__") and inner not in harmless:
+                return True
+    return False
 
 
 def is_ours(what: Any) -> bool:

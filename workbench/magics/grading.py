@@ -7,8 +7,10 @@ other inputs fail. It tells right work from wrong; who sets out to deceive a Pyt
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,24 +57,42 @@ def _graded(path: Path, root: Path, seed: int, seconds: float) -> dict[str, Any]
     with tempfile.TemporaryDirectory() as scratch:
         result = Path(scratch) / "result.json"
         command = [sys.executable, "-m", "workbench.magics.grading", path.resolve(), seed, result]
-        error, said = None, ""
-        try:
-            said = subprocess.run(
-                [str(word) for word in command], cwd=path.parent, timeout=seconds,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                text=True, errors="replace", check=False, env=_environment(),
-            ).stderr  # fmt: skip
-        except subprocess.TimeoutExpired:
-            error = f"it took longer than {seconds:g} seconds"
+        log = Path(scratch) / "said"
+        error = None
+        with log.open("wb") as said:
+            process = subprocess.Popen(
+                [str(word) for word in command], cwd=path.parent, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=said, env=_environment(), start_new_session=True,
+            )  # fmt: skip
+            try:
+                process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                error = f"it took longer than {seconds:g} seconds"
+            finally:
+                _end(process)
         found: dict[str, Any] = {"puzzles": []}
-        if result.exists():
+        try:
             found = json.loads(result.read_text(encoding="utf-8"))
-        elif error is None:
-            last = said.strip().rpartition("\n")[2][:200]
-            error = f"its process ended before the last cell: {last or 'it said nothing'}"
+        except (OSError, ValueError):  # it never came so far, or was ended while it wrote
+            last = _last_line(log)
+            error = error or f"its process ended before the last cell: {last or 'it said nothing'}"
     return {
         "notebook": name, "error": error or found.get("error"), "puzzles": found["puzzles"],
     }  # fmt: skip
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a notebook's process and those that it started and left behind."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _last_line(log: Path) -> str:
+    with log.open("rb") as said:
+        said.seek(max(0, log.stat().st_size - 4000))
+        text = said.read().decode("utf-8", "replace")
+    return text.strip().rpartition("\n")[2][:200]
 
 
 def _environment() -> dict[str, str]:
@@ -95,7 +115,7 @@ def run_notebook(path: Path, seed: int) -> dict[str, Any]:
         body = without_magics(text)
         try:
             execute(body, body, 1, f"In[{number}]", namespace)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # a cell may raise what it likes; the next one is run
             first = first or f"cell {number}: {type(error).__name__}: {error}"
     attempts = _attempts(content)
     rows = [
@@ -116,8 +136,12 @@ def _attempts(content: str) -> dict[int, int]:
 
     found: dict[int, int] = {}
     for cell in json.loads(content)["cells"]:
-        for output in cell.get("outputs", ()):
-            said = output.get("data", {}).get(MIME)
+        for output in cell.get("outputs") or ():
+            match output:
+                case {"data": {**data}}:
+                    said = data.get(MIME)
+                case _:
+                    continue
             match said:
                 case {"puzzle": int(number), "attempt": int(attempt)}:
                     found[number] = max(found.get(number, 0), attempt)

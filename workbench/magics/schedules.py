@@ -32,7 +32,7 @@ _COLOURS = {
     "store": "#ffd6c9",
 }  # fmt: skip
 _COLUMN, _ROW, _LEFT = 330, 20, 8
-_LETTERS = 48
+_LETTERS = 46
 
 
 def schedule(

@@ -152,6 +152,7 @@ def _try(trial: Trial, found: Judgement) -> None:
     _check_findings(recording)
     _check_result(trial, arguments, recording, found, "interpreter")
     _check_reads(trial, recording)
+    _check_writes(trial, recording)
     for order in _OTHER_ORDERS:
         arguments, other = trial.interpret(order, record=False)
         _check_findings(other)
@@ -308,3 +309,16 @@ def _check_reads(trial: Trial, recording: Recording) -> None:
                     notes=[f"by program {trial.program(access.program)}, for the second time"],
                     hint="keep the value that was loaded",
                 )  # fmt: skip
+
+
+def _check_writes(trial: Trial, recording: Recording) -> None:
+    """Raise CheckError K612 for a write to an input, though of what it held before."""
+    for access in recording.accesses:
+        held = trial.data.get(access.argument)
+        if access.live and access.write and held is not None and held.role == "in":
+            raise CheckError(
+                f"{access.argument} is there to be read, and is written to",
+                trial.ops[access.op].span, code="K612",
+                notes=[f"by program {trial.program(access.program)}"],
+                hint="keep values in tiles; only the outputs are stored",
+            )  # fmt: skip

@@ -48,9 +48,7 @@ class Trial:
     def grid(self) -> tuple[int, ...]:
         """The programs along each axis; raises OptionError K111 for what is no grid."""
         names = {**self.case.sizes, **self.constants}
-        own = self.attempt.grid
-        if own is None:
-            return call_by_name(self.puzzle.grid, names)
+        own = self.puzzle.grid if self.attempt.grid is None else self.attempt.grid
         if callable(own):
             try:
                 own = call_by_name(own, names)
@@ -59,7 +57,7 @@ class Trial:
                     f"the grid raised {type(error).__name__}: {error}", code="K111",
                     hint=f"it is called by name with {', '.join(names)}",
                 ) from error  # fmt: skip
-        found = resolve_grid(own, lambda: names)
+        found = own if self.attempt.grid is None else resolve_grid(own, lambda: names)
         if prod(found) > MOST_PROGRAMS:
             raise OptionError(f"{prod(found)} programs are too many for a puzzle", code="K111")
         return tuple(found)

@@ -85,7 +85,7 @@ def _kernels(text: str) -> list[str]:
 
 def _constexprs(text: str) -> list[str]:
     """Return the constexpr parameters of the cell's functions, as they are written."""
-    return list(dict.fromkeys(re.findall(r"(\w+)\s*:\s*[\w.]*constexpr\b", text)))
+    return list(dict.fromkeys(re.findall(r"\b(\w+)\s*:\s*[\w.]*constexpr\b", text)))
 
 
 def _members(text: str, cursor: int, namespace: Mapping[str, Any]) -> Choices | None:

@@ -17,7 +17,7 @@ from workbench.magics.while_typing.look import Look, look
 TARGET = "workbench.typing"
 VERSION = 1
 #: A longer text is no cell that anybody types.
-_MOST_LETTERS = 200_000
+_MOST_LETTERS = 60_000
 
 
 def load(shell: Any) -> None:
@@ -46,7 +46,7 @@ def _complete_in(shell: Any) -> None:
     def matcher(context: Any) -> Any:
         nothing: dict[str, Any] = {"completions": [], "suppress": False}
         text: str = context.full_text
-        if MAGIC not in text:
+        if MAGIC not in text or len(text) > _MOST_LETTERS:
             return nothing
         lines = text.split("\n")
         cursor = sum(len(line) + 1 for line in lines[: context.cursor_line])
@@ -90,7 +90,7 @@ def _inspect_in(kernel: Any, shell: Any) -> None:
 
 
 def _told(code: str, cursor: int, shell: Any) -> str:
-    if MAGIC not in code:
+    if MAGIC not in code or len(code) > _MOST_LETTERS:
         return ""
     try:
         return describe_at(code, cursor, _names(shell))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.frontend.activation import POISON
-from workbench.frontend.observing import may_run
+from workbench.frontend.observing import is_odd_tuple, may_run
 from workbench.language.constexprs import constexpr, unwrap
 from workbench.magics.body import bound_names
 from workbench.source import KernelError
@@ -26,6 +26,7 @@ _SYMBOLS: dict[type[ast.operator], str] = {
     ast.Pow: "**",
 }  # fmt: skip
 _NUMBERS = (int, float, bool)
+_MOST_ITEMS = 1000
 _PROPERTIES = ("shape", "ndim", "dtype", "size", "itemsize")
 _METHODS = ("size", "stride", "numel", "dim", "element_size", "data_ptr", "contiguous")
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
@@ -64,7 +65,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
             return OPERATORS[_SYMBOLS[type(op)]](a, b)
         case ast.Subscript(value=inner, slice=index):
             whole, place = _value(inner, names), _value(index, names)
-            if not isinstance(whole, tuple | list) or type(place) is not int:
+            if not _is_listed(whole) or type(place) is not int:
                 raise UnknownError
             return whole[place]
         case ast.Attribute(value=inner, attr=name):
@@ -90,6 +91,11 @@ def _number(value: Any) -> Any:
     return value
 
 
+def _is_listed(value: Any) -> bool:
+    kind = type(value)
+    return kind is list or (isinstance(value, tuple) and not is_odd_tuple(kind))
+
+
 def _attribute(value: Any, name: str) -> Any:
     if is_array(value) and name in _PROPERTIES:
         found = getattr(value, name)
@@ -109,22 +115,23 @@ def _called(node: ast.Call, names: Mapping[str, Any]) -> Any:
     if node.keywords:
         raise UnknownError
     args = [_value(argument, names) for argument in node.args]
-    match node.func:
-        case ast.Attribute(value=inner, attr=name) if name in _METHODS:
-            owner = _value(inner, names)
-            if is_array(owner) and not isinstance(getattr(type(owner), name, None), property):
-                return owner if name == "contiguous" else getattr(owner, name)(*args)
-        case _:
-            pass
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
+        owner, name = _value(node.func.value, names), node.func.attr
+        if is_array(owner) and not isinstance(getattr(type(owner), name, None), property):
+            return owner if name == "contiguous" else getattr(owner, name)(*map(_number, args))
     function = _value(node.func, names)
     if function is constexpr:
         return constexpr(*args)
     if isinstance(function, type) and function not in (int, float):
         raise UnknownError
-    known = _FUNCTIONS.get(function) if function.__hash__ else None
+    known = None if may_run(function) else _FUNCTIONS.get(function)
     if known is None:
         raise UnknownError
-    return known(*args)
+    if known is len and len(args) == 1 and (_is_listed(args[0]) or is_array(args[0])):
+        return len(args[0])
+    if len(args) == 1 and _is_listed(args[0]) and len(args[0]) <= _MOST_ITEMS:
+        args = args[0]
+    return known(*map(_number, args))
 
 
 def is_array(value: Any) -> bool:
