@@ -83,7 +83,15 @@ def test_every_barrier_is_needed(case: Case):
     before = gpu_ir(case.module(), **case.options)
     offsets, _, total = allocate(before, SM_80)
     after = insert_barriers(before, Remarks(), offsets, SM_80)
-    for barrier in [op.id for op in after.walk() if op.name == "gpu.barrier"]:
+    top = [op.name for op in after.body.ops]
+    # A load in front of a loop is waited for behind it, for the loop might have no round.
+    early = (
+        "tile.load" in top and "tile.for" in top and top.index("tile.load") < top.index("tile.for")
+    )
+    barriers = [op.id for op in after.walk() if op.name == "gpu.barrier"]
+    if early:
+        barriers.remove(next(op.id for op in after.body.ops if op.name == "gpu.barrier"))
+    for barrier in barriers:
         with pytest.raises(RaceError):
             simulate(without(after, barrier), offsets, total, case.grid, case.arguments())
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 
 from workbench.ir import Module, Op, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
-from workbench.ops import Load
 from workbench.targets.simt.hardware import Hardware
 from workbench.targets.simt.passes.costs import conversion_cost, default_layout
 from workbench.targets.simt.rules import SAME, Along, Cost, Device, Flow, Layouts, Map, Setting
 
 _MOST_CANDIDATES = 8
-#: What a conversion costs right behind a load: several users share it, and it may become the way in
-#: which a copy in shared memory is read. Loads of one axis become no such copies.
+#: What a conversion costs right behind a load of what products are made of: several users share it,
+#: and it may become the way in which a copy in shared memory is read.
 _BEHIND_LOAD = 0.75
 
 
@@ -104,6 +103,8 @@ class LayoutGraph:
         self._of: dict[Value, int] = {}
         self._on = Setting(module, chip)
         self._rules = chip.rules
+        #: What products multiply, and what that is made of element by element.
+        self._multiplied = _multiplied(module)
         self._block(module.body.ops, 1.0)
         self._offer()
 
@@ -130,9 +131,12 @@ class LayoutGraph:
         if origin is None or target is None or origin == target:
             return
         bits = element_of(source.type).bits
-        if isinstance(source.op, Load) and len(shape_of(source.type)) > 1:
+        if source in self._multiplied and self._is_loaded(source):
             weight *= _BEHIND_LOAD
         self.edges.append(Edge(origin, target, bits, weight, along.need, along.give))
+
+    def _is_loaded(self, value: Value) -> bool:
+        return value.op is not None and self._rules.access_of(value.op) is not None
 
     def _after(self, source: int, result: Value, weight: float, give: Map) -> None:
         target = self._home(result, weight)
@@ -236,3 +240,13 @@ def _has_tiles(op: Op) -> bool:
 
 
 __all__ = ["Edge", "LayoutGraph", "Node"]
+
+
+def _multiplied(module: Module) -> set[Value]:
+    found: set[Value] = set()
+    for op in reversed(list(module.walk())):  # users come first
+        if (product := op.multiplies()) is not None:
+            found |= {product.a, product.b}
+        elif (op.moves or op.pointwise or op.pairs) and not found.isdisjoint(op.results):
+            found.update(op.operands)
+    return found
