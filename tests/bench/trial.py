@@ -87,8 +87,7 @@ def trial(contest: Contest, text: str) -> None:
         if not same:
             print(f"    {say}: launches DIFFER", flush=True)
         calls[say] = call
-    for name, baseline in prepared.baselines.items():
-        calls[name] = baseline
+    calls.update(prepared.baselines)
     timings = measure(calls, gpu=True, warm=contest.hot, effort=EFFORT)
     for say in sorted(timings, key=lambda s: timings[s].median):
         took = timings[say].median * 1e3

@@ -193,6 +193,21 @@ define i32 @pretend.shuffle(i32 %word, i32 %source) noinline {
   %found = load volatile i32, ptr %other
   ret i32 %found
 }
+; Processors without AVX512-BF16 ask compiler-rt for this one, and a process need not have it.
+define bfloat @__truncsfbf2(float %x) noinline {
+  %bits = bitcast float %x to i32
+  %nan = fcmp uno float %x, %x
+  %high = lshr i32 %bits, 16
+  %odd = and i32 %high, 1
+  %half = add i32 %odd, 32767
+  %sum = add i32 %bits, %half
+  %rounded = lshr i32 %sum, 16
+  %quiet = or i32 %high, 64
+  %word = select i1 %nan, i32 %quiet, i32 %rounded
+  %short = trunc i32 %word to i16
+  %y = bitcast i16 %short to bfloat
+  ret bfloat %y
+}
 """
 
 
