@@ -105,9 +105,8 @@ def _attributes(options: Options) -> dict[str, Any]:
     found |= {"num_ctas": options.num_ctas, "enable_fp_fusion": options.enable_fp_fusion}
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
-    on = ("wgmma", "tma", "overlap", "skip_masks")
+    on = ("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart")
     found |= {name: False for name in on if not getattr(options, name)}
-    found |= {name: True for name in ("loads_first", "apart") if getattr(options, name)}
     if options.warp_specialize is not None:
         found["warp_specialize"] = options.warp_specialize
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):

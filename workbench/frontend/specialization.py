@@ -26,9 +26,9 @@ class Options:
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
     without `overlap` the two products of a loop end in the round in which they start, without
-    `skip_masks` every round applies the masks of its tiles; with `loads_first` what is loaded
-    before a loop comes before most of what fills the loop's ring; `apart` writes loops twice that
-    copy ahead only where arguments do not overlap;
+    `skip_masks` every round applies the masks of its tiles; without `loads_first` what is loaded
+    before a loop waits behind all that fills the loop's ring; without `apart` no loop is written
+    twice that could copy ahead only where arguments do not overlap;
     `warp_specialize` says whether warps part into a producer's and those that multiply.
     """
 
@@ -45,8 +45,8 @@ class Options:
     tma: bool = True
     overlap: bool = True
     skip_masks: bool = True
-    loads_first: bool = False
-    apart: bool = False
+    loads_first: bool = True
+    apart: bool = True
     warp_specialize: bool | None = None
     narrow_index: bool = False
     guarded: bool = False

@@ -45,11 +45,9 @@ Ends = tuple[Value, Value]
 def split_by_overlap(module: Module, remarks: Remarks, chip: Device) -> Module:
     """Write a loop twice that copies ahead only where two arguments do not overlap.
 
-    Only with the option `apart`: how much it gains has not been measured.
-
     Needs: layouts. Keeps: every value.
     """
-    if not module.attributes.get("apart"):
+    if not module.attributes.get("apart", True):
         return module
     loops = {op.id for op in module.walk() if isinstance(op, For) and _stores(op)}
     if not loops or any(op.side_by_side for op in module.walk()):

@@ -83,7 +83,7 @@ class _Expansion:
                 for channel in self.channels[loop]:
                     self._ring(loop, channel)
             self._at(self.loops[0])
-            waited = self._waited_for() if module.attributes.get("loads_first") else None
+            waited = self._waited_for() if module.attributes.get("loads_first", True) else None
             if waited is not None:
                 self.hold = builder.add(Barriers(1, arrivals=self.warps), "hold")
                 text = "copies after the first wait for what is loaded before the loop"

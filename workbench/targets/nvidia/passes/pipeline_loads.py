@@ -115,7 +115,7 @@ def pipeline_loads(
         for staged in found:
             _answer_memory_hints(staged, remarks)
         plan = _planned(early, found, depth, chip_of(chip), room, remarks)
-        first = module.attributes.get("loads_first", False)
+        first = module.attributes.get("loads_first", True)
         clean = first and _is_untouched(module, op, known)
         return _pipelined(early, found, plan, builder, remarks, rings, clean=clean)
 

@@ -46,7 +46,7 @@ class _Stager:
             for number, op in enumerate(block.ops):
                 tiles = [value for value in op.results if value in self.wanted]
                 if tiles:
-                    delayed = rules.access_of(op) and module.attributes.get("loads_first")
+                    delayed = rules.access_of(op) and module.attributes.get("loads_first", True)
                     place = _place(block.ops, number) if delayed else number
                     self.behind.setdefault(block.ops[place].id, []).extend(tiles)
 
