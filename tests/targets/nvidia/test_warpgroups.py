@@ -243,34 +243,34 @@ def test_long_sums_mean_the_same(
     module = of_long_sums(m, n, k, warps, limit)
     final = [module, *(after for _, after in tile_steps(module))][-1]
     last = [now for _, now in gpu_steps(final, SM_90A, warp_specialize=specialize)][-1]
-    found = {(op.long_after, op.columns) for op in products(last)}
-    assert found == ({(after, columns)} if specialize else {(0, 0)} if limit == k else set())
+    assert {(op.long_after, op.columns) for op in products(last)} == {(after, columns)}
     wanted = meaning(module, (1,), arguments_of_long_sums(m, n, 3 * k + 16))
     assert meaning(last, (1,), arguments_of_long_sums(m, n, 3 * k + 16)) == wanted
 
 
 @needs_ptxas
 @pytest.mark.parametrize(
-    ("m", "n", "k", "warps"),
-    [(128, 256, 128, 8), (128, 128, 128, 8), (64, 128, 256, 4), (64, 160, 128, 8)],
-)
-def test_long_sums_are_added_a_piece_at_a_time(m: int, n: int, k: int, warps: int):
-    """Nothing is spilled, and ptxas has nothing to say."""
-    module = of_long_sums(m, n, k, warps, 128, wide=False, warp_specialize=True)
-    found, recorder = compiled(module)
-    assert roles_of(found.gpu) is not None
+    ("m", "n", "k", "warps", "parts"),
+    [(128, 256, 128, 8, True), (128, 128, 128, 8, True), (128, 128, 128, 4, False),
+     (64, 128, 256, 4, False), (64, 160, 128, 8, True)],
+)  # fmt: skip
+def test_long_sums_are_added_a_piece_at_a_time(m: int, n: int, k: int, warps: int, parts: bool):
+    """Nothing is spilled, ptxas has nothing to say, and several groups of warps part."""
+    found, recorder = compiled(of_long_sums(m, n, k, warps, 128, wide=False))
+    assert (roles_of(found.gpu) is not None) == parts
     result = assemble(found.texts["ptx"]().text, "sm_90a")
     assert (result.spill_store_bytes, result.notes) == (0, ())
     assert not any("spilled" in r.text or ("registers" in r.text and r.severity == "missed")
                    for r in recorder.remarks.items)  # fmt: skip
 
 
-def test_warps_of_long_sums_stay_together_where_nobody_says_so():
-    assert roles_of(compiled(of_long_sums(128, 128, 128, 8, 128))[0].gpu) is None
+def test_warps_of_long_sums_stay_together_where_the_author_says_so():
+    module = of_long_sums(128, 128, 128, 8, 128, warp_specialize=False)
+    assert roles_of(compiled(module)[0].gpu) is None
 
 
 def test_long_sums_that_no_instruction_adds_are_refused():
-    module = of_long_sums(64, 64, 64, 4, 32, warp_specialize=True)
+    module = of_long_sums(64, 64, 64, 4, 32)
     final = [module, *(after for _, after in tile_steps(module))][-1]
     (product,) = products([now for _, now in gpu_steps(final, SM_90A)][-1])
     for fields in ({"long_after": 48}, {"columns": 4}, {"in_flight": 1}, {"columns": 0}):

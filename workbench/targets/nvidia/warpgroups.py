@@ -37,7 +37,7 @@ from workbench.layouts import (
     wgmma_a,
     wgmma_d,
 )
-from workbench.ops import Constant, Dot, Elementwise
+from workbench.ops import Dot
 from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.ops import (
     FenceProducts,
@@ -146,8 +146,6 @@ def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
     inner = shape_of(op.a.type)[-1]
     if inner % unit.k:
         return f"K = {inner} of {a} is no multiple of {unit.k}"
-    if 0 < op.imprecise_limit < inner and not options.get("warp_specialize"):
-        return f"max_num_imprecise_acc = {op.imprecise_limit} is less than K = {inner}"
     if op.imprecise_limit and inner % _long_after(op, unit):
         limit = op.imprecise_limit
         return f"K = {inner} is no multiple of what max_num_imprecise_acc = {limit} adds at once"
@@ -209,13 +207,8 @@ def _becomes(
 ) -> tuple[Value, ...]:
     a, b, start = operands
     unit, product = unit_of(op), WarpgroupDot(a, b, start)
-    # The sums of the instruction are short ones (for 8-bit floats): each goes to a long one.
-    if op.imprecise_limit and not on.options.get("warp_specialize"):
-        # Not in pieces, which have not run on a chip yet.
-        assert isinstance(start.type, Tile)
-        part = builder.add(WarpgroupDot(a, b, builder.add(Constant(0.0, start.type))))
-        return (builder.add(Elementwise("add", (start, part)), op.result.hint),)
     if op.imprecise_limit and unit is not None and unit.accumulator == F32:
+        # The sums of the instruction are short ones (for 8-bit floats): each goes to a long one.
         after, columns = _long_after(op, unit), _columns_of_piece(op, on)
         product = WarpgroupDot(a, b, start, long_after=after, columns=columns)
     return (builder.add(product, op.result.hint),)

@@ -35,7 +35,7 @@ from workbench.targets.nvidia.passes.staged_loads import APART, Early, Known, st
 from workbench.targets.simt.rules import Device
 
 #: Loops that access more places than this are not written twice.
-_MOST_ACCESSES = 12
+_MOST_ACCESSES = 24
 
 Pairs = tuple[tuple[str, str], ...]
 #: Lowest and highest value, scalars of 64 bits.

@@ -51,6 +51,8 @@ MOST_SLOTS = 8
 #: Registers of a thread beside the tiles of its loop: addresses, descriptors, counters (matmul has
 #: 154 for 128 sums and 90 for 64).
 _BESIDE_TILES = 32
+#: Warps of two groups that multiply.
+_TWO_GROUPS = 8
 #: Registers of a producer's thread and of a consumer's, by the consumers' groups of four warps,
 #: where a producer of four warps gives some away. Their sum over all groups is within what the
 #: launch takes, else `setmaxnreg` waits for ever.
@@ -110,8 +112,10 @@ def role_partition(
 
     They do where the author says so, and where nobody says anything and it pays: products alone
     gain nothing by it (measured: 0.99 to 1.01 of the speed without), two products at once do where
-    a block has a multiprocessor to itself (attention of 128 x 128 by 128: 1.2 to 1.4). So do
-    products whose sums threads add to longer ones (fp8 of 128 x 128 by 128: 1.23), but not yet.
+    a block has a multiprocessor to itself (attention of 128 x 128 by 128: 1.2 to 1.4), and so do
+    products whose sums threads add to longer ones (fp8 of 128 x 128 by 128 at 4096: 1.23; of
+    128 x 256 by 128, which need it: 1.37): one group of warps adds while another multiplies, where
+    none waits for the block.
 
     Needs: layouts. Keeps: every value; what is decided are attributes (`schedule` of a loop,
     `role`, `channel` and `slots` of a load).
@@ -122,14 +126,35 @@ def role_partition(
         _answer(asked, "no load of it is a tensor copy that a product by warpgroups reads", remarks)
         return module
     wanted = module.attributes.get("warp_specialize")
-    if not (wanted or asked) and (wanted is False or not _pays(module, chip_of(chip), room)):
-        return module
+    if not (wanted or asked):
+        unit = chip_of(chip)
+        if wanted is False or not (_adds(module, unit) or _pays(module, unit, room)):
+            return module
     try:
         return _decided(module, chip_of(chip), loads, room, remarks)
     except RefusedError as refused:
         remarks.note(refused.op, f"not specialised: {refused.why}", "missed")
         _answer(asked, refused.why, remarks)
         return module
+
+
+def _adds(module: Module, chip: Chip) -> bool:
+    """Say whether several groups of warps compute in the midst of their loops' only products."""
+    loops = _loops(module, chip.rules)
+    some = all(any(op.registers_beside for op in loop.body.ops) for loop in loops)
+    if not some or not loops or module.attributes["num_warps"] < _TWO_GROUPS:
+        return False
+    known = Known(module, chip)
+    for loop in loops:
+        try:
+            channels = channels_of(loop, known)
+            needed = _BESIDE_TILES + peak_in(loop.body, _in_buffers(channels, known))
+            _registers(module, chip, needed)
+        except RefusedError:
+            return False
+        if len(channels) != 1 or not channels[0].product.registers_beside:
+            return False
+    return True
 
 
 def _pays(module: Module, chip: Chip, room: int | None) -> bool:
