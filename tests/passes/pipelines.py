@@ -29,6 +29,7 @@ from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.shared_memory import allocate
+from workbench.targets.simt.passes.turn_tiles import turn_tiles
 from workbench.targets.simt.verifier import verify_layouts
 
 SM_80 = chip("sm_80")
@@ -58,6 +59,7 @@ PASSES: dict[str, Pass] = {
     "overlap-products": partial(overlap_products, rules=chip("sm_90a").rules),
     "skip-masks": skip_masks,
     "stage-products": partial(stage_products, chip=chip("sm_90a")),
+    "turn-tiles": partial(turn_tiles, chip=SM_80),
     "halve-conversions": partial(halve_conversions, chip=SM_80),
     "insert-barriers": with_barriers,
 }

@@ -287,6 +287,14 @@ class Op(_Declared):
         """
         return 0 if self.exact else 1
 
+    def buffer_moved(self) -> Value | None:
+        """Return the buffer from or to which this op moves a tile as it is; None if it does not."""
+        return None
+
+    def in_layout(self, layout: LinearLayout) -> Self:
+        """Return a copy whose only result has a layout; id, span, origins and name are kept."""
+        return self.changed(layouts=(layout,))
+
     def reads_beyond(self, buffer: Value) -> bool:
         """Whether it may read bytes of a padded buffer that hold no element of its tile."""
         return True

@@ -57,6 +57,7 @@ from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.shared_memory import Interval, allocate, room_for_rings
+from workbench.targets.simt.passes.turn_tiles import turn_tiles
 from workbench.targets.simt.pressure import fitting, note_pressure, overflows
 from workbench.targets.simt.schedule import pipelines
 from workbench.targets.simt.verifier import verify_layouts
@@ -372,6 +373,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("skip-masks", skip_masks),  # copies what makes a mask: not to be merged again
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),
+        ("turn-tiles", partial(turn_tiles, chip=unit)),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
     ]
     return recorder.pipeline(steps, module, "gpu")

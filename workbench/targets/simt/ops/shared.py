@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 
 from workbench.ir import (
@@ -22,6 +24,7 @@ from workbench.ir import (
     shape_of,
     writes,
 )
+from workbench.layouts import LinearLayout
 from workbench.ops.dots import Precision, product
 from workbench.ops.numbers import value_dtype
 from workbench.source import ShapeError
@@ -80,6 +83,9 @@ class SharedStore(Op, mnemonic="gpu.shared_store", exact=True):
             shape = (*shape[:axis], count, *shape[axis + 1 :])
         verify_slot(self, self.buffer, shape, element_of(type), self.slot)
 
+    def buffer_moved(self) -> Value | None:
+        return self.buffer if self.part is None else None
+
     def own_effects(self) -> Effects:
         return (writes("shared", self.buffer),)
 
@@ -108,6 +114,12 @@ class SharedLoad(Op, mnemonic="gpu.shared_load", exact=True):
 
     def verify(self) -> None:
         verify_slot(self, self.buffer, self.type.shape, self.type.element, self.slot)
+
+    def buffer_moved(self) -> Value | None:
+        return self.buffer
+
+    def in_layout(self, layout: LinearLayout) -> Self:
+        return self.changed(type=self.type.with_layout(layout), layouts=None)
 
     def own_effects(self) -> Effects:
         return (reads("shared", self.buffer),)

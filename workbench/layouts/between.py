@@ -1,0 +1,144 @@
+"""The layout in which a tile passes from one place in shared memory to another.
+
+A thread reads vectors along the one order of elements and writes vectors along the other, so its
+registers hold a block: what lies side by side in either. Its lanes are chosen so that the phases
+of both requests find all banks: a lane is a direction of the tile that moves the bank on both
+sides, where no direction of memory alone does so, the sum of two.
+
+    from  k rows of n          registers  n0 n1 k0 k1        four vectors of four each way
+    to    n rows of k          lanes      n2, k2, n3 ^ k3, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import combinations
+
+from workbench.layouts import f2
+from workbench.layouts.linear import Flat, LinearLayout
+from workbench.layouts.predict import BANKS, Banks, linear_wavefronts
+
+#: Bytes of the widest access of a thread.
+WIDEST_BYTES = 16
+#: How many pairs of vectors are compared, the widest first.
+_TRIED = 6
+
+
+def between_buffers(
+    source: LinearLayout,
+    target: LinearLayout,
+    itemsize: int,
+    lanes: int,
+    warps: int,
+    banks: Banks = BANKS,
+) -> LinearLayout | None:
+    """Return a layout that reads `source` and writes `target` in wide vectors, by all banks.
+
+    Both are offset layouts of one tile; the numbers are powers of two, `itemsize` in bytes. None
+    where there are fewer than two elements for each thread.
+    """
+    return _between(source, target, itemsize, (f2.log2(lanes), f2.log2(warps)), banks)
+
+
+@lru_cache(maxsize=256)
+def _between(
+    source: LinearLayout,
+    target: LinearLayout,
+    itemsize: int,
+    threads: tuple[int, int],
+    banks: Banks,
+) -> LinearLayout | None:
+    count = source.tile_bits - sum(threads)
+    if count < 1:
+        return None
+    sides = tuple(_Side(one.flat("offset"), itemsize, banks) for one in (source, target))
+    widest = range(f2.log2(max(1, WIDEST_BYTES // itemsize)) + 1)
+    pairs = [
+        (a, b) for a in widest for b in widest
+        if f2.rank([*sides[0].along[:a], *sides[1].along[:b]]) <= count
+    ]  # fmt: skip
+    pairs.sort(key=lambda p: 2.0 ** -p[0] + 2.0 ** -p[1])
+    found: list[tuple[float, LinearLayout]] = []
+    for pair in pairs[:_TRIED]:
+        for side, vector in zip(sides, pair, strict=True):
+            side.vector = vector
+        dims = _dims(sides, source.tile_bits, threads)
+        if dims is not None:
+            cost = sum(side.cost(dims) for side in sides)
+            found.append((cost, LinearLayout.from_flat(dims, source.shape, "turning")))
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+class _Side:
+    """One buffer: its directions from the smallest offset on, and where a direction leads."""
+
+    def __init__(self, along: Sequence[int], itemsize: int, banks: Banks) -> None:
+        self.along = along
+        self.offsets = f2.inverse(along)
+        self.itemsize, self.banks = itemsize, banks
+        self.vector = 0
+
+    def offset(self, direction: int) -> int:
+        return f2.apply(self.offsets, direction)
+
+    def bank(self, direction: int) -> int:
+        """Return the vector of a row of banks that a direction moves to."""
+        row = f2.log2(self.banks.row_bytes // self.itemsize)
+        return (self.offset(direction) & (1 << row) - 1) >> self.vector
+
+    @property
+    def phase_bits(self) -> int:
+        return self.banks.phase_bits(self.itemsize << self.vector)
+
+    def cost(self, dims: Flat) -> float:
+        """Return what the requests of a warp take: phases of all banks, some for each request."""
+        registers, lanes, *_ = dims
+        offsets = [self.offset(lane) * self.itemsize for lane in lanes]
+        each = linear_wavefronts(offsets, self.itemsize << self.vector, self.banks)
+        return (each + 0.25) * (1 << len(registers) - self.vector)
+
+
+def _dims(sides: Sequence[_Side], n: int, threads: tuple[int, int]) -> Flat | None:
+    """Return directions of registers, lanes and warps for the vectors that both sides have."""
+    vectors = [direction for side in sides for direction in side.along[: side.vector]]
+    registers = f2.extend((), vectors)
+    aligned = _aligned(sides, n)
+    lanes = _lanes(sides, registers, aligned, threads[0])
+    if lanes is None:
+        return None
+    rest = f2.extend([*registers, *lanes], aligned)
+    if len(rest) < threads[1]:
+        return None
+    warps = rest[: threads[1]]
+    more = f2.extend([*registers, *lanes, *warps], f2.units(n))
+    return (*registers, *more), tuple(lanes), tuple(warps), ()
+
+
+def _aligned(sides: Sequence[_Side], n: int) -> list[int]:
+    """Return a basis of the directions that stay at the beginning of vectors on both sides."""
+    columns: list[int] = []
+    for unit in f2.units(n):
+        first, second = (side.offset(unit) & (1 << side.vector) - 1 for side in sides)
+        columns.append(first | second << sides[0].vector)
+    return f2.kernel(columns)
+
+
+def _lanes(
+    sides: Sequence[_Side], registers: list[int], aligned: list[int], count: int
+) -> list[int] | None:
+    """Return the directions of lanes, those of one phase first; None if there are too few."""
+    pool = [*aligned, *(a ^ b for a, b in combinations(aligned, 2))]
+    chosen: list[int] = []
+    for bit in range(count):
+        phased = [side for side in sides if bit < side.phase_bits]
+        reached = [(side, [side.bank(v) for v in chosen]) for side in phased]
+
+        def conflicts(vector: int, reached: list[tuple[_Side, list[int]]] = reached) -> int:
+            return sum(not f2.extend(before, [side.bank(vector)]) for side, before in reached)
+
+        open_ = [vector for vector in pool if f2.extend([*registers, *chosen], [vector])]
+        if not open_:
+            return None
+        chosen.append(min(open_, key=conflicts))
+    return chosen
