@@ -287,6 +287,10 @@ class Op(_Declared):
         """
         return 0 if self.exact else 1
 
+    def awaited(self) -> tuple[Value, int] | None:
+        """Return the sums that this op waits for, and how many products may then be under way."""
+        return None
+
     def buffer_moved(self) -> Value | None:
         """Return the buffer from or to which this op moves a tile as it is; None if it does not."""
         return None

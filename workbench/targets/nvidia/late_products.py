@@ -23,6 +23,7 @@ def what_goes_on(op: WarpgroupDot) -> Later | None:
         operands=frozenset((op.a, op.b)),
         slots=tuple(slot for slot in (op.slot_a, op.slot_b) if slot is not None),
         late=op.stage,
+        flight=op.in_flight,
         going=lambda most: {"in_flight": most},
         started=lambda late: {"stage": late},
         waited=lambda value, most: WaitProducts(value, pending=most),

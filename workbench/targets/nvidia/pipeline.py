@@ -38,6 +38,7 @@ from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.skip_masks import skip_masks
 from workbench.targets.nvidia.passes.stage_products import stage_products
+from workbench.targets.nvidia.passes.start_products import start_products
 from workbench.targets.nvidia.spills import (
     Fitted,
     check_shares,
@@ -374,6 +375,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),
         ("turn-tiles", partial(turn_tiles, chip=unit)),
+        ("start-products", partial(start_products, chip=unit)),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
     ]
     return recorder.pipeline(steps, module, "gpu")

@@ -280,6 +280,7 @@ class Later:
     slots: of the rings in which it reads that.
     late: how it was decided to start it: 0 in its turn, 1 in the next round of its loop, 2 so in a
         ring with a slot to spare.
+    flight: how many of the latest such ops go on when it ends, itself among them; 0: none.
     going: its fields with which at most so many of the latest such ops go on when it ends.
     started: its fields that say how late it is to be started.
     waited: makes the op that gives a result once at most so many of the latest go on.
@@ -289,6 +290,7 @@ class Later:
     operands: frozenset[Value]
     slots: tuple[Value, ...]
     late: int
+    flight: int
     going: Callable[[int], Mapping[str, Any]]
     started: Callable[[int], Mapping[str, Any]]
     waited: Callable[[Value, int], Op]

@@ -195,6 +195,9 @@ class WaitProducts(Op, mnemonic="gpu.wait_products", effects=_PROXY_FENCE, exact
     accumulator: Value
     pending: int = attribute(default=0)
 
+    def awaited(self) -> tuple[Value, int]:
+        return self.accumulator, self.pending
+
     def infer(self) -> Type:
         return self.accumulator.type
 
@@ -214,6 +217,9 @@ class ScaleProducts(Op, mnemonic="gpu.scale_products", effects=_PROXY_FENCE):
     accumulator: Value
     factors: Value
     pending: int = attribute(default=0)
+
+    def awaited(self) -> tuple[Value, int]:
+        return self.accumulator, self.pending
 
     def infer(self) -> Type:
         return self.accumulator.type

@@ -1,0 +1,198 @@
+"""Products of one round that go on beside each other: what is started when, and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench.language as tl
+from tests.passes.corpus import numbers, tile_ir
+from tests.passes.meaning import meaning
+from tests.targets.nvidia.hazards import simulate
+from tests.targets.nvidia.test_ptx import needs_ptxas
+from tests.targets.nvidia.test_roles import ordered
+from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, in_gpu_ir, products, without
+from workbench.ir import Block, Module, Op, walk
+from workbench.ops import For
+from workbench.targets.nvidia.ops import WaitProducts, WarpgroupDot
+from workbench.targets.simt.ops import SharedStore
+
+M, N, D = 64, 32, 32
+
+
+def gradients(q_ptr, k_ptr, v_ptr, g_ptr, dk_ptr, dv_ptr, S, FORM: tl.constexpr, M: tl.constexpr,
+              N: tl.constexpr, D: tl.constexpr):  # fmt: skip
+    """Products that depend on each other in several ways; M keys, N queries a round."""
+    rows, columns, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    k = tl.load(k_ptr + rows[:, None] * D + d[None, :])
+    v = tl.load(v_ptr + rows[:, None] * D + d[None, :])
+    dk, dv = tl.zeros((M, D), tl.float32), tl.zeros((M, D), tl.float32)
+    for i in range(0, S, N):
+        n = i + columns
+        q = tl.load(q_ptr + n[:, None] * D + d[None, :], mask=n[:, None] < S, other=0.0)
+        g = tl.load(g_ptr + n[:, None] * D + d[None, :], mask=n[:, None] < S, other=0.0)
+        if FORM == "two sums":  # nothing lies between them
+            dv = tl.dot(k, tl.trans(q), dv)
+            dk = tl.dot(v, tl.trans(g), dk)
+        elif FORM == "handed on":
+            s = tl.dot(k, tl.trans(q))
+            s = tl.dot(v, tl.trans(g), s)
+            dv = tl.dot(s.to(tl.float16), g, dv)
+        else:
+            s = tl.dot(k, tl.trans(q))
+            p = tl.exp2(tl.minimum(s, 4.0))
+            if FORM == "masked":
+                p = tl.where(rows[:, None] <= n[None, :], p, 0.0)
+            if FORM == "in a branch" and i > 0:
+                p = p * 0.5
+            dv = tl.dot(p.to(tl.float16), g, dv)
+            if FORM == "stored":  # an operand is computed: it goes to shared memory
+                g = g * 2
+            t = tl.dot(v, tl.trans(g))
+            dk = tl.dot((p * (t - 1.0)).to(tl.float16), q, dk)
+    tl.store(dk_ptr + rows[:, None] * D + d[None, :], dk)
+    tl.store(dv_ptr + rows[:, None] * D + d[None, :], dv)
+
+
+FORMS = ("plain", "masked", "in a branch", "stored", "two sums", "handed on")
+WORDS = "*fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp32:16 *fp32:16 i32"
+
+
+def module_of(form: str = "plain", stages: int = 2, **options: Any) -> Module:
+    sizes = {"FORM": form, "M": M, "N": N, "D": D}
+    return tile_ir(gradients, WORDS, sizes, num_warps=4, num_stages=stages, **options)
+
+
+def arguments(size: int) -> Callable[[], list[Any]]:
+    """Return what makes the arguments; powers of two, few and small."""
+    queries = max(size, 1)
+
+    def make() -> list[Any]:
+        lengths = (queries, M, M, queries)
+        q, k, v, g = (
+            numbers(n * D, np.float16, seed) * np.float16(0.25) for seed, n in enumerate(lengths)
+        )
+        return [q, k, v, g, np.zeros(M * D, np.float32), np.zeros(M * D, np.float32), size]
+
+    return make
+
+
+ROUNDS = (0, 1, N, 3 * N, 4 * N - 5)
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("form", FORMS)
+def test_rounds_mean_the_same_to_the_bit(form: str, stages: int):
+    module = module_of(form, stages)
+    last = in_gpu_ir(module)
+    assert any(op.in_flight for op in products(last))
+    for size in ROUNDS:
+        assert meaning(last, (1,), arguments(size)()) == meaning(module, (1,), arguments(size)())
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("options", [{"narrow_index": True}, {"overlap": False}, {"tma": False}])
+def test_in_rings_of_all_kinds(form: str, options: dict[str, Any]):
+    module = module_of(form)
+    module = replace(module, attributes={**module.attributes, **options})
+    last = in_gpu_ir(module)
+    if "overlap" in options:
+        assert not any(op.in_flight for op in products(last))
+    for size in ROUNDS[1:]:
+        assert meaning(last, (1,), arguments(size)()) == meaning(module, (1,), arguments(size)())
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), arguments(3 * N)(), SM_90A)
+
+
+def rounds_of(module: Module) -> list[Op]:
+    """Return the products and waits of the loop."""
+    (loop,) = [op for op in module.walk() if isinstance(op, For)]
+    return [op for op in loop.body.ops if isinstance(op, WarpgroupDot | WaitProducts)]
+
+
+def test_what_depends_on_nothing_is_started_first():
+    """T = V dO' stands behind two others in the source, and needs neither."""
+    last = in_gpu_ir(module_of())
+    found = [(type(op).__name__, op.in_flight if isinstance(op, WarpgroupDot) else op.pending)
+             for op in rounds_of(last)]  # fmt: skip
+    assert found == [
+        ("WarpgroupDot", 1),  # S
+        ("WarpgroupDot", 2),  # dK of the round before
+        ("WarpgroupDot", 3),  # T
+        ("WaitProducts", 2),  # S
+        ("WarpgroupDot", 3),  # dV
+        ("WaitProducts", 1),  # T
+        ("WaitProducts", 1),  # dK
+        ("WaitProducts", 0),  # dV
+    ]
+
+
+def test_sums_that_are_handed_on_wait_for_nobody():
+    last = in_gpu_ir(module_of("handed on"))
+    first, *_ = [op for op in last.walk() if isinstance(op, For)]
+    inside = [op for op in walk(first.body) if isinstance(op, WarpgroupDot)]
+    chained = [op for op in inside if any(other.result is op.accumulator for other in inside)]
+    assert chained
+
+
+def test_who_stores_does_so_when_products_have_ended():
+    """Nothing compares buffers: no product goes on beside a store to any of them."""
+    last = in_gpu_ir(module_of("stored", overlap=True))
+    stores = 0
+    for block in blocks(last.body):
+        going = 0
+        for op in block.ops:
+            if isinstance(op, WarpgroupDot):
+                going = op.in_flight
+            elif isinstance(op, WaitProducts):
+                going = min(going, op.pending)
+            elif isinstance(op, SharedStore):
+                stores += 1
+                assert going <= 1  # the product that is late by another pass's word
+    assert stores
+
+
+def blocks(block: Block) -> list[Block]:
+    inner = [found for op in block.ops for region in op.regions for found in blocks(region)]
+    return [block, *inner]
+
+
+def test_there_is_a_remark_at_the_product():
+    _, recorder = compiled(module_of())
+    words = "before what does not depend on it"
+    said = [r for r in recorder.remarks.items if words in r.text]
+    assert said
+    assert {r.severity for r in said} == {"applied"}
+
+
+PLANTED: dict[str, Callable[[Op], Any]] = {
+    "scores are read before their product has ended": lambda op: (
+        op.changed(pending=3) if isinstance(op, WaitProducts) and op.pending == 2 else None
+    ),
+    "what is read next is not waited for": lambda op: (
+        (op.accumulator,) if isinstance(op, WaitProducts) and op.pending == 1 else None
+    ),
+    "the last sums are not waited for": lambda op: (
+        (op.accumulator,) if isinstance(op, WaitProducts) and op.pending == 0 else None
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_the_interpreter_finds_waits_that_are_missing(fault: str):
+    module = module_of()
+    wrong = without(in_gpu_ir(module), PLANTED[fault])
+    size = 3 * N
+    assert meaning(wrong, (1,), arguments(size)()) != meaning(module, (1,), arguments(size)())
+
+
+@needs_ptxas
+@pytest.mark.parametrize("form", FORMS)
+def test_ptxas_serialises_nothing(form: str):
+    built, recorder = compiled(module_of(form))
+    assert built.assemble().resources.spill_store_bytes == 0
+    assert not [r for r in recorder.remarks.items if "ptxas:" in r.text]
