@@ -136,7 +136,8 @@ def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -
 def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
     """PTX ISA 9.0, cp.async (sm_80): 4, 8 or 16 bytes; a source size of 0 writes zeros.
 
-    What does not exist has no bytes of its own, so nothing is written there.
+    What does not exist has no bytes of its own, so nothing is written there. Of several threads
+    that hold a pointer one copies: rows that all warps read are brought once.
     """
     emit = low.emit
     element = pointee_of(op.pointers.type)
@@ -146,10 +147,12 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
     addresses = addresses_of(low, slot_base(low, op.buffer, op.slot), places, op.buffer)
     table = places.table("register")
     access = plan_access(low, op.pointers, op.mask, itemsize)
+    owner = low.owner(layout)
     for group in access.groups:
         exists = low.inside(layout, group[0])
         if exists == "false":
             continue
+        runs = low.and_all([exists, owner])
         source, beside = address_of(emit, low.place(op.pointers, group[0]))
         condition = None if op.mask is None else low.register(op.mask, group[0])
         condition = low.and_all([condition])
@@ -164,9 +167,9 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
             text += ", $2"
             arguments.append(f"i32 {size}")
             constraints.append("r")
-        if exists is not None:
+        if runs is not None:
             text = f"@${len(arguments)} {text}"
-            arguments.append(f"i1 {exists}")
+            arguments.append(f"i1 {runs}")
             constraints.append("b")
         emit.do(
             f'call void asm sideeffect "{text};", "{",".join(constraints)}"({", ".join(arguments)})'
