@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple, Self
 
@@ -82,6 +82,18 @@ class ProgramFrame:
     def num_programs(self, axis: int) -> int:
         """Return how many program instances there are along a grid axis."""
         return self.machine.grid[axis]
+
+    def programs(self) -> Iterator[Self]:
+        """Yield this frame as each program that the block of its number takes.
+
+        There are `machine.blocks` of them, or one for each program.
+        """
+        mine, (x, y, z) = (self.program, self.number), self.machine.grid
+        blocks = self.machine.blocks or x * y * z
+        for number in range(self.number, x * y * z, blocks) if self.number < blocks else ():
+            self.program, self.number = (number % x, number // x % y, number // (x * y)), number
+            yield self
+        self.program, self.number = mine
 
     def emit(self, op: Op, text: str) -> None:
         """Deliver text that the kernel prints."""

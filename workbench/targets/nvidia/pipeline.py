@@ -51,7 +51,7 @@ from workbench.targets.nvidia.toolchain import PtxError, disassemble, find, miss
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
-from workbench.targets.simt.ops import all_warps
+from workbench.targets.simt.ops import all_warps, is_persistent
 from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
@@ -317,7 +317,12 @@ def _extra(module: Module) -> dict[str, Any]:
     made, needs = made_parameters(module), asked(module)
     if not made:
         return {}
-    return {"made": made, **({"asked": needs.to_data()} if needs and needs.steps else {})}
+    told: dict[str, Any] = {"made": made}
+    if is_persistent(module):
+        told["persistent"] = True
+    if needs and needs.steps:
+        told["asked"] = needs.to_data()
+    return told
 
 
 def _occupancy(unit: Chip, module: Module, registers: int, shared_bytes: int) -> Occupancy:
