@@ -43,11 +43,11 @@ class Chip(Instructions):
     warps: int = 64
     blocks: int = 32
     multiprocessor_shared_bytes: int = 233_472
+    most_scratch: int = 64 * 1024
 
     lanes = 32
     most_warps = 32
     widest_bytes = WIDEST_BYTES
-    most_scratch = 64 * 1024
     shared_space = 3  # LLVM's NVPTX back end
     banks = BANKS
     costs = COSTS

@@ -258,9 +258,7 @@ def _stays(module: Module, remarks: Remarks) -> bool:
 def _orders_programs(effect: Effect) -> bool:
     touches = effect.reads or effect.writes
     return (
-        effect.space == "global"
-        and effect.order != "plain"
-        and (touches or effect.scope != "cta")
+        effect.space == "global" and effect.order != "plain" and (touches or effect.scope != "cta")
     )
 
 
