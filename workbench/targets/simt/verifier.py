@@ -58,7 +58,7 @@ def _check_roles(module: Module, chip: Device) -> None:
 
 
 def _check_programs(module: Module) -> None:
-    """Where blocks take several programs, what is a program's own stands in what is run for each."""
+    """Where blocks take several programs, what is one's own stands in what is run for each."""
     each = [op for op in module.walk() if op.per_program]
     inside = [inner for op in each for region in op.regions for inner in walk(region)]
     mine = {inner.id for inner in inside}

@@ -76,7 +76,7 @@ class _Expansion:
         self.known = Known(module, self.chip)
         self.channels = {loop: self._channels_of(loop) for loop in self.loops}
         schedule = dict(self.loops[0].schedule)
-        self.persistent: bool = schedule["persistent"]
+        self.persistent: bool = schedule.get("persistent", False)
         self.warps: int = module.attributes["num_warps"]
         self.builder = builder = Builder(module.next_id)
         with builder.block() as first:

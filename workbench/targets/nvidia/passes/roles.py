@@ -214,10 +214,8 @@ def _decided(
     noted: dict[int, Op] = {}
     for loop, found in channels.items():
         flight = int(any(channel.goes_on for channel in found))
-        schedule = (
-            ("warps", further), ("registers", registers), ("in_flight", flight),
-            ("persistent", stays),
-        )  # fmt: skip
+        schedule = (("warps", further), ("registers", registers), ("in_flight", flight))
+        schedule += (("persistent", True),) if stays else ()
         ops = (op.noted(**places[id(op)]) if id(op) in places else op for op in loop.body.ops)
         body = Block(loop.body.arguments, tuple(ops))
         noted[id(loop)] = loop.noted(body=body, schedule=schedule)

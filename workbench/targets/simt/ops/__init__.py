@@ -1,4 +1,4 @@
-"""Ops of GPU IR that tile IR does not have: shared buffers, products of them, barriers, roles, blocks that stay.
+"""Ops of GPU IR that tile IR does not have: shared buffers, their products, barriers, roles.
 
 They are ops like all others: with inference, verification, interpretation and an example.
 """
