@@ -89,8 +89,7 @@ class ProgramFrame:
         There are `machine.blocks` of them, or one for each program.
         """
         mine, (x, y, z) = (self.program, self.number), self.machine.grid
-        blocks = self.machine.blocks or x * y * z
-        for number in range(self.number, x * y * z, blocks) if self.number < blocks else ():
+        for number in numbers_of(self.number, self.machine.blocks or x * y * z, x * y * z):
             self.program, self.number = (number % x, number // x % y, number // (x * y)), number
             yield self
         self.program, self.number = mine
@@ -285,6 +284,18 @@ class ProgramFrame:
                 loop.busy = True
             return
         self.steps.append(Step(op, int(part.addresses[0]), part.places, old))
+
+
+def numbers_of(block: int, blocks: int, total: int) -> Iterator[int]:
+    """Yield the numbers of the programs that a block takes: back and forth over all blocks.
+
+    >>> [list(numbers_of(block, 3, 8)) for block in range(4)]
+    [[0, 5, 6], [1, 4, 7], [2, 3], []]
+    """
+    number, step = block, 2 * (blocks - block) - 1
+    while block < blocks and number < total:
+        yield number
+        number, step = number + step, 2 * blocks - step
 
 
 class LoopRounds:

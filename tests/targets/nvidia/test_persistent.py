@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -21,6 +22,7 @@ from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
 from tests.targets.nvidia.test_ptx import needs_ptxas
 from tests.targets.nvidia.test_specialised import planted
 from workbench.interpreter.machine import Machine
+from workbench.interpreter.program import numbers_of
 from workbench.ir import Builder, InvalidModuleError, Module, Op, walk
 from workbench.ops import For, ProgramId
 from workbench.passes.manager import Recorder
@@ -91,6 +93,25 @@ def test_blocks_that_stay_compute_what_others_did(
         assert results(module, grid, arguments(), blocks) == wanted
     offsets, _, total = allocate(module, SM_90A)
     simulate(module, offsets, total, grid, arguments(), SM_90A, blocks=2)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 7, 8, 20])
+def test_every_program_has_one_block(blocks: int):
+    for total in range(30):
+        numbers = [list(numbers_of(block, blocks, total)) for block in range(blocks + 1)]
+        assert sorted(n for mine in numbers for n in mine) == list(range(total))
+        assert all(mine == sorted(mine) for mine in numbers)
+        assert max(map(len, numbers)) == -(-total // blocks)
+
+
+def test_programs_that_grow_along_an_axis_are_shared_evenly():
+    """Causal attention of 32 blocks of queries and 128 heads on 132 multiprocessors."""
+
+    def most(numbers: Iterable[Iterable[int]]) -> float:
+        return max(sum(number % 32 + 1 for number in mine) for mine in numbers) * 132 / (128 * 528)
+
+    assert most(numbers_of(block, 132, 4096) for block in range(132)) < 1.04
+    assert most(range(block, 4096, 132) for block in range(132)) > 1.1
 
 
 @pytest.mark.parametrize("seed", range(1, 5))

@@ -202,14 +202,17 @@ def each_program_layouts(op: EachProgram, on: Setting) -> Layouts:
 
 @SIMT.lower(EachProgram)
 def lower_each_program(low: Lowering, op: EachProgram) -> None:
-    """Number programs by block + round * blocks, below 2^31; a number is the place in the grid.
+    """Number programs back and forth over the blocks, below 2^31; a number is a place in the grid.
 
+    Steps of 2 (blocks - block) - 1 and 2 block + 1 take turns.
     Nothing is moved in front: what depends on the thread alone would be kept for all programs.
     """
     emit, chip = low.emit, low.chip
     block, blocks = chip.program(emit, 0), chip.programs(emit, 0)
     x, y, z = (low.programs(axis) for axis in range(3))
     total = emit.mul("i32", emit.mul("i32", x, y), z)
+    both, twice = (emit.shift("shl", "i32", held, 1) for held in (blocks, block))
+    away = emit.sub("i32", emit.sub("i32", both, twice), "1")
     start = _starts(low, op.inits)
     body, end = emit.fresh("program"), emit.fresh("after")
     some = emit.pure(f"icmp ult i32 {block}, {total}")
@@ -218,6 +221,7 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
         emit.branch(some, body, end)
         emit.label(body)
         number = emit.effect(f"phi i32 [ {block}, %{entry} ], [ ?, ? ]")
+        step = emit.effect(f"phi i32 [ {away}, %{entry} ], [ ?, ? ]")
         carried = _open_phis(low, op.inits, start, entry)
         for value, registers in zip(op.body.arguments, carried, strict=True):
             _bind(low, value, registers)
@@ -231,10 +235,12 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
         with low.as_program(place):
             low.block(op.body)
         after = _operands(low, op.body.yields)
-        following = emit.add("i32", number, blocks, "nuw ")
+        following = emit.add("i32", number, step, "nuw ")
+        other = emit.sub("i32", both, step)
         again = emit.pure(f"icmp ult i32 {following}, {total}")
         latch = emit.block
         emit.patch(number, f"phi i32 [ {block}, %{entry} ], [ {following}, %{latch} ]")
+        emit.patch(step, f"phi i32 [ {away}, %{entry} ], [ {other}, %{latch} ]")
         _close_phis(low, op.inits, carried, (start, entry), (after, latch))
         emit.branch(again, body, end)
     emit.label(end)

@@ -9,9 +9,11 @@ from workbench.ops.control import carried, verify_carried
 class EachProgram(
     Op, mnemonic="gpu.each_program", effects=NONE, repeats=True, per_program=True, exact=True
 ):
-    """Run the body for each program that this block takes: of n blocks b takes b, b + n, ….
+    """Run the body for each program that this block takes, one after the other.
 
-    Programs are numbered along the author's grid, axis 0 first. In the body `tile.program_id` is
+    Programs are numbered along the author's grid, axis 0 first. Blocks take them back and forth: of
+    n blocks b takes b, 2n - 1 - b, 2n + b, 4n - 1 - b, …. Where programs grow with their number
+    along an axis (causal attention), who had a small one then has a large one. In the body `tile.program_id` is
     the current program's, and everything that follows from it has its place there;
     `tile.num_programs` is the author's grid anywhere. The body's arguments are what is carried
     from one program to the next (places in rings: barriers count on, whose program it is). What is
