@@ -13,9 +13,10 @@ class EachProgram(
 
     Programs are numbered along the author's grid, axis 0 first. Blocks take them back and forth: of
     n blocks b takes b, 2n - 1 - b, 2n + b, 4n - 1 - b, …. Where programs grow with their number
-    along an axis (causal attention), who had a small one then has a large one. In the body `tile.program_id` is
-    the current program's, and everything that follows from it has its place there;
-    `tile.num_programs` is the author's grid anywhere. The body's arguments are what is carried
+    along an axis (causal attention), who had a small one then has a large one.
+
+    In the body `tile.program_id` is the current program's, and all that follows from it has its
+    place there; `tile.num_programs` is the author's grid anywhere. The body's arguments are carried
     from one program to the next (places in rings: barriers count on, whose program it is). What is
     in memory is not: programs of a launch come in no order, so nothing waits for a store to global
     memory of the program before.
