@@ -216,7 +216,7 @@ def _beside_rings(module: Module, unit: Chip) -> Chip:
     if not is_persistent(module):
         return unit
     registers = min(registers_of(module, unit), _BESIDE_TILES + peak(module)[1])
-    units = [replace(unit, most_scratch=unit.most_scratch >> n) for n in range(_HALVINGS)]
+    units = [replace(unit, halvings=n) for n in range(_HALVINGS)]
     return max(units, key=lambda one: residency(
         unit, all_warps(module), registers, bytes_needed(module, one)).warps)  # fmt: skip
 
