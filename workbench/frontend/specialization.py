@@ -29,7 +29,8 @@ class Options:
     `skip_masks` every round applies the masks of its tiles; without `loads_first` what is loaded
     before a loop waits behind all that fills the loop's ring; without `apart` no loop is written
     twice that could copy ahead only where arguments do not overlap;
-    `warp_specialize` says whether warps part into a producer's and those that multiply.
+    `warp_specialize` says whether warps part into a producer's and those that multiply; with
+    `persistent` blocks whose warps part stay for one program after the other.
     """
 
     num_warps: int | None = None
@@ -48,6 +49,7 @@ class Options:
     loads_first: bool = True
     apart: bool = True
     warp_specialize: bool | None = None
+    persistent: bool = False
     narrow_index: bool = False
     guarded: bool = False
     #: What the code is for, where the kernel asks (tl.target_info).

@@ -17,7 +17,8 @@ may wrap gives no pair, since a wrapped sum must not be split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from workbench.analysis.affine import Affine
@@ -38,7 +39,7 @@ from workbench.layouts import LinearLayout
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter
 from workbench.targets.simt.hardware import GLOBAL, Place, pointer_to
-from workbench.targets.simt.ops.roles import all_warps
+from workbench.targets.simt.ops import all_warps, is_persistent
 from workbench.targets.simt.rules import Device
 
 #: An integer: operand + constant.
@@ -112,6 +113,9 @@ class Lowering:
         self.all_warps: int = all_warps(module)
         #: The role whose region is being written (roles.py); None where all warps run the code.
         self.role: Role | None = None
+        #: Whether blocks take several programs, of a grid that the launch hands over.
+        self.persistent = is_persistent(module)
+        self._place: Sequence[str] | None = None
         #: Values that some op reads.
         self.used = used_values(module)
         self._scalars: dict[Value, str] = {}
@@ -315,6 +319,28 @@ class Lowering:
         operands = [*operands, *[zero] * (whole - len(operands))]
         held = emit.vector(type, operands)
         return emit.pure(f"bitcast <{whole} x {type}> {held} to i32")
+
+    # -- programs -------------------------------------------------------------------------
+    def program(self, axis: int) -> str:
+        """Return the number of this program along an axis of the grid, i32."""
+        if not self.persistent:
+            return self.chip.program(self.emit, axis)
+        if self._place is None:
+            raise InvalidModuleError("a program's number is asked for where there is none")
+        return self._place[axis]
+
+    def programs(self, axis: int) -> str:
+        """Return how many programs there are along an axis of the grid, i32."""
+        return f"%grid{axis}" if self.persistent else self.chip.programs(self.emit, axis)
+
+    @contextmanager
+    def as_program(self, place: Sequence[str]) -> Generator[None]:
+        """Write code of the program at a place in the grid."""
+        self._place = place
+        try:
+            yield
+        finally:
+            self._place = None
 
     # -- places ---------------------------------------------------------------------------
     @property
