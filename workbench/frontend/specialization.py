@@ -28,7 +28,8 @@ class Options:
     without `overlap` the two products of a loop end in the round in which they start, without
     `skip_masks` every round applies the masks of its tiles; with `loads_first` what is loaded
     before a loop comes before most of what fills the loop's ring; `apart` writes loops twice that
-    copy ahead only where arguments do not overlap;
+    copy ahead only where arguments do not overlap; with `computed_first` a product's second operand
+    stays in registers where it is computed of memory, on chips that have products by four warps;
     `warp_specialize` says whether warps part into a producer's and those that multiply.
     """
 
@@ -47,6 +48,7 @@ class Options:
     skip_masks: bool = True
     loads_first: bool = False
     apart: bool = False
+    computed_first: bool = False
     warp_specialize: bool | None = None
     narrow_index: bool = False
     guarded: bool = False

@@ -18,6 +18,7 @@ DEFAULTS: dict[str, Any] = {
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
     "debug": False, "wgmma": True, "tma": True, "overlap": True, "skip_masks": True,
     "warp_specialize": None, "loads_first": False, "apart": False,
+    "computed_first": False,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.

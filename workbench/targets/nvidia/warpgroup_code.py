@@ -31,6 +31,7 @@ from workbench.targets.nvidia.warpgroups import (
     ROWS,
     WarpgroupUnit,
     columns_split,
+    instruction_shape,
     own_columns,
     plan_of,
     unit_of,
@@ -181,24 +182,27 @@ class _Instruction:
 
 
 def _instructions(low: Lowering, op: WarpgroupDot, unit: WarpgroupUnit) -> list[_Instruction]:
-    (rows, inner), (_, columns) = op.shapes
+    (rows, columns), inner = instruction_shape(op), op.shapes[0][1]
+    first_is_a = not op.is_turned
     across, most = columns_split(op, low.num_warps), op.columns or MOST_COLUMNS
     groups = low.num_warps // 4 // across  # along the rows
     padded = 1 << (columns - 1).bit_length()
     own = own_columns(columns, across)
     room = max(8, padded // across) // 2  # registers of its 64 rows
     group = _warpgroup(low)
-    b = _operand(low, op, False, [0] * (groups.bit_length() - 1) + _steps(own, across), group)
+    steps = [0] * (groups.bit_length() - 1) + _steps(own, across)
+    b = _operand(low, op, not first_is_a, steps, group)
     a: _Operand | None = None
     words: list[str] = []
     places: dict[tuple[int, ...], int] = {}
-    if isinstance(op.a.type, Shared):
-        a = _operand(low, op, True, _steps(ROWS, groups), group)
+    if isinstance(op.first.type, Shared):
+        a = _operand(low, op, first_is_a, _steps(ROWS, groups), group)
     else:
-        words = low.words(op.a)
-        layout = low.layout(op.a)
+        words = low.words(op.first)
+        layout = low.layout(op.first)
         for register, flat in enumerate(layout.table("register")):
-            places.setdefault(layout.unflatten(flat), register)
+            place = layout.unflatten(flat)
+            places.setdefault(place if first_is_a else place[::-1], register)
     found: list[_Instruction] = []
     for block, row in enumerate(range(0, rows, ROWS * groups)):
         for column in range(0, own, most):
