@@ -58,6 +58,7 @@ from workbench.targets.simt.rules import (
     Along,
     InPlace,
     Layouts,
+    Parts,
     Setting,
     Stored,
     Told,
@@ -340,6 +341,20 @@ def fragment_of(op: WarpgroupDot) -> LinearLayout | None:
     else:
         wanted = wgmma_a(shape, unit.kw, warps, across)
     return wanted if held == wanted else None
+
+
+@NVIDIA.parts(WarpgroupDot)
+def parts_along_k(op: WarpgroupDot) -> Parts | None:
+    """The first operand, in registers: of each part those of so many k."""
+    if not op.parts:
+        return None
+    layout, each = layout_of(op.first.type), op.shapes[0][1] // op.parts
+    assert layout is not None
+    k_axis = int(not op.is_turned)
+    parts: list[list[int]] = [[] for _ in range(op.parts)]
+    for register, flat in enumerate(layout.table("register")):
+        parts[layout.unflatten(flat)[k_axis] // each].append(register)
+    return Parts(op.first, tuple(map(tuple, parts)))
 
 
 # -- operands in shared memory --------------------------------------------------------------------

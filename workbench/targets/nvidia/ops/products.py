@@ -54,6 +54,11 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     columns of 64 rows at a time: the hardware adds 8-bit floats in fewer bits than those of fp32.
     Such a product does not go on.
 
+    One that goes on into the next round of its loop with its first operand in registers takes that
+    in `parts` along k, each of which has ended when the next but one starts: the registers of one
+    are written while those of another are read. Nobody can tell; if all of them are written before
+    the first part, it does not go on after all.
+
     `stage` 1 is a product that is started, or to be started, a round of its loop late; 2 one to be
     started so in a ring with a slot to spare. `role`: whose it is, where warps part.
 
@@ -72,6 +77,7 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     role: str = attribute(default="")
     long_after: int = attribute(default=0)
     columns: int = attribute(default=0)
+    parts: int = attribute(default=0)
 
     def infer(self) -> Type:
         return self.accumulator.type
@@ -87,6 +93,10 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
                 )
             if self.in_flight or self.columns < 8:
                 raise ShapeError(f"{self.name} of long sums does not go on", self.span)
+        if self.parts and (self.parts < 2 or a[-1] % self.parts or self.in_flight != 1):
+            raise ShapeError(
+                f"{self.name} of K = {a[-1]} cannot go on in {self.parts} parts", self.span
+            )
         c = shape_of(self.accumulator.type)
         if len(c) != 2 or a[-1] != b[-2] or c != (a[0], b[1]):
             raise ShapeError(f"{self.name} of {a} and {b} does not give {c}", self.span)
