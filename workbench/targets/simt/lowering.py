@@ -17,7 +17,7 @@ may wrap gives no pair, since a wrapped sum must not be split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -40,6 +40,7 @@ from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter
 from workbench.targets.simt.hardware import GLOBAL, Place, pointer_to
 from workbench.targets.simt.ops import all_warps, is_persistent
+from workbench.targets.simt.parts import chain_of, registers_read
 from workbench.targets.simt.rules import Device
 
 #: An integer: operand + constant.
@@ -125,6 +126,10 @@ class Lowering:
         self._byte_of: dict[str, tuple[str, int]] = {}
         self._lazy: dict[Value, Callable[[int], Held]] = {}
         self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
+        #: What is put off until an op takes it in parts (parts.py), by that op's id.
+        self._chains: dict[int, tuple[Op, ...]] = {}
+        #: The registers of its results that are written now.
+        self._now: dict[Value, tuple[int, ...]] = {}
         #: The `!dbg` of the function, set by whoever starts the lowering.
         self.debug = ""
         self.allow_contract = module.attributes.get(
@@ -148,7 +153,10 @@ class Lowering:
         return value.type.layout
 
     def live(self, value: Value) -> tuple[int, ...]:
-        """Return the registers of a tile that exist; (0,) for a scalar."""
+        """Return the registers of a tile that exist, or are written now; (0,) for a scalar."""
+        part = self._now.get(value)
+        if part is not None:
+            return part
         return self.layout(value).live_registers() if shape_of(value.type) else (0,)
 
     def set_lazy(self, value: Value, rule: Callable[[int], Held]) -> None:
@@ -485,8 +493,33 @@ class Lowering:
     # -- blocks ---------------------------------------------------------------------------
     def block(self, block: Block) -> None:
         """Lower all ops of a block but a yield at its end."""
+        late: set[int] = set()
         for op in block.ops:
-            self.op(op)
+            if (parts := self.chip.rules.parts_of(op)) is not None:
+                chain = chain_of(block, op, parts.operand, self.chip, self.num_warps)
+                self._chains[op.id] = chain
+                late.update(map(id, chain))
+        for op in block.ops:
+            if id(op) not in late:
+                self.op(op)
+
+    def comes_in_parts(self, op: Op) -> bool:
+        """Say whether what an op takes in parts has been put off until it does."""
+        return bool(self._chains.get(op.id))
+
+    def write_part(self, op: Op, operand: Value, registers: Collection[int]) -> None:
+        """Write what was put off, as far as these registers of an operand of the op need it."""
+        chain = self._chains[op.id]
+        needed = registers_read(chain, {operand: registers})
+        for one in chain:
+            result, live = one.result, set(self.layout(one.result).live_registers())
+            self._now[result] = tuple(sorted(live & needed[result]))
+            for held in (self._eager, self._packed, self._lazy):
+                held.pop(result, None)
+            for register in range(self.layout(result).registers()):
+                self._cache.pop((result, register), None)
+        for one in chain:
+            self.op(one)
 
     def op(self, op: Op) -> None:
         """Lower one op by its rule."""
