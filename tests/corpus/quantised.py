@@ -27,11 +27,16 @@ def powers(make: Maker, *shape: int) -> torch.Tensor:
 
 
 def packed(numbers: torch.Tensor, bits: int, count: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return `count` numbers of some bits along the first axis in one word, the lowest first."""
-    found = torch.zeros(numbers.shape[0] // count, *numbers.shape[1:], dtype=torch.int64,
+    """Return `count` numbers of some bits along the first axis in one word, the lowest first.
+
+    What the last word has room for beside them is ones.
+    """
+    found = torch.zeros(cdiv(numbers.shape[0], count), *numbers.shape[1:], dtype=torch.int64,
                         device=numbers.device)  # fmt: skip
     for i in range(count):
-        found |= (numbers[i::count].long() & ((1 << bits) - 1)) << (bits * i)
+        field = numbers[i::count].long() & ((1 << bits) - 1)
+        found[: len(field)] |= field << (bits * i)
+        found[len(field) :] |= ((1 << bits) - 1) << (bits * i)
     word = count * bits
     return torch.where(found >= 1 << (word - 1), found - (1 << word), found).to(dtype)
 

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+import workbench
 from tests.corpus import grouped, paged_attention
+from tests.corpus import quantised as problems
 from tests.corpus.sample import F16, Maker, Problem, failures, jitted, run
 from tests.kernels import quantised
 from workbench.runtime import guards
-from workbench.source import LaunchError
+from workbench.source import LaunchError, StaticAssertError
 
 
 def _decode(head: int = 16) -> tuple[Maker, Problem]:
@@ -97,4 +99,56 @@ def test_too_few_scales_are_an_error_and_a_short_group_is_none(target: str):
     assert (_mixed(quantised.product_with_8_bits, 50, 2, 50, target) == 50).all()
     with pytest.raises(LaunchError, match="past the end of scale_ptr") as raised:
         _mixed(quantised.product_with_8_bits, 64, 1, 64, target)
+    assert raised.value.span is not None
+
+
+@pytest.mark.parametrize("target", ["interpreter", "cpu"])
+def test_an_odd_number_of_weights_ends_in_half_a_byte(target: str):
+    """The last byte counts, and the half of it that is no weight does not, whatever it holds."""
+    for k in (33, 49):
+        x, scale = torch.ones(16, k, dtype=F16), torch.ones(2, 32, dtype=F16)
+        w = torch.full(((k + 1) // 2, 32), 0x11, dtype=torch.int8)
+        w[-1] = -0x7F  # 1, and -8 beside it
+        c = torch.full((16, 32), torch.nan)
+        with guards.guarding(True):
+            jitted(quantised.product_with_int4)[(1, 1)](
+                x, w, scale, c, 16, 32, k, k, 32, 1, 32,
+                GROUP=32, BLOCK_M=16, BLOCK_N=32, BLOCK_K=32, target=target,
+            )  # fmt: skip
+        assert (c == k).all()
+
+
+@pytest.mark.parametrize("target", ["interpreter", "cpu"])
+def test_an_odd_number_of_small_floats(target: str):
+    make = Maker(F16)
+    problem = problems.of_microscales(make, 16, 32, 33, "e2m1", problems.SMALL)
+    run(problem, target)
+    assert not list(failures(problem, make))
+
+
+@pytest.mark.parametrize("target", ["interpreter", "cpu"])
+def test_columns_that_do_not_fill_a_word_of_zeros(target: str):
+    make = Maker(F16)
+    problem = problems.of_words(make, 16, 37, 64, 32, problems.SMALL)
+    run(problem, target)
+    assert not list(failures(problem, make))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "named", "said"),
+    [
+        (quantised.product_with_words, {"GROUP": 48}, "BLOCK_K must divide GROUP"),
+        (quantised.product_with_words, {"GROUP": 16}, "BLOCK_K must divide GROUP"),
+        (quantised.product_with_microscales, {"BLOCK_K": 16}, "BLOCK_K must be a multiple of 32"),
+    ],
+)
+def test_blocks_that_scales_do_not_fit_are_refused(kernel: Any, named: dict[str, int], said: str):
+    of_words = kernel is quantised.product_with_words
+    own = {"GROUP": 32} if of_words else {"X_FORMAT": "fp16", "W_FORMAT": "e4m3"}
+    pointers = "*f16 *i32 *f16 *i32 *f32" if of_words else "*f16 *f8e4m3 *u8 *f32"
+    with pytest.raises(StaticAssertError, match=said) as raised:
+        workbench.compile(
+            kernel, pointers + " i32" * 7,
+            {**own, "BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, **named}, target="interpreter",
+        )  # fmt: skip
     assert raised.value.span is not None

@@ -2,7 +2,8 @@
 
 A run of GROUP numbers along K shares a scale for each column, (groups, N); the last group may be
 shorter. Weights are dequantised where they are multiplied: nothing but their bytes is read. They
-are W of C = X @ W, (K, N) by strides; 4-bit ones are packed along K.
+are W of C = X @ W, (K, N) by strides; 4-bit ones are packed along K. Of an odd K the last byte
+holds one number, and what is beside it may be anything.
 """
 
 import workbench.language as tl
@@ -17,6 +18,19 @@ def scales_of(scale_ptr, start, k, n, K, N, GROUP: tl.constexpr, BLOCK_K: tl.con
         at = (k // GROUP)[:, None] * N + n[None, :]
         found = tl.load(scale_ptr + at, mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
     return found
+
+
+def last_of_x(x_ptr, m, M, K, stride_xm):
+    """The last column of a block of rows of X, (BLOCK_M, 1)."""
+    return tl.load(x_ptr + m * stride_xm + (K - 1), mask=m < M, other=0.0)[:, None]
+
+
+def e2m1_number(code):
+    """What a code of four bits stands for, in fp32."""
+    low = code & 7
+    above = (2 + (low & 1)).to(tl.float32) * tl.exp2((low >> 1).to(tl.float32) - 2)
+    size = tl.where(low < 2, low.to(tl.float32) / 2, above)
+    return tl.where((code & 8) != 0, -size, size)
 
 
 def product_with_8_bits(
@@ -43,7 +57,7 @@ def product_with_int4(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Two signed numbers in a byte (int8), the low half first; K is even."""
+    """Two signed numbers in a byte (int8), the low half first."""
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
@@ -60,6 +74,12 @@ def product_with_int4(
         w = w.reshape(BLOCK_K, BLOCK_N)
         w = w * scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
         acc = tl.dot(x, w.to(x.dtype), acc)
+    if K % 2 == 1:
+        x = last_of_x(x_ptr, m, M, K, stride_xm)
+        last = tl.load(w_ptr + K // 2 * stride_wk + n * stride_wn, mask=n < N, other=0)
+        scale = tl.load(scale_ptr + (K - 1) // GROUP * N + n, mask=n < N, other=0.0)
+        w = (((last << 4) >> 4).to(x.dtype) * scale).to(x.dtype)[None, :]
+        acc += x.to(tl.float32) * w.to(tl.float32)
     c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
 
@@ -70,9 +90,11 @@ def product_with_words(
 ):  # fmt: skip
     """Eight unsigned numbers in an int32 along K, as checkpoints have them; zeros along N.
 
-    Each word is read by the eight rows that it holds. 8 divides K, N and BLOCK_N, BLOCK_K
-    divides GROUP.
+    Each word is read by the eight rows that it holds. BLOCK_K divides GROUP.
     """
+    tl.static_assert(
+        GROUP % BLOCK_K == 0, "BLOCK_K must divide GROUP: a block has one row of scales"
+    )
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     i = tl.arange(0, BLOCK_K)
@@ -85,7 +107,7 @@ def product_with_words(
                         mask=(k[:, None] < K) & (n[None, :] < N), other=0)  # fmt: skip
         group = start // GROUP
         scale = tl.load(scale_ptr + group * N + n, mask=n < N, other=0.0)
-        zeros = tl.load(zero_ptr + group * (N // 8) + n // 8, mask=n < N, other=0)
+        zeros = tl.load(zero_ptr + group * tl.cdiv(N, 8) + n // 8, mask=n < N, other=0)
         zero = (zeros >> (n % 8 * 4)) & 15
         number = (words >> (i % 8 * 4)[:, None]) & 15
         w = (number - zero[None, :]).to(x.dtype) * scale[None, :]
@@ -100,6 +122,7 @@ def product_with_microscales(
     BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """Weights are (N, K), fp8 or two 4-bit floats in a byte; 32 of a row share a power of two."""
+    tl.static_assert(BLOCK_K % 32 == 0, "BLOCK_K must be a multiple of 32, which share a scale")
     PACKED: tl.constexpr = 2 if W_FORMAT == "e2m1" else 1
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -116,5 +139,12 @@ def product_with_microscales(
                         mask=(n[:, None] < N) & (run[None, :] < tl.cdiv(K, 32)),
                         other=127)  # fmt: skip
         acc = tl.dot_scaled(x, None, X_FORMAT, tl.trans(w), scale, W_FORMAT, acc)
+    if PACKED == 2:  # noqa: SIM102, known before the kernel runs
+        if K % 2 == 1:
+            x = last_of_x(x_ptr, m, M, K, stride_xm)
+            last = tl.load(w_ptr + n * stride_wn + K // 2, mask=n < N, other=0)
+            scale = tl.load(scale_ptr + n * stride_sn + (K - 1) // 32, mask=n < N, other=127)
+            w = e2m1_number(last & 15) * tl.exp2(scale.to(tl.float32) - 127)
+            acc += x.to(tl.float32) * w[None, :]
     c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))

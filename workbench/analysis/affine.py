@@ -442,12 +442,14 @@ class Affine:
         stride, run, start = self.run(h, axis, extent)
         if stride == 0:
             return run
-        if level or stride not in (1, -1):
+        if level or stride is None:
             return 1
-        if stride == -1:  # -x + e < 0 changes at x = e + 1, where -x + e + 1 is 0.
+        if stride < 0:  # -s x + e < 0 changes where -s x + e + 1 has come to 0.
             _, run, start = self.run(h + number(1), axis, extent)
-        # Numbers that count up from a multiple of the run's length pass 0 at its first only.
-        return min(run, _power_of_two(start))
+        # Numbers that go up by s from a multiple of s times the run's length pass 0 at its first
+        # only.
+        step = abs(stride)
+        return min(run, _power_of_two(start // step)) if start % step == 0 else 1
 
     def _rounds_down(self, atom: Atom) -> bool:
         """Say whether no negative number is divided in an atom: division truncates toward zero."""

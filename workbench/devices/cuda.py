@@ -337,6 +337,15 @@ def _allow_shared(function: Any, image: Image, device: int) -> None:
     _checked(api.cuFuncSetAttribute(function, attribute, size), image.name, device)
 
 
+def blocks_at_once(function: Any, threads: int, shared_bytes: int, device: int) -> int:
+    """Return how many blocks of a function a device holds at once, at least 1."""
+    api = driver()
+    with current(device):
+        ask = api.cuOccupancyMaxActiveBlocksPerMultiprocessor
+        each = int(_checked(ask(function, threads, shared_bytes), "occupancy", device))
+    return max(1, each * properties(device).multiprocessors)
+
+
 def launch_address() -> int:
     """Return where `cuLaunchKernel` lies in memory, 0 if the library cannot be opened by name."""
     return _address_of("cuLaunchKernel")

@@ -518,6 +518,7 @@ class Startable:
 
     threads = 1
     shared_bytes = 0
+    most_blocks = 0
 
     def __init__(
         self,

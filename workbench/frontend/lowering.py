@@ -107,6 +107,8 @@ def _attributes(options: Options) -> dict[str, Any]:
         found["maxnreg"] = options.maxnreg
     on = ("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart")
     found |= {name: False for name in on if not getattr(options, name)}
+    off = ("computed_first", "persistent")
+    found |= {name: True for name in off if getattr(options, name)}
     if options.warp_specialize is not None:
         found["warp_specialize"] = options.warp_specialize
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):

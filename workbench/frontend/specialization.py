@@ -28,8 +28,10 @@ class Options:
     without `overlap` the two products of a loop end in the round in which they start, without
     `skip_masks` every round applies the masks of its tiles; without `loads_first` what is loaded
     before a loop waits behind all that fills the loop's ring; without `apart` no loop is written
-    twice that could copy ahead only where arguments do not overlap;
-    `warp_specialize` says whether warps part into a producer's and those that multiply.
+    twice that could copy ahead only where arguments do not overlap; with `computed_first` a
+    product's second operand stays in registers where it is computed of memory, on chips that have
+    products by four warps; `warp_specialize` says whether warps part into a producer's and those
+    that multiply; with `persistent` blocks whose warps part stay for one program after the other.
     """
 
     num_warps: int | None = None
@@ -47,7 +49,9 @@ class Options:
     skip_masks: bool = True
     loads_first: bool = True
     apart: bool = True
+    computed_first: bool = False
     warp_specialize: bool | None = None
+    persistent: bool = False
     narrow_index: bool = False
     guarded: bool = False
     #: What the code is for, where the kernel asks (tl.target_info).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple, Self
 
@@ -82,6 +82,17 @@ class ProgramFrame:
     def num_programs(self, axis: int) -> int:
         """Return how many program instances there are along a grid axis."""
         return self.machine.grid[axis]
+
+    def programs(self) -> Iterator[Self]:
+        """Yield this frame as each program that the block of its number takes.
+
+        There are `machine.blocks` of them, or one for each program.
+        """
+        mine, (x, y, z) = (self.program, self.number), self.machine.grid
+        for number in numbers_of(self.number, self.machine.blocks or x * y * z, x * y * z):
+            self.program, self.number = (number % x, number // x % y, number // (x * y)), number
+            yield self
+        self.program, self.number = mine
 
     def emit(self, op: Op, text: str) -> None:
         """Deliver text that the kernel prints."""
@@ -273,6 +284,18 @@ class ProgramFrame:
                 loop.busy = True
             return
         self.steps.append(Step(op, int(part.addresses[0]), part.places, old))
+
+
+def numbers_of(block: int, blocks: int, total: int) -> Iterator[int]:
+    """Yield the numbers of the programs that a block takes: back and forth over all blocks.
+
+    >>> [list(numbers_of(block, 3, 8)) for block in range(4)]
+    [[0, 5, 6], [1, 4, 7], [2, 3], []]
+    """
+    number, step = block, 2 * (blocks - block) - 1
+    while block < blocks and number < total:
+        yield number
+        number, step = number + step, 2 * blocks - step
 
 
 class LoopRounds:

@@ -110,6 +110,9 @@ class Run:
         #: The seed of the order in which the roles of a program take turns; 0: each goes on as far
         #: as it can, the producer first, and copies arrive as late as they can.
         self.roles_seed = 0
+        #: Of a kernel whose blocks take several programs, how many blocks there are; 0: as many as
+        #: programs. The frames of programs beyond them find nothing to do.
+        self.blocks = 0
         #: Told of every op that has run; its values are in the frame. Nothing is watched then.
         self.listener: Callable[[Op, Any], object] | None = None
         self._dependence: Dependence | None = None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -47,6 +47,10 @@ class Frame(Protocol):
 
     def num_programs(self, axis: int) -> int:
         """Return how many program instances there are along a grid axis."""
+        ...
+
+    def programs(self) -> Iterator[Self]:
+        """Yield the frame of each program that this one's block takes, one after the other."""
         ...
 
     def read(self, op: Op, addresses: Array, live: Array, element: Any) -> Array:

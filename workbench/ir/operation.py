@@ -161,6 +161,10 @@ class Op(_Declared):
     repeats: ClassVar[bool] = False
     #: Whether its regions run at the same time, each on warps of its own.
     side_by_side: ClassVar[bool] = False
+    #: Whether what it gives differs between the programs of a launch, whatever its operands.
+    of_program: ClassVar[bool] = False
+    #: Whether each round of its regions is another program of the launch.
+    per_program: ClassVar[bool] = False
     #: Whether floats among its results are values that it was given or read, never rounded ones.
     exact: ClassVar[bool] = False
     #: Whether an element of its result is computed from that element of each operand.
@@ -196,6 +200,8 @@ class Op(_Declared):
         moves: bool = False,
         pairs: bool = False,
         side_by_side: bool = False,
+        of_program: bool = False,
+        per_program: bool = False,
         **rest: Any,
     ) -> None:
         super().__init_subclass__(**rest)
@@ -207,6 +213,8 @@ class Op(_Declared):
         cls.moves = moves
         cls.pairs = pairs
         cls.side_by_side = side_by_side
+        cls.of_program = of_program
+        cls.per_program = per_program
         if effects is not None:
             cls._effects = effects
         specs: list[FieldSpec] = []
@@ -391,6 +399,11 @@ class Op(_Declared):
     def meets(self) -> bool:
         """Whether all threads of a block meet at it, whatever it is given."""
         return not self.operands and any(effect.is_meeting for effect in self.own_effects())
+
+    @property
+    def names_block(self) -> bool:
+        """Whether it asks the hardware which block it is in, instead of which program this is."""
+        return False
 
     @property
     def writes_memory(self) -> bool:

@@ -90,6 +90,15 @@ class LaunchData:
     made: tuple[Parameter, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    @property
+    def persistent(self) -> bool:
+        """Whether a block takes several programs.
+
+        Three more values stand behind those of the arguments, then: the grid, of which the launch
+        starts as many blocks as there are at once.
+        """
+        return bool(self.extra.get("persistent"))
+
 
 class Loadable(Protocol):
     """A compiled kernel as launches need it."""
@@ -140,9 +149,12 @@ class Loadable(Protocol):
 
 
 class NativeCode:
-    """What native code passes to the launch function at address `launch`."""
+    """What native code passes to the launch function at address `launch`.
 
-    __slots__ = ("handle", "launch", "made", "shared_bytes", "threads")
+    `most_blocks`: how many blocks take all programs, 0 where each has one of its own.
+    """
+
+    __slots__ = ("handle", "launch", "made", "most_blocks", "shared_bytes", "threads")
 
     def __init__(
         self,
@@ -151,12 +163,14 @@ class NativeCode:
         threads: int,
         shared_bytes: int,
         made: Sequence[Parameter] = (),
+        most_blocks: int = 0,
     ) -> None:
         self.launch = launch
         self.handle = handle
         self.threads = threads
         self.shared_bytes = shared_bytes
         self.made = made
+        self.most_blocks = most_blocks
 
 
 #: run(grid x, y, z, stream, *values) -> the compiled kernel

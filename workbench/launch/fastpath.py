@@ -261,7 +261,8 @@ class FastPath:
             (known, values),
             known.condition,
             known.outcome,
-            Assembly(code.made, known.kept) if code.made else None,
+            Assembly(code.made, [*known.kept, *plan.grid_places]) if code.made else None,
+            code.most_blocks,
         )
 
 

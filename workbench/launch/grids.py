@@ -16,6 +16,8 @@ Grid = tuple[int, int, int]
 #: What CUDA allows along each axis.
 GPU_LIMITS = (2**31 - 1, 65535, 65535)
 MOST = 2**31 - 1
+#: Blocks that take several programs number them in 32 bits.
+MOST_NUMBERED = 2**31 - 1
 #: Programs of a launch are numbered in 64 bits.
 MOST_IN_ALL = 2**62
 

@@ -41,6 +41,7 @@ from workbench.launch.conditions import (
     llvm_interpreter,
     llvm_values,
 )
+from workbench.launch.grids import MOST_NUMBERED
 from workbench.launch.machine import Code
 from workbench.launch.measures import MEASURES, Measure
 
@@ -48,9 +49,9 @@ from workbench.launch.measures import MEASURES, Measure
 ENTRIES = 32
 _ITEMS = tuple.__basicsize__ // 8  # words of a tuple before its items
 #: Words of an entry before its parameter places: code, threads, shared, result, condition, outcome,
-#: assembly.
-_HEAD = 7
-_CONDITION, _OUTCOME, _ASSEMBLY = 4, 5, 6
+#: assembly, most blocks.
+_HEAD = 8
+_CONDITION, _OUTCOME, _ASSEMBLY, _BLOCKS = 4, 5, 6, 7
 
 Guards = Sequence[tuple[Mapping[str, Any], str, Any]]
 
@@ -117,6 +118,12 @@ class Plan:
     def runtime(self) -> list[Slot]:
         """The slots that the code may receive."""
         return [slot for slot in self.slots if slot.is_runtime]
+
+    @property
+    def grid_places(self) -> list[int]:
+        """Where among the slots of a launch its grid is: behind values and storages."""
+        first = len(self.runtime) + 2 * len(self.arrays)
+        return [first, first + 1, first + 2]
 
     @property
     def arrays(self) -> list[Slot]:
@@ -198,6 +205,7 @@ class Launcher:
         condition: Condition | None = None,
         outcome: bool = True,
         assembly: Assembly | None = None,
+        most_blocks: int = 0,
     ) -> None:
         """Enter one specialisation; when all places are taken the oldest gives way.
 
@@ -212,6 +220,7 @@ class Launcher:
             condition: what is asked of the integers and the grid besides the words.
             outcome: what it must say.
             assembly: puts the code's parameters together where they are not the slots themselves.
+            most_blocks: how many blocks take all programs, 0 where each has one of its own.
         """
         plan = self.plan
         number = self._next
@@ -219,7 +228,7 @@ class Launcher:
         filled = [*places, *[0] * (len(plan.runtime) - len(places))]
         asked = 0 if condition is None else condition.address
         entry = [code, threads, shared, id(result), asked, int(outcome)]
-        entry += [0 if assembly is None else assembly.address, *filled, *words]
+        entry += [0 if assembly is None else assembly.address, most_blocks, *filled, *words]
         start = 1 + number * plan.width
         self.table[start : start + plan.width] = entry
         self._kept[number] = (result, kept, condition, assembly)
@@ -371,7 +380,7 @@ class _Writer:
         """Return the module's text."""
         plan = self.plan
         self._label("entry")
-        room = max(1, len(plan.runtime) + 2 * len(plan.arrays))
+        room = plan.grid_places[-1] + 1
         for name in ("slots", "pointers"):
             self._do(f"%{name} = alloca [{room} x i64], align 16")
         self._do("%one = alloca ptr, align 8")
@@ -381,8 +390,9 @@ class _Writer:
         self._read_slots()
         grid = self._read_grid()
         for axis, size in enumerate(grid):
-            place = self._op(f"getelementptr i64, ptr %grid, i64 {axis}")
-            self._do(f"store i64 {size}, ptr {place}")
+            for held, number in (("%grid", axis), ("%slots", plan.grid_places[axis])):
+                place = self._op(f"getelementptr i64, ptr {held}, i64 {number}")
+                self._do(f"store i64 {size}, ptr {place}")
         stream = self._read_stream()
         entry = self._find_entry()
         self._launch(entry, grid, stream)
@@ -637,6 +647,7 @@ class _Writer:
             where = self._op(f"getelementptr ptr, ptr %pointers, i64 {number}")
             self._do(f"store ptr {slot}, ptr {where}")
         self._assemble(entry)
+        grid = self._blocks(entry, grid)
         # The result is held while the GIL is not: its entry may give way meanwhile.
         self._do(f"call void {self._api('Py_IncRef')}(ptr {result})")
         x, y, z = (self._op(f"trunc i64 {size} to i32") for size in grid)
@@ -663,6 +674,24 @@ class _Writer:
         self._label("failed")  # the Python launcher tries again, and words the error
         self._drop(result)
         self._do("br label %slow")
+
+    def _blocks(self, entry: str, grid: Sequence[str]) -> list[str]:
+        """Return the blocks to start: those of the grid, or as many as take all its programs."""
+        most, before = self._item("i64", entry, _BLOCKS), self.block
+        several = self._op(f"icmp ne i64 {most}, 0")
+        self._do(f"br i1 {several}, label %staying, label %starting")
+        self._label("staying")
+        x, y, z = grid
+        total = self._op(f"mul i64 {self._op(f'mul i64 {x}, {y}')}, {z}")
+        self._need(self._op(f"icmp ule i64 {total}, {MOST_NUMBERED}"))
+        fewer = self._op(f"icmp ult i64 {total}, {most}")
+        blocks, last = self._op(f"select i1 {fewer}, i64 {total}, i64 {most}"), self.block
+        self._do("br label %starting")
+        self._label("starting")
+        return [
+            self._op(f"phi i64 [ {size}, %{before} ], [ {other}, %{last} ]")
+            for size, other in zip(grid, (blocks, "1", "1"), strict=True)
+        ]
 
     def _assemble(self, entry: str) -> None:
         """Give the code its parameters: pointers to slots, or to what is made of them."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 from workbench.devices import cuda
@@ -19,18 +20,23 @@ from workbench.launch import tensor_maps  # noqa: F401 - registers what makes th
 from workbench.launch.abi import PACK_ERRORS, Loadable, NativeCode, Runner, fitted, slots
 from workbench.launch.assembly import Arguments, not_made
 from workbench.launch.conditions import python_lines
-from workbench.launch.grids import check_limits
+from workbench.launch.grids import GPU_LIMITS, MOST_NUMBERED, check_limits
 from workbench.launch.hulls import asked_of_values
+from workbench.source import LaunchError
 
 
 @dataclass(slots=True)
 class Loaded:
-    """A function on a device; keeps its module alive."""
+    """A function on a device; keeps its module alive.
+
+    `most_blocks`: how many blocks take all programs of a launch, 0 where each has one of its own.
+    """
 
     kernel: Loadable
     device: int
     module: Any
     function: Any
+    most_blocks: int = 0
 
 
 def load(kernel: Loadable, device: int) -> Runner:
@@ -40,7 +46,12 @@ def load(kernel: Loadable, device: int) -> Runner:
         kernel.code, launch.kind, launch.symbol, launch.dynamic_shared_bytes, kernel.name,
         kernel.target,
     )  # fmt: skip
-    return _runner(Loaded(kernel, device, *cuda.load(image, device)))
+    module, function = cuda.load(image, device)
+    most = 0
+    if launch.persistent:
+        shared_bytes = launch.dynamic_shared_bytes
+        most = cuda.blocks_at_once(function, launch.threads, shared_bytes, device)
+    return _runner(Loaded(kernel, device, module, function, most))
 
 
 def loaded_on(kernel: Loadable, device: int) -> Runner:
@@ -49,6 +60,12 @@ def loaded_on(kernel: Loadable, device: int) -> Runner:
     if runner is None:
         runner = kernel.loaded[device] = load(kernel, device)
     return runner
+
+
+def _packer(kernel: Loadable) -> struct.Struct:
+    """Return what packs a launch's values; the grid is behind them where code takes it."""
+    packer = slots(kernel)
+    return struct.Struct(f"{packer.format}qqq") if kernel.launch.persistent else packer
 
 
 #: A line of runners whose code takes more than the slots: `again` words what went wrong.
@@ -61,9 +78,9 @@ _ASSEMBLING = """\
 def _runner(loaded: Loaded) -> Runner:
     """Return generated code that packs the values and calls the driver."""
     api, kernel = cuda.driver(), loaded.kernel
-    launch, packer = kernel.launch, slots(kernel)
+    launch, packer, most = kernel.launch, _packer(kernel), loaded.most_blocks
     count = len(launch.parameters)
-    arguments = Arguments(count, launch.made)
+    arguments = Arguments(packer.size // 8, launch.made)
     lock = threading.Lock()
     words = [f"a{n}" for n in range(count)]
     values = "".join(f", {word}" for word in words)
@@ -72,14 +89,18 @@ def _runner(loaded: Loaded) -> Runner:
     checks = [] if asked is None else python_lines(
         asked, words, "    ", f"return others((x, y, z), stream, ({given}))"
     )  # fmt: skip
+    blocks, free, packed = "x, y, z", "acquire(False)", values
+    if launch.persistent:
+        blocks, packed = f"min(x * y * z, {most}), 1, 1", f"{values}, x, y, z"
+        free = f"max(y, z) <= {GPU_LIMITS[1]} and x * y * z <= {MOST_NUMBERED} and {free}"
     text = (
         f"def run(x, y, z, stream{values}):\n"
         f"{''.join(line + chr(10) for line in checks)}"
-        "    if acquire(False):\n"
+        f"    if {free}:\n"
         "        try:\n"
-        f"            pack(memory, 0{values})\n"
+        f"            pack(memory, 0{packed})\n"
         f"{_ASSEMBLING if launch.made else ''}"
-        f"            code = launch(function, x, y, z, {launch.threads}, 1, 1, "
+        f"            code = launch(function, {blocks}, {launch.threads}, 1, 1, "
         f"{launch.dynamic_shared_bytes}, streams[stream], {arguments.pointers}, 0)[0]\n"
         "        except PACK_ERRORS:\n"
         "            code = None\n"
@@ -109,17 +130,27 @@ def _runner(loaded: Loaded) -> Runner:
     address = cuda.launch_address()
     if address:
         handle, shared_bytes = int(loaded.function), launch.dynamic_shared_bytes
-        run.native = NativeCode(address, handle, launch.threads, shared_bytes, launch.made)
+        run.native = NativeCode(address, handle, launch.threads, shared_bytes, launch.made, most)
     return run
 
 
 def _without_maps(
     loaded: Loaded, status: int, grid: tuple[int, int, int], stream: int, values: Sequence[Any]
 ) -> Loadable:
-    """Launch the kernel without tensor maps, for arguments that are none for those it has."""
+    """Launch the kernel without tensor maps, for arguments that are none for those it has.
+
+    Nor does it number programs.
+    """
     other = loaded.kernel.without_maps()
-    if other is None:
+    if other is None and status:
         raise not_made(loaded.kernel.name, status)
+    if other is None:
+        raise LaunchError(
+            f"{loaded.kernel.name}: the grid {grid} has more programs than blocks that stay can "
+            f"number ({MOST_NUMBERED:,})",
+            hint="compile it with persistent=False",
+            code="K506",
+        )
     return loaded_on(other, loaded.device)(*grid, stream, *values)
 
 
@@ -131,15 +162,20 @@ def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., Loadable]:
         cuda.check_usable(device)
         check_limits(grid, kernel.name, gpu=True)
         api, launch = cuda.driver(), kernel.launch
-        arguments = Arguments(len(values), launch.made)
-        packer.pack_into(arguments.memory, 0, *fitted(packer.format, values))
+        total, blocks, packed = prod(grid), grid, tuple(values)
+        if launch.persistent:
+            if total > MOST_NUMBERED:
+                return _without_maps(loaded, 0, grid, stream, values)
+            blocks, packed = (min(total, loaded.most_blocks), 1, 1), (*values, *grid)
+        arguments = Arguments(len(packed), launch.made)
+        packer.pack_into(arguments.memory, 0, *fitted(packer.format, packed))
         status = arguments.assemble()
         if status:
             return _without_maps(loaded, status, grid, stream, values)
         with cuda.current(device):
             (code,) = api.cuLaunchKernel(
                 loaded.function,
-                *grid,
+                *blocks,
                 launch.threads,
                 1,
                 1,

@@ -89,10 +89,10 @@ class For(Op, mnemonic="tile.for", effects=NONE, repeats=True, exact=True):
         return tuple(value.type for value in self.inits)
 
     def verify(self) -> None:
-        _verify_carried(self, self.inits, self.body.arguments[1:], self.body)
+        verify_carried(self, self.inits, self.body.arguments[1:], self.body)
 
     def flows(self) -> tuple[tuple[Value, Value], ...]:
-        return _carried(self, self.body.arguments[1:], self.results)
+        return carried(self.inits, self.body, self.body.arguments[1:], self.results)
 
     def decided_by(self) -> tuple[Value, ...]:
         return (self.lower, self.upper, self.step)
@@ -147,10 +147,12 @@ class While(Op, mnemonic="tile.while", effects=_MAY_NOT_END, repeats=True, exact
         return tuple(value.type for value in self.inits)
 
     def verify(self) -> None:
-        _verify_carried(self, self.inits, self.body.arguments, self.body)
+        verify_carried(self, self.inits, self.body.arguments, self.body)
 
     def flows(self) -> tuple[tuple[Value, Value], ...]:
-        return _carried(self, self.condition.arguments, self.body.arguments, self.results)
+        return carried(
+            self.inits, self.body, self.condition.arguments, self.body.arguments, self.results
+        )
 
     def decided_by(self) -> tuple[Value, ...]:
         return self.condition.yields
@@ -277,10 +279,13 @@ def _kept(block: Block, arguments: tuple[Value, ...], places: Sequence[int]) -> 
     return Block(arguments, (*block.ops[:-1], end))
 
 
-def _carried(op: For | While, *receivers: tuple[Value, ...]) -> tuple[tuple[Value, Value], ...]:
+def carried(
+    inits: tuple[Value, ...], body: Block, *receivers: tuple[Value, ...]
+) -> tuple[tuple[Value, Value], ...]:
+    """Return what `Op.flows` says of a loop: who receives its start values and what comes round."""
     return tuple(
         pair
-        for given in (op.inits, op.body.yields)
+        for given in (inits, body.yields)
         for received in receivers
         for pair in zip(given, received, strict=True)
     )
@@ -290,9 +295,10 @@ def _types(types: list[Type]) -> str:
     return "(" + ", ".join(map(str, types)) + ")"
 
 
-def _verify_carried(
+def verify_carried(
     op: Op, inits: tuple[Value, ...], arguments: tuple[Value, ...], body: Block
 ) -> None:
+    """Raise KernelTypeError unless what a loop carries has the same types all the way round."""
     entry = [v.type for v in inits]
     inside = [v.type for v in arguments]
     back = [v.type for v in body.yields]

@@ -73,6 +73,10 @@ class InlineAssembly(Op, mnemonic="tile.inline_asm"):
     def own_effects(self) -> Effects:
         return ANYTHING if self.has_effects else NONE
 
+    @property
+    def names_block(self) -> bool:
+        return any(name in self.text for name in ("ctaid", "gridid", "clusterid"))
+
     def interpret(self, frame: Frame) -> tuple[Array, ...]:
         held = [(np.asarray(frame[v]), element_of(v.type)) for v in self.inputs]
         return evaluate(self.program, _Arrays(self.extents), held)

@@ -27,7 +27,7 @@ from workbench.ir import (
 from workbench.ops.numbers import value_dtype
 
 
-class ProgramId(Op, mnemonic="tile.program_id", effects=NONE, exact=True):
+class ProgramId(Op, mnemonic="tile.program_id", effects=NONE, exact=True, of_program=True):
     """The index of this program instance along a grid axis.
 
     %0 = tile.program_id {axis = 0} : index

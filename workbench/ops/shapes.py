@@ -161,6 +161,9 @@ class Join(Op, mnemonic="tile.join", effects=NONE, exact=True, pairs=True):
     def infer(self) -> Type:
         return Tile((*shape_of(self.first.type), 2), element_of(self.first.type))
 
+    def element_from(self, place: Place) -> tuple[tuple[Value, Place], ...]:
+        return (((self.first, self.second)[place[-1]], tuple(place[:-1])),)
+
     def verify(self) -> None:
         if (shape_of(self.first.type), element_of(self.first.type)) != (
             shape_of(self.second.type),

@@ -239,7 +239,7 @@ class _Counter:
         own, inner = Work(), list[tuple[Op, list[_Part]]]()
         depth: dict[Value, int] = {}
         for op in block.ops:
-            if isinstance(op, For | If | While | Roles):
+            if isinstance(op, For | If | While | Roles) or op.per_program:  # of a program
                 inner.append((op, [self.part(region) for region in op.regions]))
                 continue
             own = own.plus(self._op(op))

@@ -98,8 +98,8 @@ def compile(  # noqa: A001 - the public name
         override: the edited text of one stage, e.g. {"ptx": text}: what is made of the kernel goes
             on from there. A kernel of its own, kept apart from the unedited one.
         options: further compile options (maxnreg, enable_fp_fusion, exact, wrap_index, debug,
-            wgmma, tma, overlap, skip_masks, loads_first, apart,
-            warp_specialize).
+            wgmma, tma, overlap, skip_masks, loads_first, apart, computed_first,
+            warp_specialize, persistent).
 
     Raises:
         OptionError: a signature, option or target that cannot be read.

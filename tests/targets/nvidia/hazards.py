@@ -14,7 +14,7 @@ barriers in memory, is the interpreter's and the protocol checker's business.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from math import prod
 from typing import Any
@@ -104,6 +104,12 @@ class Simulator(ProgramFrame):
         own.started, own.groups = [], []
         own.order = GlobalOrder(self.machine.module, self.warps)
         return own
+
+    def programs(self) -> Iterator[Simulator]:
+        for program in super().programs():
+            # Nobody minds in which order two programs touch global memory.
+            program.order = GlobalOrder(self.machine.module, self.warps)
+            yield program
 
     # -- events ---------------------------------------------------------------------------
     def see(self, op: Op) -> None:
@@ -300,9 +306,15 @@ def simulate(
     grid: Sequence[int],
     arguments: list[Any],
     unit: Device = SM_80,
+    blocks: int = 0,
 ) -> int:
-    """Run the first program instance; returns how many accesses there were. Raises RaceError."""
-    frame = Simulator(Machine(module, grid, arguments), offsets, total, unit)
+    """Run the first program instance; returns how many accesses there were. Raises RaceError.
+
+    With so many `blocks` that stay all programs of the first one.
+    """
+    machine = Machine(module, grid, arguments)
+    machine.blocks = blocks
+    frame = Simulator(machine, offsets, total, unit)
     with np.errstate(all="ignore"):
         frame.run(module.body, ())
     return frame.accesses

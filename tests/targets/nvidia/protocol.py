@@ -116,11 +116,18 @@ class _Recorder(ProgramFrame):
         return self.ring(value), int(self[turn])
 
 
-def record(module: Module, arguments: Sequence[Any], groups: int) -> Protocol:
-    """Return the protocol of a kernel whose consumers are so many groups of warps."""
+def record(
+    module: Module, arguments: Sequence[Any], groups: int, grid: Sequence[int] = (1,)
+) -> Protocol:
+    """Return the protocol of a kernel whose consumers are so many groups of warps.
+
+    A block that stays takes the whole grid.
+    """
     protocol = Protocol(groups=groups)
+    machine = Machine(module, grid, arguments)
+    machine.blocks = 1
     with np.errstate(all="ignore"):
-        _Recorder(Machine(module, (1,), arguments), protocol).run(module.body, ())
+        _Recorder(machine, protocol).run(module.body, ())
     return protocol
 
 

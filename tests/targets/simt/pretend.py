@@ -301,8 +301,13 @@ class Block:
             waited += 1
 
 
-def execute(module: Module, chip: Device, grid: Sequence[int], arguments: Sequence[Any]) -> int:
-    """Run GPU IR as machine code, arguments in place; returns how often threads waited."""
+def execute(
+    module: Module, chip: Device, grid: Sequence[int], arguments: Sequence[Any], blocks: int = 0
+) -> int:
+    """Run GPU IR as machine code, arguments in place; returns how often threads waited.
+
+    Where blocks stay there are so many, and the code is told the grid.
+    """
     grid = (*grid, 1, 1)[:3]
     packed = b""
     for parameter, value in zip(module.parameters, arguments, strict=True):
@@ -312,5 +317,7 @@ def execute(module: Module, chip: Device, grid: Sequence[int], arguments: Sequen
             packed += struct.pack(SLOTS[str(parameter.value.type)], value)
     threads = chip.lanes * module.attributes["num_warps"]
     arrays = [a for a in arguments if isinstance(a, np.ndarray)]
+    if blocks:
+        packed, grid = packed + struct.pack("3q", *grid), (blocks, 1, 1)
     block = Block(llvm_text(module, chip), threads, arrays)
     return sum(block.run(program[::-1], grid, packed) for program in np.ndindex(*grid[::-1]))

@@ -15,6 +15,8 @@ from workbench.targets.simt.rules import Device, RuleTable
 #: sm_80 to sm_90: one access moves at most 128 bits; PTX ISA 9.0, instructions ld and st, .v4.
 WIDEST_BYTES = 16
 
+_MOST_SCRATCH = 64 * 1024
+
 COSTS = Costs(
     sector_bytes=SECTOR_BYTES,
     access=0.5,
@@ -43,14 +45,20 @@ class Chip(Instructions):
     warps: int = 64
     blocks: int = 32
     multiprocessor_shared_bytes: int = 233_472
+    #: How often what an op takes of shared memory at once is halved, for kernels with little left.
+    halvings: int = 0
 
     lanes = 32
     most_warps = 32
     widest_bytes = WIDEST_BYTES
-    most_scratch = 64 * 1024
     shared_space = 3  # LLVM's NVPTX back end
     banks = BANKS
     costs = COSTS
+
+    @property
+    def most_scratch(self) -> int:
+        """What one op takes of shared memory at once."""
+        return _MOST_SCRATCH >> self.halvings
 
     @property
     def rules(self) -> RuleTable:

@@ -6,7 +6,7 @@ from workbench.ir import F32, Value, element_of, shape_of
 from workbench.ops import Elementwise
 from workbench.targets.nvidia.ops import ScaleProducts, WaitProducts, WarpgroupDot
 from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.nvidia.warpgroups import unit_of
+from workbench.targets.nvidia.warpgroups import fragment_of, unit_of
 from workbench.targets.simt.rules import Later
 
 
@@ -21,10 +21,14 @@ def what_goes_on(op: WarpgroupDot) -> Later | None:
     return Later(
         sums=op.accumulator,
         operands=frozenset((op.a, op.b)),
+        held=op.first
+        if fragment_of(op) is not None and op.shapes[0][1] % (2 * unit.k) == 0
+        else None,
         slots=tuple(slot for slot in (op.slot_a, op.slot_b) if slot is not None),
         late=op.stage,
         flight=op.in_flight,
         going=lambda most: {"in_flight": most},
+        in_parts=lambda parts: {"parts": parts},
         started=lambda late: {"stage": late},
         waited=lambda value, most: WaitProducts(value, pending=most),
     )

@@ -25,6 +25,7 @@ from workbench.ir import (
 )
 from workbench.ops import AddPointer, Cast, Constant, Elementwise, Promise
 from workbench.targets.nvidia.tensors import tensor_maps
+from workbench.targets.simt.ops import is_persistent
 
 MAKER = "tensor_map"
 BYTES, ALIGNMENT = 128, 64
@@ -76,15 +77,17 @@ class MapWords:
 
 
 def made_parameters(module: Module) -> list[dict[str, object]]:
-    """Return all parameters of a kernel's code as a launch makes them; none if it has no maps.
+    """Return all parameters of a kernel's code as a launch makes them; none if it makes none.
 
-    They are the fields of `launch.abi.Parameter`s: the arguments one by one, then the maps.
+    They are the fields of `launch.abi.Parameter`s: the arguments one by one, the grid where blocks
+    take several of its programs (it comes behind the arguments), then the maps.
     """
-    maps = tensor_maps(module)
-    if not maps:
+    maps, persistent = tensor_maps(module), is_persistent(module)
+    if not (maps or persistent):
         return []
     places = {p.value: n for n, p in enumerate(module.parameters)}
-    found: list[dict[str, object]] = [{"inputs": (n,)} for n in range(len(places))]
+    own = len(places) + (3 if persistent else 0)
+    found: list[dict[str, object]] = [{"inputs": (n,)} for n in range(own)]
     for op in maps:
         writer = _Writer(places)
         order = [op.base, *reversed(op.extents), *reversed(op.strides)]

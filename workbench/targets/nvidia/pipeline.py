@@ -52,14 +52,19 @@ from workbench.targets.nvidia.toolchain import PtxError, disassemble, find, miss
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
-from workbench.targets.simt.ops import all_warps
+from workbench.targets.simt.ops import all_warps, is_persistent
 from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
-from workbench.targets.simt.passes.shared_memory import Interval, allocate, room_for_rings
+from workbench.targets.simt.passes.shared_memory import (
+    Interval,
+    allocate,
+    bytes_needed,
+    room_for_rings,
+)
 from workbench.targets.simt.passes.turn_tiles import turn_tiles
-from workbench.targets.simt.pressure import fitting, note_pressure, overflows
+from workbench.targets.simt.pressure import fitting, note_pressure, overflows, peak, registers_of
 from workbench.targets.simt.schedule import pipelines
 from workbench.targets.simt.verifier import verify_layouts
 from workbench.targets.stages import Step, go, read_module
@@ -71,6 +76,10 @@ UNOBEYED = Unobeyed(
     },
     second="an access in PTX takes one hint",
 )
+
+
+#: Registers of a thread beside tiles, about; how small pieces of scratch are tried: a quarter.
+_BESIDE_TILES, _HALVINGS = 32, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +136,7 @@ def _gpu(state: State) -> State:
             module = way.take(tiles, f"num_warps = {more}: tiles do not fit {warps} warps")
     module = _fitted(tiles, module, way)
     state = _placed(state, module)
-    ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=unit)
+    ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=state.unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
     recorder.remarks.pass_name = "registers"
     # What would fit takes the passes again for other warps.
@@ -174,25 +183,44 @@ def _fitted(tiles: Module, module: Module, way: _Way) -> Module:
     What the author asked for stays: a slot more for a product in flight and stages that nobody
     asked for are given up, then products by warpgroups, whose operands all lie in shared memory.
     """
-    room = room_for_rings(module, way.unit)
+    room = _room(module, way.unit)
     if room is None:
         return module
     smaller = way.take(tiles, room=room)
-    if room_for_rings(smaller, way.unit) is None or not tiles.attributes.get("wgmma", True):
+    if _room(smaller, way.unit) is None or not tiles.attributes.get("wgmma", True):
         return smaller
     off = _with(tiles, wgmma=False)
     by_warps = _gpu_passes(off, way.unit, Recorder())
-    if room_for_rings(by_warps, way.unit) is not None:
+    if _room(by_warps, way.unit) is not None:
         return way.take(tiles)
     return way.take(off, "products by warps: operands of warpgroups do not fit shared memory")
 
 
+def _room(module: Module, unit: Chip) -> int | None:
+    return room_for_rings(module, _beside_rings(module, unit))
+
+
 def _placed(state: State, module: Module) -> State:
     """Give a module its shared memory."""
-    offsets, intervals, shared_bytes = allocate(module, state.unit)
+    unit = _beside_rings(module, state.unit)
+    offsets, intervals, shared_bytes = allocate(module, unit)
     return replace(
-        state, module=module, offsets=offsets, intervals=intervals, shared_bytes=shared_bytes
-    )
+        state, unit=unit, module=module, offsets=offsets, intervals=intervals,
+        shared_bytes=shared_bytes,
+    )  # fmt: skip
+
+
+def _beside_rings(module: Module, unit: Chip) -> Chip:
+    """Return the chip with so much scratch for an op that most blocks are resident.
+
+    Where blocks stay, rings are filled while they end a program, so nothing else lies there.
+    """
+    if not is_persistent(module):
+        return unit
+    registers = min(registers_of(module, unit), _BESIDE_TILES + peak(module)[1])
+    units = [replace(unit, halvings=n) for n in range(_HALVINGS)]
+    return max(units, key=lambda one: residency(
+        unit, all_warps(module), registers, bytes_needed(module, one)).warps)  # fmt: skip
 
 
 def _read_gpu(state: State, override: Override) -> State:
@@ -319,7 +347,12 @@ def _extra(module: Module) -> dict[str, Any]:
     made, needs = made_parameters(module), asked(module)
     if not made:
         return {}
-    return {"made": made, **({"asked": needs.to_data()} if needs and needs.steps else {})}
+    told: dict[str, Any] = {"made": made}
+    if is_persistent(module):
+        told["persistent"] = True
+    if needs and needs.steps:
+        told["asked"] = needs.to_data()
+    return told
 
 
 def _occupancy(unit: Chip, module: Module, registers: int, shared_bytes: int) -> Occupancy:

@@ -31,7 +31,9 @@ from workbench.targets.nvidia.warpgroups import (
     ROWS,
     WarpgroupUnit,
     columns_split,
+    instruction_shape,
     own_columns,
+    parts_along_k,
     plan_of,
     unit_of,
 )
@@ -70,30 +72,48 @@ def lower_product(low: Lowering, op: WarpgroupDot) -> None:
     if op.long_after:
         _lower_pieces(low, op, unit)
         return
-    held, letter = ("float", "f") if unit.accumulator == F32 else ("i32", "r")
     element = element_scalar(op.accumulator)
-    have = [
+    sums = [
         r and cast(low, r, element, unit.accumulator, op) for r in low.registers(op.accumulator)
     ]
-    instructions = _instructions(low, op, unit)
+    zero_first, in_flight = _is_zero(op.accumulator), op.in_flight
+    parts = parts_along_k(op)
+    if parts is None or not low.comes_in_parts(op):
+        in_flight = 0 if parts is not None else in_flight
+        _statement(low, _instructions(low, op, unit), sums, unit, in_flight, new=zero_first)
+    else:
+        for number, registers in enumerate(parts.registers):
+            low.write_part(op, parts.operand, registers)
+            each = op.shapes[0][1] // op.parts
+            inside = range(number * each, (number + 1) * each)
+            instructions = _instructions(low, op, unit, inside)
+            new = zero_first and not number
+            _statement(low, instructions, sums, unit, in_flight, new=new)
+    low.set_registers(op.result, [r and cast(low, r, unit.accumulator, element, op) for r in sums])
+
+
+def _statement(
+    low: Lowering, instructions: Sequence[_Instruction], sums: list[str | None],
+    unit: WarpgroupUnit, in_flight: int, *, new: bool,
+) -> None:  # fmt: skip
+    """Write one statement, which adds to the sums; `new`: they start at zero."""
+    held, letter = ("float", "f") if unit.accumulator == F32 else ("i32", "r")
     used = sorted({r for i in instructions for r in i.registers})
     number = {register: place for place, register in enumerate(used)}
     # Outputs come first, each input tied to its output, then what the instructions read.
     arguments: list[str] = []
     constraints, adds = [f"=&{letter}"] * len(used), "0"
-    if not _is_zero(op.accumulator):
-        arguments = [f"{held} {have[r] or zero(held)}" for r in used]
+    if not new:
+        arguments = [f"{held} {sums[r] or zero(held)}" for r in used]
         constraints = [f"={letter}"] * len(used) + [str(place) for place in range(len(used))]
         adds = "1"
     text = "{ .reg .b64 A, B; wgmma.fence.sync.aligned; "
     text += _started(instructions, number, arguments, constraints, adds)
-    text += f"wgmma.wait_group.sync.aligned {op.in_flight}; }}"
+    text += f"wgmma.wait_group.sync.aligned {in_flight}; }}"
     results = _in_and_out(low, text, constraints, arguments, held, len(used))
-    sums: list[str | None] = list(have)
     for register, result in zip(used, results, strict=True):
-        if have[register] is not None:
-            sums[register] = cast(low, result, unit.accumulator, element, op)
-    low.set_registers(op.result, sums)
+        if sums[register] is not None:
+            sums[register] = result
 
 
 def _started(
@@ -180,32 +200,38 @@ class _Instruction:
     k: int
 
 
-def _instructions(low: Lowering, op: WarpgroupDot, unit: WarpgroupUnit) -> list[_Instruction]:
-    (rows, inner), (_, columns) = op.shapes
+def _instructions(
+    low: Lowering, op: WarpgroupDot, unit: WarpgroupUnit, inside: range | None = None
+) -> list[_Instruction]:
+    """Return the instructions of a product, or those of the part of it with such k."""
+    (rows, columns), inner = instruction_shape(op), op.shapes[0][1]
+    first_is_a = not op.is_turned
     across, most = columns_split(op, low.num_warps), op.columns or MOST_COLUMNS
     groups = low.num_warps // 4 // across  # along the rows
     padded = 1 << (columns - 1).bit_length()
     own = own_columns(columns, across)
     room = max(8, padded // across) // 2  # registers of its 64 rows
     group = _warpgroup(low)
-    b = _operand(low, op, False, [0] * (groups.bit_length() - 1) + _steps(own, across), group)
+    steps = [0] * (groups.bit_length() - 1) + _steps(own, across)
+    b = _operand(low, op, not first_is_a, steps, group)
     a: _Operand | None = None
     words: list[str] = []
     places: dict[tuple[int, ...], int] = {}
-    if isinstance(op.a.type, Shared):
-        a = _operand(low, op, True, _steps(ROWS, groups), group)
+    if isinstance(op.first.type, Shared):
+        a = _operand(low, op, first_is_a, _steps(ROWS, groups), group)
     else:
-        words = low.words(op.a)
-        layout = low.layout(op.a)
+        words = low.words(op.first)
+        layout = low.layout(op.first)
         for register, flat in enumerate(layout.table("register")):
-            places.setdefault(layout.unflatten(flat), register)
+            place = layout.unflatten(flat)
+            places.setdefault(place if first_is_a else place[::-1], register)
     found: list[_Instruction] = []
     for block, row in enumerate(range(0, rows, ROWS * groups)):
         for column in range(0, own, most):
             count = _columns(min(most, own - column), unit)
             first = block * room + column // 2
             word = f"wgmma.mma_async.sync.aligned.m64n{count}k{unit.k}.{unit.types}"
-            for k in range(0, inner, unit.k):
+            for k in range(0, inner, unit.k) if inside is None else inside[:: unit.k]:
                 held: _Operand | list[str]
                 if a is not None:
                     held, start = a, a.start(row, k)

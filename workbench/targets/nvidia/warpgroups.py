@@ -3,6 +3,11 @@
 PTX ISA 9.0, wgmma.mma_async (sm_90a). Four warps multiply 64 rows by up to 256 columns, 32 bytes
 of k at a time. Accumulators are layouts.wgmma_d, A in registers layouts.wgmma_a; how a tile has to
 lie in shared memory is in layouts/warpgroup_access.py.
+
+Only the first operand may be in registers. With the option `computed_first` the second operand of a
+dot is that where it is computed of what memory holds, as weights are that become floats: what is
+multiplied then is C.T = B.T @ A.T. Nobody stores it, fences, and meets the others for it. A product
+is turned if the layout of its sums is (`WarpgroupDot.is_turned`).
 """
 
 from __future__ import annotations
@@ -53,6 +58,7 @@ from workbench.targets.simt.rules import (
     Along,
     InPlace,
     Layouts,
+    Parts,
     Setting,
     Stored,
     Told,
@@ -107,6 +113,8 @@ def unit_of(op: Dot | WarpgroupDot) -> WarpgroupUnit | None:
         return None
     if isinstance(op, Dot) and elements[0] == F32 and op.precision != "tf32":
         return None
+    if isinstance(op, WarpgroupDot) and op.is_turned:
+        elements[:2] = elements[1::-1]
     return warpgroup_unit(*elements)  # type: ignore[arg-type]
 
 
@@ -117,17 +125,21 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
     chip = chip_of(on.chip)
     if unit is None or not chip.has_warpgroups or obstacle(op, chip, on.options):
         return None
-    splits = _splits(shape, on.num_warps)
+    turned = is_to_be_turned(op, on)
+    first = shape_of(op.a.type)
+    if turned:
+        shape, first = shape[::-1], shape_of(op.b.type)[::-1]
     fragments = {
-        wgmma_d(shape, on.num_warps, across): wgmma_a(
-            shape_of(op.a.type), unit.kw, on.num_warps, across
-        )
-        for across in splits
+        wgmma_d(shape, on.num_warps, across): wgmma_a(first, unit.kw, on.num_warps, across)
+        for across in _splits(shape, on.num_warps)
     }
-    a = None if _is_read(op.a, on) else Along(fragments.get, None)
+    if turned:
+        fragments = {d.transpose((1, 0)): a.transpose((1, 0)) for d, a in fragments.items()}
+    held = Along(fragments.get, None)
+    a = None if turned or _is_read(op.a, on) else held
     return Layouts(
         work=op.result,
-        operands=(a, None, SAME),
+        operands=(a, held if turned else None, SAME),
         order=ACCUMULATOR_FIRST,
         offers=lambda: fragments,
         fixed=True,
@@ -202,6 +214,40 @@ def _is_read(value: Value, on: Setting) -> bool:
     return value.op is not None and on.chip.rules.access_of(value.op) is not None
 
 
+def is_to_be_turned(op: Dot, on: Setting) -> bool:
+    """Say whether the second operand of a dot is to be the first of the instruction.
+
+    The other one is memory's, which goes to shared memory by a copy.
+    """
+    if not on.options.get("computed_first") or op.imprecise_limit:
+        return False
+    if not _is_read(op.a, on) or _is_read(op.b, on) or not _is_made_of_memory(op.b, on):
+        return False
+    shape = shape_of(op.result.type)[::-1]
+    return not _obstacle_of_shape(shape, chip_of(on.chip), on.options)
+
+
+def _is_made_of_memory(value: Value, on: Setting) -> bool:
+    """Say whether a tile is made element by element of loads, one at least.
+
+    Those can be read in the layout of fragments; results of other ops lie as they leave them.
+    """
+    loads, seen, work = 0, set[Value](), [value]
+    while work:
+        op = work.pop().op
+        if op is None:
+            return False
+        if on.chip.rules.access_of(op) is not None:
+            loads += 1
+        elif op.moves or op.pointwise or op.pairs:
+            tiles = [v for v in op.operands if v.type.takes_layout and v not in seen]
+            seen.update(tiles)
+            work += tiles
+        elif op.operands:
+            return False
+    return loads > 0
+
+
 def _becomes(
     op: Dot, on: Setting, builder: Builder, operands: Sequence[Value]
 ) -> tuple[Value, ...]:
@@ -239,7 +285,7 @@ def _columns_of_piece(op: Dot, on: Setting) -> int:
 def product_layouts(op: WarpgroupDot, on: Setting) -> Layouts:
     along: dict[Value, Along | None] = {op.accumulator: SAME}
     if fragment := fragment_of(op):
-        along[op.a] = Along(lambda layout: fragment, None)
+        along[op.first] = Along(lambda layout: fragment, None)
     return Layouts(work=op.result, operands=tuple(along.get(v) for v in op.operands))
 
 
@@ -259,23 +305,49 @@ def scale_layouts(op: ScaleProducts, on: Setting) -> Layouts:
     return Layouts(work=op.result, operands=(SAME, SAME))
 
 
+def instruction_shape(op: WarpgroupDot) -> tuple[int, int]:
+    """Return the rows and columns of a product as the instruction has them."""
+    rows, columns = shape_of(op.result.type)
+    return (columns, rows) if op.is_turned else (rows, columns)
+
+
 def columns_split(op: WarpgroupDot, num_warps: int) -> int:
     """Return among how many warpgroups the columns of a product are divided."""
-    shape, layout = shape_of(op.result.type), layout_of(op.result.type)
-    across = 1
-    while wgmma_d(shape, num_warps, across) != layout:
+    layout, across = layout_of(op.result.type), 1
+    assert layout is not None
+    if op.is_turned:
+        layout = layout.transpose((1, 0))
+    while wgmma_d(instruction_shape(op), num_warps, across) != layout:
         across *= 2
     return across
 
 
 def fragment_of(op: WarpgroupDot) -> LinearLayout | None:
-    """Return the layout in which A is read from registers, if it is in that."""
-    unit, held = unit_of(op), layout_of(op.a.type)
+    """Return the layout in which the first operand is read from registers, if it is in that."""
+    unit, held = unit_of(op), layout_of(op.first.type)
     if unit is None or held is None:
         return None
-    warps = held.size("warp")
-    wanted = wgmma_a(shape_of(op.a.type), unit.kw, warps, columns_split(op, warps))
+    warps, shape = held.size("warp"), shape_of(op.first.type)
+    across = columns_split(op, warps)
+    if op.is_turned:
+        wanted = wgmma_a(shape[::-1], unit.kw, warps, across).transpose((1, 0))
+    else:
+        wanted = wgmma_a(shape, unit.kw, warps, across)
     return wanted if held == wanted else None
+
+
+@NVIDIA.parts(WarpgroupDot)
+def parts_along_k(op: WarpgroupDot) -> Parts | None:
+    """The first operand, in registers: of each part those of so many k."""
+    if not op.parts:
+        return None
+    layout, each = layout_of(op.first.type), op.shapes[0][1] // op.parts
+    assert layout is not None
+    k_axis = int(not op.is_turned)
+    parts: list[list[int]] = [[] for _ in range(op.parts)]
+    for register, flat in enumerate(layout.table("register")):
+        parts[layout.unflatten(flat)[k_axis] // each].append(register)
+    return Parts(op.first, tuple(map(tuple, parts)))
 
 
 # -- operands in shared memory --------------------------------------------------------------------
@@ -310,7 +382,9 @@ def buffer_for(op: WarpgroupDot, operand: Value, buffer: Shared, turned: bool) -
 @NVIDIA.stored(WarpgroupDot)
 def stored_operands(op: WarpgroupDot) -> list[Stored]:
     """Fragments stay in registers."""
-    names = ["b"] if fragment_of(op) is not None else ["a", "b"]
+    names = ["a", "b"]
+    if fragment_of(op) is not None:
+        names.remove("b" if op.is_turned else "a")
     tiles = [(name, getattr(op, name)) for name in names]
     return [
         Stored(name, tile, stored_buffer(op, tile, is_a=name == "a"))
@@ -321,7 +395,9 @@ def stored_operands(op: WarpgroupDot) -> list[Stored]:
 
 @NVIDIA.told(WarpgroupDot)
 def told_of_product(op: WarpgroupDot, on: Setting) -> Told:
-    held = ", a in registers" if fragment_of(op) is not None else ""
+    held = ""
+    if fragment_of(op) is not None:
+        held = ", turned, b in registers" if op.is_turned else ", a in registers"
     return Told(f"product by warpgroups (wgmma){held}", "applied")
 
 
@@ -360,8 +436,8 @@ def plan_of(op: WarpgroupDot, buffer: Shared, turned: bool, is_a: bool) -> Warpg
     """Return how an operand of a product is read from a buffer of a type."""
     assert buffer.layout is not None
     k_axis = int(is_a) ^ turned
-    columns = shape_of(op.result.type)[1]
-    count = ROWS if is_a else min(MOST_COLUMNS, columns)
+    _, columns = instruction_shape(op)
+    count = ROWS if is_a != op.is_turned else min(MOST_COLUMNS, columns)
     plan = warpgroup_fits(buffer.layout, buffer.element.itemsize, k_axis, count)
     if plan is None or (buffer.slots and buffer.slot_bytes % plan.atom_bytes):
         return None

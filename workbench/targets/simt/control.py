@@ -9,6 +9,7 @@ from workbench.ops import Constant, For, If, Map, Return, While, Yield, count_ro
 from workbench.passes.rules import constant_of
 from workbench.targets.simt.arithmetic import compare_integers
 from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type
+from workbench.targets.simt.ops import EachProgram
 from workbench.targets.simt.rules import SAME, Flow, Layouts, Setting, as_they_are, same
 from workbench.targets.simt.table import SIMT
 
@@ -186,6 +187,63 @@ def _more(low: Lowering, op: For, counter: str, upper: str, step: str) -> str:
     down = compare_integers(emit, "gt", element, counter, upper)
     rises = compare_integers(emit, "gt", element, step, "0")
     return emit.pure(f"select i1 {rises}, i1 {up}, i1 {down}")
+
+
+@SIMT.layouts(EachProgram)
+def each_program_layouts(op: EachProgram, on: Setting) -> Layouts:
+    """What is carried are numbers: programs hand no tiles on."""
+    return Layouts(flow=Flow(
+        together=(),
+        operands=(None,) * len(op.inits),
+        yields=((None,) * len(op.body.yields),),
+        trips=1.0,
+    ))  # fmt: skip
+
+
+@SIMT.lower(EachProgram)
+def lower_each_program(low: Lowering, op: EachProgram) -> None:
+    """Number programs back and forth over the blocks, below 2^31; a number is a place in the grid.
+
+    Steps of 2 (blocks - block) - 1 and 2 block + 1 take turns.
+    Nothing is moved in front: what depends on the thread alone would be kept for all programs.
+    """
+    emit, chip = low.emit, low.chip
+    block, blocks = chip.program(emit, 0), chip.programs(emit, 0)
+    x, y, z = (low.programs(axis) for axis in range(3))
+    total = emit.mul("i32", emit.mul("i32", x, y), z)
+    both, twice = (emit.shift("shl", "i32", held, 1) for held in (blocks, block))
+    away = emit.sub("i32", emit.sub("i32", both, twice), "1")
+    start = _starts(low, op.inits)
+    body, end = emit.fresh("program"), emit.fresh("after")
+    some = emit.pure(f"icmp ult i32 {block}, {total}")
+    entry = emit.block
+    with emit.loop(hoists=False):
+        emit.branch(some, body, end)
+        emit.label(body)
+        number = emit.effect(f"phi i32 [ {block}, %{entry} ], [ ?, ? ]")
+        step = emit.effect(f"phi i32 [ {away}, %{entry} ], [ ?, ? ]")
+        carried = _open_phis(low, op.inits, start, entry)
+        for value, registers in zip(op.body.arguments, carried, strict=True):
+            _bind(low, value, registers)
+        row = emit.pure(f"udiv i32 {number}, {x}")
+        place = tuple(
+            emit.pure(text)
+            for text in (
+                f"urem i32 {number}, {x}", f"urem i32 {row}, {y}", f"udiv i32 {row}, {y}"
+            )
+        )  # fmt: skip
+        with low.as_program(place):
+            low.block(op.body)
+        after = _operands(low, op.body.yields)
+        following = emit.add("i32", number, step, "nuw ")
+        other = emit.sub("i32", both, step)
+        again = emit.pure(f"icmp ult i32 {following}, {total}")
+        latch = emit.block
+        emit.patch(number, f"phi i32 [ {block}, %{entry} ], [ {following}, %{latch} ]")
+        emit.patch(step, f"phi i32 [ {away}, %{entry} ], [ {other}, %{latch} ]")
+        _close_phis(low, op.inits, carried, (start, entry), (after, latch))
+        emit.branch(again, body, end)
+    emit.label(end)
 
 
 @SIMT.lower(While)

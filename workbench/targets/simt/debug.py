@@ -69,7 +69,7 @@ def _print_where(
 ) -> None:
     emit = low.emit
     then, end = emit.fresh("print"), emit.fresh("printed")
-    program = [("i32", low.chip.program(emit, axis)) for axis in range(3)]
+    program = [("i32", low.program(axis)) for axis in range(3)]
     emit.branch(condition or "true", then, end)
     emit.label(then)
     with emit.scope():

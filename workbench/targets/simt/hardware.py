@@ -120,8 +120,6 @@ class Hardware(ABC):
         name: what users call it.
         lanes: of a warp, a power of two.
         shared_bytes: the most shared memory that one block may have.
-        most_scratch: what one op takes of it at once where it can go in rounds: with less, blocks
-            share a multiprocessor, and what else a kernel keeps there fits beside it.
         shared_space: the number of LLVM's address space for it.
         widest_bytes: the most that one lane moves at once, in shared and in global memory.
         most_warps: of one block, a power of two.
@@ -132,12 +130,19 @@ class Hardware(ABC):
     name: str
     lanes: int
     shared_bytes: int
-    most_scratch: int
     shared_space: int
     widest_bytes: int
     most_warps: int
     banks: Banks
     costs: Costs
+
+    @property
+    @abstractmethod
+    def most_scratch(self) -> int:
+        """What one op takes of shared memory at once where it can go in rounds.
+
+        With less, blocks share a multiprocessor, and what else a kernel keeps fits beside it.
+        """
 
     @abstractmethod
     def most_registers(self, num_warps: int) -> int:

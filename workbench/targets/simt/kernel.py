@@ -9,6 +9,7 @@ from workbench.passes.manager import Remarks
 from workbench.targets.simt.functions import has_function
 from workbench.targets.simt.length import refuse_long
 from workbench.targets.simt.lowering import Lowering, llvm_type
+from workbench.targets.simt.ops import is_persistent
 from workbench.targets.simt.rules import Device
 
 
@@ -33,7 +34,10 @@ def lower(module: Module, chip: Device, offsets: dict[int, int]) -> Lowering:
 
 
 def parameters_of(module: Module) -> list[str]:
-    """Return the function's parameters as LLVM writes them: %a0, %a1, ... as in `lower`."""
+    """Return the function's parameters as LLVM writes them: %a0, %a1, ... as in `lower`.
+
+    Where blocks take several programs, %grid0 to %grid2 are behind them: how many there are.
+    """
     parameters: list[str] = []
     for i, parameter in enumerate(module.parameters):
         element = element_of(parameter.value.type)
@@ -44,4 +48,6 @@ def parameters_of(module: Module) -> list[str]:
             if parameter.divisible > 1:
                 words.append(f"align {min(128, parameter.divisible & -parameter.divisible)}")
         parameters.append(f"{' '.join(words)} %a{i}")
+    if is_persistent(module):
+        parameters += [f"i32 %grid{axis}" for axis in range(3)]
     return parameters

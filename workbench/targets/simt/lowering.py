@@ -17,7 +17,8 @@ may wrap gives no pair, since a wrapped sum must not be split.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from workbench.analysis.affine import Affine
@@ -38,7 +39,8 @@ from workbench.layouts import LinearLayout
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter
 from workbench.targets.simt.hardware import GLOBAL, Place, pointer_to
-from workbench.targets.simt.ops.roles import all_warps
+from workbench.targets.simt.ops import all_warps, is_persistent
+from workbench.targets.simt.parts import chain_of, registers_read
 from workbench.targets.simt.rules import Device
 
 #: An integer: operand + constant.
@@ -112,6 +114,9 @@ class Lowering:
         self.all_warps: int = all_warps(module)
         #: The role whose region is being written (roles.py); None where all warps run the code.
         self.role: Role | None = None
+        #: Whether blocks take several programs, of a grid that the launch hands over.
+        self.persistent = is_persistent(module)
+        self._place: Sequence[str] | None = None
         #: Values that some op reads.
         self.used = used_values(module)
         self._scalars: dict[Value, str] = {}
@@ -121,6 +126,10 @@ class Lowering:
         self._byte_of: dict[str, tuple[str, int]] = {}
         self._lazy: dict[Value, Callable[[int], Held]] = {}
         self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
+        #: What is put off until an op takes it in parts (parts.py), by that op's id.
+        self._chains: dict[int, tuple[Op, ...]] = {}
+        #: The registers of its results that are written now.
+        self._now: dict[Value, tuple[int, ...]] = {}
         #: The `!dbg` of the function, set by whoever starts the lowering.
         self.debug = ""
         self.allow_contract = module.attributes.get(
@@ -144,7 +153,10 @@ class Lowering:
         return value.type.layout
 
     def live(self, value: Value) -> tuple[int, ...]:
-        """Return the registers of a tile that exist; (0,) for a scalar."""
+        """Return the registers of a tile that exist, or are written now; (0,) for a scalar."""
+        part = self._now.get(value)
+        if part is not None:
+            return part
         return self.layout(value).live_registers() if shape_of(value.type) else (0,)
 
     def set_lazy(self, value: Value, rule: Callable[[int], Held]) -> None:
@@ -316,6 +328,28 @@ class Lowering:
         held = emit.vector(type, operands)
         return emit.pure(f"bitcast <{whole} x {type}> {held} to i32")
 
+    # -- programs -------------------------------------------------------------------------
+    def program(self, axis: int) -> str:
+        """Return the number of this program along an axis of the grid, i32."""
+        if not self.persistent:
+            return self.chip.program(self.emit, axis)
+        if self._place is None:
+            raise InvalidModuleError("a program's number is asked for where there is none")
+        return self._place[axis]
+
+    def programs(self, axis: int) -> str:
+        """Return how many programs there are along an axis of the grid, i32."""
+        return f"%grid{axis}" if self.persistent else self.chip.programs(self.emit, axis)
+
+    @contextmanager
+    def as_program(self, place: Sequence[str]) -> Generator[None]:
+        """Write code of the program at a place in the grid."""
+        self._place = place
+        try:
+            yield
+        finally:
+            self._place = None
+
     # -- places ---------------------------------------------------------------------------
     @property
     def thread(self) -> str:
@@ -459,8 +493,33 @@ class Lowering:
     # -- blocks ---------------------------------------------------------------------------
     def block(self, block: Block) -> None:
         """Lower all ops of a block but a yield at its end."""
+        late: set[int] = set()
         for op in block.ops:
-            self.op(op)
+            if (parts := self.chip.rules.parts_of(op)) is not None:
+                chain = chain_of(block, op, parts.operand, self.chip, self.num_warps)
+                self._chains[op.id] = chain
+                late.update(map(id, chain))
+        for op in block.ops:
+            if id(op) not in late:
+                self.op(op)
+
+    def comes_in_parts(self, op: Op) -> bool:
+        """Say whether what an op takes in parts has been put off until it does."""
+        return bool(self._chains.get(op.id))
+
+    def write_part(self, op: Op, operand: Value, registers: Collection[int]) -> None:
+        """Write what was put off, as far as these registers of an operand of the op need it."""
+        chain = self._chains[op.id]
+        needed = registers_read(chain, {operand: registers})
+        for one in chain:
+            result, live = one.result, set(self.layout(one.result).live_registers())
+            self._now[result] = tuple(sorted(live & needed[result]))
+            for held in (self._eager, self._packed, self._lazy):
+                held.pop(result, None)
+            for register in range(self.layout(result).registers()):
+                self._cache.pop((result, register), None)
+        for one in chain:
+            self.op(one)
 
     def op(self, op: Op) -> None:
         """Lower one op by its rule."""

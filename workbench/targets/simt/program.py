@@ -14,12 +14,12 @@ SIMT.layouts(Promise)(elementwise)
 
 @SIMT.lower(ProgramId)
 def lower_program_id(low: Lowering, op: ProgramId) -> None:
-    _set_index(low, op, low.chip.program(low.emit, op.axis))
+    _set_index(low, op, low.program(op.axis))
 
 
 @SIMT.lower(NumPrograms)
 def lower_num_programs(low: Lowering, op: NumPrograms) -> None:
-    _set_index(low, op, low.chip.programs(low.emit, op.axis))
+    _set_index(low, op, low.programs(op.axis))
 
 
 def _set_index(low: Lowering, op: ProgramId | NumPrograms, value: str) -> None:

@@ -12,6 +12,7 @@
     @OWN.stored(Product)     which operands must lie in buffers
     @OWN.later(Product)      what of it may be waited for, or started, after its turn
     @OWN.waiting(Multiply)   how it waits for sums that it reads, where it can do so itself
+    @OWN.parts(Product)      which operand it takes in parts, written one by one (parts.py)
     @OWN.told(Product)       what the author is told of how it is carried out
 
 OWN is the table of a target whose chips have such copies. The layout graph, the passes that write
@@ -277,23 +278,35 @@ class Later:
     """An op that adds to sums and may end, or be started, after its turn in a loop.
 
     sums, operands: what it adds to, and what it goes on reading.
+    held: the operand among them that is in registers and could be taken in parts, if there is one.
     slots: of the rings in which it reads that.
     late: how it was decided to start it: 0 in its turn, 1 in the next round of its loop, 2 so in a
         ring with a slot to spare.
     flight: how many of the latest such ops go on when it ends, itself among them; 0: none.
     going: its fields with which at most so many of the latest such ops go on when it ends.
+    in_parts: its fields with which it takes `held` in so many parts.
     started: its fields that say how late it is to be started.
     waited: makes the op that gives a result once at most so many of the latest go on.
     """
 
     sums: Value
     operands: frozenset[Value]
+    held: Value | None
     slots: tuple[Value, ...]
     late: int
     flight: int
     going: Callable[[int], Mapping[str, Any]]
+    in_parts: Callable[[int], Mapping[str, Any]]
     started: Callable[[int], Mapping[str, Any]]
     waited: Callable[[Value, int], Op]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The operand, a tile, that an op takes in parts, and the registers of each, in order."""
+
+    operand: Value
+    registers: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +319,7 @@ class Told:
 
 InPlaceRule = Callable[[Any, Value, Shared, bool], InPlace | None]
 StoredRule = Callable[[Any], Sequence[Stored]]
+PartsRule = Callable[[Any], Parts | None]
 LaterRule = Callable[[Any], Later | None]
 WaitingRule = Callable[[Any, Value], Op | None]
 ToldRule = Callable[[Any, Setting], Told | None]
@@ -330,6 +344,7 @@ class RuleTable(LoweringTable):
         self._in_place: dict[type[Op], InPlaceRule] = {}
         self._stored: dict[type[Op], StoredRule] = {}
         self._later: dict[type[Op], LaterRule] = {}
+        self._parts: dict[type[Op], PartsRule] = {}
         self._waiting: dict[type[Op], WaitingRule] = {}
         self._told: dict[type[Op], ToldRule] = {}
         self._moves: dict[type[Op], MovesRule] = {}
@@ -385,6 +400,10 @@ class RuleTable(LoweringTable):
     def later(self, *classes: type[Op]) -> Callable[[LaterRule], LaterRule]:
         """Register the decorated function (op) -> Later, None if it ends in its turn."""
         return self._register(self._later, "later", classes)
+
+    def parts(self, *classes: type[Op]) -> Callable[[PartsRule], PartsRule]:
+        """Register the decorated function (op) -> Parts, None if it takes all operands whole."""
+        return self._register(self._parts, "parts", classes)
 
     def waiting(self, *classes: type[Op]) -> Callable[[WaitingRule], WaitingRule]:
         """Register the decorated function (op, sums) -> an op that does the same and waits.
@@ -472,6 +491,11 @@ class RuleTable(LoweringTable):
     def later_of(self, op: Op) -> Later | None:
         """Return what of an op may be waited for after its turn; None for most ops."""
         rule = self._found(lambda table: table._later, op)
+        return None if rule is None else rule(op)
+
+    def parts_of(self, op: Op) -> Parts | None:
+        """Return the operand that an op takes in parts; None for most ops."""
+        rule = self._found(lambda table: table._parts, op)
         return None if rule is None else rule(op)
 
     def waiting_of(self, op: Op, sums: Value) -> Op | None:

@@ -105,7 +105,7 @@ class _Reader:
         """Yield the pipelined loops of a role, each with what comes before and after it."""
         found: list[_Loop] = []
         gap: list[Op] = []
-        for op in block.ops:
+        for op in _of_one_program(block):
             inside = list(self._inside(op, [], []))
             if not inside:
                 gap.append(op)
@@ -340,6 +340,15 @@ def _through(ops: Iterable[Op]) -> Iterator[Op]:
     for op in ops:
         if op.regions and not op.repeats and any(o.effects() or o.regions for o in _inner(op)):
             yield from _through(o for region in op.regions for o in region.ops)
+        else:
+            yield op
+
+
+def _of_one_program(block: Block) -> Iterator[Op]:
+    """Yield ops, and instead of what is run for each program what one of them does."""
+    for op in block.ops:
+        if op.per_program:
+            yield from (o for region in op.regions for o in _of_one_program(region))
         else:
             yield op
 

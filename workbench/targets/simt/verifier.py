@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from workbench.ir import InvalidModuleError, Module, Op, Tile, Value, layout_of, verify_module
+from workbench.ir import (
+    InvalidModuleError,
+    Module,
+    Op,
+    Tile,
+    Value,
+    layout_of,
+    verify_module,
+    walk,
+)
 from workbench.layouts import LinearLayout
 from workbench.targets.simt.ops import Roles
 from workbench.targets.simt.rules import Device, Flow, Layouts, Setting
@@ -15,6 +24,7 @@ def verify_layouts(module: Module, chip: Device) -> None:
     """
     verify_module(module)
     _check_roles(module, chip)
+    _check_programs(module)
     on = Setting(module, chip)
     for op in module.walk():
         rule = chip.rules.layout_rule(op)
@@ -45,6 +55,20 @@ def _check_roles(module: Module, chip: Device) -> None:
             raise InvalidModuleError(
                 f"{op!r} at {op.span} stands beside {roles[0]!r}: a producer would do it too"
             )
+
+
+def _check_programs(module: Module) -> None:
+    """Where blocks take several programs, what is one's own stands in what is run for each."""
+    each = [op for op in module.walk() if op.per_program]
+    inside = [inner for op in each for region in op.regions for inner in walk(region)]
+    mine = {inner.id for inner in inside}
+    for op in module.walk() if each else ():
+        if op.names_block or (op.of_program and op.id not in mine):
+            raise InvalidModuleError(
+                f"{op!r} at {op.span} stands outside of what is run for each program"
+            )
+        if op.per_program and op.id in mine:
+            raise InvalidModuleError(f"{op!r}: each program is run once, not within another")
 
 
 def _check_tile(op: Op, value: Value, on: Setting) -> None:

@@ -42,6 +42,9 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     is one that has no buffer yet; stage-products gives it one. With `turned_a` (`turned_b`) the
     operand is the transpose of what the buffer holds.
 
+    In a layout of sums that is the instruction's transposed (`is_turned`) the transposes are what
+    it multiplies: its first operand is b, which may be a tile then, and a is read from memory.
+
     Of f32 operands the instruction reads what tf32 holds and cuts the rest off.
 
     The product has ended when the op ends, and with it all before it, except for the latest
@@ -50,6 +53,11 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     With `long_after` the sums of so many k go to `accumulator` in additions of fp32, `columns`
     columns of 64 rows at a time: the hardware adds 8-bit floats in fewer bits than those of fp32.
     Such a product does not go on.
+
+    One that goes on into the next round of its loop with its first operand in registers takes that
+    in `parts` along k, each of which has ended when the next but one starts: the registers of one
+    are written while those of another are read. Nobody can tell; if all of them are written before
+    the first part, it does not go on after all.
 
     `stage` 1 is a product that is started, or to be started, a round of its loop late; 2 one to be
     started so in a ring with a slot to spare. `role`: whose it is, where warps part.
@@ -69,6 +77,7 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     role: str = attribute(default="")
     long_after: int = attribute(default=0)
     columns: int = attribute(default=0)
+    parts: int = attribute(default=0)
 
     def infer(self) -> Type:
         return self.accumulator.type
@@ -84,6 +93,10 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
                 )
             if self.in_flight or self.columns < 8:
                 raise ShapeError(f"{self.name} of long sums does not go on", self.span)
+        if self.parts and (self.parts < 2 or a[-1] % self.parts or self.in_flight != 1):
+            raise ShapeError(
+                f"{self.name} of K = {a[-1]} cannot go on in {self.parts} parts", self.span
+            )
         c = shape_of(self.accumulator.type)
         if len(c) != 2 or a[-1] != b[-2] or c != (a[0], b[1]):
             raise ShapeError(f"{self.name} of {a} and {b} does not give {c}", self.span)
@@ -104,6 +117,17 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
         a, b = shape_of(self.a.type), shape_of(self.b.type)
         return a[::-1] if self.turned_a else a, b[::-1] if self.turned_b else b
 
+    @property
+    def is_turned(self) -> bool:
+        """Whether the first operand of the instruction is b: neighbours in registers are rows."""
+        layout = layout_of(self.result.type)
+        return layout is not None and bool(layout.bases["register"][0][0])
+
+    @property
+    def first(self) -> Value:
+        """The instruction's first operand, of whose rows a group of warps takes 64 at a time."""
+        return self.b if self.is_turned else self.a
+
     def multiplies(self) -> Product | None:
         if self.turned_a or self.turned_b:
             return None
@@ -117,13 +141,15 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
         layout = layout_of(self.result.type)
         if layout is None:
             return True
-        rows, columns = layout.shape
+        down_axis = int(self.is_turned)
+        rows, columns = layout.shape[down_axis], layout.shape[1 - down_axis]
         # The first two bits of a warp are rows of one instruction.
         groups = [layout.unflatten(flat) for flat in layout.flat("warp")[2:]]
-        down = 64 << sum(place[0] > 0 for place in groups)
-        beyond_a = buffer is self.a and rows % down != 0
-        across = any(place[1] for place in groups)
-        return beyond_a or (buffer is self.b and (across or columns % 16 != 0))
+        down = 64 << sum(place[down_axis] > 0 for place in groups)
+        across = any(place[1 - down_axis] for place in groups)
+        second = self.a if self.is_turned else self.b
+        beyond_first = buffer is self.first and rows % down != 0
+        return beyond_first or (buffer is second and (across or columns % 16 != 0))
 
     @property
     def registers_beside(self) -> int:

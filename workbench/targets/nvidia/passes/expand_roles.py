@@ -26,7 +26,7 @@ from workbench.targets.nvidia.passes.roles import Channel, Load, channels_of, pr
 from workbench.targets.nvidia.passes.rounds import reading_from
 from workbench.targets.nvidia.passes.staged_loads import Known
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
-from workbench.targets.simt.passes.roles import part_warps
+from workbench.targets.simt.passes.roles import Carried, each_program, part_warps
 from workbench.targets.simt.rules import Device, Later
 
 
@@ -76,6 +76,7 @@ class _Expansion:
         self.known = Known(module, self.chip)
         self.channels = {loop: self._channels_of(loop) for loop in self.loops}
         schedule = dict(self.loops[0].schedule)
+        self.persistent: bool = schedule.get("persistent", False)
         self.warps: int = module.attributes["num_warps"]
         self.builder = builder = Builder(module.next_id)
         with builder.block() as first:
@@ -83,7 +84,9 @@ class _Expansion:
                 for channel in self.channels[loop]:
                     self._ring(loop, channel)
             self._at(self.loops[0])
-            waited = self._waited_for() if module.attributes.get("loads_first", True) else None
+            # Where blocks stay, what comes first for a program comes beside the one before.
+            wanted = module.attributes.get("loads_first", True) and not self.persistent
+            waited = self._waited_for() if wanted else None
             if waited is not None:
                 self.hold = builder.add(Barriers(1, arrivals=self.warps), "hold")
                 text = "copies after the first wait for what is loaded before the loop"
@@ -95,13 +98,13 @@ class _Expansion:
             self._producer()
             builder.insert(Yield(()))
         with builder.block() as rest:
-            self._consumers()
+            carried = self._consumers()
         *_, end = module.body.ops
         body = (*rest, *first, end)
         module = replace(module, body=Block((), body), next_id=builder.next_id)
         return part_warps(
             module, Block((), tuple(producer)), warps=schedule["warps"],
-            registers=schedule["registers"], stays=first,
+            registers=schedule["registers"], stays=first, carried=carried,
         )  # fmt: skip
 
     def _waited_for(self) -> Op | None:
@@ -161,10 +164,29 @@ class _Expansion:
     def _producer(self) -> None:
         builder = self.builder
         turns = {key: self._start(1) for key in self.rings}
+        if not self.persistent:
+            self._copies(turns)
+            return
+        with builder.block() as work:
+            begun, inner = self._carried_turns(turns)
+            self._copies(inner)
+        for op in each_program(builder, work, replace(begun, yields=_flat(inner))):
+            builder.insert(op)
+
+    def _carried_turns(self, turns: dict[Any, _Turn]) -> tuple[Carried, dict[Any, _Turn]]:
+        """Return how turns go on from program to program, and what they are in one."""
+        inner = {key: _Turn(Value(I32, "slot"), Value(I32, "parity")) for key in turns}
+        return Carried(_flat(turns), _flat(inner), ()), inner
+
+    def _copies(self, turns: dict[Any, _Turn]) -> None:
+        """Write the producer's loops for one program; `turns` become those after them."""
+        builder = self.builder
         for loop in self.loops:
             channels = self.channels[loop]
             loads = [load for channel in channels for load in channel.loads]
-            before, within, carried = producer_slice(loop, loads, self.module_, self.known)
+            before, within, carried = producer_slice(
+                loop, loads, self.module_, self.known, persistent=self.persistent
+            )
             values: dict[Value, Value] = {}
             for op in before:
                 builder.insert(copy_op(op, values, builder))
@@ -214,8 +236,12 @@ class _Expansion:
             builder.insert(copy.changed(role="producer", stage=-ring.slots))
 
     # -- the consumers --------------------------------------------------------------------
-    def _consumers(self) -> None:
+    def _consumers(self) -> Carried | None:
+        """Write what the consumers do; returns what they carry from program to program."""
         turns = {key: self._start(0) for key in self.rings}
+        carried = None
+        if self.persistent:
+            carried, turns = self._carried_turns(turns)
         values: dict[Value, Value] = {}
         loops = {id(loop): loop for loop in self.loops}
         for op in self.module_.body.ops[:-1]:
@@ -227,6 +253,7 @@ class _Expansion:
                 self._loop(loops[id(op)], turns, values)
             else:
                 self._copied(op, values)
+        return None if carried is None else replace(carried, yields=_flat(turns))
 
     def _loop(self, loop: For, turns: dict[Any, _Turn], values: dict[Value, Value]) -> None:
         builder, channels = self.builder, self.channels[loop]
@@ -360,6 +387,10 @@ class _Expansion:
             builder.add(Select(past, zero, following)),
             builder.add(Select(past, other, turn.parity)),
         ]
+
+
+def _flat(turns: Mapping[Any, _Turn]) -> tuple[Value, ...]:
+    return tuple(value for turn in turns.values() for value in (turn.slot, turn.parity))
 
 
 __all__ = ["expand_roles"]

@@ -77,6 +77,8 @@ from workbench.targets.simt.rules import Access, Device
 #: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
 _ENOUGH_WARPS = 16
 _BARRIER_BYTES = 8
+#: The option with which operands that are computed stay in registers (warpgroups.py).
+COMPUTED_FIRST = "computed_first"
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
 _OTHER_REGISTERS = 72
 
@@ -240,7 +242,8 @@ def _late(
 def _goes_on(early: Early, found: list[Staged]) -> Op | None:
     """Return the product of a loop that may be waited for a round later.
 
-    Nobody but the next round looks at its sums, and both its operands stay in the ring.
+    Nobody but the next round looks at its sums, and its operands stay in the ring; or one of them
+    is computed in the round, in registers, which it takes in parts.
     """
     loop, known = early.loop, early.known
     waiting = [(op, later) for op in _inside(loop) if (later := known.rules.later_of(op))]
@@ -252,7 +255,10 @@ def _goes_on(early: Early, found: list[Staged]) -> Op | None:
     alone = (
         known.uses.get(later.sums, []) == [product] and len(known.uses.get(product.result, [])) == 1
     )
-    if not alone or later.sums not in arguments or set(later.operands) != read:
+    held = (
+        {later.held} if later.held is not None and known.on.options.get(COMPUTED_FIRST) else set()
+    )
+    if not alone or later.sums not in arguments or not read or set(later.operands) - held != read:
         return None
     return product if yields[arguments.index(later.sums)] is product.result else None
 
@@ -593,6 +599,9 @@ class _Reading:
             fields |= place.how.fields(buffer, self.slot)
         if op is plan.product and later is not None:
             fields |= later.going(1)
+            in_rings = {place.operand for place, _ in self.places[id(op)]}
+            if later.held is not None and later.held not in in_rings:
+                fields |= later.in_parts(2)
         self._insert(op, reading_from(op, self.values, fields))
 
     def _insert(self, old: Op, new: Op) -> None:

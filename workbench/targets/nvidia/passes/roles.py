@@ -117,9 +117,18 @@ def role_partition(
     128 x 256 by 128, which need it: 1.37): one group of warps adds while another multiplies, where
     none waits for the block.
 
+    With `persistent` blocks of a kernel whose warps part stay, and take program after program.
+
     Needs: layouts. Keeps: every value; what is decided are attributes (`schedule` of a loop,
     `role`, `channel` and `slots` of a load).
     """
+    found = _parted(module, remarks, chip, room)
+    if found is module and module.attributes.get("persistent"):
+        remarks.note(None, "not persistent: the warps of a block do not part", "missed")
+    return found
+
+
+def _parted(module: Module, remarks: Remarks, chip: Device, room: int | None) -> Module:
     asked = _asked(module)
     loads = [op for op in module.walk() if chip.rules.box_of(op)]
     if not loads:
@@ -226,10 +235,12 @@ def _decided(
         for load in channel.loads
     }
 
+    stays = _stays(module, remarks)
     noted: dict[int, Op] = {}
     for loop, found in channels.items():
         flight = int(any(channel.goes_on for channel in found))
         schedule = (("warps", further), ("registers", registers), ("in_flight", flight))
+        schedule += (("persistent", True),) if stays else ()
         ops = (op.noted(**places[id(op)]) if id(op) in places else op for op in loop.body.ops)
         body = Block(loop.body.arguments, tuple(ops))
         noted[id(loop)] = loop.noted(body=body, schedule=schedule)
@@ -244,6 +255,34 @@ def _decided(
         )
     body = Block((), tuple(noted.get(id(op), op) for op in module.body.ops))
     return replace(module, body=body)
+
+
+def _stays(module: Module, remarks: Remarks) -> bool:
+    """Say whether blocks stay for one program after the other, if the author wants them to.
+
+    Programs of a block then run in the order of their numbers, as far as anybody can tell, and a
+    block's barriers and shared memory are all theirs. A launch has as many blocks as the device
+    holds at once, or as programs if those are fewer.
+    """
+    if not module.attributes.get("persistent"):
+        return False
+    for op in module.walk():
+        reason = "asks which block it is in" if op.names_block else ""
+        if any(map(_orders_programs, op.own_effects())):
+            reason = "waits for other programs or signals to them"
+        if reason:
+            remarks.note(op, f"not persistent: {op.name} {reason}", "missed")
+            return False
+    text = "persistent: as many blocks as the device holds stay for one program after the other"
+    remarks.note(None, text, "applied")
+    return True
+
+
+def _orders_programs(effect: Effect) -> bool:
+    touches = effect.reads or effect.writes
+    return (
+        effect.space == "global" and effect.order != "plain" and (touches or effect.scope != "cta")
+    )
 
 
 def _check_order(module: Module, last: For, loads: Sequence[Op], known: Known) -> None:
@@ -264,8 +303,7 @@ def _overtaken(op: Op, effect: Effect, reads: Sequence[Effect], known: Known) ->
     """Say why loads must not come before what an op does; "" if they may."""
     if effect.space != "global":
         return ""
-    touches = effect.reads or effect.writes
-    if effect.order != "plain" and (touches or effect.scope != "cta"):
+    if _orders_programs(effect):
         return f"{op.name} waits for other programs or signals to them"
     if effect.writes and any(known.memory.may_meet(read, effect) for read in reads):
         return "it stores to memory that a producer might have read by then"
@@ -344,13 +382,14 @@ def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known)
 
 
 def producer_slice(
-    loop: For, loads: Sequence[Load], module: Module, known: Known
+    loop: For, loads: Sequence[Load], module: Module, known: Known, *, persistent: bool = False
 ) -> tuple[list[Op], list[Op], list[int]]:
     """Return what the producer computes: before the loop, in it, and which carried values.
 
+    Where blocks are `persistent` that is what follows from a program's number, too.
     Raises RefusedError where that is not numbers alone.
     """
-    stays = stays_before(module)
+    stays = stays_before(module, programs=persistent)
     outside = {r: op for op in module.body.ops for r in op.results}
     inside = {r: op for op in loop.body.ops for r in op.results}
     arguments = list(loop.body.arguments[1:])

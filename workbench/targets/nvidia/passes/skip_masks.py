@@ -42,7 +42,8 @@ def skip_masks(module: Module, remarks: Remarks) -> Module:
     """
     if not module.attributes.get("skip_masks", True):
         return module
-    blocks = [block for op in module.walk() if op.repeats for block in op.regions]
+    loops = (op for op in module.walk() if op.repeats and not op.per_program)
+    blocks = [block for op in loops for block in op.regions]
     if not any(_choices(op) for block in blocks for op in block.ops):
         return module
     return _Skipper(module, remarks).run(blocks)

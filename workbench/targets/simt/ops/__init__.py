@@ -1,8 +1,9 @@
-"""Ops of GPU IR that tile IR does not have: shared buffers, products of them, barriers, roles.
+"""Ops of GPU IR that tile IR does not have: shared buffers, their products, barriers, roles.
 
 They are ops like all others: with inference, verification, interpretation and an example.
 """
 
+from workbench.targets.simt.ops.programs import EachProgram, is_persistent
 from workbench.targets.simt.ops.roles import Roles, all_warps, roles_of
 from workbench.targets.simt.ops.shared import (
     BlockBarrier,
@@ -14,11 +15,13 @@ from workbench.targets.simt.ops.shared import (
 
 __all__ = [
     "BlockBarrier",
+    "EachProgram",
     "Roles",
     "SharedAllocate",
     "SharedDot",
     "SharedLoad",
     "SharedStore",
     "all_warps",
+    "is_persistent",
     "roles_of",
 ]

@@ -62,6 +62,10 @@ class _Pending:
     def copy(self) -> _Pending:
         return _Pending(dict(self.touches), dict(self.accesses), self.acquired)
 
+    def of_memory_shared(self) -> _Pending:
+        """Return what is pending in shared memory alone."""
+        return _Pending(dict(self.touches))
+
     def add(self, other: _Pending, *, round_before: bool = False) -> None:
         """Let what is pending in `other` be pending too, perhaps from a loop's round before."""
         self.touches.update(other.touches)
@@ -145,7 +149,9 @@ class _Barriers:
         entry = pending.copy()
         if op.repeats:  # what one round leaves pending is pending when the next one starts
             for end in ends:
-                entry.add(end, round_before=True)
+                # Another program has nothing to do with what this one did to global memory.
+                left = end.of_memory_shared() if op.per_program else end
+                entry.add(left, round_before=True)
         if write:
             self.builder.insert(self.rewritten(op, entry))
         for end in ends:

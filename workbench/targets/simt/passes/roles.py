@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Builder, Module, Op, Value, shape_of, walk
 from workbench.ops import Yield
-from workbench.targets.simt.ops import Roles
+from workbench.targets.simt.ops import EachProgram, Roles
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a role carries from one program to the next: first, in the body, and on."""
+
+    inits: tuple[Value, ...]
+    arguments: tuple[Value, ...]
+    yields: tuple[Value, ...]
 
 
 def part_warps(
@@ -17,18 +26,19 @@ def part_warps(
     warps: int = 1,
     registers: tuple[int, ...] = (),
     stays: Sequence[Op] = (),
+    carried: Carried | None = None,
 ) -> Module:
     """Return the kernel with its work in the consumers' region, and a producer beside it.
 
     What stays before the warps part: numbers computed from arguments alone, for both, and `stays`
-    (buffers and barriers that both use).
+    (buffers and barriers that both use). With `carried` the consumers do their work for each
+    program of a block that stays; the producer is given so.
     """
     *ops, end = module.body.ops
-    before = stays_before(module) | set(stays)
+    before = stays_before(module, programs=carried is not None) | set(stays)
     builder = Builder(module.next_id)
-    with builder.block() as last:
-        builder.insert(Yield(()))
-    consumers = Block((), (*(op for op in ops if op not in before), *last))
+    work = tuple(op for op in ops if op not in before)
+    consumers = _region(builder, each_program(builder, work, carried) if carried else work)
     with builder.block() as body:
         for op in ops:
             if op in before:
@@ -38,14 +48,33 @@ def part_warps(
     return replace(module, body=Block((), tuple(body)), next_id=builder.next_id)
 
 
-def stays_before(module: Module) -> set[Op]:
-    """Return the ops at the top of a kernel that all warps may run: numbers of arguments."""
+def each_program(builder: Builder, work: Sequence[Op], carried: Carried) -> tuple[Op, ...]:
+    """Return what does some work for each program of a block."""
+    with builder.block() as last:
+        builder.insert(Yield(carried.yields))
+    with builder.block() as made:
+        builder.insert(EachProgram(carried.inits, Block(carried.arguments, (*work, *last))))
+    return tuple(made)
+
+
+def _region(builder: Builder, ops: Sequence[Op]) -> Block:
+    with builder.block() as last:
+        builder.insert(Yield(()))
+    return Block((), (*ops, *last))
+
+
+def stays_before(module: Module, *, programs: bool = False) -> set[Op]:
+    """Return the ops at the top of a kernel that all warps may run: numbers of arguments.
+
+    With `programs` only those that are the same for all programs of a launch.
+    """
     found: set[Op] = set()
     elsewhere: set[Value] = set()
     for op in module.body.ops:
         inside = [inner for region in op.regions for inner in walk(region)]
         values = [v for held in (op, *inside) for v in (*held.operands, *held.results)]
-        if op.pure and not any(_tiled(v) or v in elsewhere for v in values):
+        own = programs and any(held.of_program for held in (op, *inside))
+        if op.pure and not own and not any(_tiled(v) or v in elsewhere for v in values):
             found.add(op)
         else:
             elsewhere.update(op.results)

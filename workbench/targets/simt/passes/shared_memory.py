@@ -43,6 +43,11 @@ def allocate(module: Module, chip: Device) -> tuple[dict[int, int], tuple[Interv
     return offsets, intervals, total
 
 
+def bytes_needed(module: Module, chip: Device) -> int:
+    """Return the bytes that a kernel takes, as `allocate` does, whether or not they are there."""
+    return _place(module, chip)[1]
+
+
 def room_for_rings(module: Module, chip: Device) -> int | None:
     """Return the bytes that rings may take beside the rest where all does not fit; None: it does.
 

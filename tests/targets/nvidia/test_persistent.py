@@ -1,0 +1,443 @@
+"""Blocks that stay for several programs: what they mean, what planted faults do, what is said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench.language as tl
+from tests.kernels import attention_forward
+from tests.passes.corpus import numbers, tile_ir
+from tests.passes.meaning import meaning
+from tests.passes.pipelines import gpu_steps, tile_steps
+from tests.targets.nvidia.hazards import RaceError, simulate
+from tests.targets.nvidia.protocol import explore, record
+from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
+from tests.targets.nvidia.test_ptx import needs_ptxas
+from tests.targets.nvidia.test_specialised import planted
+from workbench.interpreter.machine import Machine
+from workbench.interpreter.program import numbers_of
+from workbench.ir import Builder, InvalidModuleError, Module, Op, walk
+from workbench.ops import For, ProgramId
+from workbench.passes.manager import Recorder
+from workbench.passes.pipeline import tile_passes
+from workbench.source import KernelTypeError, LaunchError
+from workbench.targets.built import Built
+from workbench.targets.nvidia.chip import chip
+from workbench.targets.nvidia.ops import Arrive
+from workbench.targets.nvidia.pipeline import build
+from workbench.targets.simt.kernel import lower
+from workbench.targets.simt.ops import BlockBarrier, EachProgram, is_persistent, roles_of
+from workbench.targets.simt.passes.shared_memory import allocate
+from workbench.targets.simt.schedule import pipelines
+from workbench.targets.simt.verifier import verify_layouts
+
+SM_90A = chip("sm_90a")
+OPTIONS = {"narrow_index": True, "warp_specialize": True, "persistent": True}
+
+
+def staying(module: Module, **options: object) -> Module:
+    """Return the GPU IR of a kernel whose blocks stay."""
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    found = [after for _, after in gpu_steps(final, SM_90A, **OPTIONS, **options)][-1]
+    assert is_persistent(found)
+    return found
+
+
+def compiled(module: Module, **options: object) -> tuple[Built, list[str]]:
+    """Return what is built of a kernel, and what the author is told of blocks that stay."""
+    recorder = Recorder()
+    module = replace(module, attributes={**module.attributes, **OPTIONS, **options})
+    built = build(tile_passes(module, recorder), "sm_90a", recorder)
+    return built, [r.text for r in recorder.remarks.items if "persistent" in r.text]
+
+
+def results(
+    module: Module, grid: tuple[int, ...], arguments: list[Any], blocks: int, seed: int = 0
+):
+    """Return what arrays hold after a launch of so many blocks."""
+    machine = Machine(module, grid, arguments)
+    machine.blocks, machine.roles_seed = blocks, seed
+    with np.errstate(all="ignore"):
+        machine.run_all()
+    return [a.tobytes() for a in arguments if isinstance(a, np.ndarray)]
+
+
+@cache
+def matmul_of(m: int, n: int, k: int, warps: int = 4, kind: str = "nn") -> Module:
+    return staying(staged(m, n, k, warps, kind))
+
+
+# -- meaning --------------------------------------------------------------------------------------
+#: Rows, columns, depth of a tile; warps; how operands lie in memory; tiles of the product.
+SHAPES = [(64, 64, 16, 4, "nn", 2, 3), (128, 64, 32, 8, "nt", 1, 3), (64, 128, 16, 4, "tt", 5, 1)]
+
+
+@pytest.mark.parametrize(("m", "n", "k", "warps", "kind", "rows", "columns"), SHAPES)
+def test_blocks_that_stay_compute_what_others_did(
+    m: int, n: int, k: int, warps: int, kind: str, rows: int, columns: int
+):
+    def arguments() -> list[Any]:
+        return staged_arguments(m * rows, n * columns, 3 * k, kind)
+
+    before, module = staged(m, n, k, warps, kind), matmul_of(m, n, k, warps, kind)
+    grid = (rows * columns,)
+    wanted = meaning(before, grid, arguments())
+    for blocks in (0, 1, 2, 4):
+        assert results(module, grid, arguments(), blocks) == wanted
+    offsets, _, total = allocate(module, SM_90A)
+    simulate(module, offsets, total, grid, arguments(), SM_90A, blocks=2)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 7, 8, 20])
+def test_every_program_has_one_block(blocks: int):
+    for total in range(30):
+        numbers = [list(numbers_of(block, blocks, total)) for block in range(blocks + 1)]
+        assert sorted(n for mine in numbers for n in mine) == list(range(total))
+        assert all(mine == sorted(mine) for mine in numbers)
+        assert max(map(len, numbers)) == -(-total // blocks)
+
+
+def test_programs_that_grow_along_an_axis_are_shared_evenly():
+    """Causal attention of 32 blocks of queries and 128 heads on 132 multiprocessors."""
+
+    def most(numbers: Iterable[Iterable[int]]) -> float:
+        return max(sum(number % 32 + 1 for number in mine) for mine in numbers) * 132 / (128 * 528)
+
+    assert most(numbers_of(block, 132, 4096) for block in range(132)) < 1.04
+    assert most(range(block, 4096, 132) for block in range(132)) > 1.1
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_every_order_of_turns_gives_the_same(seed: int):
+    m, n, k = 64, 64, 16
+    for rounds in (1, 2, 5):
+        wanted = meaning(staged(m, n, k, 4), (4,), staged_arguments(2 * m, 2 * n, rounds * k))
+        arguments = staged_arguments(2 * m, 2 * n, rounds * k)
+        assert results(matmul_of(m, n, k), (4,), arguments, 1, seed) == wanted
+
+
+HEADS, LENGTH = 3, 80
+
+
+@cache
+def attention_before(causal: bool) -> Module:
+    sizes = {"HEAD": 16, "BLOCK_M": 64, "BLOCK_N": 16, "BLOCK_D": 16, "CAUSAL": causal,
+             "EVEN": False}  # fmt: skip
+    words = "*fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp32:16 fp32 " + "i32:16 i32:16 i32:16 i32=1 " * 4
+    return tile_ir(
+        attention_forward.attention, f"{words}i32 i32 i32 i32", sizes, num_warps=4, num_stages=2
+    )
+
+
+@cache
+def attention_of(causal: bool) -> Module:
+    return staying(attention_before(causal))
+
+
+def attention_arguments() -> list[Any]:
+    size = HEADS * LENGTH * 16
+    q, k, v = (numbers(size, np.float16, seed) for seed in range(3))
+    out, lse = np.zeros(size, np.float16), np.zeros(HEADS * LENGTH, np.float32)
+    strides = (size, LENGTH * 16, 16) * 4
+    return [q, k, v, out, lse, 0.25, *strides, HEADS, HEADS, LENGTH, LENGTH]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_goes_through_a_grid_of_two_axes(causal: bool):
+    """Tiles of the causal one have different numbers of rounds, in two loops on one ring."""
+    grid, module = (2, HEADS), attention_of(causal)
+    wanted = meaning(attention_before(causal), grid, attention_arguments())
+    for blocks, seed in ((1, 0), (2, 1), (4, 2), (0, 3)):
+        assert results(module, grid, attention_arguments(), blocks, seed) == wanted
+    offsets, _, total = allocate(module, SM_90A)
+    simulate(module, offsets, total, grid, attention_arguments(), SM_90A, blocks=1)
+
+
+def whose(out_ptr, a_ptr, b_ptr, K, am, bk, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+    """Store which program of how many each tile is of, beside a product that says nothing."""
+    x, y, z = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    number = x + tl.num_programs(0) * (y + tl.num_programs(1) * z)
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, K, BK):
+        at = start + inner
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :], mask=at[None, :] < K, other=0.0)
+        b = tl.load(b_ptr + at[:, None] * bk + columns[None, :], mask=at[:, None] < K, other=0.0)
+        total = tl.dot(a, b, total)
+    place = out_ptr + number * M * N + rows[:, None] * N + columns[None, :]
+    tl.store(place, total * 0 + (x + 10 * y + 100 * z + 1000 * tl.num_programs(2)))
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 5, 24])
+def test_programs_know_their_place_in_the_authors_grid(blocks: int):
+    words = "*fp32:16 *fp16:16 *fp16:16 i32:16 i32:16 i32:16"
+    extents = {"M": 64, "N": 16, "BK": 16}
+    module = staying(tile_ir(whose, words, extents, num_warps=4, num_stages=2))
+    grid, size = (2, 3, 4), 64 * 16
+    out = np.zeros(24 * size, np.float32)
+    a, b = numbers(64 * 32, np.float16), numbers(32 * 16, np.float16)
+    results(module, grid, [out, a, b, 32, 32, 16], blocks)
+    wanted = [x + 10 * y + 100 * z + 4000 for z in range(4) for y in range(3) for x in range(2)]
+    assert np.array_equal(out.reshape(24, size), np.repeat([wanted], size, 0).T)
+
+
+# -- the protocol ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("groups", [1, 2])
+def test_the_protocol_holds_from_program_to_program(groups: int):
+    m, n, k = 64 * groups, 64, 16
+    module = matmul_of(m, n, k, 4 * groups)
+    for rounds, tiles in ((1, 6), (2, 3), (3, 2)):
+        arguments = staged_arguments(m * tiles, n, rounds * k)
+        verdict, states = explore(record(module, arguments, groups, (tiles,)))
+        assert verdict == "ok"
+        assert states > 10
+
+
+def test_the_protocol_of_a_producer_that_is_programs_ahead():
+    """Four slots and one round each: it may have filled the rings of three programs beyond."""
+    protocol = record(matmul_of(64, 64, 16), staged_arguments(64 * 5, 64, 16), 1, (5,))
+    assert sum(step[0] == "copy" for step in protocol.producer) == 10
+    assert explore(protocol)[0] == "ok"
+
+
+def each_of(module: Module, role: str) -> EachProgram:
+    roles = roles_of(module)
+    assert roles is not None
+    (found,) = (op for op in getattr(roles, role).ops if isinstance(op, EachProgram))
+    return found
+
+
+def begins_anew(module: Module, role: str) -> Module:
+    """Give a role the place that it had in its ring at first for each of its programs."""
+    each = each_of(module, role)
+    loop = next(op for op in each.body.ops if isinstance(op, For))
+    swapped = dict(zip(each.body.arguments, each.inits, strict=True))
+    inits = tuple(swapped.get(value, value) for value in loop.inits)
+    assert inits != loop.inits
+    return planted(module, lambda _, op: op.changed(inits=inits) if op.id == loop.id else None)
+
+
+def parity_begins_anew(module: Module, role: str) -> Module:
+    """Carry the slot on and not the parity."""
+    end = each_of(module, role).body.terminator
+    slot, _ = end.operands
+    first = each_of(module, role).inits[1]
+    return planted(
+        module, lambda _, op: op.changed(values=(slot, first)) if op.id == end.id else None
+    )
+
+
+FAULTS = {
+    "the producer begins anew": lambda module: begins_anew(module, "producer"),
+    "the consumers begin anew": lambda module: begins_anew(module, "consumers"),
+    "the producer's parity begins anew": lambda module: parity_begins_anew(module, "producer"),
+    "the consumers' parity begins anew": lambda module: parity_begins_anew(module, "consumers"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_between_programs_is_found(fault: str):
+    """Four slots, six rounds: the next program begins in the middle of a ring's second turn."""
+    m, n, k = 64, 64, 16
+    wrong = FAULTS[fault](matmul_of(m, n, k))
+    arguments = staged_arguments(m * 3, n, 6 * k)
+    verdict, _ = explore(record(wrong, arguments, 1, (3,)))
+    assert verdict not in ("ok", "too many states")
+    one = staged_arguments(m, n, 6 * k)  # which the first program alone does not show
+    assert explore(record(wrong, one, 1))[0] == "ok"
+    wanted = meaning(staged(m, n, k, 4), (3,), staged_arguments(m * 3, n, 6 * k))
+    try:
+        found, code = results(wrong, (3,), staged_arguments(m * 3, n, 6 * k), 1), None
+    except LaunchError as error:
+        found, code = wanted, error.code
+    assert code == "K515" or found != wanted
+
+
+def test_a_slot_that_is_kept_at_the_end_of_a_program_is_found():
+    """Nothing that a program leaves undone is done for it later."""
+    module = matmul_of(64, 64, 16)
+    last = [op for op in each_of(module, "consumers").body.ops if isinstance(op, Arrive)][-1]
+    wrong = planted(module, lambda _, op: () if op.id == last.id else None)
+    protocol = record(wrong, staged_arguments(64 * 6, 64, 32), 1, (6,))
+    assert explore(protocol)[0] == "deadlock"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_what_programs_use_one_after_the_other_is_guarded(causal: bool):
+    """Without one of the barriers somebody reads or writes what another program's warps have."""
+    module = attention_of(causal)
+    offsets, _, total = allocate(module, SM_90A)
+    body = each_of(module, "consumers").body
+    barriers = [op for op in walk(body) if isinstance(op, BlockBarrier)]
+    assert barriers
+    found = 0
+    for barrier in barriers:
+        wrong = planted(module, lambda _, op, b=barrier: () if op.id == b.id else None)
+        try:
+            simulate(wrong, offsets, total, (2, 1), attention_arguments(), SM_90A, blocks=1)
+        except RaceError:
+            found += 1
+    assert found == len(barriers)
+
+
+# -- shared memory --------------------------------------------------------------------------------
+def test_nothing_else_lies_where_rings_are():
+    """They are filled for the next program while this one ends."""
+    module = attention_of(True)
+    _, intervals, _ = allocate(module, SM_90A)
+    rings = {op.id for op in module.body.ops if any(v.type.slots for v in _shared(op))}
+    taken = [(i.offset, i.offset + i.bytes) for i in intervals if i.op in rings]
+    others = [i for i in intervals if i.op not in rings]
+    assert len(taken) == 6
+    assert others
+    for one in others:
+        assert all(one.offset + one.bytes <= low or high <= one.offset for low, high in taken)
+
+
+def _shared(op: Op) -> list[Any]:
+    return [v for v in op.results if hasattr(v.type, "slots")]
+
+
+@needs_ptxas
+@pytest.mark.parametrize(
+    ("m", "n", "warps", "slots", "most"), [(128, 256, 8, 4, 232_448), (128, 128, 4, 3, 115_712)]
+)
+def test_stores_leave_rings_their_slots_and_blocks_their_place(
+    m: int, n: int, warps: int, slots: int, most: int
+):
+    """What a store is converted in takes what is left, in several rounds."""
+    before = staged(m, n, 64, warps)
+    built, told = compiled(before)
+    assert told == [
+        "persistent: as many blocks as the device holds stay for one program after the other"
+    ]
+    assert built.shared_bytes <= most
+    assert built.gpu is not None
+    assert {v.type.slots for op in built.gpu.body.ops for v in _shared(op)} == {slots}
+    once, _ = compiled(before, persistent=False)
+    assert built.threads == once.threads
+    resources, others = built.assemble().resources, once.assemble().resources
+    assert resources.spill_store_bytes == 0
+    assert resources.occupancy == others.occupancy
+
+
+# -- what is written ------------------------------------------------------------------------------
+def test_the_code_takes_the_grid_behind_its_arguments():
+    built, _ = compiled(staged(64, 64, 16, 4))
+    made = built.extra["made"]
+    count = len(staged(64, 64, 16, 4).parameters)
+    assert [one["inputs"] for one in made[: count + 3]] == [(n,) for n in range(count + 3)]
+    assert all("maker" in one for one in made[count + 3 :])
+    assert built.extra["persistent"] is True
+    text = built.texts["llvm"]().text
+    head = next(row for row in text.splitlines() if row.startswith("define ptx_kernel"))
+    assert re.search(r"i32 %grid0, i32 %grid1, i32 %grid2, ptr.*%map0", head)
+
+
+def test_without_the_option_blocks_go():
+    built, told = compiled(staged(64, 64, 16, 4), persistent=False)
+    assert told == []
+    assert "persistent" not in built.extra
+    assert built.gpu is not None
+    assert roles_of(built.gpu) is not None
+    assert not is_persistent(built.gpu)
+
+
+def test_the_producer_computes_what_follows_from_a_programs_number():
+    module = matmul_of(64, 64, 16)
+    assert not [op for op in module.body.ops if isinstance(op, ProgramId)]
+    for role in ("producer", "consumers"):
+        assert [op for op in each_of(module, role).body.ops if isinstance(op, ProgramId)]
+
+
+def test_the_schedule_of_a_round_is_the_same():
+    before = staged(64, 64, 16, 4)
+    once, _ = compiled(before, persistent=False)
+    both = [pipelines(found, SM_90A.rules) for found in (once.gpu, compiled(before)[0].gpu)]
+
+    def steps(found: Any) -> list[Any]:
+        (one,) = found
+        words = re.compile(r"\.\d+|%\d+")
+        return [(s.kind, s.phase, s.role, s.stage, words.sub("", s.text)) for s in one.steps]
+
+    assert steps(both[0]) == steps(both[1])
+
+
+# -- what is decided ------------------------------------------------------------------------------
+def counted(a_ptr, b_ptr, c_ptr, n_ptr, K, am, bk, M: tl.constexpr, N: tl.constexpr,
+            BK: tl.constexpr, HOW: tl.constexpr):  # fmt: skip
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, K, BK):
+        at = start + inner
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :], mask=at[None, :] < K, other=0.0)
+        b = tl.load(b_ptr + at[:, None] * bk + columns[None, :], mask=at[:, None] < K, other=0.0)
+        total = tl.dot(a, b, total)
+    place = c_ptr + tl.program_id(0) * M * N + rows[:, None] * N + columns[None, :]
+    if HOW == "sums":
+        tl.atomic_add(place, total)
+    elif HOW == "ticket":
+        tl.store(place, total)
+        tl.atomic_add(n_ptr, 1, sem="release")
+    elif HOW == "block":
+        mine = tl.inline_asm_elementwise(
+            "mov.u32 $0, %ctaid.x;", "=r", [], dtype=tl.int32, is_pure=True, pack=1
+        )
+        tl.store(place, total + mine)
+    else:
+        tl.store(place, total)
+
+
+REASONS = {
+    "sums": "not persistent: tile.atomic waits for other programs or signals to them",
+    "ticket": "not persistent: tile.atomic waits for other programs or signals to them",
+    "block": "not persistent: tile.inline_asm asks which block it is in",
+}
+
+
+@pytest.mark.parametrize("how", ["store", *REASONS])
+def test_blocks_stay_where_nobody_could_tell(how: str):
+    words = "*fp16:16 *fp16:16 *fp32:16 *i32 i32:16 i32:16 i32:16"
+    extents = {"M": 64, "N": 64, "BK": 16, "HOW": how}
+    built, told = compiled(tile_ir(counted, words, extents, num_warps=4, num_stages=2))
+    assert built.gpu is not None
+    assert roles_of(built.gpu) is not None
+    assert is_persistent(built.gpu) == (how not in REASONS)
+    if how in REASONS:
+        assert told == [REASONS[how]]
+
+
+def test_blocks_stay_only_where_warps_part():
+    built, told = compiled(staged(64, 64, 16, 4), warp_specialize=False)
+    assert told == ["not persistent: the warps of a block do not part"]
+    assert built.gpu is not None
+    assert not is_persistent(built.gpu)
+
+
+def test_a_number_is_no_programs_beside_the_programs():
+    """It would be the block's: the verifier says so, and whoever writes code of it."""
+    module = matmul_of(64, 64, 16)
+    verify_layouts(module, SM_90A)
+    builder = Builder(module.next_id)
+    with builder.block() as more:
+        builder.add(ProgramId(axis=0))
+    body = replace(module.body, ops=(*more, *module.body.ops))
+    wrong = replace(module, body=body, next_id=builder.next_id)
+    with pytest.raises(InvalidModuleError, match="stands outside of what is run for each program"):
+        verify_layouts(wrong, SM_90A)
+    build_of = lower(module, SM_90A, allocate(module, SM_90A)[0])
+    with pytest.raises(InvalidModuleError, match="asked for where there is none"):
+        build_of.program(0)
+
+
+def test_what_is_carried_has_one_type():
+    each = each_of(matmul_of(64, 64, 16), "consumers")
+    with pytest.raises(KernelTypeError, match=r"gpu.each_program carries \(i32\) in, \(i32, i32\)"):
+        each.changed(inits=each.inits[:1])

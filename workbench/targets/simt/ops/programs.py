@@ -1,0 +1,47 @@
+"""Blocks that stay: each takes several programs of the launch, one after the other."""
+
+from __future__ import annotations
+
+from workbench.ir import NONE, Block, Frame, Module, Op, Value
+from workbench.ops.control import carried, verify_carried
+
+
+class EachProgram(
+    Op, mnemonic="gpu.each_program", effects=NONE, repeats=True, per_program=True, exact=True
+):
+    """Run the body for each program that this block takes, one after the other.
+
+    Programs are numbered along the author's grid, axis 0 first. Blocks take them back and forth: of
+    n blocks b takes b, 2n - 1 - b, 2n + b, 4n - 1 - b, …. Where programs grow with their number
+    along an axis (causal attention), who had a small one then has a large one.
+
+    In the body `tile.program_id` is the current program's, and all that follows from it has its
+    place there; `tile.num_programs` is the author's grid anywhere. The body's arguments are carried
+    from one program to the next (places in rings: barriers count on, whose program it is). What is
+    in memory is not: programs of a launch come in no order, so nothing waits for a store to global
+    memory of the program before.
+
+        gpu.each_program [%x] {
+        ^(%slot: f32):
+          tile.yield [%slot]
+        }
+    """
+
+    inits: tuple[Value, ...]
+    body: Block
+
+    def verify(self) -> None:
+        verify_carried(self, self.inits, self.body.arguments, self.body)
+
+    def flows(self) -> tuple[tuple[Value, Value], ...]:
+        return carried(self.inits, self.body, self.body.arguments)
+
+    def interpret(self, frame: Frame) -> None:
+        held = tuple(frame[value] for value in self.inits)
+        for program in frame.programs():
+            held = program.run(self.body, held)
+
+
+def is_persistent(module: Module) -> bool:
+    """Say whether blocks of a kernel take several programs each."""
+    return any(op.per_program for op in module.walk())
