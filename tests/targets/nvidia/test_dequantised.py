@@ -16,12 +16,13 @@ from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.test_overlap import ordered
-from workbench.ir import Builder, Module, Op, Shared, Tile, Value, layout_of, rebuild
+from workbench.ir import Builder, Module, Op, Shared, Tile, Value, layout_of, rebuild, shape_of
 from workbench.ops import ConvertLayout, Dot, Elementwise, For, Load
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.fragments import is_turned
 from workbench.targets.nvidia.ops import WarpgroupDot
 from workbench.targets.simt.kernel import lower
+from workbench.targets.simt.parts import chain_of
 
 SM_90A = chip("sm_90a")
 K, N, GROUP = 320, 64, 128
@@ -139,6 +140,22 @@ def test_the_next_part_is_computed_while_the_last_is_multiplied(kind: str):
     between = loop.split("wgmma.fence")[1]
     assert "load" in between
     assert re.search(r"f(mul|add|ma)", between)
+
+
+@pytest.mark.parametrize(("word", "named"), [("u8", "e2m1"), ("f8e4m3", "e4m3")])
+def test_small_floats_are_decoded_in_the_layout_of_fragments(word: str, named: str):
+    """However many ops that takes: what is converted, if anything, are the scales."""
+    signature = f"*f16:16 *{word}:16 *u8:16 *f16:16 i32 i32:16 i32:16 i32:16 i32:16 i32:16 i32:16"
+    blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "X_FORMAT": "fp16", "W_FORMAT": named}
+    module = tile_ir(quantised.product_with_microscales, signature, blocks, num_warps=4)
+    module = replace(module, attributes={**module.attributes, "computed_first": True})
+    last = in_gpu_ir(module)
+    product = product_of(last)
+    assert (product.is_turned, product.parts) == (True, 2)
+    (loop,) = (op for op in last.walk() if isinstance(op, For) and product in op.body.ops)
+    assert chain_of(loop.body, product, product.b, SM_90A, 4)
+    sizes = [shape_of(op.result.type) for op in loop.body.ops if isinstance(op, ConvertLayout)]
+    assert (64, 64) not in sizes
 
 
 def test_one_step_of_k_is_no_two_parts():
