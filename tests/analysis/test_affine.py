@@ -98,6 +98,37 @@ def test_a_mask_is_as_wide_as_the_bound_is_divisible(divisible: int, width: int)
     assert facts.mask_run(values["mask"], 0, 512) == width
 
 
+STEPS = """
+  %x = tile.iota {{start = 0, type = tile<64xindex>}} : tile<64xindex>
+  %step = tile.constant {{value = {step}, type = tile<64xindex>}} : tile<64xindex>
+  %far = tile.mul [%x, %step] : tile<64xindex>
+  %ns = tile.splat %n {{shape = (64,)}} : tile<64xindex>
+  %less = tile.{function} [{sides}] : tile<64xi1>
+"""
+
+
+@pytest.mark.parametrize("sides", ["%far, %ns", "%ns, %far"])
+@pytest.mark.parametrize("function", ["lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("step", [-4, -2, -1, 1, 2, 3, 4, 6])
+def test_a_mask_of_steps_is_constant_along_its_runs(step: int, function: str, sides: str):
+    """Tried for all bounds that the parameter may have; somewhere runs are as long as could be."""
+    compare = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+    lines, found = STEPS.format(step=step, function=function, sides=sides), list[int]()
+    for divisible in (1, 2, 3, 8, 16, 48):
+        facts, values = facts_of(lines, f", %n: index {{divisible = {divisible}}}")
+        run = facts.mask_run(values["less"], 0, 64)
+        found.append(run)
+        far = np.arange(64) * step
+        for n in range(-480, 481, divisible):
+            pair = (far, n) if sides.startswith("%far") else (n, far)
+            mask = compare[function](*pair).reshape(-1, run)
+            assert (mask == mask[:, :1]).all(), (divisible, n, run)
+    # le and gt of x are lt and ge of x + 1.
+    exact = (function in ("lt", "ge")) == sides.startswith("%far")
+    if step in (2, 4) and exact:
+        assert max(found) == 16 // step
+
+
 def test_wrapped_rows_are_as_contiguous_as_the_modulus_is_divisible():
     lines = ROW + "  %wrapped = tile.rem [%offsets, %ns] : tile<512xindex>"
     facts, values = facts_of(lines, ", %n: index {divisible = 8}")

@@ -4,7 +4,8 @@ What a role does with barriers, slots and products follows from numbers alone, s
 role by itself, waits left aside, and writes down its steps: a straight program. `explore` then goes
 through all states that a producer and so many groups of consumers can be in, breadth first. Each
 box lands, and each product ends, whenever it likes. A slot holds, box by box, the number of the
-fill that is in it; a consumer's n-th product over a buffer must read its n-th fill.
+fill that is in it; a consumer's n-th product over a buffer must read its n-th fill, of one with a
+single slot the fill that was waited for last.
 
 What it finds: waits that nobody ends, slots overwritten while they are read, products over what has
 not landed or is gone, barriers that get more arrivals than a phase has, copies under way at the
@@ -57,13 +58,16 @@ class _Recorder(ProgramFrame):
         self.protocol = protocol
         self.steps: list[Any] = []
         self.rings: dict[Value, int] = {}
+        #: The barriers that count a buffer's copies, and how often barriers were waited at.
+        self.full: dict[Value, Value] = {}
+        self.waits: dict[Value, int] = {}
 
     def part(self, op: Op, regions: Any) -> None:
         del op
         for steps, region in zip(
             (self.protocol.producer, self.protocol.consumer), regions.values(), strict=True
         ):
-            self.steps = steps
+            self.steps, self.waits = steps, {}
             self.run(region, ())
 
     def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
@@ -86,12 +90,15 @@ class _Recorder(ProgramFrame):
                 self.steps.append(self.step(op))
             return None
         if isinstance(op, Await):
+            self.waits[op.barriers] = self.waits.get(op.barriers, 0) + 1
             self.steps.append(("wait", self.place(op.barriers, op.turn), int(self[op.parity]) & 1))
             return None
         if isinstance(op, WarpgroupDot):
             pairs = ((op.a, op.slot_a), (op.b, op.slot_b))
             reads = tuple(
-                self.place(v, slot) for v, slot in pairs if isinstance(v.type, Shared) and slot
+                (self.place(v, slot), self.fill(v))
+                for v, slot in pairs
+                if isinstance(v.type, Shared) and slot
             )
             self.steps += [("product", reads), ("products", op.in_flight)]
             return self[op.accumulator]
@@ -107,7 +114,13 @@ class _Recorder(ProgramFrame):
         if isinstance(op, Expect):
             return ("expect", where, op.bytes)
         assert op.slot is not None
+        self.full[op.buffer] = op.barriers
         return ("copy", where, self.place(op.buffer, op.slot), op.bytes)
+
+    def fill(self, buffer: Value) -> int | None:
+        """Return which fill of a buffer with one slot a product reads; None of a ring."""
+        assert isinstance(buffer.type, Shared)
+        return self.waits.get(self.full[buffer], 0) - 1 if buffer.type.slots == 1 else None
 
     def ring(self, value: Value) -> int:
         return self.rings.setdefault(value, len(self.rings))
@@ -169,7 +182,10 @@ class _Explorer:
 
         for kind, *rest in steps:
             if kind == "product":
-                found.append((kind, tuple((self._slot(p), fill(p[0])) for p in rest[0])))
+                found.append((kind, tuple(
+                    (self._slot(place), fill(place[0]) if known is None else known)
+                    for place, known in rest[0]
+                )))  # fmt: skip
             elif kind == "products":
                 found.append((kind, rest[0]))
             elif kind == "copy":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +16,18 @@ from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.test_overlap import ordered
-from workbench.ir import Module, layout_of
-from workbench.ops import ConvertLayout, Dot, For, Load
+from workbench.ir import Builder, Module, Op, Shared, Tile, Value, layout_of, rebuild, shape_of
+from workbench.ops import ConvertLayout, Dot, Elementwise, For, Load
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.fragments import is_turned
+from workbench.targets.nvidia.ops import WarpgroupDot
+from workbench.targets.simt.kernel import lower
+from workbench.targets.simt.parts import chain_of
 
 SM_90A = chip("sm_90a")
 K, N, GROUP = 320, 64, 128
 POINTERS = "*f16:16 *{}:16 *f16:16 *f16:16 i32 i32:16 i32:16 i32:16 i32=1 i32:16 i32:16"
+WAITS = r"wgmma\.fence.*?wait_group\.sync\.aligned (\d)"
 KERNELS = {"i8": quantised.product_with_8_bits, "i4": quantised.product_with_int4}
 
 
@@ -46,6 +52,16 @@ def arguments(kind: str, rows: int) -> Callable[[], list[Any]]:
         return [x.ravel(), w.ravel(), scale.ravel(), c.ravel(), rows, N, K, K, K // per_byte, N]
 
     return make
+
+
+def computed_first(kind: str, blocks: tuple[int, int, int], **options: Any) -> Module:
+    module = module_of(kind, blocks, num_stages=3)
+    return replace(module, attributes={**module.attributes, "computed_first": True, **options})
+
+
+def product_of(module: Module) -> WarpgroupDot:
+    (product,) = (op for op in module.walk() if isinstance(op, WarpgroupDot))
+    return product
 
 
 def in_gpu_ir(module: Module) -> Module:
@@ -77,6 +93,107 @@ def test_a_lane_reads_neighbours(kind: str):
     product = layout_of(dot.result.type)
     assert product is not None
     assert is_turned(product)
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize("blocks", [(64, 64, 64), (64, 64, 16)])
+def test_weights_as_the_first_operand_mean_the_same(kind: str, blocks: tuple[int, int, int]):
+    """To the bit what the other way gives, with loops that end in a part of a block."""
+    module, make = computed_first(kind, blocks), arguments(kind, blocks[0])
+    last = in_gpu_ir(module)
+    assert product_of(last).is_turned
+    other = in_gpu_ir(module_of(kind, blocks, num_stages=3))
+    assert not product_of(other).is_turned
+    assert meaning(last, (1,), make()) == meaning(other, (1,), make())
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), make(), SM_90A)
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_weights_as_the_first_operand_stay_in_registers(kind: str):
+    """Neither stores nor a second barrier in a round; X is read where the copy left it."""
+    last, _, _ = ordered(in_gpu_ir(computed_first(kind, (64, 64, 64))))
+    (loop,) = (op for op in last.walk() if isinstance(op, For))
+    names = [op.name for op in loop.body.ops]
+    assert not {"gpu.shared_store", "gpu.convert_layout"} & {*names}
+    assert names.count("gpu.barrier") == 1
+    product = product_of(last)
+    assert isinstance(product.a.type, Shared)
+    assert isinstance(product.b.type, Tile)
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+def test_the_next_part_is_computed_while_the_last_is_multiplied(kind: str):
+    """Registers of a part in flight are not written: each statement waits for the one before it."""
+    last = in_gpu_ir(computed_first(kind, (64, 64, 64)))
+    product = product_of(last)
+    assert (product.in_flight, product.parts) == (1, 2)
+    placed, offsets, _ = ordered(last)
+    text = "\n".join(lower(placed, SM_90A, offsets).emit.lines)
+    loop = text[text.index("wgmma.fence") : text.rindex("wgmma.wait_group")]
+    assert re.findall(WAITS, text) == ["1", "1"]
+    first = re.findall(r'asm sideeffect "[^"]*wgmma\.fence[^"]*", "[^"]*"\((.*)\)', text)
+    words = [set(re.findall(r"i32 (%\S+?)[,)]", f"{one},")) for one in first]
+    assert len(words) == 2
+    assert words[0]
+    assert not words[0] & words[1]
+    between = loop.split("wgmma.fence")[1]
+    assert "load" in between
+    assert re.search(r"f(mul|add|ma)", between)
+
+
+@pytest.mark.parametrize(("word", "named"), [("u8", "e2m1"), ("f8e4m3", "e4m3")])
+def test_small_floats_are_decoded_in_the_layout_of_fragments(word: str, named: str):
+    """However many ops that takes: what is converted, if anything, are the scales."""
+    signature = f"*f16:16 *{word}:16 *u8:16 *f16:16 i32 i32:16 i32:16 i32:16 i32:16 i32:16 i32:16"
+    blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "X_FORMAT": "fp16", "W_FORMAT": named}
+    module = tile_ir(quantised.product_with_microscales, signature, blocks, num_warps=4)
+    module = replace(module, attributes={**module.attributes, "computed_first": True})
+    last = in_gpu_ir(module)
+    product = product_of(last)
+    assert (product.is_turned, product.parts) == (True, 2)
+    (loop,) = (op for op in last.walk() if isinstance(op, For) and product in op.body.ops)
+    assert chain_of(loop.body, product, product.b, SM_90A, 4)
+    sizes = [shape_of(op.result.type) for op in loop.body.ops if isinstance(op, ConvertLayout)]
+    assert (64, 64) not in sizes
+
+
+def test_one_step_of_k_is_no_two_parts():
+    product = product_of(in_gpu_ir(computed_first("i8", (64, 64, 16))))
+    assert (product.in_flight, product.parts) == (0, 0)
+
+
+def test_a_product_whose_operand_is_written_before_it_does_not_go_on():
+    """Somebody else reads it too: in the next round it would be written while this one goes on."""
+    last = in_gpu_ir(computed_first("i8", (64, 64, 64)))
+    product = product_of(last)
+    assert product.in_flight == 1
+
+    def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
+        if op.id != product.id:
+            return None
+        builder.add(Elementwise("neg", (op.b,)))
+        return builder.insert(op).results
+
+    placed, offsets, _ = ordered(rebuild(last, rewrite))
+    text = "\n".join(lower(placed, SM_90A, offsets).emit.lines)
+    assert re.findall(WAITS, text) == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "options"),
+    [
+        ((64, 32, 64), {}),
+        ((64, 64, 64), {"computed_first": False}),
+        ((64, 64, 64), {"wgmma": False}),
+    ],
+)
+def test_where_weights_stay_the_second_operand(
+    blocks: tuple[int, int, int], options: dict[str, bool]
+):
+    """Too few columns for 64 rows, or not asked for."""
+    last = in_gpu_ir(computed_first("i8", blocks, **options))
+    assert not any(op.is_turned for op in last.walk() if isinstance(op, WarpgroupDot))
 
 
 def test_scales_are_loaded_a_round_ahead():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -30,10 +30,16 @@ from workbench.passes.pipeline import tile_passes
 from workbench.source import KernelTypeError, LaunchError
 from workbench.targets.built import Built
 from workbench.targets.nvidia.chip import chip
-from workbench.targets.nvidia.ops import Arrive
+from workbench.targets.nvidia.ops import Arrive, Await, TensorCopy
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.simt.kernel import lower
-from workbench.targets.simt.ops import BlockBarrier, EachProgram, is_persistent, roles_of
+from workbench.targets.simt.ops import (
+    BlockBarrier,
+    EachProgram,
+    SharedStore,
+    is_persistent,
+    roles_of,
+)
 from workbench.targets.simt.passes.shared_memory import allocate
 from workbench.targets.simt.schedule import pipelines
 from workbench.targets.simt.verifier import verify_layouts
@@ -137,8 +143,8 @@ def attention_before(causal: bool) -> Module:
 
 
 @cache
-def attention_of(causal: bool) -> Module:
-    return staying(attention_before(causal))
+def attention_of(causal: bool, *, first: bool = False) -> Module:
+    return staying(attention_before(causal), loads_first=first)
 
 
 def attention_arguments() -> list[Any]:
@@ -150,9 +156,10 @@ def attention_arguments() -> list[Any]:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_goes_through_a_grid_of_two_axes(causal: bool):
+@pytest.mark.parametrize("first", [False, True])
+def test_attention_goes_through_a_grid_of_two_axes(causal: bool, first: bool):
     """Tiles of the causal one have different numbers of rounds, in two loops on one ring."""
-    grid, module = (2, HEADS), attention_of(causal)
+    grid, module = (2, HEADS), attention_of(causal, first=first)
     wanted = meaning(attention_before(causal), grid, attention_arguments())
     for blocks, seed in ((1, 0), (2, 1), (4, 2), (0, 3)):
         assert results(module, grid, attention_arguments(), blocks, seed) == wanted
@@ -285,6 +292,106 @@ def test_what_programs_use_one_after_the_other_is_guarded(causal: bool):
         except RaceError:
             found += 1
     assert found == len(barriers)
+
+
+# -- what is loaded before loops -----------------------------------------------------------------
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_producer_brings_the_next_programs_queries(causal: bool):
+    module = attention_of(causal, first=True)
+    (q,) = (op for op in module.body.ops for v in _shared(op) if v.hint == "q")
+    assert q.result.type.slots == 1
+    each = each_of(module, "producer").body
+    assert [type(op) for op in each.ops if isinstance(op, TensorCopy | For)][:2] == [
+        TensorCopy,
+        For,
+    ]
+    stored = [op for op in walk(each_of(module, "consumers").body) if isinstance(op, SharedStore)]
+    assert not stored  # they lie where the copy left them
+    verdict, states = explore(record(module, attention_arguments(), 1, (2, 1)))
+    assert verdict == "ok"
+    assert states > 10
+
+
+def without(kind: type[Op], hint: str, role: str) -> Callable[[Module], Module]:
+    """Return what takes away the ops of a role on the barriers of the queries."""
+
+    def plant(module: Module) -> Module:
+        (hold,) = {
+            getattr(op, "barriers", None)
+            for op in walk(each_of(module, role).body)
+            if isinstance(op, kind) and op.barriers.type.slots == 1 and op.barriers.hint == hint
+        }
+        return planted(
+            module,
+            lambda _, op: () if isinstance(op, kind) and op.barriers is hold else None,
+        )
+
+    return plant
+
+
+HELD_FAULTS = {
+    "queries are not waited for": without(Await, "full", "consumers"),
+    "queries are not given back": without(Arrive, "empty", "consumers"),
+    "the next queries come at once": without(Await, "empty", "producer"),
+}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("fault", HELD_FAULTS)
+def test_a_planted_fault_of_what_is_loaded_first_is_found(fault: str, causal: bool):
+    wrong = HELD_FAULTS[fault](attention_of(causal, first=True))
+    verdict, _ = explore(record(wrong, attention_arguments(), 1, (2, 1)))
+    assert verdict not in ("ok", "too many states")
+
+
+@needs_ptxas
+def test_what_is_loaded_first_leaves_two_slots():
+    """Queries, two slots of keys and values, and what a store is converted in."""
+    sizes = {"HEAD": 128, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_D": 128, "CAUSAL": False,
+             "EVEN": True}  # fmt: skip
+    words = "*fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp32:16 fp32 " + "i32:16 i32:16 i32:16 i32=1 " * 4
+    before = tile_ir(
+        attention_forward.attention, f"{words}i32:16 i32:16 i32:16 i32:16", sizes, num_warps=8,
+        num_stages=2,
+    )  # fmt: skip
+    recorder = Recorder()
+    options = {**before.attributes, **OPTIONS, "loads_first": True}
+    built = build(tile_passes(replace(before, attributes=options), recorder), "sm_90a", recorder)
+    told = [
+        r.text
+        for r in recorder.remarks.items
+        if r.pass_name in ("role-partition", "overlap-products")
+    ]
+    assert "32,768 bytes loaded first" in told[1]
+    assert "ring of 2 x 65,536 bytes" in told[1]
+    assert told[2].startswith("started beside the first product")
+    assert built.shared_bytes <= 232_448
+    assert built.assemble().resources.spill_store_bytes == 0
+
+
+def scaled(out_ptr, q_ptr, k_ptr, K, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    """What a product reads is computed of what is loaded first."""
+    rows, columns, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    q = tl.load(q_ptr + (tl.program_id(0) * M + rows)[:, None] * D + d[None, :]) * 2.0
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, K, N):
+        at = start + columns
+        k = tl.load(k_ptr + at[None, :] * D + d[:, None], mask=at[None, :] < K, other=0.0)
+        total += tl.dot(q.to(tl.float16), k)
+    tl.store(out_ptr + (tl.program_id(0) * M + rows)[:, None] * N + columns[None, :], total)
+
+
+def test_what_is_computed_is_loaded_by_those_who_compute():
+    extents = {"M": 64, "N": 64, "D": 64}
+    before = tile_ir(scaled, "*fp32:16 *fp16:16 *fp16:16 i32:16", extents, num_warps=4)
+    module = staying(before, loads_first=True)
+    assert {v.type.slots for op in module.body.ops for v in _shared(op)} == {4}
+
+    def arguments() -> list[Any]:
+        q, k = numbers(192 * 64, np.float16), numbers(128 * 64, np.float16, 2)
+        return [np.zeros(192 * 64, np.float32), q, k, 128]
+
+    assert results(module, (3,), arguments(), 2) == meaning(before, (3,), arguments())
 
 
 # -- shared memory --------------------------------------------------------------------------------

@@ -159,6 +159,10 @@ class _Way:
         module = self._take(tiles, said, room)
         if not _has_boxes_left(module):
             return module
+        if tiles.attributes.get("persistent") and tiles.attributes.get("loads_first"):
+            module = self._take(_with(tiles, loads_first=False), "", room)
+            if not _has_boxes_left(module):
+                return module
         off = "loads by pointers: rings of boxes do not fit shared memory"
         return self._take(_with(tiles, tma=False), off, room)
 

@@ -513,13 +513,14 @@ class Lowering:
         needed = registers_read(chain, {operand: registers})
         for one in chain:
             result, live = one.result, set(self.layout(one.result).live_registers())
-            self._now[result] = tuple(sorted(live & needed[result]))
+            self._now[result] = tuple(sorted(live & needed.get(result, set())))
             for held in (self._eager, self._packed, self._lazy):
                 held.pop(result, None)
             for register in range(self.layout(result).registers()):
                 self._cache.pop((result, register), None)
         for one in chain:
-            self.op(one)
+            if self._now[one.result]:
+                self.op(one)
 
     def op(self, op: Op) -> None:
         """Lower one op by its rule."""

@@ -22,7 +22,13 @@ from workbench.targets.nvidia.passes.overlap_products import (
     obstacle,
     registers_needed,
 )
-from workbench.targets.nvidia.passes.roles import Channel, Load, channels_of, producer_slice
+from workbench.targets.nvidia.passes.roles import (
+    Channel,
+    Load,
+    channels_of,
+    held_of,
+    producer_slice,
+)
 from workbench.targets.nvidia.passes.rounds import reading_from
 from workbench.targets.nvidia.passes.staged_loads import Known
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
@@ -77,12 +83,15 @@ class _Expansion:
         self.channels = {loop: self._channels_of(loop) for loop in self.loops}
         schedule = dict(self.loops[0].schedule)
         self.persistent: bool = schedule.get("persistent", False)
+        self.held = held_of(module, self.loops, self.known) if self.persistent else []
         self.warps: int = module.attributes["num_warps"]
         self.builder = builder = Builder(module.next_id)
         with builder.block() as first:
             for loop in self.loops:
                 for channel in self.channels[loop]:
                     self._ring(loop, channel)
+            for channel in self.held:
+                self._ring(self.loops[0], channel)
             self._at(self.loops[0])
             # Where blocks stay, what comes first for a program comes beside the one before.
             wanted = module.attributes.get("loads_first", True) and not self.persistent
@@ -181,6 +190,15 @@ class _Expansion:
     def _copies(self, turns: dict[Any, _Turn]) -> None:
         """Write the producer's loops for one program; `turns` become those after them."""
         builder = self.builder
+        for channel in self.held:
+            first: dict[Value, Value] = {}
+            before, _, _ = producer_slice(
+                None, channel.loads, self.module_, self.known, persistent=True
+            )
+            for op in before:
+                builder.insert(copy_op(op, first, builder))
+            self._fill(channel, turns[channel.key], first)
+            turns[channel.key] = self._following(channel, turns)
         for loop in self.loops:
             channels = self.channels[loop]
             loads = [load for channel in channels for load in channel.loads]
@@ -244,16 +262,52 @@ class _Expansion:
             carried, turns = self._carried_turns(turns)
         values: dict[Value, Value] = {}
         loops = {id(loop): loop for loop in self.loops}
+        gone = {n for c in self.held for load in c.loads for n in (id(load.op), *load.gone)}
         for op in self.module_.body.ops[:-1]:
+            if id(op) in gone:
+                continue
             if id(op) in loops:
                 if op is self.loops[0] and self.hold is not None:
                     self._at(op)
                     zero = self.builder.add(Constant(0, I32))
                     self.builder.insert(Arrive(self.hold, zero, warps=self.warps))
+                self._wait_for_held(op, turns)
                 self._loop(loops[id(op)], turns, values)
+                self._give_held_back(op, turns)
             else:
                 self._copied(op, values)
         return None if carried is None else replace(carried, yields=_flat(turns))
+
+    def _readers(self, channel: Channel) -> list[For]:
+        """Return the loops that read what is loaded before all of them."""
+        reads = {id(read.op) for load in channel.loads for read in load.reads}
+        return [loop for loop in self.loops if any(id(op) in reads for op in loop.body.ops)]
+
+    def _wait_for_held(self, loop: Op, turns: Mapping[Any, _Turn]) -> None:
+        for channel in self.held:
+            if self._readers(channel)[0] is loop:
+                self._at(channel.loads[0].op)
+                ring, turn = self.rings[channel.key], turns[channel.key]
+                self.builder.insert(Await(ring.full, turn.slot, turn.parity))
+
+    def _give_held_back(self, loop: Op, turns: dict[Any, _Turn]) -> None:
+        for channel in self.held:
+            if self._readers(channel)[-1] is loop:
+                self._at(loop)
+                ring, turn = self.rings[channel.key], turns[channel.key]
+                self.builder.insert(Arrive(ring.empty, turn.slot, warps=self.warps))
+                turns[channel.key] = self._following(channel, turns)
+
+    def _held_fields(self, op: Op, turns: Mapping[Any, _Turn]) -> dict[str, Any]:
+        """Return how an op reads, in its buffers, what is loaded before all loops."""
+        fields: dict[str, Any] = {}
+        for channel in self.held:
+            ring, turn = self.rings[channel.key], turns[channel.key]
+            for load, buffer in zip(channel.loads, ring.buffers, strict=True):
+                for read in load.reads:
+                    if read.op is op:
+                        fields |= read.how.fields(buffer, turn.slot)
+        return fields
 
     def _loop(self, loop: For, turns: dict[Any, _Turn], values: dict[Value, Value]) -> None:
         builder, channels = self.builder, self.channels[loop]
@@ -270,11 +324,10 @@ class _Expansion:
             for op in loop.body.ops[:-1]:
                 if id(op) in gone:
                     continue
-                channel = by_product.get(id(op))
+                channel, fields = by_product.get(id(op)), self._held_fields(op, turns)
                 if channel is None:
-                    self._copied(op, inside)
+                    self._copied(op, inside, fields)
                 else:
-                    fields: dict[str, Any] = {}
                     if op is late:
                         fields |= self._later(op).started(1)
                     self._multiply(op, channel, inner[channel.key], held, inside, fields)
@@ -316,7 +369,8 @@ class _Expansion:
         if late is None:
             return None
         slots = min(load.box.slots for channel in channels for load in channel.loads)
-        read = {place.operand for c in channels for load in c.loads for place in load.reads}
+        all_of_them = [*channels, *self.held]
+        read = {place.operand for c in all_of_them for load in c.loads for place in load.reads}
         reason = obstacle(late, read, self.chip.rules)
         _, needed = registers_needed(loop, late, read, self.chip.rules, copies=0)
         threads = chip_of(self.chip).most_registers(self.warps + schedule["warps"])
@@ -364,8 +418,10 @@ class _Expansion:
         was = builder.add(Elementwise("ge", (slot, zero)))
         builder.insert(Arrive(empty, slot, was, warps=self.warps))
 
-    def _copied(self, op: Op, values: dict[Value, Value]) -> None:
-        new = reading_from(op, values)
+    def _copied(
+        self, op: Op, values: dict[Value, Value], given: Mapping[str, Any] | None = None
+    ) -> None:
+        new = reading_from(op, values, given)
         self.builder.insert(new)
         if new is not op:
             values.update(zip(op.results, new.results, strict=True))
@@ -374,6 +430,11 @@ class _Expansion:
     def _start(self, parity: int) -> _Turn:
         builder = self.builder
         return _Turn(builder.add(Constant(0, I32)), builder.add(Constant(parity, I32)))
+
+    def _following(self, channel: Channel, turns: Mapping[Any, _Turn]) -> _Turn:
+        """Return the turn after this one of what has one slot."""
+        turn, one = turns[channel.key], self.builder.add(Constant(1, I32))
+        return _Turn(turn.slot, self.builder.add(Elementwise("xor", (turn.parity, one))))
 
     def _next(self, turn: _Turn, slots: int) -> list[Value]:
         """Return the next slot and the parity that it has."""

@@ -255,10 +255,11 @@ def _goes_on(early: Early, found: list[Staged]) -> Op | None:
     alone = (
         known.uses.get(later.sums, []) == [product] and len(known.uses.get(product.result, [])) == 1
     )
-    held = (
-        {later.held} if later.held is not None and known.on.options.get(COMPUTED_FIRST) else set()
-    )
-    if not alone or later.sums not in arguments or not read or set(later.operands) - held != read:
+    if not alone or later.sums not in arguments or not read:
+        return None
+    held, others = later.held, later.operands - read
+    in_parts = held is not None and others <= {held} and held.op in loop.body.ops
+    if others and not (in_parts and known.on.options.get(COMPUTED_FIRST)):
         return None
     return product if yields[arguments.index(later.sums)] is product.result else None
 
@@ -599,8 +600,7 @@ class _Reading:
             fields |= place.how.fields(buffer, self.slot)
         if op is plan.product and later is not None:
             fields |= later.going(1)
-            in_rings = {place.operand for place, _ in self.places[id(op)]}
-            if later.held is not None and later.held not in in_rings:
+            if later.operands - {place.operand for place, _ in self.places[id(op)]}:
                 fields |= later.in_parts(2)
         self._insert(op, reading_from(op, self.values, fields))
 

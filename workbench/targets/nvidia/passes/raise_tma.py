@@ -116,7 +116,10 @@ class Feeders:
                 self.uses.setdefault(operand, []).append(op)
 
     def groups(self) -> Iterator[tuple[For | None, list[Feeding]]]:
-        """Yield the loads of each loop that feed products and would be copied ahead, if any do."""
+        """Yield the loads of each loop that feed products and would be copied ahead, if any do.
+
+        After them those before all loops (None), where blocks stay and may copy them ahead, too.
+        """
         for op in self.module.walk():
             if not isinstance(op, For):
                 continue
@@ -124,6 +127,11 @@ class Feeders:
             found = [f for o in op.body.ops if (f := self.feeding(o))] if stages >= 2 else []
             if found:
                 yield op, found
+        options = self.module.attributes
+        if options.get("persistent") and options.get("loads_first"):
+            for op in self.module.body.ops:
+                if found := self.feeding(op):
+                    yield None, [found]
 
     def feeding(self, op: Op) -> Feeding | None:
         """Return a load and what products read of it; None if none does."""
@@ -199,7 +207,11 @@ class Raiser(Rebuilder):
         """Return the module with everything of some loops raised that can be."""
         facts = FormSteps(self.module, self.facts)
         at_least_0: list[int] = []
+        groups = list(groups)
+        in_loops = any(loop is not None for loop, _ in groups)
         for loop, loads in groups:
+            if loop is None and in_loops and not self.found:
+                continue  # no loop has a producer
             for raised in self._together(loop, loads):
                 self.found[raised.load.id] = raised
                 at_least_0 += self._ask(raised.plan, facts)

@@ -32,7 +32,7 @@ from workbench.ir import (
     walk,
 )
 from workbench.ops import For, count_rounds
-from workbench.passes.manager import Remarks
+from workbench.passes.manager import Remarks, Severity
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import Chip, chip_of, residency
 from workbench.targets.nvidia.passes.overlap_products import (
@@ -74,13 +74,15 @@ class Load:
 class Channel:
     """Loads that one product reads, and whether it goes on into the next round.
 
-    `number`: how many like it its loop has before.
+    `number`: how many like it its loop has before. What is `held` is loaded once for a program,
+    before its loops: it has one slot, which is given back behind the last loop that reads it.
     """
 
     loads: tuple[Load, ...]
     product: Op
     number: int = 0
     goes_on: bool = False
+    held: bool = False
 
     @property
     def bytes(self) -> int:
@@ -92,6 +94,7 @@ class Channel:
         """Channels of loops after each other share a ring if their keys are equal."""
         return (
             self.number,
+            self.held,
             *((load.buffer, load.box.kind) for load in self.loads),
         )
 
@@ -208,7 +211,10 @@ def _decided(
 ) -> Module:
     known = Known(module, chip)
     loops = _loops(module, chip.rules)
+    stays, told = _stays(module)
+    held = held_of(module, loops, known) if stays and loops else []
     inside = {id(op) for loop in loops for op in loop.body.ops}
+    inside |= {id(load.op) for channel in held for load in channel.loads}
     for load in loads:
         if id(load) not in inside:
             raise RefusedError(load, "it loads outside the loops at the top of the kernel")
@@ -216,9 +222,12 @@ def _decided(
     channels = {loop: channels_of(loop, known) for loop in loops}
     for loop in loops:
         _check(loop, channels[loop], module, known)
+    for channel in held:
+        producer_slice(None, channel.loads, module, known, persistent=True)
     warps: int = module.attributes["num_warps"]
     needed = max(
-        _registers_of(loop, found, module, chip, known) for loop, found in channels.items()
+        _registers_of(loop, [*found, *held], module, chip, known)
+        for loop, found in channels.items()
     )
     further, registers = _registers(module, chip, needed)
     rings: dict[tuple[object, ...], int] = {}
@@ -226,16 +235,18 @@ def _decided(
         for channel in found:
             rings[channel.key] = channel.bytes
     threads = _Threads(warps + further, min(needed, chip.most_registers(warps + further)))
-    slots = _slots(module, loops, chip, sum(rings.values()), threads, room)
-    keys = list(rings)
+    beside = sum(channel.bytes for channel in held)
+    slots = _slots(module, loops, chip, sum(rings.values()), threads, room, beside)
+    keys = [*rings, *(channel.key for channel in held)]
     places = {
-        id(load.op): load.box.decided(keys.index(channel.key), slots)
-        for found in channels.values()
+        id(load.op): load.box.decided(keys.index(channel.key), 1 if channel.held else slots)
+        for found in (*channels.values(), held)
         for channel in found
         for load in channel.loads
     }
 
-    stays = _stays(module, remarks)
+    for op, text, kind in told:
+        remarks.note(op, text, kind)
     noted: dict[int, Op] = {}
     for loop, found in channels.items():
         flight = int(any(channel.goes_on for channel in found))
@@ -250,32 +261,32 @@ def _decided(
         remarks.note(
             loop,
             f"specialised: {text}, ring of {slots} x {each:,} bytes"
+            + (f", {beside:,} bytes loaded first" if beside else "")
             + (f", {registers[1]} registers each" if registers else ""),
             "applied",
         )
-    body = Block((), tuple(noted.get(id(op), op) for op in module.body.ops))
+    top = [op.noted(**places[id(op)]) if id(op) in places else op for op in module.body.ops]
+    body = Block((), tuple(noted.get(id(op), op) for op in top))
     return replace(module, body=body)
 
 
-def _stays(module: Module, remarks: Remarks) -> bool:
-    """Say whether blocks stay for one program after the other, if the author wants them to.
+def _stays(module: Module) -> tuple[bool, list[tuple[Op | None, str, Severity]]]:
+    """Say whether blocks stay for one program after the other, if the author wants it; remarks.
 
     Programs of a block then run in the order of their numbers, as far as anybody can tell, and a
     block's barriers and shared memory are all theirs. A launch has as many blocks as the device
     holds at once, or as programs if those are fewer.
     """
     if not module.attributes.get("persistent"):
-        return False
+        return False, []
     for op in module.walk():
         reason = "asks which block it is in" if op.names_block else ""
         if any(map(_orders_programs, op.own_effects())):
             reason = "waits for other programs or signals to them"
         if reason:
-            remarks.note(op, f"not persistent: {op.name} {reason}", "missed")
-            return False
+            return False, [(op, f"not persistent: {op.name} {reason}", "missed")]
     text = "persistent: as many blocks as the device holds stay for one program after the other"
-    remarks.note(None, text, "applied")
-    return True
+    return True, [(None, text, "applied")]
 
 
 def _orders_programs(effect: Effect) -> bool:
@@ -328,21 +339,11 @@ def channels_of(loop: For, known: Known) -> list[Channel]:
     for op in loop.body.ops:
         if known.rules.box_of(op) is None:
             continue
-        ahead = known.rules.ahead_of(op, known.on)
-        if ahead is None or ahead.obstacle or ahead.box is None:
-            why = ahead.obstacle if ahead is not None else "no copy fills a buffer as it does"
-            raise RefusedError(op, why)
-        buffer, reads = known.in_place(op.result, ahead.buffer)
-        transposes = known.transposes(op.result)
-        taken = {id(read.op) for read in reads} | {id(t.op) for t in transposes}
-        users = [u for v in (op.result, *transposes) for u in known.uses.get(v, [])]
-        if any(id(u) not in taken for u in users) or not reads:
-            raise RefusedError(op, "something beside a product reads the loaded tile")
-        products = {id(read.op) for read in reads}
+        load = _load(op, known)
+        products = {id(read.op) for read in load.reads}
         if len(products) > 1 or not products <= set(here):
             raise RefusedError(op, "products outside its loop, or several, read the loaded tile")
-        gone = frozenset(id(t.op) for t in transposes)
-        groups.setdefault(here[products.pop()], []).append(Load(op, ahead.box, buffer, reads, gone))
+        groups.setdefault(here[products.pop()], []).append(load)
     ordered = [loop.body.ops[place] for place in sorted(groups)]
     found: list[Channel] = []
     for op in ordered:
@@ -352,6 +353,38 @@ def channels_of(loop: For, known: Known) -> list[Channel]:
     if len(found) == 1 and _may_go_on(loop, found[0], known):
         found = [replace(found[0], goes_on=True)]
     return found
+
+
+def held_of(module: Module, loops: Sequence[For], known: Known) -> list[Channel]:
+    """Return what products of loops read of boxes that are loaded before all of them."""
+    places = {id(op) for loop in loops for op in loop.body.ops}
+    first = module.body.ops.index(loops[0])
+    found: list[Channel] = []
+    for op in module.body.ops[:first]:
+        if known.rules.box_of(op) is None:
+            continue
+        load = _load(op, known)
+        if any(id(read.op) not in places for read in load.reads):
+            raise RefusedError(op, "products outside the loops read the loaded tile")
+        channel = Channel((load,), load.reads[0].op, held=True)
+        alike = sum(replace(other, number=0).key == channel.key for other in found)
+        found.append(replace(channel, number=alike))
+    return found
+
+
+def _load(op: Op, known: Known) -> Load:
+    """Return a load of a box that products read; raises RefusedError where others do, too."""
+    ahead = known.rules.ahead_of(op, known.on)
+    if ahead is None or ahead.obstacle or ahead.box is None:
+        why = ahead.obstacle if ahead is not None else "no copy fills a buffer as it does"
+        raise RefusedError(op, why)
+    buffer, reads = known.in_place(op.result, ahead.buffer)
+    transposes = known.transposes(op.result)
+    taken = {id(read.op) for read in reads} | {id(t.op) for t in transposes}
+    users = [u for v in (op.result, *transposes) for u in known.uses.get(v, [])]
+    if any(id(u) not in taken for u in users) or not reads:
+        raise RefusedError(op, "something beside a product reads the loaded tile")
+    return Load(op, ahead.box, buffer, reads, frozenset(id(t.op) for t in transposes))
 
 
 def _may_go_on(loop: For, channel: Channel, known: Known) -> bool:
@@ -382,45 +415,53 @@ def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known)
 
 
 def producer_slice(
-    loop: For, loads: Sequence[Load], module: Module, known: Known, *, persistent: bool = False
+    loop: For | None,
+    loads: Sequence[Load],
+    module: Module,
+    known: Known,
+    *,
+    persistent: bool = False,
 ) -> tuple[list[Op], list[Op], list[int]]:
     """Return what the producer computes: before the loop, in it, and which carried values.
 
-    Where blocks are `persistent` that is what follows from a program's number, too.
+    Where blocks are `persistent` that is what follows from a program's number, too. Without a loop
+    it is for loads before all loops.
     Raises RefusedError where that is not numbers alone.
     """
     stays = stays_before(module, programs=persistent)
     outside = {r: op for op in module.body.ops for r in op.results}
-    inside = {r: op for op in loop.body.ops for r in op.results}
-    arguments = list(loop.body.arguments[1:])
+    body = loop.body if loop is not None else Block((), ())
+    inside = {r: op for op in body.ops for r in op.results}
+    counter, arguments = body.arguments[:1], list(body.arguments[1:])
     work = [v for load in loads for v in load.box.reads]
-    work += [loop.lower, loop.upper, loop.step]
+    work += [loop.lower, loop.upper, loop.step] if loop is not None else []
     seen: set[Value] = set()
     first: set[int] = set()
     within: set[int] = set()
     carried: set[int] = set()
     while work:
         value = work.pop()
-        if value in seen or value is loop.body.arguments[0]:
+        if value in seen or value in counter:
             continue
         seen.add(value)
         if shape_of(value.type):
-            raise RefusedError(loop, "where a copy begins follows from a tile")
+            raise RefusedError(loop or loads[0].op, "where a copy begins follows from a tile")
         if value in arguments:
             place = arguments.index(value)
             carried.add(place)
-            work += [loop.body.yields[place], loop.inits[place]]
+            assert loop is not None
+            work += [body.yields[place], loop.inits[place]]
             continue
         op = inside.get(value) or outside.get(value)
         if op is None or op in stays:
             continue
         if op.regions or not (op.pure or _may_repeat(op, known)):
-            raise RefusedError(loop, f"where a copy begins follows from {op.name}")
+            raise RefusedError(loop or loads[0].op, f"where a copy begins follows from {op.name}")
         (within if value in inside else first).add(id(op))
         work += op.operands
     return (
         [op for op in module.body.ops if id(op) in first],
-        [op for op in loop.body.ops if id(op) in within],
+        [op for op in body.ops if id(op) in within],
         sorted(carried),
     )
 
@@ -479,14 +520,16 @@ def _registers(module: Module, chip: Chip, needed: int) -> tuple[int, tuple[int,
 
 def _slots(
     module: Module, loops: Sequence[For], chip: Chip, each: int, threads: _Threads,
-    room: int | None,
+    room: int | None, beside: int,
 ) -> int:  # fmt: skip
     """Return how many slots rings have; raise RefusedError where there is no room for two.
 
     As many as the author wants, one more for a product in flight where that costs no resident
     block; where nobody asked for a depth, as many as leave resident what three of them do.
+    `beside`: bytes of what is loaded before the loops.
     """
-    most = min(MOST_SLOTS, (chip.shared_bytes if room is None else room) // max(each, 1))
+    there = (chip.shared_bytes if room is None else room) - beside
+    most = min(MOST_SLOTS, there // max(each, 1))
     if most < 2:
         raise RefusedError(loops[0], f"there is no room for two slots of {each:,} bytes")
     wanted = max((loop.stages or 0 for loop in loops), default=0)
@@ -495,7 +538,7 @@ def _slots(
     start = max(2, min(wanted, most))
 
     def resident(slots: int) -> int:
-        return residency(chip, threads.warps, threads.registers, slots * each).warps
+        return residency(chip, threads.warps, threads.registers, slots * each + beside).warps
 
     last = most if free else min(most, start + 1)
     found = start
@@ -505,4 +548,4 @@ def _slots(
     return found
 
 
-__all__ = ["Channel", "Load", "channels_of", "producer_slice", "role_partition"]
+__all__ = ["Channel", "Load", "channels_of", "held_of", "producer_slice", "role_partition"]

@@ -18,6 +18,10 @@ from workbench.targets.simt.passes.costs import conversion_cost, default_layout
 from workbench.targets.simt.rules import SAME, Along, Cost, Device, Flow, Layouts, Map, Setting
 
 _MOST_CANDIDATES = 8
+#: How far candidates are carried against the order of ops, at first and once gaps are filled: the
+#: choices that were measured on a GPU. Fragments of what is computed are to reach the loads, over
+#: some twenty ops where 4-bit floats are decoded.
+_ROUNDS, _FAR = 4, 32
 #: What a conversion costs right behind a load of what products are made of: several users share it,
 #: and it may become the way in which a copy in shared memory is read.
 _BEHIND_LOAD = 0.75
@@ -213,8 +217,9 @@ class LayoutGraph:
     # -- candidates -----------------------------------------------------------------------
     def _offer(self) -> None:
         """Carry candidates along edges both ways until nothing new comes; then fill gaps."""
+        rounds = _FAR if self.module.attributes.get("computed_first") else _ROUNDS
         for last in (False, True):
-            for _ in range(4):
+            for _ in range(rounds):
                 if not self._spread():
                     break
             if not last:

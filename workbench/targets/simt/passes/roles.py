@@ -35,7 +35,8 @@ def part_warps(
     program of a block that stays; the producer is given so.
     """
     *ops, end = module.body.ops
-    before = stays_before(module, programs=carried is not None) | set(stays)
+    own = carried.arguments if carried is not None else ()
+    before = stays_before(module, own, programs=carried is not None) | set(stays)
     builder = Builder(module.next_id)
     work = tuple(op for op in ops if op not in before)
     consumers = _region(builder, each_program(builder, work, carried) if carried else work)
@@ -63,13 +64,16 @@ def _region(builder: Builder, ops: Sequence[Op]) -> Block:
     return Block((), (*ops, *last))
 
 
-def stays_before(module: Module, *, programs: bool = False) -> set[Op]:
+def stays_before(
+    module: Module, carried: Sequence[Value] = (), *, programs: bool = False
+) -> set[Op]:
     """Return the ops at the top of a kernel that all warps may run: numbers of arguments.
 
-    With `programs` only those that are the same for all programs of a launch.
+    With `programs` only those that are the same for all programs of a launch, of which nothing
+    follows from what is `carried` from one to the next.
     """
     found: set[Op] = set()
-    elsewhere: set[Value] = set()
+    elsewhere: set[Value] = set(carried)
     for op in module.body.ops:
         inside = [inner for region in op.regions for inner in walk(region)]
         values = [v for held in (op, *inside) for v in (*held.operands, *held.results)]
