@@ -9,7 +9,7 @@ from itertools import accumulate
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
+from tests.bench.contests import Config, Contest, Prepared, Tensors, configs, with_options
 from tests.corpus.sample import Launch
 from tests.kernels import attention_forward
 from workbench import cdiv, next_power_of_2
@@ -35,6 +35,9 @@ CONFIGS = configs(
     (128, 128, 8, 2),
     (128, 128, 8, 3),
 )
+
+#: Blocks that stay for several tiles; Triton has no such option.
+OURS = (*CONFIGS, *with_options("persistent", (128, 128, 8, 2)))
 
 
 def attention(
@@ -156,7 +159,8 @@ def contests() -> Iterator[Contest]:
     for head in (64, 128):
         for causal in (False, True):
             name = f"D{head} {'causal' if causal else 'full'}"
-            table = tuple(c for c in CONFIGS if not causal or c.blocks[1] <= c.blocks[0])
+            table = tuple(c for c in OURS if not causal or c.blocks[1] <= c.blocks[0])
+            peers = tuple(c for c in table if not c.more)
             for dtype, sizes in ((F16, SIZES), (BF16, BF16_SIZES)):
                 for size in sizes:
                     flops = 4 * BATCHES * HEADS * size**2 * head // (2 if causal else 1)
@@ -165,4 +169,5 @@ def contests() -> Iterator[Contest]:
                         partial(attention, size=size, head=head, dtype=dtype, causal=causal),
                         table, flops, 4 * BATCHES * HEADS * size * head * dtype.itemsize,
                         f"attention {name}", tunes=size == TUNED_AT and dtype == F16,
+                        peer_configs=peers,
                     )  # fmt: skip

@@ -58,6 +58,20 @@ def configs(*rows: tuple[int, ...]) -> tuple[Config, ...]:
     return tuple(Config(row[:-2], *row[-2:]) for row in rows)
 
 
+def with_options(options: str, *rows: tuple[int, ...]) -> tuple[Config, ...]:
+    """Return configurations with options of ours, given as for `configs`."""
+    return tuple(config._replace(more=tuple(options.split())) for config in configs(*rows))
+
+
+def instead(
+    table: tuple[Config, ...], taken: tuple[Config, ...], left: tuple[Config, ...]
+) -> tuple[Config, ...]:
+    """Return a table with some configurations of ours in the place of others."""
+    found = (*taken, *(config for config in table if config not in left))
+    assert len(found) <= MOST_CONFIGS
+    return found
+
+
 class Tensors:
     """Makes the tensors of one contest, on a device or as types alone ("meta")."""
 

@@ -8,7 +8,15 @@ from typing import Any
 
 import torch
 
-from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
+from tests.bench.contests import (
+    Config,
+    Contest,
+    Prepared,
+    Tensors,
+    configs,
+    instead,
+    with_options,
+)
 from tests.corpus.sample import Launch
 from tests.kernels import matmul as plain
 from tests.kernels import products as typed
@@ -87,6 +95,19 @@ ODD_CONFIGS = configs(
     (256, 144, 64, 8, 3),
     (256, 160, 64, 8, 3),
     (256, 192, 64, 8, 3),
+)
+#: Ours with blocks that stay for several tiles, instead of some that were the best of no contest.
+#: Triton has no such options and keeps all of its own.
+STAYING = "warp_specialize persistent"
+OURS = instead(
+    CONFIGS,
+    with_options(STAYING, (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 128, 64, 8, 4)),
+    configs((64, 256, 64, 4, 3), (128, 128, 32, 4, 4), (128, 64, 64, 4, 4)),
+)
+OUR_WAVES = instead(
+    WAVE_CONFIGS,
+    with_options(STAYING, (128, 160, 64, 8, 4), (128, 192, 64, 8, 3), (128, 224, 64, 8, 3)),
+    configs((64, 192, 64, 4, 3), (128, 96, 64, 8, 4), (128, 128, 64, 4, 4)),
 )
 #: The sizes that take WAVE_CONFIGS.
 WAVE_SIZES = (1536, 3072, 5120)
@@ -211,12 +232,12 @@ def _contest(
 def _family(size: int) -> tuple[str, int, tuple[Config, ...]]:
     """Return what sizes are tuned together, at which of them, with what."""
     if size in WAVE_SIZES:
-        return str(size), size, WAVE_CONFIGS
+        return str(size), size, OUR_WAVES
     if size <= 512:
         return "to 512", 512, SMALL_CONFIGS
     if size < 2048:
         return "to 2047", 1024, SMALL_CONFIGS
-    return "from 2048", 4096, CONFIGS
+    return "from 2048", 4096, OURS
 
 
 def _squares(
@@ -229,7 +250,7 @@ def _squares(
             suite, layout, dtype, size,
             partial(product, size=size, dtype=dtype, layout=layout), table,
             f"{suite} {layout} {'fp32' if dtype == F32 else 'fp16'} {name}", tunes=tunes,
-            peers=CONFIGS if table is WAVE_CONFIGS else (), **more,
+            peers=CONFIGS if size >= 2048 or size in WAVE_SIZES else (), **more,
         )  # fmt: skip
 
 
@@ -253,16 +274,21 @@ def contests() -> Iterator[Contest]:
             prepare = partial(typed_product, size=size, dtype=E4M3, imprecise=imprecise)
             label, tuned_at, table = _family(size)
             # Sums cannot go to fp32 in the midst of a block.
-            table = tuple(c for c in table if 2 * c.blocks[2] >= (imprecise or 0))
+            table, peers = (
+                tuple(c for c in one if 2 * c.blocks[2] >= (imprecise or 0))
+                for one in (table, CONFIGS if size >= 2048 else ())
+            )
             yield _contest("fp8", name, E4M3, size, prepare, table, f"fp8 {name} {label}",
-                           tunes=size == tuned_at, out=2)  # fmt: skip
+                           tunes=size == tuned_at, out=2, peers=peers)  # fmt: skip
     for size in INT8_SIZES:
         prepare = partial(typed_product, size=size, dtype=I8)
-        yield _contest("int8", "nt", I8, size, prepare, CONFIGS, "int8", tunes=size == 4096, out=4)
+        yield _contest("int8", "nt", I8, size, prepare, OURS, "int8", tunes=size == 4096, out=4,
+                       peers=CONFIGS)  # fmt: skip
     for layout in LAYOUTS:
         yield from _squares("tf32", layout, F32, TF32_SIZES)
     for size in LEAKY_SIZES:
         label, tuned_at, table = _family(size)
         prepare = partial(product, size=size, dtype=F16, layout="nn", activation="leaky_relu")
         yield _contest("leaky_relu", "nn", F16, size, prepare, table, f"leaky {label}",
-                       tunes=size == tuned_at)  # fmt: skip
+                       tunes=size == tuned_at,
+                       peers=CONFIGS if size >= 2048 else ())  # fmt: skip

@@ -105,10 +105,9 @@ def _attributes(options: Options) -> dict[str, Any]:
     found |= {"num_ctas": options.num_ctas, "enable_fp_fusion": options.enable_fp_fusion}
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
-    on = ("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart")
+    on = ("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart", "computed_first")
     found |= {name: False for name in on if not getattr(options, name)}
-    off = ("computed_first", "persistent")
-    found |= {name: True for name in off if getattr(options, name)}
+    found |= {"persistent": True} if options.persistent else {}
     if options.warp_specialize is not None:
         found["warp_specialize"] = options.warp_specialize
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):

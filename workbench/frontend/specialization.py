@@ -28,10 +28,11 @@ class Options:
     without `overlap` the two products of a loop end in the round in which they start, without
     `skip_masks` every round applies the masks of its tiles; without `loads_first` what is loaded
     before a loop waits behind all that fills the loop's ring; without `apart` no loop is written
-    twice that could copy ahead only where arguments do not overlap; with `computed_first` a
-    product's second operand stays in registers where it is computed of memory, on chips that have
-    products by four warps; `warp_specialize` says whether warps part into a producer's and those
-    that multiply; with `persistent` blocks whose warps part stay for one program after the other.
+    twice that could copy ahead only where arguments do not overlap; without `computed_first`
+    a product's second operand goes to shared memory where it is computed of what memory holds, on
+    chips that have products by four warps; `warp_specialize` says whether warps part into a
+    producer's and those that multiply; with `persistent` blocks whose warps part stay for one
+    program after the other.
     """
 
     num_warps: int | None = None
@@ -49,7 +50,7 @@ class Options:
     skip_masks: bool = True
     loads_first: bool = True
     apart: bool = True
-    computed_first: bool = False
+    computed_first: bool = True
     warp_specialize: bool | None = None
     persistent: bool = False
     narrow_index: bool = False

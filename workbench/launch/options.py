@@ -17,7 +17,7 @@ DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
     "debug": False, "wgmma": True, "tma": True, "overlap": True, "skip_masks": True,
-    "warp_specialize": None, "loads_first": True, "apart": True, "computed_first": False,
+    "warp_specialize": None, "loads_first": True, "apart": True, "computed_first": True,
     "persistent": False,
 }  # fmt: skip
 

@@ -4,10 +4,10 @@ PTX ISA 9.0, wgmma.mma_async (sm_90a). Four warps multiply 64 rows by up to 256 
 of k at a time. Accumulators are layouts.wgmma_d, A in registers layouts.wgmma_a; how a tile has to
 lie in shared memory is in layouts/warpgroup_access.py.
 
-Only the first operand may be in registers. With the option `computed_first` the second operand of a
-dot is that where it is computed of what memory holds, as weights are that become floats: what is
-multiplied then is C.T = B.T @ A.T. Nobody stores it, fences, and meets the others for it. A product
-is turned if the layout of its sums is (`WarpgroupDot.is_turned`).
+Only the first operand may be in registers. The second operand of a dot is that where it is
+computed of what memory holds, as weights are that become floats: what is multiplied then is
+C.T = B.T @ A.T (`computed_first=False` is the twin). Nobody stores it, fences, and meets the others
+for it. A product is turned if the layout of its sums is (`WarpgroupDot.is_turned`).
 """
 
 from __future__ import annotations
@@ -143,6 +143,7 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
         order=ACCUMULATOR_FIRST,
         offers=lambda: fragments,
         fixed=True,
+        far=turned,
         becomes=partial(_becomes, op, on),
     )
 
@@ -217,9 +218,12 @@ def _is_read(value: Value, on: Setting) -> bool:
 def is_to_be_turned(op: Dot, on: Setting) -> bool:
     """Say whether the second operand of a dot is to be the first of the instruction.
 
-    The other one is memory's, which goes to shared memory by a copy.
+    The other one is memory's, which goes to shared memory by a copy. A loop adds to the sums: what
+    lies turned is turned back once, behind it.
     """
-    if not on.options.get("computed_first") or op.imprecise_limit:
+    if not on.options.get("computed_first", True) or op.imprecise_limit:
+        return False
+    if op.accumulator.op is not None:  # sums that a loop does not go on with are read as they lie
         return False
     if not _is_read(op.a, on) or _is_read(op.b, on) or not _is_made_of_memory(op.b, on):
         return False

@@ -91,6 +91,7 @@ class Layouts:
     cost: what it costs to work in a layout.
     offers: layouts worth trying.
     fixed: it works in no other layout than those offered.
+    far: what it takes is to reach the loads behind it, however many ops lie between.
     becomes: writes what stands for the op in GPU IR, given its operands; None: it stays.
     flow: of an op with regions that hold tiles.
     """
@@ -104,6 +105,7 @@ class Layouts:
     cost: Cost | None = None
     offers: Callable[[], Iterable[LinearLayout]] | None = None
     fixed: bool = False
+    far: bool = False
     becomes: Callable[[Builder, Sequence[Value]], tuple[Value, ...]] | None = None
     flow: Flow | None = None
 

@@ -259,7 +259,7 @@ def _goes_on(early: Early, found: list[Staged]) -> Op | None:
         return None
     held, others = later.held, later.operands - read
     in_parts = held is not None and others <= {held} and held.op in loop.body.ops
-    if others and not (in_parts and known.on.options.get(COMPUTED_FIRST)):
+    if others and not (in_parts and known.on.options.get(COMPUTED_FIRST, True)):
         return None
     return product if yields[arguments.index(later.sums)] is product.result else None
 

@@ -217,7 +217,7 @@ class LayoutGraph:
     # -- candidates -----------------------------------------------------------------------
     def _offer(self) -> None:
         """Carry candidates along edges both ways until nothing new comes; then fill gaps."""
-        rounds = _FAR if self.module.attributes.get("computed_first") else _ROUNDS
+        rounds = _FAR if any(plan.far for plan in self.plans.values()) else _ROUNDS
         for last in (False, True):
             for _ in range(rounds):
                 if not self._spread():
