@@ -27,8 +27,8 @@ class Options:
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
     without `overlap` the two products of a loop end in the round in which they start, without
     `skip_masks` every round applies the masks of its tiles; with `loads_first` what is loaded
-    before a loop comes before most of what fills the loop's ring; `apart` writes loops twice that
-    copy ahead only where arguments do not overlap;
+    before a loop comes before most of what fills the loop's ring, and where blocks stay from the
+    producer; `apart` writes loops twice that copy ahead only where arguments do not overlap;
     `warp_specialize` says whether warps part into a producer's and those that multiply; with
     `persistent` blocks whose warps part stay for one program after the other.
     """
