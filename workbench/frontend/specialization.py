@@ -27,12 +27,12 @@ class Options:
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
     without `overlap` the two products of a loop end in the round in which they start, without
     `skip_masks` every round applies the masks of its tiles; without `loads_first` what is loaded
-    before a loop waits behind all that fills the loop's ring; without `apart` no loop is written
-    twice that could copy ahead only where arguments do not overlap; without `computed_first`
-    a product's second operand goes to shared memory where it is computed of what memory holds, on
-    chips that have products by four warps; `warp_specialize` says whether warps part into a
-    producer's and those that multiply; with `persistent` blocks whose warps part stay for one
-    program after the other.
+    before a loop waits behind all that fills the loop's ring, and no producer brings it where
+    blocks stay; without `apart` no loop is written twice that could copy ahead only where arguments
+    do not overlap; without `computed_first` a product's second operand goes to shared memory where
+    it is computed of what memory holds, on chips that have products by four warps;
+    `warp_specialize` says whether warps part into a producer's and those that multiply, and
+    `persistent` whether blocks whose warps part stay for one program after the other.
     """
 
     num_warps: int | None = None

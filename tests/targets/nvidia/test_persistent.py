@@ -30,7 +30,7 @@ from workbench.passes.pipeline import tile_passes
 from workbench.source import KernelTypeError, LaunchError
 from workbench.targets.built import Built
 from workbench.targets.nvidia.chip import chip
-from workbench.targets.nvidia.ops import Arrive, Await, TensorCopy
+from workbench.targets.nvidia.ops import Arrive, Await, TensorCopy, TensorLoad
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.simt.kernel import lower
 from workbench.targets.simt.ops import (
@@ -548,3 +548,27 @@ def test_what_is_carried_has_one_type():
     each = each_of(matmul_of(64, 64, 16), "consumers")
     with pytest.raises(KernelTypeError, match=r"gpu.each_program carries \(i32\) in, \(i32, i32\)"):
         each.changed(inits=each.inits[:1])
+
+
+def test_what_is_loaded_first_is_no_box_where_loops_have_none():
+    """Rows of keys lie at odd places: their loop copies nothing, so queries have no producer."""
+    extents = {"M": 64, "N": 64, "D": 64}
+    before = tile_ir(scores, "*fp32:16 *fp16:16 *fp16 i32:16", extents, num_warps=4)
+    final = [before, *(after for _, after in tile_steps(before))][-1]
+    raised = dict(gpu_steps(final, SM_90A, **OPTIONS, loads_first=True))["raise-tma"]
+    assert [op for op in raised.body.ops if isinstance(op, TensorLoad)]
+    built, told = compiled(before, loads_first=True)
+    assert told == ["not persistent: the warps of a block do not part"]
+    assert built.gpu is not None
+    assert roles_of(built.gpu) is None
+
+
+def scores(out_ptr, q_ptr, k_ptr, K, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    rows, columns, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    q = tl.load(q_ptr + (tl.program_id(0) * M + rows)[:, None] * D + d[None, :])
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, K, N):
+        at = start + columns
+        k = tl.load(k_ptr + at[None, :] * D + d[:, None], mask=at[None, :] < K, other=0.0)
+        total += tl.dot(q, k)
+    tl.store(out_ptr + (tl.program_id(0) * M + rows)[:, None] * N + columns[None, :], total)

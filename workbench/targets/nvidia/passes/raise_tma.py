@@ -207,11 +207,7 @@ class Raiser(Rebuilder):
         """Return the module with everything of some loops raised that can be."""
         facts = FormSteps(self.module, self.facts)
         at_least_0: list[int] = []
-        groups = list(groups)
-        in_loops = any(loop is not None for loop, _ in groups)
         for loop, loads in groups:
-            if loop is None and in_loops and not self.found:
-                continue  # no loop has a producer
             for raised in self._together(loop, loads):
                 self.found[raised.load.id] = raised
                 at_least_0 += self._ask(raised.plan, facts)
