@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import workbench
 from tests.kernels import quantised
 from tests.passes.corpus import tile_ir
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.hazards import simulate
-from tests.targets.nvidia.test_overlap import ordered
+from tests.targets.nvidia.in_flight import loop_of_products, written_in_flight
+from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
+from tests.targets.nvidia.test_roles import ordered
 from workbench.ir import Builder, Module, Op, Shared, Tile, Value, layout_of, rebuild, shape_of
 from workbench.ops import ConvertLayout, Dot, Elementwise, For, Load
 from workbench.targets.nvidia.chip import chip
@@ -156,6 +159,30 @@ def test_small_floats_are_decoded_in_the_layout_of_fragments(word: str, named: s
     assert chain_of(loop.body, product, product.b, SM_90A, 4)
     sizes = [shape_of(op.result.type) for op in loop.body.ops if isinstance(op, ConvertLayout)]
     assert (64, 64) not in sizes
+
+
+@needs_ptxas
+@needs_nvdisasm
+@pytest.mark.parametrize("kind", ["i8", "e2m1"])
+def test_no_register_in_flight_is_written_in_the_machine_code(kind: str):
+    """Nor are products serialized: ptxas keeps the registers of a part that goes on."""
+    blocks = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
+    if kind == "i8":
+        kernel, given = quantised.product_with_8_bits, {"GROUP": GROUP}
+        signature = POINTERS.format("i8").replace("i32 i32:16", "i32:16 i32:16", 1)
+    else:
+        kernel, given = quantised.product_with_microscales, {"X_FORMAT": "fp16", "W_FORMAT": kind}
+        signature = "*f16:16 *u8:16 *u8:16 *f16:16" + " i32:16" * 7
+    compiled = workbench.compile(
+        kernel, signature, {**blocks, **given}, num_warps=8, num_stages=4, computed_first=True
+    )
+    sass = compiled.asm["sass"]
+    loop = loop_of_products(sass)
+    assert [row.operands.strip() for row in loop if ".DEPBAR.LE" in row.name] == ["gsb0, 0x1"] * 2
+    assert not list(written_in_flight(loop))
+    # With one wait less the same registers are written too early.
+    late = loop_of_products(sass.replace("gsb0, 0x1 ;", "gsb0, 0x2 ;"))
+    assert list(written_in_flight(late))
 
 
 def test_one_step_of_k_is_no_two_parts():
