@@ -28,10 +28,11 @@ WORDS = (("x", "*f16"), ("m", "i32"), ("k", "i64"))
 DATA = LaunchData("k", "cubin", WORDS, threads=288, dynamic_shared_bytes=1 << 16, made=MADE,
                   extra={"persistent": True})  # fmt: skip
 MOST = 132
-#: Grids of a launch, and the blocks that it starts.
+#: Grids of a launch, and the blocks that it starts: as many as programs where these are very many.
 GRIDS = [((1, 1, 1), 1), ((131, 1, 1), 131), ((132, 1, 1), 132), ((133, 1, 1), 132),
-         ((11, 12, 1), 132), ((3, 5, 7), 105), ((64, 128, 4), 132), ((1 << 20, 1, 2047), 132),
-         ((2**31 - 1, 1, 1), 132)]  # fmt: skip
+         ((11, 12, 1), 132), ((3, 5, 7), 105), ((64, 16, 4), 132), ((32 * 132, 1, 1), 132),
+         ((32, 133, 1), 32 * 133), ((64, 128, 4), 1 << 15), ((1 << 20, 1, 2047), 2047 << 20),
+         ((2**31 - 1, 1, 1), 2**31 - 1)]  # fmt: skip
 #: More programs than a block's numbers can tell apart.
 HUGE = [(2**31 - 1, 2, 1), (1 << 20, 1 << 11, 1), (1 << 11, 1 << 10, 1 << 10)]
 
@@ -91,7 +92,7 @@ class _Nothing:
 
 
 @pytest.mark.parametrize(("grid", "blocks"), GRIDS)
-def test_a_launch_starts_no_more_blocks_than_there_are_at_once(
+def test_a_launch_starts_no_more_blocks_than_there_are_at_once_or_as_many_as_programs(
     device: Any, grid: tuple[int, int, int], blocks: int
 ):
     run = load(device.kernel, 0)

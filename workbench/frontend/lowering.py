@@ -107,9 +107,8 @@ def _attributes(options: Options) -> dict[str, Any]:
         found["maxnreg"] = options.maxnreg
     on = ("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart", "computed_first")
     found |= {name: False for name in on if not getattr(options, name)}
-    found |= {"persistent": True} if options.persistent else {}
-    if options.warp_specialize is not None:
-        found["warp_specialize"] = options.warp_specialize
+    chosen = ("warp_specialize", "persistent")
+    found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):
         found[name] = getattr(options, name)
     return found

@@ -52,7 +52,7 @@ class Options:
     apart: bool = True
     computed_first: bool = True
     warp_specialize: bool | None = None
-    persistent: bool = False
+    persistent: bool | None = None
     narrow_index: bool = False
     guarded: bool = False
     #: What the code is for, where the kernel asks (tl.target_info).

@@ -41,7 +41,7 @@ from workbench.launch.conditions import (
     llvm_interpreter,
     llvm_values,
 )
-from workbench.launch.grids import MOST_NUMBERED
+from workbench.launch.grids import MOST_NUMBERED, MOST_ROUNDS
 from workbench.launch.machine import Code
 from workbench.launch.measures import MEASURES, Measure
 
@@ -685,7 +685,10 @@ class _Writer:
         total = self._op(f"mul i64 {self._op(f'mul i64 {x}, {y}')}, {z}")
         self._need(self._op(f"icmp ule i64 {total}, {MOST_NUMBERED}"))
         fewer = self._op(f"icmp ult i64 {total}, {most}")
-        blocks, last = self._op(f"select i1 {fewer}, i64 {total}, i64 {most}"), self.block
+        rounds = self._op(f"mul i64 {most}, {MOST_ROUNDS}")
+        far_more = self._op(f"icmp ugt i64 {total}, {rounds}")
+        each = self._op(f"or i1 {fewer}, {far_more}")
+        blocks, last = self._op(f"select i1 {each}, i64 {total}, i64 {most}"), self.block
         self._do("br label %starting")
         self._label("starting")
         return [

@@ -20,7 +20,7 @@ from workbench.launch import tensor_maps  # noqa: F401 - registers what makes th
 from workbench.launch.abi import PACK_ERRORS, Loadable, NativeCode, Runner, fitted, slots
 from workbench.launch.assembly import Arguments, not_made
 from workbench.launch.conditions import python_lines
-from workbench.launch.grids import GPU_LIMITS, MOST_NUMBERED, check_limits
+from workbench.launch.grids import GPU_LIMITS, MOST_NUMBERED, blocks_for, check_limits
 from workbench.launch.hulls import asked_of_values
 from workbench.source import LaunchError
 
@@ -91,7 +91,7 @@ def _runner(loaded: Loaded) -> Runner:
     )  # fmt: skip
     blocks, free, packed = "x, y, z", "acquire(False)", values
     if launch.persistent:
-        blocks, packed = f"min(x * y * z, {most}), 1, 1", f"{values}, x, y, z"
+        blocks, packed = f"blocks_for(x * y * z, {most}), 1, 1", f"{values}, x, y, z"
         free = f"max(y, z) <= {GPU_LIMITS[1]} and x * y * z <= {MOST_NUMBERED} and {free}"
     text = (
         f"def run(x, y, z, stream{values}):\n"
@@ -122,6 +122,7 @@ def _runner(loaded: Loaded) -> Runner:
         "SUCCESS": api.CUresult.CUDA_SUCCESS,
         "kernel": kernel,
         "PACK_ERRORS": PACK_ERRORS,
+        "blocks_for": blocks_for,
         "again": _careful(loaded, packer),
         "others": partial(_without_maps, loaded, -1),
     }
@@ -166,7 +167,7 @@ def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., Loadable]:
         if launch.persistent:
             if total > MOST_NUMBERED:
                 return _without_maps(loaded, 0, grid, stream, values)
-            blocks, packed = (min(total, loaded.most_blocks), 1, 1), (*values, *grid)
+            blocks, packed = (blocks_for(total, loaded.most_blocks), 1, 1), (*values, *grid)
         arguments = Arguments(len(packed), launch.made)
         packer.pack_into(arguments.memory, 0, *fitted(packer.format, packed))
         status = arguments.assemble()

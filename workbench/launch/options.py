@@ -18,11 +18,11 @@ DEFAULTS: dict[str, Any] = {
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
     "debug": False, "wgmma": True, "tma": True, "overlap": True, "skip_masks": True,
     "warp_specialize": None, "loads_first": True, "apart": True, "computed_first": True,
-    "persistent": False,
+    "persistent": None,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.
-_CHOSEN = ("warp_specialize",)
+_CHOSEN = ("warp_specialize", "persistent")
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
 

@@ -159,7 +159,7 @@ class _Way:
         module = self._take(tiles, said, room)
         if not _has_boxes_left(module):
             return module
-        if tiles.attributes.get("persistent") and tiles.attributes.get("loads_first"):
+        if tiles.attributes.get("persistent") and tiles.attributes.get("loads_first", True):
             module = self._take(_with(tiles, loads_first=False), "", room)
             if not _has_boxes_left(module):
                 return module

@@ -128,7 +128,7 @@ class Feeders:
             if found:
                 yield op, found
         options = self.module.attributes
-        if options.get("persistent") and options.get("loads_first"):
+        if options.get("persistent") and options.get("loads_first", True):
             for op in self.module.body.ops:
                 if found := self.feeding(op):
                     yield None, [found]
