@@ -372,6 +372,7 @@ ir | gpu.barrier | | All threads of the block wait for each other; memory writte
 ir | gpu.barriers | | A ring of barriers in shared memory, each of whose phases ends after so many arrivals.
 ir | gpu.commit_copies | | Close a group of asynchronous copies.
 ir | gpu.convert_layout | | The same elements, held by other registers, lanes and warps.
+ir | gpu.each_program | | Run the body for each program that this block takes, one after the other.
 ir | gpu.expect | | Arrive at barrier \`turn\`, and have its phase wait for so many bytes of copies too.
 ir | gpu.fence_products | | What this thread wrote to shared memory comes before what products read there.
 ir | gpu.renew_barriers | | Let all barriers of a ring begin again: each is in its first phase, and nobody has arrived.
