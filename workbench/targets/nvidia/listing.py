@@ -1,6 +1,7 @@
 """Which op each row of PTX and SASS came from: read off the debug locations.
 
-In PTX the `.loc` in force counts; nvdisasm -gp names the PTX row of each instruction.
+In PTX the `.loc` in force counts (where LLVM has lost it, unplaced.py); nvdisasm -gp names the PTX
+row of each instruction.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from workbench.targets.llvm.listing import LOC
+from workbench.targets.nvidia.unplaced import placed
 from workbench.trace import Rendered
 
 _PTX_ROW = re.compile(r"nv_debug_ptx_txt[^\d]*, line (\d+)")
@@ -20,10 +22,12 @@ _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
 
 def ptx_rows(text: str, ops: Mapping[int, int]) -> Rendered:
     """Return PTX with the op of every instruction row."""
-    rows: list[tuple[int, ...]] = []
+    lines = text.splitlines()
+    numbers: list[int | None] = []
+    is_code: list[bool] = []
     current: int | None = None
     inside = False
-    for line in text.splitlines():
+    for line in lines:
         match = LOC.match(line)
         bare = line.strip()
         if bare == "{":
@@ -31,14 +35,13 @@ def ptx_rows(text: str, ops: Mapping[int, int]) -> Rendered:
         elif bare == "}":
             inside, current = False, None
         if match:
-            current = ops.get(int(match.group(2))) if int(match.group(1)) else None
-            rows.append(())
-            continue
-        is_code = inside and bare and not bare.startswith((".", "//", "$"))
+            current = int(match.group(2)) if int(match.group(1)) else None
+        code = inside and bool(bare) and not bare.startswith((".", "//", "$"))
         # Alone they open and close blocks; a statement that is written as one block is code.
-        is_code = is_code and not _BRACE.match(bare)
-        rows.append((current,) if is_code and current is not None else ())
-    return Rendered(text, rows)
+        is_code.append(code and not _BRACE.match(bare))
+        numbers.append(current if is_code[-1] else None)
+    found = placed(lines, numbers, is_code)
+    return Rendered(text, [(ops[number],) if number in ops else () for number in found])
 
 
 def _is_filler(line: str, before: str) -> bool:

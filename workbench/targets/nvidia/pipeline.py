@@ -388,7 +388,7 @@ def machine(unit: Chip, text: str) -> Machine:
         version = max(version, 84)  # PTX ISA 8.4 brought products of 8-bit floats
     if re.search(r"atom\.[^ ]*\.v\d\.", text):
         version = max(version, 81)  # PTX ISA 8.1 brought vectors of atomic additions
-    return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{version}")
+    return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{version}", places=True)
 
 
 def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
