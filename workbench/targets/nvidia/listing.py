@@ -1,7 +1,7 @@
 """Which op each row of PTX and SASS came from: read off the debug locations.
 
 In PTX the `.loc` in force counts (where LLVM has lost it, unplaced.py); nvdisasm -gp names the PTX
-row of each instruction.
+row of each instruction (where ptxas is wrong, misplaced.py).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from workbench.targets.llvm.listing import LOC
+from workbench.targets.nvidia.misplaced import Makers
 from workbench.targets.nvidia.unplaced import placed
 from workbench.trace import Rendered
 
@@ -17,6 +18,10 @@ _PTX_ROW = re.compile(r"nv_debug_ptx_txt[^\d]*, line (\d+)")
 _BRACE = re.compile(r"[{}]\s*(//.*)?$")
 _FILLER = re.compile(r"\*/\s+NOP\b")
 _BRANCH = re.compile(r"\bBRA\b.*[`(](\.L_\w+)")
+#: Functions that ptxas adds stand behind the kernel, in its section.
+_FUNCTION = re.compile(r"(\$__internal\w*\$?[\w$]*):$")
+_CALL = re.compile(r"\bCALL\S*\s+.*`\((\$__internal[\w$]*)\)")
+_TEXT = re.compile(r"\.text\..*:$")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
 
 
@@ -58,30 +63,63 @@ def _is_filler(line: str, before: str) -> bool:
 def sass_rows(listing: str, ptx: Rendered) -> Rendered:
     """Return the instructions of nvdisasm's listing with the ops of the PTX rows they came from.
 
-    Location comments and section headers are left out of the text.
+    Location comments and section headers are left out of the text. Functions that ptxas adds (for
+    a division of 64 bits, say) belong to the ops that call them.
     """
     kept: list[str] = []
     rows: list[tuple[int, ...]] = []
-    current: tuple[int, ...] = ()
+    callers = _callers(listing, ptx)
+    makers = Makers(ptx.text.splitlines(), [bool(ops) for ops in ptx.rows])
+    current = -1
+    inside: str | None = None
     started = False
     for line in listing.splitlines():
-        match = _PTX_ROW.search(line)
-        if match:
-            row = int(match.group(1)) - 1
-            current = tuple(ptx.rows[row]) if 0 <= row < len(ptx.rows) else ()
+        if row := _PTX_ROW.search(line):
+            current = int(row[1]) - 1
             continue
         bare = line.strip()
         if bare.startswith("//##"):
             continue
+        function = _FUNCTION.match(bare)
         if _INSTRUCTION.match(line):
             started = True
             label = kept[-1] if kept else ""
             kept.append(line.rstrip())
-            rows.append(() if _is_filler(line, label) else current)
-        elif bare.startswith(".L_") or (bare.startswith(".text.") and bare.endswith(":")):
+            ops = callers.get(inside, ()) if inside else _ops(ptx, makers.of(line, current))
+            rows.append(() if _is_filler(line, label) else ops)
+        elif function or bare.startswith(".L_") or (_TEXT.match(bare)):
+            inside = function[1] if function else inside
             kept.append(bare)
             rows.append(())
             started = started or bare.startswith(".text.")
         elif started and bare.startswith(".section"):
             break
     return Rendered("\n".join(kept) + "\n", rows)
+
+
+def _ops(ptx: Rendered, row: int) -> tuple[int, ...]:
+    return tuple(ptx.rows[row]) if 0 <= row < len(ptx.rows) else ()
+
+
+def _callers(listing: str, ptx: Rendered) -> dict[str, tuple[int, ...]]:
+    """Return the ops that call each function of ptxas's own, in order of rows.
+
+    One such function may call another: both are the first caller's.
+    """
+    found: dict[str, dict[int, None]] = {}
+    current: tuple[int, ...] = ()
+    inside: str | None = None
+    calls: list[tuple[str | None, str]] = []
+    for line in listing.splitlines():
+        if row := _PTX_ROW.search(line):
+            current = _ops(ptx, int(row[1]) - 1)
+        elif function := _FUNCTION.match(line.strip()):
+            inside = function[1]
+        elif called := _CALL.search(line):
+            calls.append((inside, called[1]))
+            if inside is None:
+                found.setdefault(called[1], {}).update(dict.fromkeys(current))
+    for caller, called in calls:
+        if caller is not None:
+            found.setdefault(called, {}).update(found.get(caller, {}))
+    return {name: tuple(ops) for name, ops in found.items()}
