@@ -7,10 +7,12 @@ row of each instruction (where ptxas is wrong, misplaced.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from workbench.targets.llvm.listing import LOC
+from workbench.targets.nvidia.control import address_of_row
 from workbench.targets.nvidia.misplaced import Makers
+from workbench.targets.nvidia.spilled_values import spilled_values
 from workbench.targets.nvidia.unplaced import placed
 from workbench.trace import Rendered
 
@@ -21,6 +23,10 @@ _BRANCH = re.compile(r"\bBRA\b.*[`(](\.L_\w+)")
 #: Functions that ptxas adds stand behind the kernel, in its section.
 _FUNCTION = re.compile(r"(\$__internal\w*\$?[\w$]*):$")
 _CALL = re.compile(r"\bCALL\S*\s+.*`\((\$__internal[\w$]*)\)")
+#: ptxas writes the first far ahead of the branch, and gives it the row of what stands there.
+_PARTS = re.compile(r"\bBSSY\s+(B\d+)")
+_MEETS = re.compile(r"\bBSYNC\s+(B\d+)")
+_GUARDED = re.compile(r"@!?U?P\d+\s+BRA\b")
 _TEXT = re.compile(r"\.text\..*:$")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
 
@@ -60,12 +66,27 @@ def _is_filler(line: str, before: str) -> bool:
     return target is not None and before == f"{target[1]}:"
 
 
-def sass_rows(listing: str, ptx: Rendered) -> Rendered:
+def sass_rows(listing: str, ptx: Rendered, live: str = "") -> Rendered:
     """Return the instructions of nvdisasm's listing with the ops of the PTX rows they came from.
 
     Location comments and section headers are left out of the text. Functions that ptxas adds (for
-    a division of 64 bits, say) belong to the ops that call them.
+    a division of 64 bits, say) belong to the ops that call them, and with `live`, what nvdisasm
+    says of registers, spills belong to the op whose value they are of.
     """
+    found = _by_rows(listing, ptx)
+    if not live:
+        return found
+    addresses = [address_of_row(row) for row in found.text.splitlines()]
+    ops = {at: own for at, own in zip(addresses, found.rows, strict=False) if at is not None}
+    spilled = spilled_values(live, {at: tuple(own) for at, own in ops.items()})
+    rows = [
+        spilled.get(at, own) if at is not None else own
+        for at, own in zip(addresses, found.rows, strict=False)
+    ]
+    return Rendered(found.text, rows)
+
+
+def _by_rows(listing: str, ptx: Rendered) -> Rendered:
     kept: list[str] = []
     rows: list[tuple[int, ...]] = []
     callers = _callers(listing, ptx)
@@ -94,7 +115,26 @@ def sass_rows(listing: str, ptx: Rendered) -> Rendered:
             started = started or bare.startswith(".text.")
         elif started and bare.startswith(".section"):
             break
+    _meet(kept, rows)
     return Rendered("\n".join(kept) + "\n", rows)
+
+
+def _meet(kept: Sequence[str], rows: list[tuple[int, ...]]) -> None:
+    """Give the row before threads part, and that where they meet, to the op whose branch parts them."""
+    parting: dict[str, int] = {}
+    ops: dict[str, tuple[int, ...]] = {}
+    for number, line in enumerate(kept):
+        if parts := _PARTS.search(line):
+            parting[parts[1]] = number
+        elif meets := _MEETS.search(line):
+            rows[number] = ops.pop(meets[1], rows[number])
+            if (place := parting.pop(meets[1], None)) is not None:
+                rows[place] = rows[number]
+        elif _GUARDED.search(line):
+            waiting = [barrier for barrier in parting if barrier not in ops]
+            if waiting:  # the innermost one
+                ops[waiting[-1]] = rows[number]
+                rows[parting.pop(waiting[-1])] = rows[number]
 
 
 def _ops(ptx: Rendered, row: int) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ _MAKERS: dict[str, tuple[str, ...]] = {
         ("LDSM",): r"\bldmatrix\b",
         ("SHFL",): r"\bshfl\b",
         ("BAR",): r"\b(bar|barrier)\.",
-        ("ATOM", "ATOMG", "ATOMS", "RED"): r"\b(atom|red)\b",
+        ("ATOM", "ATOMG", "ATOMS", "RED", "REDG"): r"\b(atom|red)\b",
         ("F2FP",): r"\bcvt\.\w+",
         ("STG",): r"\bst\.(\w+\.)*global",
         ("LDG",): r"\bld\.(\w+\.)*global",
@@ -40,8 +40,7 @@ _MAKERS: dict[str, tuple[str, ...]] = {
     "FMUL": (_FLOAT, rf"\bmul(\.\w+)*{_FLOAT}"),
     "FFMA": (_FLOAT, rf"\bfma(\.\w+)*{_FLOAT}"),
     "ISETP": (
-        r"\b(setp|bra|min|max|div|rem|selp|slct|abs|cvt|ret|exit|shfl|mbarrier|cp|ld|st|red|atom"
-        r"|sad|clz|bfind|shl|shr|shf|trap|call)\b",
+        r"\b(setp|bra|min|max|div|rem|slct|abs|cvt|mbarrier|sad|clz|bfind|shl|shr|shf|atom|call)\b",
         r"\bsetp\.({})\.[sub]\d+", r"\bsetp\.\w+\.[sub]\d+",
     ),
 }  # fmt: skip

@@ -47,7 +47,13 @@ from workbench.targets.nvidia.spills import (
     spilled,
 )
 from workbench.targets.nvidia.tensors import map_parameters
-from workbench.targets.nvidia.toolchain import PtxError, disassemble, find, missing
+from workbench.targets.nvidia.toolchain import (
+    PtxError,
+    disassemble,
+    find,
+    live_registers,
+    missing,
+)
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
@@ -287,7 +293,9 @@ def _built(state: State) -> Built:
         for tool in ("ptxas", "nvdisasm"):
             if find(tool) is None:
                 return Rendered("", (), "missing", f"SASS {missing(tool)}")
-        return sass_rows(disassemble(binary().data), ptx_rows(ptx, ops))
+        made = binary()
+        live = live_registers(made.data) if made.resources.spill_store_bytes else ""
+        return sass_rows(disassemble(made.data), ptx_rows(ptx, ops), live)
 
     return Built(
         symbol=symbol_of(module.name),

@@ -30,12 +30,13 @@ _NO_RESULT = frozenset((
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An instruction: the registers it writes and reads, whether it copies, its block."""
+    """An instruction: the registers it writes and reads, whether it copies or jumps, has a guard, its block."""
 
     writes: tuple[str, ...]
     reads: tuple[str, ...]
     copies: bool
     jumps: bool
+    guarded: bool
     block: int
 
 
@@ -45,13 +46,13 @@ def _row(text: str, block: int) -> _Row:
     name = bare.split(".")[0].split(None, 1)[0].rstrip(";")
     registers = tuple(_REGISTER.findall(text))
     if name in _NO_RESULT or bare.startswith("{"):
-        return _Row((), registers, False, name == "bra", block)
+        return _Row((), registers, False, name == "bra", bool(guard), block)
     first = bare.split(None, 1)[-1]
     first = first[: first.index("}")] if first.startswith("{") else first.split(",", 1)[0]
     writes = tuple(_REGISTER.findall(first))
     # What is written under a guard keeps what it was elsewhere.
     reads = registers if guard else registers[len(writes) :]
-    return _Row(writes, reads, name == "mov" and not guard, False, block)
+    return _Row(writes, reads, name == "mov" and not guard, False, bool(guard), block)
 
 
 def placed(lines: Sequence[str], rows: Sequence[int | None], is_code: Sequence[bool]) -> list[int]:
@@ -100,7 +101,9 @@ def _read(found: dict[int, _Row], known: dict[int, int]) -> None:
     readers: defaultdict[str, list[int]] = defaultdict(list)
     for number, row in found.items():
         for register in row.reads:
-            readers[register].append(number)
+            # The step of what a loop counts reads itself.
+            if register not in row.writes or row.guarded:
+                readers[register].append(number)
     left = [number for number in reversed(found) if not known[number] and found[number].writes]
     changed = True
     while changed:

@@ -148,7 +148,8 @@ def _close_phis(
 def lower_for(low: Lowering, op: For) -> None:
     """Test once before the loop, then at the end of every round.
 
-    What LLVM puts in front of the loop takes the place of the jump into it, which is the loop's.
+    What LLVM puts in front of the loop takes the place of the jump into it. That has none, so who
+    reads such a row is asked (nvidia/unplaced.py).
     """
     emit, counter = low.emit, op.body.arguments[0]
     element = element_scalar(counter)
@@ -161,7 +162,9 @@ def lower_for(low: Lowering, op: For) -> None:
     with emit.loop(hoists=not op.keeps_invariants):
         emit.branch(runs, before, end)
         emit.label(before)
+        emit.at(None)
         emit.jump(body)
+        emit.at(op)
         emit.label(body)
         current = emit.effect(f"phi {type} [ {lower}, %{before} ], [ ?, ? ]")
         low.set_scalar(counter, current)

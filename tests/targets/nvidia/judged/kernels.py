@@ -27,7 +27,7 @@ from workbench.passes.pipeline import tile_passes
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.pipeline import STEPS, State
-from workbench.targets.nvidia.spills import fitted
+from workbench.targets.nvidia.spills import fitted, spilled
 from workbench.targets.nvidia.toolchain import disassemble, live_registers
 from workbench.targets.simt.ops import all_warps
 from workbench.targets.stages import go
@@ -47,7 +47,7 @@ WANTED: dict[str, tuple[str, dict[str, Any]]] = {
     "mma": ("matmul fp16 40x48x50 nn warps 4 stages 3 leaky_relu", {}),
     "wgmma": ("configuration matmul 128x128x64 w4 s3", {}),
     "roles": ("two products", {"narrow_index": True, "warp_specialize": True}),
-    "atomics": ("segments segment_sum 0", {}),
+    "atomics": ("layernorm layer_norm_backward_locked 0", {}),
     "spills": ("layernorm layer_norm_backward 0", {"maxnreg": 24}),
     "sort": ("sorts row_argsort 0", {}),
     "dropout": ("dropout seeded_dropout 0", {}),
@@ -70,7 +70,7 @@ class Compiled:
     Attributes:
         ptx: with its debug lines.
         listing: of nvdisasm, with the PTX row of each instruction.
-        live: the same with the registers that each instruction writes and reads.
+        live: where registers are spilled, the same with what each instruction writes and reads.
         numbers: op ids by the dense numbers of the debug lines.
         ir: the rows of the GPU IR, each with the id of its op, 0 for none.
         kinds: each op's mnemonic, by id.
@@ -89,7 +89,7 @@ class Compiled:
 
     def rows(self) -> Rendered:
         """Return the instructions with their ops, by today's code."""
-        return sass_rows(self.listing, ptx_rows(self.ptx, self.numbers))
+        return sass_rows(self.listing, ptx_rows(self.ptx, self.numbers), self.live)
 
 
 @cache
@@ -106,7 +106,7 @@ def compiled(what: str) -> Compiled:
     return Compiled(
         found.ptx,
         disassemble(found.result.cubin),
-        live_registers(found.result.cubin),
+        live_registers(found.result.cubin) if spilled(found.result) else "",
         dict(state.ops),
         rows,
         {op: match[1] for row, op in reversed(rows) if op and (match := _KIND.match(row))},

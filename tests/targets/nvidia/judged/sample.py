@@ -68,23 +68,21 @@ def text_of(row: str) -> str:
 
 
 def draw() -> list[Judged]:
-    """Draw rows: of each kernel about as many, and of each opcode in it in turns."""
-    choose = random.Random(SEED)
+    """Draw rows: of each kernel about as many, half of them one of each opcode."""
     found: list[Judged] = []
     for place, what in enumerate(WANTED):
         kernel = kept()[what]
         wanted = COUNT * (place + 1) // len(WANTED) - COUNT * place // len(WANTED)
-        groups: defaultdict[str, list[int]] = defaultdict(list)
+        choose = random.Random(f"{SEED} {what}")
         rows = attributed(kernel)
+        groups: defaultdict[str, list[int]] = defaultdict(list)
         for address, (row, _) in rows.items():
             groups[opcode(row)].append(address)
-        for group in groups.values():
-            choose.shuffle(group)
-        drawn: list[int] = []
-        while len(drawn) < wanted:
-            for name in sorted(groups):
-                if groups[name] and len(drawn) < wanted:
-                    drawn.append(groups[name].pop())
+        # One of each opcode as far as they go, common ones first, then any.
+        drawn = [choose.choice(g) for g in sorted(groups.values(), key=len, reverse=True)]
+        drawn = drawn[: wanted // 2]
+        rest = sorted(set(rows) - set(drawn))
+        drawn += choose.sample(rest, wanted - len(drawn))
         for address in sorted(drawn):
             row, op = rows[address]
             found.append(Judged(
