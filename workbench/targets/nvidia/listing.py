@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from workbench.targets.llvm.listing import LOC
+from workbench.targets.llvm.provenance import provenance
 from workbench.targets.nvidia.control import address_of_row
 from workbench.targets.nvidia.misplaced import Makers
 from workbench.targets.nvidia.spilled_values import spilled_values
@@ -31,8 +32,14 @@ _TEXT = re.compile(r"\.text\..*:$")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
 
 
-def ptx_rows(text: str, ops: Mapping[int, int]) -> Rendered:
-    """Return PTX with the op of every instruction row."""
+def ptx_rows(text: str, ops: Mapping[int, int], llvm: str = "") -> Rendered:
+    """Return PTX with the op of every instruction row.
+
+    Args:
+        text: the PTX.
+        ops: op ids by the numbers in debug lines.
+        llvm: the LLVM IR that it was made of, if that is known.
+    """
     lines = text.splitlines()
     numbers: list[int | None] = []
     is_code: list[bool] = []
@@ -51,7 +58,7 @@ def ptx_rows(text: str, ops: Mapping[int, int]) -> Rendered:
         # Alone they open and close blocks; a statement that is written as one block is code.
         is_code.append(code and not _BRACE.match(bare))
         numbers.append(current if is_code[-1] else None)
-    found = placed(lines, numbers, is_code)
+    found = placed(lines, numbers, is_code, provenance(llvm) if llvm else None)
     return Rendered(text, [(ops[number],) if number in ops else () for number in found])
 
 

@@ -286,7 +286,7 @@ def _built(state: State) -> Built:
                 if spilled(result):
                     note_spills(result, sass(), module, remarks)
                 if result.notes:
-                    note_assembler(found, ptx_rows(found.ptx, ops), module, remarks)
+                    note_assembler(found, ptx_rows(found.ptx, ops, state.llvm), module, remarks)
         return made["cubin"]
 
     def sass() -> Rendered:
@@ -295,7 +295,7 @@ def _built(state: State) -> Built:
                 return Rendered("", (), "missing", f"SASS {missing(tool)}")
         made = binary()
         live = live_registers(made.data) if made.resources.spill_store_bytes else ""
-        return sass_rows(disassemble(made.data), ptx_rows(ptx, ops), live)
+        return sass_rows(disassemble(made.data), ptx_rows(ptx, ops, state.llvm), live)
 
     return Built(
         symbol=symbol_of(module.name),
@@ -309,7 +309,7 @@ def _built(state: State) -> Built:
         machine=machine(unit, state.llvm),
         texts={
             "llvm": lambda: llvm_rows(state.llvm, ops),
-            "ptx": lambda: ptx_rows(assembled[0] if assembled else ptx, ops),
+            "ptx": lambda: ptx_rows(assembled[0] if assembled else ptx, ops, state.llvm),
             "sass": sass,
         },
         fields={

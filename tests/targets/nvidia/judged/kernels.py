@@ -68,6 +68,7 @@ class Compiled:
     """What is kept of a kernel.
 
     Attributes:
+        llvm: the LLVM IR.
         ptx: with its debug lines.
         listing: of nvdisasm, with the PTX row of each instruction.
         live: where registers are spilled, the same with what each instruction writes and reads.
@@ -78,6 +79,7 @@ class Compiled:
         source: the lines of source that ops name.
     """
 
+    llvm: str
     ptx: str
     listing: str
     live: str
@@ -89,7 +91,7 @@ class Compiled:
 
     def rows(self) -> Rendered:
         """Return the instructions with their ops, by today's code."""
-        return sass_rows(self.listing, ptx_rows(self.ptx, self.numbers), self.live)
+        return sass_rows(self.listing, ptx_rows(self.ptx, self.numbers, self.llvm), self.live)
 
 
 @cache
@@ -104,6 +106,7 @@ def compiled(what: str) -> Compiled:
     rows = print_rows(state.module)
     spans = {op.id: op.span for op in state.module.walk() if op.span is not None}
     return Compiled(
+        state.llvm,
         found.ptx,
         disassemble(found.result.cubin),
         live_registers(found.result.cubin) if spilled(found.result) else "",

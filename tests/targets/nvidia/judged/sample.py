@@ -112,7 +112,7 @@ def write(rows: list[Judged]) -> None:
 def show(what: str, around: int = 2) -> str:
     """Return the rows drawn of a kernel with what they are judged by."""
     kernel = kept()[what]
-    ptx = ptx_rows(kernel.ptx, kernel.numbers)
+    ptx = ptx_rows(kernel.ptx, kernel.numbers, kernel.llvm)
     texts, places = kernel.ptx.splitlines(), ptx_places(kernel.listing)
     rows, ir = attributed(kernel), {}
     for row, op in kernel.ir:
