@@ -110,6 +110,8 @@ class Run:
         #: The seed of the order in which the roles of a program take turns; 0: each goes on as far
         #: as it can, the producer first, and copies arrive as late as they can.
         self.roles_seed = 0
+        #: The rounds that all loops of a program may take, None: any number.
+        self.most_rounds: int | None = None
         #: Told of every op that has run; its values are in the frame. Nothing is watched then.
         self.listener: Callable[[Op, Any], object] | None = None
         self._dependence: Dependence | None = None
