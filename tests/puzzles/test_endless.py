@@ -38,12 +38,16 @@ def row_sums(x_ptr, out_ptr, rows, columns, stride_row, stride_column, BLOCK: tl
 
 
 @pytest.fixture(autouse=True)
-def _few(monkeypatch):
-    """Let few rounds be too many; a right solution takes 40."""
-    monkeypatch.setitem(BUDGETS, "interpreted", replace(BUDGETS["interpreted"], limit=300))
+def _fresh():
     api.begin(1)
     yield
     api.begin()
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Let few rounds be too many; a right solution takes 40."""
+    monkeypatch.setitem(BUDGETS, "interpreted", replace(BUDGETS["interpreted"], limit=300))
 
 
 def judged(first: str, condition: str, step: str):
@@ -51,6 +55,7 @@ def judged(first: str, condition: str, step: str):
     return api.check(5, api.kernel_of(PUZZLES[4], text))
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
     ("first", "condition", "step", "now"),
     [
@@ -79,12 +84,13 @@ def test_a_counter_that_never_arrives(first, condition, step, now):
     ids=["nothing changes", "twice nothing", "products that become 0"],
 )  # fmt: skip
 def test_a_loop_in_which_nothing_that_decides_changes(first, step):
-    """Named at once, though its sums go on."""
+    """Named as such, though its sums go on."""
     error = judged(first, "start < 2147483647", step).error
     assert error.code == "K515"
     assert error.span.line == LINE
 
 
+@pytest.mark.usefixtures("few")
 def test_a_range_that_is_far_too_long():
     error = api.check(5, api.kernel_of(PUZZLES[4], FOR)).error
     assert (error.code, error.span.line) == ("K406", 6)
@@ -92,4 +98,4 @@ def test_a_range_that_is_far_too_long():
 
 def test_the_limit_is_listed():
     assert any(row.startswith("interpreted") and "rounds" in row for row in table().splitlines())
-    assert limit_of("interpreted") == 300
+    assert limit_of("interpreted") == 5000

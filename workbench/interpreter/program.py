@@ -351,7 +351,7 @@ def _deciding(frame: ProgramFrame, op: Op) -> str:
     if len(op.regions) != 2:
         return ""
     carried = frame.machine.exit_of(op).carried
-    arguments = op.regions[1].arguments
+    arguments = op.regions[0].arguments  # those of the condition, which was just asked
     shown = [
         f"{value.hint} is {frame.values[value]}"
         for value in (arguments[i] for i in carried)
