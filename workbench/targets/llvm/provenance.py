@@ -1,4 +1,4 @@
-"""What the LLVM IR of a kernel says of its ops: which kinds of instruction each has, of whom it reads.
+"""What LLVM IR says of ops: which kinds of instruction each has, and whose results they read.
 
 A kind is a word and a width: ("add", 64). Kinds that code generation takes for each other are one:
 additions are differences and steps of a pointer, products are shifts to the left.

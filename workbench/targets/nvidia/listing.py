@@ -127,7 +127,7 @@ def _by_rows(listing: str, ptx: Rendered) -> Rendered:
 
 
 def _meet(kept: Sequence[str], rows: list[tuple[int, ...]]) -> None:
-    """Give the row before threads part, and that where they meet, to the op whose branch parts them."""
+    """Give the rows where threads are to part and to meet to the op whose branch parts them."""
     parting: dict[str, int] = {}
     ops: dict[str, tuple[int, ...]] = {}
     for number, line in enumerate(kept):

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.targets.nvidia.control import address_of_row
 
 _HEAD = re.compile(r"\|\s+#\s((?:\s*\d+)+)\s*\|")
-_ACCESS = re.compile(
-    r"\b(STL|LDL)(?:\.LU|\.64|\.128|\.[A-Z]+)*\s+(.*?)\s*(?:\(\*.*\*\))?\s*;"
-)
+_ACCESS = re.compile(r"\b(STL|LDL)(?:\.LU|\.64|\.128|\.[A-Z]+)*\s+(.*?)\s*(?:\(\*.*\*\))?\s*;")
 _SLOT = re.compile(r"\[(R\d+|UR\d+)?(?:\+?(-?0x[0-9a-f]+))?\]")
 _BRANCH = re.compile(r"\bBRA\b[^;]*`\((\.L_\w+)\)")
 _ENDS = re.compile(r"\*/\s+(EXIT|BRA|RET\S*)\b")
@@ -31,70 +29,92 @@ class _Row:
     writes: frozenset[int]
 
 
-def spilled_values(
-    live: str, ops: Mapping[int, tuple[int, ...]]
-) -> dict[int, tuple[int, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """A row that stores words of the thread's own memory, or loads them: bytes, registers."""
+
+    stores: bool
+    words: list[tuple[int, int | None]]
+
+
+def spilled_values(live: str, ops: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
     """Return the ops of each spill's value by the address of the row; no entry where unknown.
 
     Args:
         live: what nvdisasm -plr prints.
         ops: the ops of every instruction, by address.
     """
-    rows, before = _read(live)
-    stores = {n: _access(row.text) for n, row in enumerate(rows)}
-    kept: defaultdict[int, list[tuple[int, int | None]]] = defaultdict(list)
-    for number, access in stores.items():
-        if access is not None and access[0] == "STL":
-            for word, register in zip(access[1], access[2], strict=True):
-                kept[word].append((number, register))
-    found: dict[int, tuple[int, ...]] = {}
+    return _Spills(*_read(live), ops).values()
 
-    def of_store(number: int, register: int | None, seen: set[tuple[int, int]]) -> list[int]:
+
+class _Spills:
+    """The spills of one kernel, and what their words hold.
+
+    Ways through words lead back to themselves in loops: `seen` are the stores that were followed.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[_Row],
+        before: Sequence[Sequence[int]],
+        ops: Mapping[int, tuple[int, ...]],
+    ) -> None:
+        self._rows, self._before, self._ops = rows, before, ops
+        found = ((number, _access(row.text)) for number, row in enumerate(rows))
+        self._accesses = {number: access for number, access in found if access is not None}
+        #: The registers that each word was stored from, by the number of the row.
+        self._stored: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
+        for number, access in self._accesses.items():
+            if access.stores:
+                for word, register in access.words:
+                    self._stored[word][number] = register
+
+    def values(self) -> dict[int, tuple[int, ...]]:
+        """Return the ops of each spill's value, by address."""
+        found: dict[int, tuple[int, ...]] = {}
+        for number, access in self._accesses.items():
+            held: list[int] = []
+            for word, register in access.words:
+                if not access.stores:
+                    held += self._of_load(number, word, set())
+                else:
+                    own = self._of_store(number, register, set())
+                    held += own or self._of_word(word, self._stored[word], set())
+            if held:
+                found[self._rows[number].address] = tuple(dict.fromkeys(held))
+        return found
+
+    def _of_store(self, number: int, register: int | None, seen: set[tuple[int, int]]) -> list[int]:
+        """Return whose value a register holds before a row."""
         if register is None:  # a zero: the first of what the place holds
             return []
-        writers = _last(before, number, lambda n: register in rows[n].writes)
-        return [op for writer in writers for op in of_writer(writer, register, seen)]
+        writers = _last(self._before, number, lambda n: register in self._rows[n].writes)
+        return [op for writer in writers for op in self._of_writer(writer, register, seen)]
 
-    def of_writer(writer: int, register: int, seen: set[tuple[int, int]]) -> list[int]:
-        access = stores[writer]
-        if access is None or access[0] != "LDL":
-            return list(ops.get(rows[writer].address, ()))
-        words = [w for w, r in zip(access[1], access[2], strict=True) if r == register]
-        return [op for word in words for op in of_load(writer, word, seen)]
+    def _of_writer(self, writer: int, register: int, seen: set[tuple[int, int]]) -> list[int]:
+        access = self._accesses.get(writer)
+        if access is None or access.stores:
+            return list(self._ops.get(self._rows[writer].address, ()))
+        words = [word for word, to in access.words if to == register]
+        return [op for word in words for op in self._of_load(writer, word, seen)]
 
-    def of_load(number: int, word: int, seen: set[tuple[int, int]]) -> list[int]:
+    def _of_load(self, number: int, word: int, seen: set[tuple[int, int]]) -> list[int]:
         """Return whose value a word holds at a row."""
-        stored = dict(kept[word])
-        last = _last(before, number, lambda n: n in stored)
-        return of_word(word, seen, last) or of_word(word, seen, sorted(stored))
+        stored = self._stored[word]
+        last = _last(self._before, number, lambda n: n in stored)
+        return self._of_word(word, last, seen) or self._of_word(word, stored, seen)
 
-    def of_word(word: int, seen: set[tuple[int, int]], stores: Sequence[int]) -> list[int]:
+    def _of_word(self, word: int, stores: Iterable[int], seen: set[tuple[int, int]]) -> list[int]:
         held: list[int] = []
-        registers = dict(kept[word])
         for number in stores:
             if (number, word) not in seen:
                 seen.add((number, word))
-                held += of_store(number, registers[number], seen)
+                held += self._of_store(number, self._stored[word][number], seen)
         return held
 
-    for number, access in stores.items():
-        if access is None:
-            continue
-        kind, words, registers = access
-        held: list[int] = []
-        for word, register in zip(words, registers, strict=True):
-            if kind == "LDL":
-                held += of_load(number, word, set())
-            else:
-                own = of_store(number, register, set())
-                held += own or of_word(word, set(), [n for n, _ in kept[word]])
-        if held:
-            found[rows[number].address] = tuple(dict.fromkeys(held))
-    return found
 
-
-def _access(text: str) -> tuple[str, list[int], list[int | None]] | None:
-    """Return what a row does to the thread's own memory: STL or LDL, words, their registers."""
+def _access(text: str) -> _Access | None:
+    """Return what a row does to the thread's own memory, None if that is nothing."""
     found = _ACCESS.search(text)
     if found is None:
         return None
@@ -107,8 +127,8 @@ def _access(text: str) -> tuple[str, list[int], list[int | None]] | None:
     if slot is None:
         return None
     start = int(slot[2] or "0", 16)
-    words = [start + 4 * i for i in range(count)]
-    return kind, words, [int(named[1]) + i if named else None for i in range(count)]
+    words = [(start + 4 * i, int(named[1]) + i if named else None) for i in range(count)]
+    return _Access(kind == "STL", words)
 
 
 def _read(live: str) -> tuple[list[_Row], list[list[int]]]:
@@ -143,9 +163,7 @@ def _read(live: str) -> tuple[list[_Row], list[list[int]]]:
     return rows, before
 
 
-def _last(
-    before: Sequence[Sequence[int]], number: int, wanted: Callable[[int], bool]
-) -> list[int]:
+def _last(before: Sequence[Sequence[int]], number: int, wanted: Callable[[int], bool]) -> list[int]:
     """Return the last rows that are wanted before a row, on any way to it."""
     found: list[int] = []
     left, seen = list(before[number]), set(before[number])

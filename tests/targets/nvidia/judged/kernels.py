@@ -129,11 +129,7 @@ def keep() -> None:
 def kept() -> dict[str, Compiled]:
     """Return what is kept, by what it stands for."""
     found: dict[str, dict[str, Any]] = json.loads(lzma.decompress(KEPT.read_bytes()))
-    numbered = ("numbers", "kinds", "lines", "source")
-    return {
-        what: Compiled(**{
-            name: {int(key): item for key, item in value.items()} if name in numbered else value
-            for name, value in fields.items()
-        })
-        for what, fields in found.items()
-    }  # fmt: skip
+    for fields in found.values():
+        for name in ("numbers", "kinds", "lines", "source"):
+            fields[name] = {int(key): item for key, item in fields[name].items()}
+    return {what: Compiled(**fields) for what, fields in found.items()}

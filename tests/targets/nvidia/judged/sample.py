@@ -3,11 +3,11 @@
     python -m tests.targets.nvidia.judged.sample draw          keep kernels anew, draw rows
     python -m tests.targets.nvidia.judged.sample show KERNEL   rows of a kernel with their context
 
-`rows.tsv` holds the rows, one a line: kernel, address, SASS, the op it belongs to by the code
-of the day it was judged (id, kind, source line), a verdict, and if that is not "exact" the right op
-and why. Verdicts: *exact*, the instruction is part of what the op was lowered to; *related*, of what
-an op was lowered to that this one reads or feeds, or that stands around it; *unrelated*; *impossible*,
-no lowering of such an op holds such an instruction.
+`rows.tsv` holds the rows, one a line: kernel, address, SASS, the op it belongs to by the code of
+the day it was judged (id, kind, source line), a verdict, and if that is not "exact" the right op and
+why. Verdicts: *exact*, the instruction is part of what the op was lowered to; *related*, of what an
+op was lowered to that this one reads or feeds, or that stands around it; *unrelated*; *impossible*,
+no lowering of such an op holds such an instruction. What is drawn anew is to be judged anew.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import random
 import re
 import sys
 from collections import defaultdict
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from tests.targets.nvidia.judged.kernels import WANTED, Compiled, keep, kept
 from workbench.targets.nvidia.control import address_of_row
-from workbench.targets.nvidia.listing import ptx_rows
 
 ROWS = Path(__file__).parent / "rows.tsv"
 SEED = 20261124
@@ -96,8 +95,10 @@ def read() -> list[Judged]:
     """Return the rows of the file."""
     with ROWS.open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    numbers = {"op": int, "line": int}
-    return [Judged(**{n: numbers.get(n, str)(v) for n, v in row.items()}) for row in rows]
+    return [
+        Judged(**{**row, "op": int(row["op"]), "line": int(row["line"])})  # type: ignore[arg-type]
+        for row in rows
+    ]
 
 
 def write(rows: list[Judged]) -> None:
@@ -112,9 +113,9 @@ def write(rows: list[Judged]) -> None:
 def show(what: str, around: int = 2) -> str:
     """Return the rows drawn of a kernel with what they are judged by."""
     kernel = kept()[what]
-    ptx = ptx_rows(kernel.ptx, kernel.numbers, kernel.llvm)
     texts, places = kernel.ptx.splitlines(), ptx_places(kernel.listing)
-    rows, ir = attributed(kernel), {}
+    rows = attributed(kernel)
+    ir: dict[int, str] = {}
     for row, op in kernel.ir:
         ir.setdefault(op, row.strip())
     order = sorted(places)
