@@ -130,7 +130,7 @@ def test_the_listing_with_control_bits():
     head, *rows, last = text.splitlines()
     assert head.startswith("// product for sm_90a: wait:rd:wr:yield:stall")
     assert rows[0].startswith("------:-:1:-:01     1")
-    assert any("// spilled at" in row for row in rows)
+    assert any("// spilled %" in row for row in rows)
     assert "registers live" in last
     data = json.loads(machine_code.sass_listing("product", Request(json=True)))
     assert len(data) == len(rows)

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("IPython")
 from IPython.core.interactiveshell import InteractiveShell
 
+from tests.magics.stops import stops
 from workbench import interrupts
 from workbench.bench import running, sweep
 from workbench.magics import lines, registry
@@ -233,3 +234,12 @@ def test_other_threads_and_other_handlers_are_left_alone():
     signal.signal(signal.SIGINT, mine)
     with interrupts.keeping():
         assert signal.getsignal(signal.SIGINT) is mine
+
+
+@pytest.mark.slow
+def test_stops_at_random_moments_in_a_jupyter_kernel_keep_what_was_found():
+    """A few of what `python -m tests.magics.stops` does."""
+    pytest.importorskip("ipykernel")
+    told, problems = stops(6, seed=3)
+    assert problems == []
+    assert told.total() == 6

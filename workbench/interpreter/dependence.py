@@ -131,6 +131,8 @@ class Dependence:
         op = op or self._owner.get(value)
         if op is None or (given and provenance):
             return given
+        if given:  # what is handed on, and whether it is
+            return [*given, *op.decided_by()]
         return [*given, *op.operands, *(v for region in op.regions for v in region.yields)]
 
 

@@ -16,7 +16,7 @@ from workbench.interpreter.run import AbandonedError, Run
 from workbench.ir import Array, Block, Element, Op, Value
 from workbench.ops import CheckAccess, Constant, Iota
 from workbench.ops.numbers import decode, encode, memory_dtype, value_dtype
-from workbench.source import LaunchError
+from workbench.source import LaunchError, Note, ResourceError, over_budget
 
 #: A round of a loop that touches memory more often than this is not looked at as a wait.
 MOST_STEPS = 64
@@ -53,6 +53,8 @@ class ProgramFrame:
         self.number = program[0] + machine.grid[0] * (program[1] + machine.grid[1] * program[2])
         self.values: dict[Value, Array] = dict(machine.shared_values)
         self._memory: dict[Any, Any] = {}
+        #: Rounds of all its loops.
+        self.rounds = 0
         #: What the rounds of loops that may wait did, and those loops, the inner ones last.
         self.steps: list[Step] = []
         self.waiting: list[LoopRounds] = []
@@ -101,6 +103,13 @@ class ProgramFrame:
     def loop(self, op: Op) -> LoopRounds:
         """Return what is to be told of each round of a loop."""
         return LoopRounds(self, op, self.machine.exit_of(op))
+
+    def round(self, op: Op) -> None:
+        """Count a round of a loop. Raises ResourceError K406 where there are too many."""
+        self.rounds += 1
+        most = self.machine.most_rounds
+        if most is not None and self.rounds > most:
+            raise runaway(self, op)
 
     # -- roles ----------------------------------------------------------------------------
     def part(self, op: Op, regions: Mapping[str, Block]) -> None:
@@ -342,6 +351,36 @@ class LoopRounds:
             self.frame.waiting.pop()
             if not self.frame.waiting:
                 self.frame.steps.clear()
+
+
+def runaway(frame: ProgramFrame, op: Op) -> ResourceError:
+    """Return ResourceError K406 for a loop that goes round though its program may no more.
+
+    It says what decides whether a loop without a known end goes on, and what that is now.
+    """
+    machine = frame.machine
+    who = f"program {machine.shown_program(frame.number)}"
+    what = f"{who} goes round this loop for ever, or too often: its loops took"
+    error = over_budget("interpreted", what, frame.rounds, op.span)
+    deciding = _deciding(frame, op)
+    if deciding:
+        note = Note(f"after {frame.rounds - 1:,} rounds {deciding}", op.span)
+        error.notes = (note, *error.notes)
+    return error
+
+
+def _deciding(frame: ProgramFrame, op: Op) -> str:
+    """Return the scalars that decide whether a loop goes round again, and what they are."""
+    if len(op.regions) != 2:
+        return ""
+    carried = frame.machine.exit_of(op).carried
+    arguments = op.regions[0].arguments  # those of the condition, which was just asked
+    shown = [
+        f"{value.hint} is {frame.values[value]}"
+        for value in (arguments[i] for i in carried)
+        if value in frame.values and not np.shape(frame.values[value]) and value.hint
+    ]
+    return ", ".join(shown)
 
 
 def same_bits(one: Array, other: Array) -> Array:

@@ -113,6 +113,8 @@ class Run:
         #: Of a kernel whose blocks take several programs, how many blocks there are; 0: as many as
         #: programs. The frames of programs beyond them find nothing to do.
         self.blocks = 0
+        #: The rounds that all loops of a program may take, None: any number.
+        self.most_rounds: int | None = None
         #: Told of every op that has run; its values are in the frame. Nothing is watched then.
         self.listener: Callable[[Op, Any], object] | None = None
         self._dependence: Dependence | None = None

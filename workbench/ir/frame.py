@@ -73,6 +73,10 @@ class Frame(Protocol):
         """Return what is to be told of each round of a loop that may wait for memory."""
         ...
 
+    def round(self, op: Op) -> None:
+        """Hear that a loop goes round once more; raises where it has gone round too often."""
+        ...
+
     def part(self, op: Op, regions: Mapping[str, Block]) -> None:
         """Run regions, by who runs them, that take turns: who waits lets the next one go on."""
         ...

@@ -104,12 +104,12 @@ def _instructions(compiled: Any) -> list[Instruction]:
 
 
 def _spill(text: str, ops: Any, names: Mapping[int, str], line: int | None) -> str:
-    """Say what an access of a thread's own memory is for, as far as its op tells."""
+    """Say what value an access of a thread's own memory is of, as far as its op tells."""
     if not _SPILL.search(text):
         return ""
     what = "spilled" if "STL" in text else "loaded again"
     named = next((names[op] for op in ops if op in names), "")
-    return " ".join([what, *([f"at {named}"] if named else [f"at line {line}"] if line else [])])
+    return " ".join([what, *([named] if named else [f"at line {line}"] if line else [])])
 
 
 def _names(module: Module | None) -> dict[int, str]:

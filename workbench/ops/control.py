@@ -110,6 +110,7 @@ class For(Op, mnemonic="tile.for", effects=NONE, repeats=True, exact=True):
         carried = tuple(frame[v] for v in self.inits)
         dtype = np.asarray(frame[self.lower]).dtype
         for i in range(lower, upper, step):
+            frame.round(self)
             carried = frame.run(self.body, [np.asarray(i, dtype), *carried])
         return carried
 
@@ -170,6 +171,7 @@ class While(Op, mnemonic="tile.while", effects=_MAY_NOT_END, repeats=True, exact
         carried = tuple(frame[v] for v in self.inits)
         rounds = frame.loop(self)
         while bool(frame.run(self.condition, carried)[0]):
+            frame.round(self)
             before, carried = carried, frame.run(self.body, carried)
             rounds.turned(before, carried)
         rounds.ended()

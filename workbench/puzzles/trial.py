@@ -17,7 +17,7 @@ from workbench.ir import Module, Op
 from workbench.launch.grids import resolve_grid
 from workbench.puzzles.arguments import NAN, Arguments
 from workbench.puzzles.puzzle import Case, Puzzle
-from workbench.source import OptionError
+from workbench.source import OptionError, limit_of
 
 #: The GPU whose IR and PTX questions are about; it need not be there.
 CHIP = "sm_90a"
@@ -104,6 +104,7 @@ class Trial:
             self.module, self.grid, given, record=record, watch=True, schedule=schedule,
             uninitialised=[name for name in unwritten if name in names],
         )  # fmt: skip
+        machine.most_rounds = limit_of("interpreted")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             try:

@@ -53,6 +53,10 @@ BUDGETS = {
         1 << 20, "elements", "one tile",
         "use smaller blocks and a loop, or more programs",
     ),
+    "interpreted": Budget(
+        5_000, "rounds", "all loops of one program of a puzzle, when it is checked",
+        "every round must come nearer to the loop's end: change what its condition asks for",
+    ),
     "instructions": Budget(
         500_000, "instructions", "LLVM IR of one kernel",
         "use smaller tiles, more warps, or unroll less",

@@ -32,7 +32,8 @@ _PATIENCE = 2.0
 
 _here = threading.local()
 _lock = renewed_lock()
-_running = 0
+#: The threads that need more calls. Adding one twice does nothing: an interrupt may cut it in two.
+_running: set[int] = set()
 _usual = 0
 
 
@@ -55,24 +56,32 @@ def deep(function: Callable[P, R]) -> Callable[P, R]:
 def _elsewhere(work: Callable[[], R]) -> R:
     found: list[R] = []
     raised: list[BaseException] = []
+    begun: list[bool] = []
     done, over = threading.Lock(), threading.Lock()
     context = copy_context()
 
+    def steps(calls: int) -> None:
+        if not begun:
+            begun.append(True)
+            _more_calls(calls)
+            try:
+                found.append(context.run(work))
+            except BaseException as error:
+                raised.append(error)
+        _fewer_calls()
+        if done.locked():
+            done.release()
+        _await(over)
+
     def run(calls: int) -> None:
         _here.deep = here.interruptible = True
-        _more_calls(
-            calls
-        )  # here, where no interrupt comes before it is known that there is a thread
-        try:
-            found.append(context.run(work))
-        except BaseException as error:
-            raised.append(error)
-        finally:
+        while True:
             try:
-                _fewer_calls()
-                done.release()
-            finally:
-                _await(over)
+                steps(calls)
+                return
+            except BaseException as error:  # the one interrupt that is handed on, wherever it came
+                if not found:
+                    raised.append(error)
 
     done.acquire()
     over.acquire()
@@ -125,28 +134,26 @@ def _started(run: Callable[[int], None]) -> threading.Thread | None:
 
 def _more_calls(calls: int) -> None:
     """Raise Python's limit, which is one for all threads, as long as somebody needs it."""
-    global _running, _usual
+    global _usual
     with _lock:
         if not _running:
             _usual = sys.getrecursionlimit()
-        _running += 1
+        _running.add(threading.get_ident())
         if sys.getrecursionlimit() < calls:
             sys.setrecursionlimit(calls)
 
 
 def _fewer_calls() -> None:
-    global _running
     with _lock:
-        _running -= 1
-        if not _running:
+        if _running == {threading.get_ident()}:
             sys.setrecursionlimit(_usual)
+        _running.discard(threading.get_ident())
 
 
 def _forked() -> None:
     """Forget the threads that a child does not have."""
-    global _running
     if _running:
-        _running = 1 if getattr(_here, "deep", False) else 0
+        _running.intersection_update({threading.get_ident()})
         if not _running:
             sys.setrecursionlimit(_usual)
 

@@ -56,7 +56,7 @@ class Emitter:
         self._metadata: list[str] = []
         self._files: dict[str, int] = {}
         self._subprograms: dict[tuple[str, int], int] = {}
-        self._root: tuple[int, str] | None = None
+        self._root: tuple[int, int] | None = None
         self.block = "entry"
 
     # -- instructions ---------------------------------------------------------------------
@@ -329,9 +329,10 @@ class Emitter:
 
     def _make_location(self, number: int, span: Span | None) -> int:
         assert self._root is not None
-        root, _ = self._root
-        if span is None:
-            return self._add(f"!DILocation(line: 0, column: {number}, scope: !{root})")
+        root, line = self._root
+        if span is None:  # an op that a pass made of nothing written stands at the kernel's head
+            line = line if number else 0
+            return self._add(f"!DILocation(line: {line}, column: {number}, scope: !{root})")
         if not span.calls:
             return self._add(f"!DILocation(line: {span.line}, column: {number}, scope: !{root})")
         outer, scope = "", root
@@ -378,7 +379,7 @@ class Emitter:
             f'distinct !DISubprogram(name: "{function}", scope: !{where}, file: !{where}, '
             f"line: {line}, type: !11, spFlags: DISPFlagDefinition, unit: !10)"
         )
-        self._root = (root, file)
+        self._root = (root, line)
         return f" !dbg !{root}"
 
     def metadata(self) -> str:

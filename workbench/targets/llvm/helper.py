@@ -30,6 +30,11 @@ class UnreadableError(Exception):
     """The IR does not parse."""
 
 
+def _places(machine: dict) -> str:
+    """Return LLVM's option for what is written of an instruction whose place is not known."""
+    return f"--use-unknown-locations={'Enable' if machine['places'] else 'Default'}"
+
+
 class Direct:
     """Generates code by the C functions."""
 
@@ -59,9 +64,15 @@ class Direct:
         for part in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
             getattr(library, f"LLVMPY_InitializeAll{part}")()
         self._machines: dict = {}
+        self._set = library.LLVMPY_SetCommandLine
+        self._set.restype, self._set.argtypes = None, [text, text]
+        self._places = False
 
     def generate(self, text: bytes, machine: dict, *, is_object: bool) -> bytes:
         """Return assembly or an object file; raises UnreadableError."""
+        if machine["places"] != self._places:
+            self._set(b"", _places(machine).encode())
+            self._places = machine["places"]
         call, said = self._call, ctypes.c_char_p()
         unit = self._machine(machine)
         context = call["ContextCreate"]()
@@ -114,6 +125,7 @@ class Imported:
 
     def generate(self, text: bytes, machine: dict, *, is_object: bool) -> bytes:
         """Return assembly or an object file; raises UnreadableError."""
+        self._llvm.set_option("", _places(machine))
         module = self._parse(text)
         unit = self._llvm.Target.from_triple(machine["triple"]).create_target_machine(
             cpu=machine["processor"], features=machine["features"], opt=machine["optimisation"],

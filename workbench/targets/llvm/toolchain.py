@@ -26,13 +26,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What code is generated for: LLVM triple, processor, features, and code model options."""
+    """What code is generated for: LLVM triple, processor, features, and code model options.
+
+    `places`: an instruction whose place LLVM has lost says so, and does not take the place of the
+    one before it.
+    """
 
     triple: str
     processor: str
     features: str = ""
     optimisation: int = 3
     jit: bool = False
+    places: bool = False
 
 
 @cache

@@ -48,7 +48,13 @@ from workbench.targets.nvidia.spills import (
     spilled,
 )
 from workbench.targets.nvidia.tensors import map_parameters
-from workbench.targets.nvidia.toolchain import PtxError, disassemble, find, missing
+from workbench.targets.nvidia.toolchain import (
+    PtxError,
+    disassemble,
+    find,
+    live_registers,
+    missing,
+)
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
@@ -314,14 +320,16 @@ def _built(state: State) -> Built:
                 if spilled(result):
                     note_spills(result, sass(), module, remarks)
                 if result.notes:
-                    note_assembler(found, ptx_rows(found.ptx, ops), module, remarks)
+                    note_assembler(found, ptx_rows(found.ptx, ops, state.llvm), module, remarks)
         return made["cubin"]
 
     def sass() -> Rendered:
         for tool in ("ptxas", "nvdisasm"):
             if find(tool) is None:
                 return Rendered("", (), "missing", f"SASS {missing(tool)}")
-        return sass_rows(disassemble(binary().data), ptx_rows(ptx, ops))
+        made = binary()
+        live = live_registers(made.data) if made.resources.spill_store_bytes else ""
+        return sass_rows(disassemble(made.data), ptx_rows(ptx, ops, state.llvm), live)
 
     return Built(
         symbol=symbol_of(module.name),
@@ -335,7 +343,7 @@ def _built(state: State) -> Built:
         machine=machine(unit, state.llvm),
         texts={
             "llvm": lambda: llvm_rows(state.llvm, ops),
-            "ptx": lambda: ptx_rows(assembled[0] if assembled else ptx, ops),
+            "ptx": lambda: ptx_rows(assembled[0] if assembled else ptx, ops, state.llvm),
             "sass": sass,
         },
         fields={
@@ -429,7 +437,7 @@ def machine(unit: Chip, text: str) -> Machine:
         version = max(version, 84)  # PTX ISA 8.4 brought products of 8-bit floats
     if re.search(r"atom\.[^ ]*\.v\d\.", text):
         version = max(version, 81)  # PTX ISA 8.1 brought vectors of atomic additions
-    return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{version}")
+    return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{version}", places=True)
 
 
 def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:

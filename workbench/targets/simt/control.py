@@ -147,21 +147,29 @@ def _close_phis(
 
 @SIMT.lower(For)
 def lower_for(low: Lowering, op: For) -> None:
-    """Test once before the loop, then at the end of every round."""
+    """Test once before the loop, then at the end of every round.
+
+    What LLVM puts in front of the loop takes the place of the jump into it. That has none, so who
+    reads such a row is asked (nvidia/unplaced.py).
+    """
     emit, counter = low.emit, op.body.arguments[0]
     element = element_scalar(counter)
     type = llvm_type(element)
     lower, upper, step = (low.scalar(v) for v in (op.lower, op.upper, op.step))
     start = _starts(low, op.inits)
-    body, end = emit.fresh("loop"), emit.fresh("after")
+    before, body, end = emit.fresh("before"), emit.fresh("loop"), emit.fresh("after")
     runs = _more(low, op, lower, upper, step)
     entry = emit.block
     with emit.loop(hoists=not op.keeps_invariants):
-        emit.branch(runs, body, end)
+        emit.branch(runs, before, end)
+        emit.label(before)
+        emit.at(None)
+        emit.jump(body)
+        emit.at(op)
         emit.label(body)
-        current = emit.effect(f"phi {type} [ {lower}, %{entry} ], [ ?, ? ]")
+        current = emit.effect(f"phi {type} [ {lower}, %{before} ], [ ?, ? ]")
         low.set_scalar(counter, current)
-        carried = _open_phis(low, op.inits, start, entry)
+        carried = _open_phis(low, op.inits, start, before)
         for value, registers in zip(op.body.arguments[1:], carried, strict=True):
             _bind(low, value, registers)
         low.block(op.body)
@@ -169,8 +177,8 @@ def lower_for(low: Lowering, op: For) -> None:
         following = emit.add(type, current, step, "nsw " if element.bits >= 32 else "")
         again = _more(low, op, following, upper, step)
         latch = emit.block
-        emit.patch(current, f"phi {type} [ {lower}, %{entry} ], [ {following}, %{latch} ]")
-        _close_phis(low, op.inits, carried, (start, entry), (after, latch))
+        emit.patch(current, f"phi {type} [ {lower}, %{before} ], [ {following}, %{latch} ]")
+        _close_phis(low, op.inits, carried, (start, before), (after, latch))
         emit.branch(again, body, end)
     emit.label(end)
     results = _phis(low, op.results, [(start, entry), (after, latch)])

@@ -124,7 +124,8 @@ class Lowering:
         self._packed: dict[Value, list[str]] = {}
         self._word_of: dict[tuple[str, ...], str] = {}
         self._byte_of: dict[str, tuple[str, int]] = {}
-        self._lazy: dict[Value, Callable[[int], Held]] = {}
+        #: With the debug location of the op that says how, whoever needs a register.
+        self._lazy: dict[Value, tuple[Callable[[int], Held], str]] = {}
         self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
         #: What is put off until an op takes it in parts (parts.py), by that op's id.
         self._chains: dict[int, tuple[Op, ...]] = {}
@@ -162,7 +163,7 @@ class Lowering:
     def set_lazy(self, value: Value, rule: Callable[[int], Held]) -> None:
         """Let a value's registers be written by `rule` when they are needed."""
         if shape_of(value.type):
-            self._lazy[value] = rule
+            self._lazy[value] = rule, self.emit.current
         else:
             self._scalars[value] = self.resolve(value, rule(0))
 
@@ -197,20 +198,32 @@ class Lowering:
         """Return a lazy register in its own form (a pair for integers), else its operand."""
         if not shape_of(value.type):
             return self._scalars[value]
-        rule = self._lazy.get(value)
-        if rule is None:
+        lazy = self._lazy.get(value)
+        if lazy is None:
             return self._eager_register(value, register)
         key = (value, register)
         known = self._cache.get(key)
         if known is not None and self.emit.is_open(known[0]):
             return known[1]
+        rule, place = lazy
+        before = self.emit.current
+        self.emit.restore(place)
         found = rule(register)
+        self.emit.restore(before)
         self._cache[key] = (self.emit.scope_id, found)
         return found
 
     def register(self, value: Value, register: int) -> str:
         """Return the operand of one register of a tile (or of a scalar)."""
-        return self.resolve(value, self.held(value, register))
+        found = self.held(value, register)
+        if isinstance(found, str):
+            return found
+        before = self.emit.current
+        _, place = self._lazy.get(value, (None, before))
+        self.emit.restore(place)
+        operand = self.resolve(value, found)
+        self.emit.restore(before)
+        return operand
 
     def pair(self, value: Value, register: int) -> Pair:
         """Return an integer register as (operand, constant)."""
