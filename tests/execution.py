@@ -56,8 +56,9 @@ def _on_cpu(module: Module, grid: Sequence[int], arguments: Sequence[Any]) -> li
     form = "<" + "".join(SLOTS.get(str(p.value.type), "Q") for p in module.parameters)
     prints = bool(code.extra["prints"])
     run = on_cpu.make_runner(
-        code.assemble().data, code.symbol, code.extra["scratch_bytes"], form, prints=prints
-    )
+        code.assemble().data, code.symbol, code.extra["scratch_bytes"], form, prints=prints,
+        waits=bool(code.extra.get("waits")),
+    )  # fmt: skip
     if not prints:
         run(*(*grid, 1, 1)[:3], *packed)
         return []

@@ -357,3 +357,44 @@ def test_an_integer_beyond_all_floats(use: str):
     assert isinstance(error, ConstexprError)
     assert "too large for f32" in error.message
     assert error.span.line == 2
+
+
+@pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("np.exp(v)", "write tl.exp(...)"),
+        ("np.tanh(v)", "write tl.extra.libdevice.tanh(...)"),
+        ("np.matmul(v, v)", "write tl.dot(a, b)"),
+        ("sum(v)", "write tl.sum(...)"),
+        ("np.fft.fft(v)", "a kernel calls tl functions, device functions and a few Python "
+         "built-ins"),
+        ("v.mean()", "divide a sum by the number of elements, e.g. tl.sum(x, axis=0) / n"),
+        ("v.astype(tl.float32)", "write x.to(tl.float32)"),
+        ("v.transpose()", "did you mean .trans?"),
+        ("v.nothing_like_it", None),
+        ("(1, 2).append(3)", "a tuple does not change: make a longer one, e.g. items = items + "
+         "(x,)"),
+        ("x[i]", "what a pointer points to is loaded, e.g. tl.load(x + i)"),
+        ("v[:, None][i, i, i]", "None adds an axis, e.g. x[:, None]"),
+        ("x + 1.5", "an offset is an integer (// divides integers, .to(tl.int64) casts); what a "
+         "pointer points to is loaded first, e.g. tl.load(x + offsets)"),
+        ("(lambda a: a)(v)", "write a function of its own outside the kernel, with @triton.jit, "
+         "and call it"),
+        ("f'{v}'", 'tl.device_print("x =", x) shows what a value is when the kernel runs'),
+    ],
+)  # fmt: skip
+def test_who_knows_other_libraries_is_told_what_to_write(expression: str, hint: str | None):
+    text = f"def k(x):\n    i = tl.arange(0, 16)\n    v = tl.load(x + i)\n    w = {expression}\n"
+    assert error_of(from_text(text, np=np), x=X).hint == hint
+
+
+@pytest.mark.parametrize(
+    ("over", "hint"),
+    [
+        ("v", "a tile is computed with as a whole, or reduced, e.g. tl.sum(x, axis=0)"),
+        ("16", "write e.g. for i in range(n)"),
+    ],
+)
+def test_loops_over_what_has_no_rounds(over: str, hint: str):
+    text = f"def k(x):\n    v = tl.load(x + tl.arange(0, 16))\n    for a in {over}:\n        pass\n"
+    assert error_of(text, x=X).hint == hint

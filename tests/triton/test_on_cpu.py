@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 
@@ -180,3 +181,14 @@ def test_warmup_for_a_chip_takes_arrays_of_the_host():
     assert kernel.target == "sm_90a"
     assert ".target sm_90a" in kernel.asm["ptx"]
     assert not x.any()
+
+
+def test_it_lasts_although_nobody_keeps_what_it_returns():
+    """As a script calls it, in a line of its own."""
+    text = (
+        "import gc, workbench; workbench.as_triton(cuda='cpu'); gc.collect(); "
+        "import torch, triton; print(torch.ones(2, device='cuda').is_cuda, triton.__name__)"
+    )
+    run = [sys.executable, "-c", text]
+    said = subprocess.run(run, capture_output=True, text=True, check=True, timeout=300).stdout
+    assert said == "True workbench.triton\n"

@@ -7,6 +7,8 @@ has not begun. A launch that finds the pool busy (another Python thread's), and 
 program, runs on its own thread alone. Nothing here holds the interpreter lock: a launch is one
 foreign call. Threads do not survive a fork, so a child builds its own pool.
 
+Programs that may wait for each other are started by `together.py`.
+
 Launchers in native code call `start`, which takes what `cuLaunchKernel` takes. It reads the pool
 from a *cell* that Python fills; where the cell is empty or its memory too small it starts nothing,
 and the launch comes back to Python.
@@ -29,13 +31,15 @@ from workbench.source.given import from_environment
 
 #: Programs are handed out in chunks so that each thread takes about this many.
 CHUNKS_PER_THREAD = 8
+#: Threads that a pool may have.
+MOST_THREADS = 256
 
 _POOL = r"""
 %line = type { i64, [120 x i8] }
 @generation = internal global %line zeroinitializer, align 128
 @open = internal global %line zeroinitializer, align 128
 @active = internal global %line zeroinitializer, align 128
-@next = internal global [256 x %line] zeroinitializer, align 128
+@next = internal global [MOST_THREADS x %line] zeroinitializer, align 128
 @ids = internal global i64 0
 @sleepers = internal global %line zeroinitializer, align 128
 @busy = internal global %line zeroinitializer, align 128
@@ -438,6 +442,7 @@ def _pool_text() -> str | None:
         return None
     pause, declaration, futex = found
     text = _POOL.replace("PAUSE_DECLARATION", declaration).replace("PAUSE", pause)
+    text = text.replace("MOST_THREADS", str(MOST_THREADS))
     for word, name in (("TAKE", "take"), ("LEAVE", "leave")):
         text = text.replace(f"{word}(", f"inttoptr (i64 {stops.address(name)} to ptr)(")
     return text.replace("FUTEX", futex)
@@ -447,8 +452,9 @@ def thread_count() -> int:
     """Return how many threads a launch uses: WORKBENCH_NUM_THREADS, else the cores we may use."""
     wanted = from_environment("WORKBENCH_NUM_THREADS", 1)
     if wanted is not None:
-        return min(wanted, 256)
-    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 256)
+        return min(wanted, MOST_THREADS)
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return min(there, MOST_THREADS)
 
 
 #: What `start` has been shown, for good: a launch may still be reading it.
@@ -481,8 +487,8 @@ _POOL_LOCK = threading.Lock()
 def set_num_threads(count: int) -> None:
     """Let launches on the CPU use `count` threads from now on (1: the caller's alone)."""
     global _pool, _wanted
-    if count < 1:
-        raise ValueError(f"count is {count}; a launch needs at least one thread")
+    if not 1 <= count <= MOST_THREADS:
+        raise ValueError(f"count is {count}; a launch takes 1 to {MOST_THREADS} threads")
     with _POOL_LOCK:
         _wanted = count
         if _pool is None or _pool.threads != count:

@@ -21,6 +21,7 @@ from workbench.frontend.activation import (
 )
 from workbench.frontend.expressions import evaluate
 from workbench.frontend.python_functions import PYTHON, call_now, call_python, is_compile_time
+from workbench.frontend.words import of_function
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import is_tuple, unwrap
 from workbench.language.core import builtin
@@ -100,7 +101,8 @@ def call(
         f"'{ast.unparse(getattr(node, 'func', node))}' cannot be called in a kernel: "
         f"it is a {kind_of(function)}",
         node,
-        hint="a kernel calls tl functions, device functions and a few Python built-ins",
+        hint=of_function(getattr(function, "__name__", ""))
+        or "a kernel calls tl functions, device functions and a few Python built-ins",
     )
 
 

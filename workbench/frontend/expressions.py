@@ -10,6 +10,7 @@ from typing import Any
 import workbench.language as tl
 from workbench.frontend.activation import Activation, PoisonError, suggestion, unsupported
 from workbench.frontend.branches import choose
+from workbench.frontend.words import of_member
 from workbench.language import arithmetic as maths
 from workbench.language.aggregates import Aggregate
 from workbench.language.constexprs import constexpr, is_tuple, unwrap
@@ -62,7 +63,11 @@ _WORDS: dict[type[ast.expr], str] = {
     ast.GeneratorExp: "a generator", ast.Await: "await",
     ast.Yield: "yield", ast.YieldFrom: "yield from",
 }  # fmt: skip
-
+_HINTS: dict[type[ast.expr], str] = {
+    ast.Lambda: "write a function of its own outside the kernel, with @triton.jit, and call it",
+    ast.Dict: "use names, a tuple, or a NamedTuple that is passed to the kernel",
+    ast.GeneratorExp: "write a loop, or tl.static_range for one that is written out",
+}
 
 _LIBRARIES = (tl.extra.libdevice, tl.math)
 
@@ -72,7 +77,8 @@ def evaluate(act: Activation, node: ast.expr) -> Any:
     act.session.spend(1, act, node)
     handler = _HANDLERS.get(type(node))
     if handler is None:
-        raise unsupported(act, _WORDS.get(type(node), type(node).__name__), node)
+        word = _WORDS.get(type(node), type(node).__name__)
+        raise unsupported(act, word, node, _HINTS.get(type(node)))
     value = handler(act, node)
     act.saw(node, value)
     return value
@@ -160,11 +166,12 @@ def _attribute(act: Activation, node: ast.Attribute) -> Any:
         return unwrap(getattr(value, node.attr))
     except AttributeError:
         names = [n for n in dir(value) if not n.startswith("_")]
+        other = of_member(node.attr) if is_tuple(value) else None
         raise act.error(
             UnknownNameError,
             f"a {kind_of(value)} has no attribute '{node.attr}'",
             node,
-            hint=suggestion(node.attr, names, "."),
+            hint=other or suggestion(node.attr, names, "."),
         ) from None
 
 
@@ -174,7 +181,7 @@ def _tensor_attribute(act: Activation, value: tensor, node: ast.Attribute) -> An
             UnknownNameError,
             f"a tensor has no attribute '{node.attr}'",
             node,
-            hint=suggestion(node.attr, MEMBERS, "."),
+            hint=of_member(node.attr) or suggestion(node.attr, MEMBERS, "."),
         )
     act.at(node)
     return getattr(value, node.attr)
@@ -379,6 +386,7 @@ def _joined(act: Activation, node: ast.JoinedStr) -> str:
                     ConstexprError,
                     "an f-string can show only values known at compile time",
                     part.value,
+                    hint='tl.device_print("x =", x) shows what a value is when the kernel runs',
                 )
             value = static(value, "a value in an f-string")
             form = (

@@ -58,6 +58,9 @@ def lower_for(act: Activation, node: ast.For) -> None:
             UnsupportedSyntaxError,
             f"a loop runs over range, tl.range, tl.static_range or a tuple, not {describe(over)}",
             node.iter,
+            hint="a tile is computed with as a whole, or reduced, e.g. tl.sum(x, axis=0)"
+            if isinstance(over, tensor) and over.shape
+            else "write e.g. for i in range(n)",
         )
     if over.unrolled:
         _unrolled(act, node, range(over.lower, over.upper, over.step))

@@ -219,7 +219,8 @@ def _move_pointer(symbol: str, a: Any, b: Any) -> tensor:
     if not offset.dtype.is_int() or offset.dtype == int1:
         raise KernelTypeError(
             f"a pointer moves by integers, got {describe(offset)}",
-            hint="cast it, e.g. .to(tl.int64)",
+            hint="an offset is an integer (// divides integers, .to(tl.int64) casts); what a "
+            "pointer points to is loaded first, e.g. tl.load(x + offsets)",
         )
     if symbol == "-":
         offset = negative(offset)

@@ -62,7 +62,12 @@ def _without_surplus(value: tensor, keys: list[Any], used: int, text: str) -> li
             del keys[place]
             used -= 1
     if used > len(value.shape):
-        raise ShapeError(f"unsupported tensor index: [{text}] has more axes than {describe(value)}")
+        hint = "None adds an axis, e.g. x[:, None]"
+        if value.dtype.is_ptr():
+            hint = f"what a pointer points to is loaded, e.g. tl.load(x + {text})"
+        raise ShapeError(
+            f"unsupported tensor index: [{text}] has more axes than {describe(value)}", hint=hint
+        )
     current().remark(f"[{text}] has a ':' for an axis that {describe(value)} does not have")
     return keys
 

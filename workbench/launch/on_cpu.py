@@ -13,6 +13,7 @@ from workbench.devices import guard_block, pool
 from workbench.devices.linking import link
 from workbench.devices.pool import Startable, set_num_threads
 from workbench.devices.stops import PREFIX_BYTES
+from workbench.devices.together import run_together
 from workbench.launch.abi import (
     MOST_ALIGNMENT,
     PACK_ERRORS,
@@ -39,7 +40,7 @@ def load(kernel: Loadable) -> Callable[..., Loadable]:
     runner = make_runner(
         kernel.code, launch.symbol, int(launch.extra["scratch_bytes"]), slots(kernel).format,
         prints=bool(launch.extra.get("prints")), asserts=launch.extra.get("asserts"),
-        made=launch.made,
+        made=launch.made, waits=bool(launch.extra.get("waits")),
     )  # fmt: skip
 
     def run(x: int, y: int, z: int, stream: Any, *values: Any) -> Loadable:
@@ -48,7 +49,7 @@ def load(kernel: Loadable) -> Callable[..., Loadable]:
             raise _failed(kernel, number)
         return kernel
 
-    if not (launch.extra.get("prints") or launch.extra.get("asserts")):
+    if not any(launch.extra.get(word) for word in ("prints", "asserts", "waits")):
         scratch_bytes = int(launch.extra["scratch_bytes"])
         places = _places(len(launch.parameters), launch.made)
         function: int = runner.function  # type: ignore[attr-defined]
@@ -66,11 +67,12 @@ def _load_checked(kernel: Loadable) -> Callable[..., Loadable]:
     words = guard_block.HEAD + guard_block.STORAGE * pointers
     packer = struct.Struct(f"{slots(kernel).format}qqq{words}Q")
     head = struct.Struct(f"{guard_block.HEAD}Q")
-    start = packer.size - 8 * words
+    block = packer.size - 8 * words
     scratch_bytes, asserts = int(launch.extra["scratch_bytes"]), launch.extra.get("asserts")
     linked = link(kernel.code, launch.symbol, *([asserts] if asserts else []))
     failure = ctypes.c_int64.from_address(linked.addresses[asserts]) if asserts else None
     function = linked.addresses[launch.symbol]
+    start = _starting(waits=bool(launch.extra.get("waits")))
 
     def run(x: int, y: int, z: int, values: Sequence[Any], given: Sequence[int]) -> Sequence[int]:
         buffer = _aligned(packer.size)
@@ -80,14 +82,14 @@ def _load_checked(kernel: Loadable) -> Callable[..., Loadable]:
             held = fitted(slots(kernel).format, values)
             packer.pack_into(buffer, 0, *held, x, y, z, *given)
         address = ctypes.addressof(buffer)
-        (pool._pool or pool.pool()).run(function, address, scratch_bytes, x * y * z)
+        start(function, address, scratch_bytes, x * y * z)
         if launch.extra.get("prints"):
             sys.stdout.flush()
             _libc().fflush(None)
         if failure is not None and failure.value:
             number, failure.value = failure.value - 1, 0
             raise _failed(kernel, number)
-        return head.unpack_from(buffer, start)
+        return head.unpack_from(buffer, block)
 
     run.linked = linked  # type: ignore[attr-defined]  # the code lives as long as its runner
     return CheckedCode(kernel, run)
@@ -128,12 +130,15 @@ def make_runner(
     prints: bool = False,
     asserts: str | None = None,
     made: Sequence[Parameter] = (),
+    waits: bool = False,
 ) -> Callable[..., int | None]:
     """Return `run(x, y, z, *values)` of an object file; `form` packs the values (struct).
 
     It returns the number of an assertion that failed; `asserts` is the variable that holds it.
-    `made` are the code's parameters where they are not the values one by one.
+    `made` are the code's parameters where they are not the values one by one. `waits`: programs
+    wait for each other.
     """
+    start = _starting(waits=waits)
     linked = link(image, symbol, *([asserts] if asserts else []))
     failure = ctypes.c_int64.from_address(linked.addresses[asserts]) if asserts else None
     function = linked.addresses[symbol]
@@ -151,7 +156,7 @@ def make_runner(
             pack_into(arguments[0], 0, *values, x, y, z)
         except PACK_ERRORS:
             pack_into(arguments[0], 0, *fitted(form, values), x, y, z)
-        (pool._pool or pool.pool()).run(function, arguments[1], scratch_bytes, x * y * z)
+        start(function, arguments[1], scratch_bytes, x * y * z)
         free.append(arguments)
         if prints:
             sys.stdout.flush()
@@ -164,6 +169,13 @@ def make_runner(
     run.linked = linked  # type: ignore[attr-defined]  # the code lives as long as its runner
     run.function = function  # type: ignore[attr-defined]
     return run
+
+
+def _starting(*, waits: bool) -> Callable[[int, Any, int, int], None]:
+    """Return what runs the programs of a launch: `run(function, arguments, scratch, programs)`."""
+    if waits:
+        return run_together
+    return lambda *given: (pool._pool or pool.pool()).run(*given)
 
 
 def _packing(form: str, made: Sequence[Parameter]) -> Callable[..., None]:

@@ -76,6 +76,19 @@ def _polls(loop: While, memory: Memory) -> list[Load]:
     return found
 
 
+def waiting_loops(module: Module) -> set[int]:
+    """Return the ids of loops whose exit depends on what other programs do meanwhile."""
+    found: set[int] = set()
+    for loop in module.walk():
+        if not isinstance(loop, While):
+            continue
+        deciding = _deciding(loop, [*walk(loop.condition), *walk(loop.body)])
+        effects = [effect for op in deciding for effect in op.own_effects()]
+        if any(e.space == "global" and e.reads and e.order != "plain" for e in effects):
+            found.add(loop.id)
+    return found
+
+
 def _varying(loop: While, inside: list[Op]) -> set[Value]:
     """Return the values of a loop that may differ from round to round."""
     found = {*loop.condition.arguments, *loop.body.arguments}

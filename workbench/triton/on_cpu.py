@@ -438,6 +438,10 @@ def _entered(torch: Any) -> Iterator[None]:
                 setattr(owner, name, value)
 
 
+#: What is entered until it is left: a context that nobody holds would leave itself.
+_KEPT: list[Any] = []
+
+
 def enter() -> Callable[[], object]:
     """Let CUDA be answered by the CPU; returns what ends it. Raises OptionError without torch."""
     try:
@@ -448,4 +452,10 @@ def enter() -> Callable[[], object]:
         return _nothing
     entered = _entered(torch)
     entered.__enter__()
-    return lambda: entered.__exit__(None, None, None)
+    _KEPT.append(entered)
+
+    def leave() -> None:
+        _KEPT.remove(entered)
+        entered.__exit__(None, None, None)
+
+    return leave

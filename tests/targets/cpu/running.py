@@ -37,7 +37,8 @@ def run_cpu(
         else:
             form += SLOTS[str(parameter.value.type)]
             values.append(argument)
-    run = make_runner(built.assemble().data, built.symbol, built.extra["scratch_bytes"], form)
+    run = make_runner(built.assemble().data, built.symbol, built.extra["scratch_bytes"], form,
+                      waits=bool(built.extra.get("waits")))  # fmt: skip
     run(*(*grid, 1, 1, 1)[:3], *values)
 
 

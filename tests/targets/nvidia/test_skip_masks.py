@@ -16,8 +16,10 @@ from tests.targets.nvidia.test_warpgroups import in_gpu_ir
 from workbench.ir import Module, shape_of
 from workbench.ops import Elementwise, For, If, Select
 from workbench.passes.cleanup import drop_dead
-from workbench.passes.manager import Remarks
+from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.pipeline import tile_passes
 from workbench.targets.nvidia.passes import skip_masks as skipping
+from workbench.targets.nvidia.pipeline import build
 
 M, N = 16, 16
 
@@ -123,3 +125,26 @@ def test_what_is_said():
     module = replace(module, attributes={**module.attributes, "skip_masks": True})
     assert branches(drop_dead(skipping.skip_masks(module, remarks), remarks))
     assert [r.text for r in remarks.items] == ["rounds in which nothing is masked skip the mask"]
+
+
+def chosen_values(p_ptr, v_ptr, o_ptr, S, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    """Sums of products whose second operand is copied ahead, and chosen row by row."""
+    m, n, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    sums = tl.zeros((M, D), tl.float32)
+    for start in range(0, S, N):
+        p = tl.load(p_ptr + m[:, None] * N + n[None, :])
+        v = tl.load(v_ptr + (start + n[:, None]) * D + d[None, :])
+        sums += tl.dot(p, tl.where(start + n[:, None] < S, v, 0.0))
+    tl.store(o_ptr + m[:, None] * D + d[None, :], sums)
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+def test_what_is_unpacked_in_one_branch_is_unpacked_again_in_the_other(chip: str):
+    """Fragments come as words of two halves, which each branch takes apart for itself."""
+    extents = {"M": 16, "N": 32, "D": 64}
+    words = "*fp16:16 *fp16:16 *fp32:16 i32"
+    module = tile_ir(chosen_values, words, extents, num_warps=4, num_stages=2)
+    built = build(tile_passes(module, Recorder()), chip, Recorder())
+    assert built.gpu is not None
+    assert branches(built.gpu)
+    built.assemble()

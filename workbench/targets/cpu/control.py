@@ -213,6 +213,8 @@ def lower_while(w: Writer, op: While) -> None:
         emit.branch(go, inside, after)
         emit.label(inside)
         w.look_for_stop()
+        if op.id in w.waiting:
+            w.tell_of_waiting()
         new = _region(w, op, op.body, carried, op.body.arguments)
         last = emit.block
         emit.at(op)

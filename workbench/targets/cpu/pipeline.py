@@ -16,6 +16,7 @@ from workbench.passes.expand_assembly import expand_assembly
 from workbench.passes.expand_functions import expand_functions
 from workbench.passes.hints import Unobeyed, answer_hints
 from workbench.passes.manager import Recorder, Remarks, begin
+from workbench.passes.order import waiting_loops
 from workbench.passes.pipeline import narrow
 from workbench.source.overrides import Override
 from workbench.targets.built import Binary, Built, symbol_of
@@ -78,7 +79,7 @@ def build(
     The code is one function `name(arguments, scratch, first, end)` that runs the program
     instances `first` to `end` (axis 0 fastest). `arguments` are slots of eight bytes: the
     kernel's, then the grid's three extents, and for checked code the guard block. `extra` says how
-    much scratch memory a thread needs.
+    much scratch memory a thread needs, and whether programs wait for each other.
     """
     del target
     state = go(STEPS, State(recorder, module, _machine()), override)
@@ -100,6 +101,7 @@ def build(
             "asm": lambda: asm_rows(assembly(text, unit), ops),
         },
         extra={"scratch_bytes": writer.scratch_bytes, "prints": writer.prints}
+        | ({"waits": True} if writer.waiting else {})
         | ({"asserts": FAILED} if writer.asserts else {})
         | ({"guarded": True, "open": writer.guards.open} if writer.guards is not None else {}),
     )
@@ -183,6 +185,10 @@ def lower(module: Module, register_bits: int = 512, *, has_streams: bool = False
     _parameters(writer, module)
     place = emit.pure("getelementptr i8, ptr %args, i64 -8")
     writer.block = emit.effect(f"load ptr, ptr {place}, align 8")
+    writer.waiting = waiting_loops(module)
+    if writer.waiting:
+        place = emit.pure("getelementptr i8, ptr %args, i64 -16")
+        writer.crew = emit.effect(f"load ptr, ptr {place}, align 8")
 
     x, y, _ = writer.grid
     rest = emit.pure(f"udiv i64 %first, {x}")

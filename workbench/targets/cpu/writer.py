@@ -155,6 +155,9 @@ class Writer:
         #: The address of the launch's block (devices/stops.py), and where a stopped launch goes.
         self.block = ""
         self.stops = False
+        #: Loops (by id) that wait for other programs, and the address of the launch's crew.
+        self.waiting: set[int] = set()
+        self.crew = ""
         #: The debug attachment of the function, known once its place is.
         self.debug = ""
 
@@ -444,6 +447,18 @@ class Writer:
         again = emit.effect(f"icmp eq i32 {said}, 0")
         emit.do(f"br i1 {again}, label %{on}, label %{STOPPED}, !prof {LIKELY}")
         emit.label(on)
+        emit.restore(before)
+
+    def tell_of_waiting(self) -> None:
+        """Let other programs go on: once per round of a loop that waits for them.
+
+        The words of the crew are described in devices/together.py.
+        """
+        emit = self.emit
+        before = emit.current
+        emit.at(None)
+        waited = emit.effect(f"load ptr, ptr {self.crew}, align 8")
+        emit.do(f"call void {waited}(ptr {self.crew})")
         emit.restore(before)
 
     def either(

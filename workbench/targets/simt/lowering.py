@@ -122,6 +122,8 @@ class Lowering:
         self._scalars: dict[Value, str] = {}
         self._eager: dict[Value, list[str | None]] = {}
         self._packed: dict[Value, list[str]] = {}
+        #: What packed values are unpacked to, and the scope in which that was written.
+        self._unpacked: dict[Value, tuple[int, list[str | None]]] = {}
         self._word_of: dict[tuple[str, ...], str] = {}
         self._byte_of: dict[str, tuple[str, int]] = {}
         #: With the debug location of the op that says how, whoever needs a register.
@@ -263,7 +265,10 @@ class Lowering:
     def _eager_register(self, value: Value, register: int) -> str:
         eager = self._eager.get(value)
         if eager is None:
-            eager = self._eager[value] = self._unpack(value)
+            known = self._unpacked.get(value)
+            if known is None or not self.emit.is_open(known[0]):
+                known = self._unpacked[value] = self.emit.scope_id, self._unpack(value)
+            eager = known[1]
         held = eager[register]
         assert held is not None, f"register {register} of {value!r} is dead"
         return held

@@ -1,0 +1,49 @@
+"""What people who know NumPy and PyTorch write, and what that is in a kernel."""
+
+from __future__ import annotations
+
+from workbench.language.extra.libdevice import LIBRARY
+from workbench.language.table import BUILTINS
+
+#: Functions and methods that have another name here.
+_OTHERWISE = {
+    "append": "a tuple does not change: make a longer one, e.g. items = items + (x,)",
+    "extend": "a tuple does not change: make a longer one, e.g. items = items + more",
+    "astype": "write x.to(tl.float32)",
+    "bmm": "write tl.dot(a, b)",
+    "clone": "a value never changes: give it another name",
+    "concatenate": "write tl.cat(a, b, can_reorder=True), or tl.join for a new axis",
+    "copy": "a value never changes: give it another name",
+    "double": "write x.to(tl.float64)",
+    "empty": "write tl.zeros(shape, tl.float32)",
+    "float": "write x.to(tl.float32)",
+    "half": "write x.to(tl.float16)",
+    "matmul": "write tl.dot(a, b)",
+    "mean": "divide a sum by the number of elements, e.g. tl.sum(x, axis=0) / n",
+    "mm": "write tl.dot(a, b)",
+    "ones": "write tl.full(shape, 1.0, tl.float32)",
+    "relu": "write tl.maximum(x, 0.0)",
+    "size": "x.shape has the extents; how long an array is comes as an argument",
+    "squeeze": "write x.reshape(shape)",
+    "std": "write it with sums: tl.sqrt(tl.sum(d * d, axis=0) / n), d = x - mean",
+    "type": "write x.to(tl.float32); x.dtype says what it is",
+    "unsqueeze": "write x[:, None], or x.expand_dims(axis)",
+    "var": "write it with sums: tl.sum(d * d, axis=0) / n, d = x - mean",
+}
+
+
+def of_function(name: str) -> str | None:
+    """Return what to write for a function of another library, by its name; None if unknown."""
+    if name in _OTHERWISE:
+        return _OTHERWISE[name]
+    if name in BUILTINS:
+        return f"write tl.{name}(...)"
+    return f"write tl.extra.libdevice.{name}(...)" if name in LIBRARY else None
+
+
+def of_member(name: str) -> str | None:
+    """Return what to write for a member of another library's arrays; None if unknown."""
+    return _OTHERWISE.get(name)
+
+
+__all__ = ["of_function", "of_member"]
