@@ -136,8 +136,7 @@ def rows(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     row, byte = tl.program_id(0) * (n // 2), tl.arange(0, BLOCK)
     tl.store(out_ptr + row + byte, tl.load(x_ptr + row + byte))
 """
-    wide, narrow = (
-        loads_of(lowered(from_text(text.replace("SAID", word)), "*i8:16 *i8:16 i32:16", {"BLOCK": 2048}))
-        for word in (said, "pass")
-    )  # fmt: skip
+    types = "*i8:16 *i8:16 i32:16"
+    kernels = [from_text(text.replace("SAID", word)) for word in (said, "pass")]
+    wide, narrow = (loads_of(lowered(kernel, types, {"BLOCK": 2048})) for kernel in kernels)
     assert (wide, narrow) == (1, 2)
