@@ -128,7 +128,7 @@ def test_outputs_stay_small_and_readable_without_a_kernel(story):
             assert len(data["text/html"]) <= 100_000
             assert len(data["text/plain"]) <= 4_000
             assert len(data[MIME].get("data", "")) <= 280_000
-            assert "script" not in data["text/html"]
+            assert "<script" not in data["text/html"]
 
 
 def test_throughput_is_measured_against_torch(story):
