@@ -110,11 +110,11 @@ def run_story(path: Path, target: Path) -> tuple[bool, list[Page]]:
 
 
 def outputs(notebook: Any, folder: Path) -> Iterator[tuple[str, tuple[Trace, ...]]]:
-    """Yield (text, traces) of each output that holds traces."""
+    """Yield (text, traces) of each output that holds traces, not a summary alone."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             data = output.get("data", {})
-            if MIME in data:
+            if {"data", "ref"} & set(data.get(MIME, ())):
                 yield data.get("text/plain", ""), open_envelope(data[MIME], folder)
 
 

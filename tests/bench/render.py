@@ -1,6 +1,7 @@
 """Writes the tables of README.md from the committed results: `python tests/bench/render.py`.
 
-`--check` changes nothing and fails if the README is not what the results say.
+So it does the numbers that notebooks draw (figures.py); `make notebooks` then draws them. `--check`
+changes nothing and fails if the README or a notebook is not what the results say.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":  # run by its path, as the README says
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.bench import figures
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "bench" / "results"
@@ -179,13 +185,19 @@ def _timed(suites: dict[str, list[Result]]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the README, or with --check compare it."""
+    """Write the README and the notebooks' numbers, or with --check compare them."""
+    check = "--check" in arguments
+    for name in figures.stale(write=not check):
+        if check:
+            print(f"{name} is older than tests/bench/results; run python tests/bench/render.py")
+            return 1
+        print(f"{name} has new numbers; run make notebooks")
     readme = ROOT / "README.md"
     text = readme.read_text()
     before, rest = text.split(START)
     _, after = rest.split(END)
     new = f"{before}{START}\n{rendered()}\n{END}{after}"
-    if "--check" in arguments:
+    if check:
         if new != text:
             print("README.md is older than tests/bench/results; run python tests/bench/render.py")
             return 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
-from tests.bench import render
+from tests.bench import figures, render
 
 
 def result(suite, case, ours, baseline="torch", theirs=None, **more):
@@ -13,8 +15,30 @@ def result(suite, case, ours, baseline="torch", theirs=None, **more):
             "baseline": baseline, "baseline_us": theirs, "ratio": ratio, **more}  # fmt: skip
 
 
-def test_the_readme_is_what_the_results_say():
+def test_the_readme_and_the_notebooks_are_what_the_results_say():
     assert render.main(["--check"]) == 0
+
+
+def test_a_notebook_gets_the_numbers_of_new_results(tmp_path, monkeypatch, capsys):
+    results = json.loads(figures.RESULTS.read_text())
+    rows = [r for r in results["rows"] if r["case"] == "int4 8192x28672" and r["size"] == 16]
+    old = f"{rows[0]['ours_us']:.1f}"
+    for row in rows:
+        row["ours_us"] = 61.25
+    monkeypatch.setattr(figures, "RESULTS", tmp_path / "h200.json")
+    figures.RESULTS.write_text(json.dumps(results))
+    for name in figures.CELLS:
+        shutil.copy(figures.NOTEBOOKS / f"{name}.ipynb", tmp_path)
+    monkeypatch.setattr(figures, "NOTEBOOKS", tmp_path)
+    assert render.main(["--check"]) == 1
+    assert capsys.readouterr().out.startswith("09-quantised-matmul.ipynb is older")
+    assert figures.stale(write=True) == ["09-quantised-matmul.ipynb"]
+    assert figures.stale(write=False) == []
+    text = (tmp_path / "09-quantised-matmul.ipynb").read_text()
+    before = (Path(render.ROOT) / "notebooks" / "09-quantised-matmul.ipynb").read_text()
+    changed = [pair for pair in zip(before.split("\n"), text.split("\n"), strict=True)
+               if pair[0] != pair[1]]  # fmt: skip
+    assert [(old in a, "61.2" in b) for a, b in changed] == [(True, True)]
 
 
 def test_a_suite_is_one_row_with_its_means(tmp_path):

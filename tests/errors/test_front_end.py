@@ -286,6 +286,20 @@ def test_all_independent_errors_are_reported_and_follow_ups_are_not():
     assert len(error.others) == 19
 
 
+@pytest.mark.parametrize("loop", ["for i in range(n):", "while total[0] < n:"])
+def test_what_a_loop_carries_is_not_wrong_twice(loop: str):
+    text = f"""
+        def k(x, n):
+            total = (0.0, 0.0)
+            {loop}
+                total = (total[0] + tl.lod(x), total[1])
+            tl.store(x, total[0])
+            tl.store(x, tl.no())
+    """
+    error = error_of(from_text(text), x=X, n=3)
+    assert [e.span.line for e in [error, *error.others]] == [4, 6]
+
+
 def test_static_assert_stops_and_names_its_message():
     error = error_of(
         "def k(x, B: tl.constexpr):\n    tl.static_assert(B > 3, 'too small')\n", x=X, B=1

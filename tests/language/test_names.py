@@ -232,3 +232,20 @@ def test_odd_spellings_are_accepted():
     assert all(r.span is not None for r in remarks.items)
     assert result(kernel, np.int32, n=7) == [7 + 8 + 3]
     assert module.name == "kernel"
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_loop_variable_is_not_portable_where_it_is_read_after_its_loop(after: bool):
+    kernel = from_text(f"""
+        def kernel(out, n):
+            if n > 9:
+                return
+            total = 0
+            for i in range(n):
+                total += i
+            tl.store(out, total{" + i" if after else ""})
+    """)
+    _, remarks = lowered(kernel, out=np.zeros(1, np.int32), n=7)
+    said = [r for r in remarks.items if r.text.startswith("not portable to Triton: the loop")]
+    assert bool(said) == after
+    assert result(kernel, np.int32, n=7) == [21 + 6 * after]

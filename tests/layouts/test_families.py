@@ -218,6 +218,18 @@ def test_swizzled_rows_and_8x8_matrices_take_one_wavefront_per_phase(itemsize, c
         assert wavefronts(offsets, 16) == 1
 
 
+@pytest.mark.parametrize("rows", [1, 2, 4, 8])
+@pytest.mark.parametrize(("itemsize", "columns"), [(1, 128), (2, 64), (4, 32), (1, 64), (2, 32)])
+def test_turned_swizzles_take_one_wavefront_per_phase_whatever_its_shape(itemsize, columns, rows):
+    shared, chunk = swizzled((64, columns), itemsize, turned=True).verify(), 16 // itemsize
+    across = 8 // rows
+    if across * chunk > columns:
+        pytest.skip("a row has fewer chunks")
+    for row, first in product(range(0, 64, rows), range(0, columns, across * chunk)):
+        places = product(range(row, row + rows), range(first, first + across * chunk, chunk))
+        assert wavefronts([offset_of(shared, place) * itemsize for place in places], 16) == 1
+
+
 def offset_of(shared, coordinates):
     flat, offset = shared.flatten(coordinates), 0
     for bit, image in enumerate(shared.invert()):

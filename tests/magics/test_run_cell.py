@@ -166,6 +166,8 @@ def test_names_are_restored_when_a_kernel_does_not_compile(names):
         (f"{SEVEN} --grid 3 --set BLK=4", OptionError, "K112",
          "no constexpr or option 'BLK'; did you mean BLOCK?"),
         ('--sig "*f12 i32" --set BLOCK=3', OptionError, "K113", "f12"),
+        (f'{SEVEN} --grid 3 --assume "n % 7 == 0"', OptionError, "K113",
+         "what holds at every launch belongs in the kernel: tl.assume(n % 7 == 0)"),
         (f"{SEVEN} --grid 3 --target interpreter --bench", OptionError, "K118",
          "--bench needs a device or --target cpu"),
         ("sub --args x", OptionError, "K131", "the cell defines no kernel 'sub'"),

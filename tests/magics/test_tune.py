@@ -72,6 +72,23 @@ def test_a_wrong_configuration_is_a_row_with_a_reason():
     assert [row.state for row in record.rows] == ["ok", "wrong"]
 
 
+STARTS = CELL.replace(
+    "2 * tl.load(x_ptr + offsets, mask=mask)", "0.0 * offsets + tl.program_id(0) * BLOCK"
+).replace("DECORATOR", "def starts(x_ptr, BLOCK):\n    return x_ptr - x_ptr % BLOCK\n")
+
+
+@pytest.mark.parametrize(
+    ("check", "wrong"),
+    [("starts", ()), ("x_ptr - x_ptr % BLOCK", ()), ("starts(x_ptr, BLOCK)", ()),
+     ("starts(x_ptr, 64)", (128,))],
+)  # fmt: skip
+def test_what_is_right_may_follow_from_what_is_tuned(check: str, wrong: tuple[int, ...]):
+    result = run(f'--make mk --x N=1000 --check "{check}" --tune BLOCK=64,128', text=STARTS)
+    found = [row.config.kwargs["BLOCK"] for row in result.tune.rows if "wrong" in row.reason]
+    assert tuple(found) == wrong
+    assert result.check.ok
+
+
 def test_axes_join_the_configurations_of_autotune():
     decorator = '@autotune([triton.Config({"BLOCK": n}) for n in (32, 64)], key=["n"])'
     result = run("--make mk --x N=1000 --tune warps=2,8", decorator)

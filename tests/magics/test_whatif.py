@@ -173,6 +173,32 @@ def test_a_map_that_was_asked_for_comes_at_once(space, monkeypatch):
     assert again.data()["squares"] == first.data()["squares"]
 
 
+class Unspoken:
+    def __repr__(self):
+        raise AssertionError("what else a notebook holds is nobody's business here")
+
+
+def test_a_map_depends_on_what_the_kernel_reaches_and_nothing_else(space, monkeypatch):
+    helper = "ONE = tl.constexpr(1)\n\ndef plus(x, y):\n    return x * ONE + y\n\n"
+    body = ADD.replace(
+        "tl.load(x + offsets, mask=mask) + tl.load(y + offsets, mask=mask)",
+        "plus(tl.load(x + offsets, mask=mask), tl.load(y + offsets, mask=mask))",
+    )
+    space["other"] = Unspoken()
+    run_cell(helper + body, LINE, space)
+    first = ask(AXES, space)
+    asked = []
+    monkeypatch.setattr(
+        whatif, "compile_all", lambda plans, told, **more: asked.extend(filter(None, plans))
+    )
+    space["another"] = Unspoken()
+    assert ask(AXES, space).data()["squares"] == first.data()["squares"]
+    assert not asked
+    run_cell(helper.replace("(1)", "(2)") + body, LINE, space)
+    ask(AXES, space)
+    assert len(asked) == 4
+
+
 def test_workers_give_the_same_as_this_process(space, monkeypatch):
     here = ask(AXES, space)
     whatif.forget()

@@ -126,3 +126,17 @@ def add(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     placed = tile_passes(module, Recorder())
     assert placed.parameters[2].divisible == 16
     assert placed.parameters[2].low == (1 if "n > 0" in said else None)
+
+
+@pytest.mark.parametrize("said", ["tl.multiple_of(n, 32)", "tl.assume(n % 32 == 0)"])
+def test_more_than_an_access_needs_is_for_what_is_divided_later(said: str):
+    text = """
+def rows(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    SAID
+    row, byte = tl.program_id(0) * (n // 2), tl.arange(0, BLOCK)
+    tl.store(out_ptr + row + byte, tl.load(x_ptr + row + byte))
+"""
+    types = "*i8:16 *i8:16 i32:16"
+    kernels = [from_text(text.replace("SAID", word)) for word in (said, "pass")]
+    wide, narrow = (loads_of(lowered(kernel, types, {"BLOCK": 2048})) for kernel in kernels)
+    assert (wide, narrow) == (1, 2)

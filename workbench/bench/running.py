@@ -98,6 +98,14 @@ class _Run:
         if plan.arguments is None and plan.make is None:
             self._compile_without_data()
             return
+        if plan.assume:
+            raise OptionError(
+                "--assume is for a launch without data, and this one has arguments",
+                plan.place("assume"),
+                hint="what holds at every launch belongs in the kernel: "
+                f"tl.assume({plan.assume[0]})",
+                code="K113",
+            )
         if plan.tuned:
             self._tune()
         say(f"compiling {self.source.name}")

@@ -6,6 +6,8 @@ benchmarks after the search run it.
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
@@ -47,7 +49,8 @@ class Tuning:
         with may_stop():  # the function of --make may take its time
             self._arguments, self._given = binder.arguments(x)
         self._pristine: dict[str, Any] = {}
-        self._wanted: References | None = None
+        #: The reference of each choice of the tuned constexprs that it reads.
+        self._wanted: dict[tuple[Any, ...], References] = {}
         self.result = self._search()
 
     def _search(self) -> TuneResult:
@@ -100,7 +103,10 @@ class Tuning:
         return found
 
     def _check(self, config: Config) -> str | None:
-        """Compare one configuration's outputs with the reference, which is computed once."""
+        """Compare one configuration's outputs with the reference.
+
+        It is computed once, or once for each choice of what it reads of the configuration.
+        """
         plan = self._plan
         settings = {**plan.settings, **settings_of(config)}
         binder = Binder(
@@ -111,15 +117,16 @@ class Tuning:
             self._pristine.setdefault(name, clone(self._arguments[name]))
         self._restore()
         said = plan.reference_text or "the interpreter"
-        if self._wanted is None:
+        choice = tuple((n, v) for n, v in config.kwargs.items() if reads(plan, n))
+        wanted = self._wanted.get(choice)
+        if wanted is None:
             before = {
                 name: clone(value) if is_array(value) else value
                 for name, value in self._arguments.items()
             }
             with may_stop():
-                found = references(subject, plan.reference, before, said, plan.place("check"))
-            self._wanted = found
-        wanted = self._wanted
+                wanted = references(subject, plan.reference, before, said, plan.place("check"))
+            self._wanted[choice] = wanted
         with may_stop():
             verdict = check_launch(
                 replace(subject, relaunch=None), wanted, said, rtol=plan.rtol,
@@ -152,6 +159,21 @@ class Tuning:
         return Tune(
             axes=tuple(self._plan.tune), rows=tuple(map(_row, rows)), best=best, guarded=tried
         )
+
+
+def reads(plan: Plan, name: str) -> bool:
+    """Say whether a plan's reference may read a constexpr: as a word, or a function's parameter."""
+    words = re.findall(r"[A-Za-z_]\w*", plan.reference_text)
+    if plan.reference is None or name in words:
+        return plan.reference is not None
+    for function in (plan.reference, *(plan.namespace.get(word) for word in words)):
+        try:
+            parameters = inspect.signature(function).parameters  # type: ignore[arg-type]
+        except (TypeError, ValueError):  # no function, or one that does not say
+            continue
+        if name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            return True
+    return False
 
 
 def settings_of(config: Config) -> dict[str, Any]:

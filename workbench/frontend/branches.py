@@ -76,12 +76,12 @@ class Merge:
             return a
         if a is POISON or b is POISON:
             return POISON
+        if isinstance(a, Unbound) or isinstance(b, Unbound):
+            return self._one_sided(name, a, b, node)
         if isinstance(a, Deferred):
             a = self._made(a, self.then_ops)
         if isinstance(b, Deferred):
             b = self._made(b, self.else_ops)
-        if isinstance(a, Unbound) or isinstance(b, Unbound):
-            return self._one_sided(name, a, b, node)
         if is_tuple(a) and is_tuple(b) and len(a) == len(b):
             items = [self.unify(name, x, y, node) for x, y in zip(a, b, strict=True)]
             return like(a, items)

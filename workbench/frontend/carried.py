@@ -14,9 +14,11 @@ from typing import Any
 from workbench.frontend.activation import (
     BREAK,
     CONTINUE,
+    POISON,
     RESULT,
     Activation,
     Deferred,
+    PoisonError,
     Unbound,
 )
 from workbench.frontend.branches import zero_of
@@ -131,6 +133,8 @@ class Carried:
         return tuple(values)
 
     def _collect(self, name: str, entry: Any, value: Any, values: list[Value]) -> None:
+        if value is POISON:  # what went wrong with it was said where it did
+            raise PoisonError
         if is_tuple(entry) and is_tuple(value) and len(entry) == len(value):
             for inner, item in zip(entry, value, strict=True):
                 self._collect(name, inner, item, values)

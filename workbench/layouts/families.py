@@ -358,6 +358,7 @@ def swizzled(
     *,
     exchange: bool = True,
     width: int = 0,
+    turned: bool = False,
 ) -> LinearLayout:
     """Return a shared layout without bank conflicts for rows and for 8x8 matrices.
 
@@ -371,6 +372,8 @@ def swizzled(
     16-byte accesses along a row, ldmatrix and ldmatrix.trans take one wavefront
     per phase. The base address must be a multiple of 8 * W bytes. `width` is a W that
     leaves more of a row empty than need be (0: the one that `swizzle_width` says).
+    `turned` XORs the bits of the row number in the opposite order: accesses to 2 rows of 4 chunks
+    or 4 rows of 2 take one wavefront per phase, too. TMA and wgmma know nothing of that.
 
     >>> print(swizzled((4, 64), 2))
     linear<4x64, offset=[(0,1),(0,2),(0,4),(0,8),(0,16),(0,32),(1,8),(2,16)]>
@@ -391,7 +394,10 @@ def swizzled(
     offsets = columns[:inside]
     for axis in order[1:2]:
         for bit in range(bits[axis]):
-            moved = ((1 << bit) >> shift & mask) << chunk
+            moved = (1 << bit) >> shift & mask
+            if turned and moved:
+                moved = (mask + 1 >> 1) // moved
+            moved <<= chunk
             offsets.append(1 << below[axis] + bit | moved << below[contiguous])
     for axis in order[1:2]:
         apart = log2(128 // width) if exchange and width < 128 else 0

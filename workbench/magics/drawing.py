@@ -34,9 +34,10 @@ class Drawn(Shown):
         return drawn
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        style = "margin:0;padding:4px;background:#ffffff;color:#24292f;overflow:auto"
+        from workbench.viewer.styles import TEXT
+
         body = "".join(f'<div style="overflow:auto">{picture}</div>' for picture in self.pictures)
-        html = f'{body}<pre style="{style}">{escape(str(self))}</pre>'
+        html = f'{body}<pre style="{TEXT}">{escape(str(self))}</pre>'
         return {"text/plain": str(self), "text/html": html}
 
 

@@ -78,7 +78,8 @@ EXPLANATIONS: dict[str, Explanation] = {
         "use the parameter's name; options are num_warps, num_stages, num_ctas and maxnreg.",
     ),
     "K113": _entry(
-        "the signature text has a type that does not exist, or the wrong number of types.",
+        "the signature text has a type that does not exist, or the wrong number of types, or "
+        "--assume states what cannot be used.",
         '%%kernel add --sig "*f12 i32"',
         "types are i1 i8 … i64, u8 … u64, f16 bf16 f32 f64, * before a pointer's element type.",
     ),

@@ -172,7 +172,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--assume", "assume",
-        "a fact that holds at every launch: a Python expression over parameter names",
+        "a fact that holds at every launch, for --sig: a Python expression over parameter names",
         lambda token: (plain_text(token),), "FACT", example='--assume "n % 16 == 0"', repeated=True,
         commands=_BUILD,
     ),

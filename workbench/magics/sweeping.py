@@ -42,6 +42,7 @@ from workbench.source import KernelError, OptionError
 from workbench.source.arguments import constant
 from workbench.source.captures import captures
 from workbench.tuning.tune import aligned, without_search
+from workbench.viewer.styles import SENTENCES
 
 Namespace = Mapping[str, Any]
 #: More squares than that are no map.
@@ -306,7 +307,6 @@ def bundle(found: WhatIf) -> dict[str, str]:
     """Return a map as text and as HTML: one heat map large, the others beside each other."""
     first, *others = [picture(found, m, large=n == 0) for n, m in enumerate(_measures(found))]
     small = "".join(f'<div style="margin:0 12px 8px 0">{svg}</div>' for svg in others)
-    style = "margin:0;padding:4px;background:#ffffff;color:#24292f;white-space:pre-wrap"
     ready = sum(square.state in ("ok", "failed") for square in found.squares)
     going = ready < len(found.squares) and not found.stopped
     said = [f"{ready} of {len(found.squares)} squares in {found.seconds:.1f} s"]
@@ -316,7 +316,7 @@ def bundle(found: WhatIf) -> dict[str, str]:
     html = (
         f'<div style="background:#ffffff;padding:4px;overflow:auto"><div>{first}</div>'
         f'<div style="display:flex;flex-wrap:wrap">{small}</div></div>'
-        f'<pre style="{style}">{escape(lines)}</pre>'
+        f'<pre style="{SENTENCES}">{escape(lines)}</pre>'
     )
     return {"text/plain": text_of(found), "text/html": html}
 

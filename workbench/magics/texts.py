@@ -40,10 +40,10 @@ class Shown(str):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from workbench.viewer.highlight import highlight
+        from workbench.viewer.styles import TEXT
 
         body = highlight(str(self), self.lang)
-        style = "margin:0;padding:4px;background:#ffffff;color:#24292f;overflow:auto"
-        return {"text/plain": str(self), "text/html": f'<pre style="{style}">{body}</pre>'}
+        return {"text/plain": str(self), "text/html": f'<pre style="{TEXT}">{body}</pre>'}
 
 
 def source_line(trace: Trace, op: int) -> tuple[int, int] | None:

@@ -116,14 +116,14 @@ class _Placer(Rebuilder):
         return value
 
     def _note(self, op: Promise, root: Value, block: Block) -> None:
-        if not self._says_something(op):
-            return
-        if self._home[root] is not block:
-            self._elsewhere[op.id] = root
-        elif root in self.known:
-            parameter = self.known[root]
+        parameter = self.known.get(root) if self._home[root] is block else None
+        if parameter is not None:  # a fact takes no op: what is divided later needs all of it
             divisor = lcm(parameter.divisible, *op.divisible)
             self.known[root] = replace(parameter, divisible=divisor)
+        elif not self._says_something(op):
+            return
+        elif self._home[root] is not block:
+            self._elsewhere[op.id] = root
         elif root in self.promised:
             self.promised[root].add(op)
         else:

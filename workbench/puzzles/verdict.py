@@ -27,8 +27,9 @@ class Shown:
         return self.text
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        style = "margin:0;padding:4px;background:#ffffff;color:#1f2328;white-space:pre-wrap"
-        words = f'<pre style="{style}">{html.escape(self.text)}</pre>' if self.text else ""
+        from workbench.viewer.styles import SENTENCES
+
+        words = f'<pre style="{SENTENCES}">{html.escape(self.text)}</pre>' if self.text else ""
         found: dict[str, Any] = {"text/plain": self.text, "text/html": words + self.svg}
         if self.data is not None:
             found[MIME] = self.data

@@ -257,7 +257,8 @@ class Answer:
         return self.text
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        style = "margin:0;padding:4px;background:#ffffff;color:#24292f;overflow:auto"
-        body = f'<pre style="{style}">{html.escape(self.text)}</pre>'
+        from workbench.viewer.styles import TEXT
+
+        body = f'<pre style="{TEXT}">{html.escape(self.text)}</pre>'
         picture = self.tiles.svg() if self.tiles is not None and self.tiles.where.size > 1 else ""
         return {"text/plain": self.text, "text/html": body + picture}

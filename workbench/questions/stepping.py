@@ -362,7 +362,8 @@ class Steps:
         return self.text
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        style = "margin:0;padding:4px;background:#ffffff;color:#24292f;overflow:auto"
+        from workbench.viewer.styles import MONOSPACE, TEXT
+
         now, rows = self.now, list[str]()
         for step in self._opened():
             value = step.value
@@ -371,14 +372,14 @@ class Steps:
             mark = " open" if step is now else ""
             head = f"{step.number:>5}  {step.line or '':>4}  {_name(step):<16} {summary(step)}"
             rows.append(
-                f'<details{mark}><summary style="font-family:monospace;white-space:pre">'
-                f'{escape(head)}</summary><pre style="{style}">{body}</pre>{drawn}</details>'
+                f'<details{mark}><summary style="{MONOSPACE}">'
+                f'{escape(head)}</summary><pre style="{TEXT}">{body}</pre>{drawn}</details>'
             )
         head = escape(self.text.partition("\n\n")[0])
         tail = [f"{self.watched}:", *(self._seen_row(w) for w in self.seen)] if self.watched else []
         html = (
-            f'<div style="background:#ffffff;color:#24292f"><pre style="{style}">{head}</pre>'
-            f'{"".join(rows)}<pre style="{style}">{escape(chr(10).join(tail))}</pre></div>'
+            f'<div style="background:#ffffff;color:#24292f"><pre style="{TEXT}">{head}</pre>'
+            f'{"".join(rows)}<pre style="{TEXT}">{escape(chr(10).join(tail))}</pre></div>'
         )
         return {"text/plain": self.text, "text/html": html}
 

@@ -259,8 +259,10 @@ class _Filling:
 
 def _key(plan: Plan) -> tuple[Any, ...]:
     """Return what the facts of a compilation depend on, within this process."""
+    # Not the guards of what is captured: they hold the whole namespace.
+    reached = (*(source.text for source in plan.captured.sources), *plan.captured.values)
     return (
-        plan.source, plan.signature.text(), plan.target, repr(plan.captured),
+        plan.source, plan.signature.text(), plan.target, reached,
         tuple(sorted(plan.integers.items())), plan.grid,
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from html import escape as _escape
 from workbench.trace import Diagnostic, Links, Stage, Trace, coverage
 from workbench.viewer import schedules
 from workbench.viewer.highlight import highlight
+from workbench.viewer.styles import PRE
 from workbench.viewer.summary import (
     all_errors,
     bench_notes,
@@ -34,9 +35,6 @@ PROGRAMS = 16
 LOOPS = 4
 ELEMENTS = 16
 WIDTH = 200  # characters of a row that are shown
-#: Columns have to agree, or carets stand below another word: not every page sets `pre` so.
-MONOSPACE = "font-family:ui-monospace,Menlo,Consolas,monospace;white-space:pre"
-PRE = f"background-color:#ffffff;color:#1f2328;padding:6px;margin:0;overflow:auto;{MONOSPACE}"
 TITLES = {
     "source": "Python",
     "ast": "AST",

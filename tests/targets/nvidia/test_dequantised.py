@@ -23,8 +23,10 @@ from workbench.ir import Builder, Module, Op, Shared, Tile, Value, layout_of, re
 from workbench.ops import ConvertLayout, Dot, Elementwise, For, Load
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.fragments import is_turned
+from workbench.targets.nvidia.moves import moves_in
 from workbench.targets.nvidia.ops import WarpgroupDot
 from workbench.targets.simt.kernel import lower
+from workbench.targets.simt.ops import SharedLoad
 from workbench.targets.simt.parts import chain_of
 
 SM_90A = chip("sm_90a")
@@ -73,13 +75,23 @@ def in_gpu_ir(module: Module) -> Module:
 
 
 @pytest.mark.parametrize("kind", KERNELS)
-@pytest.mark.parametrize("blocks", [(16, 32, 64), (64, 64, 64)])
+@pytest.mark.parametrize("blocks", [(16, 32, 64), (16, 64, 128), (64, 64, 64)])
 def test_it_means_the_same(kind: str, blocks: tuple[int, int, int]):
     module = module_of(kind, blocks, num_stages=3)
     last, make = in_gpu_ir(module), arguments(kind, blocks[0])
     assert meaning(last, (1,), make()) == meaning(module, (1,), make())
     placed, offsets, total = ordered(last)
     simulate(placed, offsets, total, (1,), make(), SM_90A)
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize("blocks", [(16, 32, 64), (16, 64, 128), (16, 128, 128)])
+def test_rings_are_read_without_bank_conflicts(kind: str, blocks: tuple[int, int, int]):
+    """Eight lanes read two rows of four chunks, or 16 lanes half as much each."""
+    last = in_gpu_ir(module_of(kind, blocks, num_stages=3))
+    reads = [move for op, move in moves_in(last, "sm_90a") if isinstance(op, SharedLoad)]
+    assert len(reads) >= 2
+    assert [move.wavefronts for move in reads] == [move.ideal for move in reads]
 
 
 @pytest.mark.parametrize("kind", KERNELS)

@@ -40,12 +40,15 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
     if layout is None or not isinstance(element, Scalar):
         return None
     shape = layout.shape
-    order = sorted(range(len(shape)), key=lambda d: -layout.consecutive("register", d))
+    order = tuple(sorted(range(len(shape)), key=lambda d: -layout.consecutive("register", d)))
+    orders = [swizzled(shape, element.itemsize, order, turned=turned) for turned in (False, True)]
+    buffer, *others = [Shared(shape, element, swizzle) for swizzle in dict.fromkeys(orders)]
     # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a descriptor only.
     asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,
              "eviction_policy": op.eviction}  # fmt: skip
     return Ahead(
-        buffer=Shared(shape, element, swizzled(shape, element.itemsize, tuple(order))),
+        buffer=buffer,
+        others=tuple(others),
         copy=lambda pointers, mask, buffer, slot: AsyncCopy(
             pointers, buffer, slot, mask, cache=op.cache, eviction=op.eviction
         ),

@@ -179,6 +179,7 @@ class Ahead:
     """How an op that reads a tile of global memory becomes a copy to shared memory.
 
     buffer: the type of the buffer, with no slots.
+    others: other types of it, for who reads it through a layout.
     copy: makes what starts the copy, vector by vector (masked-off elements become zero).
     box: or how the tile is copied as a whole.
     obstacle: why it cannot be copied; empty if it can.
@@ -186,6 +187,7 @@ class Ahead:
     """
 
     buffer: Shared
+    others: tuple[Shared, ...] = ()
     copy: Copy | None = None
     box: Box | None = None
     obstacle: str = ""

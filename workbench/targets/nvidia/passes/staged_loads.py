@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.analysis.memory import Memory
-from workbench.ir import Block, Effect, Module, Op, Shared, Value, layout_of, shape_of
+from workbench.ir import Block, Effect, Module, Op, Shared, Tile, Value, layout_of, shape_of
 from workbench.layouts import LinearLayout
 from workbench.ops import For
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.passes.rounds import read_by
+from workbench.targets.simt.ops import SharedLoad
 from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
 
 #: In a loop's schedule: the pairs of arguments that do not overlap there (apart.py).
@@ -142,6 +143,16 @@ class Known:
                     buffer = how.buffer
         return buffer, tuple(found)
 
+    def wavefronts(self, buffer: Shared, layouts: Sequence[LinearLayout]) -> int:
+        """Return what reading a buffer through layouts takes, in rows of banks."""
+        found = 0
+        for layout in layouts:
+            type = Tile(buffer.shape, buffer.element, layout)
+            load = SharedLoad(Value(buffer), type=type)
+            for move in self.rules.moves_of(load, self.on):
+                found += move.requests * (move.wavefronts or 0)
+        return found
+
     def transposes(self, value: Value) -> list[Value]:
         """Return the values that are a tile of two axes transposed."""
         return transposes(value, self.uses)
@@ -264,5 +275,10 @@ def staged_load(early: Early, op: Op, remarks: Remarks) -> Staged | None:
         remarks.note(op, f"not copied ahead: {reason}", "missed")
         return None
     has_others = len(users) < len(readers)
+    if not in_place:  # the first of those in which readers meet the fewest conflicts
+        own = layout_of(op.result.type)
+        through = [u.layout for u in users] + ([own] if has_others and own is not None else [])
+        types = (ahead.buffer, *ahead.others)
+        ahead = replace(ahead, buffer=min(types, key=lambda t: known.wavefronts(t, through)))
     plain = bool(in_place) or direct or any(known.is_moved_to_dot(r) for r in inside)
     return Staged(op, access, ahead, in_place, frozenset(gone), tuple(users), has_others, plain)
