@@ -1,4 +1,4 @@
-// Generated from workbench/trace/schema.py by `python -m workbench.trace.typescript`.
+// Generated from workbench/trace/ (schema.py, answers.py) by `python -m workbench.trace.typescript`.
 export const TRACE_VERSION = 1;
 export type StageId = "source" | "ast" | "tile" | "gpu" | "llvm" | "ptx" | "sass" | "asm";
 export type StageState = "ok" | "partial" | "pending" | "missing";
@@ -14,6 +14,8 @@ export type Place = [number, number, number, number, number];
 export type Vectors = number[][];
 export type Access = [number, number, string, number, boolean];
 export type Quantiles = [number, number, number, number];
+export type Facing = "same" | "changed" | "removed" | "added" | "moved-from" | "moved-to";
+export type FacingRun = [Facing, number, number, number];
 /** What made the trace: tool versions, and when (seconds since 1970; not part of the id). */
 export interface Made {
   workbench: string;
@@ -339,4 +341,54 @@ export interface Trace {
   resources: Resources;
   runs: Runs;
   errors?: Diagnostic[];
+}
+/** An option or a parameter that differs; None where a side does not have it. */
+export interface Contrast {
+  name: string;
+  a?: Scalar;
+  b?: Scalar;
+}
+/** So much of a number's difference comes from a line; both None: from no line. */
+export interface Share {
+  amount: number;
+  words: string;
+  a?: [number, number] | null;
+  b?: [number, number] | null;
+}
+/** A number of both sides, and the lines that its difference comes from. */
+export interface Quantity {
+  name: string;
+  title: string;
+  unit?: string;
+  a?: number | null;
+  b?: number | null;
+  better?: "less" | "more" | "neither";
+  of?: string;
+  shares?: Share[];
+}
+/** A measured time of both sides: `speed` is how often as fast B is, `low` to `high` by noise. */
+export interface Timing {
+  what: string;
+  a: [number, number, number];
+  b: [number, number, number];
+  speed: number;
+  low: number;
+  high: number;
+  verdict: "faster" | "slower" | "same";
+}
+/** A stage that both sides have: which rows of A and B face each other, all rows in order. */
+export interface FacingStage {
+  id: StageId;
+  rows?: FacingRun[];
+}
+/** Two traces beside each other; `ops` are pairs of ops of A and B that are each other's. */
+export interface Comparison {
+  labels: [string, string];
+  said?: string;
+  options?: Contrast[];
+  quantities?: Quantity[];
+  timings?: Timing[];
+  ops?: [number, number][];
+  stages?: FacingStage[];
+  notes?: string[];
 }

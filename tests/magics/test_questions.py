@@ -15,9 +15,11 @@ from workbench.magics.options import complete
 from workbench.magics.question_magics import stopped_in_one_line
 from workbench.magics.questioning import bisect, diff, follow
 from workbench.questions import trying
-from workbench.questions.comparing import _live_by_line, difference
+from workbench.questions.comparing import difference, shares_words
 from workbench.questions.live import live_by_row
+from workbench.questions.rows import live_by_line
 from workbench.source import CheckError, KernelError, OptionError
+from workbench.trace.answers import Contrast
 
 ADD = """
 def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -211,10 +213,10 @@ def test_registers_are_explained_only_where_their_count_is_nvdisasms():
     sass = [run_cell(ADD, line, space).trace for line in lines]
     if not all(trace.text("sass") for trace in sass):
         pytest.skip("needs ptxas and nvdisasm")
-    ours = [_live_by_line(trace).total() for trace in sass]
+    ours = [live_by_line(trace).total() for trace in sass]
     told = [
-        next(why for name, _, _, why in difference(*sass, ("A", "B"), live).resources
-             if name == "registers")
+        next(shares_words(each) for each in difference(*sass, ("A", "B"), live).resources
+             if each.name == "registers")
         for live in (ours, [ours[0], ours[1] + 1], [None, None])
     ]  # fmt: skip
     assert "registers are live where most are" in told[0]
@@ -225,9 +227,9 @@ def test_diff_compiles_other_settings_and_targets():
     space = names()
     run_cell(ADD, LINE, space)
     found = diff("add@BLOCK=4", "add@BLOCK=8", namespace=space)
-    assert ("BLOCK", 4, 8) in found.options
+    assert Contrast(name="BLOCK", a=4, b=8) in found.options
     found = diff("add@cpu", "add@sm_90a", namespace=space)
-    assert ("target", "cpu", "sm_90a") in found.options
+    assert Contrast(name="target", a="cpu", b="sm_90a") in found.options
     with pytest.raises(OptionError, match="there is none 1 before the latest"):
         diff("add", namespace=space)
     with pytest.raises(OptionError, match="not both sides have the stage 'sass'"):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from workbench.questions.comparing import kind_of
+from workbench.questions.rows import kind_of
 from workbench.source import OptionError
 from workbench.trace import Pass, RowMap, Trace
 from workbench.trace.links import Links, rows_of_ops, rows_of_text

@@ -1,0 +1,95 @@
+r"""What is asked of traces, as plain data that a viewer shows beside them.
+
+An answer stands under its name beside "traces" in what an output, a page or a file holds
+(`packing`). Rows count from 0, as in `schema`; lines of a source are (source, line). A viewer
+takes all of it for data of strangers: rows and ops that its traces do not have are left out.
+
+| name    | answer       | traces |
+|---------|--------------|--------|
+| compare | `Comparison` | A and B, in this order |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from workbench.trace.schema import Number, Scalar, StageId
+
+Spot: TypeAlias = tuple[int, int]  # (source, line)
+Facing: TypeAlias = Literal["same", "changed", "removed", "added", "moved-from", "moved-to"]
+# (kind, first row of A, first row of B, count); -1: a side has no row here. Where a row has moved,
+# the other number is the row that it has become, or was.
+FacingRun: TypeAlias = tuple[Facing, int, int, int]
+Spread: TypeAlias = tuple[float, float, float]  # milliseconds: 20 %, 50 %, 80 %
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """An option or a parameter that differs; None where a side does not have it."""
+
+    name: str
+    a: Scalar = None
+    b: Scalar = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """So much of a number's difference comes from a line; both None: from no line."""
+
+    amount: Number
+    words: str
+    a: Spot | None = None
+    b: Spot | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """A number of both sides, and the lines that its difference comes from.
+
+    `of` says what the shares count, or why there are none.
+    """
+
+    name: str
+    title: str
+    unit: str = ""
+    a: Number | None = None
+    b: Number | None = None
+    better: Literal["less", "more", "neither"] = "neither"
+    of: str = ""
+    shares: tuple[Share, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """A measured time of both sides: `speed` is how often as fast B is, `low` to `high` by noise."""
+
+    what: str
+    a: Spread
+    b: Spread
+    speed: float
+    low: float
+    high: float
+    verdict: Literal["faster", "slower", "same"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FacingStage:
+    """A stage that both sides have: which rows of A and B face each other, all rows in order."""
+
+    id: StageId
+    rows: tuple[FacingRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two traces beside each other; `ops` are pairs of ops of A and B that are each other's."""
+
+    labels: tuple[str, str]
+    said: str = ""
+    options: tuple[Contrast, ...] = ()
+    quantities: tuple[Quantity, ...] = ()
+    timings: tuple[Timing, ...] = ()
+    ops: tuple[tuple[int, int], ...] = ()
+    stages: tuple[FacingStage, ...] = ()
+    notes: tuple[str, ...] = ()
