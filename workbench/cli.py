@@ -35,7 +35,7 @@ COMMANDS = {
     "bench": "FILE.py::KERNEL [options]   time, beside baselines",
     "tune": "FILE.py::KERNEL [options]   search for the fastest configuration",
     "bisect": "FILE.py::KERNEL [FILE.py::RIGHT] [options]   name the first wrong op",
-    "diff": "A B                         compare two traces, line by line",
+    "diff": "A B [--output PAGE.html]     compare two traces, line by line",
     "follow": "TRACE LINE|VALUE|STAGE:ROW   what became of it, pass by pass",
     "whatif": "FILE.py::KERNEL --axis A=V,… [options]   what other settings would give, not run",
     "schedule": "FILE.py::KERNEL [options]   what each role does in a round of pipelined loops",
@@ -247,13 +247,20 @@ def _only_traces(command: str, name: str) -> None:
 
 def _diff(request: Request) -> int:
     from workbench.magics import questioning
+    from workbench.magics.comparisons import shown_comparison
 
     if len(request.names) != 2:
         raise OptionError("diff needs two traces", code="K103", hint="workbench diff a.wbt b.wbt")
     for name in request.names:
         _only_traces("diff", name)
-    found = questioning.diff(*request.names, stage=request.stage)
-    _print(str(questioning.as_json(found)) if request.json else str(found))
+    if request.stage is not None:
+        text = questioning.diff(*request.names, stage=request.stage)
+        _print(str(questioning.as_json(text)) if request.json else str(text))
+        return OK
+    shown = shown_comparison(*request.names)
+    _print(str(questioning.as_json(shown.found.difference)) if request.json else str(shown))
+    if request.output is not None:
+        _say(f"wrote {shown.save(request.output, force=request.force)}")
     return OK
 
 

@@ -13,6 +13,7 @@ export const STAGE_TITLES: Record<StageId, string> = {
 };
 
 export const TAB_TITLES = {
+  compare: "Compare",
   stages: "Stages",
   passes: "Passes",
   schedule: "Schedule",
@@ -34,12 +35,15 @@ export const KEYS: readonly (readonly [keys: string, action: string])[] = [
   ["Alt + ← →", "narrow or widen the pane"],
   ["/", "filter or find in the current tab"],
   ["d", "passes: side by side or unified"],
+  ["n p", "compare: next and previous difference"],
   ["c", "copy the pinned rows with their source lines"],
   ["?", "this list"],
 ];
 
 export const NOTHING_PINNED =
   "Point at a row to see what is linked to it; click to pin. Press ? for the keys.";
+export const COMPARE_HINT =
+  "Rows of one op face each other. Click a row or a line to pin it on both sides; n and p go to the next difference.";
 export const STALE =
   "The cell was edited since: what is shown is of the text in the Python pane. Run the cell again.";
 export const EMPTY_ROW = "empty line";

@@ -13,6 +13,7 @@ import { viewOps, viewStages } from "./stages";
 import { isStale } from "./stale";
 import css from "./style.css";
 import { makeTabs, type TabEntry } from "./tabs/bar";
+import { mountCompare } from "./tabs/compare";
 import { mountPasses } from "./tabs/passes";
 import { mountPerformance } from "./tabs/performance";
 import { mountProblems, problemsOf } from "./tabs/problems";
@@ -53,12 +54,14 @@ export function mount(
   const state: ViewerState = {
     trace: 0,
     show: bundle.show,
-    tab: "stages",
+    tab: isCompared(bundle) ? "compare" : "stages",
     open: new Map(),
     filter: new Map(),
     sideBySide: false,
     onlyChanging: true,
     pass: new Map(),
+    compared: "",
+    onlyDifferences: true,
   };
   let inner = new AbortController();
   let current = bundle;
@@ -109,8 +112,12 @@ function addStyle(): void {
   document.head.append(make("style", { id: "wb-style" }, css));
 }
 
-/** The tabs of a trace: Programs and Schedule only where there is something to show. */
-function tabsOf(trace: Trace): TabEntry[] {
+function isCompared({ traces, compare }: Bundle): boolean {
+  return compare !== undefined && traces.length === 2;
+}
+
+/** The tabs of a trace: Compare, Programs and Schedule only where there is something to show. */
+function tabsOf(trace: Trace, compared: boolean): TabEntry[] {
   const changing = trace.passes.filter(({ changed }) => changed).length;
   const urgent = problemsOf(trace).filter(({ severity }) => severity !== "applied").length;
   const loops = trace.pipelines?.length ?? 0;
@@ -123,6 +130,7 @@ function tabsOf(trace: Trace): TabEntry[] {
   });
   const passes = trace.passes.length > 0 ? `${changing}/${trace.passes.length}` : "";
   const tabs = [
+    tab("compare", mountCompare, true),
     tab("stages", mountStages, true),
     tab("passes", mountPasses, true, passes),
     tab("schedule", mountSchedule, false, loops > 1 ? String(loops) : ""),
@@ -130,17 +138,23 @@ function tabsOf(trace: Trace): TabEntry[] {
     tab("performance", mountPerformance, false),
     tab("problems", mountProblems, true, urgent > 0 ? String(urgent) : ""),
   ];
-  const empty = { programs: recordedAccesses(trace).length === 0, schedule: loops === 0 };
+  const empty = {
+    compare: !compared,
+    programs: recordedAccesses(trace).length === 0,
+    schedule: loops === 0,
+  };
   return tabs.filter(({ id }) => !(id in empty && empty[id as keyof typeof empty]));
 }
 
 function fill(
   root: HTMLElement,
-  { traces, trimmed }: Bundle,
+  bundle: Bundle,
   state: ViewerState,
   chooseTrace: (index: number) => void,
   signal: AbortSignal,
 ): void {
+  const { traces, trimmed } = bundle;
+  const compare = isCompared(bundle) ? bundle.compare : undefined;
   const trace = traces[state.trace] as Trace;
   const stages = viewStages(trace);
   const ops = viewOps(trace);
@@ -152,6 +166,7 @@ function fill(
   const services: TabServices = {
     trace,
     traces,
+    compare,
     stages,
     ops,
     links,
@@ -169,17 +184,18 @@ function fill(
     traces,
     state.trace,
     trimmed,
-    { chooseTrace, go: services.go, showKeys: keys.toggle, save: () => void saveTraces(traces) },
+    { chooseTrace, go: services.go, showKeys: keys.toggle, save: () => void saveTraces(bundle) },
     signal,
+    compare?.labels,
   );
   const status = make("div", { class: "wb-status", "aria-live": "polite" }, NOTHING_PINNED);
   selection.subscribe((choice) => {
     const sentence = describeChoice(choice, stages, links, trace, ops);
     if (status.textContent !== sentence) status.textContent = sentence;
   }, signal);
-  const known = tabsOf(trace);
+  const known = tabsOf(trace, compare !== undefined);
   if (!known.some(({ id }) => id === state.tab)) state.tab = "stages";
-  if (openProblems(trace)) state.tab = "problems";
+  if (!compare && openProblems(trace)) state.tab = "problems";
   const bar = makeTabs(known, services, tabs);
   root.replaceChildren(header, bar.element, ...bar.panels, status, keys.element);
   bar.select(state.tab);
@@ -236,8 +252,10 @@ async function copyText(
 }
 
 /** Offer the traces as a file: the same JSON, gzipped, that `workbench view` reads. */
-async function saveTraces(traces: readonly Trace[]): Promise<void> {
-  const json = JSON.stringify(traces.length === 1 ? traces[0] : { traces });
+async function saveTraces({ traces, compare }: Bundle): Promise<void> {
+  const json = JSON.stringify(
+    traces.length === 1 ? traces[0] : { traces, ...(compare && { compare }) },
+  );
   const packed = new Blob([json]).stream().pipeThrough(new CompressionStream("gzip"));
   const url = URL.createObjectURL(await new Response(packed).blob());
   make("a", { href: url, download: `${traces[0]?.kernel.name ?? "kernel"}.wbt` }).click();

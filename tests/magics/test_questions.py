@@ -13,12 +13,12 @@ from workbench.magics import registry
 from workbench.magics.grammar import parse
 from workbench.magics.options import complete
 from workbench.magics.question_magics import stopped_in_one_line
-from workbench.magics.questioning import bisect, diff, follow
+from workbench.magics.questioning import bisect, compare, diff, follow
 from workbench.questions import trying
-from workbench.questions.comparing import difference, shares_words
-from workbench.questions.live import live_by_row
-from workbench.questions.rows import live_by_line
+from workbench.questions.comparing import difference
+from workbench.questions.live import live_where_most
 from workbench.source import CheckError, KernelError, OptionError
+from workbench.targets.nvidia.toolchain import live_registers
 from workbench.trace.answers import Contrast
 
 ADD = """
@@ -206,21 +206,22 @@ def test_diff_of_two_versions_labels_sides_and_lines():
     assert str(diff("add~1", "add", stage="tile")).startswith("--- A: add cpu")
 
 
-def test_registers_are_explained_only_where_their_count_is_nvdisasms():
+def test_registers_are_explained_where_nvdisasm_names_them():
     space = names()
     sig = '--sig "*f32 *f32 *f32 i32"'
-    lines = [f"--no-run --target sm_90a --set BLOCK={block} {sig}" for block in (128, 2048)]
-    sass = [run_cell(ADD, line, space).trace for line in lines]
-    if not all(trace.text("sass") for trace in sass):
+    for block in (128, 2048):
+        run_cell(ADD, f"--no-run --target sm_90a --set BLOCK={block} {sig}", space)
+    if not registry.latest("add").trace.text("sass"):
         pytest.skip("needs ptxas and nvdisasm")
-    ours = [live_by_line(trace).total() for trace in sass]
-    told = [
-        next(shares_words(each) for each in difference(*sass, ("A", "B"), live).resources
-             if each.name == "registers")
-        for live in (ours, [ours[0], ours[1] + 1], [None, None])
-    ]  # fmt: skip
-    assert "registers are live where most are" in told[0]
-    assert told[1] == told[2] == "which lines hold them cannot be told from the rows"
+    found = compare(namespace=space)
+    registers = next(q for q in found.difference.quantities if q.name == "registers")
+    assert registers.of == "registers are live where most are"
+    assert {share.a for share in registers.shares} >= {(0, 4), (0, 5)}  # both loads are live there
+    live = [len(live_where_most(live_registers(result.compiled.code)))
+            for result in registry.results()]  # fmt: skip
+    assert sum(share.amount for share in registers.shares) == live[1] - live[0] > 0
+    saved = difference(*found.traces, ("A", "B"))
+    assert next(q for q in saved.quantities if q.name == "registers").shares == ()
 
 
 def test_diff_compiles_other_settings_and_targets():
@@ -291,15 +292,21 @@ def test_what_cannot_be_followed_is_said(what, said):
         follow("add", what, namespace=space)
 
 
-def test_registers_live_from_where_they_are_written_to_where_they_are_read():
-    rows = [
-        "MOV R1, 0x1 ;", "LDG.E.64 R2, [R4.64] ;", ".L_1:", "FADD R6, R2, R1 ;",
-        "@P0 BRA `(.L_1) ;", "STG.E [R4.64], R6 ;",
-    ]  # fmt: skip
-    live = live_by_row(rows)
-    assert live[0] == {1: 0}
-    assert live[3] == {1: 0, 2: 1, 6: 3}  # R1 and R2 are read again in the next round
-    assert live[4] == {6: 3}
+LISTING = """
+                                        // |   # 0 1 2   10 | # P |
+   .text:                               // |                |     |
+        /*0000*/  MOV R1, 0x1 ;         // |   1   ^        |     |
+        /*0010*/  LDG.E.64 R2, [R4.64] ;// |   3   : ^   ^  |     |
+        /*0020*/  FADD R0, R2, R1 ;     // |   4 ^ v :   :  |   1 |
+        /*0030*/  FADD R2, R0, R2 ;     // |   3 v   x   :  |     |
+        /*0040*/  STG.E [R4.64], R2 ;   // |   2     v   v  |     |
+"""
+
+
+def test_registers_belong_to_the_instruction_that_wrote_them():
+    assert live_where_most(LISTING) == [0x20, 0x00, 0x10, 0x10]
+    assert live_where_most(LISTING.replace("|   4 ^", "|   5 ^")) == []  # it counts otherwise
+    assert live_where_most("/*0000*/ MOV R1, 0x1 ;") == []
 
 
 def test_the_commands_complete_their_flags():

@@ -329,7 +329,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--clear", "clear", "forget all results", commands=frozenset({"kernels"})),
     Option(
         "--force", "force", "overwrite an existing file",
-        commands=frozenset({"save", "compile", "check", "bench", "tune", "puzzles"}),
+        commands=frozenset({"save", "compile", "check", "bench", "tune", "puzzles", "diff"}),
     ),
     Option(
         "--emit", "emit", "what to write: stages, html, wbt or json", word_list, "LIST",
@@ -338,7 +338,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--output", "output", "file to write; its suffix decides", plain_text, "PATH",
         "standard output", "-o add.html", short="-o",
-        commands=frozenset({"compile", "check", "bench", "tune", "view"}),
+        commands=frozenset({"compile", "check", "bench", "tune", "view", "diff"}),
     ),
     Option(
         "--stage", "stage", "the whole diff of this stage",

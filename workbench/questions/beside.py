@@ -17,6 +17,10 @@ from workbench.trace.links import ops_of_rows
 
 #: Above this many rows of a side a stage is shown without facing rows.
 MOST_ROWS = 100_000
+#: Quantities that the sentence about a comparison names.
+TOLD = ("registers", "instructions", "shared_bytes")
+NAMES = {"tile": "tile IR", "gpu": "GPU IR", "llvm": "LLVM IR", "ptx": "PTX", "sass": "SASS",
+         "asm": "assembly", "source": "source"}  # fmt: skip
 
 
 def beside(a: Trace, b: Trace, difference: Difference) -> Comparison:
@@ -59,16 +63,11 @@ def _said(difference: Difference, stages: Sequence[FacingStage]) -> str:
         parts.append("A and B say the same in every stage")
     elif stages and stages[-1].id in equal:
         parts.append(f"the {NAMES.get(stages[-1].id, stages[-1].id)} is the same")
-    for each in difference.resources:
-        if each.name in ("registers", "instructions", "shared_bytes") and None not in (
-            each.a, each.b
-        ):  # fmt: skip
-            parts.append(f"{each.title} {each.a:,} to {each.b:,}")
+    parts += [
+        f"{each.title} {each.a:,} to {each.b:,}" for each in difference.resources
+        if each.name in TOLD and each.a is not None and each.b is not None
+    ]  # fmt: skip
     return "; ".join(parts)
-
-
-NAMES = {"tile": "tile IR", "gpu": "GPU IR", "llvm": "LLVM IR", "ptx": "PTX", "sass": "SASS",
-         "asm": "assembly", "source": "source"}  # fmt: skip
 
 
 def _rows_of(

@@ -8,7 +8,7 @@ Rows belong to lines through op ids, never through their texts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher, unified_diff
 from typing import Any
@@ -177,11 +177,15 @@ def timed_words(each: Timing) -> str:
 
 
 def difference(
-    a: Trace, b: Trace, labels: tuple[str, str], live: Sequence[int | None] = (None, None)
+    a: Trace,
+    b: Trace,
+    labels: tuple[str, str],
+    live: tuple[Sequence[int], Sequence[int]] = ((), ()),
 ) -> Difference:
     """Return what differs between two traces.
 
-    `live` says of each side how many registers nvdisasm counts where most are live, if it did.
+    `live` are for each side the addresses of the instructions that wrote the registers live where
+    most are (`live.py`); empty where nobody knows.
     """
     return _Comparing(a, b, labels, live).difference()
 
@@ -200,7 +204,11 @@ def stage_diff(a: Trace, b: Trace, stage: str, labels: tuple[str, str]) -> str:
 
 class _Comparing:
     def __init__(
-        self, a: Trace, b: Trace, labels: tuple[str, str], live: Sequence[int | None]
+        self,
+        a: Trace,
+        b: Trace,
+        labels: tuple[str, str],
+        live: tuple[Sequence[int], Sequence[int]],
     ) -> None:
         self.a, self.b, self.live = a, b, live
         self.found = Difference(labels)
@@ -333,22 +341,16 @@ class _Comparing:
             mnemonic = SPILLS[name]
             sides = [rows_by_line(trace, "sass", mnemonic) for trace in (self.a, self.b)]
             return f"rows of {mnemonic}", self._lines(*sides)
-        if name == "code_bytes":
-            stage = next((s for s in ("sass", "asm") if self.found.stages.get(s)), None)
-            if stage is not None:
-                sides = [rows_by_line(trace, stage, "") for trace in (self.a, self.b)]
-                return f"rows of {stage}", self._lines(*sides)
         return "", []
 
     def _registers(self) -> tuple[str, list[Share]]:
-        """Say which lines' values hold the registers that one side has more of."""
-        one, other = (live_by_line(trace) for trace in (self.a, self.b))
-        if not one or not other:
-            return "no SASS on both sides, so nobody knows which lines hold them", []
-        if [one.total(), other.total()] != list(self.live):
-            # What rows say of registers is not all that lives: a wrong line is worse than none.
-            return "which lines hold them cannot be told from the rows", []
-        return "registers are live where most are", self._lines(one, other)
+        """Say which lines' instructions wrote the registers that one side has more of."""
+        one, other = self.live
+        if not (one and other):
+            return "which lines hold them is known only of code that is at hand", []
+        sides = [live_by_line(trace, side) for trace, side in
+                 ((self.a, one), (self.b, other))]  # fmt: skip
+        return "registers are live where most are", self._lines(*sides)
 
     def _lines(self, one: Counter[Line], other: Counter[Line]) -> list[Share]:
         """Return how much more B has at each line, the largest first."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
-from workbench.questions.live import live_by_row
 from workbench.trace import Trace
 from workbench.trace.links import ops_of_rows
 
 #: A line of a source: (source, line); None stands for rows of nobody.
 Line = tuple[int, int] | None
+_ADDRESS = re.compile(r"\s*/\*([0-9a-f]{4,})\*/")
 
 
 def line_of_ops(trace: Trace) -> dict[int, Line]:
@@ -69,16 +70,15 @@ def kind_of(row: str, stage: str) -> str:
     return found[1]
 
 
-def live_by_line(trace: Trace) -> Counter[Line]:
-    """Return how many registers each line's values hold at the row of SASS where most are live."""
-    text = trace.text("sass")
-    if not text:
-        return Counter()
-    rows = text.split("\n")
-    live = live_by_row(rows)
-    fullest = max(range(len(rows)), key=lambda row: len(live[row]), default=0)
+def live_by_line(trace: Trace, writers: Sequence[int]) -> Counter[Line]:
+    """Return how many registers each line's instructions wrote, by the addresses of those."""
+    places = {
+        int(found[1], 16): row
+        for row, text in enumerate(trace.text("sass").split("\n"))
+        if (found := _ADDRESS.match(text))
+    }
     lines = lines_of_rows(trace, "sass")
-    return Counter(lines[row] for row in live[fullest].values()) if rows else Counter()
+    return Counter(lines[places[address]] for address in writers if address in places)
 
 
 def rows_by_line(trace: Trace, stage: str, start: str) -> Counter[Line]:

@@ -39,7 +39,7 @@ def _timing(what: str, a: Spread, b: Spread) -> Timing:
 
 
 def _timed(trace: Trace) -> dict[str, Spread]:
-    """Return the quantiles of each point that was timed, by what it is called; the latest counts."""
+    """Return the quantiles of each point that was timed, by its name; the latest counts."""
     found: dict[str, Spread] = {}
     for bench in trace.runs.benches:
         if bench.kind != "self" or bench.guarded:

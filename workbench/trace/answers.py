@@ -62,7 +62,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """A measured time of both sides: `speed` is how often as fast B is, `low` to `high` by noise."""
+    """A time of both sides: `speed` is how many times as fast B is, `low` to `high` by noise."""
 
     what: str
     a: Spread

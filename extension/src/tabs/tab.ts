@@ -3,7 +3,7 @@
 import type { Links } from "../links";
 import type { Selection } from "../selection";
 import type { OpTable, StageView } from "../stages";
-import type { Trace } from "../trace";
+import type { Comparison, Trace } from "../trace";
 
 /** What a viewer keeps when it is painted anew: another target, a new run of the cell. */
 export interface ViewerState {
@@ -15,11 +15,14 @@ export interface ViewerState {
   sideBySide: boolean;
   onlyChanging: boolean;
   pass: Map<string, number>; // target -> chosen pass
+  compared: string; // the stage that is compared, "" for the first that differs
+  onlyDifferences: boolean;
 }
 
 export interface TabServices {
   trace: Trace;
   traces: readonly Trace[]; // all of the viewer, this one among them
+  compare?: Comparison | undefined; // of both traces, where that is what was asked
   stages: readonly StageView[];
   ops: OpTable;
   links: Links;
