@@ -42,8 +42,6 @@ export const KEYS: readonly (readonly [keys: string, action: string])[] = [
 
 export const NOTHING_PINNED =
   "Point at a row to see what is linked to it; click to pin. Press ? for the keys.";
-export const COMPARE_HINT =
-  "Rows of one op face each other. Click a row or a line to pin it on both sides; n and p go to the next difference.";
 export const STALE =
   "The cell was edited since: what is shown is of the text in the Python pane. Run the cell again.";
 export const EMPTY_ROW = "empty line";

@@ -113,7 +113,7 @@ function addStyle(): void {
 }
 
 function isCompared({ traces, compare }: Bundle): boolean {
-  return compare !== undefined && traces.length === 2;
+  return Array.isArray(compare?.labels) && traces.length === 2;
 }
 
 /** The tabs of a trace: Compare, Programs and Schedule only where there is something to show. */

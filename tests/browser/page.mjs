@@ -168,11 +168,30 @@ async function checkPrograms(browser, colorScheme) {
   await closeClean(page);
 }
 
+/** Two sides: a line of the numbers and a row pin on both, by mouse and by keyboard. */
+async function checkCompared(page, name) {
+  await page.click('[role=tab][data-tab="compare"]');
+  await page.click('.wb-toggle[data-stage="ptx"]');
+  const pinned = (side) => page.locator(`.wb-compare-rows .wb-pair > .wb-row:nth-child(${side}).wb-pin0`).count();
+  await page.locator(".wb-compare-rows .wb-scroller").focus();
+  await page.keyboard.press("n");
+  await page.keyboard.press("Enter");
+  assert.ok((await pinned(1)) > 0 && (await pinned(2)) > 0, `${name}: a row is pinned on both sides`);
+  assert.match(await page.textContent(".wb-status"), /^Pinned on both sides: .* → A .* · B /);
+  assert.deepEqual(await axeViolations(page), [], `${name} compared`);
+  await page.screenshot({ path: path.join(out, `${name}_compared.png`) });
+  await page.keyboard.press("Escape");
+  assert.equal(await pinned(2), 0);
+  await page.click(".wb-check input");
+  assert.equal(await page.locator(".wb-compare-rows .wb-fold").count(), 0, "every row is shown");
+}
+
 /** A page that `%save` or `make demo` wrote: it paints, offline, and links. */
 async function checkExported(browser, file, colorScheme) {
   const page = await open(browser, path.resolve(file), colorScheme);
   const name = `${path.basename(file, ".html")}_${colorScheme}`;
-  await checkTabs(page, name);
+  const tabs = await checkTabs(page, name);
+  if (tabs[0] === "compare") await checkCompared(page, name);
   await page.click('[role=tab][data-tab="stages"]');
   const linked = page.locator('.wb-scroller[data-stage="source"] [data-row]:not(.wb-unattributed)');
   await linked.last().click();

@@ -47,7 +47,7 @@ class Row:
     def keys(self) -> Keys:
         """What it is paired by, the surest first; None: not by this."""
         if not self.ops:
-            return (("", self.text), None, None)
+            return ("", self.text), ("", self.text.partition(" ")[0]), None
         return ((self.ops, self.kind), self.ops, self.line)
 
 

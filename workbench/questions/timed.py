@@ -45,9 +45,11 @@ def _timed(trace: Trace) -> dict[str, Spread]:
         if bench.kind != "self" or bench.guarded:
             continue
         device = f" on {bench.env.device}" if bench.env is not None else ""
+        # Without a sweep a run is called by its grid, which goes with the size of blocks.
+        axis = "" if bench.axis == "grid" and len(bench.x) == 1 else bench.axis
         for x, (low, middle, high, _) in zip(bench.x, bench.milliseconds, strict=False):
             if min(low, middle, high) > 0:
-                found[f"{bench.axis} = {x}{device}" if bench.axis else f"a run{device}"] = (
+                found[f"{axis} = {x}{device}" if axis else f"a launch{device}"] = (
                     low, middle, high
                 )  # fmt: skip
     return found

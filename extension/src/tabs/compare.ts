@@ -11,20 +11,24 @@ import {
 import type { Edit } from "../diff";
 import { button, make, uniqueId } from "../dom";
 import { type Family, pinClasses } from "../links";
-import { mountRows, type RowList } from "../panes/rows";
+import { mountRows, ROW_HEIGHT, type RowList } from "../panes/rows";
 import { drawRuler } from "../panes/ruler";
 import { PIN_COLOURS } from "../panes/stage";
 import { createSelection } from "../selection";
 import type { StageView } from "../stages";
-import { COMPARE_HINT, count, milliseconds, STAGE_TITLES } from "../texts";
+import { count, milliseconds, NOTHING_PINNED, STAGE_TITLES } from "../texts";
 import { appendTokens, tokenize } from "../tokens";
-import type { Comparison, FacingStage, Quantity, Share, Timing } from "../trace";
+import type { Comparison, Contrast, FacingStage, Quantity, Share, Timing } from "../trace";
 import { foldUnchanged, type Line, pairRows, SIGNS } from "./passes";
 import type { Tab, TabServices } from "./tab";
 
 const REST = 40; // ms the pointer rests before hover links
 const DIFFERENCE = "#D55E00";
 const MOST_SHARES = 6; // lines of one number; the rest after a click
+const LOWEST = 120; // px; few differences leave no empty room
+const HIGHEST = "max(400px, var(--wb-panes-most, 440px) - 240px)"; // the numbers stand above
+/** The stage that is shown first is the first of these that differs. */
+const FIRST = ["source", "gpu", "sass", "asm", "ptx", "llvm", "tile"];
 const WORDS: Record<Edit["change"], string> = {
   same: "same",
   changed: "changed",
@@ -62,7 +66,7 @@ export function mountCompare(panel: HTMLElement, services: TabServices): Tab {
     selection.pin({ stage: name, from, to, ops }, add);
     const own = new Set([...ops].flatMap((op) => shownSide.own(op) ?? []));
     const pinned = selection.choice.pins.length > 0;
-    const note = pinned ? pinWords(ops, compared, stages) : COMPARE_HINT;
+    const note = pinned ? pinWords(ops, compared, stages) : NOTHING_PINNED;
     if (pinned && own.size > 0) {
       services.selection.pin({ stage: `compare ${name}`, from, to, ops: own }, add, note);
     } else services.selection.clear("compare", note);
@@ -131,7 +135,7 @@ export function mountCompare(panel: HTMLElement, services: TabServices): Tab {
   const show = (): void => {
     const stage =
       stages.find(({ id }) => id === state.compared) ??
-      stages.find(({ differs }) => differs > 0) ??
+      FIRST.map((id) => stages.find((one) => one.id === id && one.differs > 0)).find(Boolean) ??
       stages[0];
     shown.abort();
     shown = new AbortController();
@@ -291,21 +295,17 @@ function numbersOf(
       number(difference(each), toneOf(each)),
       lines(each),
     );
-  const option = (each: { name: string; a?: unknown; b?: unknown }): HTMLElement =>
-    row(
-      each.name,
-      "",
-      number(value(each.a)),
-      number(value(each.b)),
-      number(""),
-      make("td", { class: "wb-muted wb-shares" }, "option"),
-    );
+  const option = (each: Contrast): HTMLElement =>
+    row(each.name, "option", number(value(each.a)), number(value(each.b)), number(""), make("td"));
   const differ = quantities.filter(({ a, b }) => a !== b);
   const same = quantities.filter(({ a, b }) => a === b);
   const head = ["", "A", "B", "B − A", "from which lines"].map((text, i) =>
     make(
       "th",
-      { scope: "col", ...(i > 0 && i < 4 ? { class: "wb-number-cell" } : {}) },
+      {
+        scope: "col",
+        class: ["", "wb-number-cell", "wb-number-cell", "wb-number-cell"][i] ?? "wb-shares",
+      },
       text || make("span", { class: "wb-unseen" }, "number"),
     ),
   );
@@ -389,6 +389,8 @@ function mountFacing(
   const arrange = (): void => {
     const folds = onlyDifferences && stage.differs > 0;
     pairs = pairRows(folds ? foldUnchanged(stage.edits, unfolded) : stage.edits);
+    const wanted = (pairs.length + 1) * ROW_HEIGHT;
+    root.style.height = `min(${HIGHEST}, ${Math.max(LOWEST, wanted)}px)`;
   };
   arrange();
 
@@ -577,7 +579,7 @@ function mountFacing(
     "keydown",
     (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-      const page = Math.max(1, Math.floor(list.height / 18) - 1);
+      const page = Math.max(1, Math.floor(list.height / ROW_HEIGHT) - 1);
       const goal = {
         ArrowDown: current + 1,
         ArrowUp: current - 1,
@@ -623,10 +625,7 @@ function mountFacing(
   take();
   list.redraw();
   const start = pairs.findIndex(differs);
-  if (start > 0) {
-    current = start;
-    list.reveal(start);
-  }
+  if (start > 0) moveTo(start);
   return {
     find,
     next,
