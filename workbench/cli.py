@@ -259,13 +259,12 @@ def _diff(request: Request) -> int:
         return OK
     shown = shown_comparison(*request.names)
     _print(str(questioning.as_json(shown.found.difference)) if request.json else str(shown))
-    if request.output is not None:
-        _say(f"wrote {shown.save(request.output, force=request.force)}")
-    return OK
+    return _page(shown, request)
 
 
 def _follow(request: Request) -> int:
     from workbench.magics import questioning
+    from workbench.magics.walks import shown_way
 
     if len(request.names) != 2:
         raise OptionError(
@@ -273,8 +272,15 @@ def _follow(request: Request) -> int:
             hint="workbench follow a.wbt sass:12",
         )  # fmt: skip
     _only_traces("follow", request.names[0])
-    way = questioning.follow(request.names[0], request.names[1])
-    _print(questioning.as_json(way) if request.json else way.text)
+    shown = shown_way(request.names[0], request.names[1])
+    _print(str(questioning.as_json(shown.way) if request.json else shown))
+    return _page(shown, request)
+
+
+def _page(shown: Any, request: Request) -> int:
+    """Write an answer as the page that was asked for, if one was."""
+    if request.output is not None:
+        _say(f"wrote {shown.save(request.output, force=request.force)}")
     return OK
 
 
@@ -291,12 +297,13 @@ def _whatif(request: Request) -> int:
 def _step(request: Request) -> int:
     from workbench.magics import questioning
     from workbench.magics.loading import load_kernel
+    from workbench.magics.walks import shown_steps
 
     kernel, namespace = load_kernel(request.name or "")
     program = request.names[1] if len(request.names) > 1 else None
-    found = questioning.step(kernel, request, namespace, program)
+    found = shown_steps(questioning.step(kernel, request, namespace, program))
     _print(str(questioning.as_json(found)) if request.json else found.text)
-    return OK
+    return _page(found, request)
 
 
 def _roofline(request: Request) -> int:

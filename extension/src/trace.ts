@@ -366,7 +366,7 @@ export interface Quantity {
   of?: string;
   shares?: Share[];
 }
-/** A measured time of both sides: `speed` is how often as fast B is, `low` to `high` by noise. */
+/** A time of both sides: `speed` is how many times as fast B is, `low` to `high` by noise. */
 export interface Timing {
   what: string;
   a: [number, number, number];
@@ -390,5 +390,62 @@ export interface Comparison {
   timings?: Timing[];
   ops?: [number, number][];
   stages?: FacingStage[];
+  notes?: string[];
+}
+/** One step of a value's way: where, what happened in a sentence, and what to look at. */
+export interface Stop {
+  where: string;
+  sentence: string;
+  pass?: number | null;
+  stage?: StageId | null;
+  rows?: number[];
+  ops?: number[];
+  layout?: number | null;
+  buffer?: number | null;
+}
+/** The way of what was asked, through every pass, layout, buffer and stage. */
+export interface Route {
+  question: string;
+  stops?: Stop[];
+}
+/** A value: its first elements as text, and a picture of it. */
+export interface Tile {
+  shape: number[];
+  numbers?: string[][];
+  picture?: string[];
+  low?: string;
+  high?: string;
+  every?: [number, number];
+}
+/** One execution of an op; `plumbing`: it only makes a constant, an address or a shape. */
+export interface Executed {
+  op: number;
+  text: string;
+  line?: number | null;
+  names?: string[];
+  round?: number;
+  plumbing?: boolean;
+  value?: string;
+  accessed?: string;
+  tile?: Tile | null;
+}
+/** A step at which the watched element got a value or was read. */
+export interface Seen {
+  step: number;
+  what: string;
+  value: string;
+  line?: number | null;
+}
+/** One program of a launch, every op that it executed; `at` is the step that is shown first. */
+export interface Walk {
+  kernel: string;
+  program: number[];
+  grid: number[];
+  steps?: Executed[];
+  at?: number;
+  first?: number;
+  lines?: number[];
+  watched?: string;
+  seen?: Seen[];
   notes?: string[];
 }

@@ -14,8 +14,8 @@ from workbench.magics.comparisons import shown_comparison
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, usage
 from workbench.magics.progress import LiveMap
-from workbench.magics.questioning import as_json, bisect, diff, follow, step
-from workbench.magics.texts import Shown
+from workbench.magics.questioning import as_json, bisect, diff, step
+from workbench.magics.walks import shown_steps, shown_way
 from workbench.source import register_text
 
 
@@ -98,8 +98,10 @@ class QuestionMagics(Magics):
         request = self._request("follow", line)
         kernel, what = (None, *request.names)[-2:] if request.names else (None, None)
         with stopped_in_one_line("follow"):
-            way = follow(kernel, what, namespace=self._names)
-        return as_json(way) if request.json else Shown(way.text)
+            shown = shown_way(kernel, what, namespace=self._names)
+            if request.output is not None:
+                shown.save(request.output, force=request.force)
+        return as_json(shown.way) if request.json else shown
 
     @no_var_expand
     @line_magic
@@ -147,7 +149,9 @@ class QuestionMagics(Magics):
         request = self._request("step", line)
         kernel, program = (*request.names, None, None)[:2]
         with stopped_in_one_line("step"):
-            found = step(kernel, request, self._names, program)
+            found = shown_steps(step(kernel, request, self._names, program))
+            if request.output is not None:
+                found.save(request.output, force=request.force)
         return as_json(found) if request.json else found
 
 

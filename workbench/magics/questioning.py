@@ -365,6 +365,13 @@ def follow(
     Raises:
         OptionError: K129 for what there is not, K103 where nothing is asked.
     """
+    return followed(kernel, what, namespace=namespace)[1]
+
+
+def followed(
+    kernel: Any = None, what: str | None = None, *, namespace: Namespace | None = None
+) -> tuple[Trace, Way]:
+    """Return the trace that is asked, and the way in it; arguments and errors as of `follow`."""
     if what is None:
         raise OptionError(
             "what is to be followed?", code="K103",
@@ -373,7 +380,8 @@ def follow(
     traces = _traces(kernel, dict(namespace or {}))
     stage = what.partition(":")[0] if ":" in what else ""
     having = (trace for trace in traces if stage in STAGE_IDS and trace.text(stage))
-    return way_of(next(having, traces[0]), what)
+    trace = next(having, traces[0])
+    return trace, way_of(trace, what)
 
 
 def as_json(answer: Answer | Difference | Way | Steps | Shown) -> Shown:

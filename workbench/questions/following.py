@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from workbench.questions.rows import kind_of
 from workbench.source import OptionError
-from workbench.trace import Pass, RowMap, Trace
+from workbench.trace import Pass, RowMap, StageId, Trace
+from workbench.trace.answers import Route, Stop
 from workbench.trace.links import Links, rows_of_ops, rows_of_text
 
 STAGES = ("llvm", "ptx", "sass", "asm")
@@ -35,6 +36,9 @@ class Station:
     rows: tuple[int, ...] = ()  # from 1
     texts: tuple[str, ...] = ()
     ops: tuple[int, ...] = ()
+    pass_number: int | None = None
+    layout: int | None = None
+    buffer: int | None = None
 
     def data(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -50,6 +54,18 @@ class Way:
 
     question: str
     stations: list[Station] = field(default_factory=list[Station])
+
+    def route(self) -> Route:
+        """Return the way as a viewer shows it."""
+        return Route(question=self.question, stops=tuple(
+            Stop(
+                where=station.where, sentence=station.sentence, pass_=station.pass_number,
+                stage=cast("StageId | None", station.stage),
+                rows=tuple(row - 1 for row in station.rows), ops=station.ops,
+                layout=station.layout, buffer=station.buffer,
+            )
+            for station in self.stations
+        ))  # fmt: skip
 
     @property
     def text(self) -> str:
@@ -231,7 +247,9 @@ class _Follower:
         lines = sorted({line for op in roots if (line := self.links.line_of(op)) is not None})
         places = [f"line {line}: {self._text_of(source, line)}" for source, line in lines[:3]]
         kinds = self._kinds(current)
-        yield Station("front end", f"{_places(places)} became {kinds}", ops=tuple(sorted(current)))
+        yield Station(
+            "front end", f"{_places(places)} became {kinds}", "source", ops=tuple(sorted(current))
+        )
         for number, step in enumerate(self.trace.passes):
             if not step.changed:
                 yield from self._remarked(number, step, current, changed=False)
@@ -280,7 +298,10 @@ class _Follower:
         if parts or remarks:
             sentence = "; ".join(parts or ["says of it"])
             sentence += f", because: {'; '.join(remarks)}" if remarks else ""
-            yield Station(step.name, sentence, step.pipe, ops=tuple(sorted(made or current)))
+            yield Station(
+                step.name, sentence, step.pipe, ops=tuple(sorted(made or current)),
+                pass_number=number,
+            )  # fmt: skip
 
     def _remarked(
         self, number: int, step: Pass, current: set[int], *, changed: bool
@@ -288,7 +309,10 @@ class _Follower:
         del changed
         remarks = self._remarks(number, current)
         if remarks:
-            yield Station(step.name, f"leaves it as it is: {'; '.join(remarks)}", step.pipe)
+            yield Station(
+                step.name, f"leaves it as it is: {'; '.join(remarks)}", step.pipe,
+                ops=tuple(sorted(current)), pass_number=number,
+            )  # fmt: skip
 
     def _remarks(self, number: int, ops: Collection[int]) -> list[str]:
         return list(dict.fromkeys(
@@ -316,7 +340,7 @@ class _Follower:
         return f"moves {self._kinds(into)} into a loop or branch" if into else ""
 
     def _layouts(self, ops: Collection[int]) -> Iterator[Station]:
-        for layout in self.trace.layouts:
+        for number, layout in enumerate(self.trace.layouts):
             if layout.op not in ops:
                 continue
             where = " x ".join(map(str, layout.shape))
@@ -326,18 +350,18 @@ class _Follower:
             if layout.conversion is not None:
                 turned = layout.conversion
                 words += f"; converted from {turned.from_} by {turned.via}, {turned.bytes:,} bytes"
-            yield Station("layout", words, "gpu", ops=(layout.op,))
+            yield Station("layout", words, "gpu", ops=(layout.op,), layout=number)
 
     def _buffers(self, ops: Collection[int]) -> Iterator[Station]:
         related = set(ops) | self.links.related(ops)
-        for buffer in self.trace.shared:
+        for number, buffer in enumerate(self.trace.shared):
             if buffer.op in ops or (
                 buffer.op in related and self.names.get(buffer.op, "").startswith("gpu.")
             ):
                 yield Station(
                     "shared memory",
                     f"{buffer.bytes:,} bytes at {buffer.offset:,} hold it ({buffer.name}), from op "
-                    f"{buffer.from_} to op {buffer.to}", "gpu", ops=(buffer.op,),
+                    f"{buffer.from_} to op {buffer.to}", "gpu", ops=(buffer.op,), buffer=number,
                 )  # fmt: skip
         for pipeline in self.trace.pipelines:
             for op, role, stage in pipeline.ops:

@@ -7,6 +7,8 @@ takes all of it for data of strangers: rows and ops that its traces do not have 
 | name    | answer       | traces |
 |---------|--------------|--------|
 | compare | `Comparison` | A and B, in this order |
+| follow  | `Route`      | the one that was asked |
+| step    | `Walk`       | of the compilation whose program was run |
 """
 
 from __future__ import annotations
@@ -92,4 +94,95 @@ class Comparison:
     timings: tuple[Timing, ...] = ()
     ops: tuple[tuple[int, int], ...] = ()
     stages: tuple[FacingStage, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """One step of a value's way: where, what happened in a sentence, and what to look at.
+
+    `pass`, `layout` and `buffer` are indices into the trace's passes, layouts and shared buffers;
+    `rows` are those of `stage`.
+    """
+
+    where: str
+    sentence: str
+    pass_: int | None = None
+    stage: StageId | None = None
+    rows: tuple[int, ...] = ()
+    ops: tuple[int, ...] = ()
+    layout: int | None = None
+    buffer: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The way of what was asked, through every pass, layout, buffer and stage."""
+
+    question: str
+    stops: tuple[Stop, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A value: its first elements as text, and a picture of it.
+
+    `picture` has a letter for each element, or for every so-many-th (`every`): a to m from `low`
+    to `high`, ! for what is not finite.
+    """
+
+    shape: tuple[int, ...]
+    numbers: tuple[tuple[str, ...], ...] = ()
+    picture: tuple[str, ...] = ()
+    low: str = ""
+    high: str = ""
+    every: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """One execution of an op; `plumbing`: it only makes a constant, an address or a shape.
+
+    `names` are of its results, `round` counts rounds of the loops around it, `value` says it in a
+    few words; `tile` is left out where there is no room for all of them.
+    """
+
+    op: int
+    text: str
+    line: int | None = None
+    names: tuple[str, ...] = ()
+    round: int = 0
+    plumbing: bool = False
+    value: str = ""
+    accessed: str = ""
+    tile: Tile | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A step at which the watched element got a value or was read."""
+
+    step: int
+    what: str
+    value: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """One program of a launch, every op that it executed; `at` is the step that is shown first.
+
+    Steps count from `first`: a long program has some left out in front. `lines` are those to stop
+    at, none for all ops but plumbing.
+    """
+
+    kernel: str
+    program: tuple[int, ...]
+    grid: tuple[int, ...]
+    steps: tuple[Executed, ...] = ()
+    at: int = 0
+    first: int = 0
+    lines: tuple[int, ...] = ()
+    watched: str = ""
+    seen: tuple[Seen, ...] = ()
     notes: tuple[str, ...] = ()
