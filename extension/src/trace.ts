@@ -400,7 +400,7 @@ export interface Stop {
   stage?: StageId | null;
   rows?: number[];
   ops?: number[];
-  layout?: number | null;
+  layout?: Layout | null;
   buffer?: number | null;
 }
 /** The way of what was asked, through every pass, layout, buffer and stage. */

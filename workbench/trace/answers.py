@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from workbench.trace.schema import Number, Scalar, StageId
+from workbench.trace.schema import Layout, Number, Scalar, StageId
 
 Spot: TypeAlias = tuple[int, int]  # (source, line)
 Facing: TypeAlias = Literal["same", "changed", "removed", "added", "moved-from", "moved-to"]
@@ -101,8 +101,8 @@ class Comparison:
 class Stop:
     """One step of a value's way: where, what happened in a sentence, and what to look at.
 
-    `pass`, `layout` and `buffer` are indices into the trace's passes, layouts and shared buffers;
-    `rows` are those of `stage`.
+    `pass` and `buffer` are indices into the trace's passes and shared buffers; `rows` are those of
+    `stage`.
     """
 
     where: str
@@ -111,7 +111,7 @@ class Stop:
     stage: StageId | None = None
     rows: tuple[int, ...] = ()
     ops: tuple[int, ...] = ()
-    layout: int | None = None
+    layout: Layout | None = None
     buffer: int | None = None
 
 

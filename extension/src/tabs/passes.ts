@@ -282,7 +282,13 @@ export const SIGNS = {
   "moved-to": "↧",
 } as const;
 
-function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: AbortSignal): void {
+/** Fill `root` with what a pass changed, pins marked. */
+export function fillDiff(
+  root: HTMLElement,
+  pass: Pass,
+  services: TabServices,
+  signal: AbortSignal,
+): void {
   const { trace, state, selection, links } = services;
   const { before, after } = pass;
   let pins = selection.choice.pins.map(({ ops }) => links.family(ops));
@@ -409,9 +415,22 @@ function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: 
     pins = chosen.map(({ ops }) => links.family(ops));
     list.redraw();
   }, signal);
-  const change = state.sideBySide
-    ? pairs.findIndex(([l, r]) => isChange(l) || isChange(r))
-    : lines.findIndex(isChange);
+  const isPinned = (line: Line | undefined): boolean => {
+    if (!line || "fold" in line || pins.length === 0) return false;
+    const made = [old.ops[line.before ?? -1] ?? [], now.ops[line.after ?? -1] ?? []].flat();
+    return pinClasses(pins, made) !== "";
+  };
+  const firstOf = (holds: (line: Line | undefined) => boolean): number =>
+    state.sideBySide
+      ? pairs.findIndex(([l, r]) => holds(l) || holds(r))
+      : lines.findIndex((line) => holds(line));
+  // What is pinned is what the user asks about.
+  const change =
+    [
+      firstOf((line) => isChange(line) && isPinned(line)),
+      firstOf(isPinned),
+      firstOf(isChange),
+    ].find((row) => row >= 0) ?? -1;
   if (change > 0) list.reveal(change);
 }
 
