@@ -36,6 +36,7 @@ export function holders({ bases = {}, shape }: Layout): Map<string, Record<strin
       });
       holder[name] = (holder[name] ?? 0) | (1 << bit);
     });
+    if (at.slice(-2).some((index) => index >= MOST)) continue; // not drawn
     const key = at.join();
     if (!found.has(key)) found.set(key, holder);
   }
