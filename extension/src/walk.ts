@@ -35,7 +35,7 @@ export function sentenceOf(walk: Walk, at: number): string {
   if (typeof step.line === "number") parts.push(`line ${step.line}`);
   if (step.round) parts.push(`round ${step.round}`);
   const name = nameOf(step);
-  const value = step.value ?? "";
+  const value = (step.value ?? "").replace(/^([\d×]+) {2}/, "[$1] "); // the shape of a tile
   if (value === "" || /^[a-z]+\.[a-z_]+$/.test(value))
     parts.push(name); // it gives nothing
   else parts.push(value.startsWith("the ") ? `${name}: ${value}` : `${name} = ${value}`);
