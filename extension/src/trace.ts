@@ -449,3 +449,29 @@ export interface Walk {
   seen?: Seen[];
   notes?: string[];
 }
+/** A number that squares of a map have. */
+export interface SweptNumber {
+  title: string;
+  unit?: string;
+  less?: boolean;
+}
+/** One choice of values: its numbers and what is written for each, in the order of the map. */
+export interface SweptSquare {
+  values: string;
+  words: string[];
+  numbers: (number | null)[];
+  note?: string;
+  compare?: string;
+}
+/** A map of what other settings would give; `key` is what the kernel that made it knows it by. */
+export interface Sweep {
+  key: string;
+  title: string;
+  axes: [string, string];
+  rows: string[];
+  columns: string[];
+  numbers: SweptNumber[];
+  squares: SweptSquare[];
+  best?: number | null;
+  notes?: string[];
+}

@@ -111,7 +111,8 @@ export function mount(
   };
 }
 
-function addStyle(): void {
+/** Put the viewers' style sheet into the page, once. */
+export function addStyle(): void {
   if (document.getElementById("wb-style")) return;
   document.head.append(make("style", { id: "wb-style" }, css));
 }

@@ -76,6 +76,7 @@ function askedNotebook() {
     code("diff", "%diff"),
     code("follow", "%follow add 4"),
     code("step", "%step add 1"),
+    code("whatif", "%whatif add --axis BLOCK=4,64 --axis warps=1,4 --target sm_80"),
   ];
   const kernelspec = { name: "python3", display_name: "Python 3", language: "python" };
   return { cells, metadata: { kernelspec }, nbformat: 4, nbformat_minor: 5 };
@@ -312,6 +313,7 @@ async function checkAsked(browser) {
     await page.screenshot({ path: path.join(out, `lab_${await chosen(viewer)}.png`) });
   }
   assert.deepEqual(await axeViolations(page), []);
+  await checkMap(page);
   const saved = await page.evaluate(async () => {
     await window.jupyterapp.commands.execute("docmanager:save");
     const { cells: all } = window.jupyterapp.shell.currentWidget.content.model.sharedModel;
@@ -320,6 +322,26 @@ async function checkAsked(browser) {
   assert.ok(saved.every((size) => size < 400_000), `saved outputs: ${saved}`);
   assert.deepEqual(page.errors, []);
   await page.close();
+}
+
+/** A square of a map opens Compare below it: the kernel compiles that square and the best one. */
+async function checkMap(page) {
+  const map = page.locator(".wb-sweep").last();
+  await map.scrollIntoViewIfNeeded();
+  const square = map.locator(".wb-square:not(.wb-best)").first();
+  await square.click();
+  const detail = map.locator(".wb-sweep-detail");
+  if ((await detail.locator("code").count()) === 0) {
+    console.log(`asked: nothing was compiled for the map: ${await detail.textContent()}`);
+    return;
+  }
+  await page.waitForSelector('.wb-sweep-below[data-ready="1"] .wb-compare-numbers', { timeout: 60_000 });
+  const below = page.locator(".wb-sweep-below .wb");
+  assert.match(await below.locator(".wb-compare-head dl").textContent(), /^Aadd sm_80.*Badd sm_80/);
+  assert.deepEqual(await axeViolations(page, ".wb-sweep"), []);
+  assert.deepEqual(await axeViolations(page, ".wb-sweep-below"), []);
+  await map.evaluate((element) => element.scrollIntoView({ block: "start" }));
+  await page.screenshot({ path: path.join(out, "lab_whatif.png") });
 }
 
 /** Notebook 7, where it is installed, shows the same outputs through the same extension. */

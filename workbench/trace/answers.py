@@ -186,3 +186,44 @@ class Walk:
     watched: str = ""
     seen: tuple[Seen, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptNumber:
+    """A number that squares of a map have."""
+
+    title: str
+    unit: str = ""
+    less: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptSquare:
+    """One choice of values: its numbers and what is written for each, in the order of the map.
+
+    `compare` is the line that compares it with the best, "" where that cannot be.
+    """
+
+    values: str
+    words: tuple[str, ...]
+    numbers: tuple[Number | None, ...]
+    note: str = ""
+    compare: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A map of what other settings would give; `key` is what the kernel that made it knows it by.
+
+    Squares stand row by row; a map of one axis has one row, with a name of "".
+    """
+
+    key: str
+    title: str
+    axes: tuple[str, str]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    numbers: tuple[SweptNumber, ...]
+    squares: tuple[SweptSquare, ...]
+    best: int | None = None
+    notes: tuple[str, ...] = ()
