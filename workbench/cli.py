@@ -344,14 +344,16 @@ def _view(request: Request) -> int:
     import webbrowser
 
     from workbench.viewer import save
-    from workbench.viewer.reading import read_traces
+    from workbench.viewer.kept import answer_in
+    from workbench.viewer.reading import read_whole
 
-    traces = read_traces(request.name or "")
+    traces, beside = read_whole(request.name or "")
+    answer = answer_in(beside, traces)
     if request.output is not None:
-        _say(f"wrote {save(traces, request.output, force=True)}")
+        _say(f"wrote {save(traces, request.output, force=True, answer=answer)}")
         return OK
     folder = Path(tempfile.mkdtemp(prefix="workbench-"))
-    path = save(traces, folder / f"{traces[0].kernel.name}.html")
+    path = save(traces, folder / f"{traces[0].kernel.name}.html", answer=answer)
     _say(f"wrote {path}")
     webbrowser.open(path.as_uri())
     return OK

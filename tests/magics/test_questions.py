@@ -10,6 +10,7 @@ import torch
 from workbench import run_cell
 from workbench.cli import main
 from workbench.magics import registry
+from workbench.magics.comparisons import shown_comparison
 from workbench.magics.grammar import parse
 from workbench.magics.options import complete
 from workbench.magics.question_magics import stopped_in_one_line
@@ -247,6 +248,25 @@ def test_saved_traces_are_compared_and_followed_by_the_command_line(tmp_path, ca
     assert main(["follow", str(first), "tile:4"]) == 0
     assert "why is tile row 4 here" in capsys.readouterr().out
     assert main(["follow", str(first)]) == 2
+    pages = {"compare": ["diff", str(first), str(second)], "follow": ["follow", str(first), "5"]}
+    for asked, command in pages.items():
+        page = tmp_path / f"{asked}.html"
+        assert main([*command, "--output", str(page)]) == 0
+        assert f'"asked":"{asked}"' in page.read_text()
+        assert main([*command, "--output", str(page)]) == 2  # it exists
+        assert main([*command, "--output", str(page), "--force"]) == 0
+    capsys.readouterr()
+
+
+def test_what_is_kept_of_a_comparison_is_viewed_again(tmp_path, capsys):
+    space = names()
+    run_cell(ADD, LINE, space)
+    run_cell(ADD.replace("x + y", "x * y"), LINE, space)
+    shown = shown_comparison(namespace=space)
+    shown.save(tmp_path / "both.wbt")
+    assert main(["view", str(tmp_path / "both.wbt"), "--output", str(tmp_path / "a.html")]) == 0
+    assert '"asked":"compare"' in (tmp_path / "a.html").read_text()
+    capsys.readouterr()
 
 
 def test_bisect_on_the_command_line(tmp_path, capsys):
@@ -312,4 +332,4 @@ def test_registers_belong_to_the_instruction_that_wrote_them():
 def test_the_commands_complete_their_flags():
     assert complete("diff", "--st") == ["--stage"]
     assert "--check" in complete("bisect", "--ch")
-    assert complete("follow", "--") == ["--json"]
+    assert complete("follow", "--") == ["--force", "--json", "--output"]

@@ -71,7 +71,7 @@ def test_static_html_tells_numbers_lines_and_rows():
 
 def test_no_text_of_a_comparison_becomes_markup():
     traces, facing, _ = compared()
-    planted = tuple(hostile(trace)[0] for trace in traces)
+    planted = (hostile(traces[0])[0], hostile(traces[1])[0])
     found, count = hostile_answer(facing)
     assert count > 15
     answer = answer_of(found, planted, "<script>alert(1)</script>")

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from tests.trace.samples import add_trace
 from tests.viewer.hostile import hostile, hostile_answer
+from tests.viewer.test_comparisons import compared
 from tests.viewer.test_output import KEPT_TAGS, Reader
 from workbench.questions.following import follow
-from workbench.trace.answers import Executed, Layout, Route, Seen, Stop, Tile, Walk
+from workbench.source import OptionError
+from workbench.trace.answers import Executed, FacingStage, Layout, Route, Seen, Stop, Tile, Walk
 from workbench.viewer import save
+from workbench.viewer.comparisons import answer_of
+from workbench.viewer.kept import answer_in
 from workbench.viewer.page import page
+from workbench.viewer.reading import read_whole
 from workbench.viewer.walks import route_answer, walk_answer
 
 #: A program of the add kernel's sample: its loads, its sum and its store, twice round.
@@ -42,6 +51,30 @@ def routed() -> tuple[Route, str]:
     more = Stop(where="layout", sentence="%x is spread", stage="gpu", ops=(9,), layout=layout)
     route = way.route()
     return Route(question=route.question, stops=(*route.stops, more)), way.text
+
+
+@pytest.mark.parametrize("kind", ["compare", "follow", "step"])
+def test_what_a_file_keeps_is_shown_again(kind, tmp_path):
+    traces = [add_trace()]
+    answer = walk_answer(WALK, "", "") if kind == "step" else route_answer(*routed())
+    if kind == "compare":
+        traces, _, answer = compared()
+    read, beside = read_whole(save(traces, tmp_path / "a.wbt", answer=answer))
+    again = answer_in(beside, read)
+    assert again is not None
+    assert (again.kind, again.data) == (kind, answer.data)
+    assert Reader(again.html("the end")).tags <= {*KEPT_TAGS, "br"}
+    assert f'"asked":"{kind}"' in page(read, answer=again)
+
+
+def test_what_is_damaged_is_told_and_nothing_is_waited_for(tmp_path):
+    traces, facing, _ = compared()
+    for beside in ({"follow": {"stops": 3}}, {"step": []}, {"compare": {"labels": ["a"]}}):
+        with pytest.raises(OptionError, match="what was asked of the trace is damaged"):
+            answer_in(beside, traces)
+    assert answer_in({"show": ["sass"]}, traces) is None
+    endless = replace(facing, stages=(FacingStage(id="ptx", rows=(("changed", 0, 0, 10**15),)),))
+    assert answer_of(endless, traces, "").html("")
 
 
 def test_static_html_of_a_way_is_a_table():

@@ -115,8 +115,9 @@ def _changed(stage: FacingStage, traces: tuple[Trace, Trace]) -> Iterator[str]:
         found = texts[side][place] if 0 <= place < len(texts[side]) else ""
         return f"{place + 1:>5}  {found[:WIDTH]}"
 
+    longest = max(map(len, texts))
     for kind, a, b, count in stage.rows:
-        for n in range(count):
+        for n in range(min(count, longest)):  # a stranger's file may say anything
             if kind == "changed":
                 yield f"A ~ {row(0, a + n)}"
                 yield f"B ~ {row(1, b + n)}"

@@ -5,7 +5,10 @@ from __future__ import annotations
 from workbench.trace import to_data
 from workbench.trace.answers import Route, Walk
 from workbench.viewer.output import Answer
-from workbench.viewer.static_html import LIMIT, escape, tabled
+from workbench.viewer.static_html import LIMIT, escape, listed, tabled
+
+#: Steps of a program in its static form.
+MOST_STEPS = 200
 
 
 def route_answer(found: Route, text: str) -> Answer:
@@ -31,6 +34,17 @@ def _route_html(found: Route, footer: str) -> str:
         if len(rows) == 1:
             break
     return f"<div>{head if len(head) < LIMIT // 2 else ''}{tail}</div>"
+
+
+def walk_html(found: Walk) -> str:
+    """Return a program step by step as HTML: a table of the steps that tell something."""
+    rows = [
+        [str(n), "" if step.line is None else str(step.line), step.text, step.value]
+        for n, step in enumerate(found.steps, found.first) if not step.plumbing
+    ]  # fmt: skip
+    more = [f"{len(rows) - MOST_STEPS:,} more steps"] if len(rows) > MOST_STEPS else []
+    table = tabled(["step", "line", "op", "value"], rows[:MOST_STEPS])
+    return f"<div>{table}{listed([*more, *found.notes])}</div>"
 
 
 def walk_answer(found: Walk, text: str, html: str) -> Answer:
