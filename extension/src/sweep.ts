@@ -5,14 +5,13 @@ import { ASKED, type Asked, type Reply } from "./asked";
 import { button, copyToClipboard, make } from "./dom";
 import { type Envelope, MIME, openEnvelope } from "./envelope";
 import { keepKeys } from "./keys";
+import { SHOWN } from "./limits";
 import { COPY_REFUSED } from "./texts";
 import { followTheme } from "./theme";
 import type { Sweep, SweptSquare } from "./trace";
 import { addStyle, mount, type Viewer } from "./viewer";
 
 export const SWEEP_MIME = "application/vnd.workbench.sweep+json";
-const MOST_SQUARES = 4_096;
-
 /** Show a map in `host` until `signal` aborts. */
 export function mountSweep(host: HTMLElement, sweep: Sweep, signal: AbortSignal): void {
   addStyle();
@@ -22,14 +21,16 @@ export function mountSweep(host: HTMLElement, sweep: Sweep, signal: AbortSignal)
   followTheme(root, signal);
   let viewer: Viewer | undefined;
   signal.addEventListener("abort", () => viewer?.end());
-  const squares = sweep.squares.slice(0, MOST_SQUARES);
+  const squares = sweep.squares.slice(0, SHOWN.squares);
+  const columns = sweep.columns.slice(0, SHOWN.squares);
+  const rows = sweep.rows.slice(0, Math.ceil(SHOWN.squares / Math.max(1, columns.length)));
   let measure = 0;
   let chosen = -1;
 
   const map = make("div", { class: "wb-wide wb-sweep-map" });
   const detail = make("div", { class: "wb-sweep-detail", "aria-live": "polite" });
   const below = make("div", { class: "wb-sweep-below" });
-  const toggles = sweep.numbers.map(({ title, unit }, i) =>
+  const toggles = sweep.numbers.slice(0, SHOWN.cells).map(({ title, unit }, i) =>
     button(
       title,
       { class: "wb-toggle", title: unit ?? "" },
@@ -81,18 +82,18 @@ export function mountSweep(host: HTMLElement, sweep: Sweep, signal: AbortSignal)
             "tr",
             {},
             make("th", { scope: "col" }, [down, across].filter(Boolean).join(" \\ ")),
-            ...sweep.columns.map((column) => make("th", { scope: "col" }, column)),
+            ...columns.map((column) => make("th", { scope: "col" }, column)),
           ),
         ),
         make(
           "tbody",
           {},
-          ...sweep.rows.map((row, y) =>
+          ...rows.map((row, y) =>
             make(
               "tr",
               {},
               make("th", { scope: "row" }, row || across),
-              ...sweep.columns.map((_, x) => cell(squares[y * width + x], y * width + x)),
+              ...columns.map((_, x) => cell(squares[y * width + x], y * width + x)),
             ),
           ),
         ),
@@ -169,7 +170,9 @@ export function mountSweep(host: HTMLElement, sweep: Sweep, signal: AbortSignal)
     ),
     map,
     detail,
-    ...(sweep.notes ?? []).map((note) => make("p", { class: "wb-muted wb-sweep-note" }, note)),
+    ...(sweep.notes ?? [])
+      .slice(0, SHOWN.quantities)
+      .map((note) => make("p", { class: "wb-muted wb-sweep-note" }, note)),
   );
   host.append(below);
   draw();

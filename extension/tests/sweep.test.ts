@@ -119,6 +119,12 @@ test("texts of a map are texts", () => {
   expect(host.textContent).toContain(payload);
 });
 
+test("a map without end is cut", () => {
+  const endless = Array.from({ length: 20_000 }, (_, i) => String(i));
+  show({ rows: endless, columns: endless });
+  expect(host.querySelectorAll("td").length).toBeLessThanOrEqual(4_096);
+});
+
 /** A kernel whose comms are remembered. */
 function fakeKernel() {
   const sent: Record<string, string | number>[] = [];

@@ -177,6 +177,12 @@ test("who holds an element is found by adding basis vectors", () => {
   expect(holders({ ...LAYOUT, bases: { lane: huge } }).size).toBe(0);
 });
 
+test("a way without end is cut", () => {
+  const stops = Array.from({ length: 5_000 }, (_, i) => ({ where: `${i}`, sentence: "on" }));
+  mount(host, bundleOf({ traces: [addTrace()], follow: { question: "why", stops } }));
+  expect(host.querySelectorAll(".wb-stop").length).toBe(2_000);
+});
+
 test("what is no way and no walk leaves the other tabs alone", () => {
   const wrong = { follow: { stops: 3 }, step: { steps: "x" } } as unknown as object;
   mount(host, bundleOf({ traces: [addTrace()], ...wrong }));

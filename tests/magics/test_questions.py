@@ -332,4 +332,4 @@ def test_registers_belong_to_the_instruction_that_wrote_them():
 def test_the_commands_complete_their_flags():
     assert complete("diff", "--st") == ["--stage"]
     assert "--check" in complete("bisect", "--ch")
-    assert complete("follow", "--") == ["--force", "--json", "--output"]
+    assert complete("follow", "--") == ["--force", "--output", "--json"]

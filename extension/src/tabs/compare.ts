@@ -10,6 +10,7 @@ import {
 } from "../compare";
 import type { Edit } from "../diff";
 import { button, make, uniqueId } from "../dom";
+import { SHOWN } from "../limits";
 import { type Family, pinClasses } from "../links";
 import { mountRows, ROW_HEIGHT, type RowList } from "../panes/rows";
 import { drawRuler } from "../panes/ruler";
@@ -92,7 +93,9 @@ export function mountCompare(panel: HTMLElement, services: TabServices): Tab {
       ]),
     ),
     comparison.said ? make("p", { class: "wb-said" }, comparison.said) : null,
-    ...(comparison.notes ?? []).map((note) => make("p", { class: "wb-muted" }, note)),
+    ...(comparison.notes ?? [])
+      .slice(0, SHOWN.quantities)
+      .map((note) => make("p", { class: "wb-muted" }, note)),
   );
   const numbers = numbersOf(comparison, selection, pinLine, signal);
   const only = make("input", { type: "checkbox" });
@@ -246,7 +249,7 @@ function numbersOf(
     return element;
   };
   const lines = (each: Quantity): HTMLElement => {
-    const shares = each.shares ?? [];
+    const shares = (each.shares ?? []).slice(0, SHOWN.shares);
     const cell = make("td", { class: "wb-shares" });
     if (shares.length === 0) {
       cell.append(make("span", { class: "wb-muted" }, each.of ?? ""));
@@ -297,8 +300,9 @@ function numbersOf(
     );
   const option = (each: Contrast): HTMLElement =>
     row(each.name, "option", number(value(each.a)), number(value(each.b)), number(""), make("td"));
-  const differ = quantities.filter(({ a, b }) => a !== b);
-  const same = quantities.filter(({ a, b }) => a === b);
+  const known = quantities.slice(0, SHOWN.quantities);
+  const differ = known.filter(({ a, b }) => a !== b);
+  const same = known.filter(({ a, b }) => a === b);
   const head = ["", "A", "B", "B − A", "from which lines"].map((text, i) =>
     make(
       "th",
@@ -309,7 +313,11 @@ function numbersOf(
       text || make("span", { class: "wb-unseen" }, "number"),
     ),
   );
-  const rows = [...timings.map(timed), ...options.map(option), ...differ.map(quantity)];
+  const rows = [
+    ...timings.slice(0, SHOWN.quantities).map(timed),
+    ...options.slice(0, SHOWN.quantities).map(option),
+    ...differ.map(quantity),
+  ];
   const equal = same.map(({ title, a, unit }) => `${title} ${value(a)}${unit ? ` ${unit}` : ""}`);
   selection.subscribe(({ pins }) => {
     for (const { element, number: at } of buttons) {

@@ -3,6 +3,7 @@
 import { button, make } from "../dom";
 import { explainRow } from "../glossary";
 import { layoutPicture } from "../layout";
+import { SHOWN } from "../limits";
 import { makeSlider } from "../panes/slider";
 import { mountStage } from "../panes/stage";
 import { bytes, NOTHING_TO_SEE, STAGE_TITLES } from "../texts";
@@ -19,7 +20,7 @@ export function stepsOf(
   stops: readonly Stop[],
   { stages, links }: Pick<TabServices, "stages" | "links">,
 ): Stop[] {
-  return stops.flatMap((stop) => {
+  return stops.slice(0, SHOWN.stops).flatMap((stop) => {
     const rows = stop.rows ?? [];
     const stage = stages.find(({ id }) => id === stop.stage);
     if (!stage || !CODE.includes(stage.id) || stop.where !== stage.id) return [stop];

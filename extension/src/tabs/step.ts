@@ -1,6 +1,7 @@
 // The Step tab: one program of a launch, op by op, forwards and backwards: its line in the source, its
 // value as a table and a picture, lines to stop at, and where a watched element got its values.
 import { button, draw, make, table, uniqueId } from "../dom";
+import { SHOWN } from "../limits";
 import { mountRows, ROW_HEIGHT } from "../panes/rows";
 import { makeSlider } from "../panes/slider";
 import { mountStage } from "../panes/stage";
@@ -140,7 +141,9 @@ export function mountStep(panel: HTMLElement, services: TabServices): Tab {
   panes.style.height = `min(${HIGHEST}, ${Math.max(LOWEST, (longest + 3) * ROW_HEIGHT)}px)`;
   panel.append(
     make("p", { class: "wb-question" }, headOf(walk)),
-    ...(walk.notes ?? []).map((note) => make("p", { class: "wb-note" }, note)),
+    ...(walk.notes ?? [])
+      .slice(0, SHOWN.quantities)
+      .map((note) => make("p", { class: "wb-note" }, note)),
     slider.element,
     make("div", { class: "wb-bar" }, stopHere, chips),
     panes,
@@ -242,7 +245,8 @@ function fillValue(
   }
 }
 
-function tablesOf({ numbers = [], shape }: Tile, name: string): HTMLElement | null {
+function tablesOf({ numbers: all = [], shape }: Tile, name: string): HTMLElement | null {
+  const numbers = all.slice(0, SHOWN.cells).map((row) => row.slice(0, SHOWN.cells));
   const columns = Math.max(0, ...numbers.map((row) => row.length));
   if (columns === 0) return null;
   if (shape.length === 0) return make("p", { class: "wb-scalar" }, numbers[0]?.[0] ?? "");
@@ -265,7 +269,11 @@ function tablesOf({ numbers = [], shape }: Tile, name: string): HTMLElement | nu
 }
 
 /** The larger an element the darker; what is not finite is marked. */
-function pictureOf({ picture = [], low, high, every }: Tile, name: string): HTMLElement | null {
+function pictureOf(tile: Tile, name: string): HTMLElement | null {
+  const { low, high, every } = tile;
+  const picture = (tile.picture ?? [])
+    .slice(0, SHOWN.cells)
+    .map((row) => row.slice(0, SHOWN.cells));
   const wide = Math.max(0, ...picture.map((row) => row.length));
   if (wide < 2 && picture.length < 2) return null;
   const cell = wide > 32 || picture.length > 24 ? 6 : 10;
