@@ -35,7 +35,7 @@ COMMANDS = {
     "bench": "FILE.py::KERNEL [options]   time, beside baselines",
     "tune": "FILE.py::KERNEL [options]   search for the fastest configuration",
     "bisect": "FILE.py::KERNEL [FILE.py::RIGHT] [options]   name the first wrong op",
-    "diff": "A B                         compare two traces, line by line",
+    "diff": "A B [--output PAGE.html]     compare two traces, line by line",
     "follow": "TRACE LINE|VALUE|STAGE:ROW   what became of it, pass by pass",
     "whatif": "FILE.py::KERNEL --axis A=V,… [options]   what other settings would give, not run",
     "schedule": "FILE.py::KERNEL [options]   what each role does in a round of pipelined loops",
@@ -247,18 +247,24 @@ def _only_traces(command: str, name: str) -> None:
 
 def _diff(request: Request) -> int:
     from workbench.magics import questioning
+    from workbench.magics.comparisons import shown_comparison
 
     if len(request.names) != 2:
         raise OptionError("diff needs two traces", code="K103", hint="workbench diff a.wbt b.wbt")
     for name in request.names:
         _only_traces("diff", name)
-    found = questioning.diff(*request.names, stage=request.stage)
-    _print(str(questioning.as_json(found)) if request.json else str(found))
-    return OK
+    if request.stage is not None:
+        text = questioning.diff(*request.names, stage=request.stage)
+        _print(str(questioning.as_json(text)) if request.json else str(text))
+        return OK
+    shown = shown_comparison(*request.names)
+    _print(str(questioning.as_json(shown.found.difference)) if request.json else str(shown))
+    return _page(shown, request)
 
 
 def _follow(request: Request) -> int:
     from workbench.magics import questioning
+    from workbench.magics.walks import shown_way
 
     if len(request.names) != 2:
         raise OptionError(
@@ -266,8 +272,15 @@ def _follow(request: Request) -> int:
             hint="workbench follow a.wbt sass:12",
         )  # fmt: skip
     _only_traces("follow", request.names[0])
-    way = questioning.follow(request.names[0], request.names[1])
-    _print(questioning.as_json(way) if request.json else way.text)
+    shown = shown_way(request.names[0], request.names[1])
+    _print(str(questioning.as_json(shown.way) if request.json else shown))
+    return _page(shown, request)
+
+
+def _page(shown: Any, request: Request) -> int:
+    """Write an answer as the page that was asked for, if one was."""
+    if request.output is not None:
+        _say(f"wrote {shown.save(request.output, force=request.force)}")
     return OK
 
 
@@ -284,12 +297,13 @@ def _whatif(request: Request) -> int:
 def _step(request: Request) -> int:
     from workbench.magics import questioning
     from workbench.magics.loading import load_kernel
+    from workbench.magics.walks import shown_steps
 
     kernel, namespace = load_kernel(request.name or "")
     program = request.names[1] if len(request.names) > 1 else None
-    found = questioning.step(kernel, request, namespace, program)
+    found = shown_steps(questioning.step(kernel, request, namespace, program))
     _print(str(questioning.as_json(found)) if request.json else found.text)
-    return OK
+    return _page(found, request)
 
 
 def _roofline(request: Request) -> int:
@@ -330,14 +344,16 @@ def _view(request: Request) -> int:
     import webbrowser
 
     from workbench.viewer import save
-    from workbench.viewer.reading import read_traces
+    from workbench.viewer.kept import answer_in
+    from workbench.viewer.reading import read_whole
 
-    traces = read_traces(request.name or "")
+    traces, beside = read_whole(request.name or "")
+    answer = answer_in(beside, traces)
     if request.output is not None:
-        _say(f"wrote {save(traces, request.output, force=True)}")
+        _say(f"wrote {save(traces, request.output, force=True, answer=answer)}")
         return OK
     folder = Path(tempfile.mkdtemp(prefix="workbench-"))
-    path = save(traces, folder / f"{traces[0].kernel.name}.html")
+    path = save(traces, folder / f"{traces[0].kernel.name}.html", answer=answer)
     _say(f"wrote {path}")
     webbrowser.open(path.as_uri())
     return OK

@@ -8,8 +8,9 @@
 // gives up minimality (everything removed, then everything added): no pair may freeze the page.
 // A removed and an added row with one key are then one moved row.
 import type { RowOps } from "./stages";
+import type { Facing } from "./trace";
 
-export type Change = "same" | "removed" | "added" | "moved-from" | "moved-to";
+export type Change = Facing; // "changed": two rows of one op; a diff of one text with itself has none
 
 /** A row of the diff: its change, and its place in either text. */
 export interface Edit {

@@ -1,6 +1,6 @@
 // What a cell output, a widget or a page carries: an envelope around one or several gzipped traces.
 import { readAtMost, requireShowable, unzipAtMost } from "./limits";
-import { TRACE_VERSION, type Trace } from "./trace";
+import { type Comparison, type Route, TRACE_VERSION, type Trace, type Walk } from "./trace";
 
 export const MIME = "application/vnd.workbench.trace+json";
 
@@ -19,7 +19,13 @@ export interface Bundle {
   traces: Trace[];
   show: string[]; // ids of the panes open at first; empty leaves it to the viewer
   trimmed: string[]; // what was left out to save space
+  compare?: Comparison; // of its two traces
+  follow?: Route;
+  step?: Walk;
 }
+
+/** The keys of what was asked of traces. */
+export const ASKED = ["compare", "follow", "step"] as const;
 
 /** Fetches the bytes of a `ref`; only a host that knows where the notebook lies has one. */
 export type FetchFile = (path: string) => Promise<ReadableStream<Uint8Array>>;
@@ -59,7 +65,9 @@ async function bytesOf(
   return packed;
 }
 
-type Decoded = Trace | { traces: Trace[]; show?: string[] };
+type Decoded =
+  | Trace
+  | ({ traces: Trace[]; show?: string[] } & Pick<Bundle, (typeof ASKED)[number]>);
 
 /** gzip bytes -> traces. */
 export async function unpack(packed: ArrayBuffer | ArrayBufferView): Promise<Bundle> {

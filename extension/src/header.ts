@@ -143,13 +143,14 @@ function badgesOf(trace: Trace, trimmed: readonly string[]): { text: string; tit
   return badges;
 }
 
-/** Return the header of `traces[shown]`. */
+/** Return the header of `traces[shown]`; `sides` names the traces of a comparison. */
 export function makeHeader(
   traces: readonly Trace[],
   shown: number,
   trimmed: readonly string[],
   actions: HeaderActions,
   signal: AbortSignal,
+  sides?: readonly string[],
 ): HTMLElement {
   const trace = traces[shown] as Trace;
   const { kernel } = trace;
@@ -189,7 +190,7 @@ export function makeHeader(
       { class: "wb-line-one" },
       make("b", { class: "wb-name" }, kernel.name),
       traces.length === 1 && make("span", { class: "wb-target" }, kernel.target),
-      traces.length > 1 && targetSelector(traces, shown, actions, signal),
+      traces.length > 1 && targetSelector(traces, shown, actions, signal, sides),
       kernel.spec ? make("span", { class: "wb-spec" }, kernel.spec) : null,
       make(
         "span",
@@ -224,8 +225,9 @@ function targetSelector(
   shown: number,
   actions: HeaderActions,
   signal: AbortSignal,
+  sides?: readonly string[],
 ): HTMLElement {
-  const labels = traceLabels(traces);
+  const labels = sides ? sides.map((_, i) => "AB"[i] ?? "") : traceLabels(traces);
   if (traces.length > MOST_BUTTONS) {
     const select = make(
       "select",
@@ -238,11 +240,11 @@ function targetSelector(
   }
   return make(
     "div",
-    { class: "wb-targets", role: "group", "aria-label": "Target" },
+    { class: "wb-targets", role: "group", "aria-label": sides ? "Side" : "Target" },
     ...labels.map((label, i) =>
       button(
         label,
-        { "aria-pressed": String(i === shown), title: whatRan(traces[i] as Trace) },
+        { "aria-pressed": String(i === shown), title: sides?.[i] ?? whatRan(traces[i] as Trace) },
         () => actions.chooseTrace(i),
         signal,
       ),

@@ -6,6 +6,8 @@ import { Widget } from "@lumino/widgets";
 import { make } from "./dom";
 import { type Envelope, type FetchFile, MIME, openEnvelope, urlOfPath } from "./envelope";
 import { followCell } from "./stale";
+import { mountSweep, SWEEP_MIME } from "./sweep";
+import type { Sweep } from "./trace";
 import { mount, type Viewer } from "./viewer";
 
 const RANK = -20; // text/html has 50, the widget view 0: lower wins
@@ -77,7 +79,40 @@ class TraceRenderer extends Widget implements IRenderMime.IRenderer {
   }
 }
 
-const extension: IRenderMime.IExtension = {
+/** A map of what other settings would give; a square of it asks the kernel for a comparison. */
+class SweepRenderer extends Widget implements IRenderMime.IRenderer {
+  #shown = new AbortController();
+
+  constructor() {
+    super();
+    this.addClass("wb-host");
+  }
+
+  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    this.#shown.abort();
+    this.#shown = new AbortController();
+    mountSweep(this.node, model.data[SWEEP_MIME] as unknown as Sweep, this.#shown.signal);
+  }
+
+  override dispose(): void {
+    this.#shown.abort();
+    super.dispose();
+  }
+}
+
+const sweeps: IRenderMime.IExtension = {
+  id: "@workbench/jupyterlab:sweep-renderer",
+  rank: RANK,
+  dataType: "json",
+  rendererFactory: {
+    safe: true, // as below; what is asked of the kernel are numbers of squares
+    mimeTypes: [SWEEP_MIME],
+    defaultRank: RANK,
+    createRenderer: () => new SweepRenderer(),
+  },
+};
+
+const traces: IRenderMime.IExtension = {
   id: "@workbench/jupyterlab:trace-renderer",
   rank: RANK,
   dataType: "json",
@@ -89,4 +124,4 @@ const extension: IRenderMime.IExtension = {
   },
 };
 
-export default extension;
+export default [traces, sweeps];

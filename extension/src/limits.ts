@@ -7,6 +7,7 @@
 // | traces, stages | each one is walked as a whole                                              |
 // | rows           | one element and one look-up each                                           |
 // | links          | a run of rows times its ops, however short it is written                   |
+// | stops, squares | each one is an element; of more the first are shown                        |
 import type { Trace } from "./trace";
 
 export const PACKED_BYTES = 128_000_000;
@@ -15,6 +16,8 @@ const TRACES = 64;
 const STAGES = 64;
 const ROWS = 2_000_000;
 const LINKS = 10_000_000;
+/** Elements that are made at once of what a list holds: a stranger's list may be endless. */
+export const SHOWN = { stops: 2_000, squares: 4_096, quantities: 200, shares: 500, cells: 128 };
 /** So much is unzipped at once, to at most some 16 MB. */
 const PIECE = 16_384;
 /** After so many unpacked bytes the page has its turn. */

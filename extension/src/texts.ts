@@ -13,6 +13,9 @@ export const STAGE_TITLES: Record<StageId, string> = {
 };
 
 export const TAB_TITLES = {
+  compare: "Compare",
+  follow: "Follow",
+  step: "Step",
   stages: "Stages",
   passes: "Passes",
   schedule: "Schedule",
@@ -34,6 +37,7 @@ export const KEYS: readonly (readonly [keys: string, action: string])[] = [
   ["Alt + ← →", "narrow or widen the pane"],
   ["/", "filter or find in the current tab"],
   ["d", "passes: side by side or unified"],
+  ["n p", "next and previous difference, or step of a slider"],
   ["c", "copy the pinned rows with their source lines"],
   ["?", "this list"],
 ];
@@ -80,6 +84,7 @@ export function figure(value: AnyFloat): string {
   return Number(amount.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 6 });
 }
 
+export const NOTHING_TO_SEE = "The trace holds no text of this step.";
 export const EDIT = "Edit";
 export const EDIT_COPIED = "Copied: paste it into a new cell";
 export const REPORT = "copy report";

@@ -1,4 +1,4 @@
-// Generated from workbench/trace/schema.py by `python -m workbench.trace.typescript`.
+// Generated from workbench/trace/ (schema.py, answers.py) by `python -m workbench.trace.typescript`.
 export const TRACE_VERSION = 1;
 export type StageId = "source" | "ast" | "tile" | "gpu" | "llvm" | "ptx" | "sass" | "asm";
 export type StageState = "ok" | "partial" | "pending" | "missing";
@@ -14,6 +14,8 @@ export type Place = [number, number, number, number, number];
 export type Vectors = number[][];
 export type Access = [number, number, string, number, boolean];
 export type Quantiles = [number, number, number, number];
+export type Facing = "same" | "changed" | "removed" | "added" | "moved-from" | "moved-to";
+export type FacingRun = [Facing, number, number, number];
 /** What made the trace: tool versions, and when (seconds since 1970; not part of the id). */
 export interface Made {
   workbench: string;
@@ -339,4 +341,137 @@ export interface Trace {
   resources: Resources;
   runs: Runs;
   errors?: Diagnostic[];
+}
+/** An option or a parameter that differs; None where a side does not have it. */
+export interface Contrast {
+  name: string;
+  a?: Scalar;
+  b?: Scalar;
+}
+/** So much of a number's difference comes from a line; both None: from no line. */
+export interface Share {
+  amount: number;
+  words: string;
+  a?: [number, number] | null;
+  b?: [number, number] | null;
+}
+/** A number of both sides, and the lines that its difference comes from. */
+export interface Quantity {
+  name: string;
+  title: string;
+  unit?: string;
+  a?: number | null;
+  b?: number | null;
+  better?: "less" | "more" | "neither";
+  of?: string;
+  shares?: Share[];
+}
+/** A time of both sides: `speed` is how many times as fast B is, `low` to `high` by noise. */
+export interface Timing {
+  what: string;
+  a: [number, number, number];
+  b: [number, number, number];
+  speed: number;
+  low: number;
+  high: number;
+  verdict: "faster" | "slower" | "same";
+}
+/** A stage that both sides have: which rows of A and B face each other, all rows in order. */
+export interface FacingStage {
+  id: StageId;
+  rows?: FacingRun[];
+}
+/** Two traces beside each other; `ops` are pairs of ops of A and B that are each other's. */
+export interface Comparison {
+  labels: [string, string];
+  said?: string;
+  options?: Contrast[];
+  quantities?: Quantity[];
+  timings?: Timing[];
+  ops?: [number, number][];
+  stages?: FacingStage[];
+  notes?: string[];
+}
+/** One step of a value's way: where, what happened in a sentence, and what to look at. */
+export interface Stop {
+  where: string;
+  sentence: string;
+  pass?: number | null;
+  stage?: StageId | null;
+  rows?: number[];
+  ops?: number[];
+  layout?: Layout | null;
+  buffer?: number | null;
+}
+/** The way of what was asked, through every pass, layout, buffer and stage. */
+export interface Route {
+  question: string;
+  stops?: Stop[];
+}
+/** A value: its first elements as text, and a picture of it. */
+export interface Tile {
+  shape: number[];
+  numbers?: string[][];
+  picture?: string[];
+  low?: string;
+  high?: string;
+  every?: [number, number];
+}
+/** One execution of an op; `plumbing`: it only makes a constant, an address or a shape. */
+export interface Executed {
+  op: number;
+  text: string;
+  line?: number | null;
+  names?: string[];
+  round?: number;
+  plumbing?: boolean;
+  value?: string;
+  accessed?: string;
+  tile?: Tile | null;
+}
+/** A step at which the watched element got a value or was read. */
+export interface Seen {
+  step: number;
+  what: string;
+  value: string;
+  line?: number | null;
+}
+/** One program of a launch, every op that it executed; `at` is the step that is shown first. */
+export interface Walk {
+  kernel: string;
+  program: number[];
+  grid: number[];
+  steps?: Executed[];
+  at?: number;
+  first?: number;
+  lines?: number[];
+  watched?: string;
+  seen?: Seen[];
+  notes?: string[];
+}
+/** A number that squares of a map have. */
+export interface SweptNumber {
+  title: string;
+  unit?: string;
+  less?: boolean;
+}
+/** One choice of values: its numbers and what is written for each, in the order of the map. */
+export interface SweptSquare {
+  values: string;
+  words: string[];
+  numbers: (number | null)[];
+  note?: string;
+  compare?: string;
+}
+/** A map of what other settings would give; `key` is what the kernel that made it knows it by. */
+export interface Sweep {
+  key: string;
+  title: string;
+  axes: [string, string];
+  rows: string[];
+  columns: string[];
+  numbers: SweptNumber[];
+  squares: SweptSquare[];
+  best?: number | null;
+  notes?: string[];
 }

@@ -2,7 +2,7 @@
 import { linkCell } from "./cell";
 import { describeChoice, describeOps } from "./describe";
 import { copyToClipboard, make } from "./dom";
-import type { Bundle } from "./envelope";
+import type { ASKED, Bundle } from "./envelope";
 import { makeHeader } from "./header";
 import { makeKeyList } from "./keylist";
 import { isTyping, keepKeys } from "./keys";
@@ -13,12 +13,15 @@ import { viewOps, viewStages } from "./stages";
 import { isStale } from "./stale";
 import css from "./style.css";
 import { makeTabs, type TabEntry } from "./tabs/bar";
+import { mountCompare } from "./tabs/compare";
+import { mountFollow } from "./tabs/follow";
 import { mountPasses } from "./tabs/passes";
 import { mountPerformance } from "./tabs/performance";
 import { mountProblems, problemsOf } from "./tabs/problems";
 import { mountPrograms } from "./tabs/programs";
 import { mountSchedule } from "./tabs/schedule";
 import { mountStages } from "./tabs/stages";
+import { mountStep } from "./tabs/step";
 import type { MountTab, Tab, TabServices, ViewerState } from "./tabs/tab";
 import { count, NOTHING_PINNED, TAB_TITLES } from "./texts";
 import { followTheme } from "./theme";
@@ -53,12 +56,16 @@ export function mount(
   const state: ViewerState = {
     trace: 0,
     show: bundle.show,
-    tab: "stages",
+    tab: askedOf(bundle) ?? "stages",
     open: new Map(),
     filter: new Map(),
     sideBySide: false,
     onlyChanging: true,
     pass: new Map(),
+    compared: "",
+    onlyDifferences: true,
+    stop: 0,
+    place: -1,
   };
   let inner = new AbortController();
   let current = bundle;
@@ -104,13 +111,21 @@ export function mount(
   };
 }
 
-function addStyle(): void {
+/** Put the viewers' style sheet into the page, once. */
+export function addStyle(): void {
   if (document.getElementById("wb-style")) return;
   document.head.append(make("style", { id: "wb-style" }, css));
 }
 
-/** The tabs of a trace: Programs and Schedule only where there is something to show. */
-function tabsOf(trace: Trace): TabEntry[] {
+/** What was asked of the traces, and is shown first. */
+function askedOf(bundle: Bundle): (typeof ASKED)[number] | undefined {
+  if (Array.isArray(bundle.compare?.labels) && bundle.traces.length === 2) return "compare";
+  if (Array.isArray(bundle.follow?.stops)) return "follow";
+  return Array.isArray(bundle.step?.steps) ? "step" : undefined;
+}
+
+/** The tabs of a trace: what was asked, Programs and Schedule only where there is such a thing. */
+function tabsOf(trace: Trace, asked: string | undefined): TabEntry[] {
   const changing = trace.passes.filter(({ changed }) => changed).length;
   const urgent = problemsOf(trace).filter(({ severity }) => severity !== "applied").length;
   const loops = trace.pipelines?.length ?? 0;
@@ -123,6 +138,9 @@ function tabsOf(trace: Trace): TabEntry[] {
   });
   const passes = trace.passes.length > 0 ? `${changing}/${trace.passes.length}` : "";
   const tabs = [
+    tab("compare", mountCompare, true),
+    tab("follow", mountFollow, false),
+    tab("step", mountStep, false),
     tab("stages", mountStages, true),
     tab("passes", mountPasses, true, passes),
     tab("schedule", mountSchedule, false, loops > 1 ? String(loops) : ""),
@@ -130,17 +148,26 @@ function tabsOf(trace: Trace): TabEntry[] {
     tab("performance", mountPerformance, false),
     tab("problems", mountProblems, true, urgent > 0 ? String(urgent) : ""),
   ];
-  const empty = { programs: recordedAccesses(trace).length === 0, schedule: loops === 0 };
+  const empty = {
+    compare: asked !== "compare",
+    follow: asked !== "follow",
+    step: asked !== "step",
+    programs: recordedAccesses(trace).length === 0,
+    schedule: loops === 0,
+  };
   return tabs.filter(({ id }) => !(id in empty && empty[id as keyof typeof empty]));
 }
 
 function fill(
   root: HTMLElement,
-  { traces, trimmed }: Bundle,
+  bundle: Bundle,
   state: ViewerState,
   chooseTrace: (index: number) => void,
   signal: AbortSignal,
 ): void {
+  const { traces, trimmed } = bundle;
+  const asked = askedOf(bundle);
+  const compare = asked === "compare" ? bundle.compare : undefined;
   const trace = traces[state.trace] as Trace;
   const stages = viewStages(trace);
   const ops = viewOps(trace);
@@ -152,6 +179,9 @@ function fill(
   const services: TabServices = {
     trace,
     traces,
+    compare,
+    follow: bundle.follow,
+    step: bundle.step,
     stages,
     ops,
     links,
@@ -169,17 +199,18 @@ function fill(
     traces,
     state.trace,
     trimmed,
-    { chooseTrace, go: services.go, showKeys: keys.toggle, save: () => void saveTraces(traces) },
+    { chooseTrace, go: services.go, showKeys: keys.toggle, save: () => void saveTraces(bundle) },
     signal,
+    compare?.labels,
   );
   const status = make("div", { class: "wb-status", "aria-live": "polite" }, NOTHING_PINNED);
   selection.subscribe((choice) => {
     const sentence = describeChoice(choice, stages, links, trace, ops);
     if (status.textContent !== sentence) status.textContent = sentence;
   }, signal);
-  const known = tabsOf(trace);
+  const known = tabsOf(trace, asked);
   if (!known.some(({ id }) => id === state.tab)) state.tab = "stages";
-  if (openProblems(trace)) state.tab = "problems";
+  if (!asked && openProblems(trace)) state.tab = "problems";
   const bar = makeTabs(known, services, tabs);
   root.replaceChildren(header, bar.element, ...bar.panels, status, keys.element);
   bar.select(state.tab);
@@ -236,8 +267,11 @@ async function copyText(
 }
 
 /** Offer the traces as a file: the same JSON, gzipped, that `workbench view` reads. */
-async function saveTraces(traces: readonly Trace[]): Promise<void> {
-  const json = JSON.stringify(traces.length === 1 ? traces[0] : { traces });
+async function saveTraces(bundle: Bundle): Promise<void> {
+  const { traces } = bundle;
+  const asked = askedOf(bundle);
+  const whole = asked ? { traces, [asked]: bundle[asked] } : { traces };
+  const json = JSON.stringify(traces.length === 1 && !asked ? traces[0] : whole);
   const packed = new Blob([json]).stream().pipeThrough(new CompressionStream("gzip"));
   const url = URL.createObjectURL(await new Response(packed).blob());
   make("a", { href: url, download: `${traces[0]?.kernel.name ?? "kernel"}.wbt` }).click();

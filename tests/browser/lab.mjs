@@ -23,6 +23,7 @@ const work = path.join(root, "work");
 mkdirSync(work);
 writeFileSync(path.join(work, "saved.ipynb"), JSON.stringify(savedNotebook()));
 writeFileSync(path.join(work, "widget.ipynb"), JSON.stringify(widgetNotebook()));
+writeFileSync(path.join(work, "asked.ipynb"), JSON.stringify(askedNotebook()));
 writeFileSync(path.join(work, "typing.ipynb"), JSON.stringify(typingNotebook()));
 writeFileSync(path.join(work, "trace.wbt"), Buffer.from(envelope([makeTrace()]).data, "base64"));
 if (notebook) copyFileSync(notebook, path.join(work, path.basename(notebook)));
@@ -53,6 +54,31 @@ function savedNotebook() {
     cell("def kernel(): ...", makeTrace()),
     cell(add.strings[add.sources[0].text], add, makeToollessTrace()),
   ];
+  return { cells, metadata: { kernelspec }, nbformat: 4, nbformat_minor: 5 };
+}
+
+/** Two versions of a kernel, and what is asked of them: what differs, what became of it, step by step. */
+function askedNotebook() {
+  const code = (id, source) => ({ cell_type: "code", id, execution_count: null, metadata: {}, outputs: [], source });
+  const kernel = (sum) =>
+    [
+      "%%kernel --args x,y,out,7 --grid 2 --set BLOCK=4 --target cpu",
+      "def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):",
+      "    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)",
+      "    x = tl.load(x_ptr + offsets, mask=offsets < n)",
+      "    y = tl.load(y_ptr + offsets, mask=offsets < n)",
+      `    tl.store(out_ptr + offsets, ${sum}, mask=offsets < n)`,
+    ].join("\n");
+  const cells = [
+    code("load", "%load_ext workbench\nimport torch\nx, y, out = torch.arange(7.0), torch.ones(7), torch.zeros(7)"),
+    code("one", kernel("x + y")),
+    code("two", kernel("x * y + x")),
+    code("diff", "%diff"),
+    code("follow", "%follow add 4"),
+    code("step", "%step add 1"),
+    code("whatif", "%whatif add --axis BLOCK=4,64 --axis warps=1,4 --target sm_80"),
+  ];
+  const kernelspec = { name: "python3", display_name: "Python 3", language: "python" };
   return { cells, metadata: { kernelspec }, nbformat: 4, nbformat_minor: 5 };
 }
 
@@ -250,6 +276,74 @@ async function checkStale(page) {
   await badge(true);
 }
 
+/** `%diff`, `%follow` and `%step` where they are asked: Compare and both sliders, keys that stay inside. */
+async function checkAsked(browser) {
+  const page = await open(browser, "asked.ipynb");
+  await page.evaluate(() => void window.jupyterapp.commands.execute("notebook:run-all-cells"));
+  await executed(page, 120_000);
+  await painted(page, 5);
+  const viewers = page.locator('[data-ready="1"] > .wb');
+  const [compare, follow, step] = [2, 3, 4].map((n) => viewers.nth(n));
+  const chosen = (viewer) => viewer.locator('[role=tab][aria-selected="true"]').getAttribute("data-tab");
+  assert.deepEqual(await Promise.all([compare, follow, step].map(chosen)), ["compare", "follow", "step"]);
+  const times = await page.$$eval("[data-ready]", (all) => all.map((e) => Math.round(e.dataset.ms)));
+  console.log("asked: painted ms", times);
+
+  await compare.scrollIntoViewIfNeeded();
+  await compare.locator('.wb-toggle[data-stage="asm"]').click();
+  await compare.locator("button.wb-share").first().click();
+  const pinned = (side) =>
+    compare.locator(`.wb-compare-rows .wb-pair > .wb-row:nth-child(${side}).wb-pin0`).count();
+  assert.ok((await pinned(1)) > 0 && (await pinned(2)) > 0, "a line is pinned on both sides");
+  await page.screenshot({ path: path.join(out, "lab_compare.png") });
+
+  const cells = () => page.locator(".jp-Notebook-cell").count();
+  const before = await cells();
+  for (const viewer of [follow, step]) {
+    await viewer.scrollIntoViewIfNeeded();
+    const slider = viewer.locator(".wb-range");
+    await slider.focus();
+    const said = new Set();
+    for (const key of ["Home", "ArrowRight", "ArrowRight", "End", "ArrowLeft", "b", "a"]) {
+      await page.keyboard.press(key);
+      said.add(await slider.getAttribute("aria-valuetext"));
+    }
+    assert.ok(said.size >= 4, `each step says what happened: ${[...said]}`);
+    assert.equal(await cells(), before, "command mode saw no key");
+    await page.screenshot({ path: path.join(out, `lab_${await chosen(viewer)}.png`) });
+  }
+  assert.deepEqual(await axeViolations(page), []);
+  await checkMap(page);
+  const saved = await page.evaluate(async () => {
+    await window.jupyterapp.commands.execute("docmanager:save");
+    const { cells: all } = window.jupyterapp.shell.currentWidget.content.model.sharedModel;
+    return all.map((cell) => JSON.stringify(cell.outputs ?? []).length);
+  });
+  assert.ok(saved.every((size) => size < 400_000), `saved outputs: ${saved}`);
+  assert.deepEqual(page.errors, []);
+  await page.close();
+}
+
+/** A square of a map opens Compare below it: the kernel compiles that square and the best one. */
+async function checkMap(page) {
+  const map = page.locator(".wb-sweep").last();
+  await map.scrollIntoViewIfNeeded();
+  const square = map.locator(".wb-square:not(.wb-best)").first();
+  await square.click();
+  const detail = map.locator(".wb-sweep-detail");
+  if ((await detail.locator("code").count()) === 0) {
+    console.log(`asked: nothing was compiled for the map: ${await detail.textContent()}`);
+    return;
+  }
+  await page.waitForSelector('.wb-sweep-below[data-ready="1"] .wb-compare-numbers', { timeout: 60_000 });
+  const below = page.locator(".wb-sweep-below .wb");
+  assert.match(await below.locator(".wb-compare-head dl").textContent(), /^Aadd sm_80.*Badd sm_80/);
+  assert.deepEqual(await axeViolations(page, ".wb-sweep"), []);
+  assert.deepEqual(await axeViolations(page, ".wb-sweep-below"), []);
+  await map.evaluate((element) => element.scrollIntoView({ block: "start" }));
+  await page.screenshot({ path: path.join(out, "lab_whatif.png") });
+}
+
 /** Notebook 7, where it is installed, shows the same outputs through the same extension. */
 async function checkNotebook7(browser) {
   const url = `${base}/notebooks/saved.ipynb`;
@@ -367,6 +461,7 @@ try {
     saved: () => checkSaved(browser),
     notebook7: () => checkNotebook7(browser),
     widget: () => checkWidget(browser),
+    asked: () => checkAsked(browser),
     notebook: async () => notebook && checkNotebook(browser, notebook),
     typing: async () => checkTyping(await open(browser, "typing.ipynb"), out), // leaves it dark
   };

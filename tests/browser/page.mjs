@@ -168,11 +168,58 @@ async function checkPrograms(browser, colorScheme) {
   await closeClean(page);
 }
 
+/** Two sides: a line of the numbers and a row pin on both, by mouse and by keyboard. */
+async function checkCompared(page, name) {
+  await page.click('[role=tab][data-tab="compare"]');
+  await page.click('.wb-toggle[data-stage="ptx"]');
+  const pinned = (side) => page.locator(`.wb-compare-rows .wb-pair > .wb-row:nth-child(${side}).wb-pin0`).count();
+  await page.locator(".wb-compare-rows .wb-scroller").focus();
+  await page.keyboard.press("n");
+  await page.keyboard.press("Enter");
+  assert.ok((await pinned(1)) > 0 && (await pinned(2)) > 0, `${name}: a row is pinned on both sides`);
+  assert.match(await page.textContent(".wb-status"), /^Pinned on both sides: .* → A .* · B /);
+  assert.deepEqual(await axeViolations(page), [], `${name} compared`);
+  await page.screenshot({ path: path.join(out, `${name}_compared.png`) });
+  await page.keyboard.press("Escape");
+  assert.equal(await pinned(2), 0);
+  await page.click(".wb-check input");
+  assert.equal(await page.locator(".wb-compare-rows .wb-fold").count(), 0, "every row is shown");
+}
+
+/** Every step of a slider by the keyboard: each says its sentence, shows something and is accessible. */
+async function checkSlider(page, name, tab) {
+  await page.click(`[role=tab][data-tab="${tab}"]`);
+  const slider = page.locator(".wb-range");
+  await slider.focus();
+  await page.keyboard.press("Home");
+  const last = Number(await slider.getAttribute("max"));
+  assert.ok(last > 2, `${name}: ${last + 1} steps`);
+  const said = new Set();
+  for (let step = 0; step <= last; step++) {
+    if (step > 0) await page.keyboard.press("ArrowRight");
+    assert.equal(await slider.inputValue(), String(step));
+    const sentence = await slider.getAttribute("aria-valuetext");
+    assert.equal(await page.textContent(".wb-sentence"), sentence);
+    assert.ok(sentence.length > 5, sentence);
+    said.add(sentence);
+    if (step % 3 === 0 || step === last) {
+      assert.deepEqual(await axeViolations(page), [], `${name} step ${step}`);
+      await page.screenshot({ path: path.join(out, `${name}_${tab}${step}.png`) });
+    }
+  }
+  assert.ok(said.size > 2, "steps say different things");
+  assert.ok(await page.locator('.wb-slider button[title="one step on"]').isDisabled());
+  await page.keyboard.press("ArrowLeft");
+  assert.equal(await slider.inputValue(), String(last - 1));
+}
+
 /** A page that `%save` or `make demo` wrote: it paints, offline, and links. */
 async function checkExported(browser, file, colorScheme) {
   const page = await open(browser, path.resolve(file), colorScheme);
   const name = `${path.basename(file, ".html")}_${colorScheme}`;
-  await checkTabs(page, name);
+  const tabs = await checkTabs(page, name);
+  if (tabs[0] === "compare") await checkCompared(page, name);
+  if (tabs[0] === "follow" || tabs[0] === "step") await checkSlider(page, name, tabs[0]);
   await page.click('[role=tab][data-tab="stages"]');
   const linked = page.locator('.wb-scroller[data-stage="source"] [data-row]:not(.wb-unattributed)');
   await linked.last().click();

@@ -11,9 +11,13 @@ import pytest
 
 from tests.browser.tools import require_browser, run_script
 from tests.trace.samples import add_trace, failed_trace, matmul_trace
-from tests.viewer.hostile import hostile
+from tests.viewer.hostile import hostile, hostile_answer
+from tests.viewer.test_comparisons import compared
+from tests.viewer.test_walks import WALK, routed
+from workbench.viewer.comparisons import answer_of
 from workbench.viewer.output import Embedded, encode
 from workbench.viewer.page import page
+from workbench.viewer.walks import route_answer, walk_answer
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -22,9 +26,24 @@ def test_pages_paint_offline_and_link(tmp_path: Path) -> None:
     require_browser()
     traces = {"large": [matmul_trace()], "add": [add_trace()], "failed": [failed_trace()]}
     traces["hostile"] = [hostile(add_trace("cpu"))[0]]
+    answers = dict.fromkeys(traces)
+    for name, planted in (("compared", False), ("compared_hostile", True)):
+        own, found, answer = compared()
+        if planted:
+            own = tuple(hostile(trace)[0] for trace in own)
+            answer = answer_of(hostile_answer(found)[0], own, answer.text)
+        traces[name], answers[name] = list(own), answer
+    route, text = routed()
+    for planted in (False, True):
+        name = "hostile" if planted else "plain"
+        own = hostile(add_trace())[0] if planted else add_trace()
+        way, walked = (hostile_answer(each)[0] if planted else each for each in (route, WALK))
+        traces[f"followed_{name}"] = traces[f"stepped_{name}"] = [own]
+        answers[f"followed_{name}"] = route_answer(way, text)
+        answers[f"stepped_{name}"] = walk_answer(walked, text, "<p>static</p>")
     exported = [tmp_path / f"{name}_exported.html" for name in traces]
-    for path, own in zip(exported, traces.values(), strict=True):
-        path.write_text(page(own))
+    for path, (name, own) in zip(exported, traces.items(), strict=True):
+        path.write_text(page(own, answer=answers[name]))
     told = run_script("page.mjs", os.environ.get("SHOTS") or tmp_path / "shots", *exported)
     assert told.count("painted") == 2, "both themes were measured"
 

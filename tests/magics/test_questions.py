@@ -10,14 +10,17 @@ import torch
 from workbench import run_cell
 from workbench.cli import main
 from workbench.magics import registry
+from workbench.magics.comparisons import shown_comparison
 from workbench.magics.grammar import parse
 from workbench.magics.options import complete
 from workbench.magics.question_magics import stopped_in_one_line
-from workbench.magics.questioning import bisect, diff, follow
+from workbench.magics.questioning import bisect, compare, diff, follow
 from workbench.questions import trying
-from workbench.questions.comparing import _live_by_line, difference
-from workbench.questions.live import live_by_row
+from workbench.questions.comparing import difference
+from workbench.questions.live import live_where_most
 from workbench.source import CheckError, KernelError, OptionError
+from workbench.targets.nvidia.toolchain import live_registers
+from workbench.trace.answers import Contrast
 
 ADD = """
 def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -204,30 +207,31 @@ def test_diff_of_two_versions_labels_sides_and_lines():
     assert str(diff("add~1", "add", stage="tile")).startswith("--- A: add cpu")
 
 
-def test_registers_are_explained_only_where_their_count_is_nvdisasms():
+def test_registers_are_explained_where_nvdisasm_names_them():
     space = names()
     sig = '--sig "*f32 *f32 *f32 i32"'
-    lines = [f"--no-run --target sm_90a --set BLOCK={block} {sig}" for block in (128, 2048)]
-    sass = [run_cell(ADD, line, space).trace for line in lines]
-    if not all(trace.text("sass") for trace in sass):
+    for block in (128, 2048):
+        run_cell(ADD, f"--no-run --target sm_90a --set BLOCK={block} {sig}", space)
+    if not registry.latest("add").trace.text("sass"):
         pytest.skip("needs ptxas and nvdisasm")
-    ours = [_live_by_line(trace).total() for trace in sass]
-    told = [
-        next(why for name, _, _, why in difference(*sass, ("A", "B"), live).resources
-             if name == "registers")
-        for live in (ours, [ours[0], ours[1] + 1], [None, None])
-    ]  # fmt: skip
-    assert "registers are live where most are" in told[0]
-    assert told[1] == told[2] == "which lines hold them cannot be told from the rows"
+    found = compare(namespace=space)
+    registers = next(q for q in found.difference.quantities if q.name == "registers")
+    assert registers.of == "registers are live where most are"
+    assert {share.a for share in registers.shares} >= {(0, 4), (0, 5)}  # both loads are live there
+    live = [len(live_where_most(live_registers(result.compiled.code)))
+            for result in registry.results()]  # fmt: skip
+    assert sum(share.amount for share in registers.shares) == live[1] - live[0] > 0
+    saved = difference(*found.traces, ("A", "B"))
+    assert next(q for q in saved.quantities if q.name == "registers").shares == ()
 
 
 def test_diff_compiles_other_settings_and_targets():
     space = names()
     run_cell(ADD, LINE, space)
     found = diff("add@BLOCK=4", "add@BLOCK=8", namespace=space)
-    assert ("BLOCK", 4, 8) in found.options
+    assert Contrast(name="BLOCK", a=4, b=8) in found.options
     found = diff("add@cpu", "add@sm_90a", namespace=space)
-    assert ("target", "cpu", "sm_90a") in found.options
+    assert Contrast(name="target", a="cpu", b="sm_90a") in found.options
     with pytest.raises(OptionError, match="there is none 1 before the latest"):
         diff("add", namespace=space)
     with pytest.raises(OptionError, match="not both sides have the stage 'sass'"):
@@ -244,6 +248,25 @@ def test_saved_traces_are_compared_and_followed_by_the_command_line(tmp_path, ca
     assert main(["follow", str(first), "tile:4"]) == 0
     assert "why is tile row 4 here" in capsys.readouterr().out
     assert main(["follow", str(first)]) == 2
+    pages = {"compare": ["diff", str(first), str(second)], "follow": ["follow", str(first), "5"]}
+    for asked, command in pages.items():
+        page = tmp_path / f"{asked}.html"
+        assert main([*command, "--output", str(page)]) == 0
+        assert f'"asked":"{asked}"' in page.read_text()
+        assert main([*command, "--output", str(page)]) == 2  # it exists
+        assert main([*command, "--output", str(page), "--force"]) == 0
+    capsys.readouterr()
+
+
+def test_what_is_kept_of_a_comparison_is_viewed_again(tmp_path, capsys):
+    space = names()
+    run_cell(ADD, LINE, space)
+    run_cell(ADD.replace("x + y", "x * y"), LINE, space)
+    shown = shown_comparison(namespace=space)
+    shown.save(tmp_path / "both.wbt")
+    assert main(["view", str(tmp_path / "both.wbt"), "--output", str(tmp_path / "a.html")]) == 0
+    assert '"asked":"compare"' in (tmp_path / "a.html").read_text()
+    capsys.readouterr()
 
 
 def test_bisect_on_the_command_line(tmp_path, capsys):
@@ -289,18 +312,24 @@ def test_what_cannot_be_followed_is_said(what, said):
         follow("add", what, namespace=space)
 
 
-def test_registers_live_from_where_they_are_written_to_where_they_are_read():
-    rows = [
-        "MOV R1, 0x1 ;", "LDG.E.64 R2, [R4.64] ;", ".L_1:", "FADD R6, R2, R1 ;",
-        "@P0 BRA `(.L_1) ;", "STG.E [R4.64], R6 ;",
-    ]  # fmt: skip
-    live = live_by_row(rows)
-    assert live[0] == {1: 0}
-    assert live[3] == {1: 0, 2: 1, 6: 3}  # R1 and R2 are read again in the next round
-    assert live[4] == {6: 3}
+LISTING = """
+                                        // |   # 0 1 2   10 | # P |
+   .text:                               // |                |     |
+        /*0000*/  MOV R1, 0x1 ;         // |   1   ^        |     |
+        /*0010*/  LDG.E.64 R2, [R4.64] ;// |   3   : ^   ^  |     |
+        /*0020*/  FADD R0, R2, R1 ;     // |   4 ^ v :   :  |   1 |
+        /*0030*/  FADD R2, R0, R2 ;     // |   3 v   x   :  |     |
+        /*0040*/  STG.E [R4.64], R2 ;   // |   2     v   v  |     |
+"""
+
+
+def test_registers_belong_to_the_instruction_that_wrote_them():
+    assert live_where_most(LISTING) == [0x20, 0x00, 0x10, 0x10]
+    assert live_where_most(LISTING.replace("|   4 ^", "|   5 ^")) == []  # it counts otherwise
+    assert live_where_most("/*0000*/ MOV R1, 0x1 ;") == []
 
 
 def test_the_commands_complete_their_flags():
     assert complete("diff", "--st") == ["--stage"]
     assert "--check" in complete("bisect", "--ch")
-    assert complete("follow", "--") == ["--json"]
+    assert complete("follow", "--") == ["--force", "--output", "--json"]

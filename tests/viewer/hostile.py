@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from workbench.trace import Trace, TraceError
-from workbench.trace.codec import from_data, to_data
+from workbench.trace.codec import decoder, from_data, to_data
 
 #: Each would call `alert` or ask for something if it were taken for anything but text.
 PAYLOADS = (
@@ -28,24 +28,39 @@ PAYLOADS = (
 def hostile(trace: Trace) -> tuple[Trace, int]:
     """Return the trace with a payload in each text that may be anything, and how many these are."""
     data = to_data(trace)
-    count = 0
-    for holder, key in list(_texts(data)):
-        payload = PAYLOADS[count % len(PAYLOADS)]
-        old = holder[key]
-        holder[key] = old.replace("\n", f"{payload}\n") + payload  # as many rows as before
-        count += _is_kept(data)
-        if not _is_kept(data):
-            holder[key] = old
+    count = _plant(data, from_data)
     for holder in [each for each in _dicts(data) if "BM" in each]:  # keys that may be anything
         holder[PAYLOADS[count % len(PAYLOADS)]] = holder.pop("BM")
         count += 1
     return from_data(data), count
 
 
-def _is_kept(data: Any) -> bool:
-    """Say whether plain data is still a trace: some texts are of a few words only."""
+def hostile_answer(answer: Any) -> tuple[Any, int]:
+    """Return an answer about traces with a payload in each text, and how many these are."""
+    data = to_data(answer)
+    read = decoder(type(answer))
+    count = _plant(data, read)
+    return read(data), count
+
+
+def _plant(data: Any, read: Callable[[Any], Any]) -> int:
+    """Put a payload into each text of plain data that may be anything; return how many."""
+    count = 0
+    for holder, key in list(_texts(data)):
+        payload = PAYLOADS[count % len(PAYLOADS)]
+        old = holder[key]
+        holder[key] = old.replace("\n", f"{payload}\n") + payload  # as many rows as before
+        if _is_kept(data, read):
+            count += 1
+        else:
+            holder[key] = old
+    return count
+
+
+def _is_kept(data: Any, read: Callable[[Any], Any]) -> bool:
+    """Say whether plain data can still be read: some texts are of a few words only."""
     try:
-        from_data(data)
+        read(data)
     except TraceError:
         return False
     return True

@@ -140,6 +140,7 @@ _EDIT = frozenset({"override"})
 _BIND = _RUN | _EDIT | {"bisect", "whatif", "step"}
 #: Those that check it, too.
 _CHECKED = _BIND - {"whatif", "step"}
+_PAGES = frozenset({"diff", "follow", "step"})
 _ASKING = frozenset({"bisect", "diff", "follow", "whatif", "step"})
 _STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
 
@@ -330,7 +331,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--clear", "clear", "forget all results", commands=frozenset({"kernels"})),
     Option(
         "--force", "force", "overwrite an existing file",
-        commands=frozenset({"save", "compile", "check", "bench", "tune", "puzzles"}),
+        commands=frozenset({"save", "compile", "check", "bench", "tune", "puzzles"}) | _PAGES,
     ),
     Option(
         "--emit", "emit", "what to write: stages, html, wbt or json", word_list, "LIST",
@@ -339,7 +340,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--output", "output", "file to write; its suffix decides", plain_text, "PATH",
         "standard output", "-o add.html", short="-o",
-        commands=frozenset({"compile", "check", "bench", "tune", "view"}),
+        commands=frozenset({"compile", "check", "bench", "tune", "view"}) | _PAGES,
     ),
     Option(
         "--stage", "stage", "the whole diff of this stage",

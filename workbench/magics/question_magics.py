@@ -10,12 +10,12 @@ from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
 from workbench.interrupts import keeping, may_stop
 from workbench.magics import doctor, roofs, sweeping
+from workbench.magics.comparisons import shown_comparison
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, usage
 from workbench.magics.progress import LiveMap
-from workbench.magics.questioning import as_json, bisect, diff, follow, step
-from workbench.magics.texts import Shown
-from workbench.questions.comparing import Difference
+from workbench.magics.questioning import as_json, bisect, diff, step
+from workbench.magics.walks import shown_steps, shown_way
 from workbench.source import register_text
 
 
@@ -73,13 +73,18 @@ class QuestionMagics(Magics):
         %diff add add@num_warps=8   other settings, compiled now
         %diff add~1 add             two versions
         %diff a.wbt b.wbt           saved traces
+        d = %diff add~1 add         d.save("page.html") writes the page that --output writes
         """
         request = self._request("diff", line)
-        names = [*request.names, None, None]
+        one, other, *_ = [*request.names, None, None]
         with stopped_in_one_line("diff"):
-            found = diff(names[0], names[1], stage=request.stage, namespace=self._names)
-        return as_json(found) if request.json else Shown(found.text) if isinstance(
-            found, Difference) else found  # fmt: skip
+            if request.stage is not None:
+                found = diff(one, other, stage=request.stage, namespace=self._names)
+                return as_json(found) if request.json else found
+            shown = shown_comparison(one, other, namespace=self._names)
+            if request.output is not None:
+                shown.save(request.output, force=request.force)
+        return as_json(shown.found.difference) if request.json else shown
 
     @no_var_expand
     @line_magic
@@ -93,8 +98,10 @@ class QuestionMagics(Magics):
         request = self._request("follow", line)
         kernel, what = (None, *request.names)[-2:] if request.names else (None, None)
         with stopped_in_one_line("follow"):
-            way = follow(kernel, what, namespace=self._names)
-        return as_json(way) if request.json else Shown(way.text)
+            shown = shown_way(kernel, what, namespace=self._names)
+            if request.output is not None:
+                shown.save(request.output, force=request.force)
+        return as_json(shown.way) if request.json else shown
 
     @no_var_expand
     @line_magic
@@ -142,7 +149,9 @@ class QuestionMagics(Magics):
         request = self._request("step", line)
         kernel, program = (*request.names, None, None)[:2]
         with stopped_in_one_line("step"):
-            found = step(kernel, request, self._names, program)
+            found = shown_steps(step(kernel, request, self._names, program))
+            if request.output is not None:
+                found.save(request.output, force=request.force)
         return as_json(found) if request.json else found
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from workbench.bench.binding import Binder
 from workbench.bench.plan import Plan
+from workbench.bench.results import KernelResult
 from workbench.bench.subject import Subject
 from workbench.launch.options import SHORT_FORMS, check_options
 from workbench.magics import registry
@@ -19,16 +20,19 @@ from workbench.magics.planning import make_plan
 from workbench.magics.texts import Shown
 from workbench.magics.values import TARGETS
 from workbench.questions.answers import Answer
+from workbench.questions.beside import beside
 from workbench.questions.comparing import Difference, difference, label, stage_diff
 from workbench.questions.first_wrong import find_first_wrong
 from workbench.questions.following import Way
 from workbench.questions.following import follow as way_of
+from workbench.questions.live import live_where_most
 from workbench.questions.stepping import Steps, step_through
+from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import obtain
 from workbench.source import OptionError
-from workbench.targets.nvidia.control import live_by_address
 from workbench.targets.nvidia.toolchain import live_registers
 from workbench.trace import STAGE_IDS, Trace
+from workbench.trace.answers import Comparison
 from workbench.tuning.tune import without_search
 
 Namespace = Mapping[str, Any]
@@ -191,6 +195,33 @@ def _subject(kernel: Any, plan: Plan) -> Subject:
     return binder.bind(plan.points[-1])
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: its trace, and its code where that is at hand."""
+
+    trace: Trace
+    code: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two traces and what differs between them."""
+
+    traces: tuple[Trace, Trace]
+    difference: Difference
+
+    def comparison(self) -> Comparison:
+        """Return both beside each other, as a viewer shows it."""
+        return beside(*self.traces, self.difference)
+
+
+def compare(one: Any = None, other: Any = None, *, namespace: Namespace | None = None) -> Compared:
+    """Return two compilations and what differs between them; arguments and errors as of `diff`."""
+    a, b, labels = _labelled(one, other, dict(namespace or {}))
+    live = (_live(a), _live(b))
+    return Compared((a.trace, b.trace), difference(a.trace, b.trace, labels, live))
+
+
 def diff(
     one: Any = None,
     other: Any = None,
@@ -211,18 +242,10 @@ def diff(
     Raises:
         OptionError: K129 for what there is not, K801 for a file that cannot be read.
     """
-    names = dict(namespace or {})
-    if other is None:
-        latest = registry.find(one, names)
-        one, other = f"{latest.name}~1", latest
-    a, b = _sides(one, other, names)
-    labels = (label(a), label(b))
-    if labels[0] == labels[1]:
-        words = [each if isinstance(each, str) else f"the {order}" for each, order in
-                 ((one, "earlier"), (other, "latest"))]  # fmt: skip
-        labels = (f"{labels[0]} ({words[0]})", f"{labels[1]} ({words[1]})")
     if stage is None:
-        return difference(a, b, labels, [_most_live(trace) for trace in (a, b)])
+        return compare(one, other, namespace=namespace).difference
+    one_side, other_side, labels = _labelled(one, other, dict(namespace or {}))
+    a, b = one_side.trace, other_side.trace
     if not (a.text(stage) and b.text(stage)):
         both = [s.id for s in a.stages if a.text(s.id) and b.text(s.id)]
         raise OptionError(
@@ -233,41 +256,50 @@ def diff(
     return Shown(stage_diff(a, b, stage, labels), "diff")
 
 
-def _sides(one: Any, other: Any, names: Mapping[str, Any]) -> tuple[Trace, Trace]:
-    """Return the two traces; where results have several, those for the same target."""
-    sides = [_traces(each, names) for each in (one, other)]
-    for a in sides[0]:
-        for b in sides[1]:
-            if a.kernel.target == b.kernel.target:
+def _labelled(
+    one: Any, other: Any, names: Mapping[str, Any]
+) -> tuple[Side, Side, tuple[str, str]]:  # fmt: skip
+    """Return both sides and what they are called; where results have several, of one target."""
+    if other is None:
+        latest = registry.find(one, names)
+        one, other = f"{latest.name}~1", latest
+    a, b = _same_target(_sides(one, names), _sides(other, names))
+    labels = (label(a.trace), label(b.trace))
+    if labels[0] == labels[1]:
+        words = [each if isinstance(each, str) else f"the {order}" for each, order in
+                 ((one, "earlier"), (other, "latest"))]  # fmt: skip
+        labels = (f"{labels[0]} ({words[0]})", f"{labels[1]} ({words[1]})")
+    return a, b, labels
+
+
+def _same_target(one: Sequence[Side], other: Sequence[Side]) -> tuple[Side, Side]:
+    for a in one:
+        for b in other:
+            if a.trace.kernel.target == b.trace.kernel.target:
                 return a, b
-    return sides[0][0], sides[1][0]
+    return one[0], other[0]
 
 
-def _most_live(trace: Trace) -> int | None:
-    """Return how many registers nvdisasm counts where most are live; None without the code."""
-    own, rows = trace.kernel, trace.text("sass")
-    for result in registry.results() if rows else ():
-        for record in result.records if result.name == own.name else ():
-            compiled = record.compiled
-            if compiled is None or compiled.target != own.target:
-                continue
-            if record.trace.text("sass") == rows:
-                counts = live_by_address(live_registers(compiled.code))
-                return max(counts.values(), default=None)
-    return None
+def _live(side: Side) -> Sequence[int]:
+    """Return which instructions wrote the registers that are live where most are."""
+    return live_where_most(live_registers(side.code)) if side.code else ()
 
 
 def _traces(what: Any, names: Mapping[str, Any]) -> Sequence[Trace]:
+    return [side.trace for side in _sides(what, names)]
+
+
+def _sides(what: Any, names: Mapping[str, Any]) -> Sequence[Side]:
     if isinstance(what, Trace):
-        return [what]
+        return [Side(what)]
     if isinstance(what, str):
         if Path(what.partition("::")[0]).suffix in (".wbt", ".json", ".html", ".ipynb"):
             from workbench.viewer.reading import read_traces
 
-            return read_traces(what)
+            return [Side(trace) for trace in read_traces(what)]
         name, wave, steps = what.partition("~")
         if wave and steps.isdecimal():
-            return registry.before(name or None, int(steps), names).traces
+            return _of_result(registry.before(name or None, int(steps), names))
         name, at, spec = what.partition("@")
         if at:
             try:
@@ -276,12 +308,21 @@ def _traces(what: Any, names: Mapping[str, Any]) -> Sequence[Trace]:
                 if "=" not in spec and spec not in TARGETS:
                     raise
                 return [_compiled_as(name, spec, names)]
-            return found.traces[:1]
-    return registry.find(what, names).traces
+            return _of_result(found)[:1]
+    return _of_result(registry.find(what, names))
 
 
-def _compiled_as(name: str, spec: str, names: Mapping[str, Any]) -> Trace:
-    """Return the trace of a kernel compiled for another target, or with other options."""
+def _of_result(result: KernelResult) -> list[Side]:
+    return [_side(record.trace, record.compiled) for record in result.records]
+
+
+def _side(trace: Trace, compiled: CompiledKernel | None) -> Side:
+    gpu = compiled is not None and trace.text("sass") != ""
+    return Side(trace, compiled.code if compiled is not None and gpu else b"")
+
+
+def _compiled_as(name: str, spec: str, names: Mapping[str, Any]) -> Side:
+    """Return a kernel compiled for another target, or with other options."""
     result = registry.find(name or None, names)
     compiled = result.compiled
     if compiled is None:
@@ -307,7 +348,8 @@ def _compiled_as(name: str, spec: str, names: Mapping[str, Any]) -> Trace:
     )
     everything = tuple(sorted({**dict(signature.options), **options}.items()))
     wanted = replace(signature, arguments=arguments, options=everything)
-    return obtain(compiled.source, wanted, target).trace
+    found = obtain(compiled.source, wanted, target)
+    return _side(found.trace, found)
 
 
 def follow(
@@ -323,6 +365,13 @@ def follow(
     Raises:
         OptionError: K129 for what there is not, K103 where nothing is asked.
     """
+    return followed(kernel, what, namespace=namespace)[1]
+
+
+def followed(
+    kernel: Any = None, what: str | None = None, *, namespace: Namespace | None = None
+) -> tuple[Trace, Way]:
+    """Return the trace that is asked, and the way in it; arguments and errors as of `follow`."""
     if what is None:
         raise OptionError(
             "what is to be followed?", code="K103",
@@ -331,7 +380,8 @@ def follow(
     traces = _traces(kernel, dict(namespace or {}))
     stage = what.partition(":")[0] if ":" in what else ""
     having = (trace for trace in traces if stage in STAGE_IDS and trace.text(stage))
-    return way_of(next(having, traces[0]), what)
+    trace = next(having, traces[0])
+    return trace, way_of(trace, what)
 
 
 def as_json(answer: Answer | Difference | Way | Steps | Shown) -> Shown:

@@ -18,7 +18,8 @@ from workbench.interrupts import may_stop
 from workbench.launch.facts import Signature
 from workbench.launch.options import DEFAULTS, SHORT_FORMS, check_options
 from workbench.launch.signature import read_signature
-from workbench.magics import registry
+from workbench.magics import registry, swept
+from workbench.magics.comparisons import ShownComparison
 from workbench.magics.drawing import heat_svg
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
@@ -299,12 +300,29 @@ class ShownMap(Shown):
         shown.found = found
         return shown
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def compare(self, **values: Any) -> ShownComparison:
+        """Return the square with these values of the axes beside the best one, as `%diff` does.
+
+        Raises OptionError K103 for values that no square has.
+        """
+        given = {SHORT_FORMS.get(name, name): value for name, value in values.items()}
+        wanted = tuple(given.get(n) for n in self.found.axes)
+        number = next((n for n, s in enumerate(self.found.squares) if s.values == wanted), None)
+        if number is None:
+            axes = zip(self.found.axes, self.found.values, strict=True)
+            known = "; ".join(f"{name} of {', '.join(map(str, own))}" for name, own in axes)
+            raise OptionError("no square has these values", code="K103", hint=known)
+        return swept.compare_squares(self.found, number)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return bundle(self.found)
 
 
-def bundle(found: WhatIf) -> dict[str, str]:
-    """Return a map as text and as HTML: one heat map large, the others beside each other."""
+def bundle(found: WhatIf) -> dict[str, Any]:
+    """Return a map as text, as HTML (one heat map large, the others beside each other) and as data.
+
+    The extension shows the data: there a click on a square compares it with the best one.
+    """
     first, *others = [picture(found, m, large=n == 0) for n, m in enumerate(_measures(found))]
     small = "".join(f'<div style="margin:0 12px 8px 0">{svg}</div>' for svg in others)
     ready = sum(square.state in ("ok", "failed") for square in found.squares)
@@ -318,7 +336,8 @@ def bundle(found: WhatIf) -> dict[str, str]:
         f'<div style="display:flex;flex-wrap:wrap">{small}</div></div>'
         f'<pre style="{SENTENCES}">{escape(lines)}</pre>'
     )
-    return {"text/plain": text_of(found), "text/html": html}
+    data = swept.sweep_of(found, _measures(found), [*said, *notes(found)])
+    return {"text/plain": text_of(found), "text/html": html, swept.MIME: data}
 
 
 def picture(found: WhatIf, measure: Measure, *, large: bool) -> str:

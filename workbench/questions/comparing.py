@@ -7,28 +7,38 @@ Rows belong to lines through op ids, never through their texts.
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher, unified_diff
 from typing import Any
 
-from workbench.questions.live import live_by_row
-from workbench.trace import Trace
-from workbench.trace.links import ops_of_rows
+from workbench.questions.rows import (
+    Line,
+    kinds_by_line,
+    live_by_line,
+    rows_by_line,
+    shared_by_line,
+)
+from workbench.questions.timed import timings
+from workbench.trace import Trace, to_data
+from workbench.trace.answers import Contrast, Quantity, Share, Timing
 
 STAGES = ("tile", "gpu", "llvm", "ptx", "sass", "asm")
-#: Lines and kinds of rows that a text shows of one stage.
-MOST_LINES, MOST_KINDS = 8, 5
+#: Lines and kinds of rows that a text shows of one stage, lines of one number.
+MOST_LINES, MOST_KINDS, MOST_SHARES = 8, 5, 4
+#: Name in the trace -> (what it is called, its unit).
 RESOURCES = {
-    "registers": "registers", "shared_bytes": "bytes of shared memory",
-    "spill_store_bytes": "bytes of spill stores", "spill_load_bytes": "bytes of spill loads",
-    "stack_bytes": "bytes of stack", "barriers": "barriers", "code_bytes": "bytes of code",
+    "registers": ("registers", "a thread"), "spill_store_bytes": ("spill stores", "bytes"),
+    "spill_load_bytes": ("spill loads", "bytes"), "stack_bytes": ("stack", "bytes"),
+    "shared_bytes": ("shared memory", "bytes"), "barriers": ("barriers", ""),
+    "code_bytes": ("code", "bytes"),
 }  # fmt: skip
+#: What stands in a row of SASS that spills, and that loads what was spilled.
+SPILLS = {"spill_store_bytes": "STL", "spill_load_bytes": "LDL"}
+#: Stages of instructions; the first that both sides have is counted.
+CODE = {"sass": "SASS", "asm": "assembly", "ptx": "PTX"}
 
-#: A line of a source: (source, line) in either trace; None stands for rows of nobody.
-Line = tuple[int, int] | None
 #: Stands for the line of a side that has none like it.
 NOWHERE = (-1, -1)
 
@@ -64,32 +74,40 @@ class LineChange:
 class Difference:
     """What differs between trace A and trace B.
 
-    `options` are (name, value in A, value in B); `resources` the same with a sentence that says
-    which lines it comes from; `stages` hold the changed lines of each stage that both have.
+    `quantities` are numbers that either has, those that are equal too, each with the lines that a
+    difference comes from; `timings` are what was measured of both; `stages` hold the changed lines
+    of each stage that both have.
     """
 
     labels: tuple[str, str]
-    options: list[tuple[str, Any, Any]] = field(default_factory=list[tuple[str, Any, Any]])
-    resources: list[tuple[str, Any, Any, str]] = field(
-        default_factory=list[tuple[str, Any, Any, str]]
-    )
+    options: list[Contrast] = field(default_factory=list[Contrast])
+    quantities: list[Quantity] = field(default_factory=list[Quantity])
+    timings: list[Timing] = field(default_factory=list[Timing])
     source: list[str] = field(default_factory=list[str])
     stages: dict[str, list[LineChange]] = field(default_factory=dict[str, list[LineChange]])
     only: list[str] = field(default_factory=list[str])
 
     @property
+    def resources(self) -> list[Quantity]:
+        """The quantities that differ."""
+        return [each for each in self.quantities if each.a != each.b]
+
+    @property
     def text(self) -> str:
         """The difference as text; every side says which it is."""
         parts = [f"A: {self.labels[0]}", f"B: {self.labels[1]}"]
+        parts += ["", "time", *(f"  {timed_words(each)}" for each in self.timings)] * bool(
+            self.timings
+        )
         if self.options:
             parts += ["", "options"]
-            parts += [f"  {name}: A {_word(a)}, B {_word(b)}" for name, a, b in self.options]
+            parts += [f"  {each.name}: A {word(each.a)}, B {word(each.b)}" for each in self.options]
         if self.resources:
             parts += ["", "resources"]
-            for name, one, other, why in self.resources:
-                change = f" ({other - one:+,})" if one is not None and other is not None else ""
-                words = RESOURCES.get(name, name)
-                parts.append(f"  {words}: A {_word(one)}, B {_word(other)}{change}")
+            for each in self.resources:
+                title = f"{each.title} ({each.unit})" if each.unit else each.title
+                parts.append(f"  {title}: A {word(each.a)}, B {word(each.b)}{change_of(each)}")
+                why = shares_words(each)
                 parts += [f"    {why}"] if why else []
         if self.source:
             parts += ["", "source", *(f"  {row}" for row in self.source)]
@@ -109,8 +127,12 @@ class Difference:
         """Return it as plain data, for JSON."""
         return {
             "labels": list(self.labels),
-            "options": [{"name": n, "a": a, "b": b} for n, a, b in self.options],
-            "resources": [{"name": n, "a": a, "b": b, "lines": w} for n, a, b, w in self.resources],
+            "options": [{"name": each.name, "a": each.a, "b": each.b} for each in self.options],
+            "resources": [
+                {"name": each.name, "a": each.a, "b": each.b, "lines": shares_words(each),
+                 "shares": [to_data(share) for share in each.shares]} for each in self.resources
+            ],
+            "timings": [to_data(each) for each in self.timings],
             "source": self.source,
             "stages": {
                 stage: [
@@ -127,16 +149,43 @@ class Difference:
     __str__ = __repr__
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
+    """Return a number or a value of an option as text; None is what a side does not have."""
     return "-" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
+def change_of(each: Quantity) -> str:
+    """Return by how much B has more, " (+41)"; nothing where a side has no number."""
+    return f" ({each.b - each.a:+,})" if each.a is not None and each.b is not None else ""
+
+
+def shares_words(each: Quantity) -> str:
+    """Return which lines a difference comes from, or why that is not known."""
+    if not each.shares:
+        return each.of
+    shown = "; ".join(f"{share.amount:+,}: {share.words}" for share in each.shares[:MOST_SHARES])
+    more = len(each.shares) - MOST_SHARES
+    return f"{each.of}: {shown}" + (f"; … {more} more lines" if more > 0 else "")
+
+
+def timed_words(each: Timing) -> str:
+    """Return a time of both sides as text."""
+    a, b = (f"{side[1]:.3g} ms" for side in (each.a, each.b))
+    noise = f" ({each.low:.3g} to {each.high:.3g})" if each.low != each.high else ""
+    said = {"faster": "B is faster", "slower": "B is slower", "same": "the same within noise"}
+    return f"{each.what}: A {a}, B {b}; {each.speed:.3g}×{noise}: {said[each.verdict]}"
+
+
 def difference(
-    a: Trace, b: Trace, labels: tuple[str, str], live: Sequence[int | None] = (None, None)
+    a: Trace,
+    b: Trace,
+    labels: tuple[str, str],
+    live: tuple[Sequence[int], Sequence[int]] = ((), ()),
 ) -> Difference:
     """Return what differs between two traces.
 
-    `live` says of each side how many registers nvdisasm counts where most are live, if it did.
+    `live` are for each side the addresses of the instructions that wrote the registers live where
+    most are (`live.py`); empty where nobody knows.
     """
     return _Comparing(a, b, labels, live).difference()
 
@@ -155,15 +204,21 @@ def stage_diff(a: Trace, b: Trace, stage: str, labels: tuple[str, str]) -> str:
 
 class _Comparing:
     def __init__(
-        self, a: Trace, b: Trace, labels: tuple[str, str], live: Sequence[int | None]
+        self,
+        a: Trace,
+        b: Trace,
+        labels: tuple[str, str],
+        live: tuple[Sequence[int], Sequence[int]],
     ) -> None:
         self.a, self.b, self.live = a, b, live
         self.found = Difference(labels)
         #: A line of A -> the line of B that it has become.
-        self.partners: dict[Line, Line] = {None: None, **dict(self._pairs())}
+        self.partners: dict[Line, Line] = {None: None}
+        self.partners |= {mine: theirs for mine, theirs, _ in line_pairs(a, b)}
         self.back = {theirs: mine for mine, theirs in self.partners.items()}
 
     def difference(self) -> Difference:
+        self._source()
         self._options()
         for stage in STAGES:
             one, other = self.a.text(stage), self.b.text(stage)
@@ -173,25 +228,33 @@ class _Comparing:
                 side = self.found.labels[0 if one else 1]
                 self.found.only.append(f"only {'A' if one else 'B'} ({side}) has {stage}")
         self._resources()
+        self.found.timings = list(timings(self.a, self.b))
         return self.found
 
-    def _pairs(self) -> Iterator[tuple[Line, Line]]:
-        """Yield the lines of A with those of B."""
-        rows: list[str] = []
-        for number, (one, other) in enumerate(zip(self.a.sources, self.b.sources, strict=False)):
-            texts = [trace.strings[source.text].split("\n") for trace, source in
-                     ((self.a, one), (self.b, other))]  # fmt: skip
-            stripped = [[line.strip() for line in text] for text in texts]
-            matcher = SequenceMatcher(None, stripped[0], stripped[1], autojunk=False)
-            for tag, i, i_end, j, j_end in matcher.get_opcodes():
-                for place in range(min(i_end - i, j_end - j)):
-                    yield (number, one.line0 + i + place), (number, other.line0 + j + place)
-                if tag != "equal":
-                    mine = [(one.line0 + n, texts[0][n]) for n in range(i, i_end)]
-                    theirs = [(other.line0 + n, texts[1][n]) for n in range(j, j_end)]
-                    rows += [f"A {line:>4} - {text.strip()}" for line, text in mine]
-                    rows += [f"B {line:>4} + {text.strip()}" for line, text in theirs]
-        self.found.source = [row for row in rows if row[9:].strip()]
+    def _source(self) -> None:
+        """Note the lines that one side alone has, or that say something else."""
+        same_a = {mine for mine, _, same in line_pairs(self.a, self.b) if same}
+        same_b = {theirs for _, theirs, same in line_pairs(self.a, self.b) if same}
+        for number, sides in enumerate(zip(self.a.sources, self.b.sources, strict=False)):
+            rows: list[tuple[int, int, str]] = []
+            for sign, trace, source, same in zip(
+                "-+", (self.a, self.b), sides, (same_a, same_b), strict=True
+            ):
+                for line, text in enumerate(trace.strings[source.text].split("\n"), source.line0):
+                    if (number, line) not in same and text.strip():
+                        near = line if sign == "-" else self._near(number, line)
+                        side = "A" if sign == "-" else "B"
+                        rows.append((near, sign == "+", f"{side} {line:>4} {sign} {text.strip()}"))
+            self.found.source += [row for *_, row in sorted(rows, key=lambda row: row[:2])]
+
+    def _near(self, source: int, line: int) -> int:
+        """Return the line of A that stands where a line of B does."""
+        while line > 0:
+            mine = self.back.get((source, line))
+            if mine is not None:
+                return mine[1]
+            line -= 1
+        return 0
 
     def _options(self) -> None:
         one, other = self.a.kernel, self.b.kernel
@@ -203,11 +266,11 @@ class _Comparing:
             a, b = mine.get(name), theirs.get(name)
             pairs.append((name, _parameter(a), _parameter(b)))
         found += [pair for pair in pairs if pair[1] != pair[2]]
-        self.found.options = found
+        self.found.options = [Contrast(name=name, a=a, b=b) for name, a, b in found]
 
     # -- stages -----------------------------------------------------------------------------
     def _stage(self, stage: str) -> list[LineChange]:
-        one, other = (_kinds_by_line(trace, stage) for trace in (self.a, self.b))
+        one, other = (kinds_by_line(trace, stage) for trace in (self.a, self.b))
         changes: list[LineChange] = []
         for mine, theirs in self._both(one, other):
             before = Counter[str]() if mine == NOWHERE else one.get(mine, Counter())
@@ -230,49 +293,92 @@ class _Comparing:
     # -- resources ----------------------------------------------------------------------------
     def _resources(self) -> None:
         one, other = self.a.resources, self.b.resources
-        for name in RESOURCES:
+        for name, (title, unit) in RESOURCES.items():
             a, b = getattr(one, name), getattr(other, name)
-            if a == b:
+            if name == "shared_bytes":
+                dynamic = (one.dynamic_shared_bytes, other.dynamic_shared_bytes)
+                a, b = (None if n is None else n + (more or 0) for n, more in
+                        zip((a, b), dynamic, strict=True))  # fmt: skip
+            if a is None and b is None:
                 continue
-            why = self._registers() if name == "registers" else self._code(name)
-            self.found.resources.append((name, a, b, why))
+            known = a is not None and b is not None and a != b
+            of, shares = self._shares(name) if known else ("", [])
+            self.found.quantities.append(Quantity(
+                name=name, title=title, unit=unit, a=a, b=b, better="less", of=of,
+                shares=tuple(shares),
+            ))  # fmt: skip
+        self._instructions()
         a, b = (None if r.occupancy is None else r.occupancy.warps for r in (one, other))
-        if a != b:
-            self.found.resources.append(("warps of a multiprocessor", a, b, ""))
+        if a is not None or b is not None:
+            self.found.quantities.append(Quantity(
+                name="occupancy", title="occupancy", unit="warps a multiprocessor", a=a, b=b,
+                better="more",
+            ))  # fmt: skip
 
-    def _registers(self) -> str:
-        """Say which lines' values hold the registers that one side has more of."""
-        one, other = (_live_by_line(trace) for trace in (self.a, self.b))
-        if not one or not other:
-            return "no SASS on both sides, so nobody knows which lines hold them"
-        if [one.total(), other.total()] != list(self.live):
-            # What rows say of registers is not all that lives: a wrong line is worse than none.
-            return "which lines hold them cannot be told from the rows"
-        return self._most(one, other, "registers are live where most are")
-
-    def _code(self, name: str) -> str:
-        if name == "shared_bytes":
-            return self._shared()
-        if name != "code_bytes":
-            return ""
-        stage = next((s for s in ("sass", "asm") if self.found.stages.get(s)), None)
+    def _instructions(self) -> None:
+        """Count instructions, of the code that both sides have."""
+        stage = next((s for s in CODE if self.a.text(s) and self.b.text(s)), None)
         if stage is None:
-            return ""
-        changes = [
-            (change.after - change.before, change.where) for change in self.found.stages[stage]
-        ]
-        return _told(changes, f"rows of {stage}")
+            return
+        one, other = (kinds_by_line(trace, stage) for trace in (self.a, self.b))
+        a, b = (sum(kinds.total() for kinds in side.values()) for side in (one, other))
+        shares = self._lines(
+            Counter({line: kinds.total() for line, kinds in one.items()}),
+            Counter({line: kinds.total() for line, kinds in other.items()}),
+        )
+        self.found.quantities.append(Quantity(
+            name="instructions", title="instructions", unit=CODE[stage], a=a, b=b, better="less",
+            of=f"instructions of {CODE[stage]}", shares=tuple(shares) if a != b else (),
+        ))  # fmt: skip
 
-    def _shared(self) -> str:
-        one, other = (_shared_by_line(trace) for trace in (self.a, self.b))
-        return self._most(one, other, "bytes of buffers")
+    def _shares(self, name: str) -> tuple[str, list[Share]]:
+        """Return what lines hold of a resource: what is counted, or why nobody knows; the lines."""
+        if name == "registers":
+            return self._registers()
+        if name == "shared_bytes":
+            return "bytes of buffers", self._lines(*map(shared_by_line, (self.a, self.b)))
+        if name in SPILLS:
+            mnemonic = SPILLS[name]
+            sides = [rows_by_line(trace, "sass", mnemonic) for trace in (self.a, self.b)]
+            return f"rows of {mnemonic}", self._lines(*sides)
+        return "", []
 
-    def _most(self, one: Counter[Line], other: Counter[Line], words: str) -> str:
-        changes = [
-            (other[theirs] - one[mine], _named(mine, theirs))
-            for mine, theirs in self._both(one, other)
-        ]
-        return _told(changes, words)
+    def _registers(self) -> tuple[str, list[Share]]:
+        """Say which lines' instructions wrote the registers that one side has more of."""
+        one, other = self.live
+        if not (one and other):
+            return "which lines hold them is known only of code that is at hand", []
+        sides = [live_by_line(trace, side) for trace, side in
+                 ((self.a, one), (self.b, other))]  # fmt: skip
+        return "registers are live where most are", self._lines(*sides)
+
+    def _lines(self, one: Counter[Line], other: Counter[Line]) -> list[Share]:
+        """Return how much more B has at each line, the largest first."""
+        shares: list[Share] = []
+        for mine, theirs in self._both(one, other):
+            amount = other[theirs] - one[mine]
+            if amount:
+                a, b = (None if line == NOWHERE else line for line in (mine, theirs))
+                shares.append(Share(amount=amount, words=_named(mine, theirs), a=a, b=b))
+        return sorted(shares, key=lambda share: -abs(share.amount))
+
+
+def line_pairs(a: Trace, b: Trace) -> list[tuple[tuple[int, int], tuple[int, int], bool]]:
+    """Return the lines of A with those of B that they have become, and whether they say the same.
+
+    Lines of the same text are each other's; between those, lines of the same place.
+    """
+    found: list[tuple[tuple[int, int], tuple[int, int], bool]] = []
+    for number, (one, other) in enumerate(zip(a.sources, b.sources, strict=False)):
+        texts = [trace.strings[source.text].split("\n") for trace, source in
+                 ((a, one), (b, other))]  # fmt: skip
+        stripped = [[line.strip() for line in text] for text in texts]
+        matcher = SequenceMatcher(None, stripped[0], stripped[1], autojunk=False)
+        for tag, i, i_end, j, j_end in matcher.get_opcodes():
+            for place in range(min(i_end - i, j_end - j)):
+                mine, theirs = one.line0 + i + place, other.line0 + j + place
+                found.append(((number, mine), (number, theirs), tag == "equal"))
+    return found
 
 
 def _parameter(found: Any) -> Any:
@@ -293,86 +399,3 @@ def _named(mine: Line, theirs: Line) -> str:
     if NOWHERE in (mine, theirs):
         return f"line {theirs[1]} (B only)" if mine == NOWHERE else f"line {mine[1]} (A only)"
     return f"line {mine[1]}" + ("" if mine[1] == theirs[1] else f" -> {theirs[1]}")
-
-
-def _told(changes: list[tuple[int, str]], words: str) -> str:
-    told = sorted((c for c in changes if c[0]), key=lambda change: -abs(change[0]))
-    if not told:
-        return ""
-    shown = "; ".join(f"{count:+,}: {where}" for count, where in told[:4])
-    more = f"; … {len(told) - 4} more lines" if len(told) > 4 else ""
-    return f"{words}: {shown}{more}"
-
-
-def _line_of_ops(trace: Trace) -> dict[int, Line]:
-    return {
-        op: (place[0], place[1]) if place[0] >= 0 else None
-        for op, place in zip(trace.ops.id, trace.ops.loc, strict=True)
-    }
-
-
-def lines_of_rows(trace: Trace, stage: str) -> list[Line]:
-    """Return the source line of each row of a stage: that of its first op that has one."""
-    found = trace.stage(stage)
-    if found is None:
-        return []
-    count = trace.strings[found.text].count("\n") + 1
-    known = _line_of_ops(trace)
-    return [
-        next((known[op] for op in ops if known.get(op) is not None), None)
-        for ops in ops_of_rows(found.rows, count)
-    ]
-
-
-def _kinds_by_line(trace: Trace, stage: str) -> dict[Line, Counter[str]]:
-    found: dict[Line, Counter[str]] = defaultdict(Counter)
-    rows = trace.text(stage).split("\n")
-    for row, line in zip(rows, lines_of_rows(trace, stage), strict=True):
-        kind = kind_of(row, stage)
-        if kind:
-            found[line][kind] += 1
-    return dict(found)
-
-
-def kind_of(row: str, stage: str) -> str:
-    """Return what kind of row a row is, "" for one that says nothing of a program.
-
-    >>> kind_of("  %3 = tile.load %0 mask %1 : tile<4xf32>", "tile")
-    'tile.load'
-    >>> kind_of("  ld.global.v4.b32 {%r1, %r2}, [%rd1];", "ptx"), kind_of("@%p1 bra $L1;", "ptx")
-    ('ld.global.v4.b32', 'bra')
-    >>> kind_of("        /*0010*/  @!P0 LDG.E R2, [R4.64] ;", "sass")
-    'LDG.E'
-    """
-    if stage in ("tile", "gpu"):
-        found = re.search(r"(?:^\s*|= )((?:tile|gpu)\.[\w.]+)", row)
-        return found[1] if found else ""
-    if stage == "llvm":
-        found = re.match(r"\s+(?:%\S+ = )?(?:tail )?([a-z]+)", row)
-        return found[1] if found else ""
-    row = re.sub(r"/\*.*?\*/", "", row).strip()
-    row = re.sub(r"(?i)^\{?\s*@!?%?u?p\w+\s+", "", row)
-    found = re.match(r"([A-Za-z][\w.:]*)(?![\w.]*:)", row)
-    if not found or row.startswith((".", "//", "#")) or row.rstrip().endswith(":"):
-        return ""
-    return found[1]
-
-
-def _live_by_line(trace: Trace) -> Counter[Line]:
-    """Return how many registers each line's values hold at the row of SASS where most are live."""
-    text = trace.text("sass")
-    if not text:
-        return Counter()
-    rows = text.split("\n")
-    live = live_by_row(rows)
-    fullest = max(range(len(rows)), key=lambda row: len(live[row]), default=0)
-    lines = lines_of_rows(trace, "sass")
-    return Counter(lines[row] for row in live[fullest].values()) if rows else Counter()
-
-
-def _shared_by_line(trace: Trace) -> Counter[Line]:
-    known = _line_of_ops(trace)
-    found: Counter[Line] = Counter()
-    for buffer in trace.shared:
-        found[known.get(buffer.op)] += buffer.bytes
-    return found

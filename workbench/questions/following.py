@@ -12,17 +12,20 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
-from workbench.questions.comparing import kind_of
+from workbench.questions.laid_out import layout_words, layouts_of
+from workbench.questions.rows import kind_of
 from workbench.source import OptionError
-from workbench.trace import Pass, RowMap, Trace
-from workbench.trace.links import Links, rows_of_ops, rows_of_text
+from workbench.trace import Layout, Pass, RowMap, StageId, Trace
+from workbench.trace.answers import Route, Stop
+from workbench.trace.links import Links, ops_of_rows, rows_of_ops, rows_of_text
 
 STAGES = ("llvm", "ptx", "sass", "asm")
 NAMES = {"tile": "tile IR", "gpu": "GPU IR", "llvm": "LLVM IR", "ptx": "PTX", "sass": "SASS",
          "asm": "assembly", "source": "source", "ast": "AST"}  # fmt: skip
-MOST_ROWS = 4
+MOST_ROWS, MOST_LAYOUTS = 4, 8
+_VALUE = re.compile(r"%[\w.]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,9 @@ class Station:
     rows: tuple[int, ...] = ()  # from 1
     texts: tuple[str, ...] = ()
     ops: tuple[int, ...] = ()
+    pass_number: int | None = None
+    layout: Layout | None = None
+    buffer: int | None = None
 
     def data(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -50,6 +56,18 @@ class Way:
 
     question: str
     stations: list[Station] = field(default_factory=list[Station])
+
+    def route(self) -> Route:
+        """Return the way as a viewer shows it."""
+        return Route(question=self.question, stops=tuple(
+            Stop(
+                where=station.where, sentence=station.sentence, pass_=station.pass_number,
+                stage=cast("StageId | None", station.stage),
+                rows=tuple(row - 1 for row in station.rows), ops=station.ops,
+                layout=station.layout, buffer=station.buffer,
+            )
+            for station in self.stations
+        ))  # fmt: skip
 
     @property
     def text(self) -> str:
@@ -231,7 +249,9 @@ class _Follower:
         lines = sorted({line for op in roots if (line := self.links.line_of(op)) is not None})
         places = [f"line {line}: {self._text_of(source, line)}" for source, line in lines[:3]]
         kinds = self._kinds(current)
-        yield Station("front end", f"{_places(places)} became {kinds}", ops=tuple(sorted(current)))
+        yield Station(
+            "front end", f"{_places(places)} became {kinds}", "source", ops=tuple(sorted(current))
+        )
         for number, step in enumerate(self.trace.passes):
             if not step.changed:
                 yield from self._remarked(number, step, current, changed=False)
@@ -280,7 +300,10 @@ class _Follower:
         if parts or remarks:
             sentence = "; ".join(parts or ["says of it"])
             sentence += f", because: {'; '.join(remarks)}" if remarks else ""
-            yield Station(step.name, sentence, step.pipe, ops=tuple(sorted(made or current)))
+            yield Station(
+                step.name, sentence, step.pipe, ops=tuple(sorted(made or current)),
+                pass_number=number,
+            )  # fmt: skip
 
     def _remarked(
         self, number: int, step: Pass, current: set[int], *, changed: bool
@@ -288,7 +311,10 @@ class _Follower:
         del changed
         remarks = self._remarks(number, current)
         if remarks:
-            yield Station(step.name, f"leaves it as it is: {'; '.join(remarks)}", step.pipe)
+            yield Station(
+                step.name, f"leaves it as it is: {'; '.join(remarks)}", step.pipe,
+                ops=tuple(sorted(current)), pass_number=number,
+            )  # fmt: skip
 
     def _remarks(self, number: int, ops: Collection[int]) -> list[str]:
         return list(dict.fromkeys(
@@ -316,34 +342,54 @@ class _Follower:
         return f"moves {self._kinds(into)} into a loop or branch" if into else ""
 
     def _layouts(self, ops: Collection[int]) -> Iterator[Station]:
-        for layout in self.trace.layouts:
-            if layout.op not in ops:
-                continue
-            where = " x ".join(map(str, layout.shape))
-            dims = ", ".join(f"{2 ** len(bases)} {name}s" for name, bases in layout.bases.items())
-            how = "lies in shared memory" if layout.kind == "shared" else f"is spread over {dims}"
-            words = f"{layout.value} ({where} {layout.element}) {how}"
+        for layout, own in layouts_of(self.trace, ops)[:MOST_LAYOUTS]:
+            words = layout_words(layout)
             if layout.conversion is not None:
                 turned = layout.conversion
                 words += f"; converted from {turned.from_} by {turned.via}, {turned.bytes:,} bytes"
-            yield Station("layout", words, "gpu", ops=(layout.op,))
+            if len(own) > 1:
+                words += f", and so do {len(own) - 1} more"
+            yield Station("layout", words, "gpu", ops=own, layout=layout)
 
     def _buffers(self, ops: Collection[int]) -> Iterator[Station]:
         related = set(ops) | self.links.related(ops)
-        for buffer in self.trace.shared:
-            if buffer.op in ops or (
+        taken = set(ops) | self._used(ops)
+        for number, buffer in enumerate(self.trace.shared):
+            if buffer.op in taken or (
                 buffer.op in related and self.names.get(buffer.op, "").startswith("gpu.")
             ):
                 yield Station(
                     "shared memory",
                     f"{buffer.bytes:,} bytes at {buffer.offset:,} hold it ({buffer.name}), from op "
-                    f"{buffer.from_} to op {buffer.to}", "gpu", ops=(buffer.op,),
+                    f"{buffer.from_} to op {buffer.to}", "gpu", ops=(buffer.op,), buffer=number,
                 )  # fmt: skip
         for pipeline in self.trace.pipelines:
+            together: dict[tuple[int, int], list[int]] = {}
             for op, role, stage in pipeline.ops:
                 if op in ops:
-                    yield Station("pipeline", f"runs in stage {stage} of {pipeline.stages} as "
-                                  f"{pipeline.roles[role]}", ops=(op,))  # fmt: skip
+                    together.setdefault((role, stage), []).append(op)
+            for (role, stage), own in together.items():
+                runs = "runs" if len(own) == 1 else "run"
+                yield Station(
+                    "pipeline", f"{self._kinds(own)} {runs} in stage {stage} of {pipeline.stages} "
+                    f"as {pipeline.roles[role]}", "gpu", ops=tuple(own),
+                )  # fmt: skip
+
+    def _used(self, ops: Collection[int]) -> set[int]:
+        """Return the ops of GPU IR whose results these ops take."""
+        stage = self.trace.stage("gpu")
+        rows = self.trace.text("gpu").split("\n")
+        made: dict[str, tuple[int, ...]] = {}
+        taken: set[str] = set()
+        for row, own in zip(
+            rows, ops_of_rows(stage.rows if stage is not None else (), len(rows)), strict=True
+        ):
+            results, equals, rest = row.partition(" = ")
+            if equals and results.lstrip().startswith("%"):
+                made |= dict.fromkeys(_VALUE.findall(results), own)
+            if not set(ops).isdisjoint(own):
+                taken.update(_VALUE.findall(rest))
+        return {op for name in taken for op in made.get(name, ())}
 
     def _stages(self, ops: Collection[int]) -> Iterator[Station]:
         for name in ("tile", "gpu", *STAGES):
@@ -363,11 +409,16 @@ class _Follower:
             kinds = Counter(kind for n in said if (kind := kind_of(rows[n], name)))
             shown = ", ".join(f"{n} {kind}" if n > 1 else kind for kind, n in kinds.most_common(4))
             sentence = f"{_ranges(said)}: {shown}" if shown else _ranges(said)
-            registers = _registers([rows[n] for n in said]) if name == "sass" else ""
             yield Station(
-                name, sentence + registers, name, tuple(n + 1 for n in said),
+                name, sentence, name, tuple(n + 1 for n in said),
                 tuple(rows[n].strip()[:110] for n in said[:MOST_ROWS]), tuple(sorted(ops)),
             )  # fmt: skip
+            registers = _registers([rows[n] for n in said]) if name == "sass" else ""
+            if registers:
+                yield Station(
+                    "registers", f"these rows name the registers {registers}", name,
+                    tuple(n + 1 for n in said), ops=tuple(sorted(ops)),
+                )  # fmt: skip
 
 
 def _places(places: Sequence[str]) -> str:
@@ -396,4 +447,4 @@ def _registers(rows: Sequence[str]) -> str:
     found = sorted({int(n) for row in rows for n in re.findall(r"\bR(\d+)\b", row)})
     if not found:
         return ""
-    return f"; registers {_ranges([n - 1 for n in found]).partition(' ')[2]}"
+    return _ranges([n - 1 for n in found]).partition(" ")[2]

@@ -1,93 +1,61 @@
-"""Which registers hold a value that is still needed, row by row of SASS."""
+"""Which rows wrote the registers that are live where most of a kernel's are.
+
+Read from what nvdisasm draws of a cubin (`-plr`): a column for each general register, and in each
+row of code a mark where it is live.
+
+    /*0080*/  IADD3 R0, P0, R154, 0x3f, RZ ;   // |   3   ^ :   :
+                                                          ^ it is written here, v read, x both
+                                                            : it lives across the row
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-_REGISTER = re.compile(r"\bR(\d+)(\.64|\.128)?\b")
-_LABEL = re.compile(r"^\s*(\.L\w+):")
-_WIDE = re.compile(r"\.(64|128)\b")
-#: Ops whose first operand is read, not written.
-_READS_FIRST = ("ST", "RED", "BRA", "EXIT", "BAR", "CCTL", "WARPSYNC", "ATOMS.ARRIVE")
+_HEAD = re.compile(r"//\s*\|\s*#(?P<registers>(?:\s+\d+)+)")
+_CODE = re.compile(r"^\s*/\*(?P<address>[0-9a-f]{4,})\*/.*?//\s*\|\s*(?P<count>\d+)?")
 
 
-def live_by_row(rows: Sequence[str]) -> list[dict[int, int]]:
-    """Return for each row the registers that are live behind it, each with the row that wrote it.
+def live_where_most(listing: str) -> list[int]:
+    """Return the address of the instruction that wrote each register live where most are.
 
-    A value lives from the row that writes it to the last one that reads it before it is written
-    again; where rows branch back, what is read in the loop and was written before it lives to the
-    branch. Registers of wide results count one by one.
+    Of a value that goes round a loop that is the instruction before the loop, or the one below if
+    there is none. Empty where the listing has no such columns, or counts otherwise than they do.
     """
-    found = [_registers(row) for row in rows]
-    ends = _loops(rows)
-    ranges: list[tuple[int, int, int]] = []  # register, written, last read
-    current: dict[int, tuple[int, int]] = {}
-    for number, (written, read) in enumerate(found):
-        for register in read:
-            if register in current:
-                current[register] = (current[register][0], number)
-        if number in ends:
-            _carry(current, ends[number], number)
-        for register in written:
-            if register in current:
-                ranges.append((register, *current[register]))
-            current[register] = (number, number)
-    ranges += [(register, *held) for register, held in current.items()]
-    live: list[dict[int, int]] = [{} for _ in rows]
-    for register, first, last in ranges:
-        for row in range(first, last):
-            live[row][register] = first
-    return live
+    rows = listing.splitlines()
+    spans = next((_columns(found) for row in rows if (found := _HEAD.search(row))), [])
+    marks: list[list[str]] = []
+    addresses: list[int] = []
+    counts: list[int] = []
+    for row in rows:
+        found = _CODE.match(row)
+        if found:
+            addresses.append(int(found["address"], 16))
+            counts.append(int(found["count"] or 0))
+            marks.append([row[start:end].strip() for start, end in spans])
+    if not spans or not marks:
+        return []
+    fullest = max(range(len(marks)), key=counts.__getitem__)
+    if counts[fullest] != sum(map(bool, marks[fullest])):
+        return []
+    return [
+        addresses[_writer([row[register] for row in marks], fullest)]
+        for register, mark in enumerate(marks[fullest]) if mark
+    ]  # fmt: skip
 
 
-def _loops(rows: Sequence[str]) -> dict[int, int]:
-    """Return the first row of each loop by its last, which branches back."""
-    targets = {label[1]: n for n, row in enumerate(rows) if (label := _LABEL.match(row))}
-    found: dict[int, int] = {}
-    for number, row in enumerate(rows):
-        branch = re.search(r"\bBRA\b.*?(\.L\w+)", row)
-        if branch and targets.get(branch[1], number) < number:
-            found[number] = targets[branch[1]]
-    return found
+def _columns(head: re.Match[str]) -> list[tuple[int, int]]:
+    """Return where the marks of each register stand."""
+    start = head.start("registers")
+    return [
+        (start + found.start(), start + found.end())
+        for found in re.finditer(r"\d+", head["registers"])
+    ]
 
 
-def _carry(current: dict[int, tuple[int, int]], first: int, last: int) -> None:
-    """Let what a loop reads and was written before it live to the loop's end."""
-    for register, (written, read) in current.items():
-        if written < first <= read:
-            current[register] = (written, last)
-
-
-def _registers(row: str) -> tuple[list[int], list[int]]:
-    """Return the registers that a row writes and reads."""
-    text = re.sub(r"/\*.*?\*/", "", row).split(";")[0].strip()
-    text = re.sub(r"^@!?U?P\w+\s+", "", text)
-    op, _, operands = text.partition(" ")
-    if not op or not op[0].isupper():
-        return [], []
-    first, *rest = re.split(r",(?![^\[]*\])", operands) if operands else [""]
-    while rest and re.fullmatch(r"\s*U?P(T|\d+)\s*", first):  # a predicate result stands first
-        first, *rest = rest
-    to_memory = op.startswith(_READS_FIRST) or first.strip().startswith("[")
-    wide = _WIDE.search(op)
-    count = (
-        4
-        if op.startswith(("HMMA", "IMMA", "QMMA")) and ".F32" in op
-        else int(wide[1]) // 32
-        if wide
-        else 1
-    )
-    if "WIDE" in op:
-        count = 2
-    written = [] if to_memory else _named(first, count)
-    read = [r for part in ([first, *rest] if to_memory else rest) for r in _named(part, 1)]
-    return written, read
-
-
-def _named(text: str, count: int) -> list[int]:
-    found: list[int] = []
-    for number, width in _REGISTER.findall(text):
-        size = max(count, int(width[1:]) // 32 if width else 1)
-        found += range(int(number), int(number) + size)
-    return found
+def _writer(marks: Sequence[str], row: int) -> int:
+    """Return the row that wrote what a register holds in a row; that row if none did."""
+    above = (n for n in range(row, -1, -1) if marks[n] in ("^", "x"))
+    below = (n for n in range(row + 1, len(marks)) if marks[n] in ("^", "x"))
+    return next(above, next(below, row))

@@ -106,6 +106,7 @@ class Steps:
         watched: the element that is followed, as it was asked for.
         seen: where it got a value.
         error: what ended the program early.
+        compiled: the compilation whose tile IR was run.
     """
 
     kernel: str
@@ -119,6 +120,7 @@ class Steps:
     error: str = ""
     complete: bool = True
     bench: Bench | None = field(default=None, repr=False, compare=False)
+    compiled: Any = field(default=None, repr=False, compare=False)
 
     # -- moving ---------------------------------------------------------------------------
     def go(self, steps: int = 1) -> Steps:
@@ -224,10 +226,11 @@ class Steps:
             raise OptionError(
                 f"no step gives {name} {f'an element {list(place)}' if place else 'a value'}",
                 code="K103",
-                hint=f"values: {names}; arrays: {', '.join(self._arrays())}",
+                hint=f"values: {names}; arrays: {', '.join(self.arrays())}",
             )  # fmt: skip
 
-    def _arrays(self) -> list[str]:
+    def arrays(self) -> list[str]:
+        """Return the parameters that are arrays."""
         assert self.bench is not None
         return [name for name, held in self.bench.arguments.items() if is_array(held)]
 
@@ -287,7 +290,7 @@ class Steps:
     def _seen_row(self, one: Watched) -> str:
         mark = ">" if one.step == self.at else " "
         line = "" if one.line is None else f"line {one.line}"
-        return f"{mark} step {one.step:<5} {line:<9} {one.what} = {_number(one.value)}"
+        return f"{mark} step {one.step:<5} {line:<9} {one.what} = {number(one.value)}"
 
     def _listing(self, now: Step) -> list[str]:
         shown = [step for step in self.steps if step is now or not step.is_plumbing]
@@ -304,38 +307,17 @@ class Steps:
         parts = [f"step {step.number}, round {step.event.round}: {step.text}"]
         if step.op.span is not None:
             parts.append(f"  {step.line} | {line_of(step.op.span).strip()}")
-        accessed = self._accessed(step)
-        parts += [f"  {accessed}"] if accessed else []
+        where = touched(self, step)
+        parts += [f"  {where}"] if where else []
         value = step.value
-        if value is not None and not _is_address(step):
+        if value is not None and not is_address(step):
             parts += table(value)
         return parts
-
-    def _accessed(self, step: Step) -> str:
-        """Say which elements of which array an access touches."""
-        if pointers_of(step.op) is None or self.bench is None:
-            return ""
-        held = dict(zip(step.op.operands, step.event.inputs, strict=True))
-        addresses = live_addresses(step.op, held)
-        live = addresses[addresses != -1]
-        if not live.size:
-            return f"none of {addresses.size} elements is on"
-        for name in self._arrays():
-            extent = self.bench.extent(name)
-            if extent is None or not extent[0] <= int(live.min()) < extent[1]:
-                continue
-            first, last = (int(n - address_of(self.bench, name, 0)) // extent[2]
-                           for n in (live.min(), live.max()))  # fmt: skip
-            word = "stores to" if step.op.writes_memory else "reads"
-            return (
-                f"{word} {name}, elements {first} to {last}: {live.size} of {addresses.size} are on"
-            )
-        return ""
 
     def data(self) -> dict[str, Any]:
         """Return it as plain data: all steps in short, the one that is shown in full."""
         now = self.now
-        value = None if now is None or _is_address(now) else now.value
+        value = None if now is None or is_address(now) else now.value
         return {
             "kernel": self.kernel, "program": list(self.program), "grid": list(self.grid),
             "at": self.at, "stops": list(self.stops), "complete": self.complete,
@@ -346,7 +328,7 @@ class Steps:
                 for s in self.steps
             ],
             "now": None if now is None else {
-                "text": now.text, "access": self._accessed(now) or None,
+                "text": now.text, "access": touched(self, now) or None,
                 "shape": None if value is None else list(value.shape),
                 "value": None if value is None else _plain(value),
             },
@@ -367,7 +349,7 @@ class Steps:
         now, rows = self.now, list[str]()
         for step in self._opened():
             value = step.value
-            drawn = "" if value is None or _is_address(step) else picture(value, _name(step))
+            drawn = "" if value is None or is_address(step) else picture(value, _name(step))
             body = escape("\n".join(self.shown(step)))
             mark = " open" if step is now else ""
             head = f"{step.number:>5}  {step.line or '':>4}  {_name(step):<16} {summary(step)}"
@@ -413,8 +395,9 @@ def step_through(subject: Subject, program: int | Sequence[int] = 0) -> Steps:
     steps = tuple(_step(event, texts.get(event.op.id, event.op.name)) for event in run.events)
     error = "" if run.error is None else str(run.error.message)
     return Steps(
-        subject.name, place, tuple(grid), steps, error=error, complete=run.complete, bench=bench
-    )
+        subject.name, place, tuple(grid), steps, error=error, complete=run.complete, bench=bench,
+        compiled=subject.compiled,
+    )  # fmt: skip
 
 
 def _place(program: int | Sequence[int], grid: Sequence[int]) -> Program:
@@ -445,9 +428,29 @@ def _name(step: Step) -> str:
     return own[0] if own else step.op.name.partition(".")[2]
 
 
-def _is_address(step: Step) -> bool:
+def is_address(step: Step) -> bool:
     """Whether a step's value is an address, whose number says nothing."""
     return any(isinstance(element_of(v.type), Pointer) for v in step.op.results)
+
+
+def touched(steps: Steps, step: Step) -> str:
+    """Say which elements of which array an access touches."""
+    if pointers_of(step.op) is None or steps.bench is None:
+        return ""
+    held = dict(zip(step.op.operands, step.event.inputs, strict=True))
+    addresses = live_addresses(step.op, held)
+    live = addresses[addresses != -1]
+    if not live.size:
+        return f"none of {addresses.size} elements is on"
+    for name in steps.arrays():
+        extent = steps.bench.extent(name)
+        if extent is None or not extent[0] <= int(live.min()) < extent[1]:
+            continue
+        first, last = (int(n - address_of(steps.bench, name, 0)) // extent[2]
+                       for n in (live.min(), live.max()))  # fmt: skip
+        word = "stores to" if step.op.writes_memory else "reads"
+        return f"{word} {name}, elements {first} to {last}: {live.size} of {addresses.size} are on"
+    return ""
 
 
 def summary(step: Step) -> str:
@@ -456,22 +459,22 @@ def summary(step: Step) -> str:
     if value is None:
         return "the loop is over" if isinstance(step.op, For) else step.op.name
     shape = "×".join(map(str, value.shape))
-    if _is_address(step):
+    if is_address(step):
         return f"addresses {shape}".rstrip()
     if not value.ndim:
-        return _number(value.item())
+        return number(value.item())
     if value.dtype.kind == "b":
         return f"{shape}  {int(value.sum())} of {value.size} true"
     finite = value[np.isfinite(value)] if value.dtype.kind == "f" else value
     wrong = value.size - finite.size
-    span = f"{_number(finite.min())} … {_number(finite.max())}" if finite.size else "nothing finite"
+    span = f"{number(finite.min())} … {number(finite.max())}" if finite.size else "nothing finite"
     return f"{shape}  {span}" + (f", {wrong} NaN or infinite" if wrong else "")
 
 
 def table(value: np.ndarray[Any, Any]) -> list[str]:
     """Return the first elements of a tile as rows."""
     flat = value.reshape(-1, value.shape[-1]) if value.ndim else value.reshape(1, 1)
-    cells = [[_number(n) for n in row[:COLUMNS]] for row in flat[:ROWS]]
+    cells = [[number(n) for n in row[:COLUMNS]] for row in flat[:ROWS]]
     width = max((len(word) for row in cells for word in row), default=1)
     rows = ["  " + "  ".join(f"{word:>{width}}" for word in row) for row in cells]
     if flat.shape[0] > ROWS or flat.shape[1] > COLUMNS:
@@ -492,16 +495,16 @@ def picture(value: np.ndarray[Any, Any], name: str) -> str:
     size = 8
     rows, columns = cells.shape
     paths: dict[str, str] = {}
-    for (row, column), number in np.ndenumerate(cells):
-        share = (number - low) / (high - low) if high > low and np.isfinite(number) else 0.0
+    for (row, column), element in np.ndenumerate(cells):
+        share = (element - low) / (high - low) if high > low and np.isfinite(element) else 0.0
         level = round(12 * share) / 12
         colour = "#D55E00"  # what is not finite
-        if np.isfinite(number):
+        if np.isfinite(element):
             ends = zip((0xEE, 0xF6, 0xFF), (0x0A, 0x30, 0x69), strict=True)
             colour = "#" + "".join(f"{round(a + (b - a) * level):02x}" for a, b in ends)
         paths[colour] = paths.get(colour, "") + f"M{column * size} {row * size}h8v8h-8z"
     every = f", every {steps[0]} × {steps[1]}" if max(steps) > 1 else ""
-    title = f"{name}: {_number(low)} (pale) to {_number(high)} (dark){every}"
+    title = f"{name}: {number(low)} (pale) to {number(high)} (dark){every}"
     marks = "".join(f'<path fill="{c}" d="{d}"/>' for c, d in paths.items())
     return (
         f'<svg role="img" width="{columns * size}" height="{rows * size}" '
@@ -509,7 +512,8 @@ def picture(value: np.ndarray[Any, Any], name: str) -> str:
     )
 
 
-def _number(value: Any) -> str:
+def number(value: Any) -> str:
+    """Return a number as text."""
     kind = np.asarray(value).dtype.kind
     if kind == "b":
         return "1" if value else "0"

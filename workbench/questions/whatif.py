@@ -154,12 +154,20 @@ class WhatIf:
         words = [f"{name}={value!r}" for name, value in given]
         return f"{self.kernel}@{','.join([self.target, *words])}"
 
-    def comparison(self, square: Square) -> str:
-        """Return the line that compares a square with the best one, or the best with the first."""
+    def compared(self, square: Square) -> tuple[str, str] | None:
+        """Return a square and the one that it is compared with, as `%diff` takes them.
+
+        That is the best one, for the best itself the first other one; None: there is no other.
+        """
         other = self.best
         if other is None or other is square:
             other = next((s for s in self.squares if s.facts is not None and s is not square), None)
-        return f"%diff {self.spelled(square)} {self.spelled(other)}" if other is not None else ""
+        return None if other is None else (self.spelled(square), self.spelled(other))
+
+    def comparison(self, square: Square) -> str:
+        """Return the line that compares a square with another one, "" where there is none."""
+        sides = self.compared(square)
+        return "" if sides is None else f"%diff {' '.join(sides)}"
 
     def data(self) -> dict[str, Any]:
         """Return it as plain data."""

@@ -74,6 +74,11 @@ def packed_bytes(trace: Trace) -> int:
 
 def unpack(data: bytes) -> tuple[Trace, ...]:
     """Return the traces in gzip or plain JSON bytes, of a bundle or of a single trace."""
+    return unpack_whole(data)[0]
+
+
+def unpack_whole(data: bytes) -> tuple[tuple[Trace, ...], dict[str, Any]]:
+    """Return the traces in bytes, and what stands beside them as plain data, not looked at."""
     if data[:2] == b"\x1f\x8b":
         data = _gunzip(data)
     if len(data) > UNPACKED_BYTES:
@@ -84,8 +89,11 @@ def unpack(data: bytes) -> tuple[Trace, ...]:
         raise TraceError(f"not a trace: the content is not JSON ({error})") from error
     several: Any = cast("dict[str, Any]", found).get("traces") if isinstance(found, dict) else None
     if isinstance(several, list):
-        return tuple(from_data(trace) for trace in cast("list[Any]", several))
-    return (from_data(found),)
+        traces = tuple(from_data(trace) for trace in cast("list[Any]", several))
+        beside = dict(cast("dict[str, Any]", found))
+        del beside["traces"]
+        return traces, beside
+    return (from_data(found),), {}
 
 
 def _gunzip(data: bytes) -> bytes:

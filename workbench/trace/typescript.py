@@ -14,13 +14,15 @@ import types
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from workbench.trace import schema
+from workbench.trace import answers, schema
 from workbench.trace.codec import key_of
 
 PACKAGE = Path(__file__).parent
 SCHEMA_FILE = PACKAGE / "schema.json"
 TYPES_FILE = PACKAGE.parents[1] / "extension" / "src" / "trace.ts"
 
+#: Modules whose dataclasses are written, and their aliases.
+MODULES = (schema, answers)
 ALIASES = [
     "StageId",
     "StageState",
@@ -36,6 +38,8 @@ ALIASES = [
     "Vectors",
     "Access",
     "Quantiles",
+    "Facing",
+    "FacingRun",
 ]
 NOT_FINITE = '"nan" | "inf" | "-inf"'
 
@@ -43,9 +47,10 @@ NOT_FINITE = '"nan" | "inf" | "-inf"'
 def typescript() -> str:
     """Return the text of trace.ts."""
     parts = [
-        "// Generated from workbench/trace/schema.py by `python -m workbench.trace.typescript`.",
+        "// Generated from workbench/trace/ (schema.py, answers.py) by "
+        "`python -m workbench.trace.typescript`.",
         f"export const TRACE_VERSION = {schema.VERSION};",
-        *(f"export type {name} = {_ts(getattr(schema, name), skip=name)};" for name in ALIASES),
+        *(f"export type {name} = {_ts(_alias(name), skip=name)};" for name in ALIASES),
         *(_interface(kind) for kind in records()),
     ]
     return "\n".join(parts) + "\n"
@@ -63,15 +68,19 @@ def json_schema() -> str:
 
 
 def records() -> list[type]:
-    """Return the schema's dataclasses in the order of the file."""
-    members = vars(schema).values()
+    """Return the dataclasses in the order of their files."""
     return [
         kind
-        for kind in members
+        for module in MODULES
+        for kind in vars(module).values()
         if isinstance(kind, type)
         and dataclasses.is_dataclass(kind)
-        and kind.__module__ == schema.__name__
+        and kind.__module__ == module.__name__
     ]
+
+
+def _alias(name: str) -> Any:
+    return next(getattr(module, name) for module in MODULES if hasattr(module, name))
 
 
 def _fields(kind: type) -> list[tuple[str, Any, bool]]:
@@ -100,7 +109,7 @@ def _class_name(hint: Any) -> str:
 
 def _ts(hint: Any, skip: str = "") -> str:
     for name in ALIASES:
-        if name != skip and hint == getattr(schema, name):
+        if name != skip and hint == _alias(name):
             return name
     origin, arguments = get_origin(hint), get_args(hint)
     if name := _class_name(hint):

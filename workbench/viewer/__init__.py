@@ -8,7 +8,7 @@ matplotlib. The interactive front end is TypeScript (extension/), built into `st
 from workbench.viewer.display import cell_output
 from workbench.viewer.export import save
 from workbench.viewer.mode import choose, host, notebook_path
-from workbench.viewer.output import EMBED_MODES, MIME, mimebundle
+from workbench.viewer.output import EMBED_MODES, MIME, Answer, mimebundle
 from workbench.viewer.reading import read_traces
 from workbench.viewer.static_html import static_html
 from workbench.viewer.summary import plain, render_diagnostic
@@ -16,6 +16,7 @@ from workbench.viewer.summary import plain, render_diagnostic
 __all__ = [
     "EMBED_MODES",
     "MIME",
+    "Answer",
     "cell_output",
     "choose",
     "host",

@@ -23,7 +23,7 @@ from workbench.source import KernelError, OptionError
 from workbench.trace import LazyTrace, Trace
 from workbench.trace.packing import bundle_json, pack
 from workbench.viewer.numbers import UNITS, axis_of, metric_of, series_of
-from workbench.viewer.output import finished
+from workbench.viewer.output import Answer, beside_traces, finished
 
 STAGE_OF: dict[str, tuple[str, str]] = {  # suffix -> (stage, how a comment begins)
     ".tile": ("tile", "//"),
@@ -43,14 +43,17 @@ def save(
     force: bool = False,
     cubin: bytes | None = None,
     show: Sequence[str] = (),
+    answer: Answer | None = None,
 ) -> Path:
     """Write traces to `path` in the form that its suffix names; returns the path.
+
+    `answer` is what was asked of them: pages show it first, files of traces hold it.
 
     Raises OptionError for an existing file without `force`, an unknown suffix, or content that
     the traces do not have. A failed export leaves an existing file as it was.
     """
     path = Path(path).expanduser()
-    write = _writer(finished(traces), path, cubin, show)
+    write = _writer(finished(traces), path, cubin, show, answer)
     if path.exists() and not force:
         raise _error("K802", f"{path} exists", "add --force, in Python force=True, to overwrite it")
     if not path.parent.is_dir():
@@ -123,16 +126,21 @@ def stage_text(traces: Sequence[Trace], suffix: str) -> str:
 
 
 def _writer(
-    traces: Sequence[Trace], path: Path, cubin: bytes | None, show: Sequence[str]
+    traces: Sequence[Trace],
+    path: Path,
+    cubin: bytes | None,
+    show: Sequence[str],
+    answer: Answer | None,
 ) -> Callable[[], bytes]:
     suffix = path.suffix.lower()
+    extra = beside_traces(show, answer)
     match suffix:
         case ".html":
-            return lambda: _page(traces, show)
+            return lambda: _page(traces, show, answer)
         case ".wbt":
-            return lambda: pack(traces, **({"show": list(show)} if show else {}))
+            return lambda: pack(traces, **extra)
         case ".json":
-            return lambda: (bundle_json(traces) + "\n").encode()
+            return lambda: (bundle_json(traces, **extra) + "\n").encode()
         case ".csv":
             text = bench_csv(traces)
             return lambda: text.encode()
@@ -151,10 +159,10 @@ def _writer(
             raise _error("K803", f"unknown suffix {suffix or path.name!r}", f"known: {known}")
 
 
-def _page(traces: Sequence[Trace], show: Sequence[str]) -> bytes:
+def _page(traces: Sequence[Trace], show: Sequence[str], answer: Answer | None) -> bytes:
     from workbench.viewer.page import page  # with matplotlib, which takes 0.3 s to import
 
-    text = page(traces, show=show, comment=first_comment(traces[0]))
+    text = page(traces, show=show, comment=first_comment(traces[0]), answer=answer)
     return text.encode("utf-8", "replace")
 
 

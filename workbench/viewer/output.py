@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -39,6 +39,25 @@ State = Literal["ok", "error", "check failed"]
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What was asked of traces, as an output shows it beside them.
+
+    Attributes:
+        kind: the name under which a viewer finds it (`trace.answers`).
+        data: the answer as plain data.
+        title: what is called so, in a few words.
+        text: the answer as text.
+        html: the answer as static HTML, with a line at its end.
+    """
+
+    kind: str
+    data: dict[str, Any]
+    title: str
+    text: str
+    html: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
 class Embedded:
     """How traces are stored in an output: in it, in a file beside the notebook, or not."""
 
@@ -54,6 +73,7 @@ def mimebundle(
     embed: Embed = "auto",
     show: Sequence[str] = (),
     notebook: Path | str | None = None,
+    answer: Answer | None = None,
 ) -> dict[str, Any]:
     """Return the MIME bundle of one output.
 
@@ -62,9 +82,10 @@ def mimebundle(
         embed: how much of the traces the saved output holds; `summary` and `none` write no file.
         show: ids of the panes open at the start; empty leaves it to the viewer.
         notebook: path of the notebook, beside which a large trace is written; None: nowhere.
+        answer: what was asked of the traces, shown first.
     """
     full = finished(traces)
-    stored = _store(full, embed, show, notebook)
+    stored = _store(full, embed, beside_traces(show, answer), notebook)
     notes = [stored.note] if stored.note else []
     if not frontend.built():
         notes.append(frontend.ABSENT)
@@ -72,8 +93,10 @@ def mimebundle(
         "text/html": static_html(full, picture=_picture(full), footer=" ".join(notes)),
         "text/plain": plain(full, notes),
     }
+    if answer is not None:
+        bundle |= {"text/html": answer.html(" ".join(notes)), "text/plain": answer.text}
     if embed != "none":
-        bundle[MIME] = envelope(full, stored, show)
+        bundle[MIME] = envelope(full, stored, show, answer)
     return bundle
 
 
@@ -84,7 +107,12 @@ def finished(traces: Sequence[Trace | LazyTrace]) -> tuple[Trace, ...]:
     return tuple(each.trace if isinstance(each, LazyTrace) else each for each in traces)
 
 
-def envelope(traces: Sequence[Trace], stored: Embedded, show: Sequence[str] = ()) -> dict[str, Any]:
+def envelope(
+    traces: Sequence[Trace],
+    stored: Embedded,
+    show: Sequence[str] = (),
+    answer: Answer | None = None,
+) -> dict[str, Any]:
     """Return the JSON of the trace MIME type."""
     record: dict[str, Any] = {
         "v": 1,
@@ -92,6 +120,8 @@ def envelope(traces: Sequence[Trace], stored: Embedded, show: Sequence[str] = ()
         "state": state_of(traces),
         "summary": summary(traces, stored, show),
     }
+    if answer is not None:
+        record["summary"] |= {"asked": answer.kind, "text": answer.text}
     if stored.data is not None:
         record |= {"enc": "gzip+base64", "data": stored.data}
     elif stored.ref is not None:
@@ -136,21 +166,35 @@ def state_of(traces: Sequence[Trace]) -> State:
     return "error" if any(trace.runs.errors for trace in traces) else "ok"
 
 
-def encode(traces: Sequence[Trace], show: Sequence[str] = ()) -> str:
+def beside_traces(show: Sequence[str], answer: Answer | None) -> dict[str, object]:
+    """Return what stands beside the traces in what is stored."""
+    found: dict[str, object] = {"show": list(show)} if show else {}
+    return found | ({} if answer is None else {answer.kind: answer.data})
+
+
+def encode(
+    traces: Sequence[Trace], show: Sequence[str] = (), answer: Answer | None = None
+) -> str:  # fmt: skip
     """Return traces as base64 of gzip."""
-    extra: Mapping[str, object] = {"show": list(show)} if show else {}
+    return _encode(traces, beside_traces(show, answer))
+
+
+def _encode(traces: Sequence[Trace], extra: Mapping[str, object]) -> str:
     return base64.b64encode(pack(traces, **extra)).decode()
 
 
 def _store(
-    traces: Sequence[Trace], embed: Embed, show: Sequence[str], notebook: Path | str | None
+    traces: Sequence[Trace],
+    embed: Embed,
+    extra: Mapping[str, object],
+    notebook: Path | str | None,
 ) -> Embedded:
     if embed in ("summary", "none"):
         return Embedded(note="the trace is not embedded; run the cell to see every stage.")
-    data = encode(traces, show)
+    data = _encode(traces, extra)
     if embed == "full" or len(data) <= DATA_CHARACTERS:
         return Embedded(data=data, note=_where(len(data)))
-    found = _trim(traces, show)
+    found = _trim(traces, extra)
     if found is None:
         return _beside(traces, data, notebook)
     data, trimmed = found
@@ -158,12 +202,15 @@ def _store(
     return Embedded(data=data, trimmed=trimmed, note=note)
 
 
-def _trim(traces: Sequence[Trace], show: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+def _trim(
+    traces: Sequence[Trace], extra: Mapping[str, object]
+) -> tuple[str, tuple[str, ...]] | None:
     """Return (encoded, what was dropped) of traces that are trimmed until they fit.
 
     The largest is trimmed first, and none loses more than it has to. None: nothing is enough.
     """
     room = DATA_CHARACTERS * 3 // 4  # base64 makes four characters of three bytes
+    room -= len(pack((), **extra))
     least = [trim(trace, lambda _: False)[0] for trace in traces]
     if sum(map(packed_bytes, least)) * LEAST_RATIO > room:
         return None
@@ -181,7 +228,7 @@ def _trim(traces: Sequence[Trace], show: Sequence[str]) -> tuple[str, tuple[str,
         dropped |= dict.fromkeys(names)
         if sum(sizes) <= room:
             break
-    data = encode(small, show)
+    data = _encode(small, extra)
     return (data, tuple(dropped)) if len(data) <= DATA_CHARACTERS else None
 
 

@@ -18,7 +18,7 @@ from html import escape
 
 from workbench.trace import LazyTrace, Trace
 from workbench.viewer import frontend
-from workbench.viewer.output import MIME, Embedded, encode, envelope, finished
+from workbench.viewer.output import MIME, Answer, Embedded, encode, envelope, finished
 from workbench.viewer.plots import bench_png
 from workbench.viewer.static_html import static_html
 from workbench.viewer.summary import headline
@@ -31,14 +31,26 @@ STYLE = (
 
 
 def page(
-    traces: Sequence[Trace | LazyTrace], *, show: Sequence[str] = (), comment: str = ""
+    traces: Sequence[Trace | LazyTrace],
+    *,
+    show: Sequence[str] = (),
+    comment: str = "",
+    answer: Answer | None = None,
 ) -> str:
-    """Return the page; `comment` is put at its top (what was compiled, and by what)."""
+    """Return the page; `comment` is put at its top (what was compiled, and by what).
+
+    `answer` is what was asked of the traces: it is shown first, and stands alone without scripting.
+    """
     full = finished(traces)
     bundle = frontend.script(frontend.VIEWER)
     footer = "" if bundle is not None else frontend.ABSENT
-    body = static_html(full, picture=bench_png(full), footer=footer, limit=None)
-    stored = envelope(full, Embedded(data=encode(full, show)), show)
+    body = (
+        static_html(full, picture=bench_png(full), footer=footer, limit=None)
+        if answer is None
+        else answer.html(footer)
+    )
+    stored = envelope(full, Embedded(data=encode(full, show, answer)), show, answer)
+    title = headline(full[0]) if answer is None else answer.title
     script = None if bundle is None else _script(bundle.decode())
     parts = [
         "<!doctype html>",
@@ -46,7 +58,7 @@ def page(
         '<html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy(script)}">',
         '<meta name="viewport" content="width=device-width">',
-        f"<title>{escape(headline(full[0]))}</title>",
+        f"<title>{escape(title)}</title>",
         f"<style>{STYLE}</style></head><body>",
         f'<main><div><script type="{MIME}">{_json(stored)}</script>{body}</div></main>',
     ]

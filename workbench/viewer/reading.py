@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from workbench.source import OptionError
-from workbench.trace import Trace, TraceError, unpack
+from workbench.trace import Trace, TraceError
 from workbench.trace.links import problems
-from workbench.trace.packing import UNPACKED_BYTES
+from workbench.trace.packing import UNPACKED_BYTES, unpack_whole
 from workbench.viewer.output import MIME
+
+Whole = tuple[tuple[Trace, ...], dict[str, Any]]
 
 
 def read_traces(place: Path | str) -> tuple[Trace, ...]:
@@ -23,32 +25,37 @@ def read_traces(place: Path | str) -> tuple[Trace, ...]:
     Of a notebook, the outputs of the named kernel are read, the last one without a name. Raises
     OptionError for a place that holds no trace, saying why.
     """
+    return read_whole(place)[0]
+
+
+def read_whole(place: Path | str) -> Whole:
+    """Return the traces at a place, and what stands beside them as plain data, not looked at."""
     name, _, kernel = str(place).partition("::")
     path = Path(name).expanduser()
     try:
         content = path.read_bytes()
         if path.suffix == ".ipynb":
             return _whole(_of_notebook(path, content, kernel))
-        return _whole(unpack(content))
+        return _whole(unpack_whole(content))
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {error.strerror}", code="K801") from error
     except TraceError as error:
         raise OptionError(f"{path}: {error}", code="K801") from error
 
 
-def _whole(traces: tuple[Trace, ...]) -> tuple[Trace, ...]:
+def _whole(found: Whole) -> Whole:
     """Return traces whose parts fit together; raises TraceError for others."""
-    for trace in traces:
+    for trace in found[0]:
         try:
             wrong = problems(trace)
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise TraceError(f"not a trace: it is damaged ({error})") from error
         if wrong:
             raise TraceError(f"not a trace: it is damaged ({wrong[0]})")
-    return traces
+    return found
 
 
-def _of_notebook(path: Path, content: bytes, kernel: str) -> tuple[Trace, ...]:
+def _of_notebook(path: Path, content: bytes, kernel: str) -> Whole:
     try:
         envelopes = list(_envelopes(json.loads(content)))
         shown = [_kernels(envelope) for envelope in envelopes]
@@ -59,7 +66,7 @@ def _of_notebook(path: Path, content: bytes, kernel: str) -> tuple[Trace, ...]:
     for envelope, names in zip(reversed(envelopes), reversed(shown), strict=True):
         known += names
         if not kernel or kernel in names:
-            return open_envelope(envelope, path.parent)
+            return _opened(envelope, path.parent)
     found = ", ".join(dict.fromkeys(reversed(known))) or "none"
     wanted = f"of kernel {kernel!r} " if kernel else ""
     raise TraceError(f"no output {wanted}with a trace; kernels found: {found}")
@@ -94,9 +101,13 @@ def _beside(folder: Path, name: str) -> Path:
 
 def open_envelope(envelope: dict[str, Any], folder: Path) -> tuple[Trace, ...]:
     """Return the traces in an output's JSON; a `ref` is read only below `folder`."""
+    return _opened(envelope, folder)[0]
+
+
+def _opened(envelope: dict[str, Any], folder: Path) -> Whole:
     if isinstance(envelope.get("data"), str):
         try:
-            return unpack(base64.b64decode(envelope["data"], validate=True))
+            return unpack_whole(base64.b64decode(envelope["data"], validate=True))
         except binascii.Error as error:
             raise TraceError(f"the embedded trace is damaged ({error})") from error
     ref = envelope.get("ref")
@@ -106,4 +117,4 @@ def open_envelope(envelope: dict[str, Any], folder: Path) -> tuple[Trace, ...]:
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != ref.get("sha256"):
         raise TraceError(f"{path.name} is not the file that the output was saved with")
-    return unpack(content)
+    return unpack_whole(content)

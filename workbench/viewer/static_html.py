@@ -99,7 +99,7 @@ def _cut_down(traces: Sequence[Trace], limit: int, footer: str) -> str:
 
 def _facts(trace: Trace, errors: Sequence[Diagnostic]) -> str:
     """Return what was found out: verdict, errors, resources, checks, benchmark."""
-    said = "".join(_pre(escape(render_diagnostic(trace, error))) for error in errors[:20])
+    said = "".join(preformatted(escape(render_diagnostic(trace, error))) for error in errors[:20])
     parts = (_skipped, _resources, _checks, _tune, _bench)
     return _verdict(trace) + said + "".join(part(trace) for part in parts)
 
@@ -140,14 +140,14 @@ def _verdict(trace: Trace) -> str:
 
 def _skipped(trace: Trace) -> str:
     items = [f"not done: {entry.what}: {entry.why}" for entry in trace.runs.skipped]
-    return _list(items)
+    return listed(items)
 
 
 def _resources(trace: Trace) -> str:
     found = facts(trace)
     if not found:
         return ""
-    return _table([name for name, _ in found], [[value for _, value in found]])
+    return tabled([name for name, _ in found], [[value for _, value in found]])
 
 
 def _checks(trace: Trace) -> str:
@@ -155,7 +155,7 @@ def _checks(trace: Trace) -> str:
     for check in trace.runs.checks[-3:]:
         lines.append(f"check {check_line(check)}")
         lines += [mismatch_line(item) for item in check.first]
-    return _list(lines)
+    return listed(lines)
 
 
 def _tune(trace: Trace) -> str:
@@ -163,12 +163,12 @@ def _tune(trace: Trace) -> str:
     if not rows:
         return ""
     title = f"Tuning · {tune_line(trace) or 'nothing could be timed'}"
-    return f"<details><summary>{escape(title)}</summary>{_table(headings, rows[:64])}</details>"
+    return f"<details><summary>{escape(title)}</summary>{tabled(headings, rows[:64])}</details>"
 
 
 def _bench(trace: Trace) -> str:
     headings, rows = bench_table(trace)
-    return (_table(headings, rows) if headings else "") + _list(bench_notes(trace))
+    return (tabled(headings, rows) if headings else "") + listed(bench_notes(trace))
 
 
 def _stage(
@@ -188,7 +188,9 @@ def _stage(
     body = _colored(excerpt, stage.lang) if colored else escape(excerpt)
     more = f"\n… {len(lines) - limit:,} more rows" if len(lines) > limit else ""
     opened = " open" if stage.id == "source" else ""
-    return f"<details{opened}><summary>{escape(title)}</summary>{_pre(body + more)}</details>"
+    return (
+        f"<details{opened}><summary>{escape(title)}</summary>{preformatted(body + more)}</details>"
+    )
 
 
 def _schedules(trace: Trace, target: str) -> str:
@@ -200,8 +202,8 @@ def _schedules(trace: Trace, target: str) -> str:
     for pipeline in trace.pipelines[:LOOPS]:
         roles = [schedules.role_words(pipeline, role) for role in range(len(pipeline.roles))]
         parts.append(f"<p>{escape(schedules.title(pipeline, line))}</p>")
-        parts.append(_list([*roles, *map(schedules.ring_words, pipeline.rings)]))
-        parts.append(_table(schedules.HEAD, schedules.rows(pipeline, line)))
+        parts.append(listed([*roles, *map(schedules.ring_words, pipeline.rings)]))
+        parts.append(tabled(schedules.HEAD, schedules.rows(pipeline, line)))
     title = f"{target}Schedule · what each role does in a round of a pipelined loop"
     return f"<details><summary>{escape(title)}</summary>{''.join(parts)}</details>"
 
@@ -222,7 +224,7 @@ def _programs(trace: Trace) -> str:
                 [str(program), entry.direction, ", ".join(live[:ELEMENTS]) + more, str(off)]
             )
         if rows:
-            tables.append(_table(["program", _line_of(trace, entry.op), "elements", "off"], rows))
+            tables.append(tabled(["program", _line_of(trace, entry.op), "elements", "off"], rows))
     if not tables:
         return ""
     title = "Programs · what each one touches, as the interpreter recorded it"
@@ -258,7 +260,7 @@ def _passes(trace: Trace, target: str) -> str:
         for step in changing[:40]
     ]
     title = f"{target}Passes · {len(changing)} of {len(trace.passes)} changed something"
-    table = _table(["pass", "pipeline", "ms", "ops", "rules"], rows)
+    table = tabled(["pass", "pipeline", "ms", "ops", "rules"], rows)
     return f"<details><summary>{escape(title)}</summary>{table}</details>"
 
 
@@ -267,7 +269,7 @@ def _remarks(trace: Trace, target: str) -> str:
     if not items:
         return ""
     title = f"{target}Remarks · {len(trace.remarks)}"
-    return f"<details><summary>{escape(title)}</summary>{_list(items)}</details>"
+    return f"<details><summary>{escape(title)}</summary>{listed(items)}</details>"
 
 
 def _picture(traces: Sequence[Trace], picture: bytes) -> str:
@@ -277,16 +279,19 @@ def _picture(traces: Sequence[Trace], picture: bytes) -> str:
     return f'<p><img alt="{words}" src="data:image/png;base64,{data}"></p>'
 
 
-def _pre(body: str) -> str:
+def preformatted(body: str) -> str:
+    """Return escaped text whose columns stay."""
     return f'<pre style="{PRE}">{body}</pre>'
 
 
-def _list(items: Iterable[str]) -> str:
+def listed(items: Iterable[str]) -> str:
+    """Return texts as a list; nothing for none."""
     entries = "".join(f"<li>{escape(item)}</li>" for item in items)
     return f"<ul>{entries}</ul>" if entries else ""
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def tabled(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of texts as a table."""
     row: Callable[[Sequence[str], str], str] = lambda cells, tag: (  # noqa: E731
         "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
     )

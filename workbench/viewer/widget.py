@@ -19,7 +19,7 @@ import traitlets
 
 from workbench.trace import LazyTrace, Trace, pack
 from workbench.viewer import frontend
-from workbench.viewer.output import finished
+from workbench.viewer.output import Answer, beside_traces, finished
 from workbench.viewer.summary import plain
 
 
@@ -34,17 +34,22 @@ class TraceWidget(anywidget.AnyWidget):
 
     bundle_sent: ClassVar[bool] = False  # per kernel: later widgets of the page find it there
 
-    def __init__(self, traces: Sequence[Trace | LazyTrace], show: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        traces: Sequence[Trace | LazyTrace],
+        show: Sequence[str] = (),
+        answer: Answer | None = None,
+    ) -> None:
         """Prepare the opening message of a widget for `traces`, the one to show first in front."""
         full = finished(traces)
-        self._show = tuple(show)
+        self._extra = beside_traces(show, answer)
         self._packed = self._pack(full)  # stays in the kernel for pages opened later
         bundle = b"" if TraceWidget.bundle_sent else self._bundle()
         TraceWidget.bundle_sent = True
         super().__init__(
             trace=self._packed,
             bundle=bundle,
-            summary=plain(full),
+            summary=plain(full) if answer is None else answer.text,
             version=f"{full[0].made.workbench}",
         )
         self.on_msg(self._receive)
@@ -57,7 +62,7 @@ class TraceWidget(anywidget.AnyWidget):
         self.send({"type": "update"}, [self._packed])
 
     def _pack(self, traces: Sequence[Trace]) -> bytes:
-        return pack(traces, **({"show": list(self._show)} if self._show else {}))
+        return pack(traces, **self._extra)
 
     @staticmethod
     def _bundle() -> bytes:

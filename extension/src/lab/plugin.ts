@@ -4,6 +4,7 @@ import type { EditorView } from "@codemirror/view";
 import { IEditorExtensionRegistry } from "@jupyterlab/codemirror";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { type Asker, type Kernel, makeAsker } from "./asking";
+import { type AskedKernel, answerMaps } from "./comparing";
 import { followers, following } from "./following";
 import { marks } from "./marks";
 
@@ -28,6 +29,10 @@ const plugin = {
       }
       return asker;
     };
+    answerMaps(document, (element) => {
+      const panel = notebooks.find(({ node }) => node.contains(element));
+      return (panel?.sessionContext.session?.kernel ?? undefined) as AskedKernel | undefined;
+    });
     const extension = [marks, following(askerOf)];
     registry.addExtension({
       name: "workbench:typing",

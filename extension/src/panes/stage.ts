@@ -33,6 +33,8 @@ export interface StagePane {
   findNext(step: 1 | -1): void;
   /** Go to a row, mark and reveal what is linked to it. */
   goTo(row: number): void;
+  /** Bring a row into view and make it the current one. */
+  show(row: number): void;
   /** The rows to copy: the pinned ones, else the current one. */
   rowsToCopy(): number[];
 }
@@ -321,6 +323,7 @@ export function mountStage(
       moveTo(row);
       pin(row, false);
     },
+    show: moveTo,
     rowsToCopy() {
       const same = pinned.flatMap((hits) =>
         [...hits].filter(([, relation]) => relation === "same").map(([row]) => row),

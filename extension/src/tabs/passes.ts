@@ -46,6 +46,8 @@ export function foldUnchanged(edits: readonly Edit[], unfolded: ReadonlySet<numb
   return lines;
 }
 
+const isFacing = ({ change }: Edit): boolean => change === "same" || change === "changed";
+
 /** Set removed rows beside added ones for the side-by-side view. */
 export function pairRows(
   lines: readonly Line[],
@@ -53,7 +55,7 @@ export function pairRows(
   const pairs: [Line | undefined, Line | undefined][] = [];
   for (let i = 0; i < lines.length; ) {
     const line = lines[i] as Line;
-    if ("fold" in line || line.change === "same") {
+    if ("fold" in line || isFacing(line)) {
       pairs.push([line, line]);
       i++;
       continue;
@@ -62,7 +64,7 @@ export function pairRows(
     const right: Line[] = [];
     for (; i < lines.length; i++) {
       const next = lines[i] as Line;
-      if ("fold" in next || next.change === "same") break;
+      if ("fold" in next || isFacing(next)) break;
       (next.change === "removed" || next.change === "moved-from" ? left : right).push(next);
     }
     for (let k = 0; k < Math.max(left.length, right.length); k++) pairs.push([left[k], right[k]]);
@@ -271,9 +273,22 @@ interface DiffSide {
   ops: RowOps;
 }
 
-const SIGNS = { same: " ", removed: "−", added: "+", "moved-from": "↥", "moved-to": "↧" } as const;
+export const SIGNS = {
+  same: " ",
+  changed: "~",
+  removed: "−",
+  added: "+",
+  "moved-from": "↥",
+  "moved-to": "↧",
+} as const;
 
-function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: AbortSignal): void {
+/** Fill `root` with what a pass changed, pins marked. */
+export function fillDiff(
+  root: HTMLElement,
+  pass: Pass,
+  services: TabServices,
+  signal: AbortSignal,
+): void {
   const { trace, state, selection, links } = services;
   const { before, after } = pass;
   let pins = selection.choice.pins.map(({ ops }) => links.family(ops));
@@ -400,9 +415,22 @@ function fillDiff(root: HTMLElement, pass: Pass, services: TabServices, signal: 
     pins = chosen.map(({ ops }) => links.family(ops));
     list.redraw();
   }, signal);
-  const change = state.sideBySide
-    ? pairs.findIndex(([l, r]) => isChange(l) || isChange(r))
-    : lines.findIndex(isChange);
+  const isPinned = (line: Line | undefined): boolean => {
+    if (!line || "fold" in line || pins.length === 0) return false;
+    const made = [old.ops[line.before ?? -1] ?? [], now.ops[line.after ?? -1] ?? []].flat();
+    return pinClasses(pins, made) !== "";
+  };
+  const firstOf = (holds: (line: Line | undefined) => boolean): number =>
+    state.sideBySide
+      ? pairs.findIndex(([l, r]) => holds(l) || holds(r))
+      : lines.findIndex((line) => holds(line));
+  // What is pinned is what the user asks about.
+  const change =
+    [
+      firstOf((line) => isChange(line) && isPinned(line)),
+      firstOf(isPinned),
+      firstOf(isChange),
+    ].find((row) => row >= 0) ?? -1;
   if (change > 0) list.reveal(change);
 }
 

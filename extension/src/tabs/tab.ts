@@ -3,7 +3,7 @@
 import type { Links } from "../links";
 import type { Selection } from "../selection";
 import type { OpTable, StageView } from "../stages";
-import type { Trace } from "../trace";
+import type { Comparison, Route, Trace, Walk } from "../trace";
 
 /** What a viewer keeps when it is painted anew: another target, a new run of the cell. */
 export interface ViewerState {
@@ -15,11 +15,19 @@ export interface ViewerState {
   sideBySide: boolean;
   onlyChanging: boolean;
   pass: Map<string, number>; // target -> chosen pass
+  compared: string; // the stage that is compared, "" for the first that differs
+  onlyDifferences: boolean;
+  stop: number; // of the way that is followed
+  place: number; // the step of a program, -1 for the one that was asked for
 }
 
 export interface TabServices {
   trace: Trace;
   traces: readonly Trace[]; // all of the viewer, this one among them
+  // What was asked of the traces, if anything:
+  compare?: Comparison | undefined; // of both
+  follow?: Route | undefined;
+  step?: Walk | undefined;
   stages: readonly StageView[];
   ops: OpTable;
   links: Links;
