@@ -39,6 +39,7 @@ from workbench.ops import (
     Elementwise,
     ExpandDims,
     For,
+    If,
     Reshape,
     Return,
     Select,
@@ -135,6 +136,16 @@ class Written:
             twice = self.builder.add(Elementwise("add", (carried, carried)))
             self.builder.insert(Yield((twice,)))
         return For(*bounds, (start,), Block((counter, carried), tuple(ops)))
+
+    def _branch(self, nodes: list[ast.expr], wanted: Type | None) -> Op:
+        """A branch that doubles a value where its condition holds, and else leaves it."""
+        condition, value = self.value(nodes[0], I1), self.value(nodes[1], F32)
+        with self.builder.block() as then:
+            twice = self.builder.add(Elementwise("add", (value, value)))
+            self.builder.insert(Yield((twice,)))
+        with self.builder.block() as otherwise:
+            self.builder.insert(Yield((value,)))
+        return If(condition, Block((), tuple(then)), Block((), tuple(otherwise)))
 
 
 def literal(node: ast.expr) -> Any:

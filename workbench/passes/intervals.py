@@ -1,15 +1,20 @@
-"""Settles at compile time what the intervals of exact integers decide."""
+"""Settles at compile time what intervals and divisors of exact integers decide."""
 
 from __future__ import annotations
 
+from workbench.analysis.affine import Affine
 from workbench.analysis.ranges import FULL32, Interval, value_intervals
 from workbench.ir import I32, I64, INDEX, Builder, Module, Op, Value, element_of, rebuild
 from workbench.ops import Cast, Constant, Elementwise
 from workbench.passes.manager import Remarks
+from workbench.passes.rules import constant_of
 
 
 def use_intervals(module: Module, remarks: Remarks) -> Module:
-    """Decide comparisons and drop truncations to 32 bits that change nothing.
+    """Decide comparisons and remainders, drop truncations to 32 bits that change nothing.
+
+    What is left of a number by one that divides it is 0: of an extent that the launch knows to be
+    a multiple of 16, by 2.
 
     Before:
         %1 = tile.program_id {axis = 0} : index
@@ -29,13 +34,18 @@ def use_intervals(module: Module, remarks: Remarks) -> Module:
         return module
     # Not under the launch fact: that is asked of the IR that the passes leave, the same for both.
     intervals = value_intervals(module, narrow=False)
+    divided = any(_divisor_of(op) for op in module.walk())
+    facts = Affine(module) if divided else None
     original = {op.id: op for op in module.walk()}
-    decided = 0
+    decided = remainders = 0
 
     def rewrite(op: Op, builder: Builder) -> Op | Value | None:
-        nonlocal decided
+        nonlocal decided, remainders
         before = original.get(op.id, op)
         if isinstance(op, Elementwise) and isinstance(before, Elementwise):
+            if facts is not None and _leaves_nothing(before, facts):
+                remainders += 1
+                return Constant(0, op.result.type)
             known = _decided(before, intervals)
             if known is None:
                 return None
@@ -48,13 +58,31 @@ def use_intervals(module: Module, remarks: Remarks) -> Module:
     found = rebuild(module, rewrite)
     if decided:
         remarks.note(None, f"{decided} comparisons are decided by the intervals of their operands")
+    if remainders:
+        remarks.note(None, f"{remainders} remainders are 0, of what the divisor is known to divide")
     return found
 
 
 def _may_apply(op: Op) -> bool:
     if isinstance(op, Elementwise):
-        return op.row.compares and element_of(op.inputs[0].type) == INDEX
+        compares = op.row.compares and element_of(op.inputs[0].type) == INDEX
+        return compares or _divisor_of(op) > 0
     return isinstance(op, Cast) and isinstance(op.source.op, Cast)
+
+
+def _divisor_of(op: Op) -> int:
+    """Return the number of which an op of exact integers gives the remainder; 0: it is no such."""
+    if not isinstance(op, Elementwise) or op.function != "rem":
+        return 0
+    if element_of(op.result.type) != INDEX:
+        return 0
+    return max(0, constant_of(op.inputs[1]) or 0)
+
+
+def _leaves_nothing(op: Elementwise, facts: Affine) -> bool:
+    divisor = _divisor_of(op)
+    form = facts.form(op.inputs[0]) if divisor else None
+    return form is not None and facts.divisor(form) % divisor == 0
 
 
 def _decided(op: Elementwise, intervals: dict[Value, Interval]) -> bool | None:

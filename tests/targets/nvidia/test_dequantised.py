@@ -111,7 +111,7 @@ def test_a_lane_reads_neighbours(kind: str):
 
 
 @pytest.mark.parametrize("kind", KERNELS)
-@pytest.mark.parametrize("blocks", [(64, 64, 64), (64, 64, 16)])
+@pytest.mark.parametrize("blocks", [(64, 64, 64), (64, 64, 16), (40, 64, 96)])
 def test_weights_as_the_first_operand_mean_the_same(kind: str, blocks: tuple[int, int, int]):
     """To the bit what the other way gives, with loops that end in a part of a block."""
     module, make = computed_first(kind, blocks), arguments(kind, blocks[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.ir import Builder, Value, clone_into
-from workbench.ops import For, count_rounds
+from workbench.ops import For, If, count_rounds
 from workbench.passes.rules.known import constant_of
 from workbench.passes.rules.rule import Rule
 
@@ -28,7 +28,15 @@ def _runs_once(op: For, builder: Builder) -> tuple[Value, ...] | None:
     )
 
 
+def _is_decided(op: If, builder: Builder) -> tuple[Value, ...] | None:
+    condition = constant_of(op.condition)
+    if condition is None:
+        return None
+    return clone_into(op.then if condition else op.otherwise, {}, builder)
+
+
 RULES: tuple[Rule, ...] = (
     Rule("loop-never-runs", "loop(5, 1, 1, x) = x", "x: f32", For, _never_runs),
     Rule("loop-runs-once", "loop(2, 5, 3, x) = x + x", "x: f32", For, _runs_once),
+    Rule("if-is-decided", "branch(True, x) = x + x", "x: f32", If, _is_decided),
 )

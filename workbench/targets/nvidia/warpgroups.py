@@ -349,8 +349,9 @@ def parts_along_k(op: WarpgroupDot) -> Parts | None:
     assert layout is not None
     k_axis = int(not op.is_turned)
     parts: list[list[int]] = [[] for _ in range(op.parts)]
-    for register, flat in enumerate(layout.table("register")):
-        parts[layout.unflatten(flat)[k_axis] // each].append(register)
+    table = layout.table("register")
+    for register in layout.live_registers():
+        parts[layout.unflatten(table[register])[k_axis] // each].append(register)
     return Parts(op.first, tuple(map(tuple, parts)))
 
 
