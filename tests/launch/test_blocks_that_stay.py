@@ -108,8 +108,8 @@ def test_a_launch_that_is_made_with_care_is_the_same(device: Any):
     """What fails once is tried again, with a buffer of its own."""
     run = _runner(Loaded(device.kernel, 0, None, "function", MOST))
     device.answers = [1, 0]
-    assert run(64, 128, 4, 7, 4096, 5, 8) is device.kernel
-    assert device.launches == [((132, 1, 1), wanted((64, 128, 4), 4096, 5, 8))] * 2
+    assert run(64, 16, 4, 7, 4096, 5, 8) is device.kernel
+    assert device.launches == [((132, 1, 1), wanted((64, 16, 4), 4096, 5, 8))] * 2
 
 
 @pytest.mark.parametrize("grid", HUGE)

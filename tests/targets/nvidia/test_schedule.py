@@ -82,7 +82,7 @@ def test_copies_of_vectors_are_rounds_ahead_of_the_product():
 
 
 def test_boxes_are_waited_for_at_barriers():
-    found = built(staged(128, 256, 64, 8))
+    found = built(staged(128, 256, 64, 8), warp_specialize=False)
     check_ops(found)
     (one,) = pipelines(found)
     assert found.gpu is not None
@@ -106,7 +106,7 @@ def test_operands_of_warps_are_read_from_the_ring():
 
 
 def test_roles_are_told_apart():
-    found = built(staged(128, 256, 64, 8), warp_specialize=True)
+    found = built(staged(128, 256, 64, 8), warp_specialize=True, persistent=False)
     check_ops(found)
     (one,) = pipelines(found)
     assert (one.roles, one.warps) == (("producer", "consumers"), (1, 8))

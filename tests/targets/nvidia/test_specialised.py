@@ -49,9 +49,9 @@ SM_90A = chip("sm_90a")
 
 
 def specialised(module: Module) -> Module:
-    """Return the GPU IR of a kernel whose warps part."""
+    """Return the GPU IR of a kernel whose warps part; its blocks are gone with their program."""
     final = [module, *(after for _, after in tile_steps(module))][-1]
-    options = {"narrow_index": True, "warp_specialize": True}
+    options = {"narrow_index": True, "warp_specialize": True, "persistent": False}
     found = [after for _, after in gpu_steps(final, SM_90A, **options)][-1]
     assert roles_of(found) is not None
     return found
@@ -419,7 +419,8 @@ def test_what_is_decided_is_written_on_ops():
     options = {"narrow_index": True, "warp_specialize": True}
     decided = dict(gpu_steps(final, SM_90A, **options))["role-partition"]
     (loop,) = (op for op in decided.body.ops if isinstance(op, For))
-    assert dict(loop.schedule) == {"warps": 1, "registers": (), "in_flight": 1}
+    schedule = {"warps": 1, "registers": (), "in_flight": 1, "persistent": True}
+    assert dict(loop.schedule) == schedule
     loads = [op for op in loop.body.ops if isinstance(op, TensorLoad)]
     assert [(op.role, op.channel, op.slots) for op in loads] == [("producer", 0, 4)] * 2
 
