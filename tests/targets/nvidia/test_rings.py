@@ -54,9 +54,7 @@ def tile_module(*, branch: bool) -> Module:
 
 def in_tile_ir(module: Module) -> Module:
     tile = [module, *(after for _, after in tile_steps(module))][-1]
-    return replace(
-        tile, attributes={**tile.attributes, "narrow_index": True, "renew_barriers": True}
-    )
+    return replace(tile, attributes={**tile.attributes, "narrow_index": True})
 
 
 def final(module: Module) -> Module:

@@ -122,9 +122,7 @@ def pipeline_loads(
         return _pipelined(early, found, plan, builder, remarks, rings, clean=clean)
 
     done = rebuild(module, rewrite)
-    # Not by default: it has not run on a GPU (ARCHITECTURE.md, Known debts).
-    renew = rings and module.attributes.get("renew_barriers")
-    return begun_once(done, rings) if renew else done
+    return begun_once(done, rings) if rings else done
 
 
 def _is_untouched(module: Module, loop: For, known: Known) -> bool:
