@@ -39,6 +39,12 @@ def masked(x_ptr, o_ptr, S, R, FORM: tl.constexpr, M: tl.constexpr, N: tl.conste
             keep = keep & (n[None, :] <= rows[:, None]) & (n[None, :] > rows[:, None] - N - 3)
         elif FORM == "ahead":
             keep = keep & (rows[:, None] + 5 <= n[None, :]) & (rows[:, None] < R)
+        elif FORM == "heads":  # rows of four heads each
+            keep = keep & (n[None, :] <= (rows // 4)[:, None] + S // 2)
+        elif FORM == "clamped":
+            keep = keep & (n[None, :] <= tl.minimum(rows, R - 3)[:, None])
+        elif FORM == "up and down":  # quotients and what is divided, with opposite signs
+            keep = keep & (n[None, :] <= (rows - 4 * (rows // 4))[:, None] + S // 2)
         elif FORM == "odd":  # no comparison at one element says it of all
             keep = keep & ((n[None, :] + rows[:, None]) % 3 < 2)
         elif FORM == "loaded":
@@ -64,7 +70,7 @@ def branches(module: Module) -> list[If]:
 
 
 SIZES = ((0, 16), (1, 16), (16, 16), (17, 20), (48, 48), (47, 33), (70, 64))
-FORMS = ("tail", "causal", "window", "ahead")
+FORMS = ("tail", "causal", "window", "ahead", "heads", "clamped")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -79,7 +85,7 @@ def test_rounds_that_mask_nothing_skip_the_mask(form: str):
         op for op in branch.otherwise.ops
         if isinstance(op, Elementwise) and op.row.compares and len(shape_of(op.result.type)) == 2
     ]  # fmt: skip
-    assert len(compares) == {"tail": 0, "causal": 1, "window": 2, "ahead": 1}[form]
+    assert len(compares) == {"tail": 0, "window": 2}.get(form, 1)
     for size, rows in SIZES:
         grid = (-(-rows // M),)
         wanted = meaning(module, grid, arguments(size, rows)())
@@ -107,7 +113,7 @@ def test_a_wrong_corner_shows(form: str, monkeypatch: pytest.MonkeyPatch):
     assert differ
 
 
-@pytest.mark.parametrize("form", ["odd", "loaded"])
+@pytest.mark.parametrize("form", ["odd", "loaded", "up and down"])
 def test_a_mask_that_no_number_tells_stays(form: str):
     assert not branches(in_gpu_ir(module_of(form)))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from workbench.analysis.affine import Affine
+from workbench.analysis.forms import Atom, Form
 from workbench.ir import Builder, Op, Place, Value, shape_of
 
 
@@ -27,19 +28,48 @@ def corner(comparison: Value, facts: Affine) -> Place | None:
     forms = facts.conjuncts(comparison)
     if len(forms) != 1:
         return None
-    (form,) = forms
-    place = [0] * len(shape_of(comparison.type))
-    slopes = [0] * len(place)
+    shape = shape_of(comparison.type)
+    ways = _ways(forms[0], len(shape))
+    if ways is None or any(len(way) > 1 for way in ways):
+        return None
+    return tuple(extent - 1 if way == {1} else 0 for extent, way in zip(shape, ways, strict=True))
+
+
+def _ways(form: Form, rank: int) -> list[set[int]] | None:
+    """Return for each axis whether a form goes up (1), down (-1), or both; None if nobody knows.
+
+    Quotients by a positive number go where the number divided goes, rows of a group of heads for
+    example, and the smaller or larger of two where both do.
+    """
+    slopes, ways = [0] * rank, [set[int]() for _ in range(rank)]
     for monomial, coefficient in form.terms.items():
         if not any(atom.axes for atom in monomial):
             continue
         (atom, *others) = monomial
-        if others or atom.kind != "x":
+        if others:
             return None
-        slopes[atom.key] += coefficient
-    for axis, extent in enumerate(shape_of(comparison.type)):
-        place[axis] = extent - 1 if slopes[axis] > 0 else 0
-    return tuple(place)
+        if atom.kind == "x":
+            slopes[atom.key] += coefficient
+            continue
+        for part in _going_along(atom):
+            inner = _ways(part, rank)
+            if inner is None:
+                return None
+            for way, signs in zip(ways, inner, strict=True):
+                way |= {sign if coefficient > 0 else -sign for sign in signs}
+        if not _going_along(atom):
+            return None
+    for way, slope in zip(ways, slopes, strict=True):
+        way |= {1 if slope > 0 else -1} if slope else set()
+    return ways
+
+
+def _going_along(atom: Atom) -> tuple[Form, ...]:
+    """Return the forms with which an atom goes up and down; none if that is not known."""
+    if atom.kind == "div":
+        by = atom.parts[1].constant
+        return atom.parts[:1] if by is not None and by > 0 else ()
+    return atom.parts if atom.kind in ("min", "max") else ()
 
 
 def is_known(value: Value, inside: Collection[int]) -> bool:
