@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import workbench.language as tl
-from tests.kernels import attention_forward
+from tests.kernels import attention_forward, matmul
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
@@ -29,6 +29,7 @@ from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
 from workbench.source import KernelTypeError, LaunchError
 from workbench.targets.built import Built
+from workbench.targets.nvidia import pipeline
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import Arrive, Await, TensorCopy, TensorLoad
 from workbench.targets.nvidia.pipeline import build
@@ -433,6 +434,23 @@ def test_stores_leave_rings_their_slots_and_blocks_their_place(
     resources, others = built.assemble().resources, once.assemble().resources
     assert resources.spill_store_bytes == 0
     assert resources.occupancy == others.occupancy
+
+
+def test_blocks_go_where_rings_leave_nothing_for_stores(monkeypatch: pytest.MonkeyPatch):
+    """Two slots fit a smaller chip, and where blocks go a store is converted in their place."""
+    small = replace(SM_90A, shared_bytes=70_000)
+    monkeypatch.setattr(pipeline, "chip", lambda name: small)
+    words = "*fp16:16 *fp16:16 *fp16:16 i32:16 i32:16 i32:16 i32:16 i32=1 i32:16 i32=1 i32:16 i32=1"
+    blocks = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 2, "ACTIVATION": ""}
+    before = tile_ir(matmul.matmul, words, blocks, num_warps=4, num_stages=2)
+    built, told = compiled(before)
+    assert told == [
+        "not persistent: rings do not fit shared memory beside what else a program keeps there"
+    ]
+    assert built.gpu is not None
+    assert roles_of(built.gpu) is not None
+    assert not is_persistent(built.gpu)
+    assert built.shared_bytes <= 70_000
 
 
 # -- what is written ------------------------------------------------------------------------------

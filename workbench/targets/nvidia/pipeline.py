@@ -197,6 +197,12 @@ def _fitted(tiles: Module, module: Module, way: _Way) -> Module:
     if room is None:
         return module
     smaller = way.take(tiles, room=room)
+    if is_persistent(module) and not is_persistent(smaller):
+        off = _with(tiles, persistent=False)
+        text = (
+            "not persistent: rings do not fit shared memory beside what else a program keeps there"
+        )
+        return _fitted(off, way.take(off, text), way)
     if _room(smaller, way.unit) is None or not tiles.attributes.get("wgmma", True):
         return smaller
     off = _with(tiles, wgmma=False)
@@ -226,7 +232,7 @@ def _beside_rings(module: Module, unit: Chip) -> Chip:
     Where blocks stay, rings are filled while they end a program, so nothing else lies there.
     """
     if not is_persistent(module):
-        return unit
+        return replace(unit, halvings=0)
     registers = min(registers_of(module, unit), _BESIDE_TILES + peak(module)[1])
     units = [replace(unit, halvings=n) for n in range(_HALVINGS)]
     return max(units, key=lambda one: residency(

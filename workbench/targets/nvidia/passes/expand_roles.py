@@ -369,8 +369,8 @@ class _Expansion:
         if late is None:
             return None
         slots = min(load.box.slots for channel in channels for load in channel.loads)
-        all_of_them = [*channels, *self.held]
-        read = {place.operand for c in all_of_them for load in c.loads for place in load.reads}
+        filled = [*channels, *self.held]
+        read = {place.operand for c in filled for load in c.loads for place in load.reads}
         reason = obstacle(late, read, self.chip.rules)
         _, needed = registers_needed(loop, late, read, self.chip.rules, copies=0)
         threads = chip_of(self.chip).most_registers(self.warps + schedule["warps"])
@@ -451,6 +451,7 @@ class _Expansion:
 
 
 def _flat(turns: Mapping[Any, _Turn]) -> tuple[Value, ...]:
+    """Return turns as values one after the other."""
     return tuple(value for turn in turns.values() for value in (turn.slot, turn.parity))
 
 
