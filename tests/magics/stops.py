@@ -193,11 +193,11 @@ def stops(count: int, seed: int = 1) -> tuple[Counter[str], list[str]]:
     with kernel() as running:
         running.run(JOBS["bench"].replace("{tag}", "0"))  # imports what it needs
         lengths: dict[str, float] = {}
-        for number, (job, code) in enumerate(JOBS.items(), 1):
+        for number, (job, code) in enumerate([*JOBS.items()] * 2, 1):
             running.run("forget()")
             start = time.monotonic()
             said = running.run(code.replace("{tag}", str(number)))
-            lengths[job] = time.monotonic() - start
+            lengths[job] = min(lengths.get(job, PATIENCE), time.monotonic() - start)
             problems += [f"{job}, not stopped: {text}" for text in said.errors]
         for number in range(count):
             job = [*JOBS][number % len(JOBS)]

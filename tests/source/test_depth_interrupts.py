@@ -1,4 +1,4 @@
-"""An interrupt that is handed to a thread with a large stack, wherever it arrives, prints nothing."""
+"""An interrupt that is handed to a thread with a large stack prints nothing, wherever it comes."""
 
 from __future__ import annotations
 

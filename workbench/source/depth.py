@@ -54,55 +54,66 @@ def deep(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _elsewhere(work: Callable[[], R]) -> R:
-    found: list[R] = []
-    raised: list[BaseException] = []
-    begun: list[bool] = []
-    done, over = threading.Lock(), threading.Lock()
-    context = copy_context()
-
-    def steps(calls: int) -> None:
-        if not begun:
-            begun.append(True)
-            _more_calls(calls)
-            try:
-                found.append(context.run(work))
-            except BaseException as error:
-                raised.append(error)
-        _fewer_calls()
-        if done.locked():
-            done.release()
-        _await(over)
-
-    def run(calls: int) -> None:
-        _here.deep = here.interruptible = True
-        while True:
-            try:
-                steps(calls)
-                return
-            except BaseException as error:  # the one interrupt that is handed on, wherever it came
-                if not found:
-                    raised.append(error)
-
-    done.acquire()
-    over.acquire()
-    thread = _started(run)
+    task = _Task(functools.partial(copy_context().run, work))
+    thread = _started(task.run)
     if thread is None:
         return work()
     try:
-        done.acquire()
+        task.done.acquire()
     except BaseException as stop:  # an interrupt, or what a signal's handler raised
         try:
-            _interrupt(thread, type(stop), done)
+            _interrupt(thread, type(stop), task.done)
         finally:
-            over.release()
+            task.over.release()
         raise
-    over.release()
-    if raised:
+    task.over.release()
+    if task.raised:
         try:
-            raise raised[0]
+            raise task.raised[0]
         finally:
-            raised.clear()
-    return found[0]
+            task.raised.clear()
+    return task.found[0]
+
+
+class _Task:
+    """What a thread does, and what came of it.
+
+    `done` is free when the work is over, `over` when no interrupt is handed on any more. One is at
+    the most, and may come between any two steps, so all steps after the work can be taken twice.
+    """
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._begun = False
+        self.found: list[Any] = []
+        self.raised: list[BaseException] = []
+        self.done, self.over = threading.Lock(), threading.Lock()
+        self.done.acquire()
+        self.over.acquire()
+
+    def run(self, calls: int) -> None:
+        """Do the work and end; an interrupt ends the work, or nothing."""
+        _here.deep = here.interruptible = True
+        while True:
+            try:
+                self._steps(calls)
+                return
+            except BaseException as error:
+                if not self.found:
+                    self.raised.append(error)
+
+    def _steps(self, calls: int) -> None:
+        if not self._begun:
+            self._begun = True
+            _more_calls(calls)
+            try:
+                self.found.append(self._work())
+            except BaseException as error:
+                self.raised.append(error)
+        _fewer_calls()
+        if self.done.locked():
+            self.done.release()
+        _await(self.over)
 
 
 def _await(over: Any) -> None:

@@ -210,9 +210,9 @@ def _read(found: dict[int, _Row], owners: dict[int, int]) -> None:
 
 
 def _follow(found: dict[int, _Row], owners: dict[int, int]) -> None:
-    """Give jumps to the op of the row before them."""
+    """Give jumps to the op of the row before them: of their block, or a jump on a condition."""
     before, block = 0, -1
     for number, row in found.items():
         if row.jumps and row.block == block:
             owners[number] = owners[number] or before
-        before, block = owners[number], row.block
+        before, block = owners[number], row.block + (row.jumps and row.guarded)

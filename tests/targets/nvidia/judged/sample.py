@@ -4,10 +4,11 @@
     python -m tests.targets.nvidia.judged.sample show KERNEL   rows of a kernel with their context
 
 `rows.tsv` holds the rows, one a line: kernel, address, SASS, the op it belongs to by the code of
-the day it was judged (id, kind, source line), a verdict, and if that is not "exact" the right op and
-why. Verdicts: *exact*, the instruction is part of what the op was lowered to; *related*, of what an
-op was lowered to that this one reads or feeds, or that stands around it; *unrelated*; *impossible*,
-no lowering of such an op holds such an instruction. What is drawn anew is to be judged anew.
+the day it was judged (id, kind, source line), a verdict, and if that is not "exact" the right op
+and why. Verdicts: *exact*, the instruction is part of what the op was lowered to; *related*, of
+what an op was lowered to that this one reads or feeds, or that stands around it; *unrelated*;
+*impossible*, no lowering of such an op holds such an instruction. What is drawn anew is to be
+judged anew.
 """
 
 from __future__ import annotations
