@@ -192,3 +192,15 @@ def test_it_lasts_although_nobody_keeps_what_it_returns():
     run = [sys.executable, "-c", text]
     said = subprocess.run(run, capture_output=True, text=True, check=True, timeout=300).stdout
     assert said == "True workbench.triton\n"
+
+
+def test_what_torchs_compiler_is_told_to_leave_alone():
+    """Its compiler has a rule for each function of torch, which it knows by the function."""
+    text = (
+        "import workbench; workbench.as_triton(cuda='cpu'); import torch, torch._dynamo\n"
+        "f = torch.compiler.disable(lambda x: x + 1)\n"
+        "print(f(torch.ones(1, device='cuda')).item(), torch.cuda.current_device())"
+    )
+    run = [sys.executable, "-c", text]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=300)
+    assert done.stdout == "2.0 0\n", done.stderr

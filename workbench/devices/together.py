@@ -19,7 +19,7 @@ from typing import Any
 
 from workbench.devices import stops
 from workbench.devices.linking import Linked, link
-from workbench.devices.pool import own_scratch, thread_count
+from workbench.devices.pool import own_scratch, pool
 
 #: Where the address of a launch's crew stands, in bytes from its arguments.
 CREW_AT = stops.BLOCK_AT - 8
@@ -198,7 +198,7 @@ _TOGETHER = ctypes.CFUNCTYPE(
 def run_together(function: int, arguments: Any, scratch: int, total: int) -> None:
     """Run programs 0 to total - 1, which may wait for each other; see `Pool.run`."""
     size = max(1, -(-scratch // 4096)) * 4096
-    extra = min(thread_count(), total) - 1
+    extra = min(pool().threads, total) - 1
     status = _code()[1](function, arguments, own_scratch(size), size, total, extra)
     if status == stops.RAISED:
         stops.raise_pending()

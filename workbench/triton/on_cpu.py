@@ -282,6 +282,16 @@ def _to(source: Any, *args: Any, **given: Any) -> Any:
     return _mark(found, host)
 
 
+def _own(answer: Any) -> Any:
+    """Return a function of its own for an answer that several names share.
+
+    Torch's compiler has a rule for each function, which it knows by the function.
+    """
+    if isinstance(answer, type):
+        return answer
+    return lambda *args, **given: answer(*args, **given)
+
+
 def _answers(torch: Any) -> dict[str, Any]:
     """Return what `torch.cuda` has meanwhile, by name."""
     import os
@@ -378,11 +388,9 @@ def _mapped(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
 
 def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
     """Return (object, attribute, value) of all that is replaced meanwhile."""
-    found = [(torch.cuda, name, value) for name, value in _answers(torch).items()]
-    nvtx = SimpleNamespace(
-        range_push=_nothing, range_pop=_nothing, mark=_nothing, range=_Region,
-        range_start=_nothing, range_end=_nothing,
-    )  # fmt: skip
+    found = [(torch.cuda, name, _own(value)) for name, value in _answers(torch).items()]
+    silent = ("range_push", "range_pop", "mark", "range_start", "range_end")
+    nvtx = SimpleNamespace(range=_Region, **{name: _own(_nothing) for name in silent})
     start = torch.autocast.__init__
 
     def autocast(self: Any, device_type: str, *args: Any, **given: Any) -> None:
