@@ -271,7 +271,7 @@ export function mountFacing(
       else if (event.key === "Enter" || event.key === " ") choose(current, false);
       else if (event.key === "[" || event.key === "]") next("pinned", event.key === "]" ? 1 : -1);
       else if (event.key === "Escape" && selection.choice.pins.length > 0) {
-        pin(stage.id, 0, 0, new Set(), false);
+        pin(stage.id, 0, -1, new Set(), false); // no row at all
       } else return;
       event.preventDefault();
       event.stopPropagation();

@@ -12,7 +12,7 @@ import { button, make } from "../dom";
 import { SHOWN } from "../limits";
 import { type ComparedStage, type FacingRows, mountFacing } from "../panes/facing";
 import { createSelection } from "../selection";
-import { count, NOTHING_PINNED, STAGE_TITLES } from "../texts";
+import { count, NOTHING_PINNED, noLink, STAGE_TITLES } from "../texts";
 import type { Comparison, FacingStage, Share } from "../trace";
 import { numbersOf } from "./numbers";
 import type { Tab, TabServices } from "./tab";
@@ -37,7 +37,8 @@ export function mountCompare(panel: HTMLElement, services: TabServices): Tab {
     selection.pin({ stage: name, from, to, ops }, add);
     const own = new Set([...ops].flatMap((op) => shownSide.own(op) ?? []));
     const pinned = selection.choice.pins.length > 0;
-    const note = pinned ? pinWords(ops, compared, stages) : NOTHING_PINNED;
+    const nothing = ops.size === 0 && to >= from ? noLink(name) : NOTHING_PINNED;
+    const note = pinned ? pinWords(ops, compared, stages) : nothing;
     if (pinned && own.size > 0) {
       services.selection.pin({ stage: `compare ${name}`, from, to, ops: own }, add, note);
     } else services.selection.clear("compare", note);
