@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { diffKeys, diffTexts, type Edit, rowKeys } from "../src/diff";
+import { foldUnchanged, pairRows } from "../src/folding";
 import type { RowOps } from "../src/stages";
-import { foldUnchanged, pairRows } from "../src/tabs/passes";
 
 const text = fc.array(fc.constantFrom("a", "b", "c", "d"), { maxLength: 40 });
 const none = (lines: readonly string[]): RowOps => lines.map(() => undefined);
