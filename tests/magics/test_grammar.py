@@ -226,3 +226,12 @@ def test_command_line_leaves_braces_alone():
     assert (
         parse_arguments("compile", ["f.py::k", "--set", "D={1:2}"]).settings[0][1].text == "{1:2}"
     )
+
+
+def test_a_dict_in_a_line_says_how_it_is_written():
+    with pytest.raises(OptionError) as caught:
+        parse("kernel", "--check \"{'out': x + y}\"", {"x": 1, "y": 2})
+    assert caught.value.code == "K102"
+    assert "{{ and }}, or as dict(name=value)" in caught.value.hint
+    written = parse("kernel", "--check \"{{'out': x + y}}\"", {"x": 1, "y": 2}).check
+    assert "{'out': x + y}" in str(written)

@@ -101,13 +101,24 @@ def expand(token: Token, namespace: Mapping[str, Any]) -> Token:
         return token
     pieces = list(_pieces(token))
     if len(pieces) == 1 and isinstance(pieces[0], Expression):
-        value = pieces[0].evaluate(namespace, "K102")
-        return replace(token, value=value)
+        return replace(token, value=_evaluated(pieces[0], namespace))
     text = "".join(
-        str(piece.evaluate(namespace, "K102")) if isinstance(piece, Expression) else piece
+        str(_evaluated(piece, namespace)) if isinstance(piece, Expression) else piece
         for piece in pieces
     )
     return replace(token, text=text)
+
+
+def _evaluated(expression: Expression, namespace: Mapping[str, Any]) -> Any:
+    try:
+        return expression.evaluate(namespace, "K102")
+    except OptionError as error:
+        if isinstance(error.__cause__, SyntaxError):
+            error.hint = (
+                "braces in a line hold an expression of Python; those of a dict or a set are "
+                "written twice, {{ and }}, or as dict(name=value)"
+            )
+        raise
 
 
 def _pieces(token: Token) -> Iterator[str | Expression]:
