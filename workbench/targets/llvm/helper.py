@@ -23,11 +23,24 @@ import sys
 
 #: Versions of llvmlite whose C functions take what `Direct` gives them.
 KNOWN = ("0.50.",)
+#: Options for the targets of triples that begin so. LLVM's pass that avoids stalls behind stores
+#: asks halves of masked accesses, of which nobody knows how much they touch, for their size, and
+#: asserts: vectors of 512 bits where registers have 256.
+OPTIONS = {"x86_64": "--x86-disable-avoid-SFB"}
 _LIBRARIES = {"darwin": "libllvmlite.dylib", "win32": "llvmlite.dll"}
 
 
 class UnreadableError(Exception):
     """The IR does not parse."""
+
+
+def option_for(machine: dict, already: set) -> str | None:
+    """Return the option for a machine's target, None if it has none or was set already."""
+    name = machine["triple"].split("-")[0]
+    if name in already or name not in OPTIONS:
+        return None
+    already.add(name)
+    return OPTIONS[name]
 
 
 class Direct:
@@ -53,12 +66,14 @@ class Direct:
             ("GetBufferStart", pointer, [pointer]),
             ("GetBufferSize", ctypes.c_size_t, [pointer]),
             ("DisposeMemoryBuffer", None, [pointer]),
+            ("SetCommandLine", None, [text, text]),
         ):
             found = self._call[function] = getattr(library, f"LLVMPY_{function}")
             found.restype, found.argtypes = result, arguments
         for part in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
             getattr(library, f"LLVMPY_InitializeAll{part}")()
         self._machines: dict = {}
+        self._set: set = set()
 
     def generate(self, text: bytes, machine: dict, *, is_object: bool) -> bytes:
         """Return assembly or an object file; raises UnreadableError."""
@@ -88,6 +103,9 @@ class Direct:
             target = self._call["GetTargetFromTriple"](triple, ctypes.byref(said))
             if not target:
                 raise RuntimeError((said.value or b"no such target").decode(errors="replace"))
+            option = option_for(machine, self._set)
+            if option is not None:
+                self._call["SetCommandLine"](b"", option.encode())
             self._machines[key] = self._call["CreateTargetMachine"](
                 target, triple, processor, features, machine["optimisation"],
                 b"pic" if machine["jit"] else b"default", b"default", 0, machine["jit"], b"",
@@ -105,6 +123,7 @@ class Imported:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         self._llvm = llvm
+        self._set: set = set()
 
     def _parse(self, text: bytes):  # noqa: ANN202 - typing takes long to import
         try:
@@ -115,6 +134,9 @@ class Imported:
     def generate(self, text: bytes, machine: dict, *, is_object: bool) -> bytes:
         """Return assembly or an object file; raises UnreadableError."""
         module = self._parse(text)
+        option = option_for(machine, self._set)
+        if option is not None:
+            self._llvm.set_option("", option)
         unit = self._llvm.Target.from_triple(machine["triple"]).create_target_machine(
             cpu=machine["processor"], features=machine["features"], opt=machine["optimisation"],
             reloc="pic" if machine["jit"] else "default", codemodel="default", jit=machine["jit"],
