@@ -401,8 +401,8 @@ def swizzled(
             offsets.append(1 << below[axis] + bit | moved << below[contiguous])
     for axis in order[1:2]:
         apart = log2(128 // width) if exchange and width < 128 else 0
-        turned = min(apart, bits[axis], len(columns) - inside)
-        for bit in range(turned):
+        count = min(apart, bits[axis], len(columns) - inside)
+        for bit in range(count):
             columns[inside + bit] |= 1 << below[axis] + bit
     offsets += columns[inside:]
     for axis in order[2:]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.files import form
+from tests.kernels import rotary
+from tests.passes.corpus import tile_ir
 from workbench.passes.manager import Recorder
+from workbench.passes.pipeline import tile_passes
 from workbench.targets.cpu import pipeline
 from workbench.targets.cpu.features import register_bits, usable
 from workbench.targets.llvm.toolchain import LlvmError, Machine, assembly
@@ -52,6 +55,16 @@ def test_files_have_code_on_every_processor(processor, step):
             assembly(pipeline.llvm_module(writer, module), machine)
         except LlvmError as error:
             pytest.fail(f"{text.name}: {error.words}")
+
+
+def test_masked_halves_of_vectors_have_code():
+    """Vectors of 512 bits, of which registers hold halves, loaded and stored in place."""
+    extents = {"Q_HEADS": 3, "K_HEADS": 1, "HEAD_DIM": 80, "PAD_Q": 4, "PAD_K": 1, "PAD_HALF": 64}
+    types = "*fp32:16 *fp32:16 *fp32:16 *fp32:16 i32:16 i32:16 i32 i32"
+    first = tile_ir(rotary.rope_half, types, {**extents, "BACKWARD": True})
+    machine = Machine(_X86, "znver3", usable(_X86, _AVX2), 2, jit=True)
+    module = pipeline.tile_passes(tile_passes(first, Recorder()), Recorder())
+    assert assembly(pipeline.llvm_module(pipeline.write(module, machine), module), machine)
 
 
 def test_what_is_not_tested_is_switched_off():

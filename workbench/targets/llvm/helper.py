@@ -23,6 +23,10 @@ import sys
 
 #: Versions of llvmlite whose C functions take what `Direct` gives them.
 KNOWN = ("0.50.",)
+#: Options for the targets of triples that begin so. LLVM's pass that avoids stalls behind stores
+#: asks halves of masked accesses, of which nobody knows how much they touch, for their size, and
+#: asserts: vectors of 512 bits where registers have 256.
+OPTIONS = {"x86_64": "--x86-disable-avoid-SFB"}
 _LIBRARIES = {"darwin": "libllvmlite.dylib", "win32": "llvmlite.dll"}
 
 
@@ -33,6 +37,15 @@ class UnreadableError(Exception):
 def _places(machine: dict) -> str:
     """Return LLVM's option for what is written of an instruction whose place is not known."""
     return f"--use-unknown-locations={'Enable' if machine['places'] else 'Default'}"
+
+
+def option_for(machine: dict, already: set) -> str | None:
+    """Return the option for a machine's target, None if it has none or was set already."""
+    name = machine["triple"].split("-")[0]
+    if name in already or name not in OPTIONS:
+        return None
+    already.add(name)
+    return OPTIONS[name]
 
 
 class Direct:
@@ -58,20 +71,20 @@ class Direct:
             ("GetBufferStart", pointer, [pointer]),
             ("GetBufferSize", ctypes.c_size_t, [pointer]),
             ("DisposeMemoryBuffer", None, [pointer]),
+            ("SetCommandLine", None, [text, text]),
         ):
             found = self._call[function] = getattr(library, f"LLVMPY_{function}")
             found.restype, found.argtypes = result, arguments
         for part in ("TargetInfos", "Targets", "TargetMCs", "AsmPrinters"):
             getattr(library, f"LLVMPY_InitializeAll{part}")()
         self._machines: dict = {}
-        self._set = library.LLVMPY_SetCommandLine
-        self._set.restype, self._set.argtypes = None, [text, text]
+        self._set: set = set()
         self._places = False
 
     def generate(self, text: bytes, machine: dict, *, is_object: bool) -> bytes:
         """Return assembly or an object file; raises UnreadableError."""
         if machine["places"] != self._places:
-            self._set(b"", _places(machine).encode())
+            self._call["SetCommandLine"](b"", _places(machine).encode())
             self._places = machine["places"]
         call, said = self._call, ctypes.c_char_p()
         unit = self._machine(machine)
@@ -99,6 +112,9 @@ class Direct:
             target = self._call["GetTargetFromTriple"](triple, ctypes.byref(said))
             if not target:
                 raise RuntimeError((said.value or b"no such target").decode(errors="replace"))
+            option = option_for(machine, self._set)
+            if option is not None:
+                self._call["SetCommandLine"](b"", option.encode())
             self._machines[key] = self._call["CreateTargetMachine"](
                 target, triple, processor, features, machine["optimisation"],
                 b"pic" if machine["jit"] else b"default", b"default", 0, machine["jit"], b"",
@@ -116,6 +132,7 @@ class Imported:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         self._llvm = llvm
+        self._set: set = set()
 
     def _parse(self, text: bytes):  # noqa: ANN202 - typing takes long to import
         try:
@@ -127,6 +144,9 @@ class Imported:
         """Return assembly or an object file; raises UnreadableError."""
         self._llvm.set_option("", _places(machine))
         module = self._parse(text)
+        option = option_for(machine, self._set)
+        if option is not None:
+            self._llvm.set_option("", option)
         unit = self._llvm.Target.from_triple(machine["triple"]).create_target_machine(
             cpu=machine["processor"], features=machine["features"], opt=machine["optimisation"],
             reloc="pic" if machine["jit"] else "default", codemodel="default", jit=machine["jit"],
