@@ -61,7 +61,7 @@ class Watched(ProgramFrame):
         if kind == "programs":
             return self.num_programs(key)
         if kind in ("trip", "trips"):
-            return self.rounds(self.loops[key], done=kind == "trip")
+            return self.rounds_of(self.loops[key], done=kind == "trip")
         if kind == "value":
             # What a branch that was not taken would have computed is never selected.
             return elements(self.values.get(key, np.asarray(0)), key)
@@ -95,7 +95,7 @@ class Watched(ProgramFrame):
         assert np.all(far == far.flat[0]), f"{value!r} did not move as a whole: {far.tolist()}"
         return far.flat[0]
 
-    def rounds(self, loop: For, *, done: bool) -> int:
+    def rounds_of(self, loop: For, *, done: bool) -> int:
         """Return the number of the current round of a loop, or how many there are."""
         lower, upper, step = (int(self.values[v]) for v in (loop.lower, loop.upper, loop.step))
         if done:

@@ -42,6 +42,9 @@ def rewritten(module: Module, rules: RuleTable) -> tuple[Module, list[tuple[Rule
 class Frame(dict[Value, np.ndarray]):
     """What ops without effects need of a frame: the values of operands, and running regions."""
 
+    def round(self, op):
+        """A loop may go round as often as it likes."""
+
     def run(self, block, arguments):
         self.update(zip(block.arguments, arguments, strict=True))
         return self.compute(block.ops)

@@ -26,11 +26,19 @@ class Arithmetic:
         return vector(type, self.lanes)
 
     def spread(self, text: str, type: str) -> str:
-        """Return one number in all lanes."""
+        """Return one number in all lanes.
+
+        A bit goes by way of words. Of bits that are all one LLVM (22.1) loses what they are combined
+        with where a vector has two registers: of `splat(b) & <true, .., false, ..>` the second half,
+        which is all false, masks nothing off (AVX2; tests/targets/cpu/test_masks.py).
+        """
         if not self.lanes:
             return text
         if not text.startswith("%"):
             return text if text.startswith(("splat", "<", "zero")) else f"splat ({type} {text})"
+        if type == "i1":
+            words = self.spread(self.emit.pure(f"sext i1 {text} to i32"), "i32")
+            return self.emit.pure(f"icmp slt {self.type('i32')} {words}, zeroinitializer")
         lanes = self.type(type)
         one = self.emit.pure(f"insertelement {lanes} poison, {type} {text}, i64 0")
         return self.emit.pure(
