@@ -16,10 +16,12 @@ from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.test_ptx import needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
 from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, in_gpu_ir, products, without
-from workbench.ir import Block, Module, Op, walk
+from workbench.ir import Block, Module, Op, Shared, walk
 from workbench.ops import For
 from workbench.targets.nvidia.ops import WaitProducts, WarpgroupDot
+from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.ops import SharedStore
+from workbench.targets.simt.passes.shared_memory import scratch_of
 
 M, N, D = 64, 32, 32
 
@@ -188,6 +190,67 @@ def test_the_interpreter_finds_waits_that_are_missing(fault: str):
     wrong = without(in_gpu_ir(module), PLANTED[fault])
     size = 3 * N
     assert meaning(wrong, (1,), arguments(size)()) != meaning(module, (1,), arguments(size)())
+
+
+def with_scratch(a_ptr, b_ptr, c_ptr, d_ptr, x_ptr, y_ptr, S, FORM: tl.constexpr, M: tl.constexpr,
+                 N: tl.constexpr):  # fmt: skip
+    """Two products, and what takes shared memory of its own between them."""
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    at = m[:, None] * N + n[None, :]
+    a, c = tl.load(a_ptr + at), tl.load(c_ptr + at)
+    square = n[:, None] * N + n[None, :]
+    t, most = tl.zeros((M, N), tl.float32), tl.full((N,), -1e9, tl.float32)
+    for i in range(S):
+        b, d = tl.load(b_ptr + i * N * N + square), tl.load(d_ptr + i * N * N + square)
+        s = tl.dot(a, b)
+        if FORM == "computed":
+            d = (d + 1).to(tl.float16)
+        t = tl.dot(c, d, t)
+        if FORM == "stored":
+            tl.store(x_ptr + at, s.to(tl.float16))
+        else:
+            most = tl.maximum(most, tl.max(s, axis=0))
+    tl.store(y_ptr + at, t.to(tl.float16))
+    tl.store(x_ptr + M * N + n, most.to(tl.float16))
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("form", ["reduced", "computed", "stored"])
+def test_nothing_is_written_where_a_product_under_way_reads(form: str, stages: int):
+    """Scratch of reductions and conversions is where buffers were that nobody reads any more."""
+    words = "*fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp16:16 i32"
+    sizes = {"FORM": form, "M": 64, "N": 64}
+    module = tile_ir(with_scratch, words, sizes, num_warps=4, num_stages=stages)
+    for one in (module, replace(module, attributes={**module.attributes, "narrow_index": True})):
+        placed, offsets, _ = ordered(in_gpu_ir(one))
+        assert sum(isinstance(op, WarpgroupDot) for op in placed.walk()) >= 2
+        assert not overwritten(placed, offsets)
+
+
+def overwritten(placed: Module, offsets: dict[int, int]) -> list[Op]:
+    """Return the ops whose scratch lies where operands of a product under way are."""
+    ranges = {
+        value: (offsets[op.id], offsets[op.id] + value.type.bytes)
+        for op in placed.walk() for value in op.results if isinstance(value.type, Shared)
+    }  # fmt: skip
+    used, warps, found = used_values(placed), placed.attributes["num_warps"], list[Op]()
+
+    def look(block: Block, going: list[WarpgroupDot]) -> None:
+        for op in block.ops:
+            if isinstance(op, WarpgroupDot):
+                going.append(op)
+                del going[: len(going) - op.in_flight]
+            elif (awaited := op.awaited()) is not None:
+                del going[: max(0, len(going) - awaited[1])]
+            elif size := scratch_of(op, SM_90A, warps, used).bytes:
+                low = offsets[op.id]
+                read = [ranges[v] for one in going for v in (one.a, one.b) if v in ranges]
+                found.extend(op for a, b in read if a < low + size and low < b)
+            for region in op.regions:
+                look(region, going)
+
+    look(placed.body, [])
+    return found
 
 
 @needs_ptxas

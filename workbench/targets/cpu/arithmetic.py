@@ -28,9 +28,9 @@ class Arithmetic:
     def spread(self, text: str, type: str) -> str:
         """Return one number in all lanes.
 
-        A bit goes by way of words. Of bits that are all one LLVM (22.1) loses what they are combined
-        with where a vector has two registers: of `splat(b) & <true, .., false, ..>` the second half,
-        which is all false, masks nothing off (AVX2; tests/targets/cpu/test_masks.py).
+        A bit goes by way of words. LLVM (22.1) loses what bits that are all one are combined with
+        where a vector has two registers: of `splat(b) & <true, .., false, ..>` the second half,
+        all false, masks nothing off (AVX2; tests/targets/cpu/test_masks.py).
         """
         if not self.lanes:
             return text

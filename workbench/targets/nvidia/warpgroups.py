@@ -225,6 +225,9 @@ def is_to_be_turned(op: Dot, on: Setting) -> bool:
         return False
     if op.accumulator.op is not None:  # sums that a loop does not go on with are read as they lie
         return False
+    users = [user for user in on.module.walk() if op.result in user.operands]
+    if not all(user.ends_block or user.pointwise for user in users):
+        return False
     if not _is_read(op.a, on) or _is_read(op.b, on) or not _is_made_of_memory(op.b, on):
         return False
     shape = shape_of(op.result.type)[::-1]

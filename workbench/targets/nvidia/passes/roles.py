@@ -319,6 +319,12 @@ def _stays(
             reason = "waits for other programs or signals to them"
         if reason:
             return False, [(op, f"not persistent: {op.name} {reason}", "missed")]
+    for loop in loops:
+        loads = [load for channel in channels_of(loop, known) for load in channel.loads]
+        try:
+            producer_slice(loop, loads, module, known, persistent=True)
+        except RefusedError as refused:
+            return False, [(refused.op, f"not persistent: {refused.why}", "missed")]
     text = "persistent: as many blocks as the device holds stay for one program after the other"
     return True, [(None, text, "applied")]
 

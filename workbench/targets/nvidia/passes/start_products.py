@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from workbench.ir import Block, Builder, Module, Op, Value, shape_of
+from workbench.ir import Block, Builder, Module, Op, Value, shape_of, walk
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import Chip, chip_of, residency
 from workbench.targets.nvidia.passes.rounds import read_by, reading_from
@@ -128,10 +128,17 @@ class _Writer:
         """Say whether an op leaves alone what products under way read."""
         if self.later(op) is not None or op.awaited() is not None:
             return True
+        inside = [op, *(inner for region in op.regions for inner in walk(region))]
+        if any(self.later(inner) is not None or self._takes_scratch(inner) for inner in inside):
+            return False
         return all(
             e.order == "plain" and not e.later and (e.space == "global" or not e.writes)
             for e in op.effects()
         )
+
+    def _takes_scratch(self, op: Op) -> bool:
+        """Say whether an op writes shared memory of its own, which may be where an operand was."""
+        return self.chip.rules.scratch_of(op, self.chip, self.warps, used=True).bytes > 0
 
     def _has_room(self, block: Block, ops: Sequence[Op]) -> bool:
         """Say whether ops in this order spill nothing and leave room for as many blocks."""
@@ -216,6 +223,9 @@ class _Round:
         for name, region in zip(op.region_names, op.regions, strict=True):
             fields[name] = self.writer.block(region, self.values)
         self._insert(op, reading_from(op, self.values, fields))
+        inside = (inner for region in op.regions for inner in walk(region))
+        if any(self.writer.later(inner) is not None for inner in inside):
+            self.going.clear()  # what goes on now is counted where it was started
 
     def _insert(self, old: Op, new: Op) -> None:
         self.builder.insert(new)
