@@ -13,15 +13,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import workbench
 from tests.corpus import every
-from tests.corpus.sample import Maker, jitted
+from tests.corpus.sample import Maker
 from tests.passes.corpus import cases
 from tests.targets.nvidia.configurations import QUICK, SLOW
 from workbench.ir import Module
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
+from workbench.runtime import compiling, jit
 from workbench.targets.cpu import pipeline as cpu
 from workbench.targets.nvidia import pipeline
 
@@ -51,12 +54,14 @@ def samples() -> Iterator[tuple[str, Module]]:
         problem = entry.build(Maker(entry.dtypes[0]), *entry.fast[-1])
         for number, launch in enumerate(problem.launches):
             cpu.build = keep  # type: ignore[assignment]
+            jit.obtain = partial(compiling.obtain, cached=False)
             try:
-                jitted(launch.kernel).warmup(
+                workbench.jit(launch.kernel).warmup(  # one that knows no compilation yet
                     *launch.arguments, grid=launch.grid, target="cpu", **launch.named
                 )
             finally:
                 cpu.build = real  # type: ignore[assignment]
+                jit.obtain = compiling.obtain
             for module in held:
                 yield f"{entry.suite} {entry.name} {number}", module
             held.clear()

@@ -165,7 +165,11 @@ def kernel() -> Iterator[Kernel]:
 def wrong(job: str, said: Said, kept: dict[str, Any]) -> list[str]:
     """Return what is not as it must be after a stop."""
     found = kept["found"]
-    problems = [f"a traceback: {text[-2000:]}" for text in [said.text, *said.errors]
+    # Python itself swallows, and prints, what arrives while the standard library's callback of a
+    # weak reference runs; nobody else can catch it there.
+    swallowed = "Exception ignored in: <function Weak"
+    texts = [text for text in (said.text, *said.errors) if not text.startswith(swallowed)]
+    problems = [f"a traceback: {text[-2000:]}" for text in texts
                 if "Traceback" in text or "---->" in text or text.count("\n") > 20]  # fmt: skip
     problems += [f"an error that is no stop: {text[-500:]}" for text in said.errors
                  if "KeyboardInterrupt" not in text]  # fmt: skip

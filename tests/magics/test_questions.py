@@ -218,8 +218,8 @@ def test_registers_are_explained_where_nvdisasm_names_them():
     registers = next(q for q in found.difference.quantities if q.name == "registers")
     assert registers.of == "registers are live where most are"
     assert {share.a for share in registers.shares} >= {(0, 4), (0, 5)}  # both loads are live there
-    live = [len(live_where_most(live_registers(result.compiled.code)))
-            for result in registry.results()]  # fmt: skip
+    mine = [one.compiled for one in registry.results() if one.compiled and one.name == "add"][-2:]
+    live = [len(live_where_most(live_registers(compiled.code))) for compiled in mine]
     assert sum(share.amount for share in registers.shares) == live[1] - live[0] > 0
     saved = difference(*found.traces, ("A", "B"))
     assert next(q for q in saved.quantities if q.name == "registers").shares == ()
