@@ -590,3 +590,38 @@ def scores(out_ptr, q_ptr, k_ptr, K, M: tl.constexpr, N: tl.constexpr, D: tl.con
         k = tl.load(k_ptr + at[None, :] * D + d[:, None], mask=at[None, :] < K, other=0.0)
         total += tl.dot(q, k)
     tl.store(out_ptr + (tl.program_id(0) * M + rows)[:, None] * N + columns[None, :], total)
+
+
+def branching(a_ptr, b_ptr, c_ptr, K, G, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """How far a program goes is decided by a branch on its number."""
+    row = tl.program_id(0)
+    m, n, k = row * BM + tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    end = K
+    if row > G:
+        end = K // 2 // BK * BK
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, end, BK):
+        a = tl.load(a_ptr + m[:, None] * K + (i + k)[None, :])
+        b = tl.load(b_ptr + (i + k)[:, None] * BN + n[None, :])
+        acc = tl.dot(a, b, acc)
+    tl.store(c_ptr + m[:, None] * BN + n[None, :], acc)
+
+
+@pytest.mark.parametrize("options", [{}, {"warp_specialize": True}, OPTIONS])
+def test_where_a_producer_cannot_follow_blocks_go(options: dict[str, object]):
+    words = "*fp16:16 *fp16:16 *fp32:16 i32:16 i32"
+    sizes = {"BM": 128, "BN": 256, "BK": 64}
+    module = tile_ir(branching, words, sizes, num_warps=8, num_stages=3)
+    found = [after for _, after in gpu_steps(_last(module), SM_90A, narrow_index=True, **{
+        name: value for name, value in options.items() if name != "narrow_index"})][-1]  # fmt: skip
+    assert not is_persistent(found)
+
+    def arguments() -> list[Any]:
+        a, b = numbers(3 * 128 * 256, np.float16, 0), numbers(256 * 256, np.float16, 1)
+        return [a, b, np.zeros(3 * 128 * 256, np.float32), 256, 1]
+
+    assert meaning(found, (3,), arguments()) == meaning(module, (3,), arguments())
+
+
+def _last(module: Module) -> Module:
+    return [module, *(after for _, after in tile_steps(module))][-1]
