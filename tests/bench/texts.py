@@ -13,9 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import workbench
 from tests.corpus import every
@@ -25,7 +23,7 @@ from tests.targets.nvidia.configurations import QUICK, SLOW
 from workbench.ir import Module
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
-from workbench.runtime import compiling
+from workbench.runtime import knobs
 from workbench.targets.cpu import pipeline as cpu
 from workbench.targets.nvidia import pipeline
 
@@ -45,7 +43,6 @@ def modules() -> Iterator[tuple[str, Module]]:
 def samples() -> Iterator[tuple[str, Module]]:
     """Yield the corpus: each launch of each sample at its last fast size, in its first type."""
     held: list[Module] = []
-    jit: Any = sys.modules["workbench.runtime.jit"]  # the package has a function of that name
     real: Callable[..., object] = cpu.build
 
     def keep(module: Module, target: str, recorder: Recorder, override: None = None) -> object:
@@ -56,14 +53,14 @@ def samples() -> Iterator[tuple[str, Module]]:
         problem = entry.build(Maker(entry.dtypes[0]), *entry.fast[-1])
         for number, launch in enumerate(problem.launches):
             cpu.build = keep  # type: ignore[assignment]
-            jit.obtain = partial(compiling.obtain, cached=False)
+            before, knobs.compilation.always_compile = knobs.compilation.always_compile, True
             try:
                 workbench.jit(launch.kernel).warmup(  # one that knows no compilation yet
                     *launch.arguments, grid=launch.grid, target="cpu", **launch.named
                 )
             finally:
                 cpu.build = real  # type: ignore[assignment]
-                jit.obtain = compiling.obtain
+                knobs.compilation.always_compile = before
             for module in held:
                 yield f"{entry.suite} {entry.name} {number}", module
             held.clear()
