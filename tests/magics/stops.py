@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import sys
 import time
 from collections import Counter
@@ -162,13 +163,17 @@ def kernel() -> Iterator[Kernel]:
         running.close()
 
 
+#: Python itself swallows, and prints, what arrives while the standard library's callback of a weak
+#: reference runs; nobody else can catch it there. All that is printed beside it counts.
+_SWALLOWED = re.compile(
+    r"Exception ignored in: <function Weak.*\nTraceback.*\n(?:[ ].*\n|\n)*KeyboardInterrupt: ?\n?"
+)
+
+
 def wrong(job: str, said: Said, kept: dict[str, Any]) -> list[str]:
     """Return what is not as it must be after a stop."""
     found = kept["found"]
-    # Python itself swallows, and prints, what arrives while the standard library's callback of a
-    # weak reference runs; nobody else can catch it there.
-    swallowed = "Exception ignored in: <function Weak"
-    texts = [text for text in (said.text, *said.errors) if not text.startswith(swallowed)]
+    texts = [_SWALLOWED.sub("", text) for text in (said.text, *said.errors)]
     problems = [f"a traceback: {text[-2000:]}" for text in texts
                 if "Traceback" in text or "---->" in text or text.count("\n") > 20]  # fmt: skip
     problems += [f"an error that is no stop: {text[-500:]}" for text in said.errors
