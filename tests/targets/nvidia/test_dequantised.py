@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import workbench
+import workbench.language as tl
 from tests.kernels import quantised
 from tests.passes.corpus import tile_ir
 from tests.passes.meaning import meaning
@@ -242,3 +243,22 @@ def test_scales_are_loaded_a_round_ahead():
     (load,) = (op for op in loop.body.ops if isinstance(op, Load))
     assert load.result in loop.body.yields
     assert not any(load.result in op.operands for op in loop.body.ops[:-1])
+
+
+def test_a_choice_by_a_scalar_is_of_memory_too():
+    """A scalar condition has no axis along which its bits would count."""
+
+    def kernel(x_ptr, w_ptr, out_ptr, flag, steps, K: tl.constexpr):
+        k, m, n = tl.arange(0, K), tl.arange(0, 16), tl.arange(0, 16)
+        total = tl.zeros((16, 16), tl.float32)
+        for step in range(steps):
+            at = step * K + k
+            x = tl.load(x_ptr + m[:, None] * 4096 + at)
+            w = tl.load(w_ptr + n[:, None] * 4096 + at).to(tl.float16)
+            total = tl.dot(x, tl.where(flag > 0, w, 0.0).T, total)
+        tl.store(out_ptr + m[:, None] * 16 + n, total)
+
+    compiled = workbench.compile(
+        kernel, "*f16:16 *i8:16 *f32:16 i32 i32", {"K": 32}, target="sm_90a", cached=False
+    )
+    assert "mma.sync" in compiled.asm["ptx"]

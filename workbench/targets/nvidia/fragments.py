@@ -126,5 +126,5 @@ def _memory_bits(value: Value, axis: int) -> float | None:
 
 
 def _is_small(value: Value) -> bool:
-    """Say whether a tile is a constant, or one that is repeated."""
-    return isinstance(value.op, Constant | Broadcast | Splat)
+    """Say whether a value is a constant, a tile that is repeated, or one scalar for all."""
+    return not shape_of(value.type) or isinstance(value.op, Constant | Broadcast | Splat)
