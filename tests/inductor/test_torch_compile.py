@@ -172,6 +172,7 @@ config.worker_start_method = "subprocess"
 x = torch.randn(40, 50)
 with wb.use_in_torch_compile() as graphs:
     AsyncCompile.wait_pool_ready()
+    AsyncCompile.wakeup()  # as torch does where a graph's arguments are CUDA's
     assert torch.allclose(torch.compile(lambda x: torch.softmax(x, 1))(x), torch.softmax(x, 1))
 (kernel,) = next(iter(graphs)).kernels
 (artefact, *_) = kernel.artefacts

@@ -2,7 +2,7 @@
 
 AsyncCompile.triton                     is told of every kernel of a graph
 async_compile._worker_compile_triton    compiles in a worker
-async_compile.SubprocPool               starts the workers
+async_compile.SubprocPool.__init__      starts the workers
 CpuDeviceOpOverrides.import_get_raw_…   is one line, as torch's texts need it to be
 CpuDeviceOpOverrides.device_guard       is something that `with` takes (torch 2.11: the word `pass`)
 CpuInterface.device                     makes the CPU current
@@ -45,7 +45,7 @@ def driving(patches: Patches, graphs: Listener) -> None:
     """Have workers compile with us, and tell `graphs` of every kernel."""
     patches.put(f"{_ASYNC}:AsyncCompile.triton", lambda stock: _listing(stock, graphs))
     patches.put(f"{_ASYNC}:_worker_compile_triton", lambda stock: workers.compile_kernel)
-    patches.put(f"{_ASYNC}:SubprocPool", _preloading)
+    patches.put(f"{_ASYNC}:SubprocPool.__init__", _preloading)
     # Torch looks for the words of devices where there are none yet: those of the CPU alone, which
     # importing them leaves, would be CUDA's too.
     needed(_WORDS_OF_DEVICES)("cpu")
@@ -81,12 +81,12 @@ def _listing(stock: Callable[..., Any], graphs: Listener) -> Callable[..., Any]:
     return triton
 
 
-def _preloading(stock: Any) -> Callable[..., Any]:
+def _preloading(stock: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(stock)
-    def pool(*args: Any, **given: Any) -> Any:
-        return stock(*args, **{"pickler": workers.pickler(), **given})
+    def start(pool: Any, *args: Any, **given: Any) -> None:
+        stock(pool, *args, **{"pickler": workers.pickler(), **given})
 
-    return pool
+    return start
 
 
 def _showing(stock: Callable[..., Any]) -> Callable[..., Any]:
