@@ -15,6 +15,7 @@ import torch
 import workbench as wb
 from tests.bench import whatif as stored
 from tests.bench.contests import Tensors
+from tests.bench.tuned import problems
 from tests.corpus.sample import jitted
 from workbench import interrupts, run_cell
 from workbench.cli import main
@@ -300,7 +301,7 @@ def test_loops_count_as_often_as_the_launch_says():
 
 def test_copies_count_the_same_whoever_makes_them():
     """By threads, as boxes of tensor maps, or as boxes by a producer's warps."""
-    suite = next(c for c in stored.problems().values() if (c.suite, c.size) == ("matmul_nn", 1024))
+    suite = next(c for c, _ in problems().values() if (c.suite, c.size) == ("matmul_nn", 1024))
     prepared = suite.prepare(Tensors("meta"))
     config = next(c for c in suite.configs if str(c).startswith("128x128"))
     launch = prepared.launch(config)
