@@ -215,9 +215,16 @@ class Compared:
         return beside(*self.traces, self.difference)
 
 
-def compare(one: Any = None, other: Any = None, *, namespace: Namespace | None = None) -> Compared:
+def compare(
+    one: Any = None,
+    other: Any = None,
+    *,
+    labels: tuple[str, str] | None = None,
+    namespace: Namespace | None = None,
+) -> Compared:
     """Return two compilations and what differs between them; arguments and errors as of `diff`."""
-    a, b, labels = _labelled(one, other, dict(namespace or {}))
+    a, b, told = _labelled(one, other, dict(namespace or {}))
+    labels = labels or told
     live = (_live(a), _live(b))
     return Compared((a.trace, b.trace), difference(a.trace, b.trace, labels, live))
 
@@ -227,6 +234,7 @@ def diff(
     other: Any = None,
     *,
     stage: str | None = None,
+    labels: tuple[str, str] | None = None,
     namespace: Namespace | None = None,
 ) -> Difference | Shown:
     """Return what differs between two compilations, or the whole diff of one stage.
@@ -237,14 +245,15 @@ def diff(
             a trace; the result before the latest one if `other` is None.
         other: the same; the latest result of `one`'s kernel if None.
         stage: show the unified diff of this stage instead.
+        labels: what the two sides are called; None: kernel, target and specialisation.
         namespace: where names are looked up first.
 
     Raises:
         OptionError: K129 for what there is not, K801 for a file that cannot be read.
     """
     if stage is None:
-        return compare(one, other, namespace=namespace).difference
-    one_side, other_side, labels = _labelled(one, other, dict(namespace or {}))
+        return compare(one, other, labels=labels, namespace=namespace).difference
+    one_side, other_side, told = _labelled(one, other, dict(namespace or {}))
     a, b = one_side.trace, other_side.trace
     if not (a.text(stage) and b.text(stage)):
         both = [s.id for s in a.stages if a.text(s.id) and b.text(s.id)]
@@ -253,7 +262,7 @@ def diff(
             code="K129",
             hint=f"both have {' '.join(both)}",
         )
-    return Shown(stage_diff(a, b, stage, labels), "diff")
+    return Shown(stage_diff(a, b, stage, labels or told), "diff")
 
 
 def _labelled(
