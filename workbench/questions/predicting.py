@@ -158,7 +158,7 @@ def predict(
         speed: the numbers of a GPU, those of the chip's data-centre product if None.
     """
     work = facts.work
-    if work is None or not facts.resident:
+    if work is None or not facts.resident or not prod(grid):
         return None
     speed = speed or speeds(target)
     units = units_of(facts, speed)
