@@ -38,8 +38,8 @@ from workbench.runtime.timing import Effort
 STORED = Path(__file__).parent / "results" / "tuned" / "h200.json"
 ROWS = 4096
 MULTIPROCESSORS = 132
-#: Blocks is what the row needs; warps and stages are what there is to choose.
-SOFTMAX = configs(*((0, warps, stages) for warps in (1, 2, 4, 8, 16, 32) for stages in (1, 3)))
+#: The block is what the row needs, and stages say nothing where there is no loop.
+SOFTMAX = configs(*((0, warps, 1) for warps in (1, 2, 4, 8, 16, 32)))
 #: Programs that take several rows each: how many to a multiprocessor, warps, stages.
 ROWS_IN_TURN = configs(
     (1, 8, 1), (1, 8, 4), (1, 16, 1), (1, 16, 4), (2, 4, 1), (2, 4, 4), (2, 8, 1), (2, 8, 4),
@@ -49,8 +49,10 @@ ROWS_IN_TURN = configs(
 #: the contests' tables: which it shall be is what a prediction has to say.
 STAY_OR_NOT = (
     *with_options("warp_specialize persistent", (128, 128, 64, 4, 4), (128, 256, 64, 8, 4)),
-    *with_options("warp_specialize no persistent", (128, 256, 64, 8, 3), (128, 128, 64, 8, 4)),
-    *with_options("no warp_specialize", (128, 256, 64, 8, 3), (256, 128, 64, 8, 3)),
+    Config((128, 256, 64), 8, 3, ("warp_specialize", "no persistent")),
+    Config((128, 128, 64), 8, 4, ("warp_specialize", "no persistent")),
+    Config((128, 256, 64), 8, 3, ("no warp_specialize",)),
+    Config((256, 128, 64), 8, 3, ("no warp_specialize",)),
 )
 ATTENTION_STAYS = with_options("persistent", (128, 64, 8, 3), (64, 64, 4, 3), (128, 128, 8, 3))
 SUITES = ("softmax", "matmul_nn", "attention_fwd", "matmul_nt", "matmul_tn", "matmul_tt")
@@ -171,7 +173,8 @@ def measure_all(path: Path, suites: Iterable[str] = SUITES) -> None:
     }
     if path.exists():
         found = json.loads(path.read_text())
-    begun: list[Key] = [tuple(key) for key in found.pop("begun", [])]
+    begun: list[Key] = [(run["suite"], run["case"], run["size"]) for run in found["runs"]]
+    begun += [tuple(key) for key in found.pop("begun", [])]
     folder = os.environ.get("WORKBENCH_CACHE_DIR") or tempfile.mkdtemp(prefix="tuned-")
     print(*compile_all([key for key in chosen if key not in begun], folder), sep="\n", flush=True)
     os.environ["WORKBENCH_CACHE_DIR"] = folder

@@ -84,9 +84,7 @@ class QuestionMagics(Magics):
                     one, other, stage=request.stage, labels=request.labels, namespace=self._names
                 )
                 return as_json(found) if request.json else found
-            shown = shown_comparison(
-                one, other, labels=request.labels, namespace=self._names
-            )
+            shown = shown_comparison(one, other, labels=request.labels, namespace=self._names)
             if request.output is not None:
                 shown.save(request.output, force=request.force)
         return as_json(shown.found.difference) if request.json else shown
