@@ -254,10 +254,10 @@ def _diff(request: Request) -> int:
     for name in request.names:
         _only_traces("diff", name)
     if request.stage is not None:
-        text = questioning.diff(*request.names, stage=request.stage)
+        text = questioning.diff(*request.names, stage=request.stage, labels=request.labels)
         _print(str(questioning.as_json(text)) if request.json else str(text))
         return OK
-    shown = shown_comparison(*request.names)
+    shown = shown_comparison(*request.names, labels=request.labels)
     _print(str(questioning.as_json(shown.found.difference)) if request.json else str(shown))
     return _page(shown, request)
 

@@ -126,7 +126,7 @@ def _type(argument: Any) -> Any:
     return argument.dtype if isinstance(argument, torch.Tensor) else argument
 
 
-def _kind(launch: Launch, compiler: str) -> tuple[Any, ...]:
+def kind(launch: Launch, compiler: str) -> tuple[Any, ...]:
     """Return what launches have in common that need one compilation."""
     facts = tuple(
         (str(a.dtype),)
@@ -153,8 +153,7 @@ def jobs(chosen: Iterable[int], compilers: Sequence[str]) -> list[Job]:
                 if compiler == "ours":
                     launches += [variant(config) for variant in prepared.variants.values()]
                 for launch in launches:
-                    kind = _kind(launch, compiler)
-                    found.setdefault(kind, Job(number, place, compiler))
+                    found.setdefault(kind(launch, compiler), Job(number, place, compiler))
     return list(found.values())
 
 

@@ -4,12 +4,12 @@
     python -m tests.bench.whatif SUITE …              beside those of some suites
     python -m tests.bench.whatif --sizes              softmax and additions of stored sizes
     python -m tests.bench.whatif --squares            what 64 squares of a product take here
-    python -m tests.bench.whatif --measure PATH       on a GPU: time all configurations, store them
+    python -m tests.bench.whatif --measure PATH [SUITE ...]   on a GPU: times, for `tuned.py`
 
 A run is one problem with all configurations that were tried; what counts is the rank correlation of
 predicted and measured times (Spearman), and by how much the predicted best is slower than the best.
-Without a GPU the first ones compile some 200 kernels. `results/tuned/h200.json` has products and
-attention, by the compiler of that day; it lacks softmax, which `--measure` adds.
+Without a GPU the first ones compile some 300 kernels. `results/tuned/h200.json` has softmax,
+products and attention, by the compiler of 2026-11-24.
 """
 
 from __future__ import annotations
@@ -20,26 +20,40 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tests.bench import contests
-from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
-from tests.corpus.sample import Launch, jitted
+from tests.bench import tuned
+from tests.bench.contests import Config, Contest, Tensors
+from tests.bench.tuned import ROWS, STORED, problems
+from tests.corpus.sample import jitted
 from tests.kernels import matmul, softmax, vector_add
 from workbench.questions.predicting import look, predict
 from workbench.questions.whatif import WhatIf
 
-STORED = Path(__file__).parent / "results" / "tuned" / "h200.json"
 TARGET = "sm_90a"
-ROWS = 4096
+#: Runs of which the constants of the model were fitted.
+FITTED = {
+    ("softmax", "4096 rows", 1024), ("softmax", "4096 rows", 16384),
+    ("softmax", "4096 rows in turn", 4096),
+    ("matmul_nn", "nn", 512), ("matmul_nn", "nn", 1536), ("matmul_nn", "nn", 4096),
+    ("matmul_nt", "nt", 1024), ("matmul_nt", "nt", 3072), ("matmul_tn", "tn", 5120),
+    ("attention_fwd", "D64 full", 4096), ("attention_fwd", "D128 full", 4096),
+    ("attention_fwd", "D128 causal", 4096),
+}  # fmt: skip
+#: Runs of which rows had been looked at when the form of the model was chosen.
+LOOKED_AT = {
+    ("softmax", "4096 rows", 256), ("softmax", "4096 rows", 4096),
+    ("softmax", "4096 rows in turn", 1024),
+    ("matmul_nn", "nn", 1024), ("matmul_nn", "nn", 5120), ("matmul_nn", "nn", 8192),
+    ("matmul_tt", "tt", 512), ("matmul_tt", "tt", 5120),
+    ("attention_fwd", "D64 full", 1024), ("attention_fwd", "D64 causal", 1024),
+    ("attention_fwd", "D64 causal", 4096), ("attention_fwd", "D128 full", 1024),
+    ("attention_fwd", "D128 causal", 1024),
+}  # fmt: skip
 MEMORY_BOUND = (("softmax", "4096 rows"), ("vector_add", "add"))
-#: BLOCK is what the row needs; warps and stages are what there is to choose.
-SOFTMAX = configs(*((0, warps, stages) for warps in (1, 2, 4, 8, 16, 32) for stages in (1, 3)))
-SUITES = ("softmax", "matmul_nn", "matmul_nt", "matmul_tn", "matmul_tt", "attention_fwd")
 
 
 def ranks(values: Sequence[float]) -> list[float]:
@@ -54,34 +68,6 @@ def correlation(a: Sequence[float], b: Sequence[float]) -> float:
         return statistics.correlation(ranks(a), ranks(b))
     except statistics.StatisticsError:
         return 0.0
-
-
-def _softmax(tensors: Tensors, size: int) -> Prepared:
-    x = tensors.normal(ROWS, size, dtype=torch.float32)
-    out = tensors.empty(ROWS, size, dtype=torch.float32)
-    block = 1 << (size - 1).bit_length()
-
-    def launch(config: Config) -> Launch:
-        return Launch(
-            softmax.softmax, (ROWS,), (out, x, size, size, size), {"BLOCK": block, **config.options}
-        )
-
-    return Prepared(launch, out, lambda: torch.softmax(x, -1), (1e-5, 1e-6))
-
-
-def problems() -> dict[tuple[str, str, int], Contest]:
-    """Return what is tuned, by suite, name and size: the contests' families, and softmax."""
-    found = {
-        (c.suite, c.name, c.size): c
-        for c in contests.all_contests()
-        if c.suite in SUITES and c.tunes and c.dtype == torch.float16
-    }
-    for size in (256, 1024, 4096, 16384):
-        found["softmax", "4096 rows", size] = Contest(
-            "softmax", "4096 rows", torch.float32, size, softmax, partial(_softmax, size=size),
-            SOFTMAX, 0, 8 * ROWS * size, "softmax", tunes=True,
-        )  # fmt: skip
-    return found
 
 
 def predicted(contest: Contest, config: Config) -> float | None:
@@ -102,9 +88,9 @@ def judged(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float, floa
     over that of the best."""
     known = problems()
     for run in runs:
-        contest = known[run["suite"], run["case"], run["size"]]
+        contest, table = known[run["suite"], run["case"], run["size"]]
         measured: Mapping[str, float] = run["microseconds"]
-        chosen = [c for c in contest.configs if str(c) in measured]
+        chosen = [c for c in table if str(c) in measured]
         told = {str(c): predicted(contest, c) for c in chosen}
         pairs = [(told[name], measured[name]) for name in told if told[name] is not None]
         times = [time for _, time in pairs]
@@ -168,40 +154,10 @@ def squares() -> None:
           f"{processors:.1f} s of processors, imports among them")  # fmt: skip
 
 
-def measure_all(path: str) -> None:
-    """Time every configuration on this GPU and write what was found."""
-    from tests.bench.racing import TUNING, call_of
-    from workbench.runtime.measuring import measure
-
-    torch.cuda.set_stream(torch.cuda.Stream())
-    runs: list[dict[str, Any]] = []
-    for (suite, name, size), contest in problems().items():
-        prepared = contest.prepare(Tensors("cuda"))
-        calls = {}
-        for config in contest.configs:
-            call = call_of(prepared.launch(config), contest, "ours")
-            try:
-                call()
-                torch.cuda.synchronize()
-            except Exception as error:
-                print(f"{suite} {name} {size} {config}: {error}")
-                continue
-            calls[str(config)] = call
-        timings = measure(calls, gpu=True, effort=TUNING)
-        times = {word: round(timing.median * 1e3, 3) for word, timing in timings.items()}
-        word = str(contest.dtype).removeprefix("torch.")
-        runs.append({"suite": suite, "case": name, "dtype": word, "size": size,
-                     "microseconds": times})  # fmt: skip
-        print(suite, name, size, len(times), flush=True)
-        torch.cuda.empty_cache()
-    machine = torch.cuda.get_device_name()
-    Path(path).write_text(json.dumps({"machine": machine, "runs": runs}, indent=1) + "\n")
-
-
 def main(words: list[str]) -> int:
     """Judge stored runs, or measure new ones."""
     if words[:1] == ["--measure"]:
-        measure_all(words[1])
+        tuned.measure_all(Path(words[1]), words[2:] or tuned.SUITES)
         return 0
     if words == ["--squares"]:
         squares()
@@ -211,14 +167,19 @@ def main(words: list[str]) -> int:
             print(f"{name:24} predicted {told:8.2f} us, took {took:8.2f} us: {told / took:.2f}")
         return 0
     runs = json.loads(STORED.read_text())["runs"]
-    found: list[tuple[float, float]] = []
-    for name, rank, best in judged([r for r in runs if not words or r["suite"] in words]):
-        print(f"{name:32} rank correlation {rank:5.2f}, predicted best {best - 1:+.0%}", flush=True)
-        found.append((rank, best))
-    if found:
-        mean = statistics.mean(rank for rank, _ in found)
-        near = sum(best <= 1.1 for _, best in found)
-        print(f"mean {mean:.2f}; predicted best within 10 % in {near} of {len(found)}")
+    chosen = [run for run in runs if not words or run["suite"] in words]
+    found: dict[str, list[tuple[float, float]]] = {}
+    for run, (name, rank, best) in zip(chosen, judged(chosen), strict=True):
+        key = (run["suite"], run["case"], run["size"])
+        kind = "fitted" if key in FITTED else "looked at" if key in LOOKED_AT else "not seen"
+        print(f"{name:34} rank correlation {rank:5.2f}, predicted best {best - 1:+.0%}, {kind}",
+              flush=True)  # fmt: skip
+        for one in (kind, "all"):
+            found.setdefault(one, []).append((rank, best))
+    for kind, several in found.items():
+        mean = statistics.mean(rank for rank, _ in several)
+        near = sum(best <= 1.1 for _, best in several)
+        print(f"{kind}: mean {mean:.2f}; predicted best within 10 % in {near} of {len(several)}")
     return 0
 
 

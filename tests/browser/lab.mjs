@@ -73,7 +73,7 @@ function askedNotebook() {
     code("load", "%load_ext workbench\nimport torch\nx, y, out = torch.arange(7.0), torch.ones(7), torch.zeros(7)"),
     code("one", kernel("x + y")),
     code("two", kernel("x * y + x")),
-    code("diff", "%diff"),
+    code("diff", "%diff add~1 add --labels sum,product"),
     code("follow", "%follow add 4"),
     code("step", "%step add 1"),
     code("whatif", "%whatif add --axis BLOCK=4,64 --axis warps=1,4 --target sm_80"),
@@ -142,13 +142,14 @@ const options = [
   `--ServerApp.root_dir=${work}`,
   "--IdentityProvider.token=", // no login: loopback and a throw-away server only
   "--LabApp.expose_app_in_browser=True", // gives tests window.jupyterapp
+  "--JupyterNotebookApp.expose_app_in_browser=True",
 ];
 if (process.getuid?.() === 0) options.push("--allow-root");
 const server = spawn(process.env.JUPYTER || "jupyter", options, {
   stdio: ["ignore", "ignore", "pipe"],
   env: {
     ...process.env,
-    JUPYTER_PATH: extensionPath(),
+    JUPYTER_PATH: [extensionPath(), process.env.JUPYTER_PATH].filter(Boolean).join(path.delimiter),
     JUPYTER_CONFIG_DIR: path.join(root, "config"),
     JUPYTERLAB_SETTINGS_DIR: quietSettings(),
     JUPYTERLAB_WORKSPACES_DIR: path.join(root, "workspaces"),
@@ -289,12 +290,7 @@ async function checkAsked(browser) {
   const times = await page.$$eval("[data-ready]", (all) => all.map((e) => Math.round(e.dataset.ms)));
   console.log("asked: painted ms", times);
 
-  await compare.scrollIntoViewIfNeeded();
-  await compare.locator('.wb-toggle[data-stage="asm"]').click();
-  await compare.locator("button.wb-share").first().click();
-  const pinned = (side) =>
-    compare.locator(`.wb-compare-rows .wb-pair > .wb-row:nth-child(${side}).wb-pin0`).count();
-  assert.ok((await pinned(1)) > 0 && (await pinned(2)) > 0, "a line is pinned on both sides");
+  await pinnedOnBothSides(compare);
   await page.screenshot({ path: path.join(out, "lab_compare.png") });
 
   const cells = () => page.locator(".jp-Notebook-cell").count();
@@ -322,6 +318,17 @@ async function checkAsked(browser) {
   assert.ok(saved.every((size) => size < 400_000), `saved outputs: ${saved}`);
   assert.deepEqual(page.errors, []);
   await page.close();
+}
+
+/** Compare has the labels that were asked for, and a line of the source is pinned on both sides. */
+async function pinnedOnBothSides(compare) {
+  await compare.scrollIntoViewIfNeeded();
+  assert.match(await compare.locator(".wb-compare-head dl").textContent(), /^Asum.*Bproduct/);
+  await compare.locator('.wb-toggle[data-stage="asm"]').click();
+  await compare.locator("button.wb-share").first().click();
+  const pinned = (side) =>
+    compare.locator(`.wb-compare-rows .wb-pair > .wb-row:nth-child(${side}).wb-pin0`).count();
+  assert.ok((await pinned(1)) > 0 && (await pinned(2)) > 0, "a line is pinned on both sides");
 }
 
 /** A square of a map opens Compare below it: the kernel compiles that square and the best one. */
@@ -365,6 +372,39 @@ async function checkNotebook7(browser) {
   // Served beside JupyterLab, Notebook 7 reports faults of its own plugins: only ours count.
   const errors = page.errors.filter((error) => /workbench|\bwb\b/i.test(error));
   assert.deepEqual(errors, []);
+  await page.close();
+  await checkDiffInNotebook7(browser);
+}
+
+/** `%diff` run in Notebook 7, saved there, and opened again as a page that no kernel stands behind. */
+async function checkDiffInNotebook7(browser) {
+  const name = "diff7.ipynb";
+  const asked = askedNotebook();
+  asked.cells = asked.cells.filter(({ id }) => ["load", "one", "two", "diff"].includes(id));
+  writeFileSync(path.join(work, name), JSON.stringify(asked));
+  const page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
+  page.errors = collectErrors(page);
+  const compare = page.locator('[data-ready="1"] > .wb').nth(2);
+  await page.goto(`${base}/notebooks/${name}`, { waitUntil: "domcontentloaded" });
+  await idle(page, name);
+  await page.evaluate(() => void window.jupyterapp.commands.execute("notebook:run-all-cells"));
+  await executed(page, 120_000);
+  await painted(page, 3);
+  await pinnedOnBothSides(compare);
+  const cells = () => page.locator(".jp-Notebook-cell").count();
+  const before = await cells();
+  for (const key of ["b", "d", "d", "a", "x"]) await page.keyboard.press(key);
+  assert.equal(await cells(), before, "command mode saw no key");
+  assert.deepEqual(await axeViolations(page, ".wb"), []);
+  await page.screenshot({ path: path.join(out, "notebook7_diff.png") });
+  await page.evaluate(async () => {
+    await window.jupyterapp.commands.execute("docmanager:save");
+    await window.jupyterapp.shell.currentWidget.sessionContext.shutdown();
+  });
+  await page.reload({ waitUntil: "domcontentloaded" });
+  await painted(page, 3);
+  await pinnedOnBothSides(compare);
+  assert.deepEqual(page.errors.filter((error) => /workbench|\bwb\b/i.test(error)), []);
   await page.close();
 }
 

@@ -207,6 +207,27 @@ def test_diff_of_two_versions_labels_sides_and_lines():
     assert str(diff("add~1", "add", stage="tile")).startswith("--- A: add cpu")
 
 
+def test_sides_are_called_what_the_user_calls_them():
+    space = names()
+    run_cell(ADD, LINE, space)
+    run_cell(ADD.replace("x + y", "x * y"), LINE, space)
+    request = parse("diff", "add~1 add --labels 'by sum,by product'", space)
+    assert request.labels == ("by sum", "by product")
+    found = compare(*request.names, labels=request.labels, namespace=space)
+    assert found.comparison().labels == found.difference.labels == request.labels
+    assert found.difference.text.startswith("A: by sum\nB: by product\n")
+    one_stage = str(diff("add~1", "add", stage="tile", labels=request.labels))
+    assert one_stage.startswith("--- A: by sum\n+++ B: by product\n")
+
+
+@pytest.mark.parametrize("given", ["one", "a,b,c", "a,", "a,a", f"a,{'b' * 41}", "'a,\x1bb'"])
+def test_labels_that_tell_nothing_apart_are_refused(given):
+    with pytest.raises(OptionError) as caught:
+        parse("diff", f"--labels {given}", {})
+    assert caught.value.code == "K152"
+    assert "--labels before,after" in caught.value.hint
+
+
 def test_registers_are_explained_where_nvdisasm_names_them():
     space = names()
     sig = '--sig "*f32 *f32 *f32 i32"'

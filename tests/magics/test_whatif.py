@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -15,6 +16,7 @@ import torch
 import workbench as wb
 from tests.bench import whatif as stored
 from tests.bench.contests import Tensors
+from tests.bench.tuned import problems
 from tests.corpus.sample import jitted
 from workbench import interrupts, run_cell
 from workbench.cli import main
@@ -23,8 +25,17 @@ from workbench.ir import parse_module
 from workbench.magics import registry, sweeping
 from workbench.magics.grammar import parse
 from workbench.questions import whatif
-from workbench.questions.predicting import Facts, predict
-from workbench.questions.workload import Work, workload
+from workbench.questions.predicting import (
+    BARRIER,
+    LATENCY,
+    START,
+    TURN,
+    Facts,
+    _queue,
+    predict,
+    units_of,
+)
+from workbench.questions.workload import Products, Work, workload
 from workbench.source import OptionError
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.speeds import speeds
@@ -300,7 +311,7 @@ def test_loops_count_as_often_as_the_launch_says():
 
 def test_copies_count_the_same_whoever_makes_them():
     """By threads, as boxes of tensor maps, or as boxes by a producer's warps."""
-    suite = next(c for c in stored.problems().values() if (c.suite, c.size) == ("matmul_nn", 1024))
+    suite = next(c for c, _ in problems().values() if (c.suite, c.size) == ("matmul_nn", 1024))
     prepared = suite.prepare(Tensors("meta"))
     config = next(c for c in suite.configs if str(c).startswith("128x128"))
     launch = prepared.launch(config)
@@ -321,6 +332,8 @@ def test_copies_count_the_same_whoever_makes_them():
         assert other.sectors == pytest.approx(threads.sectors, rel=0.25)
         assert other.tensor == threads.tensor
         assert 0.5 < other.late / threads.late < 2
+    # The product of a round is under way while the next one is prepared: only the last is awaited.
+    assert all(one.products > 4 * max(1, one.meets) for one in (boxes, roles))
 
 
 def test_every_chip_has_numbers_and_waves_cost():
@@ -334,6 +347,59 @@ def test_every_chip_has_numbers_and_waves_cost():
         assert one.waves == 1
     slow = predict(facts, "sm_90a", (1,), moved=1e9)
     assert slow.bound == "memory"
+    assert predict(facts, "sm_90a", (0,)) is None
+
+
+def test_what_is_spilled_goes_to_memory():
+    told = [
+        predict(Facts(255, spilled, 0, 4, 16, 64, "registers", Work(waits=1)), "sm_90a", (4096,))
+        for spilled in (0, 2000, 4000)
+    ]
+    a_byte = 32 * 4 * 4096 / (speeds("sm_90a").memory_gbps * 1e3)  # of each lane of four warps
+    assert told[0].microseconds + 500 * a_byte < told[1].microseconds < told[2].microseconds
+    assert told[2].bound == "memory"
+
+
+def test_blocks_that_stay_begin_once_and_take_their_share_of_programs():
+    product = Products("wgmma", "f16")
+    work = Work(tensor={product: 4096.0 * 2000}, products=8, rounds=8, late=4.0)
+    there = speeds("sm_90a").multiprocessors  # one block on each
+
+    def told(programs, *, stays):
+        facts = Facts(168, 0, 0, 8, 12, 64, "shared", work, 4, stays)
+        return predict(facts, "sm_90a", (programs,)).microseconds
+
+    assert told(there, stays=True) == told(there, stays=False)
+    for waves in (2, 8):
+        saved = told(waves * there, stays=False) - told(waves * there, stays=True)
+        cycles = saved * speeds("sm_90a").gigahertz * 1e3
+        assert cycles == pytest.approx((waves - 1) * (START + LATENCY - TURN), rel=0.3)
+    # So many that blocks do not stay: the launch takes as many blocks as there are programs.
+    assert told(40 * there, stays=True) == told(40 * there, stays=False)
+
+
+def test_groups_that_go_their_own_way_overlap_and_those_in_step_do_not():
+    product = Products("wgmma", "f16")
+    work = Work(tensor={product: 4096.0 * 50_000}, lanes=128.0 * 45_000, products=64, meets=64)
+
+    def told(barriers):
+        facts = Facts(168, 0, 0, 8, 8, 64, "registers", replace(work, barriers=barriers))
+        return predict(facts, "sm_90a", (132,)).microseconds - barriers * BARRIER / 1755
+
+    assert told(0) < 0.85 * told(64)
+    # A queue with one customer is none; with many the longest demand decides.
+    assert _queue(1, 7.0, (3.0, 5.0)) == pytest.approx(15)
+    assert _queue(200, 7.0, (3.0, 5.0)) / 200 == pytest.approx(5, rel=0.02)
+
+
+def test_products_whose_operands_come_slowly_take_as_long_as_those():
+    speed = speeds("sm_90a")
+    fed, starved = (
+        units_of(Facts(0, 0, 0, 4, 4, 64, "", Work(tensor={Products("wgmma", "f16", rows): 1e6})),
+                 speed)["tensor cores"]
+        for rows in (0.0, 2 / speed.tensor)
+    )  # fmt: skip
+    assert starved == pytest.approx(2 * fed)
 
 
 def test_predicted_times_are_near_measured_ones_and_rank_as_they_do():

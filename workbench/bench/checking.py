@@ -142,7 +142,7 @@ def model_of(
     floor = 0.0
     if conditioning.sums is None and conditioning.values is None:
         # Nothing is known of what was summed up: take it to be as large as the output is.
-        want = to_numpy(comparing)
+        want = np.atleast_1d(to_numpy(comparing))
         finite = want[np.isfinite(want)] if want.dtype.kind == "f" else want[:0]
         if finite.size:
             longest = max(executed.count.values(), default=1)

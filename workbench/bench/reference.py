@@ -72,6 +72,10 @@ def references(
     return evaluation.references()
 
 
+#: What NumPy makes of objects, texts, times and complex numbers, none of which an output holds.
+_NO_NUMBERS = "OUSmMc"
+
+
 class _Evaluation:
     """The evaluations of one reference."""
 
@@ -195,7 +199,20 @@ class _Evaluation:
         except Exception as error:
             message = f"the reference {self.said} raised {type(error).__name__}: {error}"
             raise CheckError(message, self.place, code="K603") from error
-        return _by_output(self.subject.outputs, value, self.said, self.place)
+        found = _by_output(self.subject.outputs, value, self.said, self.place)
+        for name, one in found.items():
+            if to_numpy(one).dtype.kind in _NO_NUMBERS:
+                raise CheckError(
+                    f"the reference {self.said} gives {_kind(one)} for {name}, which no output can "
+                    "hold", self.place, code="K602",
+                    hint="give one value for each element of the output, or a single number",
+                )  # fmt: skip
+        return found
+
+
+def _kind(value: Any) -> str:
+    """Return what a value is, in a word or two."""
+    return f"{to_numpy(value).dtype} numbers" if is_array(value) else type(value).__name__
 
 
 def _by_output(

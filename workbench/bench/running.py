@@ -235,6 +235,12 @@ class _Run:
                     "--bench needs a device or --target cpu", plan.place("bench"), code="K118",
                     hint="the interpreter's time says nothing; leave --target out, or --bench",
                 )  # fmt: skip
+            if subject.gpu and not device.has_gpu():
+                raise OptionError(
+                    f"--bench needs a device, and there is none for {subject.target}",
+                    plan.place("bench") or plan.place("target"), code="K118",
+                    hint="--target cpu times it here; %whatif predicts times of GPUs",
+                )  # fmt: skip
             record.runs.append(launch_record(subject, None))
             benches, self.verdicts = time_points(
                 points, self._competitors, self._check if plan.checked else None, self._work,
@@ -425,8 +431,8 @@ def launch_record(subject: Subject, milliseconds: float | None) -> Launch:
     if subject.target == "interpreter":
         where = "interpreter"
     elif subject.gpu:
-        array = next(value for value in subject.arguments.values() if on_gpu(value))
-        where = str(array.device)
+        arrays = (value for value in subject.arguments.values() if on_gpu(value))
+        where = next((str(array.device) for array in arrays), "cuda")
     return Launch(
         t=time.time(),
         grid=subject.grid,

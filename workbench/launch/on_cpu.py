@@ -156,7 +156,8 @@ def make_runner(
             pack_into(arguments[0], 0, *values, x, y, z)
         except PACK_ERRORS:
             pack_into(arguments[0], 0, *fitted(form, values), x, y, z)
-        start(function, arguments[1], scratch_bytes, x * y * z)
+        if programs := x * y * z:  # without any, code would divide by the grid's extents
+            start(function, arguments[1], scratch_bytes, programs)
         free.append(arguments)
         if prints:
             sys.stdout.flush()

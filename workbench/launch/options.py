@@ -77,7 +77,9 @@ def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError
     parameters = [p.name for p in source.parameters] if source is not None else []
     known = [*parameters, *DEFAULTS, *SHORT_FORMS]
     close = difflib.get_close_matches(word[:100], known, n=1, cutoff=0.5)
-    better = f"; did you mean {close[0]}?" if close else ""
+    better = f"; did you mean {close[0]}?" if close and close[0] != word else ""
+    if word in parameters:
+        better = f": {word} is an argument of the launch"
     hint = None
     if source is not None:
         hint = f"{source.name} takes {', '.join(parameters)}; options are {', '.join(DEFAULTS)}"

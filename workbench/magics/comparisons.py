@@ -44,7 +44,11 @@ class ShownComparison(Shown):
 
 
 def shown_comparison(
-    one: Any = None, other: Any = None, *, namespace: Mapping[str, Any] | None = None
+    one: Any = None,
+    other: Any = None,
+    *,
+    labels: tuple[str, str] | None = None,
+    namespace: Mapping[str, Any] | None = None,
 ) -> ShownComparison:
     """Return two compilations beside each other; arguments and errors as of `questioning.diff`."""
-    return ShownComparison(compare(one, other, namespace=namespace), namespace)
+    return ShownComparison(compare(one, other, labels=labels, namespace=namespace), namespace)

@@ -215,6 +215,11 @@ EXPLANATIONS: dict[str, Explanation] = {
         "%layouts add nothing",
         "%layouts add lists the values, %access add the lines; compile with --target sm_90a.",
     ),
+    "K152": _entry(
+        "--labels takes what the two sides are called: two different names, a comma between them.",
+        "%diff add~1 add --labels before",
+        "%diff add~1 add --labels before,after; quote the two where one has spaces.",
+    ),
     "K200": _entry(
         "the kernel's text cannot be compiled; the message says what is wrong with it.",
         "def add(x_ptr, n):\n    tl.store(x_ptr)",

@@ -18,7 +18,7 @@ from workbench.bench.results import KernelResult
 from workbench.bench.running import run_plan
 from workbench.interrupts import may_stop
 from workbench.magics import doctor as doctoring
-from workbench.magics import glossary, registry
+from workbench.magics import glossary, registry, variants
 from workbench.magics.cells import previous_call
 from workbench.magics.explanations import EXPLANATIONS
 from workbench.magics.options import Request
@@ -48,7 +48,7 @@ def _stage(name: StageId) -> Callable[..., Shown]:
         namespace: Namespace = None,
     ) -> Shown:
         request = Request(lines=lines, line=line, raw=raw, loc=loc)
-        result = registry.find(kernel, namespace)
+        result = variants.find(kernel, namespace)
         trace = result.trace_with(name) or result.trace
         return stage_text(trace, name, request)
 
@@ -91,8 +91,8 @@ def passes(
     if llvm_passes:
         from workbench.magics.inside_llvm import llvm_passes_text
 
-        return llvm_passes_text(registry.find(kernel, namespace), which, grep)
-    trace = registry.find(kernel, namespace).trace
+        return llvm_passes_text(variants.find(kernel, namespace), which, grep)
+    trace = variants.find(kernel, namespace).trace
     return passes_text(trace, which, Request(everything=everything, grep=grep))
 
 
@@ -127,13 +127,15 @@ def _explained(what: str | None, namespace: Namespace) -> Shown:
         return Shown(EXPLANATIONS[what.upper()].render(what.upper()))
     name, colon, line = what.rpartition(":")
     if colon and line.isdecimal():
-        return line_story(registry.find(name or None, namespace).trace, int(line))
+        return line_story(variants.find(name or None, namespace).trace, int(line))
     entry = glossary.look_up(what)
     if entry is not None:
         return Shown("\n".join([entry.render(what), *_occurrences(entry, what)]))
     if re.fullmatch(r"[Kk]\d+", what):
         better = closest(what.upper(), EXPLANATIONS)
-        raise OptionError(f"no error code {what}{better}", code="K129")
+        raise OptionError(
+            f"no error code {what}{better}", code="K129", hint="%explain alone lists all"
+        )
     return _mentioned(what, namespace)
 
 
@@ -150,10 +152,13 @@ def _occurrences(entry: glossary.Entry, word: str) -> list[str]:
 
 def _mentioned(what: str, namespace: Namespace) -> Shown:
     """Explain a word by the remarks of the latest result that mention it."""
-    result = registry.find(None, namespace)
+    try:
+        problems = registry.find(None, namespace).problems
+    except OptionError:  # no result has remarks yet
+        problems = []
     found = [
         f"{remark.severity} {remark.code}: {remark.text}"
-        for remark in result.problems
+        for remark in problems
         if what.lower() in f"{remark.code} {remark.text}".lower()
     ]
     if not found:
@@ -302,7 +307,7 @@ def save(
     kernel: Any, path: str | Path, *, force: bool = False, namespace: Namespace = None
 ) -> Path:
     """Write a result; the suffix decides: .html .wbt .json .ptx .ll .cubin .sass .png .csv."""
-    return registry.find(kernel, namespace).save(path, force=force)
+    return variants.find(kernel, namespace).save(path, force=force)
 
 
 def workbench(what: str = "doctor", value: str | None = None) -> Shown:

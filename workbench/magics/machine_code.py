@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workbench.ir import Module, print_rows
-from workbench.magics import registry
+from workbench.magics import variants
 from workbench.magics.options import Request
 from workbench.magics.texts import Shown
 from workbench.source import OptionError
@@ -39,7 +39,7 @@ def sass_listing(
 
     Raises OptionError K129 for a kernel without machine code for a GPU.
     """
-    result = registry.find(kernel, namespace)
+    result = variants.find(kernel, namespace)
     compiled = next(
         (r.compiled for r in result.records if r.compiled and r.compiled.target.startswith("sm_")),
         None,

@@ -37,6 +37,7 @@ from workbench.magics.values import (
     target_name,
     tolerance,
     tune_axis,
+    two_labels,
     whole_number,
     word_list,
 )
@@ -94,6 +95,7 @@ class Request:
     output: str | None = None
     json: bool = False
     stage: str | None = None
+    labels: tuple[str, str] | None = None
     assume: tuple[str, ...] = ()
     at: int | None = None
     breaks: tuple[int, ...] = ()
@@ -346,6 +348,10 @@ OPTIONS: tuple[Option, ...] = (
         "--stage", "stage", "the whole diff of this stage",
         one_of("--stage", "stage", PANES, "K122"), "S", example="--stage ptx",
         commands=frozenset({"diff"}),
+    ),
+    Option(
+        "--labels", "labels", "what the two sides are called", two_labels, "A,B",
+        "kernel, target and specialisation", "--labels before,after", commands=frozenset({"diff"}),
     ),
     Option(
         "--at", "at", "the step that is shown; negative numbers count from the end", step_number,

@@ -22,7 +22,7 @@ from workbench.bench.results import KernelResult, Record
 from workbench.bench.roundings import UNIT
 from workbench.bench.running import launch_record, synchronize, without_runs
 from workbench.bench.subject import Subject
-from workbench.magics import registry
+from workbench.magics import registry, variants
 from workbench.magics.grammar import Origin, parse, split_cell
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
@@ -59,8 +59,8 @@ def override_text(
     kernel: Any, stage: str | None, *, namespace: Mapping[str, Any] | None = None
 ) -> Shown:
     """Return the cell in which a stage of a kernel is edited: `%%override` and its present text."""
-    result = registry.find(kernel, namespace)
-    compiled = _chosen(result, _known(stage))
+    known = _known(stage)
+    compiled = _chosen(variants.find(kernel, namespace), known)
     cell = override_cell(compiled.trace, stage or "")
     if cell is None:
         raise OptionError(
@@ -109,7 +109,7 @@ _HINT = "%override add ptx prints the cell to edit; " + "stages: " + " ".join(ST
 def _named(request: Request, namespace: Mapping[str, Any]) -> tuple[CompiledKernel, KernelResult]:
     """Return the compilation to edit, and the result that knows how it was launched."""
     name = request.names[0]
-    found = registry.find(name, namespace)
+    found = variants.find(name, namespace)
     compiled = _chosen(found, _known(request.names[1]))
     return compiled, registry.find(name.partition("@")[0], namespace)
 
@@ -306,7 +306,10 @@ def text_from(path: str) -> str:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"{path} cannot be read: {error}", code="K103") from error
+        raise OptionError(
+            f"{path} cannot be read: {error}", code="K103",
+            hint="%override KERNEL STAGE without a path puts the present text into a cell",
+        ) from error  # fmt: skip
 
 
 __all__ = ["OverrideResult", "override_text", "run_override", "text_from"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.ir import Module, Op, Shared, Tile, Value, element_of, shape_of, value_names
 from workbench.layouts import BANKS, LinearLayout
-from workbench.magics import registry
+from workbench.magics import variants
 from workbench.magics.drawing import Drawn, chart_svg, chart_text, grid_svg, grid_text
 from workbench.magics.texts import Shown
 from workbench.magics.values import closest
@@ -38,7 +38,7 @@ class Named:
 
 def gpu_module(kernel: Any, namespace: Mapping[str, Any] | None) -> tuple[CompiledKernel, Module]:
     """Return the first compilation of a result that has GPU IR; raises K151."""
-    result = registry.find(kernel, namespace)
+    result = variants.find(kernel, namespace)
     named = isinstance(kernel, str) and "@" in kernel
     for record in result.records[: 1 if named else None]:
         built = record.compiled.compiled.built if record.compiled is not None else None
@@ -293,7 +293,7 @@ def access(
         lines = sorted({op.span.line for op, _ in every if op.span is not None})
         raise OptionError(
             f"{compiled.name} accesses no memory{f' in line {line}' if line else ''}",
-            code="K151", hint=f"it does in {', '.join(map(str, lines)) or 'no line'}",
+            code="K151", hint=f"it does in {', '.join(map(str, lines))}" if lines else None,
         )  # fmt: skip
     head = ("line", "op", "memory", "bytes a lane", "requests a warp", "cost of a request")
     rows = [head, *dict.fromkeys(_move_row(op, m) for op, m in chosen)]

@@ -73,15 +73,18 @@ class QuestionMagics(Magics):
         %diff add add@num_warps=8   other settings, compiled now
         %diff add~1 add             two versions
         %diff a.wbt b.wbt           saved traces
+        %diff add~1 add --labels before,after     what the sides are called
         d = %diff add~1 add         d.save("page.html") writes the page that --output writes
         """
         request = self._request("diff", line)
         one, other, *_ = [*request.names, None, None]
         with stopped_in_one_line("diff"):
             if request.stage is not None:
-                found = diff(one, other, stage=request.stage, namespace=self._names)
+                found = diff(
+                    one, other, stage=request.stage, labels=request.labels, namespace=self._names
+                )
                 return as_json(found) if request.json else found
-            shown = shown_comparison(one, other, namespace=self._names)
+            shown = shown_comparison(one, other, labels=request.labels, namespace=self._names)
             if request.output is not None:
                 shown.save(request.output, force=request.force)
         return as_json(shown.found.difference) if request.json else shown

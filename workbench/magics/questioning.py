@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +12,10 @@ from workbench.bench.binding import Binder
 from workbench.bench.plan import Plan
 from workbench.bench.results import KernelResult
 from workbench.bench.subject import Subject
-from workbench.launch.options import SHORT_FORMS, check_options
-from workbench.magics import registry
+from workbench.magics import registry, variants
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
 from workbench.magics.texts import Shown
-from workbench.magics.values import TARGETS
 from workbench.questions.answers import Answer
 from workbench.questions.beside import beside
 from workbench.questions.comparing import Difference, difference, label, stage_diff
@@ -28,7 +25,6 @@ from workbench.questions.following import follow as way_of
 from workbench.questions.live import live_where_most
 from workbench.questions.stepping import Steps, step_through
 from workbench.runtime.compiled import CompiledKernel
-from workbench.runtime.compiling import obtain
 from workbench.source import OptionError
 from workbench.targets.nvidia.toolchain import live_registers
 from workbench.trace import STAGE_IDS, Trace
@@ -215,9 +211,16 @@ class Compared:
         return beside(*self.traces, self.difference)
 
 
-def compare(one: Any = None, other: Any = None, *, namespace: Namespace | None = None) -> Compared:
+def compare(
+    one: Any = None,
+    other: Any = None,
+    *,
+    labels: tuple[str, str] | None = None,
+    namespace: Namespace | None = None,
+) -> Compared:
     """Return two compilations and what differs between them; arguments and errors as of `diff`."""
-    a, b, labels = _labelled(one, other, dict(namespace or {}))
+    a, b, told = _labelled(one, other, dict(namespace or {}))
+    labels = labels or told
     live = (_live(a), _live(b))
     return Compared((a.trace, b.trace), difference(a.trace, b.trace, labels, live))
 
@@ -227,6 +230,7 @@ def diff(
     other: Any = None,
     *,
     stage: str | None = None,
+    labels: tuple[str, str] | None = None,
     namespace: Namespace | None = None,
 ) -> Difference | Shown:
     """Return what differs between two compilations, or the whole diff of one stage.
@@ -237,14 +241,15 @@ def diff(
             a trace; the result before the latest one if `other` is None.
         other: the same; the latest result of `one`'s kernel if None.
         stage: show the unified diff of this stage instead.
+        labels: what the two sides are called; None: kernel, target and specialisation.
         namespace: where names are looked up first.
 
     Raises:
         OptionError: K129 for what there is not, K801 for a file that cannot be read.
     """
     if stage is None:
-        return compare(one, other, namespace=namespace).difference
-    one_side, other_side, labels = _labelled(one, other, dict(namespace or {}))
+        return compare(one, other, labels=labels, namespace=namespace).difference
+    one_side, other_side, told = _labelled(one, other, dict(namespace or {}))
     a, b = one_side.trace, other_side.trace
     if not (a.text(stage) and b.text(stage)):
         both = [s.id for s in a.stages if a.text(s.id) and b.text(s.id)]
@@ -253,7 +258,7 @@ def diff(
             code="K129",
             hint=f"both have {' '.join(both)}",
         )
-    return Shown(stage_diff(a, b, stage, labels), "diff")
+    return Shown(stage_diff(a, b, stage, labels or told), "diff")
 
 
 def _labelled(
@@ -300,15 +305,8 @@ def _sides(what: Any, names: Mapping[str, Any]) -> Sequence[Side]:
         name, wave, steps = what.partition("~")
         if wave and steps.isdecimal():
             return _of_result(registry.before(name or None, int(steps), names))
-        name, at, spec = what.partition("@")
-        if at:
-            try:
-                found = registry.find(what, names)
-            except OptionError:
-                if "=" not in spec and spec not in TARGETS:
-                    raise
-                return [_compiled_as(name, spec, names)]
-            return _of_result(found)[:1]
+        if "@" in what:
+            return _of_result(variants.find(what, names))[:1]
     return _of_result(registry.find(what, names))
 
 
@@ -319,37 +317,6 @@ def _of_result(result: KernelResult) -> list[Side]:
 def _side(trace: Trace, compiled: CompiledKernel | None) -> Side:
     gpu = compiled is not None and trace.text("sass") != ""
     return Side(trace, compiled.code if compiled is not None and gpu else b"")
-
-
-def _compiled_as(name: str, spec: str, names: Mapping[str, Any]) -> Side:
-    """Return a kernel compiled for another target, or with other options."""
-    result = registry.find(name or None, names)
-    compiled = result.compiled
-    if compiled is None:
-        raise OptionError(f"{result.name} did not compile, so it has no variants", code="K129")
-    target, signature = compiled.target, compiled.signature
-    given: dict[str, Any] = {}
-    for word in spec.split(","):
-        key, equals, value = word.partition("=")
-        if not equals and word in TARGETS:
-            target = word
-            continue
-        try:
-            given[SHORT_FORMS.get(key, key)] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            given[SHORT_FORMS.get(key, key)] = value
-    parameters = {p.name for p in compiled.source.parameters if p.is_constexpr}
-    constants = {n: v for n, v in given.items() if n in parameters}
-    options = {n: v for n, v in given.items() if n not in parameters}
-    check_options(options, compiled.source)
-    arguments = tuple(
-        (n, replace(fact, value=constants[n]) if n in constants else fact)
-        for n, fact in signature.arguments
-    )
-    everything = tuple(sorted({**dict(signature.options), **options}.items()))
-    wanted = replace(signature, arguments=arguments, options=everything)
-    found = obtain(compiled.source, wanted, target)
-    return _side(found.trace, found)
 
 
 def follow(
@@ -373,15 +340,24 @@ def followed(
 ) -> tuple[Trace, Way]:
     """Return the trace that is asked, and the way in it; arguments and errors as of `follow`."""
     if what is None:
-        raise OptionError(
-            "what is to be followed?", code="K103",
-            hint="%follow add 5, %follow add offsets or %follow add sass:12",
-        )  # fmt: skip
+        raise _nothing_to_follow()
     traces = _traces(kernel, dict(namespace or {}))
     stage = what.partition(":")[0] if ":" in what else ""
     having = (trace for trace in traces if stage in STAGE_IDS and trace.text(stage))
     trace = next(having, traces[0])
-    return trace, way_of(trace, what)
+    try:
+        return trace, way_of(trace, what)
+    except OptionError:
+        if kernel is None and what in registry.names():
+            raise _nothing_to_follow(what) from None
+        raise
+
+
+def _nothing_to_follow(name: str = "add") -> OptionError:
+    return OptionError(
+        "what is to be followed?", code="K103",
+        hint=f"%follow {name} 5, %follow {name} offsets or %follow {name} sass:12",
+    )  # fmt: skip
 
 
 def as_json(answer: Answer | Difference | Way | Steps | Shown) -> Shown:

@@ -134,8 +134,9 @@ def _with_spec(newest: KernelResult, known: list[KernelResult], spec: str) -> Ke
         )
     )
     raise OptionError(
-        f"{newest.name} has no specialisation '{spec}'; there are: {found}", code="K129"
-    )
+        f"{newest.name} has no specialisation '{spec}'; there are: {found}", code="K129",
+        hint=f"{newest.name}@sm_90a or {newest.name}@NAME=VALUE is compiled where it is asked for",
+    )  # fmt: skip
 
 
 def _of_kernel(kernel: Any) -> KernelResult:

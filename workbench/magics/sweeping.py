@@ -103,6 +103,8 @@ def _map(
         found.squares.append(square)
         plans.append(made)
     if not any(plans) and squares.error is not None:
+        if isinstance(squares.error, OptionError):  # what it points to is an earlier cell's line
+            squares.error.span = request.place("tune")
         raise squares.error
     return found, squares, plans
 

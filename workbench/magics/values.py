@@ -409,3 +409,24 @@ def pattern(flag: str) -> Callable[[Token], str]:
 def word_list(token: Token) -> tuple[str, ...]:
     """Return the words of a comma-separated list."""
     return tuple(word.strip() for word in plain_text(token).split(",") if word.strip())
+
+
+#: What a side of a comparison is called may be so long: it stands in heads of columns.
+_LONGEST_LABEL = 40
+
+
+def two_labels(token: Token) -> tuple[str, str]:
+    """Return what the two sides of a comparison are called."""
+    words = [word.strip() for word in plain_text(token).split(",")]
+    if len(words) != 2 or words[0] == words[1] or not all(words):
+        raise OptionError(
+            f"--labels takes two different names, got {plain_text(token)!r}", token.span,
+            code="K152", hint="--labels before,after; quote names with spaces",
+        )  # fmt: skip
+    for word in words:
+        if len(word) > _LONGEST_LABEL or not word.isprintable():
+            raise OptionError(
+                f"a label has at most {_LONGEST_LABEL} printable characters, got {word!r}"[:200],
+                token.span, code="K152", hint="--labels before,after",
+            )  # fmt: skip
+    return words[0], words[1]

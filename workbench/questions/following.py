@@ -110,6 +110,14 @@ class _Follower:
         stage, colon, row = what.partition(":")
         if colon and stage in NAMES and row.isdecimal():
             return self._of_row(stage, int(row))
+        if colon and stage in NAMES:
+            raise OptionError(
+                f"'{row}' is no row", code="K129", hint=f"rows count from 1: {stage}:12"
+            )
+        if colon:
+            raise OptionError(
+                f"there is no stage '{stage}'", code="K129", hint=f"stages: {' '.join(NAMES)}"
+            )
         if what.isdecimal():
             return self._of_line(int(what))
         return self._of_value(what.lstrip("%"))

@@ -3,36 +3,42 @@
 Everything is counted in cycles of one multiprocessor, for one program (`workload.py`), from what a
 chip does in a cycle (`targets/nvidia/speeds.py`):
 
-    tensor   = operations of products / what tensor cores do, by instruction and type
+    tensor   = for each product the longer of: operations / what tensor cores do, by instruction and
+               type; rows of banks that the instruction reads its operands from
     copies   = sectors of global memory * 32 bytes / COPY_BYTES
                (of boxes of tensor maps: lines of 128 bytes * LINE, if that is more)
     shared   = wavefronts (a row of banks takes one cycle)
-    own      = ISSUE * (results of arithmetic + spilled registers, once each round) / lanes
-               + results of exp, log, division ... / SPECIAL
-    chain    = START + waits * LATENCY + barriers * BARRIER
-               + max(late * LATENCY, tensor - beside + max(beside, serial))
+    own      = the longer of: ISSUE * results of arithmetic / lanes;
+               results of exp, log, division ... / SPECIAL
 
-Groups of four warps go to and fro between tensor cores and their own arithmetic. With g of them
-side by side, each waiting for two servers in turn (a closed queue: with rho the shorter of the
-two demands over the longer, and GROUPS * g customers, since products go on beside arithmetic),
+What a program waits for without keeping any unit busy:
 
-    work     = longest of the two * (1 - rho ** (n + 1)) / (1 - rho ** n),  n = GROUPS * g
+    delays   = waits * LATENCY + barriers * BARRIER, and ROUND for each wait for its own products
+    begin    = START, + LATENCY until its first copies have come
 
-`chain` is how long a program takes alone, because one step waits for another: a group of four warps
-waits for its own products and its own arithmetic (`serial`, at the rate of its warps; some products
-go on `beside` that), or for copies. With r programs side by side, as registers and shared memory
-allow,
+Where products are waited for and arithmetic follows (attention), groups of four warps go to and
+fro between tensor cores and their own arithmetic: customers of a closed queue with two servers,
+whose throughput is found by mean value analysis (Reiser and Lavenberg 1980), `begin` and `delays`
+being the time they think. Groups of a block that meet at barriers in each round do everything at
+the same time: then a block is one customer. Where products are under way all the time (matrix
+products), nothing queues. With r programs side by side, as registers and shared memory allow,
 
-    busy     = (work ** P + copies ** P + shared ** P) ** (1 / P)
-    wave(r)  = ((r * busy) ** P + chain ** P) ** (1 / P)
+    alone    = tensor + own + ROUND * meets of one customer, or the longer of tensor and
+               own + ROUND * rounds where products are under way all the time
+    chain    = begin + delays + the longer of: late * FETCH (a ring's copies), alone
+    wave(r)  = the longest of: the queue, r * copies, r * shared, chain
     time     = LAUNCH + (wave(r) * whole waves + wave(the rest)) / clock
-    time    >= bytes that the arrays have / the speed of memory
+    time    >= (bytes that the arrays have + bytes that are spilled) / the speed of memory
     time    >= operations of products / (SUSTAINED of what tensor cores do): power
 
-A wave is multiprocessors * r programs. Constants were fitted on runs of an H200: products nt and
-tn, attention with heads of 128, 14 runs in all. What is counted was chosen with others in view, too
-(that a box costs by the lines of memory that its rows touch: with products nn).
-`python -m tests.bench.whatif` holds the model against the runs that are stored.
+A wave is multiprocessors * r programs. Blocks that stay begin once: each takes its share of the
+programs one after the other, with TURN in the place of `begin`, since copies for the next program
+come while this one ends. "The longest" is a norm of the power P, and of SHARPLY among the last
+three.
+
+Constants were fitted on 12 runs of an H200 (`FITTED` in tests/bench/whatif.py); rows of 13 further
+runs had been looked at when the form of the model was chosen (`LOOKED_AT`).
+`python -m tests.bench.whatif` holds it against all that are stored.
 """
 
 from __future__ import annotations
@@ -42,29 +48,30 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from workbench.questions.workload import Work, workload
+from workbench.launch.grids import blocks_for
+from workbench.questions.workload import Products, Work, workload
 from workbench.runtime.compiled import CompiledKernel
 from workbench.targets.nvidia.chip import chip, residency
 from workbench.targets.nvidia.speeds import Speeds, share, speeds
 
-COPY_BYTES = 62.0
-LINE = 1.85
-SPECIAL = 12.4
-ISSUE = 1.2
-LATENCY = 1400.0
-BARRIER = 39.0
-START = 2100.0
+COPY_BYTES = 68.0
+LINE = 1.55
+SPECIAL = 12.0
+ISSUE = 1.05
+LATENCY = 1700.0
+FETCH = 1050.0
+BARRIER = 70.0
+START = 550.0
+ROUND = 210.0
+TURN = 400.0
 LAUNCH_MICROSECONDS = 2.25
-P = 6.0
-GROUPS = 1.7
-#: How much of the data sheet's speed a copy gets.
+P = 10.0
+#: What share of the data sheet's speed a copy gets.
 MEMORY_SHARE = 0.92
 #: How much of what tensor cores do they may do for long.
-SUSTAINED = 0.95
+SUSTAINED = 0.93
 #: How sharply a launch that is bound by memory or power is bound by nothing else.
-SHARPLY = 4.0
-#: Results that a warp's lane gives in a cycle when it is alone.
-ALONE = 1.5
+SHARPLY = 2.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,7 @@ class Facts:
         limit: what keeps more from fitting.
         work: what a program does; None where the launch is not known.
         producers: warps of a program besides those, which hold no tiles.
+        stays: whether a block takes several programs.
     """
 
     registers: int | None
@@ -91,6 +99,7 @@ class Facts:
     limit: str
     work: Work | None
     producers: int = 0
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +129,7 @@ def look(kernel: CompiledKernel, integers: Mapping[str, int] | None, grid: Any) 
         work = workload(built.gpu, unit, grid, integers or {})
     return Facts(
         launch.registers, launch.spill_bytes, built.shared_bytes, built.num_warps,
-        fits.warps, unit.warps, fits.limit, work, warps - built.num_warps,
+        fits.warps, unit.warps, fits.limit, work, warps - built.num_warps, launch.persistent,
     )  # fmt: skip
 
 
@@ -128,27 +137,28 @@ def units_of(facts: Facts, speed: Speeds) -> dict[str, float]:
     """Return the cycles that one program keeps each unit of a multiprocessor busy."""
     work = facts.work
     assert work is not None
-    tensor = sum(
-        operations / (speed.tensor * share(word) * (1 if kind == "wgmma" else speed.warp_share))
-        for (kind, word), operations in work.tensor.items()
-    )
-    spilled = (facts.spill_bytes or 0) / 4 * 32 * facts.num_warps * max(1.0, work.rounds)
     written = work.stored_sectors if work.lines else 0.0
     return {
-        "tensor cores": tensor,
+        "tensor cores": sum(n * _cycles(kind, speed) for kind, n in work.tensor.items()),
         "copies": max(
             work.sectors * 32 / COPY_BYTES, work.lines * LINE + written * 32 / COPY_BYTES
         ),
         "shared memory": work.wavefronts,
-        "arithmetic": ISSUE * (work.lanes + 2 * spilled) / speed.lanes,
+        "arithmetic": ISSUE * work.lanes / speed.lanes,
         "special functions": work.special / SPECIAL,
     }  # fmt: skip
+
+
+def _cycles(kind: Products, speed: Speeds) -> float:
+    """Return the cycles of one operation: of multiplying, or of reading what is multiplied."""
+    reached = 1.0 if kind.instruction == "wgmma" else speed.warp_share
+    return max(1 / (speed.tensor * share(kind.operand) * reached), kind.rows)
 
 
 def predict(
     facts: Facts, target: str, grid: Sequence[int], moved: float = 0.0, speed: Speeds | None = None
 ) -> Prediction | None:
-    """Return how long a launch will take by the model above; None where the launch is not known.
+    """Return how long a launch will take by the model above; None where nothing is launched.
 
     Args:
         facts: of the compilation.
@@ -157,62 +167,119 @@ def predict(
         moved: bytes that the launch must move at the least; 0: nobody knows.
         speed: the numbers of a GPU, those of the chip's data-centre product if None.
     """
-    work = facts.work
-    if work is None or not facts.resident:
+    work, programs = facts.work, prod(grid)
+    if work is None or not facts.resident or not programs:
         return None
     speed = speed or speeds(target)
     units = units_of(facts, speed)
-    chain = _chain(facts, units, speed)
-    programs = prod(grid)
     side_by_side = max(1, facts.resident // (facts.num_warps + facts.producers))
-
-    def busy(resident: float) -> float:
-        work = _in_turn(units, resident * facts.num_warps / 4)
-        return _norm((work, units["copies"], units["shared memory"]), P)
-
-    def wave(resident: float) -> float:
-        return _norm((resident * busy(resident), chain), P)
-
-    full, rest = divmod(programs, speed.multiprocessors * side_by_side)
-    cycles = full * wave(side_by_side)
-    if rest:
-        cycles += wave(-(-rest // speed.multiprocessors))
-    least = moved / (speed.memory_gbps * MEMORY_SHARE * 1e3)
+    one = _Program(work, units, facts.num_warps)
+    most = speed.multiprocessors * side_by_side
+    rounds = -(-programs // blocks_for(programs, most)) if facts.stays else 1
+    if rounds > 1:
+        resident = min(side_by_side, -(-programs // speed.multiprocessors))
+        cycles = one.begin - TURN + rounds * one.together(resident, TURN)
+    else:
+        full, rest = divmod(programs, most)
+        cycles = full * one.together(side_by_side, one.begin)
+        if rest:
+            cycles += one.together(-(-rest // speed.multiprocessors), one.begin)
+    spilled = 32 * (facts.spill_bytes or 0) * facts.num_warps * programs * max(1.0, work.rounds)
+    least = (moved + spilled) / (speed.memory_gbps * MEMORY_SHARE * 1e3)
     cool = units["tensor cores"] * programs / (
         SUSTAINED * speed.multiprocessors * speed.gigahertz * 1e3
     )  # fmt: skip
     took = cycles / (speed.gigahertz * 1e3)
     bound = max(units, key=units.__getitem__)
-    resident = min(side_by_side, programs / speed.multiprocessors)
-    if chain > resident * busy(resident):
+    resident = min(side_by_side, -(-programs // speed.multiprocessors))
+    if one.chain(resident, one.begin) > one.served(resident, one.begin):
         bound = "waiting"
     if least > took:
         bound = "memory"
     time = LAUNCH_MICROSECONDS + _norm((took, least, cool), SHARPLY)
-    return Prediction(time, bound, programs / (speed.multiprocessors * side_by_side))
+    return Prediction(time, bound, programs / most)
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """One program: what it asks of the units, by `num_warps` warps that hold tiles."""
+
+    work: Work
+    units: Mapping[str, float]
+    num_warps: int
+
+    @property
+    def begin(self) -> float:
+        """Cycles until it has what it begins with."""
+        return START + (LATENCY if self.work.rounds else 0.0)
+
+    def together(self, resident: int, begin: float) -> float:
+        """Return the cycles that so many programs take side by side."""
+        return _norm((self.served(resident, begin), self.chain(resident, begin)), P)
+
+    def served(self, resident: int, begin: float) -> float:
+        """Return the cycles that units need for so many programs side by side."""
+        tensor, own = self._products_and_own
+        queue = resident * max(tensor, own)
+        if self._waited > 0.5:
+            customers = self._customers(resident)
+            part = resident / customers
+            thinks = begin + self._delays + ROUND * self.work.meets
+            queue = _queue(customers, thinks, (part * tensor, part * own))
+        copies, shared = self.units["copies"], self.units["shared memory"]
+        return _norm((queue, resident * copies, resident * shared), P)
+
+    def chain(self, resident: int, begin: float) -> float:
+        """Return the cycles of one program whose steps wait for each other."""
+        part = resident / self._customers(resident)
+        tensor, own = (part * cycles for cycles in self._products_and_own)
+        own *= max(1.0, 4 / self.num_warps)  # at the rate of its own warps
+        waiting = tensor + own + ROUND * self.work.meets
+        under_way = max(tensor, own + ROUND * self.work.rounds)
+        alone = self._waited * waiting + (1 - self._waited) * under_way
+        return begin + self._delays + max(self.work.late * FETCH, alone)
+
+    @property
+    def _products_and_own(self) -> tuple[float, float]:
+        own = _norm((self.units["arithmetic"], self.units["special functions"]), P)
+        return self.units["tensor cores"], own
+
+    @property
+    def _delays(self) -> float:
+        return self.work.waits * LATENCY + self.work.barriers * BARRIER
+
+    @property
+    def _waited(self) -> float:
+        """How much of the products is waited for with no other one under way, 0 to 1.
+
+        Of two that take turns one wait is enough to hold up both.
+        """
+        work = self.work
+        return min(1.0, 2 * work.meets / work.products) if work.products else 1.0
+
+    def _customers(self, resident: int) -> int:
+        """Return how many go their own way: blocks that meet at barriers, else groups of warps."""
+        in_step = 2 * self.work.barriers > max(self.work.meets, 1.0)
+        return resident * (1 if in_step else max(1, self.num_warps // 4))
 
 
 def _norm(parts: Sequence[float], power: float) -> float:
     """Return what takes these parts at once, each of them the more the longer it is."""
-    return sum(part**power for part in parts) ** (1 / power)
+    most = max(parts)
+    return most * sum((part / most) ** power for part in parts) ** (1 / power) if most else 0.0
 
 
-def _in_turn(units: Mapping[str, float], groups: float) -> float:
-    """Return the cycles of products and arithmetic of a program, of `groups` side by side."""
-    own = units["arithmetic"] + units["special functions"]
-    short, long = sorted((units["tensor cores"], own))
-    if not short:
-        return long
-    customers, rho = GROUPS * max(1.0, groups), min(short / long, 0.999)
-    return long * (1 - rho ** (customers + 1)) / (1 - rho**customers)
+def _queue(customers: int, thinks: float, demands: Sequence[float]) -> float:
+    """Return the cycles in which all customers of a closed queue come round once.
 
-
-def _chain(facts: Facts, units: Mapping[str, float], speed: Speeds) -> float:
-    work = facts.work
-    assert work is not None
-    warps = facts.num_warps
-    serial = work.lanes / (32 * warps * ALONE) + work.special / min(SPECIAL, 4.0 * warps)
-    tensor = units["tensor cores"]
-    beside = tensor * work.beside / sum(work.tensor.values()) if work.beside else 0.0
-    waiting = max(work.late * LATENCY, tensor - beside + max(beside, serial))
-    return START + work.waits * LATENCY + work.barriers * BARRIER + waiting
+    Args:
+        customers: how many there are.
+        thinks: cycles that each spends away from the servers.
+        demands: cycles of each server for one customer.
+    """
+    waiting, rate = [0.0] * len(demands), 0.0
+    for there in range(1, customers + 1):
+        stays = [demand * (1 + queued) for demand, queued in zip(demands, waiting, strict=True)]
+        rate = there / (thinks + sum(stays))
+        waiting = [rate * stay for stay in stays]
+    return customers / rate

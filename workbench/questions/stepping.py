@@ -208,6 +208,7 @@ class Steps:
 
     def _in_values(self, name: str, place: tuple[int, ...]) -> Iterator[Watched]:
         known: set[str] = set()
+        shapes: set[tuple[int, ...]] = set()
         there = False
         for step in self.steps:
             for own, array in zip(step.names, step.event.results, strict=False):
@@ -215,6 +216,7 @@ class Steps:
                 if name not in (own, base_name(own)):
                     continue
                 held = np.asarray(array)
+                shapes.add(held.shape)
                 if len(place) != held.ndim or any(
                     i >= n for i, n in zip(place, held.shape, strict=True)
                 ):
@@ -224,7 +226,8 @@ class Steps:
         if not there:
             names = ", ".join(sorted(n for n in known if not n.isdigit()))
             raise OptionError(
-                f"no step gives {name} {f'an element {list(place)}' if place else 'a value'}",
+                f"no step gives {name} {f'an element {list(place)}' if place else 'a value'}"
+                + "".join(f"; its shape is {list(shape)}" for shape in sorted(shapes)),
                 code="K103",
                 hint=f"values: {names}; arrays: {', '.join(self.arrays())}",
             )  # fmt: skip
@@ -403,6 +406,11 @@ def step_through(subject: Subject, program: int | Sequence[int] = 0) -> Steps:
 def _place(program: int | Sequence[int], grid: Sequence[int]) -> Program:
     full = (*grid, 1, 1, 1)[:3]
     count = prod(full)
+    if not count:
+        raise OptionError(
+            f"the grid is {' × '.join(map(str, grid))}: no program runs", code="K103",
+            hint="give the launch to step through a --grid with programs",
+        )  # fmt: skip
     place: tuple[int, ...]
     if isinstance(program, int):
         place = coordinates(program, grid) if 0 <= program < count else (-1,)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.bench.work import ScalarFrame, UnknownValueError
 from workbench.ir import (
@@ -43,7 +43,14 @@ from workbench.ops import (
 )
 from workbench.targets.nvidia.chip import Chip
 from workbench.targets.nvidia.moves import moves_in
-from workbench.targets.nvidia.ops import Await, TensorCopy, WaitCopies, WarpgroupDot
+from workbench.targets.nvidia.ops import (
+    Await,
+    ScaleProducts,
+    TensorCopy,
+    WaitCopies,
+    WaitProducts,
+    WarpgroupDot,
+)
 from workbench.targets.simt.moves import Move
 from workbench.targets.simt.ops import BlockBarrier, Roles, SharedDot
 
@@ -59,6 +66,17 @@ _SPECIAL = {
 }  # fmt: skip
 
 
+class Products(NamedTuple):
+    """A kind of products: the instruction, the operands' type, and how they come to it.
+
+    `rows`: rows of banks of shared memory that the instruction itself reads, an operation.
+    """
+
+    instruction: str
+    operand: str
+    rows: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What a program, or a part of it, does; numbers are means over programs.
@@ -70,7 +88,7 @@ class Work:
         requests: to global memory, one for each warp and instruction.
         wavefronts: rows of banks that requests to shared memory take.
         ideal_wavefronts: the fewest.
-        tensor: operations of products on tensor cores, by instruction and operand type.
+        tensor: operations of products on tensor cores, by their kind.
         lanes: results of arithmetic, one for each lane that computes one.
         special: results of the special function unit.
         waits: times that the program waits for what it has just loaded.
@@ -79,7 +97,8 @@ class Work:
             for slots to be free count as nothing.
         late: the same, each divided by the rounds that those copies had.
         lines: of 128 bytes that the rows of boxes of tensor maps touch.
-        beside: operations of `tensor` that go on beside arithmetic of their own warps.
+        products: by warpgroups, how many.
+        meets: times that warps wait for their products with no other one under way.
         unknown: something depends on data: a loop's rounds were taken to be 1.
     """
 
@@ -89,7 +108,7 @@ class Work:
     requests: float = 0.0
     wavefronts: float = 0.0
     ideal_wavefronts: float = 0.0
-    tensor: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    tensor: Mapping[Products, float] = field(default_factory=dict[Products, float])
     lanes: float = 0.0
     special: float = 0.0
     waits: float = 0.0
@@ -97,7 +116,8 @@ class Work:
     rounds: float = 0.0
     late: float = 0.0
     lines: float = 0.0
-    beside: float = 0.0
+    products: float = 0.0
+    meets: float = 0.0
     unknown: bool = False
 
     def plus(self, other: Work, times: float = 1.0) -> Work:
@@ -252,6 +272,8 @@ class _Counter:
         work = Work()
         for move in self._moves.get(op.id, ()):
             work = work.plus(self._move(op, move))
+        if isinstance(op, WaitProducts | ScaleProducts):
+            return work.plus(Work(meets=float(op.pending == 0)))
         if isinstance(op, Dot | WarpgroupDot | SharedDot):
             return work.plus(self._product(op))
         if isinstance(op, Barrier | BlockBarrier):
@@ -299,13 +321,15 @@ class _Counter:
             read = -(-rows // 64) * inner * columns
             read += 0 if isinstance(op.a.type, Tile) else rows * inner
             reads = read * element_of(op.a.type).itemsize / _ROW_BYTES
-            tensor = {("wgmma", word): operations}
-            late = operations if op.stage else 0.0
-            return Work(tensor=tensor, wavefronts=reads, ideal_wavefronts=reads, beside=late)
+            tensor = {Products("wgmma", word, reads / operations): operations}
+            return Work(
+                tensor=tensor, wavefronts=reads, ideal_wavefronts=reads, products=1,
+                meets=float(op.in_flight == 0),
+            )  # fmt: skip
         if isinstance(op, SharedDot) or word in ("f32", "f64"):
             words = 2 * result * inner / 4  # a thread keeps what it reads for some results
             return Work(lanes=result * inner, wavefronts=words / 32, ideal_wavefronts=words / 32)
-        return Work(tensor={("mma", word): operations})
+        return Work(tensor={Products("mma", word): operations})
 
     def _lanes(self, value: Value) -> float:
         layout = layout_of(value.type)
@@ -323,4 +347,4 @@ def _is_float_tile(value: Value) -> bool:
     return isinstance(value.type, Tile) and isinstance(element, Scalar) and element.is_float
 
 
-__all__ = ["Work", "workload"]
+__all__ = ["Products", "Work", "workload"]

@@ -156,7 +156,8 @@ def _writer(
             return lambda: code.encode("utf-8", "replace")
         case _:
             known = " ".join(SUFFIXES)
-            raise _error("K803", f"unknown suffix {suffix or path.name!r}", f"known: {known}")
+            said = f"unknown suffix {suffix!r}" if suffix else f"{path} has no suffix"
+            raise _error("K803", said, f"it says what is written: {known}")
 
 
 def _page(traces: Sequence[Trace], show: Sequence[str], answer: Answer | None) -> bytes:

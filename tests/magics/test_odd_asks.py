@@ -1,0 +1,154 @@
+"""Odd but legal lines of magics: what is asked is answered, or an error says what to do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+from workbench import run_cell
+from workbench.bench import device
+from workbench.magics import lines, placing, registry, roofs, sweeping
+from workbench.magics.grammar import parse
+from workbench.magics.machine_code import sass_listing
+from workbench.magics.overriding import override_text
+from workbench.magics.questioning import bisect, diff, follow, step
+from workbench.source import CheckError, KernelError, OptionError
+from workbench.targets.nvidia import toolchain
+
+ADD = """
+def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, x + y, mask=mask)
+"""
+LINE = '--args x,y,out,n --grid "cdiv(n, BLOCK)" --set BLOCK=128 --target cpu'
+
+
+@pytest.fixture
+def space():
+    registry.clear()
+    n = 1000
+    found = {"x": torch.arange(n) * 1.0, "y": torch.ones(n), "out": torch.zeros(n), "n": n}
+    run_cell(ADD, LINE, found)
+    yield found
+    registry.clear()
+
+
+# -- a grid of no programs ----------------------------------------------------------------------
+def test_a_grid_without_programs_runs_nothing_and_the_element_that_is_missing_is_named(space):
+    space["out"].zero_()
+    answer = str(bisect("add", parse("bisect", '--grid 0 --check "x + y"', space), space))
+    assert answer.startswith("no program stores out[0], which is 0 and should be 1: the grid (0,)")
+
+
+def test_no_program_to_step_through_and_no_time_of_no_launch(space):
+    with pytest.raises(OptionError, match="the grid is 0: no program runs"):
+        step("add", parse("step", "--grid 0", space), space)
+    found = sweeping.whatif("add", parse("whatif", "--axis BLOCK=64 --grid 0", space), space)
+    assert found.best is None
+    assert found.squares[0].facts is not None
+
+
+# -- K@SPEC ---------------------------------------------------------------------------------------
+def test_what_was_not_compiled_for_a_target_is_compiled_when_it_is_asked_for(space):
+    assert "add for sm_80" in str(placing.layouts("add@sm_80", namespace=space))
+    assert ".target sm_80" in str(lines.ptx("add@sm_80", namespace=space))
+    assert "tile<64x" in str(lines.gpu("add@sm_80,BLOCK=64", namespace=space))
+    assert "line 5" in str(lines.explain("add@sm_80:5", namespace=space))
+    assert "%%override add@sm_80 llvm" in str(override_text("add@sm_80", "llvm", namespace=space))
+    assert str(lines.passes("add@sm_80", namespace=space)).count("assign-layouts")
+    assert [record.trace.kernel.target for record in registry.latest("add").records] == ["cpu"]
+
+
+@pytest.mark.skipif(toolchain.find("nvdisasm") is None, reason="no nvdisasm")
+def test_machine_code_of_another_target_with_control_bits(space):
+    text = str(sass_listing("add@sm_80", parse("sass", "--control", space), space))
+    assert text.startswith("// add for sm_80")
+
+
+@pytest.mark.parametrize("spec", ["foo", "sm_80,foo", ",", "sm_91"])
+def test_what_is_no_target_and_no_setting_is_refused(space, spec):
+    with pytest.raises(OptionError) as caught:
+        lines.tile(f"add@{spec}", namespace=space)
+    assert caught.value.code == "K129"
+    assert "add@sm_90a" in caught.value.hint
+    with pytest.raises(OptionError, match="no constexpr or option 'n': n is an argument"):
+        diff("add@n=4", "add", namespace=space)
+
+
+# -- lines that ask for what there is not ------------------------------------------------------
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("tile:-1", "'-1' is no row"), ("tile:", "'' is no row"), ("foo:3", "no stage 'foo'"),
+        ("nosuch", "no value is called 'nosuch'"), ("99", "stands in lines"),
+    ],
+)  # fmt: skip
+def test_rows_and_stages_to_follow(space, what, said):
+    with pytest.raises(OptionError, match=re.escape(said)) as caught:
+        follow("add", what, namespace=space)
+    assert caught.value.hint
+
+
+def test_a_kernel_alone_is_nothing_to_follow(space):
+    with pytest.raises(OptionError, match="what is to be followed") as caught:
+        follow(None, "add", namespace=space)
+    assert caught.value.code == "K103"
+
+
+def test_an_element_outside_is_told_the_shape(space):
+    with pytest.raises(OptionError, match=re.escape("element [9999]; its shape is [128]")):
+        step("add", parse("step", '--watch "x[9999]"', space), space)
+
+
+def test_a_word_is_explained_without_any_result():
+    registry.clear()
+    with pytest.raises(OptionError, match="nothing is known about 'zzz'"):
+        lines.explain("zzz")
+
+
+def test_values_of_an_axis_that_cannot_be_point_to_the_axis(space):
+    line = "--axis warps=0,3"
+    with pytest.raises(OptionError, match="num_warps is a positive integer, got 0") as caught:
+        sweeping.whatif("add", parse("whatif", line, space), space)
+    assert caught.value.span is None or caught.value.span.line == 1
+
+
+def test_a_path_without_a_suffix_says_that_it_needs_one(space, tmp_path):
+    with pytest.raises(OptionError, match="has no suffix") as caught:
+        lines.save("add", tmp_path / "add", namespace=space)
+    assert ".html" in caught.value.hint
+
+
+# -- references -----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [("None", "NoneType"), ("'abc'", "str"), ("x + 1j", "complex64 numbers"), ("print", "None")],
+)  # fmt: skip
+def test_references_that_no_output_can_hold(space, reference, said):
+    with pytest.raises(CheckError, match=rf"gives {said}\w* for out_ptr") as caught:
+        lines.check("add", parse("check", f'--check "{reference}"', space), space)
+    assert caught.value.code == "K602"
+
+
+def test_a_whole_number_is_a_reference(space):
+    space["x"].fill_(2.0)
+    result = lines.check("add", parse("check", "--check 3", space), space)
+    assert result.check.ok
+    with pytest.raises(CheckError, match="out differs from 4"):
+        lines.check("add", parse("check", "--check 4", space), space)
+
+
+@pytest.mark.skipif(device.has_gpu(), reason="there is a GPU")
+def test_a_target_without_its_device_is_not_timed(space):
+    for ask in (
+        lambda: lines.bench("add", parse("bench", "--target sm_90a", space), space),
+        lambda: roofs.roofline("add", parse("roofline", "--target sm_90a", space), space),
+    ):
+        with pytest.raises(KernelError, match="there is none for sm_90a") as caught:
+            ask()
+        assert "--target cpu" in caught.value.hint
