@@ -81,7 +81,7 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
             )  # fmt: skip
         kernel = kernels.product_with_int4 if kind == "int4" else kernels.product_with_8_bits
         return Launch(kernel, grid, (x, w, scale, c, m, n, k, k, 1, w.stride(0), n),
-                      {"GROUP": GROUP, **named})  # fmt: skip
+                      {"GROUP": GROUP, "EVEN_K": k % bk == 0, **named})  # fmt: skip
 
     def multiply() -> torch.Tensor:
         return torch.mm(x, plain, out=library)
