@@ -23,20 +23,20 @@ def quotient(dividend: Form, by: int) -> Form:
     return of(Atom("div", (dividend, number(by)), 3, NOWHERE))
 
 
-I, N, X = of(INDEX), of(COUNT), of(PLACE)
+AT, N, X = of(INDEX), of(COUNT), of(PLACE)
 #: A conjunct, another form, and whether it is below 0 wherever the conjunct is.
 CASES: dict[str, tuple[Form, Form, bool]] = {
-    "i + x < n": (I + X - N, I - N, True),
-    "i + x + 1 < n": (I + X + number(1) - N, I - N, True),
-    "i + x - 1 < n": (I + X - number(1) - N, I - N, False),
-    "i - x < n": (I - X - N, I - N, False),
-    "i + 3 - x < n": (I + number(3) - X - N, I - N, True),
-    "i + 2 - x < n": (I + number(2) - X - N, I - N, False),
-    "i + x < n / 2, 2 i < n": (I + X - quotient(N, 2), I.scaled(2) - N, True),
-    "i + x - 1 < n / 2, 2 i < n": (I + X - number(1) - quotient(N, 2), I.scaled(2) - N, False),
-    "i + x < n / 3, 3 i < n": (I + X - quotient(N, 3), I.scaled(3) - N, True),
-    "i + x < n / 2, 3 i < n": (I + X - quotient(N, 2), I.scaled(3) - N, False),
-    "i < (n + 1) / 2, 2 i < n": (I - quotient(N + number(1), 2), I.scaled(2) - N, False),
+    "i + x < n": (AT + X - N, AT - N, True),
+    "i + x + 1 < n": (AT + X + number(1) - N, AT - N, True),
+    "i + x - 1 < n": (AT + X - number(1) - N, AT - N, False),
+    "i - x < n": (AT - X - N, AT - N, False),
+    "i + 3 - x < n": (AT + number(3) - X - N, AT - N, True),
+    "i + 2 - x < n": (AT + number(2) - X - N, AT - N, False),
+    "i + x < n / 2, 2 i < n": (AT + X - quotient(N, 2), AT.scaled(2) - N, True),
+    "i + x - 1 < n / 2, 2 i < n": (AT + X - number(1) - quotient(N, 2), AT.scaled(2) - N, False),
+    "i + x < n / 3, 3 i < n": (AT + X - quotient(N, 3), AT.scaled(3) - N, True),
+    "i + x < n / 2, 3 i < n": (AT + X - quotient(N, 2), AT.scaled(3) - N, False),
+    "i < (n + 1) / 2, 2 i < n": (AT - quotient(N + number(1), 2), AT.scaled(2) - N, False),
 }
 
 

@@ -68,8 +68,9 @@ def product_with_int4(
         pair = start // 2 + tl.arange(0, BLOCK_K // 2)
         x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
                     mask=(m[:, None] < M) & (EVEN_K or k[None, :] < K), other=0.0)  # fmt: skip
+        live = (EVEN_K or pair[:, None] < K // 2) & (n[None, :] < N)
         packed = tl.load(w_ptr + pair[:, None] * stride_wk + n[None, :] * stride_wn,
-                         mask=(EVEN_K or pair[:, None] < K // 2) & (n[None, :] < N), other=0)  # fmt: skip
+                         mask=live, other=0)  # fmt: skip
         low = (packed << 4) >> 4
         high = packed >> 4
         w = tl.join(low.to(x.dtype), high.to(x.dtype)).permute(0, 2, 1)

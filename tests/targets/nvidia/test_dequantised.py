@@ -75,7 +75,7 @@ def in_gpu_ir(module: Module) -> Module:
 
 
 @pytest.mark.parametrize("kind", KERNELS)
-@pytest.mark.parametrize("blocks", [(16, 32, 64), (16, 64, 128), (64, 64, 64)])
+@pytest.mark.parametrize("blocks", [(8, 32, 64), (16, 32, 64), (16, 64, 128), (64, 64, 64)])
 def test_it_means_the_same(kind: str, blocks: tuple[int, int, int]):
     module = module_of(kind, blocks, num_stages=3)
     last, make = in_gpu_ir(module), arguments(kind, blocks[0])

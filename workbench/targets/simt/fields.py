@@ -177,7 +177,7 @@ def _number_of(low: Lowering, value: Value) -> _Number | None:
 
 
 def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
-    """Return the registers of a cast of a field to halves or bfloats; None if it is no such cast."""
+    """Return the registers of a cast of a field to halves or bfloats; None if it is none."""
     number = _number_of(low, op.result)
     if number is None:
         return None

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from workbench.ir import Module, Op, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
-from workbench.targets.simt.hardware import Hardware
 from workbench.ops import pointee_of
+from workbench.targets.simt.hardware import Hardware
 from workbench.targets.simt.passes.costs import (
     conversion_cost,
     default_layout,
@@ -31,8 +31,8 @@ _ROUNDS, _FAR = 4, 32
 #: What a conversion costs right behind a load of what products are made of: several users share it,
 #: and it may become the way in which a copy in shared memory is read.
 _BEHIND_LOAD = 0.75
-#: What an instruction of such a load costs in a loop, beside sectors: it may become a copy to shared
-#: memory, for which addresses and masks are written. Where most rows are known to be masked off,
+#: What an instruction of such a load costs in a loop, beside sectors: it may become a copy to
+#: shared memory, whose addresses and masks are written. Where most rows are known to be off,
 #: sectors alone would have all warps bring the rest element by element.
 _COPIED = 4.0
 
@@ -217,7 +217,9 @@ class LayoutGraph:
         itemsize = pointee_of(pointers.type).itemsize
 
         def cost(layout: LinearLayout) -> float:
-            width, _ = vector_width(on.facts, pointers, mask, layout, itemsize, on.chip.widest_bytes)
+            width, _ = vector_width(
+                on.facts, pointers, mask, layout, itemsize, on.chip.widest_bytes
+            )
             return _COPIED * layout.size("warp") * instructions_of(layout, width)
 
         node.costs.append(cost)
