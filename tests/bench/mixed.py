@@ -25,10 +25,13 @@ GROUP = 128
 
 #: BLOCK_M, BLOCK_N, BLOCK_K, warps, stages, by rows.
 FEW = configs(
-    (16, 32, 128, 2, 4), (16, 32, 128, 4, 5), (16, 64, 64, 4, 5), (16, 64, 128, 2, 4),
-    (16, 64, 128, 4, 3), (16, 64, 128, 4, 4), (16, 64, 128, 4, 6), (16, 128, 64, 4, 4),
-    (16, 128, 128, 4, 3), (16, 128, 128, 4, 4), (16, 128, 128, 8, 4),
+    (16, 32, 128, 2, 4), (16, 32, 128, 2, 6), (16, 32, 128, 4, 5), (16, 64, 64, 4, 5),
+    (16, 64, 128, 2, 4), (16, 64, 128, 2, 6), (16, 64, 128, 4, 3), (16, 64, 128, 4, 4),
+    (16, 64, 128, 4, 6), (16, 128, 128, 2, 4), (16, 128, 128, 4, 3), (16, 128, 128, 4, 4),
+    (16, 128, 128, 4, 6), (16, 128, 128, 8, 4),
 )  # fmt: skip
+#: Of ours alone for one row: eight rows of a block are as many columns as an instruction has.
+ONE = tuple(config._replace(blocks=(8, *config.blocks[1:])) for config in FEW)
 MANY = configs(
     (64, 64, 64, 4, 4), (64, 128, 64, 4, 3), (64, 128, 64, 4, 4), (64, 256, 64, 8, 3),
     (128, 64, 64, 4, 4), (128, 128, 32, 4, 4), (128, 128, 64, 4, 3), (128, 128, 64, 8, 3),
@@ -81,7 +84,7 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
             )  # fmt: skip
         kernel = kernels.product_with_int4 if kind == "int4" else kernels.product_with_8_bits
         return Launch(kernel, grid, (x, w, scale, c, m, n, k, k, 1, w.stride(0), n),
-                      {"GROUP": GROUP, **named})  # fmt: skip
+                      {"GROUP": GROUP, "EVEN_K": k % bk == 0, **named})  # fmt: skip
 
     def multiply() -> torch.Tensor:
         return torch.mm(x, plain, out=library)
@@ -97,9 +100,11 @@ def contests() -> Iterator[Contest]:
     for kind, bits in (("int4", 4), ("int8", 8), ("fp8", 8), ("e2m1", 4), ("mxfp8", 8)):
         for k, n in SHAPES if kind not in ("e2m1", "mxfp8") else SHAPES[:1]:
             for m in ROWS:
+                table = FEW if m <= 16 else MANY
                 yield Contest(
                     "mixed", f"{kind} {k}x{n}", F16, m, kernels,
-                    partial(mixed, kind=kind, m=m, k=k, n=n), FEW if m <= 16 else MANY,
+                    partial(mixed, kind=kind, m=m, k=k, n=n), ONE if m == 1 else table,
                     2 * m * k * n, k * n * bits // 8 + 2 * (m * k + m * n),
                     f"mixed {kind} {m}", tunes=(k, n) == SHAPES[0],
+                    peer_configs=table,
                 )  # fmt: skip

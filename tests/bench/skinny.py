@@ -10,7 +10,7 @@ from functools import partial
 
 import torch
 
-from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
+from tests.bench.contests import Config, Contest, Prepared, Tensors, configs, instead
 from tests.corpus.sample import Launch
 from tests.kernels import products, products_by_shares
 from workbench import cdiv
@@ -22,30 +22,64 @@ SHAPES = ((4096, 4096), (4096, 14336), (14336, 4096))
 #: Programs of persistent kernels: one or two for each multiprocessor of an H200.
 PROGRAMS = 132
 
-#: BLOCK_M, BLOCK_N, BLOCK_K, shares of K, warps, stages, by rows.
+#: BLOCK_M, BLOCK_N, BLOCK_K, shares of K, warps, stages, by rows. Rings are deep where a block has
+#: a multiprocessor to itself: to stream weights it wants some 64 kB on their way.
 FEW = configs(
-    (16, 32, 128, 4, 4, 4), (16, 32, 256, 2, 4, 3), (16, 32, 256, 4, 4, 3), (16, 64, 64, 4, 4, 5),
-    (16, 64, 128, 1, 4, 4), (16, 64, 128, 2, 4, 4), (16, 64, 128, 4, 4, 4), (16, 64, 128, 8, 4, 4),
-    (16, 64, 256, 4, 4, 3), (16, 128, 64, 4, 4, 4), (16, 128, 128, 4, 4, 3),
-    (16, 128, 128, 8, 4, 3), (16, 128, 128, 8, 8, 4),
+    (16, 32, 128, 1, 4, 6), (16, 32, 256, 1, 4, 4), (16, 32, 256, 1, 4, 6), (16, 32, 256, 2, 4, 3),
+    (16, 32, 256, 4, 4, 3), (16, 64, 64, 4, 4, 5), (16, 64, 128, 1, 4, 4), (16, 64, 128, 1, 4, 6),
+    (16, 64, 128, 2, 4, 4), (16, 64, 128, 4, 4, 4), (16, 64, 128, 8, 4, 4), (16, 64, 256, 2, 4, 4),
+    (16, 128, 128, 4, 4, 3), (16, 128, 128, 8, 4, 3),
 )  # fmt: skip
 SOME = configs(
-    (64, 32, 128, 4, 4, 4), (64, 64, 64, 2, 4, 5), (64, 64, 64, 4, 4, 5), (64, 64, 128, 1, 4, 4),
-    (64, 64, 128, 2, 4, 4), (64, 64, 128, 4, 4, 4), (64, 64, 128, 8, 4, 4), (64, 128, 64, 1, 4, 4),
-    (64, 128, 64, 2, 4, 4), (64, 128, 64, 4, 4, 4), (64, 128, 128, 2, 4, 3),
-    (64, 128, 128, 4, 8, 3), (64, 256, 64, 4, 8, 3),
+    (64, 32, 128, 1, 4, 6), (64, 32, 128, 1, 4, 8), (64, 64, 64, 4, 4, 5), (64, 64, 128, 1, 4, 4),
+    (64, 64, 128, 2, 4, 4), (64, 64, 128, 2, 4, 6), (64, 64, 128, 4, 4, 4), (64, 64, 128, 8, 4, 4),
+    (64, 128, 64, 1, 4, 4), (64, 128, 64, 4, 4, 4), (64, 128, 64, 4, 4, 7),
+    (64, 128, 128, 2, 4, 3), (64, 128, 128, 4, 4, 4), (64, 128, 128, 4, 8, 3),
 )  # fmt: skip
 MORE = configs(
-    (64, 128, 64, 1, 4, 4), (64, 128, 64, 2, 4, 4), (64, 256, 64, 1, 4, 3), (64, 256, 64, 2, 4, 3),
-    (128, 64, 64, 2, 4, 4), (128, 128, 64, 1, 4, 4), (128, 128, 64, 2, 4, 4),
-    (128, 128, 64, 4, 4, 4), (128, 128, 64, 2, 8, 4), (128, 256, 64, 1, 8, 3),
-    (128, 256, 64, 2, 8, 3), (256, 128, 64, 2, 8, 3), (256, 128, 64, 4, 8, 3),
+    (64, 128, 64, 1, 4, 4), (64, 128, 64, 1, 4, 6), (64, 256, 64, 1, 4, 3), (128, 64, 64, 1, 4, 6),
+    (128, 64, 64, 2, 4, 4), (128, 64, 128, 1, 4, 4), (128, 128, 64, 1, 4, 4),
+    (128, 128, 64, 2, 4, 4), (128, 128, 64, 4, 4, 4), (128, 128, 64, 2, 8, 4),
+    (128, 256, 64, 1, 8, 3), (128, 256, 64, 2, 8, 3), (256, 128, 64, 2, 8, 3),
 )  # fmt: skip
+#: For blocks that take steps of several blocks: shares are programs of a multiprocessor.
+SHARED_FEW = configs(
+    (16, 32, 256, 2, 4, 4), (16, 64, 64, 2, 4, 5), (16, 64, 128, 1, 4, 6), (16, 64, 128, 2, 4, 3),
+    (16, 64, 128, 2, 4, 4), (16, 64, 256, 1, 4, 4), (16, 64, 256, 2, 4, 3), (16, 128, 64, 2, 4, 4),
+    (16, 128, 64, 2, 4, 5), (16, 128, 128, 1, 4, 4), (16, 128, 128, 2, 4, 3),
+)  # fmt: skip
+SHARED_SOME = configs(
+    (64, 64, 64, 2, 4, 5), (64, 64, 64, 2, 4, 6), (64, 64, 128, 1, 4, 4), (64, 64, 128, 1, 4, 6),
+    (64, 64, 128, 2, 4, 3), (64, 128, 64, 1, 4, 6), (64, 128, 64, 2, 4, 3), (64, 128, 64, 2, 4, 4),
+    (64, 128, 128, 1, 4, 4), (64, 128, 128, 1, 8, 3), (64, 256, 64, 1, 8, 4),
+)  # fmt: skip
+#: Of ours alone where N is 128 times 112: a block for each of 128 multiprocessors.
+OF_14336 = {
+    16: configs((16, 112, 128, 1, 4, 4), (16, 112, 128, 1, 8, 4)),
+    64: configs((64, 112, 64, 1, 4, 6), (64, 112, 128, 1, 4, 4)),
+    256: configs((128, 224, 64, 1, 8, 3)),
+}
 
 
-def table_for(m: int) -> tuple[Config, ...]:
-    """Return the configurations for so many rows."""
-    return FEW if m <= 16 else SOME if m <= 64 else MORE
+def table_for(m: int, how: str = "split") -> tuple[Config, ...]:
+    """Return the configurations for so many rows that any compiler takes."""
+    if how == "shared":
+        return SHARED_FEW if m <= 16 else SHARED_SOME
+    table = FEW if m <= 16 else SOME if m <= 64 else MORE
+    if how == "split":
+        return table
+    # There is a program for each multiprocessor: those that differ in shares alone go.
+    return tuple({c._replace(blocks=(*c.blocks[:3], 1)): None for c in table})
+
+
+def own_table(m: int, n: int, how: str) -> tuple[Config, ...]:
+    """Return the configurations of ours, whose blocks are of any extent."""
+    table = table_for(m, how)
+    if n != 14336 or how == "shared":
+        return table
+    taken = next(found for rows, found in OF_14336.items() if m <= rows)
+    left = [config for config in table if config.blocks[3] > 2]
+    return instead(table, taken, tuple(left[: len(taken)]))
 
 
 def skinny(tensors: Tensors, m: int, k: int, n: int, how: str) -> Prepared:
@@ -63,7 +97,7 @@ def skinny(tensors: Tensors, m: int, k: int, n: int, how: str) -> Prepared:
         named = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, **config.options}
         head = (m, n, k, *x.stride(), *w.stride())
         if how == "shared":
-            return Launch(products_by_shares.stream_k_product, (min(shares, 2) * PROGRAMS,),
+            return Launch(products_by_shares.stream_k_product, (shares * PROGRAMS,),
                           (x, w, c, parts, flags, *head, n), named)  # fmt: skip
         named["GROUP_M"] = 8
         if how == "persistent":
@@ -95,13 +129,10 @@ def contests() -> Iterator[Contest]:
     cases += [(m, 4096, 14336, how) for m in (16, 64) for how in ("shared", "persistent")]
     cases += [(64, 131072, 4096, "split")]
     for m, k, n, how in cases:
-        table = table_for(m)
-        if how != "split":
-            # Shares are whatever there are programs for: those that differ in nothing else go.
-            table = tuple({c._replace(blocks=(*c.blocks[:3], 2)): None for c in table})
         yield Contest(
             "skinny", f"{how} {k}x{n}", F16, m,
             products_by_shares if how == "shared" else products,
-            partial(skinny, m=m, k=k, n=n, how=how), table, 2 * m * k * n,
+            partial(skinny, m=m, k=k, n=n, how=how), own_table(m, n, how), 2 * m * k * n,
             2 * (m * k + k * n + m * n), f"skinny {how} {m} {k}x{n}", tunes=True,
+            peer_configs=table_for(m, how),
         )  # fmt: skip

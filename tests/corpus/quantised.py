@@ -83,7 +83,7 @@ def of_8_bits(
     scale = powers(make, cdiv(k, group), n)
     numbers = w.double() * grouped_scales(scale, group, k)
     return _problem(make, kernels.product_with_8_bits, x, (w, scale), w.stride(), numbers, tile,
-                    GROUP=group)  # fmt: skip
+                    GROUP=group, EVEN_K=k % tile[2] == 0)  # fmt: skip
 
 
 @sample(
@@ -103,7 +103,7 @@ def of_int4(
     scale = powers(make, cdiv(k, group), n)
     numbers = codes.double() * grouped_scales(scale, group, k)
     return _problem(make, kernels.product_with_int4, x, (w, scale), w.stride(), numbers, tile,
-                    GROUP=group)  # fmt: skip
+                    GROUP=group, EVEN_K=k % tile[2] == 0)  # fmt: skip
 
 
 @sample(

@@ -15,36 +15,38 @@ def stream_k_product(
     """Whoever has a block's last step adds what the programs before it left, in order.
 
     A program leaves at most one part, in a place of its own, and says so by its flag, which the
-    reader takes back: flags are 0 before and after. It waits for programs before it alone.
+    reader takes back: flags are 0 before and after. It waits for programs before it alone. It
+    takes its blocks from the last one on, so that what it leaves is there before it waits: else
+    each program would wait for one that waits itself, all along the grid.
     """
     pid = tl.program_id(0)
     programs = tl.num_programs(0)
     blocks_n = tl.cdiv(N, BLOCK_N)
     per_block = tl.cdiv(K, BLOCK_K)
     steps = tl.cdiv(M, BLOCK_M) * blocks_n * per_block
-    at = begin_of(pid, steps, programs)
+    start = begin_of(pid, steps, programs)
     end = begin_of(pid + 1, steps, programs)
     i = tl.arange(0, BLOCK_M)
     j = tl.arange(0, BLOCK_N)
     part = parts_ptr + i[:, None] * BLOCK_N + j[None, :]
-    while at < end:
-        block = at // per_block
+    while start < end:
+        block = (end - 1) // per_block
         first = block * per_block
-        last = min(end, first + per_block)
+        at = max(start, first)
         m = block // blocks_n * BLOCK_M + i
         n = block % blocks_n * BLOCK_N + j
         k = (at - first) * BLOCK_K + tl.arange(0, BLOCK_K)
         a_ptrs = a_ptr + m[:, None] * stride_am + k[None, :] * stride_ak
         b_ptrs = b_ptr + k[:, None] * stride_bk + n[None, :] * stride_bn
         acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        for step in range(at - first, last - first):
+        for step in range(at - first, end - first):
             live = tl.arange(0, BLOCK_K) < K - step * BLOCK_K
             a = tl.load(a_ptrs, mask=(m[:, None] < M) & live[None, :], other=0.0)
             b = tl.load(b_ptrs, mask=live[:, None] & (n[None, :] < N), other=0.0)
             acc = tl.dot(a, b, acc)
             a_ptrs += BLOCK_K * stride_ak
             b_ptrs += BLOCK_K * stride_bk
-        if last == first + per_block:
+        if end == first + per_block:
             other = pid
             begin = at
             while begin > first:
@@ -62,4 +64,4 @@ def stream_k_product(
             tl.store(part + pid * BLOCK_M * BLOCK_N, acc)
             tl.debug_barrier()
             tl.atomic_xchg(flag_ptr + pid, 1, sem="release")
-        at = last
+        end = at

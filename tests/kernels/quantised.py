@@ -36,17 +36,18 @@ def e2m1_number(code):
 def product_with_8_bits(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    EVEN_K: tl.constexpr = False,
 ):  # fmt: skip
-    """Weights are int8 or fp8, times their scale in the type of X."""
+    """Weights are int8 or fp8, times their scale in the type of X. EVEN_K: BLOCK_K divides K."""
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     for start in range(0, K, BLOCK_K):
         k = start + tl.arange(0, BLOCK_K)
         x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
-                    mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
+                    mask=(m[:, None] < M) & (EVEN_K or k[None, :] < K), other=0.0)  # fmt: skip
         w = tl.load(w_ptr + k[:, None] * stride_wk + n[None, :] * stride_wn,
-                    mask=(k[:, None] < K) & (n[None, :] < N), other=0)  # fmt: skip
+                    mask=(EVEN_K or k[:, None] < K) & (n[None, :] < N), other=0)  # fmt: skip
         w = w.to(x.dtype) * scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
         acc = tl.dot(x, w.to(x.dtype), acc)
     c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
@@ -56,8 +57,9 @@ def product_with_8_bits(
 def product_with_int4(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    EVEN_K: tl.constexpr = False,
 ):  # fmt: skip
-    """Two signed numbers in a byte (int8), the low half first."""
+    """Two signed numbers in a byte (int8), the low half first. EVEN_K: BLOCK_K divides K."""
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
@@ -65,9 +67,10 @@ def product_with_int4(
         k = start + tl.arange(0, BLOCK_K)
         pair = start // 2 + tl.arange(0, BLOCK_K // 2)
         x = tl.load(x_ptr + m[:, None] * stride_xm + k[None, :],
-                    mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
+                    mask=(m[:, None] < M) & (EVEN_K or k[None, :] < K), other=0.0)  # fmt: skip
+        live = (EVEN_K or pair[:, None] < K // 2) & (n[None, :] < N)
         packed = tl.load(w_ptr + pair[:, None] * stride_wk + n[None, :] * stride_wn,
-                         mask=(pair[:, None] < K // 2) & (n[None, :] < N), other=0)  # fmt: skip
+                         mask=live, other=0)  # fmt: skip
         low = (packed << 4) >> 4
         high = packed >> 4
         w = tl.join(low.to(x.dtype), high.to(x.dtype)).permute(0, 2, 1)

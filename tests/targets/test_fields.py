@@ -14,7 +14,7 @@ from tests.language.harness import from_text, lowered
 from tests.targets.everywhere import TARGETS, run_on
 from tests.targets.simt.pretend import Pretend, gpu_ir, llvm_text
 from tests.targets.simt.pretend import execute as pretend
-from workbench.ir import F16
+from workbench.ir import F16, Module
 from workbench.ops import Cast
 from workbench.targets.simt.fields import field_of
 
@@ -35,6 +35,19 @@ FORMS: dict[str, list[str]] = {
 }  # fmt: skip
 
 
+#: Numbers that become neighbours: of one byte, and of bytes of two arrays.
+PAIRS: dict[str, list[tuple[str, str]]] = {
+    "int8": [
+        ("(x << 4) >> 4", "x >> 4"), ("x & 15", "(x >> 4) & 15"), ("(x >> 2) & 3", "x & -16"),
+        ("x", "(x & 15) - 8"), ("x >> 4", "y >> 4"), ("y", "x"), ("x << 4", "(y & 7) + 100"),
+    ],
+    "uint8": [
+        ("x & 15", "x >> 4"), ("(x & 3) << 6", "x.to(tl.int8)"), ("x >> 6", "(x >> 4) & 3"),
+        ("x & 15", "y >> 4"), ("(y & 1).to(tl.int8) - 1", "x & 240"),
+    ],
+}  # fmt: skip
+
+
 @cache
 def kernel(source: str, to: str) -> Any:
     """A function that stores each form of the bytes, 256 numbers after 256."""
@@ -50,6 +63,31 @@ def kernel(source: str, to: str) -> Any:
     """)
 
 
+@cache
+def kernel_of_pairs(source: str, to: str) -> Any:
+    """A function that stores each pair of forms of the bytes, 256 pairs after 256."""
+    stores = "\n            ".join(
+        f"tl.store(out + {512 * row} + at, tl.join(({a}).to(tl.{to}), ({b}).to(tl.{to})))"
+        for row, (a, b) in enumerate(PAIRS[source])
+    )
+    return from_text(f"""
+        def convert_pairs(out, x_ptr, y_ptr, B: tl.constexpr):
+            i = tl.arange(0, B)
+            x = tl.load(x_ptr + i)
+            y = tl.load(y_ptr + i)
+            at = i[:, None] * 2 + tl.arange(0, 2)[None, :]
+            {stores}
+    """)
+
+
+def arguments_of_pairs(source: str, to: str) -> dict[str, Any]:
+    """All bytes, forwards and backwards."""
+    x = torch.arange(256).to(torch.uint8).view(getattr(torch, source))
+    y = torch.arange(255, -1, -1).to(torch.uint8).view(getattr(torch, source))
+    out = torch.zeros(len(PAIRS[source]), 256, 2, dtype=getattr(torch, to))
+    return {"out": out, "x_ptr": x, "y_ptr": y, "B": 256}
+
+
 def arguments(source: str, to: str) -> dict[str, Any]:
     """All bytes, and room for the results."""
     x = torch.arange(256).to(torch.uint8).view(getattr(torch, source))
@@ -57,15 +95,19 @@ def arguments(source: str, to: str) -> dict[str, Any]:
             "B": 256}  # fmt: skip
 
 
-def on_pretended(source: str, to: str) -> torch.Tensor:
+def on_pretended(kernel: Any, given: dict[str, Any]) -> torch.Tensor:
     """What the rules in plain LLVM make, lane by lane on this machine."""
-    given = arguments(source, to)
-    module, _ = lowered(kernel(source, to), **given)
+    module = on_machine(kernel, given)
     bits = np.zeros(given["out"].shape, np.uint16)
-    module = gpu_ir(replace(module, attributes={"num_warps": 1}), MACHINE)
     assert "shufflevector" in llvm_text(module, MACHINE)
-    pretend(module, MACHINE, (1,), [bits, given["x_ptr"].numpy()])
+    read = [given[name].numpy() for name in ("x_ptr", "y_ptr") if name in given]
+    pretend(module, MACHINE, (1,), [bits, *read])
     return torch.from_numpy(bits.view(np.int16))
+
+
+def on_machine(kernel: Any, given: dict[str, Any]) -> Module:
+    module, _ = lowered(kernel, **given)
+    return gpu_ir(replace(module, attributes={"num_warps": 1}), MACHINE)
 
 
 @pytest.mark.parametrize("target", [*TARGETS, "pretend"])
@@ -75,12 +117,37 @@ def test_a_field_is_the_number_that_the_text_says(source: str, to: str, target: 
     wanted, given = arguments(source, to), arguments(source, to)
     run_on("interpreter", kernel(source, to), **wanted)
     if target == "pretend":
-        found = on_pretended(source, to)
+        found = on_pretended(kernel(source, to), given)
     else:
         run_on(target, kernel(source, to), **given)
         found = given["out"].view(torch.int16)
     for form, a, b in zip(FORMS[source], found, wanted["out"].view(torch.int16), strict=True):
         assert torch.equal(a, b), form
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "pretend"])
+@pytest.mark.parametrize("to", ["float16", "bfloat16"])
+@pytest.mark.parametrize("source", PAIRS)
+def test_neighbours_are_the_numbers_that_the_text_says(source: str, to: str, target: str):
+    wanted, given = arguments_of_pairs(source, to), arguments_of_pairs(source, to)
+    made = kernel_of_pairs(source, to)
+    run_on("interpreter", made, **wanted)
+    if target == "pretend":
+        found = on_pretended(made, given)
+    else:
+        run_on(target, made, **given)
+        found = given["out"].view(torch.int16)
+    for pair, a, b in zip(PAIRS[source], found, wanted["out"].view(torch.int16), strict=True):
+        assert torch.equal(a, b), pair
+
+
+def test_the_halves_of_a_byte_are_made_together():
+    """1024 + low + 8 and 1024 + 16 (high + 8) in one word: one multiply-add for both."""
+    module = on_machine(kernel_of_pairs("int8", "float16"), arguments_of_pairs("int8", "float16"))
+    text = llvm_text(module, MACHINE)
+    assert "<half 0xHE408, half 0xHD480>" in text  # -1032 and -72
+    assert str(0x00F0000F) in text
+    assert str(0x64806408) in text
 
 
 def test_what_is_a_field_is_known():

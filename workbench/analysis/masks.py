@@ -85,6 +85,27 @@ def follows(held: Form, known: Iterable[Form]) -> bool:
     return any((d := (held - k).constant) is not None and d <= 0 for k in known)
 
 
+def implies(held: Form, other: Form, shape: tuple[int, ...]) -> bool:
+    """Say whether another form is below 0 wherever in a tile a conjunct is.
+
+    It is if it is not above the conjunct. With a quotient c * (a / c) <= a + c - 1, however that
+    is rounded, and c times a conjunct is at most -c: `i / 2 + x < n / 2` implies `i < n`.
+    """
+    if always(other - held - number(1), shape):
+        return True
+    for monomial, coefficient in held.terms.items():
+        if len(monomial) != 1 or monomial[0].kind != "div" or coefficient != -1:
+            continue
+        dividend, divisor = monomial[0].parts
+        by = divisor.constant
+        if by is None or by < 1:
+            continue
+        rest = Form({m: c for m, c in held.terms.items() if m != monomial})
+        if always(other - rest.scaled(by) + dividend - number(1), shape):
+            return True
+    return False
+
+
 def always(held: Form, shape: tuple[int, ...]) -> bool:
     """Say whether a conjunct of numbers and coordinates alone is below 0 throughout a tile."""
     most = 0

@@ -33,8 +33,8 @@ class Row:
         return range(int(found[1]), int(found[1]) + wide)
 
 
-def loop_of_products(sass: str) -> list[Row]:
-    """Return the instructions of the shortest loop that multiplies."""
+def loop_of_products(sass: str, by: str = "HGMMA") -> list[Row]:
+    """Return the instructions of the shortest loop that multiplies by some instruction."""
     lines = sass.splitlines()
     labels = {line.strip().rstrip(":"): i for i, line in enumerate(lines) if line.startswith(".L")}
     loops: list[list[str]] = []
@@ -42,7 +42,7 @@ def loop_of_products(sass: str) -> list[Row]:
         target = re.search(r"BRA.*`\((\.L\w+)\)", line)
         if target is not None and labels.get(target[1], i) < i:
             loops.append(lines[labels[target[1]] : i + 1])
-    found = min((loop for loop in loops if any("HGMMA" in line for line in loop)), key=len)
+    found = min((loop for loop in loops if any(by in line for line in loop)), key=len)
     return [Row(m[1], m[2], line.strip()) for line in found if (m := _ROW.search(line))]
 
 

@@ -21,11 +21,11 @@ from tests.targets.nvidia.in_flight import loop_of_products, written_in_flight
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
 from workbench.ir import Builder, Module, Op, Shared, Tile, Value, layout_of, rebuild, shape_of
-from workbench.ops import ConvertLayout, Dot, Elementwise, For, Load
+from workbench.ops import ConvertLayout, Dot, Elementwise, For, Load, Splat
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.fragments import is_turned
 from workbench.targets.nvidia.moves import moves_in
-from workbench.targets.nvidia.ops import WarpgroupDot
+from workbench.targets.nvidia.ops import AsyncCopy, WarpgroupDot
 from workbench.targets.simt.kernel import lower
 from workbench.targets.simt.ops import SharedLoad
 from workbench.targets.simt.parts import chain_of
@@ -76,7 +76,7 @@ def in_gpu_ir(module: Module) -> Module:
 
 
 @pytest.mark.parametrize("kind", KERNELS)
-@pytest.mark.parametrize("blocks", [(16, 32, 64), (16, 64, 128), (64, 64, 64)])
+@pytest.mark.parametrize("blocks", [(8, 32, 64), (16, 32, 64), (16, 64, 128), (64, 64, 64)])
 def test_it_means_the_same(kind: str, blocks: tuple[int, int, int]):
     module = module_of(kind, blocks, num_stages=3)
     last, make = in_gpu_ir(module), arguments(kind, blocks[0])
@@ -196,6 +196,36 @@ def test_no_register_in_flight_is_written_in_the_machine_code(kind: str):
     # With one wait less the same registers are written too early.
     late = loop_of_products(sass.replace("gsb0, 0x1 ;", "gsb0, 0x2 ;"))
     assert list(written_in_flight(late))
+
+
+@needs_ptxas
+@needs_nvdisasm
+@pytest.mark.parametrize(("kind", "most"), [("i4", 2.0), ("i8", 1.5)])
+def test_two_numbers_take_two_integer_instructions(kind: str, most: float):
+    """A permute for two, a mask for two (int4) or four; constants stay in registers."""
+    blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP": GROUP}
+    signature = POINTERS.format("i8")
+    compiled = workbench.compile(KERNELS[kind], signature, blocks, num_warps=4, num_stages=3)
+    rows = loop_of_products(compiled.asm["sass"], "HMMA")
+    names = [row.name.split(".")[0] for row in rows]
+    pairs = 64 * 128 // 128 // 2
+    few = 8
+    assert pairs <= names.count("PRMT") <= pairs + few
+    assert names.count("PRMT") + names.count("LOP3") <= most * pairs + few
+    assert names.count("HFMA2") + names.count("HADD2") == names.count("HMUL2") == pairs
+    assert sum("MOV" in row.name for row in rows) <= few
+
+
+def test_copies_ask_their_mask_alone_where_it_ends_with_the_loop():
+    """`k < K` says that a round is reached, `k / 2 < K / 2` too."""
+    for kind in KERNELS:
+        last = in_gpu_ir(module_of(kind, (16, 64, 128), num_stages=3))
+        copies = [op for op in last.walk() if isinstance(op, AsyncCopy)]
+        assert len(copies) == 6
+        for copy in copies:
+            assert copy.mask is not None
+            assert isinstance(copy.mask.op, Elementwise)
+            assert not any(isinstance(v.op, Splat) for v in copy.mask.op.operands)
 
 
 def test_one_step_of_k_is_no_two_parts():

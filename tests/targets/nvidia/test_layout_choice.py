@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels import sorting
+from tests.kernels import products, sorting
 from tests.language.harness import lowered
-from tests.passes.corpus import Case
+from tests.passes.corpus import Case, tile_ir
 from tests.passes.corpus import cases as corpus
 from tests.passes.meaning import cases
 from tests.passes.pipelines import SM_80
 from tests.passes.programs import modules
 from tests.targets.nvidia.configurations import QUICK
 from tests.targets.nvidia.exhaustive import best, combinations, components, cost, cost_of_component
-from workbench.ir import Module, parse_module, print_module
+from workbench.ir import Module, layout_of, parse_module, print_module
 from workbench.layouts import blocked, mma_a, mma_c
-from workbench.ops import ConvertLayout, Load
+from workbench.ops import ConvertLayout, For, Load
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import tile_passes
@@ -206,3 +206,18 @@ def test_a_load_of_one_axis_is_not_converted_beside_what_is_made_of_it():
     converted = [op.source for op in done.walk() if isinstance(op, ConvertLayout)]
     assert not any(isinstance(value.op, Load) for value in converted)
     assert len(converted) <= 2
+
+
+def test_a_row_that_alone_exists_is_copied_in_wide_pieces():
+    """Of 16 rows one is on: few sectors, however narrow the pieces; but each is an instruction."""
+    signature = (
+        "*f16:16 *f16:16 *f16:16 i32=1 i32:16 i32:16 i32:16 i32=1 i32=1 i32:16 i32 i32 i32=1"
+    )
+    named = {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 256, "GROUP_M": 8, "SPLIT_K": 1}
+    named["ATOMIC"] = False
+    module = tile_ir(products.split_product, signature, named, num_warps=4)
+    done = assign_layouts(ready(module), Remarks(), SM_80)
+    (loop,) = (op for op in done.walk() if isinstance(op, For))
+    loads = [op for op in loop.body.ops if isinstance(op, Load)]
+    held = [(layout_of(load.result.type), axis) for load, axis in zip(loads, (1, 0), strict=True)]
+    assert [layout and layout.consecutive("register", axis) for layout, axis in held] == [8, 8]

@@ -137,7 +137,7 @@ def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -
 
 @NVIDIA.lower(AsyncCopy)
 def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
-    """PTX ISA 9.0, cp.async (sm_80): 4, 8 or 16 bytes; a source size of 0 writes zeros.
+    """PTX ISA 9.0, cp.async (sm_80): 4, 8 or 16 bytes; a source that is ignored writes zeros.
 
     What does not exist has no bytes of its own, so nothing is written there. Of several threads
     that hold a pointer one copies: rows that all warps read are brought once.
@@ -166,10 +166,10 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
         text = f"cp.async.{cache}.shared.global [$0], [$1{beside}], {bytes_}"
         arguments, constraints = [f"i32 {place}", f"ptr addrspace(1) {source}"], ["r", "l"]
         if condition is not None:
-            size = emit.pure(f"select i1 {condition}, i32 {bytes_}, i32 0")
+            ignored = emit.pure(f"xor i1 {condition}, true")
             text += ", $2"
-            arguments.append(f"i32 {size}")
-            constraints.append("r")
+            arguments.append(f"i1 {ignored}")
+            constraints.append("b")
         if runs is not None:
             text = f"@${len(arguments)} {text}"
             arguments.append(f"i1 {runs}")

@@ -106,6 +106,16 @@ class Instructions(Device):
         whole = emit.effect(f'call {returned} asm "{text}", "{constraints}"({type} {constant})')
         return [emit.effect(f"extractvalue {returned} {whole}, {n}") for n in range(count)]
 
+    def held(self, emit: Emitter, constant: int) -> str:
+        """Less a zero of which no compiler knows: lane 31 comes after all others.
+
+        ptxas (13.0) moves constants that it knows into a register before each of their users, and
+        does bitwise operations again there. PTX ISA 9.0, %lanemask_lt.
+        """
+        before = emit.call("i32", "llvm.nvvm.read.ptx.sreg.lanemask.lt", "", "", _READ)
+        zero = emit.shift("lshr", "i32", before, 31)
+        return emit.pure(f'call i32 asm "sub.s32 $0, {constant}, $1;", "=r,r"(i32 {zero})')
+
     # -- what the CUDA runtime's device functions do --------------------------------------
     def print_line(self, emit: Emitter, form: str, operands: Sequence[tuple[str, str]]) -> None:
         """vprintf(format, arguments); CUDA C++ Programming Guide, "Formatted Output"."""

@@ -443,6 +443,8 @@ def machine(unit: Chip, text: str) -> Machine:
         version = max(version, 84)  # PTX ISA 8.4 brought products of 8-bit floats
     if re.search(r"atom\.[^ ]*\.v\d\.", text):
         version = max(version, 81)  # PTX ISA 8.1 brought vectors of atomic additions
+    if re.search(r'cp\.async\.c[ag]\.[^"]*\], \d+, \$', text):
+        version = max(version, 75)  # PTX ISA 7.5 brought copies that a predicate makes zeros
     return Machine("nvptx64-nvidia-cuda", unit.name, f"+ptx{version}", places=True)
 
 

@@ -4,15 +4,21 @@ Weights of 4 and 8 bits are made floats where they are multiplied, and chips con
 (an H200 sixteen in a cycle, of 128 lanes). But a byte that is put under the byte 0x64 is the half
 1024 + byte, and from there the number is one multiply-add away, which is exact:
 
-    code   = word & field                  of four numbers
-    halves = code ^ 0x6400 ^ sign          two of them, spread; a signed field becomes biased
+    code   = (word & field) ^ sign         of four numbers; a signed field becomes biased
+    halves = code under 0x64               two of them, spread
     number = halves * 2^(e - s) - constant
+
+Two fields whose numbers become neighbours, as the halves of a byte do, are spread first:
+
+    bytes  = one byte twice, or two
+    halves = (bytes & fields) ^ signs ^ 0x6400
 
 `x`, `x & 15`, `x >> 4`, `(x << 4) >> 4` and the like are fields; so is what a constant is added to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +30,8 @@ from workbench.targets.simt.lowering import Lowering
 
 #: The upper byte of the half 1024, whose last place is 1.
 _HIGH, _FIRST = 0x64, 1024
+#: That of the bfloat 128.
+_HIGH_BFLOAT, _FIRST_BFLOAT = 0x43, 128
 
 
 @dataclass(frozen=True)
@@ -117,40 +125,99 @@ def _masked(field: Field, mask: int, element: Scalar) -> Field | None:
     )  # fmt: skip
 
 
-def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
-    """Return the registers of a cast of a field to halves or bfloats; None if it is no such cast.
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """How the number of a field is made of it: under the byte `high`, from bit `start` on."""
+
+    field: Field
+    type: str
+    high: int
+    start: int
+
+    @property
+    def mask(self) -> int:
+        """The field's bits in a byte."""
+        return ((1 << self.field.width) - 1) << self.start
+
+    @property
+    def sign(self) -> int:
+        """What inverts a signed field's sign, which biases it."""
+        return 1 << self.start + self.field.width - 1 if self.field.signed else 0
+
+    @property
+    def line(self) -> tuple[float, float]:
+        """(factor, constant): what is under `high`, times factor, plus constant is the number."""
+        field = self.field
+        factor = 2.0 ** (field.scale - self.start)
+        bias = (1 << field.width - 1) << field.scale if field.signed else 0
+        first = _FIRST if self.type == "half" else _FIRST_BFLOAT
+        return factor, field.added - bias - first * factor
+
+
+def _number_of(low: Lowering, value: Value) -> _Number | None:
+    """Return how a tile is made of fields; None if it is no cast of them to halves or bfloats.
 
     Bfloats have eight bits: 128 + the field, for fields of up to seven.
     """
-    if op.to not in (F16, BF16) or not shape_of(op.result.type):
+    made = value.op
+    if not isinstance(made, Cast) or made.to not in (F16, BF16) or not shape_of(value.type):
         return None
-    field = field_of(op.source)
-    if field is None or low.layout(op.result).registers() < 2:
+    field = field_of(made.source)
+    if field is None or low.layout(value).registers() < 2:
         return None
-    if low.layout(field.root) != low.layout(op.result):
+    if low.layout(field.root) != low.layout(value):
         return None
-    if op.to == F16:
-        type, high, start = "half", _HIGH, field.start
-        factor, constant = _line(field, _FIRST, start)
-        if any(_beyond_half(number) for number in (factor, constant)):
-            return None
+    if made.to == F16:
+        found = _Number(field, "half", _HIGH, field.start)
+        fits = not any(map(_beyond_half, found.line))
     else:
-        type, high, start = "bfloat", 0x43, 0
-        factor, constant = _line(field, 128, start)
-        if field.width > 7 or any(_beyond_bfloat(number) for number in (factor, constant)):
-            return None
-    live, found = set(low.live(op.result)), list[str | None]()
-    places = low.bytes_of_words([r or "0" for r in low.registers(field.root)])
+        found = _Number(field, "bfloat", _HIGH_BFLOAT, 0)
+        fits = field.width <= 7 and not any(map(_beyond_bfloat, found.line))
+    return found if fits else None
+
+
+def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
+    """Return the registers of a cast of a field to halves or bfloats; None if it is none."""
+    number = _number_of(low, op.result)
+    if number is None:
+        return None
+    live, found, emit = set(low.live(op.result)), list[str | None](), low.emit
+    places = low.bytes_of_words([r or "0" for r in low.registers(number.field.root)])
     for register, (word, place) in enumerate(places):
         if register not in live:
             found.append(None)
             continue
-        pair = _widened(low.emit, _code(low.emit, field, word, start), place // 2)
-        # A signed field is biased by what its inverted sign is worth.
-        sign = 1 << start + field.width - 1 if field.signed else 0
-        pair = low.emit.bitwise("xor", "i32", pair, str((high << 8 | sign) * 0x10001))
-        number = _number(low.emit, type, pair, factor, constant)
-        found.append(low.unpack(number, type)[place % 2])
+        pair = _widened(low, _code(emit, number, word), place // 2, number.high)
+        made = _on_lines(low, pair, [number, number])
+        found.append(low.unpack(made, number.type)[place % 2])
+    return found
+
+
+def neighbours_of_fields(
+    low: Lowering, values: Sequence[Value], registers: Sequence[int]
+) -> dict[int, list[str]] | None:
+    """Return some registers of two tiles of numbers, made side by side in a word.
+
+    None if they are not both casts of fields to one type.
+    """
+    numbers = [_number_of(low, value) for value in values]
+    first, second = numbers
+    if first is None or second is None or first.type != second.type:
+        return None
+    found: dict[int, list[str]] = {}
+    for register in registers:
+        places = [low.byte_of_word(low.register(n.field.root, register)) for n in (first, second)]
+        bytes_ = [
+            (_shifted(low.emit, number, word), place)
+            for number, (word, place) in zip((first, second), places, strict=True)
+        ]
+        pair = _spread(low.emit, bytes_)
+        fields = low.chip.held(low.emit, first.mask | second.mask << 16)
+        pair = low.emit.bitwise("and", "i32", pair, fields)
+        codes = [number.high << 8 | number.sign for number in (first, second)]
+        pair = low.emit.bitwise("xor", "i32", pair, str(codes[0] | codes[1] << 16))
+        made = _on_lines(low, pair, [first, second])
+        found[register] = low.unpack(made, first.type)
     return found
 
 
@@ -163,18 +230,17 @@ def _beyond_bfloat(number: float) -> bool:
     return bool(np.float32(number).view(np.uint32) & 0xFFFF)
 
 
-def _line(field: Field, first: int, start: int) -> tuple[float, float]:
-    """Return (factor, constant): (first + code) * factor + constant is the number."""
-    factor = 2.0 ** (field.scale - start)
-    bias = (1 << field.width - 1) << field.scale if field.signed else 0
-    return factor, field.added - bias - first * factor
+def _shifted(emit: Emitter, number: _Number, word: str) -> str:
+    """Return a word whose bytes have the field where its number wants it."""
+    return emit.shift("lshr", "i32", word, number.field.start - number.start)
 
 
-def _code(emit: Emitter, field: Field, word: str, start: int) -> str:
-    """Return a word of four bytes that hold a field alone, from bit `start` on."""
-    mask = ((1 << field.width) - 1) << start
-    code = emit.shift("lshr", "i32", word, field.start - start)
-    return code if mask == 0xFF else emit.bitwise("and", "i32", code, str(_four(mask)))
+def _code(emit: Emitter, number: _Number, word: str) -> str:
+    """Return a word of four bytes that hold a field alone, its sign inverted."""
+    code = _shifted(emit, number, word)
+    if number.mask != 0xFF:
+        code = emit.bitwise("and", "i32", code, str(_four(number.mask)))
+    return emit.bitwise("xor", "i32", code, str(_four(number.sign))) if number.sign else code
 
 
 def _four(byte: int) -> int:
@@ -183,28 +249,42 @@ def _four(byte: int) -> int:
     return word - (1 << 32) if word >> 31 else word
 
 
-def _widened(emit: Emitter, word: str, half: int) -> str:
-    """Return two of a word's bytes as an i32 of two halves."""
+def _widened(low: Lowering, word: str, half: int, high: int) -> str:
+    """Return two of a word's bytes, each under the byte `high`, as an i32."""
+    emit = low.emit
     codes = emit.pure(f"bitcast i32 {word} to <4 x i8>")
+    above = emit.pure(f"bitcast i32 {low.chip.held(emit, _four(high))} to <4 x i8>")
     order = ", ".join(f"i32 {i}" for i in (2 * half, 4, 2 * half + 1, 4))
-    both = emit.pure(
-        f"shufflevector <4 x i8> {codes}, <4 x i8> zeroinitializer, <4 x i32> <{order}>"
-    )
+    both = emit.pure(f"shufflevector <4 x i8> {codes}, <4 x i8> {above}, <4 x i32> <{order}>")
     return emit.pure(f"bitcast <4 x i8> {both} to i32")
 
 
-def _number(emit: Emitter, type: str, word: str, factor: float, constant: float) -> str:
+def _spread(emit: Emitter, bytes_: Sequence[tuple[str, int]]) -> str:
+    """Return an i32 that has one byte of a word in its lowest, the other's in its third place.
+
+    What is beside them are copies: no byte may be undefined.
+    """
+    first, second = (emit.pure(f"bitcast i32 {word} to <4 x i8>") for word, _ in bytes_)
+    low, high = bytes_[0][1], 4 + bytes_[1][1]
+    order = ", ".join(f"i32 {i}" for i in (low, low, high, high))
+    both = emit.pure(f"shufflevector <4 x i8> {first}, <4 x i8> {second}, <4 x i32> <{order}>")
+    return emit.pure(f"bitcast <4 x i8> {both} to i32")
+
+
+def _on_lines(low: Lowering, word: str, numbers: Sequence[_Number]) -> str:
+    """Return the two numbers of which a word has the codes."""
+    emit, type = low.emit, numbers[0].type
     kind = f"<2 x {type}>"
+    factors, constants = zip(*(number.line for number in numbers), strict=True)
+    made = emit.pure(f"bitcast i32 {word} to {kind}")
+    if factors != (1.0, 1.0):  # exact, so it does not matter whether the two are made one
+        bits = [int(float_literal(factor, type)[3:], 16) for factor in factors]
+        held = low.chip.held(emit, bits[0] | bits[1] << 16)
+        by = emit.pure(f"bitcast i32 {held} to {kind}")
+        made = emit.pure(f"fmul contract {kind} {made}, {by}")
+    first, second = (f"{type} {float_literal(number, type)}" for number in constants)
+    made = emit.pure(f"fadd contract {kind} {made}, <{first}, {second}>")
+    return emit.pure(f"bitcast {kind} {made} to i32")
 
-    def both(number: float) -> str:
-        literal = float_literal(number, type)
-        return f"<{type} {literal}, {type} {literal}>"
 
-    number = emit.pure(f"bitcast i32 {word} to {kind}")
-    if factor != 1.0:  # exact, so it does not matter whether the two are made one
-        number = emit.pure(f"fmul contract {kind} {number}, {both(factor)}")
-    number = emit.pure(f"fadd contract {kind} {number}, {both(constant)}")
-    return emit.pure(f"bitcast {kind} {number} to i32")
-
-
-__all__ = ["Field", "field_of", "numbers_of_field"]
+__all__ = ["Field", "field_of", "neighbours_of_fields", "numbers_of_field"]

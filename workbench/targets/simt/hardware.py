@@ -188,6 +188,14 @@ class Hardware(ABC):
         """
         return [constant] * count
 
+    def held(self, emit: Emitter, constant: int) -> str:
+        """Return an i32 constant as an operand that instructions with another constant take, too.
+
+        Where instructions take one, another is put in a register in front of each, unless the
+        compiler behind LLVM cannot tell that it is a constant.
+        """
+        return str(constant)
+
     @abstractmethod
     def print_line(self, emit: Emitter, form: str, operands: Sequence[tuple[str, str]]) -> None:
         """Print (type, operand) pairs as C's printf does."""

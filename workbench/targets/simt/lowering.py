@@ -315,6 +315,10 @@ class Lowering:
         """Return the word of which operands were unpacked, all of it in their order."""
         return self._word_of.get(tuple(operands))
 
+    def byte_of_word(self, operand: str) -> tuple[str, int]:
+        """Return a word and where a byte is in that, the lowest being 0."""
+        return self._byte_of.get(operand) or (self.emit.zext(operand, "i8", "i32"), 0)
+
     def bytes_of_words(self, operands: Sequence[str]) -> list[tuple[str, int]]:
         """Return for each byte a word and where it is in that, from the lowest on.
 

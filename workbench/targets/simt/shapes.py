@@ -5,6 +5,7 @@ from __future__ import annotations
 from workbench.ir import shape_of
 from workbench.layouts import LinearLayout
 from workbench.ops import Broadcast, ExpandDims, Join, Reshape, Splat, Split, Transpose
+from workbench.targets.simt.fields import neighbours_of_fields
 from workbench.targets.simt.lowering import Held, Lowering
 from workbench.targets.simt.passes.costs import default_layout
 from workbench.targets.simt.rules import (
@@ -150,17 +151,28 @@ def register_of(held: LinearLayout, wanted: LinearLayout) -> list[int]:
 
 @SIMT.lower(Join)
 def lower_join(low: Lowering, op: Join) -> None:
-    """The new axis is a bit of the registers."""
+    """The new axis is a bit of the registers.
+
+    Where it is the lowest one, numbers that come from fields of bytes are made in pairs.
+    """
     if not shape_of(op.first.type):
         low.set_lazy(op.result, lambda r: low.held((op.first, op.second)[r & 1], 0))
         return
     source, result = low.layout(op.first), low.layout(op.result)
     table = {flat: r for r, flat in reversed(list(enumerate(source.table("register"))))}
     places = [(flat & 1, table[flat >> 1]) for flat in result.table("register")]
+    halves = (op.first, op.second)
+    if places[:2] == [(0, 0), (1, 0)]:
+        live = low.live(op.result)
+        wanted = list(dict.fromkeys(places[r][1] for r in live))
+        if (pairs := neighbours_of_fields(low, halves, wanted)) is not None:
+            found = [pairs[place][which] if place in pairs else None for which, place in places]
+            low.set_registers(op.result, found)
+            return
 
     def register(r: int) -> Held:
         which, place = places[r]
-        return low.held((op.first, op.second)[which], place)
+        return low.held(halves[which], place)
 
     low.set_lazy(op.result, register)
 

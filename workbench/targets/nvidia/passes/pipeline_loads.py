@@ -62,7 +62,13 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.rounds import begun_once, reached, read_by, reading_from
+from workbench.targets.nvidia.passes.rounds import (
+    begun_once,
+    ends_with,
+    reached,
+    read_by,
+    reading_from,
+)
 from workbench.targets.nvidia.passes.staged_loads import (
     Early,
     Known,
@@ -448,6 +454,7 @@ class _Ahead:
     ) -> None:  # fmt: skip
         self.loop = early.loop
         self.rules = early.known.rules
+        self.facts = early.known.on.facts
         self.found = found
         self.buffers = buffers
         self.barriers = barriers
@@ -511,7 +518,8 @@ class _Ahead:
         mask = values.get(old.mask, old.mask) if old.mask is not None else None
         access = replace(old, pointers=values.get(old.pointers, old.pointers), mask=mask)
         slot, stage = at
-        mask = self._under(runs, access)
+        if old.mask is None or not ends_with(self.loop, old.mask, self.facts):
+            mask = self._under(runs, access)
         self.builder.insert(copy(access.pointers, mask, buffer, slot).changed(stage=stage))
 
     def _start_boxes(

@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.ir import Block, Builder, Module, Op, Value, element_of, walk
+from workbench.analysis.affine import Affine
+from workbench.analysis.masks import implies
+from workbench.ir import Block, Builder, Module, Op, Value, element_of, shape_of, walk
 from workbench.ops import Constant, Elementwise, For, Select
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.ops import RenewBarriers
@@ -25,6 +27,19 @@ def reached(loop: For, index: Value, builder: Builder) -> Value:
     zero = builder.add(Constant(0, element_of(loop.step.type)))
     rises = builder.add(Elementwise("gt", (loop.step, zero)))
     return builder.add(Select(rises, up, down))
+
+
+def ends_with(loop: For, mask: Value, facts: Affine) -> bool:
+    """Say whether a mask is off in all rounds behind the last one of a loop: it need not be asked.
+
+    `mask` is one of the loop's; where its round is another, its numbers are that one's.
+    """
+    step = constant_of(loop.step)
+    index, upper = (facts.form(v) for v in (loop.body.arguments[0], loop.upper))
+    if step is None or step <= 0 or index is None or upper is None:
+        return False
+    shape = shape_of(mask.type)
+    return any(implies(held, index - upper, shape) for held in facts.conjuncts(mask))
 
 
 def read_by(op: Op) -> Iterator[Value]:

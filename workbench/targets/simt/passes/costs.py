@@ -73,9 +73,7 @@ def access_cost(
     """Return the estimated cycles of loading or storing a tile through a layout."""
     facts, costs = on.facts, on.chip.costs
     width, _ = vector_width(facts, pointers, mask, layout, itemsize, on.chip.widest_bytes)
-    registers = max(1, len(set(layout.table("register"))))
-    instructions = max(1, registers // width)
-    warps = layout.size("warp")
+    instructions, warps = instructions_of(layout, width), layout.size("warp")
     strides = [facts.usual_stride(pointers, axis, mask) for axis in range(layout.rank)]
     unit = next((d for d, s in enumerate(strides) if s == 1 and layout.shape[d] > 1), None)
     bases: list[tuple[int, int]] = []
@@ -93,6 +91,11 @@ def access_cost(
         bases.append((outer, inner))
     sectors = linear_sectors(bases, itemsize, costs.sector_bytes)
     return warps * instructions * (sectors + costs.access)
+
+
+def instructions_of(layout: LinearLayout, width: int) -> int:
+    """Return how often a thread accesses memory for its elements, so many of them at a time."""
+    return max(1, len(set(layout.table("register"))) // width)
 
 
 def coalesced(on: Setting, pointers: Value, mask: Value | None, itemsize: int) -> LinearLayout:

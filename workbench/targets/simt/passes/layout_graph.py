@@ -13,8 +13,14 @@ from dataclasses import dataclass, field
 
 from workbench.ir import Module, Op, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
+from workbench.ops import pointee_of
 from workbench.targets.simt.hardware import Hardware
-from workbench.targets.simt.passes.costs import conversion_cost, default_layout
+from workbench.targets.simt.passes.costs import (
+    conversion_cost,
+    default_layout,
+    instructions_of,
+    vector_width,
+)
 from workbench.targets.simt.rules import SAME, Along, Cost, Device, Flow, Layouts, Map, Setting
 
 _MOST_CANDIDATES = 8
@@ -25,6 +31,10 @@ _ROUNDS, _FAR = 4, 32
 #: What a conversion costs right behind a load of what products are made of: several users share it,
 #: and it may become the way in which a copy in shared memory is read.
 _BEHIND_LOAD = 0.75
+#: What an instruction of such a load costs in a loop, beside sectors: it may become a copy to
+#: shared memory, whose addresses and masks are written. Where most rows are known to be off,
+#: sectors alone would have all warps bring the rest element by element.
+_COPIED = 4.0
 
 
 @dataclass
@@ -175,6 +185,8 @@ class LayoutGraph:
             node = None if plan.work is None else self._home(plan.work, weight)
         if node is not None:
             self._choices(self.nodes[node], plan)
+            if weight > 1 and not self._multiplied.isdisjoint(op.results):
+                self._copied(self.nodes[node], op)
         for number in plan.order or range(len(op.operands)):
             along = plan.operands[number] if plan.operands else None
             if along is None:
@@ -192,6 +204,25 @@ class LayoutGraph:
             for layout in plan.offers():
                 node.offer(layout)
         node.fixed |= plan.fixed
+
+    def _copied(self, node: Node, op: Op) -> None:
+        """Have a load of what products are made of pay for its instructions.
+
+        A row or a column is none: it is repeated, and loaded where it is needed.
+        """
+        access, on = self._rules.access_of(op), self._on
+        if access is None or sum(extent > 1 for extent in node.shape) < 2:
+            return
+        pointers, mask = access.pointers, access.mask
+        itemsize = pointee_of(pointers.type).itemsize
+
+        def cost(layout: LinearLayout) -> float:
+            width, _ = vector_width(
+                on.facts, pointers, mask, layout, itemsize, on.chip.widest_bytes
+            )
+            return _COPIED * layout.size("warp") * instructions_of(layout, width)
+
+        node.costs.append(cost)
 
     def _flow(self, op: Op, flow: Flow, weight: float) -> None:
         for group in flow.together:
