@@ -47,6 +47,11 @@ class Channel:
         return sum(load.buffer.bytes for load in self.loads)
 
     @property
+    def reads(self) -> tuple[Read, ...]:
+        """Who reads what of all its loads."""
+        return tuple(read for load in self.loads for read in load.reads)
+
+    @property
     def key(self) -> tuple[object, ...]:
         """Channels of loops after each other share a ring if their keys are equal."""
         return (

@@ -95,15 +95,15 @@ def raise_tma(module: Module, remarks: Remarks, chip: Device, room: int | None =
             text = "not raised to a tensor map: indices are not known to fit 32 bits"
             remarks.note(feeding.load, text, "missed")
         return module
-    plans = _Plans(module, feeders)
+    plans = Plans(module, feeders)
     loops = plans.of(groups, remarks) if groups else []
     if not loops:
         return module
     told = remarks.aside()
     first = plans.of(feeders.first(), told)
-    raised = _Raiser(module, plans).written([*loops, *first])
+    raised = Raiser(module, plans).written([*loops, *first])
     if first and not will_stay(raised, chip, room):
-        first, raised = [], _Raiser(module, plans).written(loops)
+        first, raised = [], Raiser(module, plans).written(loops)
     if first or options.get("persistent"):
         remarks.take(told)
     return raised
@@ -129,7 +129,7 @@ class Feeders:
             for operand in op.operands:
                 self.uses.setdefault(operand, []).append(op)
 
-    def groups(self) -> Iterator[tuple[For, list[Feeding]]]:
+    def groups(self) -> Iterator[tuple[For | None, list[Feeding]]]:
         """Yield the loads of each loop that feed products and would be copied ahead, if any do."""
         for op in self.module.walk():
             if not isinstance(op, For):
@@ -139,7 +139,7 @@ class Feeders:
             if found:
                 yield op, found
 
-    def first(self) -> Iterator[tuple[None, list[Feeding]]]:
+    def first(self) -> Iterator[tuple[For | None, list[Feeding]]]:
         """Yield the loads before all loops that feed products, if they may be copied ahead."""
         options = self.module.attributes
         if options.get("persistent") is not False and options.get("loads_first", True):
@@ -192,7 +192,7 @@ class Feeders:
         return False
 
 
-class _Plans:
+class Plans:
     """Finds out what may be raised of a module, and to what."""
 
     def __init__(self, module: Module, feeders: Feeders) -> None:
@@ -395,10 +395,10 @@ def _answer_hints(raised: _Planned, remarks: Remarks) -> None:
         remarks.note(raised.load, f"{name} '{word}' is not obeyed: {text}", "missed")
 
 
-class _Raiser(Rebuilder):
+class Raiser(Rebuilder):
     """Writes what is raised of a module."""
 
-    def __init__(self, module: Module, plans: _Plans) -> None:
+    def __init__(self, module: Module, plans: Plans) -> None:
         super().__init__(module, lambda op, builder: self._replacement(op))
         self.module = module
         self.plans = plans

@@ -178,7 +178,7 @@ def _pays(module: Module, chip: Chip, room: int | None, known: Known) -> bool:
         assert product is not None
         try:
             channels = channels_of(loop, known)
-            in_rings = {read.operand for c in channels for load in c.loads for read in load.reads}
+            in_rings = {read.operand for channel in channels for read in channel.reads}
             plain, needed = registers_needed(loop, product, in_rings, chip.rules, copies=0)
             _registers(module, chip, needed)
         except RefusedError:
@@ -224,7 +224,9 @@ def _decided(
     rings = {channel.key: channel.bytes for found in channels.values() for channel in found}
     ring = _Ring(module, loops, chip, sum(rings.values()), threads, room)
     beside = sum(channel.bytes for channel in held)
-    stays, told = _stays(module, channels, known, alone=ring.is_alone)
+    read = {r.operand for found in (*channels.values(), held) for c in found for r in c.reads}
+    stored = max(stored_bytes(loop, read, chip.rules) for loop in loops)
+    stays, told = _stays(module, channels, known, alone=ring.is_alone(beside + stored))
     kept = _scratch(module, chip) if stays and room is None else 0
     if stays and ring.most(beside + kept) < _FEWEST_SLOTS <= ring.most(0):
         stays, kept, told = False, 0, [(None, _NO_ROOM, "missed")]
@@ -399,7 +401,7 @@ def _registers_of(
     late = late_product(loop, chip.rules) if module.attributes.get("overlap", True) else None
     if late is None:
         return _BESIDE_TILES + peak_in(loop.body, in_buffers(channels, known))
-    in_rings = {read.operand for c in channels for load in c.loads for read in load.reads}
+    in_rings = {read.operand for channel in channels for read in channel.reads}
     alone, beside = registers_needed(loop, late, in_rings, chip.rules, copies=0)
     try:
         _registers(module, chip, beside)
@@ -456,11 +458,10 @@ class _Ring:
         needed = slots * self.each + beside
         return residency(self.chip, self.threads.warps, self.threads.registers, needed).warps
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether a block that has the slots that are wanted has a multiprocessor to itself."""
+    def is_alone(self, beside: int) -> bool:
+        """Say whether a block with the slots that are wanted has a multiprocessor to itself."""
         slots = max(_FEWEST_SLOTS, self.wanted or self.module.attributes["num_stages"])
-        return self._resident(slots, 0) <= self.threads.warps
+        return self._resident(slots, beside) <= self.threads.warps
 
     def slots(self, held: int, kept: int) -> int:
         """Return how many slots rings have; raise RefusedError where there is no room for two.
@@ -487,9 +488,13 @@ def _scratch(module: Module, chip: Chip) -> int:
 
     Where blocks stay that lies beside rings, which the producer fills for the next program.
     """
-    least, used = replace(chip, halvings=MOST_HALVINGS), used_values(module)
-    warps: int = module.attributes["num_warps"]
-    return max((scratch_of(op, least, warps, used).bytes for op in module.walk()), default=0)
+    used, warps = used_values(module), module.attributes["num_warps"]
+    found: list[int] = []
+    for halvings in range(MOST_HALVINGS + 1):  # smaller pieces may not exist, and take it all
+        unit = replace(chip, halvings=halvings)
+        taken = (scratch_of(op, unit, warps, used).bytes for op in module.walk())
+        found.append(max(taken, default=0))
+    return min(found)
 
 
 __all__ = ["role_partition", "will_stay"]
