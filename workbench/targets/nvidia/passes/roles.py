@@ -59,7 +59,16 @@ _TWO_GROUPS = 8
 #: launch takes, else `setmaxnreg` waits for ever.
 REGISTERS = {2: (24, 240), 4: (24, 112)}
 _FEWEST_SLOTS = 2
-_NO_ROOM = "not persistent: rings do not fit shared memory beside what else a program keeps there"
+
+#: What is said of an op.
+_Told = list[tuple[Op | None, str, Severity]]
+_NO_ROOM: _Told = [
+    (
+        None,
+        "not persistent: rings do not fit shared memory beside what else a program keeps there",
+        "missed",
+    )
+]
 
 
 # -- deciding -------------------------------------------------------------------------------------
@@ -229,7 +238,7 @@ def _decided(
     stays, told = _stays(module, channels, known, alone=ring.is_alone(beside + stored))
     kept = _scratch(module, chip) if stays and room is None else 0
     if stays and ring.most(beside + kept) < _FEWEST_SLOTS <= ring.most(0):
-        stays, kept, told = False, 0, [(None, _NO_ROOM, "missed")]
+        stays, kept, told = False, 0, _NO_ROOM
     inside = {id(op) for loop in loops for op in loop.body.ops}
     inside |= {id(load.op) for channel in held for load in channel.loads} if stays else set()
     for load in loads:
@@ -272,9 +281,6 @@ def _decided(
     top = [op.noted(**places[id(op)]) if id(op) in places else op for op in module.body.ops]
     body = Block((), tuple(noted.get(id(op), op) for op in top))
     return replace(module, body=body)
-
-
-_Told = list[tuple[Op | None, str, Severity]]
 
 
 def _stays(
