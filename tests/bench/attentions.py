@@ -36,8 +36,8 @@ CONFIGS = configs(
     (128, 128, 8, 3),
 )
 
-#: Blocks that stay for several tiles; Triton has no such option.
-OURS = (*CONFIGS, *with_options("persistent", (128, 128, 8, 2)))
+#: The twin of what stays for several tiles unasked; Triton has no such option.
+OURS = (*CONFIGS, *with_options("no persistent", (128, 128, 8, 2)))
 
 
 def attention(

@@ -78,6 +78,16 @@ class Remarks:
         number, span = (op.id, op.span) if op is not None else (0, None)
         self._items.append(Remark(severity, text, self.pass_name, number, span, code))
 
+    def aside(self) -> Remarks:
+        """Return other remarks of the pass that runs now, of what may come to nothing."""
+        other = Remarks()
+        other.pass_name = self.pass_name
+        return other
+
+    def take(self, aside: Remarks) -> None:
+        """Record what has been said aside."""
+        self._items += aside.items
+
     def applied(self, rule: Rule, op: Op) -> None:
         """Record that a rule rewrote `op`; it is written out when somebody looks."""
         self.rules.append((rule, op.id))

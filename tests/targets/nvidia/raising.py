@@ -26,7 +26,7 @@ from workbench.passes.narrow_index import narrow_index
 from workbench.source import KernelError
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import TensorLoad
-from workbench.targets.nvidia.passes.raise_tma import Feeders, Feeding, Raiser, asked
+from workbench.targets.nvidia.passes.raise_tma import Feeders, Feeding, Plans, Raiser, asked
 
 SM_90A = chip("sm_90a")
 
@@ -64,7 +64,9 @@ class Tried:
         self.module = hoist_invariants(narrow_index(final, Remarks()), Remarks())
         remarks = Remarks()
         every = Every(self.module, SM_90A)
-        self.after = Raiser(self.module, remarks, every).run(every.groups())
+        plans = Plans(self.module, every)
+        found = plans.of(every.groups(), remarks)
+        self.after = Raiser(self.module, plans).written(found) if found else self.module
         verify_module(self.after)
         self.boxes = sum(isinstance(op, TensorLoad) for op in self.after.walk())
         self.missed = [item.text for item in remarks.items if item.severity == "missed"]

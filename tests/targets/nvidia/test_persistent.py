@@ -25,13 +25,14 @@ from workbench.interpreter.machine import Machine
 from workbench.interpreter.program import numbers_of
 from workbench.ir import Builder, InvalidModuleError, Module, Op, walk
 from workbench.ops import For, ProgramId
-from workbench.passes.manager import Recorder
+from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import tile_passes
 from workbench.source import KernelTypeError, LaunchError
 from workbench.targets.built import Built
 from workbench.targets.nvidia import pipeline
-from workbench.targets.nvidia.chip import chip
+from workbench.targets.nvidia.chip import Chip, chip
 from workbench.targets.nvidia.ops import Arrive, Await, TensorCopy, TensorLoad
+from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.simt.kernel import lower
 from workbench.targets.simt.ops import (
@@ -346,7 +347,7 @@ def test_a_planted_fault_of_what_is_loaded_first_is_found(fault: str, causal: bo
 
 
 @needs_ptxas
-def test_what_is_loaded_first_leaves_two_slots():
+def test_what_is_loaded_first_leaves_two_slots(monkeypatch: pytest.MonkeyPatch):
     """Queries, two slots of keys and values, and what a store is converted in."""
     sizes = {"HEAD": 128, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_D": 128, "CAUSAL": False,
              "EVEN": True}  # fmt: skip
@@ -355,14 +356,22 @@ def test_what_is_loaded_first_leaves_two_slots():
         attention_forward.attention, f"{words}i32:16 i32:16 i32:16 i32:16", sizes, num_warps=8,
         num_stages=2,
     )  # fmt: skip
-    recorder = Recorder()
-    options = {**before.attributes, **OPTIONS, "loads_first": True}
+    recorder, real, taken = Recorder(), pipeline._gpu_passes, list[Module]()
+
+    def counted(module: Module, *others: Any) -> Module:
+        taken.append(module)
+        return real(module, *others)
+
+    monkeypatch.setattr(pipeline, "_gpu_passes", counted)
+    options = {**before.attributes, "narrow_index": True}
     built = build(tile_passes(replace(before, attributes=options), recorder), "sm_90a", recorder)
     told = [
         r.text
         for r in recorder.remarks.items
         if r.pass_name in ("role-partition", "overlap-products")
     ]
+    assert len(taken) == 1  # what lies beside rings is counted before they get their slots
+    assert told[0].startswith("persistent: ")
     assert "32,768 bytes loaded first" in told[1]
     assert "ring of 2 x 65,536 bytes" in told[1]
     assert told[2].startswith("started beside the first product")
@@ -572,9 +581,8 @@ def test_what_is_loaded_first_is_no_box_where_loops_have_none():
     """Rows of keys lie at odd places: their loop copies nothing, so queries have no producer."""
     extents = {"M": 64, "N": 64, "D": 64}
     before = tile_ir(scores, "*fp32:16 *fp16:16 *fp16 i32:16", extents, num_warps=4)
-    final = [before, *(after for _, after in tile_steps(before))][-1]
-    raised = dict(gpu_steps(final, SM_90A, **OPTIONS, loads_first=True))["raise-tma"]
-    assert [op for op in raised.body.ops if isinstance(op, TensorLoad)]
+    raised = dict(gpu_steps(_last(before), SM_90A, **OPTIONS, loads_first=True))["raise-tma"]
+    assert not [op for op in raised.walk() if isinstance(op, TensorLoad)]
     built, told = compiled(before, loads_first=True)
     assert told == ["not persistent: the warps of a block do not part"]
     assert built.gpu is not None
@@ -590,6 +598,86 @@ def scores(out_ptr, q_ptr, k_ptr, K, M: tl.constexpr, N: tl.constexpr, D: tl.con
         k = tl.load(k_ptr + at[None, :] * D + d[:, None], mask=at[None, :] < K, other=0.0)
         total += tl.dot(q, k)
     tl.store(out_ptr + (tl.program_id(0) * M + rows)[:, None] * N + columns[None, :], total)
+
+
+# -- unasked -------------------------------------------------------------------------------------
+#: A chip with room for one block of small tiles.
+SMALL = replace(SM_90A, shared_bytes=9_000, multiprocessor_shared_bytes=10_000)
+LONG_LOOP = "not persistent: how long a loop runs follows from tile.load: "
+
+
+def unasked(module: Module, unit: Chip = SMALL, **options: object) -> list[tuple[str, Module]]:
+    """Return what each pass makes of a kernel of which nobody says that blocks stay."""
+    return list(gpu_steps(_last(module), unit, narrow_index=True, **options))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_stays_unasked_where_a_block_is_alone(causal: bool):
+    before = attention_before(causal)
+    steps = dict(unasked(before))
+    q = [op for op in steps["raise-tma"].body.ops if isinstance(op, TensorLoad)]
+    assert len(q) == 1
+    module = [*steps.values()][-1]
+    assert is_persistent(module)
+    grid, wanted = (2, HEADS), meaning(before, (2, HEADS), attention_arguments())
+    for blocks, seed in ((1, 0), (4, 2), (0, 3)):
+        assert results(module, grid, attention_arguments(), blocks, seed) == wanted
+
+
+@pytest.mark.parametrize("options", [{"persistent": False}, {"loads_first": False}])
+def test_what_is_loaded_first_is_no_box_where_nobody_brings_it(options: dict[str, object]):
+    before = attention_before(causal=True)
+    steps = dict(unasked(before, **options))
+    assert not [op for op in steps["raise-tma"].body.ops if isinstance(op, TensorLoad)]
+    module = [*steps.values()][-1]
+    assert is_persistent(module) == ("persistent" not in options)
+    wanted = meaning(before, (2, HEADS), attention_arguments())
+    assert results(module, (2, HEADS), attention_arguments(), 2) == wanted
+
+
+def test_beside_other_blocks_attention_goes():
+    """Their programs fill the time between its own; asked for, blocks stay anyway."""
+    before = attention_before(causal=False)
+    steps = dict(unasked(before, SM_90A))
+    assert roles_of([*steps.values()][-1]) is None
+    built, told = compiled(before, persistent=None)
+    assert told == [
+        "not persistent: other blocks on its multiprocessor fill the time between programs"
+    ]
+    assert built.gpu is not None
+    assert roles_of(built.gpu) is not None
+    assert not is_persistent(built.gpu)
+    assert compiled(before)[1][0].startswith("persistent: ")
+
+
+def lengths(a_ptr, b_ptr, c_ptr, k_ptr, K, am, bk, M: tl.constexpr, N: tl.constexpr,
+            BK: tl.constexpr):  # fmt: skip
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    end, total = tl.load(k_ptr + tl.program_id(0)), tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, K, BK):
+        at = start + inner
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :])
+        b = tl.load(b_ptr + at[:, None] * bk + columns[None, :])
+        total = tl.dot(a, b, total)
+    place = c_ptr + tl.program_id(0) * M * N + rows[:, None] * N + columns[None, :]
+    tl.store(place, total + end)
+
+
+@pytest.mark.parametrize("asked", [None, True])
+def test_programs_whose_lengths_are_read_stay_where_asked(asked: bool | None):
+    """No source leads there yet: where such a loop's boxes begin nobody can tell a launch."""
+    words = "*fp16:16 *fp16:16 *fp32:16 *i32 i32:16 i32:16 i32:16"
+    module = tile_ir(lengths, words, {"M": 64, "N": 64, "BK": 16}, num_warps=4, num_stages=2)
+    raised = dict(unasked(module, SM_90A, warp_specialize=True))["raise-tma"]
+    (end,) = (v for op in raised.body.ops for v in op.results if v.hint == "end")
+    raised = planted(raised, lambda _, op: op.changed(upper=end) if isinstance(op, For) else None)
+    if asked:
+        raised = replace(raised, attributes={**raised.attributes, "persistent": True})
+    remarks = Remarks()
+    found = role_partition(raised, remarks, SM_90A)
+    (loop,) = (op for op in found.body.ops if isinstance(op, For))
+    assert dict(loop.schedule).get("persistent", False) == bool(asked)
+    assert remarks.items[0].text.startswith("persistent: " if asked else LONG_LOOP)
 
 
 def branching(a_ptr, b_ptr, c_ptr, K, G, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):

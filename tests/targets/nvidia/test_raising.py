@@ -459,7 +459,7 @@ PLANTED: dict[str, tuple[str, Any, str]] = {
         "workbench.analysis.demanded.Demanded._names", lambda self, form, loop: False, "handed on",
     ),
     "coordinates may be negative": (
-        "workbench.targets.nvidia.passes.raise_tma.Raiser._ask",
+        "workbench.targets.nvidia.passes.raise_tma.Plans.ask",
         lambda self, plan, facts: iter(()), "no lower bound",
     ),
     "boxes end an element later": (

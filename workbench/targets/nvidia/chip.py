@@ -16,6 +16,8 @@ from workbench.targets.simt.rules import Device, RuleTable
 WIDEST_BYTES = 16
 
 _MOST_SCRATCH = 64 * 1024
+#: How often that is halved at most.
+MOST_HALVINGS = 2
 
 COSTS = Costs(
     sector_bytes=SECTOR_BYTES,

@@ -23,7 +23,7 @@ from workbench.targets.llvm.edited import check_ptx, read_llvm, refused_by_ptxas
 from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly
-from workbench.targets.nvidia.chip import Chip, chip, residency
+from workbench.targets.nvidia.chip import MOST_HALVINGS, Chip, chip, residency
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
@@ -84,8 +84,8 @@ UNOBEYED = Unobeyed(
 )
 
 
-#: Registers of a thread beside tiles, about; how small pieces of scratch are tried: a quarter.
-_BESIDE_TILES, _HALVINGS = 32, 3
+#: Registers of a thread beside tiles, about.
+_BESIDE_TILES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +165,6 @@ class _Way:
         module = self._take(tiles, said, room)
         if not _has_boxes_left(module):
             return module
-        if tiles.attributes.get("persistent") and tiles.attributes.get("loads_first", True):
-            module = self._take(_with(tiles, loads_first=False), "", room)
-            if not _has_boxes_left(module):
-                return module
         off = "loads by pointers: rings of boxes do not fit shared memory"
         return self._take(_with(tiles, tma=False), off, room)
 
@@ -234,7 +230,7 @@ def _beside_rings(module: Module, unit: Chip) -> Chip:
     if not is_persistent(module):
         return replace(unit, halvings=0)
     registers = min(registers_of(module, unit), _BESIDE_TILES + peak(module)[1])
-    units = [replace(unit, halvings=n) for n in range(_HALVINGS)]
+    units = [replace(unit, halvings=n) for n in range(MOST_HALVINGS + 1)]
     return max(units, key=lambda one: residency(
         unit, all_warps(module), registers, bytes_needed(module, one)).warps)  # fmt: skip
 
@@ -413,7 +409,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     steps = [
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
-        ("raise-tma", partial(raise_tma, chip=unit)),
+        ("raise-tma", partial(raise_tma, chip=unit, room=room)),
         ("role-partition", partial(role_partition, chip=unit, room=room)),
         ("expand-roles", partial(expand_roles, chip=unit)),
         ("split-by-overlap", partial(split_by_overlap, chip=unit)),

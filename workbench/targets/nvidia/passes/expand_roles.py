@@ -17,17 +17,17 @@ from workbench.targets.nvidia.ops import (
     Expect,
     FenceProducts,
 )
-from workbench.targets.nvidia.passes.overlap_products import (
-    late_product,
-    obstacle,
-    registers_needed,
-)
-from workbench.targets.nvidia.passes.roles import (
+from workbench.targets.nvidia.passes.channels import (
     Channel,
     Load,
     channels_of,
     held_of,
     producer_slice,
+)
+from workbench.targets.nvidia.passes.overlap_products import (
+    late_product,
+    obstacle,
+    registers_needed,
 )
 from workbench.targets.nvidia.passes.rounds import reading_from
 from workbench.targets.nvidia.passes.staged_loads import Known

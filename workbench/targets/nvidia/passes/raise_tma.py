@@ -49,6 +49,7 @@ from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.form_names import Names
 from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import FenceProducts, MakeTensorMap, TensorLoad
+from workbench.targets.nvidia.passes.roles import will_stay
 from workbench.targets.nvidia.passes.staged_loads import transposes
 from workbench.targets.nvidia.raising import UNBOUNDED, NotRaised, Plan, Request, plan
 from workbench.targets.simt.rules import Device, Raised
@@ -65,12 +66,13 @@ class Feeding:
 
 @dataclass(frozen=True, slots=True)
 class _Planned(Feeding):
-    """One that is raised."""
+    """One that is raised, and its loop if it has one."""
 
     plan: Plan
+    loop: For | None
 
 
-def raise_tma(module: Module, remarks: Remarks, chip: Device) -> Module:
+def raise_tma(module: Module, remarks: Remarks, chip: Device, room: int | None = None) -> Module:
     """Replace loads that products by warpgroups read in a ring by boxes of tensor maps.
 
     Before:
@@ -80,7 +82,8 @@ def raise_tma(module: Module, remarks: Remarks, chip: Device) -> Module:
         %a = gpu.tensor_load %map, [%row, %k] {axes = (0, 1), type = tile<64x64xf16>} : tile<64x64xf16>
 
     Needs: layouts, 32-bit indices. Keeps: every byte that is stored, in launches of which what is
-    `asked` (below) holds. All loads of a loop that feed a product are raised, or none.
+    `asked` (below) holds. All loads of a loop that feed a product are raised, or none. Loads before
+    all loops are raised where a producer will bring them: where blocks stay (`roles.will_stay`).
     """  # noqa: E501
     options = module.attributes
     if not options.get("tma", True):
@@ -92,7 +95,18 @@ def raise_tma(module: Module, remarks: Remarks, chip: Device) -> Module:
             text = "not raised to a tensor map: indices are not known to fit 32 bits"
             remarks.note(feeding.load, text, "missed")
         return module
-    return Raiser(module, remarks, feeders).run(groups) if groups else module
+    plans = Plans(module, feeders)
+    loops = plans.of(groups, remarks) if groups else []
+    if not loops:
+        return module
+    told = remarks.aside()
+    first = plans.of(feeders.first(), told)
+    raised = Raiser(module, plans).written([*loops, *first])
+    if first and not will_stay(raised, chip, room):
+        first, raised = [], Raiser(module, plans).written(loops)
+    if first or options.get("persistent"):
+        remarks.take(told)
+    return raised
 
 
 def asked(module: Module) -> Asked | None:
@@ -116,10 +130,7 @@ class Feeders:
                 self.uses.setdefault(operand, []).append(op)
 
     def groups(self) -> Iterator[tuple[For | None, list[Feeding]]]:
-        """Yield the loads of each loop that feed products and would be copied ahead, if any do.
-
-        After them those before all loops (None), where blocks stay and may copy them ahead, too.
-        """
+        """Yield the loads of each loop that feed products and would be copied ahead, if any do."""
         for op in self.module.walk():
             if not isinstance(op, For):
                 continue
@@ -127,8 +138,11 @@ class Feeders:
             found = [f for o in op.body.ops if (f := self.feeding(o))] if stages >= 2 else []
             if found:
                 yield op, found
+
+    def first(self) -> Iterator[tuple[For | None, list[Feeding]]]:
+        """Yield the loads before all loops that feed products, if they may be copied ahead."""
         options = self.module.attributes
-        if options.get("persistent") and options.get("loads_first", True):
+        if options.get("persistent") is not False and options.get("loads_first", True):
             for op in self.module.body.ops:
                 if found := self.feeding(op):
                     yield None, [found]
@@ -178,13 +192,11 @@ class Feeders:
         return False
 
 
-class Raiser(Rebuilder):
-    """Plans and writes what is raised of a module."""
+class Plans:
+    """Finds out what may be raised of a module, and to what."""
 
-    def __init__(self, module: Module, remarks: Remarks, feeders: Feeders) -> None:
-        super().__init__(module, lambda op, builder: self._replacement(op))
+    def __init__(self, module: Module, feeders: Feeders) -> None:
         self.module = module
-        self.remarks = remarks
         self.feeders = feeders
         self.facts: Affine = tile_forms(module)
         self.memory = Memory(module)
@@ -193,57 +205,34 @@ class Raiser(Rebuilder):
         self._observed: Demanded | None = None
         #: Intervals of what is asked, as far as they are known now.
         self.known = FormSteps(module, self.facts)
-        self.found: dict[int, _Planned] = {}
-        #: Loops before which what was stored is made seen.
-        self.fenced: set[int] = set()
-        #: What becomes of the tiles of loads that lose axes of extent 1, by their ids.
-        self.views: dict[int, int] = {}
-        self.boxes: dict[int, Value] = {}
-        self.maps: dict[int, Value] = {}
-        #: Scalars that exist where ops are being written, by what they are.
-        self.scopes: list[dict[Form, Value]] = []
-
-    def run(self, groups: Iterable[tuple[For | None, list[Feeding]]]) -> Module:
-        """Return the module with everything of some loops raised that can be."""
-        facts = FormSteps(self.module, self.facts)
-        at_least_0: list[int] = []
-        for loop, loads in groups:
-            for raised in self._together(loop, loads):
-                self.found[raised.load.id] = raised
-                at_least_0 += self._ask(raised.plan, facts)
-                if raised.tile.op is not None and raised.tile.op is not raised.load:
-                    self.views[raised.tile.op.id] = raised.load.id
-                if loop is not None and self._follows_stores(loop, raised.load):
-                    self.fenced.add(loop.id)
-        if not self.found:
-            return self.module
-        body = self.block(self.module.body)
-        steps = tuple((s.kind, s.inputs, s.data) for s in facts.steps)
-        stored = (steps, tuple(dict.fromkeys(at_least_0)))
-        attributes = {**self.module.attributes, "tensor_facts": stored}
-        return replace(self.module, body=body, next_id=self.builder.next_id, attributes=attributes)
 
     # -- which loads ----------------------------------------------------------------------
-    def _together(self, loop: For | None, loads: list[Feeding]) -> list[_Planned]:
+    def of(
+        self, groups: Iterable[tuple[For | None, list[Feeding]]], remarks: Remarks
+    ) -> list[_Planned]:
+        """Return everything of some loops that can be raised."""
+        return [one for loop, loads in groups for one in self._together(loop, loads, remarks)]
+
+    def _together(self, loop: For | None, loads: list[Feeding], remarks: Remarks) -> list[_Planned]:
         """Return loads of a loop with their plans, none if one of them has none."""
         found: list[_Planned] = []
         missed: list[Op] = []
         for one in loads:
             try:
                 plan = self._plan(loop, one)
-                found.append(_Planned(one.load, one.how, one.tile, plan))
+                found.append(_Planned(one.load, one.how, one.tile, plan, loop))
             except NotRaised as why:
                 missed.append(one.load)
-                self.remarks.note(one.load, f"not raised to a tensor map: {why}", "missed")
+                remarks.note(one.load, f"not raised to a tensor map: {why}", "missed")
         if not missed:
             for raised in found:
-                self.remarks.note(raised.load, self._told(raised.plan), "applied")
-                self._answer_hints(raised)
+                remarks.note(raised.load, self._told(raised.plan), "applied")
+                _answer_hints(raised, remarks)
             return found
         for raised in found:
             other = self.names.of(missed[0].result)
             text = f"not raised to a tensor map: {other}, loaded in the same loop, is not"
-            self.remarks.note(raised.load, text, "missed")
+            remarks.note(raised.load, text, "missed")
         return []
 
     def _told(self, plan: Plan) -> str:
@@ -258,11 +247,6 @@ class Raiser(Rebuilder):
             index = self.names.spelled(Form({(atom,): 1})).removeprefix("(").removesuffix(")")
             text += f"; {index} dropped: nobody looks past it"
         return text
-
-    def _answer_hints(self, raised: _Planned) -> None:
-        for name, word in raised.how.unheard.items():
-            text = "the load is a copy of a box, which takes none here"
-            self.remarks.note(raised.load, f"{name} '{word}' is not obeyed: {text}", "missed")
 
     def _plan(self, loop: For | None, feeding: Feeding) -> Plan:
         how, tile = feeding.how, feeding.tile
@@ -293,7 +277,7 @@ class Raiser(Rebuilder):
             self._provable(held)
         for axis in found.axes:
             # A box of one element may begin at any number of 32 bits, longer ones not at the last.
-            if axis.bounded_below and (axis.axis is not None or not self._fits(axis.coordinate)):
+            if axis.bounded_below and (axis.axis is not None or not self.fits(axis.coordinate)):
                 self._provable(axis.coordinate)
         return found
 
@@ -329,7 +313,7 @@ class Raiser(Rebuilder):
             if any(e.order != "plain" for e in inside) and not self.memory.is_settled(effect):
                 raise NotRaised("the loop waits for other programs or signals to them")
 
-    def _follows_stores(self, loop: For, load: Op) -> bool:
+    def follows_stores(self, loop: For, load: Op) -> bool:
         """Say whether what a load of a loop reads may have been stored before the loop."""
 
         def before(block: Block, again: bool) -> Iterator[Op]:
@@ -381,7 +365,7 @@ class Raiser(Rebuilder):
                 "closed form and may be negative"
             ) from None
         low, high = known_intervals(self.known.steps)[step]
-        fits = high <= FULL32[1] - MARGIN or self._fits(held)
+        fits = high <= FULL32[1] - MARGIN or self.fits(held)
         return low >= 0 and fits
 
     def _never(self, held: Form, shape: tuple[int, ...]) -> bool:
@@ -392,19 +376,60 @@ class Raiser(Rebuilder):
             return False
         return known_intervals(self.known.steps)[step][1] < 0
 
-    def _fits(self, form: Form) -> bool:
+    def fits(self, form: Form) -> bool:
         """Say whether the kernel computes a form in 32 bits, which then hold it."""
         return self.names.narrow(form)
 
-    def _ask(self, plan: Plan, facts: FormSteps) -> Iterator[int]:
+    def ask(self, plan: Plan, facts: FormSteps) -> Iterator[int]:
         for held in plan.at_least_0:
             if not self._provable(held):
                 yield facts.of(held)
         for axis in plan.axes:
-            if axis.bounded_below and not self._fits(axis.coordinate):
+            if axis.bounded_below and not self.fits(axis.coordinate):
                 facts.of(axis.coordinate)
 
-    # -- writing --------------------------------------------------------------------------
+
+def _answer_hints(raised: _Planned, remarks: Remarks) -> None:
+    for name, word in raised.how.unheard.items():
+        text = "the load is a copy of a box, which takes none here"
+        remarks.note(raised.load, f"{name} '{word}' is not obeyed: {text}", "missed")
+
+
+class Raiser(Rebuilder):
+    """Writes what is raised of a module."""
+
+    def __init__(self, module: Module, plans: Plans) -> None:
+        super().__init__(module, lambda op, builder: self._replacement(op))
+        self.module = module
+        self.plans = plans
+        self.facts = plans.facts
+        self.found: dict[int, _Planned] = {}
+        #: Loops before which what was stored is made seen.
+        self.fenced: set[int] = set()
+        #: What becomes of the tiles of loads that lose axes of extent 1, by their ids.
+        self.views: dict[int, int] = {}
+        self.boxes: dict[int, Value] = {}
+        self.maps: dict[int, Value] = {}
+        #: Scalars that exist where ops are being written, by what they are.
+        self.scopes: list[dict[Form, Value]] = []
+
+    def written(self, planned: Iterable[_Planned]) -> Module:
+        """Return the module with loads raised."""
+        facts = FormSteps(self.module, self.facts)
+        at_least_0: list[int] = []
+        for raised in planned:
+            self.found[raised.load.id] = raised
+            at_least_0 += self.plans.ask(raised.plan, facts)
+            if raised.tile.op is not None and raised.tile.op is not raised.load:
+                self.views[raised.tile.op.id] = raised.load.id
+            if raised.loop is not None and self.plans.follows_stores(raised.loop, raised.load):
+                self.fenced.add(raised.loop.id)
+        body = self.block(self.module.body)
+        steps = tuple((s.kind, s.inputs, s.data) for s in facts.steps)
+        stored = (steps, tuple(dict.fromkeys(at_least_0)))
+        attributes = {**self.module.attributes, "tensor_facts": stored}
+        return replace(self.module, body=body, next_id=self.builder.next_id, attributes=attributes)
+
     def block(self, block: Block) -> Block:
         """Rebuild a block, with the scalars that exist in it at hand."""
         self.scopes.append({})
@@ -433,11 +458,16 @@ class Raiser(Rebuilder):
     def _scalars(self, type: Scalar) -> Scalars:
         """Return what writes forms where ops are being written."""
         return Scalars(
-            self.builder, self.facts, self.names, self.scopes, lambda v: self.values.get(v, v), type
+            self.builder,
+            self.facts,
+            self.plans.names,
+            self.scopes,
+            lambda v: self.values.get(v, v),
+            type,
         )
 
     def _make_maps(self) -> None:
-        for name, value in self.parameters.items():
+        for name, value in self.plans.parameters.items():
             del name
             self._offer(value, value)
         made: dict[object, Value] = {}
@@ -455,7 +485,7 @@ class Raiser(Rebuilder):
         builder.span, builder.origins = before
 
     def _tensor_map(self, found: Plan, type: TensorMap) -> Value:
-        base = self.parameters[found.root]
+        base = self.plans.parameters[found.root]
         write = self._scalars(I64)
         if found.base.terms:
             base = self.builder.add(AddPointer(base, write.value(found.base)))

@@ -18,33 +18,34 @@ computes it, so what decides where copies begin must not come from a tile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.ir import (
-    Block,
-    Effect,
-    Module,
-    Op,
-    Shared,
-    Value,
-    shape_of,
-    walk,
-)
+from workbench.ir import Block, Effect, Module, Op, Value, walk
 from workbench.ops import For, count_rounds
 from workbench.passes.manager import Remarks, Severity
 from workbench.passes.rules import constant_of
-from workbench.targets.nvidia.chip import Chip, chip_of, residency
+from workbench.targets.nvidia.chip import MOST_HALVINGS, Chip, chip_of, residency
+from workbench.targets.nvidia.passes.channels import (
+    Channel,
+    RefusedError,
+    channels_of,
+    held_of,
+    in_buffers,
+    loops_with_boxes,
+    producer_slice,
+)
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
     obstacle,
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.staged_loads import Known, Read
-from workbench.targets.simt.passes.roles import stays_before
+from workbench.targets.nvidia.passes.staged_loads import Known
+from workbench.targets.simt.lowering import used_values
+from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.pressure import peak_in
-from workbench.targets.simt.rules import Box, Device, RuleTable
+from workbench.targets.simt.rules import Device
 
 #: Slots of a ring beyond which more gain nothing (hopper_matmul: 64 x 128 wants eight).
 MOST_SLOTS = 8
@@ -57,54 +58,17 @@ _TWO_GROUPS = 8
 #: where a producer of four warps gives some away. Their sum over all groups is within what the
 #: launch takes, else `setmaxnreg` waits for ever.
 REGISTERS = {2: (24, 240), 4: (24, 112)}
+_FEWEST_SLOTS = 2
 
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """A load of a whole tile: its copy, a slot of its ring, what reads it, transposes gone."""
-
-    op: Op
-    box: Box
-    buffer: Shared
-    reads: tuple[Read, ...]
-    gone: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Channel:
-    """Loads that one product reads, and whether it goes on into the next round.
-
-    `number`: how many like it its loop has before. What is `held` is loaded once for a program,
-    before its loops: it has one slot, which is given back behind the last loop that reads it.
-    """
-
-    loads: tuple[Load, ...]
-    product: Op
-    number: int = 0
-    goes_on: bool = False
-    held: bool = False
-
-    @property
-    def bytes(self) -> int:
-        """Of one slot."""
-        return sum(load.buffer.bytes for load in self.loads)
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Channels of loops after each other share a ring if their keys are equal."""
-        return (
-            self.number,
-            self.held,
-            *((load.buffer, load.box.kind) for load in self.loads),
-        )
-
-
-@dataclass
-class RefusedError(Exception):
-    """Why a kernel is not taken apart."""
-
-    op: Op | None
-    why: str
+#: What is said of an op.
+_Told = list[tuple[Op | None, str, Severity]]
+_NO_ROOM: _Told = [
+    (
+        None,
+        "not persistent: rings do not fit shared memory beside what else a program keeps there",
+        "missed",
+    )
+]
 
 
 # -- deciding -------------------------------------------------------------------------------------
@@ -122,8 +86,11 @@ def role_partition(
 
     Blocks of a kernel whose warps part may stay, and take program after program: the producer
     fills the rings for the next one while the others end theirs. They do with `persistent`, and
-    unasked where each loop has one product. Then warps part for it if a block has a multiprocessor
-    to itself (fp16 of 128 x 256 by 64: 1.5 to 2.7 % from 3072 to 8192, fp8 3 %).
+    unasked where each loop has one product, or where a block has a multiprocessor to itself
+    (attention of 128 x 128 by 128: 3 to 12 %, the most where programs are short), unless how long
+    programs take is read from memory: in a fixed order blocks would not share that evenly. For a
+    loop's only product warps part if a block has a multiprocessor to itself (fp16 of 128 x 256
+    by 64: 1.5 to 2.7 % from 3072 to 8192, fp8 3 %).
 
     Needs: layouts. Keeps: every value; what is decided are attributes (`schedule` of a loop,
     `role`, `channel` and `slots` of a load).
@@ -134,37 +101,48 @@ def role_partition(
     return found
 
 
+def will_stay(module: Module, chip: Device, room: int | None = None) -> bool:
+    """Say whether `role_partition` will have the blocks of a kernel stay."""
+    if module.attributes.get("persistent") is False:
+        return False
+    decided = role_partition(module, Remarks(), chip, room)
+    return any(
+        dict(op.schedule).get("persistent") for op in decided.body.ops if isinstance(op, For)
+    )
+
+
 def _parted(module: Module, remarks: Remarks, chip: Device, room: int | None) -> Module:
     asked = _asked(module)
     loads = [op for op in module.walk() if chip.rules.box_of(op)]
     if not loads:
         _answer(asked, "no load of it is a tensor copy that a product by warpgroups reads", remarks)
         return module
-    wanted = module.attributes.get("warp_specialize")
-    if not (wanted or asked):
-        unit = chip_of(chip)
-        ways = (_adds(module, unit) or check(module, unit, room) for check in (_pays, _may_stay))
-        if wanted is False or not any(ways):
-            return module
+    wanted, unit = module.attributes.get("warp_specialize"), chip_of(chip)
+    if wanted is False and not asked:
+        return module
+    known = Known(module, unit)
+    ways = (_adds, _pays, _may_stay)
+    if not (wanted or asked or any(check(module, unit, room, known) for check in ways)):
+        return module
     try:
-        return _decided(module, chip_of(chip), loads, room, remarks)
+        return _decided(module, unit, loads, room, known, remarks)
     except RefusedError as refused:
         remarks.note(refused.op, f"not specialised: {refused.why}", "missed")
         _answer(asked, refused.why, remarks)
         return module
 
 
-def _adds(module: Module, chip: Chip) -> bool:
+def _adds(module: Module, chip: Chip, room: int | None, known: Known) -> bool:
     """Say whether several groups of warps compute in the midst of their loops' only products."""
-    loops = _loops(module, chip.rules)
+    del room
+    loops = loops_with_boxes(module, chip.rules)
     some = all(any(op.registers_beside for op in loop.body.ops) for loop in loops)
     if not some or not loops or module.attributes["num_warps"] < _TWO_GROUPS:
         return False
-    known = Known(module, chip)
     for loop in loops:
         try:
             channels = channels_of(loop, known)
-            needed = _BESIDE_TILES + peak_in(loop.body, _in_buffers(channels, known))
+            needed = _BESIDE_TILES + peak_in(loop.body, in_buffers(channels, known))
             _registers(module, chip, needed)
         except RefusedError:
             return False
@@ -173,24 +151,24 @@ def _adds(module: Module, chip: Chip) -> bool:
     return True
 
 
-def _may_stay(module: Module, chip: Chip, room: int | None) -> bool:
+def _may_stay(module: Module, chip: Chip, room: int | None, known: Known) -> bool:
     """Say whether groups of warps have the only products of their loops in a block that is alone.
 
     It is to stay, then.
     """
-    loops, warps = _loops(module, chip.rules), module.attributes["num_warps"]
+    loops, warps = loops_with_boxes(module, chip.rules), module.attributes["num_warps"]
     if module.attributes.get("persistent") is False or warps < _TWO_GROUPS or len(loops) != 1:
         return False
-    (loop,), known = loops, Known(module, chip)
+    (loop,) = loops
     try:
-        if not _stays(module, loops, known)[0]:
-            return False
         channels = channels_of(loop, known)
-        needed = _BESIDE_TILES + peak_in(loop.body, _in_buffers(channels, known))
+        needed = _BESIDE_TILES + peak_in(loop.body, in_buffers(channels, known))
         _registers(module, chip, needed)
     except RefusedError:
         return False
     if len(channels) != 1 or not channels[0].goes_on:
+        return False
+    if not _stays(module, {loop: channels}, known, alone=True)[0]:
         return False
     depth = loop.stages or module.attributes["num_stages"]
     ring = depth * channels[0].bytes
@@ -198,18 +176,18 @@ def _may_stay(module: Module, chip: Chip, room: int | None) -> bool:
     return fits and residency(chip, warps, needed, ring).warps <= warps
 
 
-def _pays(module: Module, chip: Chip, room: int | None) -> bool:
+def _pays(module: Module, chip: Chip, room: int | None, known: Known) -> bool:
     """Say whether loops start two products at once and, as they are, leave room for one block."""
-    loops = _loops(module, chip.rules)
+    loops = loops_with_boxes(module, chip.rules)
     late = [late_product(loop, chip.rules) for loop in loops]
     if not all(late) or not late or not module.attributes.get("overlap", True):
         return False
-    known, warps = Known(module, chip), module.attributes["num_warps"]
+    warps = module.attributes["num_warps"]
     for loop, product in zip(loops, late, strict=True):
         assert product is not None
         try:
             channels = channels_of(loop, known)
-            in_rings = {read.operand for c in channels for load in c.loads for read in load.reads}
+            in_rings = {read.operand for channel in channels for read in channel.reads}
             plain, needed = registers_needed(loop, product, in_rings, chip.rules, copies=0)
             _registers(module, chip, needed)
         except RefusedError:
@@ -236,36 +214,42 @@ def _answer(asked: Iterable[Op], why: str, remarks: Remarks) -> None:
 
 
 def _decided(
-    module: Module, chip: Chip, loads: Sequence[Op], room: int | None, remarks: Remarks
-) -> Module:
-    known = Known(module, chip)
-    loops = _loops(module, chip.rules)
-    stays, told = _stays(module, loops, known)
-    held = held_of(module, loops, known) if stays and loops else []
-    inside = {id(op) for loop in loops for op in loop.body.ops}
-    inside |= {id(load.op) for channel in held for load in channel.loads}
-    for load in loads:
-        if id(load) not in inside:
-            raise RefusedError(load, "it loads outside the loops at the top of the kernel")
-    _check_order(module, loops[-1], loads, known)
+    module: Module, chip: Chip, loads: Sequence[Op], room: int | None, known: Known,
+    remarks: Remarks,
+) -> Module:  # fmt: skip
+    loops = loops_with_boxes(module, chip.rules)
+    outside = "it loads outside the loops at the top of the kernel"
+    if not loops:
+        raise RefusedError(loads[0], outside)
     channels = {loop: channels_of(loop, known) for loop in loops}
-    for loop in loops:
-        _check(loop, channels[loop], module, known)
-    for channel in held:
-        producer_slice(None, channel.loads, module, known, persistent=True)
+    held = held_of(module, loops, known)
     warps: int = module.attributes["num_warps"]
     needed = max(
         _registers_of(loop, [*found, *held], module, chip, known)
         for loop, found in channels.items()
     )
     further, registers = _registers(module, chip, needed)
-    rings: dict[tuple[object, ...], int] = {}
-    for found in channels.values():
-        for channel in found:
-            rings[channel.key] = channel.bytes
     threads = _Threads(warps + further, min(needed, chip.most_registers(warps + further)))
+    rings = {channel.key: channel.bytes for found in channels.values() for channel in found}
+    ring = _Ring(module, loops, chip, sum(rings.values()), threads, room)
     beside = sum(channel.bytes for channel in held)
-    slots = _slots(module, loops, chip, sum(rings.values()), threads, room, beside)
+    read = {r.operand for found in (*channels.values(), held) for c in found for r in c.reads}
+    stored = max(stored_bytes(loop, read, chip.rules) for loop in loops)
+    stays, told = _stays(module, channels, known, alone=ring.is_alone(beside + stored))
+    kept = _scratch(module, chip) if stays and room is None else 0
+    if stays and ring.most(beside + kept) < _FEWEST_SLOTS <= ring.most(0):
+        stays, kept, told = False, 0, _NO_ROOM
+    inside = {id(op) for loop in loops for op in loop.body.ops}
+    inside |= {id(load.op) for channel in held for load in channel.loads} if stays else set()
+    for load in loads:
+        if id(load) not in inside:
+            raise RefusedError(load, outside)
+    _check_order(module, loops[-1], loads, known)
+    for loop in loops:
+        _check(loop, channels[loop], module, known)
+    for channel in held:
+        producer_slice(None, channel.loads, module, known, persistent=True)
+    slots = ring.slots(beside, kept)
     keys = [*rings, *(channel.key for channel in held)]
     places = {
         id(load.op): load.box.decided(keys.index(channel.key), 1 if channel.held else slots)
@@ -300,33 +284,72 @@ def _decided(
 
 
 def _stays(
-    module: Module, loops: Iterable[For], known: Known
-) -> tuple[bool, list[tuple[Op | None, str, Severity]]]:
-    """Say whether blocks may stay for one program after the other; remarks.
+    module: Module, channels: Mapping[For, Sequence[Channel]], known: Known, *, alone: bool
+) -> tuple[bool, _Told]:
+    """Say whether blocks are to stay for one program after the other, and may; remarks.
 
     Programs of a block then run in the order of their numbers, as far as anybody can tell, and a
     block's barriers and shared memory are all theirs. A launch has as many blocks as the device
-    holds at once, or as programs if those are fewer.
+    holds at once, or as programs if those are fewer. `alone`: whether a block has a multiprocessor
+    to itself.
     """
     wanted = module.attributes.get("persistent")
-    if wanted is None:  # of two products in a loop the most are as fast without (attention)
-        wanted = all(len(channels_of(loop, known)) == 1 for loop in loops)
-    if not wanted:
+    if wanted is False:
         return False, []
+    if wanted is None:
+        op, reason = _why_go(module, channels, alone)
+        if reason:
+            return False, [(op, f"not persistent: {reason}", "note")]
     for op in module.walk():
         reason = "asks which block it is in" if op.names_block else ""
         if any(map(_orders_programs, op.own_effects())):
             reason = "waits for other programs or signals to them"
         if reason:
             return False, [(op, f"not persistent: {op.name} {reason}", "missed")]
-    for loop in loops:
-        loads = [load for channel in channels_of(loop, known) for load in channel.loads]
+    for loop, found in channels.items():
+        loads = [load for channel in found for load in channel.loads]
         try:
             producer_slice(loop, loads, module, known, persistent=True)
         except RefusedError as refused:
             return False, [(refused.op, f"not persistent: {refused.why}", "missed")]
     text = "persistent: as many blocks as the device holds stay for one program after the other"
     return True, [(None, text, "applied")]
+
+
+def _why_go(
+    module: Module, channels: Mapping[For, Sequence[Channel]], alone: bool
+) -> tuple[Op | None, str]:
+    """Say why blocks that could stay had better not, and of which op; "" if nothing speaks for it.
+
+    Programs are shared out before anybody knows how long they take: what grows along an axis comes
+    out even, what is read from memory does not. Beside other blocks of a multiprocessor a block's
+    beginning and end are hidden anyway.
+    """
+    for loop, found in channels.items():
+        if load := _read_for(loop, module):
+            text = "blocks in a fixed order would not share that evenly"
+            return load, f"how long a loop runs follows from {load.name}: {text}"
+        if len(found) > 1 and not alone:
+            return loop, "other blocks on its multiprocessor fill the time between programs"
+    return None, ""
+
+
+def _read_for(loop: For, module: Module) -> Op | None:
+    """Return an op that reads memory and decides how many rounds a loop has, if one does."""
+    made = {result: op for op in module.body.ops for result in op.results}
+    work, seen = [loop.lower, loop.upper, loop.step], set[Value]()
+    while work:
+        value = work.pop()
+        op = made.get(value)
+        if op is None or value in seen:
+            continue
+        seen.add(value)
+        inner = [op, *_inner(op)]
+        effects = [effect for one in inner for effect in one.own_effects()]
+        if any(effect.reads and effect.space == "global" for effect in effects):
+            return op
+        work += [operand for one in inner for operand in one.operands]
+    return None
 
 
 def _orders_programs(effect: Effect) -> bool:
@@ -365,86 +388,6 @@ def _inner(op: Op) -> list[Op]:
     return [inner for region in op.regions for inner in walk(region)]
 
 
-def _loops(module: Module, rules: RuleTable) -> list[For]:
-    """Return the loops at the top of a kernel in which tiles are copied as a whole."""
-    return [
-        op for op in module.body.ops if isinstance(op, For) and any(map(rules.box_of, op.body.ops))
-    ]
-
-
-def channels_of(loop: For, known: Known) -> list[Channel]:
-    """Return what products of a loop read of its loads of boxes, in the order of the products."""
-    here = {id(op): place for place, op in enumerate(loop.body.ops)}
-    groups: dict[int, list[Load]] = {}
-    for op in loop.body.ops:
-        if known.rules.box_of(op) is None:
-            continue
-        load = _load(op, known)
-        products = {id(read.op) for read in load.reads}
-        if len(products) > 1 or not products <= set(here):
-            raise RefusedError(op, "products outside its loop, or several, read the loaded tile")
-        groups.setdefault(here[products.pop()], []).append(load)
-    ordered = [loop.body.ops[place] for place in sorted(groups)]
-    found: list[Channel] = []
-    for op in ordered:
-        channel = Channel(tuple(groups[here[id(op)]]), op)
-        alike = sum(replace(other, number=0).key == channel.key for other in found)
-        found.append(replace(channel, number=alike))
-    if len(found) == 1 and _may_go_on(loop, found[0], known):
-        found = [replace(found[0], goes_on=True)]
-    return found
-
-
-def held_of(module: Module, loops: Sequence[For], known: Known) -> list[Channel]:
-    """Return what products of loops read of boxes that are loaded before all of them."""
-    places = {id(op) for loop in loops for op in loop.body.ops}
-    first = module.body.ops.index(loops[0])
-    found: list[Channel] = []
-    for op in module.body.ops[:first]:
-        if known.rules.box_of(op) is None:
-            continue
-        load = _load(op, known)
-        if any(id(read.op) not in places for read in load.reads):
-            raise RefusedError(op, "products outside the loops read the loaded tile")
-        channel = Channel((load,), load.reads[0].op, held=True)
-        alike = sum(replace(other, number=0).key == channel.key for other in found)
-        found.append(replace(channel, number=alike))
-    return found
-
-
-def _load(op: Op, known: Known) -> Load:
-    """Return a load of a box that products read; raises RefusedError where others do, too."""
-    ahead = known.rules.ahead_of(op, known.on)
-    if ahead is None or ahead.obstacle or ahead.box is None:
-        why = ahead.obstacle if ahead is not None else "no copy fills a buffer as it does"
-        raise RefusedError(op, why)
-    buffer, reads = known.in_place(op.result, ahead.buffer)
-    transposes = known.transposes(op.result)
-    taken = {id(read.op) for read in reads} | {id(t.op) for t in transposes}
-    users = [u for v in (op.result, *transposes) for u in known.uses.get(v, [])]
-    if any(id(u) not in taken for u in users) or not reads:
-        raise RefusedError(op, "something beside a product reads the loaded tile")
-    return Load(op, ahead.box, buffer, reads, frozenset(id(t.op) for t in transposes))
-
-
-def _may_go_on(loop: For, channel: Channel, known: Known) -> bool:
-    """Say whether the sums of the only product of a loop are nobody's but the next round's."""
-    product = channel.product
-    waiting = [op for op in walk(loop.body) if known.rules.later_of(op) is not None]
-    later = known.rules.later_of(product)
-    if later is None or waiting != [product]:
-        return False
-    arguments, yields = loop.body.arguments[1:], loop.body.yields
-    read = {read.operand for load in channel.loads for read in load.reads}
-    return (
-        later.sums in arguments
-        and known.uses.get(later.sums, []) == [product]
-        and len(known.uses.get(product.result, [])) == 1
-        and set(later.operands) == read
-        and yields[arguments.index(later.sums)] is product.result
-    )
-
-
 def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known) -> None:
     """Raise RefusedError for a loop that has no role of its own for a producer."""
     bounds = [constant_of(value) for value in (loop.lower, loop.upper, loop.step)]
@@ -452,78 +395,6 @@ def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known)
         raise RefusedError(loop, "the loop has one round")
     loads = [load for channel in channels for load in channel.loads]
     producer_slice(loop, loads, module, known)
-
-
-def producer_slice(
-    loop: For | None,
-    loads: Sequence[Load],
-    module: Module,
-    known: Known,
-    *,
-    persistent: bool = False,
-) -> tuple[list[Op], list[Op], list[int]]:
-    """Return what the producer computes: before the loop, in it, and which carried values.
-
-    Where blocks are `persistent` that is what follows from a program's number, too. Without a loop
-    it is for loads before all loops.
-    Raises RefusedError where that is not numbers alone.
-    """
-    stays = stays_before(module, programs=persistent)
-    outside = {r: op for op in module.body.ops for r in op.results}
-    body = loop.body if loop is not None else Block((), ())
-    inside = {r: op for op in body.ops for r in op.results}
-    counter, arguments = body.arguments[:1], list(body.arguments[1:])
-    work = [v for load in loads for v in load.box.reads]
-    work += [loop.lower, loop.upper, loop.step] if loop is not None else []
-    seen: set[Value] = set()
-    first: set[int] = set()
-    within: set[int] = set()
-    carried: set[int] = set()
-    while work:
-        value = work.pop()
-        if value in seen or value in counter:
-            continue
-        seen.add(value)
-        if shape_of(value.type):
-            raise RefusedError(loop or loads[0].op, "where a copy begins follows from a tile")
-        if value in arguments:
-            place = arguments.index(value)
-            carried.add(place)
-            assert loop is not None
-            work += [body.yields[place], loop.inits[place]]
-            continue
-        op = inside.get(value) or outside.get(value)
-        if op is None or op in stays:
-            continue
-        if op.regions or not (op.pure or _may_repeat(op, known)):
-            raise RefusedError(loop or loads[0].op, f"where a copy begins follows from {op.name}")
-        (within if value in inside else first).add(id(op))
-        work += op.operands
-    return (
-        [op for op in module.body.ops if id(op) in first],
-        [op for op in body.ops if id(op) in within],
-        sorted(carried),
-    )
-
-
-def _may_repeat(op: Op, known: Known) -> bool:
-    """Say whether each role may do what an op does, and get the same from it."""
-    return op.removable and all(
-        effect.order == "plain" and known.memory.is_settled(effect) for effect in op.effects()
-    )
-
-
-def _in_buffers(channels: Iterable[Channel], known: Known) -> list[Value]:
-    loaded = [load.op.result for channel in channels for load in channel.loads]
-    return [*loaded, *(turned for tile in loaded for turned in known.transposes(tile))]
-
-
-@dataclass(frozen=True, slots=True)
-class _Threads:
-    """The warps of a block and the registers of a thread, about."""
-
-    warps: int
-    registers: int
 
 
 def _registers_of(
@@ -535,8 +406,8 @@ def _registers_of(
     """
     late = late_product(loop, chip.rules) if module.attributes.get("overlap", True) else None
     if late is None:
-        return _BESIDE_TILES + peak_in(loop.body, _in_buffers(channels, known))
-    in_rings = {read.operand for c in channels for load in c.loads for read in load.reads}
+        return _BESIDE_TILES + peak_in(loop.body, in_buffers(channels, known))
+    in_rings = {read.operand for channel in channels for read in channel.reads}
     alone, beside = registers_needed(loop, late, in_rings, chip.rules, copies=0)
     try:
         _registers(module, chip, beside)
@@ -558,34 +429,78 @@ def _registers(module: Module, chip: Chip, needed: int) -> tuple[int, tuple[int,
     return 4, pair
 
 
-def _slots(
-    module: Module, loops: Sequence[For], chip: Chip, each: int, threads: _Threads,
-    room: int | None, beside: int,
-) -> int:  # fmt: skip
-    """Return how many slots rings have; raise RefusedError where there is no room for two.
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """The warps of a block and the registers of a thread, about."""
 
-    As many as the author wants, one more for a product in flight where that costs no resident
-    block; where nobody asked for a depth, as many as leave resident what three of them do.
-    `beside`: bytes of what is loaded before the loops.
+    warps: int
+    registers: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Ring:
+    """What may become of the rings of loops, whose slots have `each` bytes in all."""
+
+    module: Module
+    loops: Sequence[For]
+    chip: Chip
+    each: int
+    threads: _Threads
+    room: int | None
+
+    def most(self, beside: int) -> int:
+        """Return how many slots there may be, where something else takes `beside` bytes."""
+        there = (self.chip.shared_bytes if self.room is None else self.room) - beside
+        return min(MOST_SLOTS, there // max(self.each, 1))
+
+    @property
+    def wanted(self) -> int:
+        """How many the author wants, 0 where nobody said anything."""
+        asked = max((loop.stages or 0 for loop in self.loops), default=0)
+        free = not asked and self.module.attributes.get("stages_are_free")
+        return 0 if free else asked or self.module.attributes["num_stages"]
+
+    def _resident(self, slots: int, beside: int) -> int:
+        needed = slots * self.each + beside
+        return residency(self.chip, self.threads.warps, self.threads.registers, needed).warps
+
+    def is_alone(self, beside: int) -> bool:
+        """Say whether a block with the slots that are wanted has a multiprocessor to itself."""
+        slots = max(_FEWEST_SLOTS, self.wanted or self.module.attributes["num_stages"])
+        return self._resident(slots, beside) <= self.threads.warps
+
+    def slots(self, held: int, kept: int) -> int:
+        """Return how many slots rings have; raise RefusedError where there is no room for two.
+
+        As many as the author wants, one more for a product in flight where that costs no resident
+        block; where nobody asked for a depth, as many as leave resident what three of them do.
+        `held`: bytes of what is loaded before the loops; `kept`: of what lies beside the rings.
+        """
+        most = self.most(held + kept)
+        if most < _FEWEST_SLOTS:
+            text = f"there is no room for two slots of {self.each:,} bytes"
+            raise RefusedError(self.loops[0], text)
+        start = max(_FEWEST_SLOTS, min(self.wanted or self.module.attributes["num_stages"], most))
+        last = min(most, start + 1) if self.wanted else most
+        found = start
+        for slots in range(start + 1, last + 1):
+            if self._resident(slots, held) == self._resident(start, held):
+                found = slots
+        return found
+
+
+def _scratch(module: Module, chip: Chip) -> int:
+    """Return the bytes that ops take at once while they run, as few as they can do with.
+
+    Where blocks stay that lies beside rings, which the producer fills for the next program.
     """
-    there = (chip.shared_bytes if room is None else room) - beside
-    most = min(MOST_SLOTS, there // max(each, 1))
-    if most < 2:
-        raise RefusedError(loops[0], f"there is no room for two slots of {each:,} bytes")
-    wanted = max((loop.stages or 0 for loop in loops), default=0)
-    free = not wanted and module.attributes.get("stages_are_free")
-    wanted = wanted or module.attributes["num_stages"]
-    start = max(2, min(wanted, most))
-
-    def resident(slots: int) -> int:
-        return residency(chip, threads.warps, threads.registers, slots * each + beside).warps
-
-    last = most if free else min(most, start + 1)
-    found = start
-    for slots in range(start + 1, last + 1):
-        if resident(slots) == resident(start):
-            found = slots
-    return found
+    used, warps = used_values(module), module.attributes["num_warps"]
+    found: list[int] = []
+    for halvings in range(MOST_HALVINGS + 1):  # smaller pieces may not exist, and take it all
+        unit = replace(chip, halvings=halvings)
+        taken = (scratch_of(op, unit, warps, used).bytes for op in module.walk())
+        found.append(max(taken, default=0))
+    return min(found)
 
 
-__all__ = ["Channel", "Load", "channels_of", "held_of", "producer_slice", "role_partition"]
+__all__ = ["role_partition", "will_stay"]

@@ -1,0 +1,219 @@
+"""What a producer would copy: loads of boxes by the products that read them, and their numbers.
+
+Loads that one product reads share a ring of slots and one pair of barriers (a channel). What
+decides where copies begin each role computes for itself, of numbers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from workbench.ir import Block, Module, Op, Shared, Value, shape_of, walk
+from workbench.ops import For
+from workbench.targets.nvidia.passes.staged_loads import Known, Read
+from workbench.targets.simt.passes.roles import stays_before
+from workbench.targets.simt.rules import Box, RuleTable
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A load of a whole tile: its copy, a slot of its ring, what reads it, transposes gone."""
+
+    op: Op
+    box: Box
+    buffer: Shared
+    reads: tuple[Read, ...]
+    gone: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """Loads that one product reads, and whether it goes on into the next round.
+
+    `number`: how many like it its loop has before. What is `held` is loaded once for a program,
+    before its loops: it has one slot, which is given back behind the last loop that reads it.
+    """
+
+    loads: tuple[Load, ...]
+    product: Op
+    number: int = 0
+    goes_on: bool = False
+    held: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Of one slot."""
+        return sum(load.buffer.bytes for load in self.loads)
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Who reads what of all its loads."""
+        return tuple(read for load in self.loads for read in load.reads)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Channels of loops after each other share a ring if their keys are equal."""
+        return (
+            self.number,
+            self.held,
+            *((load.buffer, load.box.kind) for load in self.loads),
+        )
+
+
+@dataclass
+class RefusedError(Exception):
+    """Why a kernel is not taken apart."""
+
+    op: Op | None
+    why: str
+
+
+def loops_with_boxes(module: Module, rules: RuleTable) -> list[For]:
+    """Return the loops at the top of a kernel in which tiles are copied as a whole."""
+    return [
+        op for op in module.body.ops if isinstance(op, For) and any(map(rules.box_of, op.body.ops))
+    ]
+
+
+def channels_of(loop: For, known: Known) -> list[Channel]:
+    """Return what products of a loop read of its loads of boxes, in the order of the products."""
+    here = {id(op): place for place, op in enumerate(loop.body.ops)}
+    groups: dict[int, list[Load]] = {}
+    for op in loop.body.ops:
+        if known.rules.box_of(op) is None:
+            continue
+        load = _load(op, known)
+        products = {id(read.op) for read in load.reads}
+        if len(products) > 1 or not products <= set(here):
+            raise RefusedError(op, "products outside its loop, or several, read the loaded tile")
+        groups.setdefault(here[products.pop()], []).append(load)
+    ordered = [loop.body.ops[place] for place in sorted(groups)]
+    found: list[Channel] = []
+    for op in ordered:
+        channel = Channel(tuple(groups[here[id(op)]]), op)
+        alike = sum(replace(other, number=0).key == channel.key for other in found)
+        found.append(replace(channel, number=alike))
+    if len(found) == 1 and _may_go_on(loop, found[0], known):
+        found = [replace(found[0], goes_on=True)]
+    return found
+
+
+def held_of(module: Module, loops: Sequence[For], known: Known) -> list[Channel]:
+    """Return what products of loops read of boxes that are loaded before all of them."""
+    places = {id(op) for loop in loops for op in loop.body.ops}
+    first = module.body.ops.index(loops[0])
+    found: list[Channel] = []
+    for op in module.body.ops[:first]:
+        if known.rules.box_of(op) is None:
+            continue
+        load = _load(op, known)
+        if any(id(read.op) not in places for read in load.reads):
+            raise RefusedError(op, "products outside the loops read the loaded tile")
+        channel = Channel((load,), load.reads[0].op, held=True)
+        alike = sum(replace(other, number=0).key == channel.key for other in found)
+        found.append(replace(channel, number=alike))
+    return found
+
+
+def _load(op: Op, known: Known) -> Load:
+    """Return a load of a box that products read; raises RefusedError where others do, too."""
+    ahead = known.rules.ahead_of(op, known.on)
+    if ahead is None or ahead.obstacle or ahead.box is None:
+        why = ahead.obstacle if ahead is not None else "no copy fills a buffer as it does"
+        raise RefusedError(op, why)
+    buffer, reads = known.in_place(op.result, ahead.buffer)
+    transposes = known.transposes(op.result)
+    taken = {id(read.op) for read in reads} | {id(t.op) for t in transposes}
+    users = [u for v in (op.result, *transposes) for u in known.uses.get(v, [])]
+    if any(id(u) not in taken for u in users) or not reads:
+        raise RefusedError(op, "something beside a product reads the loaded tile")
+    return Load(op, ahead.box, buffer, reads, frozenset(id(t.op) for t in transposes))
+
+
+def _may_go_on(loop: For, channel: Channel, known: Known) -> bool:
+    """Say whether the sums of the only product of a loop are nobody's but the next round's."""
+    product = channel.product
+    waiting = [op for op in walk(loop.body) if known.rules.later_of(op) is not None]
+    later = known.rules.later_of(product)
+    if later is None or waiting != [product]:
+        return False
+    arguments, yields = loop.body.arguments[1:], loop.body.yields
+    read = {read.operand for load in channel.loads for read in load.reads}
+    return (
+        later.sums in arguments
+        and known.uses.get(later.sums, []) == [product]
+        and len(known.uses.get(product.result, [])) == 1
+        and set(later.operands) == read
+        and yields[arguments.index(later.sums)] is product.result
+    )
+
+
+def producer_slice(
+    loop: For | None,
+    loads: Sequence[Load],
+    module: Module,
+    known: Known,
+    *,
+    persistent: bool = False,
+) -> tuple[list[Op], list[Op], list[int]]:
+    """Return what the producer computes: before the loop, in it, and which carried values.
+
+    Where blocks are `persistent` that is what follows from a program's number, too. Without a loop
+    it is for loads before all loops.
+    Raises RefusedError where that is not numbers alone.
+    """
+    stays = stays_before(module, programs=persistent)
+    outside = {r: op for op in module.body.ops for r in op.results}
+    body = loop.body if loop is not None else Block((), ())
+    inside = {r: op for op in body.ops for r in op.results}
+    counter, arguments = body.arguments[:1], list(body.arguments[1:])
+    work = [v for load in loads for v in load.box.reads]
+    work += [loop.lower, loop.upper, loop.step] if loop is not None else []
+    seen: set[Value] = set()
+    first: set[int] = set()
+    within: set[int] = set()
+    carried: set[int] = set()
+    while work:
+        value = work.pop()
+        if value in seen or value in counter:
+            continue
+        seen.add(value)
+        if shape_of(value.type):
+            raise RefusedError(loop or loads[0].op, "where a copy begins follows from a tile")
+        if value in arguments:
+            place = arguments.index(value)
+            carried.add(place)
+            assert loop is not None
+            work += [body.yields[place], loop.inits[place]]
+            continue
+        op = inside.get(value) or outside.get(value)
+        if op is None or op in stays:
+            continue
+        if op.regions or not (op.pure or _may_repeat(op, known)):
+            raise RefusedError(loop or loads[0].op, f"where a copy begins follows from {op.name}")
+        (within if value in inside else first).add(id(op))
+        work += op.operands
+    return (
+        [op for op in module.body.ops if id(op) in first],
+        [op for op in body.ops if id(op) in within],
+        sorted(carried),
+    )
+
+
+def _may_repeat(op: Op, known: Known) -> bool:
+    """Say whether each role may do what an op does, and get the same from it."""
+    return op.removable and all(
+        effect.order == "plain" and known.memory.is_settled(effect) for effect in op.effects()
+    )
+
+
+def in_buffers(channels: Iterable[Channel], known: Known) -> list[Value]:
+    loaded = [load.op.result for channel in channels for load in channel.loads]
+    return [*loaded, *(turned for tile in loaded for turned in known.transposes(tile))]
+
+
+__all__ = [
+    "Channel", "Load", "RefusedError", "channels_of", "held_of", "in_buffers",
+    "loops_with_boxes", "producer_slice",
+]  # fmt: skip
