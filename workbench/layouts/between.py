@@ -70,6 +70,68 @@ def _between(
     return min(found, key=lambda one: one[0])[1] if found else None
 
 
+def from_memory(
+    target: LinearLayout,
+    inner: int,
+    width: int,
+    itemsize: int,
+    lanes: int,
+    warps: int,
+    banks: Banks = BANKS,
+) -> LinearLayout | None:
+    """Return a layout in which memory is read along one axis, and `target` written along another.
+
+    target: the offset layout of a buffer; `inner`: the axis along which neighbours lie side by side
+    in memory, `width` of them (a power of two) in one access. Lanes go along that axis as far as
+    the phases of a store still reach all banks, so that requests to memory are of whole lines. None
+    where there are fewer than two elements for each thread.
+    """
+    return _from_memory(target, inner, width, itemsize, (f2.log2(lanes), f2.log2(warps)), banks)
+
+
+@lru_cache(maxsize=256)
+def _from_memory(
+    target: LinearLayout,
+    inner: int,
+    width: int,
+    itemsize: int,
+    threads: tuple[int, int],
+    banks: Banks,
+) -> LinearLayout | None:
+    count = target.tile_bits - sum(threads)
+    if count < 1:
+        return None
+    axes = [inner, *(axis for axis in range(target.rank) if axis != inner)]
+    below = [sum(target.bits[axis + 1 :]) for axis in range(target.rank)]
+    along = [1 << below[axis] + bit for axis in axes for bit in range(target.bits[axis])]
+    side = _Side(target.flat("offset"), itemsize, banks)
+    widest = min(f2.log2(width), target.bits[inner])
+    pairs = [
+        (a, b) for a in range(widest + 1)
+        for b in range(f2.log2(max(1, WIDEST_BYTES // itemsize)) + 1)
+        if f2.rank([*along[:a], *side.along[:b]]) <= count
+    ]  # fmt: skip
+    for a, side.vector in sorted(pairs, key=lambda p: 2.0 ** -p[0] + 2.0 ** -p[1]):
+        registers = f2.extend((), [*along[:a], *side.along[: side.vector]])
+        inside = (1 << side.vector) - 1
+        free = [u for u in along[a:] if not side.offset(u) & inside]
+        chosen: list[int] = []
+        for bit in range(threads[0]):
+            open_ = [u for u in free if u not in chosen and f2.extend(registers, [u])]
+            if not open_:
+                break
+            reached = [side.bank(v) for v in chosen]
+            new = [u for u in open_ if bit >= side.phase_bits or f2.extend(reached, [side.bank(u)])]
+            chosen.append((new or open_)[0])
+        rest = f2.extend([*registers, *chosen], free)
+        if len(chosen) == threads[0] and len(rest) >= threads[1]:
+            warps = rest[: threads[1]]
+            more = f2.extend([*registers, *chosen, *warps], along)
+            dims = (*registers, *more), tuple(chosen), tuple(warps), ()
+            return LinearLayout.from_flat(dims, target.shape, "turning")
+    return None
+
+
 class _Side:
     """One buffer: its directions from the smallest offset on, and where a direction leads."""
 

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from workbench.ir import Module, Op, verify_module
@@ -77,6 +77,10 @@ class Remarks:
         """Record one remark about `op` (None: about the kernel)."""
         number, span = (op.id, op.span) if op is not None else (0, None)
         self._items.append(Remark(severity, text, self.pass_name, number, span, code))
+
+    def take(self, other: Remarks) -> None:
+        """Record what was noted elsewhere for a decision of the pass that runs now."""
+        self._items += [replace(remark, pass_name=self.pass_name) for remark in other.items]
 
     def applied(self, rule: Rule, op: Op) -> None:
         """Record that a rule rewrote `op`; it is written out when somebody looks."""

@@ -25,8 +25,7 @@ What may be staged at all, staged_loads.py says.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,21 +37,18 @@ from workbench.ir import (
     Op,
     Tile,
     Value,
-    copy_op,
     element_of,
     layout_of,
     rebuild,
     shape_of,
 )
 from workbench.layouts import LinearLayout
-from workbench.ops import Constant, Elementwise, For, Select, Splat
+from workbench.ops import Constant, Elementwise, For, Select
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.ops import (
     Await,
     Barriers,
-    CommitCopies,
-    Expect,
     FenceProducts,
     WaitCopies,
 )
@@ -62,7 +58,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.rounds import begun_once, reached, read_by, reading_from
+from workbench.targets.nvidia.passes.rounds import begun_once, read_by, reading_from
 from workbench.targets.nvidia.passes.staged_loads import (
     Early,
     Known,
@@ -70,9 +66,10 @@ from workbench.targets.nvidia.passes.staged_loads import (
     Staged,
     staged_load,
 )
-from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
+from workbench.targets.nvidia.passes.started_ahead import Ahead
+from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad, SharedStore
 from workbench.targets.simt.passes.shared_memory import scratch_of
-from workbench.targets.simt.rules import Access, Device
+from workbench.targets.simt.rules import Device
 
 #: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
 _ENOUGH_WARPS = 16
@@ -81,6 +78,8 @@ _BARRIER_BYTES = 8
 COMPUTED_FIRST = "computed_first"
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
 _OTHER_REGISTERS = 72
+#: Rounds ahead in which a tile is loaded that is stored a round later, for all to see in the next.
+_LEAST_DISTANCE = 2
 
 
 def pipeline_loads(
@@ -104,19 +103,12 @@ def pipeline_loads(
         if depth < 2:
             return None
         early = Early(op, known)
-        found: list[Staged] = []
-        if known.hides(op.body):
-            found = [s for load in op.body.ops if (s := staged_load(early, load, remarks))]
-        if found and op.stages is None and module.attributes.get("stages_are_free"):
-            depth = _fitting(op, found, depth, room, remarks)
-        else:
-            found = _affordable(early, found, depth, room, remarks)
-        if not found or depth < 2:
+        found, plan = _decided(early, depth, chip_of(chip), room, remarks)
+        if plan is None:
             _answer_stages(op, known, remarks)
             return None
         for staged in found:
             _answer_memory_hints(staged, remarks)
-        plan = _planned(early, found, depth, chip_of(chip), room, remarks)
         first = module.attributes.get("loads_first", True)
         clean = first and _is_untouched(module, op, known)
         return _pipelined(early, found, plan, builder, remarks, rings, clean=clean)
@@ -138,6 +130,78 @@ def _is_untouched(module: Module, loop: For, known: Known) -> bool:
         if op.regions or scratch.bytes or rules.stored_of(op):
             return False
     return False
+
+
+def _decided(
+    early: Early, depth: int, chip: Chip, room: int, remarks: Remarks
+) -> tuple[list[Staged], _Plan | None]:
+    """Return the loads of a loop to stage and their ring; no ring if there are none.
+
+    Those that no copy brings go through registers, if there are enough of them.
+    """
+    if not early.known.hides(early.loop.body):
+        return [], None
+    said = Remarks()
+    found, plan = _ring_of(early, depth, chip, room, said, through_registers=True)
+    held = [staged.load for staged in found if staged.through_registers]
+    if held and plan is not None:
+        reason = _obstacle_of_registers(early, found, plan, chip)
+        if reason:
+            said = Remarks()
+            found, plan = _ring_of(early, depth, chip, room, said, through_registers=False)
+            for load in held:
+                said.note(load, f"not loaded ahead into registers: {reason}", "missed")
+    remarks.take(said)
+    return found, plan
+
+
+def _ring_of(
+    early: Early, depth: int, chip: Chip, room: int, remarks: Remarks, *, through_registers: bool
+) -> tuple[list[Staged], _Plan | None]:
+    loop, options = early.loop, early.known.on.options
+    ways = (
+        staged_load(early, load, remarks, through_registers=through_registers)
+        for load in loop.body.ops
+    )
+    found = [staged for staged in ways if staged is not None]
+    if found and loop.stages is None and options.get("stages_are_free"):
+        depth = _fitting(loop, found, depth, room, remarks)
+    else:
+        found = _affordable(early, found, depth, room, remarks)
+    if not found or depth < 2:
+        return found, None
+    return found, _planned(early, found, depth, chip, room, remarks)
+
+
+def _obstacle_of_registers(
+    early: Early, found: Sequence[Staged], plan: _Plan, chip: Chip
+) -> str:
+    """Say why no tile of a loop may go through registers; "" if it may.
+
+    What is loaded in one round is stored in the next one, and is seen behind that one's end.
+    """
+    if plan.late is not None:
+        return "a product of the loop starts a round late"
+    if plan.distance < _LEAST_DISTANCE:
+        return f"{plan.slots} slots hold {plan.distance} rounds ahead, it takes {_LEAST_DISTANCE}"
+    on = early.known.on
+    most = min(chip.most_registers(on.num_warps), on.options.get("maxnreg") or MOST_REGISTERS)
+    sums = max(
+        (layout.registers() for op in early.loop.body.ops
+         if on.chip.rules.later_of(op) and (layout := layout_of(op.result.type))),
+        default=0,
+    )  # fmt: skip
+    needed = sums + _OTHER_REGISTERS + sum(map(_registers_of, found))
+    return f"{needed} registers needed, {most} there" if needed > most else ""
+
+
+def _registers_of(staged: Staged) -> int:
+    """Return the registers in which what goes through them waits for the next round.
+
+    Each element takes one, as loops carry it.
+    """
+    layout = layout_of(staged.load.result.type)
+    return layout.registers() if staged.through_registers and layout is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,26 +424,31 @@ def _pipelined(
         for ring, staged in zip(rings, found, strict=True)
     ]
     boxes = any(staged.box is not None for staged in found)
-    vectors = any(staged.box is None for staged in found)
+    vectors = any(staged.is_vectors for staged in found)
     barriers = None
     if boxes:
         barriers = builder.add(Barriers(count=stages), "full")
         made.append(barriers)
         _meet(builder, clean=clean)
-    ahead = _Ahead(early, found, buffers, barriers, ops, carries, builder)
+    ahead = Ahead(early, found, buffers, barriers, ops, carries, builder)
 
     state = {a: loop.inits[i] for i, a in enumerate(loop.body.arguments[1:]) if i in carries}
     index = loop.lower
+    loaded: list[tuple[Sequence[tuple[Value, Value]], Value]] = []
     for stage in range(distance):
         slot = builder.add(Constant(stage, I32))
         state = ahead.start(index, state, slot)
+        loaded.append((ahead.loaded, slot))
         index = builder.add(Elementwise("add", (index, loop.step), no_wrap=True))
+    for tiles, slot in loaded[:-1]:  # the last ones are stored in the first round
+        _store(tiles, slot, builder)
 
     zero = builder.add(Constant(0, I32))
     last = builder.add(Constant(distance, I32))
     arguments = loop.body.arguments
     next_index = Value(element_of(loop.lower.type), "ahead")
     read_slot, write_slot, parity = Value(I32, "slot"), Value(I32, "fill"), Value(I32, "parity")
+    held_slot, held = Value(I32, "held"), [Value(v.type, v.hint) for v, _ in ahead.loaded]
     shadows = {
         arguments[1 + i]: Value(arguments[1 + i].type, arguments[1 + i].hint) for i in carries
     }
@@ -389,6 +458,7 @@ def _pipelined(
         if any(staged.in_place and staged.box is None for staged in found):
             builder.insert(FenceProducts())
         builder.insert(BlockBarrier())
+        _store(zip(held, (buffer for _, buffer in ahead.loaded), strict=True), held_slot, builder)
         # Copies come first: a warp that starts a product waits there until the one before is
         # nearly done (measured: 0.93 of cuBLAS this way, 0.86 with the product first).
         moved = ahead.start(next_index, dict(shadows), write_slot, stage=-distance)
@@ -400,6 +470,8 @@ def _pipelined(
         following = builder.add(Elementwise("add", (next_index, loop.step), no_wrap=True))
         (read, past), (write, _) = (_next_slot(v, stages, builder) for v in (read_slot, write_slot))
         ends = [*yields, following, read, write, *(moved[a] for a in shadows)]
+        if held:
+            ends += [write_slot, *(tile for tile, _ in ahead.loaded)]
         if barriers is not None:
             one = builder.add(Constant(1, I32))
             turned = builder.add(Elementwise("xor", (parity, one)))
@@ -407,6 +479,9 @@ def _pipelined(
         builder.insert(loop.body.terminator.changed(values=tuple(ends)))
     inits = (*loop.inits, index, zero, last, *(state[a] for a in shadows))
     inside = (*arguments, next_index, read_slot, write_slot, *shadows.values())
+    if held:
+        inits = (*inits, slot, *(tile for tile, _ in loaded[-1][0]))
+        inside = (*inside, held_slot, *held)
     if barriers is not None:
         inits, inside = (*inits, zero), (*inside, parity)
     new = builder.insert(loop.changed(inits=inits, body=Block(inside, tuple(body))))
@@ -418,6 +493,10 @@ def _pipelined(
         later = early.known.rules.later_of(plan.product)
         assert later is not None
         results[number] = builder.add(later.waited(results[number], 0), results[number].hint)
+    for staged in found:
+        if staged.through_registers:
+            text = f"loaded {distance} rounds ahead into registers, stored a round later"
+            remarks.note(staged.load, text, "applied")
     total = sum(ring.bytes for ring in rings)
     remarks.note(
         loop,
@@ -429,6 +508,12 @@ def _pipelined(
     return tuple(results)
 
 
+def _store(tiles: Iterable[tuple[Value, Value]], slot: Value, builder: Builder) -> None:
+    """Store what was loaded to a slot of the rings that it is for."""
+    for tile, buffer in tiles:
+        builder.insert(SharedStore(tile, buffer, slot))
+
+
 def _meet(builder: Builder, *, clean: bool) -> None:
     """Have all threads know of barriers, and of what other buffers had in the ring's bytes.
 
@@ -437,110 +522,6 @@ def _meet(builder: Builder, *, clean: bool) -> None:
     if not clean:
         builder.insert(FenceProducts())
     builder.insert(BlockBarrier())
-
-
-class _Ahead:
-    """Starts the copies of one round, given the counter and the carried values of that round."""
-
-    def __init__(
-        self, early: Early, found: list[Staged], buffers: list[Value], barriers: Value | None,
-        ops: list[Op], carries: list[int], builder: Builder,
-    ) -> None:  # fmt: skip
-        self.loop = early.loop
-        self.rules = early.known.rules
-        self.found = found
-        self.buffers = buffers
-        self.barriers = barriers
-        self.ops = ops
-        self.carries = carries
-        self.builder = builder
-        #: What copies of a whole tile read, by load.
-        self.prepared = {
-            id(staged.load): staged.box.prepare(builder, staged.ahead.buffer)
-            for staged in found
-            if staged.box is not None
-        }
-
-    def start(
-        self, index: Value, state: dict[Value, Value], slot: Value, stage: int = 0
-    ) -> dict[Value, Value]:
-        """Start all copies of the round and return the carried values of the next.
-
-        `stage`: minus the rounds that they are ahead of the round they stand in.
-        """
-        builder, loop = self.builder, self.loop
-        values = {loop.body.arguments[0]: index, **state}
-        runs = reached(self.loop, index, self.builder)
-        for op in self.ops:
-            copied = copy_op(op, values, builder)
-            access = self.rules.access_of(copied)
-            if access is not None:
-                copied = access.under(self._under(runs, access))
-                values[op.results[0]] = copied.result
-            builder.insert(copied)
-        pairs = list(zip(self.found, self.buffers, strict=True))
-        vectors = [(staged, buffer) for staged, buffer in pairs if staged.box is None]
-        for staged, buffer in vectors:
-            with self._for(staged):
-                self._start_vectors(staged, buffer, (slot, stage), values, runs)
-        if vectors:
-            builder.insert(CommitCopies())
-        if self.barriers is not None:
-            self._start_boxes(pairs, (slot, stage), values, runs)
-        arguments = loop.body.arguments[1:]
-        return {
-            arguments[i]: values.get(loop.body.yields[i], loop.body.yields[i]) for i in self.carries
-        }
-
-    @contextmanager
-    def _for(self, staged: Staged) -> Generator[None]:
-        """Have ops that are written come from a load."""
-        builder = self.builder
-        before = builder.span, builder.origins
-        builder.span, builder.origins = staged.load.span, (staged.load.id,)
-        yield
-        builder.span, builder.origins = before
-
-    def _start_vectors(
-        self, staged: Staged, buffer: Value, at: tuple[Value, int], values: dict[Value, Value],
-        runs: Value,
-    ) -> None:  # fmt: skip
-        old, copy = staged.access, staged.ahead.copy
-        assert old is not None
-        assert copy is not None
-        mask = values.get(old.mask, old.mask) if old.mask is not None else None
-        access = replace(old, pointers=values.get(old.pointers, old.pointers), mask=mask)
-        slot, stage = at
-        mask = self._under(runs, access)
-        self.builder.insert(copy(access.pointers, mask, buffer, slot).changed(stage=stage))
-
-    def _start_boxes(
-        self, pairs: Sequence[tuple[Staged, Value]], at: tuple[Value, int],
-        values: dict[Value, Value], runs: Value,
-    ) -> None:  # fmt: skip
-        """Have the slot's barrier expect the bytes of all boxes, and start their copies."""
-        assert self.barriers is not None
-        slot, stage = at
-        boxes = [(staged, box, buffer) for staged, buffer in pairs if (box := staged.box)]
-        total = sum(box.bytes(staged.ahead.buffer) for staged, box, _ in boxes)
-        with self._for(boxes[0][0]):
-            self.builder.insert(Expect(self.barriers, slot, runs, bytes=total))
-        for staged, box, buffer in boxes:
-            with self._for(staged):
-                reads = [values.get(v, v) for v in box.reads]
-                source = self.prepared[id(staged.load)]
-                counted = self.barriers, slot
-                copy = box.copy(source, reads, (buffer, slot), counted, runs)
-                self.builder.insert(copy.changed(stage=stage))
-
-    def _under(self, runs: Value, access: Access) -> Value:
-        """Return a mask for an access, off in rounds that the loop does not reach."""
-        type = access.pointers.type
-        if shape_of(type):
-            runs = self.builder.add(Splat(runs, shape_of(type), layouts=(layout_of(type),)))
-        if access.mask is None:
-            return runs
-        return self.builder.add(Elementwise("and", (runs, access.mask)))
 
 
 class _Reading:
