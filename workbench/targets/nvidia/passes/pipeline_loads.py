@@ -440,8 +440,9 @@ def _pipelined(
         state = ahead.start(index, state, slot)
         loaded.append((ahead.loaded, slot))
         index = builder.add(Elementwise("add", (index, loop.step), no_wrap=True))
-    for tiles, slot in loaded[:-1]:  # the last ones are stored in the first round
+    for tiles, slot in loaded[:-1]:
         _store(tiles, slot, builder)
+    waiting, first_held = loaded[-1]  # these are stored in the first round
 
     zero = builder.add(Constant(0, I32))
     last = builder.add(Constant(distance, I32))
@@ -480,7 +481,7 @@ def _pipelined(
     inits = (*loop.inits, index, zero, last, *(state[a] for a in shadows))
     inside = (*arguments, next_index, read_slot, write_slot, *shadows.values())
     if held:
-        inits = (*inits, slot, *(tile for tile, _ in loaded[-1][0]))
+        inits = (*inits, first_held, *(tile for tile, _ in waiting))
         inside = (*inside, held_slot, *held)
     if barriers is not None:
         inits, inside = (*inits, zero), (*inside, parity)
