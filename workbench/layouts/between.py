@@ -17,7 +17,7 @@ from itertools import combinations
 
 from workbench.layouts import f2
 from workbench.layouts.linear import Flat, LinearLayout
-from workbench.layouts.predict import BANKS, Banks, linear_wavefronts
+from workbench.layouts.predict import BANKS, SECTOR_BYTES, Banks, linear_wavefronts
 
 #: Bytes of the widest access of a thread.
 WIDEST_BYTES = 16
@@ -105,31 +105,45 @@ def _from_memory(
     below = [sum(target.bits[axis + 1 :]) for axis in range(target.rank)]
     along = [1 << below[axis] + bit for axis in axes for bit in range(target.bits[axis])]
     side = _Side(target.flat("offset"), itemsize, banks)
-    widest = min(f2.log2(width), target.bits[inner])
-    pairs = [
-        (a, b) for a in range(widest + 1)
-        for b in range(f2.log2(max(1, WIDEST_BYTES // itemsize)) + 1)
-        if f2.rank([*along[:a], *side.along[:b]]) <= count
-    ]  # fmt: skip
-    for a, side.vector in sorted(pairs, key=lambda p: 2.0 ** -p[0] + 2.0 ** -p[1]):
-        registers = f2.extend((), [*along[:a], *side.along[: side.vector]])
-        inside = (1 << side.vector) - 1
-        free = [u for u in along[a:] if not side.offset(u) & inside]
-        chosen: list[int] = []
-        for bit in range(threads[0]):
-            open_ = [u for u in free if u not in chosen and f2.extend(registers, [u])]
-            if not open_:
-                break
-            reached = [side.bank(v) for v in chosen]
-            new = [u for u in open_ if bit >= side.phase_bits or f2.extend(reached, [side.bank(u)])]
-            chosen.append((new or open_)[0])
-        rest = f2.extend([*registers, *chosen], free)
-        if len(chosen) == threads[0] and len(rest) >= threads[1]:
-            warps = rest[: threads[1]]
-            more = f2.extend([*registers, *chosen, *warps], along)
-            dims = (*registers, *more), tuple(chosen), tuple(warps), ()
-            return LinearLayout.from_flat(dims, target.shape, "turning")
-    return None
+    found: list[tuple[float, LinearLayout]] = []
+    for vector in range(min(f2.log2(width), target.bits[inner]) + 1):
+        for side.vector in range(f2.log2(max(1, WIDEST_BYTES // itemsize)) + 1):
+            registers = f2.extend((), [*along[:vector], *side.along[: side.vector]])
+            dims = _turned_dims(side, along, registers, threads) if len(registers) <= count else None
+            if dims is not None:
+                run = _run(along[vector : target.bits[inner]], dims[1])
+                bytes_ = itemsize << vector + run
+                sectors = (1 << threads[0] - run) * -(-bytes_ // SECTOR_BYTES)
+                loads = 1 << len(dims[0]) - vector
+                lines = max(1.0, sectors * SECTOR_BYTES / banks.row_bytes)
+                cost = side.cost(dims) + loads * (lines + 0.25)
+                found.append((cost, LinearLayout.from_flat(dims, target.shape, "turning")))
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def _turned_dims(
+    side: _Side, along: Sequence[int], registers: list[int], threads: tuple[int, int]
+) -> Flat | None:
+    """Return directions of registers, lanes and warps; `along`: those of memory from 1 on."""
+    free = [u for u in along if not side.offset(u) & (1 << side.vector) - 1]
+    lanes: list[int] = []
+    for bit in range(threads[0]):
+        open_ = [u for u in free if f2.extend([*registers, *lanes], [u])]
+        if not open_:
+            return None
+        reached = [side.bank(lane) for lane in lanes]
+        new = [u for u in open_ if bit >= side.phase_bits or f2.extend(reached, [side.bank(u)])]
+        lanes.append((new or open_)[0])
+    warps = f2.extend([*registers, *lanes], free)[: threads[1]]
+    if len(warps) < threads[1]:
+        return None
+    more = f2.extend([*registers, *lanes, *warps], along)
+    return (*registers, *more), tuple(lanes), tuple(warps), ()
+
+
+def _run(along: Sequence[int], lanes: Sequence[int]) -> int:
+    """Return along how many of the first directions of memory lanes go one after the other."""
+    return next((n for n, direction in enumerate(along) if direction not in lanes), len(along))
 
 
 class _Side:

@@ -196,12 +196,12 @@ def _obstacle_of_registers(
 
 
 def _registers_of(staged: Staged) -> int:
-    """Return the registers in which what goes through them waits for the next round.
-
-    Each element takes one, as loops carry it.
-    """
-    layout = layout_of(staged.load.result.type)
-    return layout.registers() if staged.through_registers and layout is not None else 0
+    """Return the registers in which what goes through them waits for the next round, in words."""
+    tile = staged.load.result.type
+    layout = layout_of(tile)
+    if not staged.through_registers or layout is None:
+        return 0
+    return -(-layout.registers() * max(1, element_of(tile).itemsize) // 4)
 
 
 @dataclass(frozen=True, slots=True)
