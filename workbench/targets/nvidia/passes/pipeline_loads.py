@@ -235,6 +235,8 @@ def _planned(
         registers = plain_registers = min(MOST_REGISTERS, layout.registers() + _OTHER_REGISTERS)
         late, ways = None, [(depth + 1, depth - 1), (depth, depth - 2)]
         ways = ways[: 2 if depth > 3 else 1]
+        if all(staged.through_registers for staged in found):  # stored a round later: free by then
+            ways = [(depth, depth - 1)]
     else:
         # With two slots more no warp waits for the others before it starts products.
         late, plain_registers, registers = _late(early, found, chip, remarks)
