@@ -67,7 +67,13 @@ from workbench.targets.nvidia.passes.staged_loads import (
     staged_load,
 )
 from workbench.targets.nvidia.passes.started_ahead import Ahead
-from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad, SharedStore
+from workbench.targets.simt.ops import (
+    BlockBarrier,
+    SharedAllocate,
+    SharedLoad,
+    SharedStore,
+    WarpBarrier,
+)
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.rules import Device
 
@@ -465,6 +471,8 @@ def _pipelined(
         # Copies come first: a warp that starts a product waits there until the one before is
         # nearly done (measured: 0.93 of cuBLAS this way, 0.86 with the product first).
         moved = ahead.start(next_index, dict(shadows), write_slot, stage=-distance)
+        if held:  # ptxas moves loads behind the product
+            builder.insert(WarpBarrier())
         if barriers is not None:
             builder.insert(Await(barriers, read_slot, parity))
         reading = _Reading(early, found, buffers, read_slot, builder)
