@@ -109,7 +109,9 @@ def _from_memory(
     for vector in range(min(f2.log2(width), target.bits[inner]) + 1):
         for side.vector in range(f2.log2(max(1, WIDEST_BYTES // itemsize)) + 1):
             registers = f2.extend((), [*along[:vector], *side.along[: side.vector]])
-            dims = _turned_dims(side, along, registers, threads) if len(registers) <= count else None
+            dims = (
+                _turned_dims(side, along, registers, threads) if len(registers) <= count else None
+            )
             if dims is not None:
                 run = _run(along[vector : target.bits[inner]], dims[1])
                 bytes_ = itemsize << vector + run

@@ -54,6 +54,17 @@ def of_bytes(kind: str, rounds: int = 5) -> tuple[Module, Arguments]:
     return module, lambda: [a.copy(), b.copy(), np.zeros(m * n, np.int32), k, *strides]
 
 
+def of_small_floats(kind: str, rounds: int = 5) -> tuple[Module, Arguments]:
+    m, n, k = 64, 64, rounds * 32
+    values = np.array([0x00, 0x38, 0x40, 0xB8], np.uint8)  # 0, 1, 2, -1
+    a, b = (np.random.default_rng(e).choice(values, 64 * k) for e in (1, 2))
+    strides = [k if kind[0] == "n" else m, n if kind[1] == "n" else k]
+    module = staged(m, n, 32, 4, kind, "fp8e4nv")
+    return module, lambda: [
+        a.copy(), b.copy(), np.zeros(m * n, np.float32), m, n, k, *strides, n,
+    ]  # fmt: skip
+
+
 def unaligned(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
     """Rows of K halves, of which nothing is known: they begin at any two bytes."""
     rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
@@ -77,6 +88,7 @@ def of_unaligned(stages: int = 3) -> tuple[Module, Arguments]:
 CASES = {
     **{f"tf32 {kind}": of_tf32(kind) for kind in FORMS},
     **{f"int8 {kind}": of_bytes(kind) for kind in FORMS},
+    "fp8 nn": of_small_floats("nn"),
     "unaligned": of_unaligned(),
 }
 
@@ -189,9 +201,13 @@ def test_a_remark_says_so():
 
 
 @needs_ptxas
-@pytest.mark.parametrize("kind", ["nn", "tn", "tt"])
-def test_the_machine_code_spills_nothing(kind: str):
-    found, _ = compiled(staged(128, 256, 32, 8, kind, "fp32"))
+@pytest.mark.parametrize(
+    ("kind", "dtype", "k"),
+    [("nn", "fp32", 32), ("tn", "fp32", 32), ("tt", "fp32", 32), ("nn", "fp8e4nv", 128)],
+)
+def test_the_machine_code_spills_nothing(kind: str, dtype: str, k: int):
+    found, recorder = compiled(staged(128, 256, k, 8, kind, dtype))
+    assert any("stored a round later" in remark.text for remark in recorder.remarks.items)
     result = assemble(found.texts["ptx"]().text, "sm_90a")
     assert result.spill_store_bytes == 0
     assert not result.notes  # none that says that products wait for each other

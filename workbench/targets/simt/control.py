@@ -81,9 +81,7 @@ def _in_words(low: Lowering, op: For) -> frozenset[Value]:
     return frozenset(found)
 
 
-def _operands(
-    low: Lowering, values: Sequence[Value], words: frozenset[Value] = _NONE
-) -> Registers:
+def _operands(low: Lowering, values: Sequence[Value], words: frozenset[Value] = _NONE) -> Registers:
     """Return each value's registers, fully written out."""
     return [[*low.words(v)] if v in words else _written(low, v) for v in values]
 

@@ -30,7 +30,6 @@ from workbench.ops.dots import Precision, product
 from workbench.ops.numbers import value_dtype
 from workbench.source import ShapeError
 
-
 #: Keeps accesses of a thread where they are, and orders nobody else's.
 _ISSUE_FENCE: Effects = (Effect("shared", order="relaxed", scope="cta"),)
 
