@@ -136,10 +136,12 @@ def _turned_dims(
         reached = [side.bank(lane) for lane in lanes]
         new = [u for u in open_ if bit >= side.phase_bits or f2.extend(reached, [side.bank(u)])]
         lanes.append((new or open_)[0])
-    warps = f2.extend([*registers, *lanes], free)[: threads[1]]
+    # A thread's further vectors lie in few rows: each row has an address of its own.
+    room = len(along) - sum(threads) - len(registers)
+    more = f2.extend([*registers, *lanes], along)[:room]
+    warps = f2.extend([*registers, *more, *lanes], free)
     if len(warps) < threads[1]:
         return None
-    more = f2.extend([*registers, *lanes, *warps], along)
     return (*registers, *more), tuple(lanes), tuple(warps), ()
 
 

@@ -76,6 +76,8 @@ _SMALL = (F8E4M3, F8E5M2)
 _BESIDE_SUMS = 30
 #: Registers of a thread that are not for sums where a producer has some of them.
 _BESIDE_A_PRODUCER = 48
+#: The fewest bytes side by side of which there are copies to shared memory.
+_COPIED_BYTES = 4
 
 NVIDIA.layouts(FenceProducts)(as_they_are)
 
@@ -151,15 +153,19 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
 
 
 def _turning(op: Dot, operand: Value, on: Setting) -> Along | None:
-    """Return the layout of a tile that memory has with k as rows where wgmma takes no such operand.
+    """Return the layout of a tile that is turned on its way from a load to shared memory.
 
-    Its elements are turned on their way from a load to shared memory, in registers.
+    That is one that memory has with k as rows where wgmma takes no such operand, and one that it
+    takes both ways and no copy brings: element by element it is loaded along one axis, and stored
+    in vectors along the other.
     """
     unit, is_a = unit_of(op), operand is op.a
     inner, width = _order_in_memory(operand, on)
-    if unit is None or unit.turns or inner is None or inner == int(is_a):
-        return None
     shape, itemsize = shape_of(operand.type), element_of(operand.type).itemsize
+    if unit is None or inner is None:
+        return None
+    if width * itemsize >= _COPIED_BYTES if unit.turns else inner == int(is_a):
+        return None
     target = swizzled(shape, itemsize, (1 - inner, inner), exchange=False)
     found = from_memory(target, inner, width, itemsize, on.lanes, on.num_warps, on.chip.banks)
     return None if found is None else Along(lambda layout: found, None)
