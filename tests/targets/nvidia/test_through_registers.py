@@ -32,6 +32,7 @@ from workbench.ops import For, Load
 from workbench.source import LaunchError
 from workbench.targets.nvidia.ops import AsyncCopy, FenceProducts
 from workbench.targets.nvidia.toolchain import assemble
+from workbench.targets.simt.kernel import lower
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.ops import SharedAllocate, SharedLoad, SharedStore
 
@@ -213,6 +214,21 @@ def test_the_machine_code_spills_nothing(kind: str, dtype: str, k: int):
     assert not result.notes  # none that says that products wait for each other
 
 
+@needs_ptxas
+def test_elements_of_rows_that_begin_anywhere_are_stored_in_vectors():
+    """64 loads of two bytes become eight stores of sixteen; neither spills."""
+    words, blocks = "*fp16:16 *fp16:16 *fp32:16 i32", {"M": 128, "N": 128, "BK": 64}
+    module = tile_ir(unaligned, words, blocks, num_warps=8, num_stages=3)
+    found, _ = compiled(module)
+    text = found.texts["ptx"]().text
+    loop = text[text.rindex("bar.sync", 0, text.index("wgmma.fence")) :]
+    loop = loop[: loop.index("wgmma.fence")]
+    assert loop.count("ld.global.b16") == 64
+    assert loop.count("st.shared.v4") == 8
+    assert loop.count("st.shared") == 8
+    assert assemble(text, "sm_90a").spill_store_bytes == 0
+
+
 def test_bytes_are_carried_in_words(monkeypatch: pytest.MonkeyPatch):
     """A loop that carries 64 x 32 bytes over 128 threads has four registers of them."""
     types: list[str] = []
@@ -226,8 +242,6 @@ def test_bytes_are_carried_in_words(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Lowering, "set_words", noted)
     placed, offsets, _ = ordered(in_gpu_ir(of_bytes("nn")[0]))
     loop = loop_of(placed)
-    from workbench.targets.simt.kernel import lower
-
     lower(placed, SM_90A, offsets)
     assert len(types) == 4
 
