@@ -181,10 +181,11 @@ def product(
 
 
 def typed_product(
-    tensors: Tensors, size: int, dtype: torch.dtype, imprecise: int | None = None
-) -> Prepared:
-    """Return C = A @ W.T of 8-bit operands, beside cuBLAS."""
-    a, b = operands(tensors, size, dtype, "nt")
+    tensors: Tensors, size: int, dtype: torch.dtype, imprecise: int | None = None,
+    layout: str = "nt",
+) -> Prepared:  # fmt: skip
+    """Return C = A @ B of 8-bit operands, beside cuBLAS where B is a transpose and A is none."""
+    a, b = operands(tensors, size, dtype, layout)
     out = torch.int32 if dtype == I8 else F16
     c = tensors.empty(size, size, dtype=out)
 
@@ -201,8 +202,13 @@ def typed_product(
         )
 
     if dtype == I8:
-        return Prepared(launch, c, lambda: torch._int_mm(a, b), (0.0, 0.0),
-                        {"cublas": lambda: torch._int_mm(a, b)})  # fmt: skip
+        first, second = a.contiguous(), b.T.contiguous().T  # as cuBLAS takes them
+
+        def multiply() -> torch.Tensor:
+            return torch._int_mm(first, second)
+
+        return Prepared(launch, c, multiply, (0.0, 0.0),
+                        {"cublas": multiply} if layout == "nt" else {})  # fmt: skip
     one = tensors.of(torch.ones((), dtype=F32))
 
     def scaled() -> torch.Tensor:
@@ -254,6 +260,18 @@ def _squares(
         )  # fmt: skip
 
 
+def _integers() -> Iterator[Contest]:
+    """Yield products of 8-bit integers; in layouts that cuBLAS does not take, at one size."""
+    for size in INT8_SIZES:
+        prepare = partial(typed_product, size=size, dtype=I8)
+        yield _contest("int8", "nt", I8, size, prepare, OURS, "int8", tunes=size == 4096, out=4,
+                       peers=CONFIGS)  # fmt: skip
+    for layout in ("nn", "tn", "tt"):
+        prepare = partial(typed_product, size=4096, dtype=I8, layout=layout)
+        yield _contest("int8", layout, I8, 4096, prepare, OURS, f"int8 {layout}", tunes=True,
+                       out=4, peers=CONFIGS)  # fmt: skip
+
+
 def contests() -> Iterator[Contest]:
     """Yield all contests of products."""
     for layout in LAYOUTS:
@@ -280,10 +298,7 @@ def contests() -> Iterator[Contest]:
             )
             yield _contest("fp8", name, E4M3, size, prepare, table, f"fp8 {name} {label}",
                            tunes=size == tuned_at, out=2, peers=peers)  # fmt: skip
-    for size in INT8_SIZES:
-        prepare = partial(typed_product, size=size, dtype=I8)
-        yield _contest("int8", "nt", I8, size, prepare, OURS, "int8", tunes=size == 4096, out=4,
-                       peers=CONFIGS)  # fmt: skip
+    yield from _integers()
     for layout in LAYOUTS:
         yield from _squares("tf32", layout, F32, TF32_SIZES)
     for size in LEAKY_SIZES:

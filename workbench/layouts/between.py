@@ -17,7 +17,7 @@ from itertools import combinations
 
 from workbench.layouts import f2
 from workbench.layouts.linear import Flat, LinearLayout
-from workbench.layouts.predict import BANKS, Banks, linear_wavefronts
+from workbench.layouts.predict import BANKS, SECTOR_BYTES, Banks, linear_wavefronts
 
 #: Bytes of the widest access of a thread.
 WIDEST_BYTES = 16
@@ -68,6 +68,86 @@ def _between(
             cost = sum(side.cost(dims) for side in sides)
             found.append((cost, LinearLayout.from_flat(dims, source.shape, "turning")))
     return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def from_memory(
+    target: LinearLayout,
+    inner: int,
+    width: int,
+    itemsize: int,
+    lanes: int,
+    warps: int,
+    banks: Banks = BANKS,
+) -> LinearLayout | None:
+    """Return a layout in which memory is read along one axis, and `target` written along another.
+
+    target: the offset layout of a buffer; `inner`: the axis along which neighbours lie side by side
+    in memory, `width` of them (a power of two) in one access. Lanes go along that axis as far as
+    the phases of a store still reach all banks, so that requests to memory are of whole lines. None
+    where there are fewer than two elements for each thread.
+    """
+    return _from_memory(target, inner, width, itemsize, (f2.log2(lanes), f2.log2(warps)), banks)
+
+
+@lru_cache(maxsize=256)
+def _from_memory(
+    target: LinearLayout,
+    inner: int,
+    width: int,
+    itemsize: int,
+    threads: tuple[int, int],
+    banks: Banks,
+) -> LinearLayout | None:
+    count = target.tile_bits - sum(threads)
+    if count < 1:
+        return None
+    axes = [inner, *(axis for axis in range(target.rank) if axis != inner)]
+    below = [sum(target.bits[axis + 1 :]) for axis in range(target.rank)]
+    along = [1 << below[axis] + bit for axis in axes for bit in range(target.bits[axis])]
+    side = _Side(target.flat("offset"), itemsize, banks)
+    found: list[tuple[float, LinearLayout]] = []
+    for vector in range(min(f2.log2(width), target.bits[inner]) + 1):
+        for side.vector in range(f2.log2(max(1, WIDEST_BYTES // itemsize)) + 1):
+            registers = f2.extend((), [*along[:vector], *side.along[: side.vector]])
+            dims = (
+                _turned_dims(side, along, registers, threads) if len(registers) <= count else None
+            )
+            if dims is not None:
+                run = _run(along[vector : target.bits[inner]], dims[1])
+                bytes_ = itemsize << vector + run
+                sectors = (1 << threads[0] - run) * -(-bytes_ // SECTOR_BYTES)
+                loads = 1 << len(dims[0]) - vector
+                lines = max(1.0, sectors * SECTOR_BYTES / banks.row_bytes)
+                cost = side.cost(dims) + loads * (lines + 0.25)
+                found.append((cost, LinearLayout.from_flat(dims, target.shape, "turning")))
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def _turned_dims(
+    side: _Side, along: Sequence[int], registers: list[int], threads: tuple[int, int]
+) -> Flat | None:
+    """Return directions of registers, lanes and warps; `along`: those of memory from 1 on."""
+    free = [u for u in along if not side.offset(u) & (1 << side.vector) - 1]
+    lanes: list[int] = []
+    for bit in range(threads[0]):
+        open_ = [u for u in free if f2.extend([*registers, *lanes], [u])]
+        if not open_:
+            return None
+        reached = [side.bank(lane) for lane in lanes]
+        new = [u for u in open_ if bit >= side.phase_bits or f2.extend(reached, [side.bank(u)])]
+        lanes.append((new or open_)[0])
+    # A thread's further vectors lie in few rows: each row has an address of its own.
+    room = len(along) - sum(threads) - len(registers)
+    more = f2.extend([*registers, *lanes], along)[:room]
+    warps = f2.extend([*registers, *more, *lanes], free)
+    if len(warps) < threads[1]:
+        return None
+    return (*registers, *more), tuple(lanes), tuple(warps), ()
+
+
+def _run(along: Sequence[int], lanes: Sequence[int]) -> int:
+    """Return along how many of the first directions of memory lanes go one after the other."""
+    return next((n for n, direction in enumerate(along) if direction not in lanes), len(along))
 
 
 class _Side:

@@ -42,6 +42,7 @@ from workbench.layouts import (
     wgmma_a,
     wgmma_d,
 )
+from workbench.layouts.between import from_memory
 from workbench.ops import Dot
 from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.ops import (
@@ -53,6 +54,7 @@ from workbench.targets.nvidia.ops import (
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.dots import ACCUMULATOR_FIRST, smaller_product
 from workbench.targets.simt.lowering import element_scalar
+from workbench.targets.simt.passes.costs import run_along
 from workbench.targets.simt.rules import (
     SAME,
     Along,
@@ -74,6 +76,8 @@ _SMALL = (F8E4M3, F8E5M2)
 _BESIDE_SUMS = 30
 #: Registers of a thread that are not for sums where a producer has some of them.
 _BESIDE_A_PRODUCER = 48
+#: The fewest bytes side by side of which there are copies to shared memory.
+_COPIED_BYTES = 4
 
 NVIDIA.layouts(FenceProducts)(as_they_are)
 
@@ -136,16 +140,55 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
     if turned:
         fragments = {d.transpose((1, 0)): a.transpose((1, 0)) for d, a in fragments.items()}
     held = Along(fragments.get, None)
-    a = None if turned or _is_read(op.a, on) else held
+    a = _turning(op, op.a, on) if turned or _is_read(op.a, on) else held
     return Layouts(
         work=op.result,
-        operands=(a, held if turned else None, SAME),
+        operands=(a, held if turned else _turning(op, op.b, on), SAME),
         order=ACCUMULATOR_FIRST,
         offers=lambda: fragments,
         fixed=True,
         far=turned,
         becomes=partial(_becomes, op, on),
     )
+
+
+def _turning(op: Dot, operand: Value, on: Setting) -> Along | None:
+    """Return the layout of a tile that is turned on its way from a load to shared memory.
+
+    That is one that memory has with k as rows where wgmma takes no such operand, and one that it
+    takes both ways and no copy brings: element by element it is loaded along one axis, and stored
+    in vectors along the other.
+    """
+    unit, is_a = unit_of(op), operand is op.a
+    inner, width = _order_in_memory(operand, on)
+    shape, itemsize = shape_of(operand.type), element_of(operand.type).itemsize
+    if unit is None or inner is None:
+        return None
+    if width * itemsize >= _COPIED_BYTES if unit.turns else inner == int(is_a):
+        return None
+    target = swizzled(shape, itemsize, (1 - inner, inner), exchange=False)
+    found = from_memory(target, inner, width, itemsize, on.lanes, on.num_warps, on.chip.banks)
+    return None if found is None else Along(lambda layout: found, None)
+
+
+def _order_in_memory(value: Value, on: Setting) -> tuple[int | None, int]:
+    """Return the axis along which a tile lies side by side in memory, and how much in one access.
+
+    None for one that no load gives, or only moved otherwise than by exchanging two axes.
+    """
+    turned = False
+    while value.op is not None and value.op.exchanges_axes:
+        value, turned = value.op.operands[0], not turned
+    access = None if value.op is None else on.chip.rules.access_of(value.op)
+    if access is None or len(shape_of(value.type)) != 2:
+        return None, 1
+    pointers, mask = access.pointers, access.mask
+    steps = [on.facts.usual_stride(pointers, axis, mask) for axis in range(2)]
+    if steps.count(1) != 1:
+        return None, 1
+    axis = steps.index(1)
+    most = on.chip.widest_bytes // element_of(value.type).itemsize
+    return axis ^ turned, run_along(on.facts, pointers, mask, axis, most)
 
 
 def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:

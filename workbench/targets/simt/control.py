@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.ir import Block, Pointer, Shared, Token, Value, element_of, shape_of
+from workbench.ir import Block, Pointer, Scalar, Shared, Token, Value, element_of, shape_of
 from workbench.ops import Constant, For, If, Map, Return, While, Yield, count_rounds
 from workbench.passes.rules import constant_of
 from workbench.targets.simt.arithmetic import compare_integers
@@ -58,14 +58,37 @@ def if_layouts(op: If, on: Setting) -> Layouts:
 Registers = list[list[str | None]]
 
 
-def _operands(low: Lowering, values: Sequence[Value]) -> Registers:
+#: No values: those that are carried in words, elsewhere.
+_NONE: frozenset[Value] = frozenset()
+
+
+def _in_words(low: Lowering, op: For) -> frozenset[Value]:
+    """Return the narrow tiles that a loop carries in 32-bit words, by all names that they have.
+
+    Those that come round as they were loaded: nobody has taken the words apart.
+    """
+    found: set[Value] = set()
+    for names in zip(op.inits, op.body.arguments[1:], op.body.yields, op.results, strict=True):
+        value = names[2]
+        if not shape_of(value.type) or value.op is None:
+            continue
+        element = element_of(value.type)
+        narrow = isinstance(element, Scalar) and 1 < element.bits < 32
+        if narrow and low.chip.rules.access_of(value.op) is not None:
+            each = low.pack_of(value)[1]
+            if low.layout(value).registers() % each == 0:
+                found.update(names)
+    return frozenset(found)
+
+
+def _operands(low: Lowering, values: Sequence[Value], words: frozenset[Value] = _NONE) -> Registers:
     """Return each value's registers, fully written out."""
-    return [_written(low, value) for value in values]
+    return [[*low.words(v)] if v in words else _written(low, v) for v in values]
 
 
-def _starts(low: Lowering, values: Sequence[Value]) -> Registers:
+def _starts(low: Lowering, values: Sequence[Value], words: frozenset[Value] = _NONE) -> Registers:
     """Return the registers of what a loop begins with; constants come from their ops."""
-    return [_begun(low, value) for value in values]
+    return [[*low.words(v)] if v in words else _begun(low, v) for v in values]
 
 
 def _begun(low: Lowering, value: Value) -> list[str | None]:
@@ -87,14 +110,20 @@ def _written(low: Lowering, value: Value) -> list[str | None]:
     return low.registers(value)
 
 
-def _type(low: Lowering, value: Value) -> str:
+def _type(low: Lowering, value: Value, words: frozenset[Value] = _NONE) -> str:
+    if value in words:
+        return "i32"
     if isinstance(value.type, Shared):
         return low.shared_pointer
     return llvm_type(element_of(value.type))
 
 
-def _bind(low: Lowering, value: Value, registers: list[str | None]) -> None:
-    if isinstance(value.type, Shared | Token) or not shape_of(value.type):
+def _bind(
+    low: Lowering, value: Value, registers: list[str | None], words: frozenset[Value] = _NONE
+) -> None:
+    if value in words:
+        low.set_words(value, [word or "0" for word in registers])
+    elif isinstance(value.type, Shared | Token) or not shape_of(value.type):
         operand = registers[0]
         assert operand is not None
         low.set_scalar(value, operand)
@@ -105,8 +134,9 @@ def _bind(low: Lowering, value: Value, registers: list[str | None]) -> None:
 
 
 def _phis(
-    low: Lowering, values: Sequence[Value], incoming: list[tuple[Registers, str]]
-) -> Registers:
+    low: Lowering, values: Sequence[Value], incoming: list[tuple[Registers, str]],
+    words: frozenset[Value] = _NONE,
+) -> Registers:  # fmt: skip
     """Write a phi per live register; registers that agree on all edges need none."""
     found: Registers = []
     for i, value in enumerate(values):
@@ -114,18 +144,21 @@ def _phis(
         for r in range(len(incoming[0][0][i])):
             # A register that is dead is dead on all edges.
             edges = [(held, block) for edge, block in incoming if (held := edge[i][r]) is not None]
-            registers.append(low.emit.phi(_type(low, value), edges) if edges else None)
+            registers.append(low.emit.phi(_type(low, value, words), edges) if edges else None)
         found.append(registers)
     return found
 
 
-def _open_phis(low: Lowering, values: Sequence[Value], start: Registers, entry: str) -> Registers:
+def _open_phis(
+    low: Lowering, values: Sequence[Value], start: Registers, entry: str,
+    words: frozenset[Value] = _NONE,
+) -> Registers:  # fmt: skip
     """Write the phis of what a loop carries; what comes round is not known yet."""
     return [
         [
             None
             if held is None
-            else low.emit.effect(f"phi {_type(low, value)} [ {held}, %{entry} ], [ ?, ? ]")
+            else low.emit.effect(f"phi {_type(low, value, words)} [ {held}, %{entry} ], [ ?, ? ]")
             for held in registers
         ]
         for value, registers in zip(values, start, strict=True)
@@ -133,15 +166,17 @@ def _open_phis(low: Lowering, values: Sequence[Value], start: Registers, entry: 
 
 
 def _close_phis(
-    low: Lowering, values: Sequence[Value], carried: Registers, *edges: tuple[Registers, str]
-) -> None:
+    low: Lowering, values: Sequence[Value], carried: Registers, *edges: tuple[Registers, str],
+    words: frozenset[Value] = _NONE,
+) -> None:  # fmt: skip
     """Complete the phis of a loop: into it, and round."""
     (start, entry), (after, latch) = edges
     rows: dict[str, str] = {}
     for value, first, phis, last in zip(values, start, carried, after, strict=True):
         for held, name, new in zip(first, phis, last, strict=True):
             if name is not None:
-                rows[name] = f"phi {_type(low, value)} [ {held}, %{entry} ], [ {new}, %{latch} ]"
+                type = _type(low, value, words)
+                rows[name] = f"phi {type} [ {held}, %{entry} ], [ {new}, %{latch} ]"
     low.emit.patch_all(rows)
 
 
@@ -156,7 +191,8 @@ def lower_for(low: Lowering, op: For) -> None:
     element = element_scalar(counter)
     type = llvm_type(element)
     lower, upper, step = (low.scalar(v) for v in (op.lower, op.upper, op.step))
-    start = _starts(low, op.inits)
+    words = _in_words(low, op)
+    start = _starts(low, op.inits, words)
     before, body, end = emit.fresh("before"), emit.fresh("loop"), emit.fresh("after")
     runs = _more(low, op, lower, upper, step)
     entry = emit.block
@@ -169,21 +205,21 @@ def lower_for(low: Lowering, op: For) -> None:
         emit.label(body)
         current = emit.effect(f"phi {type} [ {lower}, %{before} ], [ ?, ? ]")
         low.set_scalar(counter, current)
-        carried = _open_phis(low, op.inits, start, before)
+        carried = _open_phis(low, op.inits, start, before, words)
         for value, registers in zip(op.body.arguments[1:], carried, strict=True):
-            _bind(low, value, registers)
+            _bind(low, value, registers, words)
         low.block(op.body)
-        after = _operands(low, op.body.yields)
+        after = _operands(low, op.body.yields, words)
         following = emit.add(type, current, step, "nsw " if element.bits >= 32 else "")
         again = _more(low, op, following, upper, step)
         latch = emit.block
         emit.patch(current, f"phi {type} [ {lower}, %{before} ], [ {following}, %{latch} ]")
-        _close_phis(low, op.inits, carried, (start, before), (after, latch))
+        _close_phis(low, op.inits, carried, (start, before), (after, latch), words=words)
         emit.branch(again, body, end)
     emit.label(end)
-    results = _phis(low, op.results, [(start, entry), (after, latch)])
+    results = _phis(low, op.results, [(start, entry), (after, latch)], words)
     for value, registers in zip(op.results, results, strict=True):
-        _bind(low, value, registers)
+        _bind(low, value, registers, words)
 
 
 def _more(low: Lowering, op: For, counter: str, upper: str, step: str) -> str:

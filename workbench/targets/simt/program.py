@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from workbench.ops import Assume, Barrier, NumPrograms, ProgramId, Promise
 from workbench.targets.simt.lowering import Lowering, llvm_type
-from workbench.targets.simt.ops import BlockBarrier
+from workbench.targets.simt.ops import BlockBarrier, WarpBarrier
 from workbench.targets.simt.rules import as_they_are, elementwise
 from workbench.targets.simt.table import SIMT
 
-SIMT.layouts(ProgramId, NumPrograms, Assume, Barrier, BlockBarrier)(as_they_are)
+SIMT.layouts(ProgramId, NumPrograms, Assume, Barrier, BlockBarrier, WarpBarrier)(as_they_are)
 SIMT.layouts(Promise)(elementwise)
 
 
@@ -53,6 +53,11 @@ def lower_block_barrier(low: Lowering, op: BlockBarrier) -> None:
     barrier(low)
     emit.jump(end)
     emit.label(end)
+
+
+@SIMT.lower(WarpBarrier)
+def lower_warp_barrier(low: Lowering, op: WarpBarrier) -> None:
+    warp_barrier(low)
 
 
 def barrier(low: Lowering) -> None:

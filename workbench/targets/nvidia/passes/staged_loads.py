@@ -6,11 +6,11 @@ memory that other programs may write over anything that puts accesses into an or
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.analysis.memory import Memory
-from workbench.ir import Block, Effect, Module, Op, Shared, Tile, Value, layout_of, shape_of
+from workbench.ir import Block, Effect, Module, Op, Shared, Tile, Value, layout_of
 from workbench.layouts import LinearLayout
 from workbench.ops import For
 from workbench.passes.manager import Remarks
@@ -20,6 +20,8 @@ from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, Ru
 
 #: In a loop's schedule: the pairs of arguments that do not overlap there (apart.py).
 APART = "apart"
+#: The option with which threads load ahead what no copy brings.
+THROUGH_REGISTERS = "through_registers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class Read:
 class Staged:
     """A load, how it is copied, what reads operands off it, and whether anything else does.
 
-    `access` is None of one that is copied as a whole.
+    `access` is None of one that is copied as a whole. One that goes `through_registers` is no copy:
+    threads load its tile, and store it to the ring a round later.
     """
 
     load: Op
@@ -61,16 +64,24 @@ class Staged:
     has_others: bool
     #: Whether dots multiply the tile itself, moved or not: else only what is made of it.
     plain: bool
+    through_registers: bool = False
 
     @property
     def reads(self) -> tuple[Value, ...]:
-        """The values that its copy takes."""
+        """The values that its copy takes, or itself."""
+        if self.through_registers:
+            return self.load.operands
         return reads_of(self.access, self.ahead)
 
     @property
     def box(self) -> Box | None:
         """How it is copied as a whole."""
         return self.ahead.box
+
+    @property
+    def is_vectors(self) -> bool:
+        """Whether it is copied vector by vector."""
+        return self.box is None and not self.through_registers
 
 
 def reads_of(access: Access | None, ahead: Ahead) -> tuple[Value, ...]:
@@ -143,6 +154,28 @@ class Known:
                     buffer = how.buffer
         return buffer, tuple(found)
 
+    def stored(self, value: Value, here: Container[int]) -> tuple[Shared, tuple[Read, ...]] | None:
+        """Return how those who read a tile do so in a ring to which threads store it.
+
+        None if one of them reads it otherwise, or is none of these ops (by identity).
+        """
+        found: list[Read] = []
+        types = dict.fromkeys(
+            stored.buffer
+            for op in self.uses.get(value, [])
+            for stored in self.rules.stored_of(op)
+            if stored.tile is value
+        )
+        if len(types) != 1:
+            return None
+        (buffer,) = types
+        for op in self.uses[value]:
+            how = self.rules.in_place_of(op, value, buffer, False)
+            if id(op) not in here or how is None or how.buffer != buffer:
+                return None
+            found.append(Read(op, value, how))
+        return buffer, tuple(found)
+
     def wavefronts(self, buffer: Shared, layouts: Sequence[LinearLayout]) -> int:
         """Return what reading a buffer through layouts takes, in rows of banks."""
         found = 0
@@ -160,18 +193,7 @@ class Known:
 
 def transposes(value: Value, uses: Mapping[Value, Sequence[Op]]) -> list[Value]:
     """Return the values that are a tile of two axes transposed."""
-    shape = shape_of(value.type)
-    if len(shape) != 2:
-        return []
-    last = shape[0] - 1, shape[1] - 1
-    places = ((0, 0), (last[1], 0), (0, last[0]))
-    return [
-        op.result
-        for op in uses.get(value, ())
-        if op.moves
-        and shape_of(op.result.type) == shape[::-1]
-        and all(op.place_before(place) == place[::-1] for place in places)
-    ]
+    return [op.result for op in uses.get(value, ()) if op.exchanges_axes]
 
 
 class Early:
@@ -239,8 +261,13 @@ def _is_seen(effect: Effect) -> bool:
     return effect.reads or effect.writes or effect.scope != "cta"
 
 
-def staged_load(early: Early, op: Op, remarks: Remarks) -> Staged | None:
-    """Return how a load of the loop can be staged in shared memory; None if it cannot."""
+def staged_load(
+    early: Early, op: Op, remarks: Remarks, *, through_registers: bool = True
+) -> Staged | None:
+    """Return how a load of the loop can be staged in shared memory; None if it cannot.
+
+    What no copy brings as it is read may go `through_registers`, unless the author says no.
+    """
     known = early.known
     ahead, access = known.rules.ahead_of(op, known.on), known.rules.access_of(op)
     if ahead is None:
@@ -248,6 +275,13 @@ def staged_load(early: Early, op: Op, remarks: Remarks) -> Staged | None:
     here = set(map(id, early.loop.body.ops))
     buffer, in_place = known.in_place(op.result, ahead.buffer)
     in_place = tuple(found for found in in_place if id(found.op) in here)
+    through_registers &= known.on.options.get(THROUGH_REGISTERS, True)
+    if through_registers and access is not None and (ahead.obstacle or not in_place):
+        may_go = not early.obstacle(op) and early.slice_of(op.operands) is not None
+        stored = known.stored(op.result, here) if may_go else None
+        if stored is not None:
+            ahead = replace(ahead, buffer=stored[0], others=(), obstacle="", unheard={})
+            return Staged(op, access, ahead, stored[1], frozenset(), (), False, True, True)
     if in_place:
         ahead = replace(ahead, buffer=buffer)
     # A transpose that is only read in the buffer is not computed.

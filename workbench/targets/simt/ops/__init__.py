@@ -11,6 +11,7 @@ from workbench.targets.simt.ops.shared import (
     SharedDot,
     SharedLoad,
     SharedStore,
+    WarpBarrier,
 )
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "SharedDot",
     "SharedLoad",
     "SharedStore",
+    "WarpBarrier",
     "all_warps",
     "is_persistent",
     "roles_of",

@@ -9,6 +9,7 @@ import numpy as np
 from workbench.ir import (
     BLOCK_FENCE,
     Array,
+    Effect,
     Effects,
     Element,
     Frame,
@@ -28,6 +29,9 @@ from workbench.layouts import LinearLayout
 from workbench.ops.dots import Precision, product
 from workbench.ops.numbers import value_dtype
 from workbench.source import ShapeError
+
+#: Keeps accesses of a thread where they are, and orders nobody else's.
+_ISSUE_FENCE: Effects = (Effect("shared", order="relaxed", scope="cta"),)
 
 
 class SharedAllocate(Op, mnemonic="gpu.shared_allocate", exact=True):
@@ -174,6 +178,19 @@ class BlockBarrier(Op, mnemonic="gpu.barrier", effects=BLOCK_FENCE, exact=True):
     """
 
     when: Value | None = None
+
+    def interpret(self, frame: Frame) -> None:
+        return None
+
+
+class WarpBarrier(Op, mnemonic="gpu.warp_barrier", effects=_ISSUE_FENCE, exact=True):
+    """The lanes of each warp wait for each other; what they have asked memory for is under way.
+
+    No assembler asks for it later than this, as it would where an op that may have to wait, a
+    product that queues behind the one before, comes in between.
+
+        gpu.warp_barrier
+    """
 
     def interpret(self, frame: Frame) -> None:
         return None

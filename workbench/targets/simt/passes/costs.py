@@ -58,6 +58,12 @@ def vector_width(
     return best, best_axis
 
 
+def run_along(facts: Affine, pointers: Value, mask: Value | None, axis: int, most: int) -> int:
+    """Return how many elements along an axis one access may take, a power of two up to `most`."""
+    found = min(_axis_limit(facts, pointers, mask, axis, shape_of(pointers.type)[axis]), most)
+    return 1 << found.bit_length() - 1
+
+
 def _axis_limit(facts: Affine, pointers: Value, mask: Value | None, axis: int, extent: int) -> int:
     whole = 1 << (extent - 1).bit_length()
     return min(

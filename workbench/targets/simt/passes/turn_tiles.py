@@ -79,22 +79,11 @@ def _turned(store: Op, uses: Uses, warps: int, chip: Device) -> dict[int, Linear
         op = value.op
         if (source := op.buffer_moved()) is not None:
             return _for_both(op, source, turned, buffer, warps, chip)
-        if not _turns(op):
+        if not op.exchanges_axes:
             break
         turned.append(op)
         value = op.operands[0]
     return {}
-
-
-def _turns(op: Op) -> bool:
-    """Say whether an op exchanges the two axes of a tile, and does nothing else."""
-    shape = shape_of(op.result.type) if len(op.results) == 1 else ()
-    return (
-        op.moves
-        and len(shape) == 2
-        and shape_of(op.operands[0].type) == shape[::-1]
-        and all(op.place_before(p) == p[::-1] for p in ((0, shape[1] - 1), (shape[0] - 1, 0)))
-    )
 
 
 def _for_both(
