@@ -39,6 +39,8 @@ COMMANDS = {
     "follow": "TRACE LINE|VALUE|STAGE:ROW   what became of it, pass by pass",
     "whatif": "FILE.py::KERNEL --axis A=V,… [options]   what other settings would give, not run",
     "schedule": "FILE.py::KERNEL [options]   what each role does in a round of pipelined loops",
+    "layouts": "FILE.py::KERNEL [VALUE|LINE] --sig … [options]   where elements of tiles lie",
+    "access": "FILE.py::KERNEL [LINE] --sig … [options]   what loads and stores cost, before a run",
     "roofline": "FILE.py::KERNEL [options]   how near it comes to this machine's copy and peak",
     "step": "FILE.py::KERNEL [PROGRAM] [options]   each op of one program, with its value",
     "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",
@@ -77,8 +79,8 @@ def _run(command: str, rest: Sequence[str]) -> int:
     actions: dict[str, Callable[[Request], int]] = {
         "compile": _compile, "check": _check, "bench": _bench, "tune": _tune, "explain": _explain,
         "bisect": _bisect, "diff": _diff, "follow": _follow, "whatif": _whatif,
-        "roofline": _roofline, "schedule": _schedule, "step": _step, "doctor": _doctor,
-        "view": _view, "puzzles": _puzzles,
+        "layouts": _layouts, "access": _access, "roofline": _roofline, "schedule": _schedule,
+        "step": _step, "doctor": _doctor, "view": _view, "puzzles": _puzzles,
     }  # fmt: skip
     if command not in actions:
         better = closest(command, actions)
@@ -323,6 +325,35 @@ def _schedule(request: Request) -> int:
     kernel, namespace = load_kernel(request.name or "")
     _print(str(schedules.schedule(kernel, request, namespace)))
     return OK
+
+
+def _layouts(request: Request) -> int:
+    from workbench.magics import placing
+
+    kernel, which, namespace = _laid_out(request)
+    _print(str(placing.layouts(
+        kernel, which, by=request.by, shared=request.shared, as_json=request.json,
+        namespace=namespace,
+    )))  # fmt: skip
+    return OK
+
+
+def _access(request: Request) -> int:
+    from workbench.magics import placing
+
+    kernel, which, namespace = _laid_out(request)
+    _print(str(placing.access(kernel, which, as_json=request.json, namespace=namespace)))
+    return OK
+
+
+def _laid_out(request: Request) -> tuple[Any, str | None, dict[str, Any]]:
+    """Return a kernel as the options have it compiled, and what is asked of it."""
+    from workbench.magics.loading import load_kernel
+    from workbench.magics.stated import stated
+
+    kernel, namespace = load_kernel(request.name or "")
+    which = request.names[1] if len(request.names) > 1 else None
+    return stated(kernel, request, namespace), which, namespace
 
 
 def _explain(request: Request) -> int:

@@ -1,5 +1,6 @@
-// A layout as a picture: which warp and lane hold each element of a tile. The layout is a linear map
-// over bits; an element's holder is found by adding (xor) the basis vectors of each place.
+// A layout as a picture: which warp and lane hold each element of a tile, or in which bank of shared
+// memory it lies. The layout is a linear map over bits; an element's place is found by adding (xor)
+// the basis vectors of each place.
 import { draw, make } from "./dom";
 import type { Layout } from "./trace";
 
@@ -16,6 +17,25 @@ const COLOURS = [
   "#dfe7ea",
 ];
 const MOST_PLACES = 1 << 17;
+
+/** Of shared memory: so many banks of four bytes lie side by side; four share a colour. */
+const [BANKS, BANK_BYTES, BANKS_OF_A_COLOUR] = [32, 4, 4];
+
+/** Bytes of an element: what its type's name ends in, "f16", "i64", "f8e4m3"; of i1 one. */
+export function bytesOf(element: string): number {
+  if (element.startsWith("ptr")) return 8;
+  const bits = Number(/^\D+(\d+)/.exec(element)?.[1] ?? 32);
+  return Math.max(1, bits / 8);
+}
+
+/** What stands in a cell, and the number that its colour goes by. */
+function marked(layout: Layout, holder: Record<string, number>): { label: string; colour: number } {
+  if (layout.kind === "register")
+    return { label: String(holder.lane ?? 0), colour: holder.warp ?? 0 };
+  const word = Math.floor(((holder.offset ?? 0) * bytesOf(layout.element)) / BANK_BYTES);
+  const bank = word % BANKS;
+  return { label: String(bank), colour: Math.floor(bank / BANKS_OF_A_COLOUR) };
+}
 
 /** The first holder of each element: for a tile of two axes, "warp 1 lane 5 register 2". */
 export function holders({ bases = {}, shape }: Layout): Map<string, Record<string, number>> {
@@ -49,24 +69,27 @@ export function layoutPicture(layout: Layout): HTMLElement {
   const rows = shape.length > 1 ? (shape.at(-2) ?? 1) : 1;
   const columns = shape.at(-1) ?? 1;
   const [high, wide] = [Math.min(MOST, rows), Math.min(MOST, columns)];
-  const found = kind === "register" ? holders(layout) : new Map<string, Record<string, number>>();
+  const found = holders(layout);
   const lead = shape.slice(0, -2).map(() => 0);
   const picture = draw("svg", {
     role: "img",
-    "aria-label": `Which warp holds each element of ${words}`,
+    "aria-label": `${kind === "register" ? "Which warp holds" : "In which bank lies"} each element of ${words}`,
     width: wide * CELL + 1,
     height: high * CELL + 1,
   });
   const holderAt = (row: number, column: number): Record<string, number> | undefined =>
     found.get((shape.length > 1 ? [...lead, row, column] : [column]).join());
-  const thread = (holder: Record<string, number> | undefined): string =>
-    holder ? `${holder.warp ?? 0} ${holder.lane ?? 0}` : "";
+  const thread = (holder: Record<string, number> | undefined): string => {
+    if (!holder) return "";
+    const { label, colour } = marked(layout, holder);
+    return `${colour} ${label}`;
+  };
   for (let row = 0; row < high; row++) {
     for (let column = 0; column < wide; ) {
       const holder = holderAt(row, column);
       let end = column + 1; // elements side by side of one thread are one box
       while (end < wide && thread(holderAt(row, end)) === thread(holder)) end++;
-      if (holder) picture.append(box(holder, row, column, end));
+      if (holder) picture.append(box(layout, holder, row, column, end));
       column = end;
     }
   }
@@ -82,13 +105,20 @@ export function layoutPicture(layout: Layout): HTMLElement {
     make(
       "figcaption",
       {},
-      `${words}${found.size > 0 ? `; colours are warps, numbers are lanes${cut}` : ""}`,
+      `${words}${found.size > 0 ? `; ${kind === "register" ? "colours are warps, numbers are lanes" : "numbers are banks"}${cut}` : ""}`,
       make("ul", {}, ...dims.map((dim) => make("li", {}, dim))),
     ),
   );
 }
 
-function box(holder: Record<string, number>, row: number, column: number, end: number): SVGElement {
+function box(
+  layout: Layout,
+  holder: Record<string, number>,
+  row: number,
+  column: number,
+  end: number,
+): SVGElement {
+  const { label: number, colour } = marked(layout, holder);
   const said = Object.entries(holder).map(([name, index]) => `${name} ${index}`);
   const width = (end - column) * CELL;
   const area = {
@@ -96,7 +126,7 @@ function box(holder: Record<string, number>, row: number, column: number, end: n
     y: row * CELL + 0.5,
     width,
     height: CELL,
-    fill: COLOURS[(holder.warp ?? 0) % COLOURS.length] ?? "",
+    fill: COLOURS[colour % COLOURS.length] ?? "",
     stroke: "#8c959f",
     "stroke-width": 0.4,
   };
@@ -106,6 +136,6 @@ function box(holder: Record<string, number>, row: number, column: number, end: n
     {},
     draw("title", {}, `row ${row}, from column ${column}: ${said.join(", ")}`),
     draw("rect", area),
-    draw("text", label, String(holder.lane ?? 0)),
+    draw("text", label, number),
   );
 }

@@ -19,6 +19,7 @@ export const TAB_TITLES = {
   stages: "Stages",
   passes: "Passes",
   schedule: "Schedule",
+  layouts: "Layouts",
   programs: "Programs",
   performance: "Performance",
   problems: "Problems",

@@ -94,14 +94,7 @@ export interface Pass {
   rules?: AppliedRule[];
   stats?: Record<string, number>;
 }
-/** A layout conversion: from and to by layout name, how it is done, bytes through shared. */
-export interface Conversion {
-  from: string;
-  to: string;
-  via: string;
-  bytes?: number;
-}
-/** The layout of one value as an F2-linear map: for each input dimension its basis vectors. */
+/** A layout as an F2-linear map: for each input dimension its basis vectors. */
 export interface Layout {
   op: number;
   value: string;
@@ -110,8 +103,8 @@ export interface Layout {
   kind: "register" | "shared";
   bases?: Record<string, Vectors>;
   name?: string | null;
-  conflicts?: number | null;
-  conversion?: Conversion | null;
+  ops?: number[];
+  values?: string[];
 }
 /** One allocation in shared memory, live from op `from` to op `to`. */
 export interface SharedBuffer {

@@ -15,6 +15,7 @@ import css from "./style.css";
 import { makeTabs, type TabEntry } from "./tabs/bar";
 import { mountCompare } from "./tabs/compare";
 import { mountFollow } from "./tabs/follow";
+import { kindsOf, mountLayouts } from "./tabs/layouts";
 import { mountPasses } from "./tabs/passes";
 import { mountPerformance } from "./tabs/performance";
 import { mountProblems, problemsOf } from "./tabs/problems";
@@ -124,11 +125,12 @@ function askedOf(bundle: Bundle): (typeof ASKED)[number] | undefined {
   return Array.isArray(bundle.step?.steps) ? "step" : undefined;
 }
 
-/** The tabs of a trace: what was asked, Programs and Schedule only where there is such a thing. */
+/** The tabs of a trace: what was asked, Programs, Schedule and Layouts only where there is such a thing. */
 function tabsOf(trace: Trace, asked: string | undefined): TabEntry[] {
   const changing = trace.passes.filter(({ changed }) => changed).length;
   const urgent = problemsOf(trace).filter(({ severity }) => severity !== "applied").length;
   const loops = trace.pipelines?.length ?? 0;
+  const layouts = kindsOf(trace.layouts ?? []).length;
   const tab = (id: TabId, mount: MountTab, filtered: boolean, label = ""): TabEntry => ({
     id,
     title: TAB_TITLES[id],
@@ -144,6 +146,7 @@ function tabsOf(trace: Trace, asked: string | undefined): TabEntry[] {
     tab("stages", mountStages, true),
     tab("passes", mountPasses, true, passes),
     tab("schedule", mountSchedule, false, loops > 1 ? String(loops) : ""),
+    tab("layouts", mountLayouts, false, layouts > 0 ? String(layouts) : ""),
     tab("programs", mountPrograms, false),
     tab("performance", mountPerformance, false),
     tab("problems", mountProblems, true, urgent > 0 ? String(urgent) : ""),
@@ -154,6 +157,7 @@ function tabsOf(trace: Trace, asked: string | undefined): TabEntry[] {
     step: asked !== "step",
     programs: recordedAccesses(trace).length === 0,
     schedule: loops === 0,
+    layouts: layouts === 0,
   };
   return tabs.filter(({ id }) => !(id in empty && empty[id as keyof typeof empty]));
 }

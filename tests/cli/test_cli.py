@@ -142,3 +142,20 @@ def test_schedule_tells_what_a_round_does(tmp_path, capsys):
     assert cli.main([*arguments, "--json"]) == cli.OK
     (one,) = json.loads(capsys.readouterr().out)
     assert one["roles"] == ["all warps"]
+
+
+def test_layouts_and_accesses_are_told_without_a_launch(tmp_path, capsys):
+    path = tmp_path / "product.py"
+    path.write_text(PRODUCT)
+    options = ["--sig", "*f16:16 *f16:16 *f32:16 i32:16", "--set", "N=64", "--set", "BK=32"]
+    assert cli.main(["layouts", f"{path}::product", *options, "--target", "sm_80"]) == cli.OK
+    assert "product for sm_80: " in capsys.readouterr().out
+    assert cli.main(["layouts", f"{path}::product", "total", *options, "--json"]) == cli.OK
+    (one,) = json.loads(capsys.readouterr().out)
+    assert (one["value"], one["shape"]) == ("total", [64, 64])
+    assert cli.main(["access", f"{path}::product", *options]) == cli.OK
+    assert "predicted" in capsys.readouterr().out
+    assert cli.main(["access", f"{path}::product", "13", *options, "--json"]) == cli.OK
+    assert {move["direction"] for move in json.loads(capsys.readouterr().out)} == {"store"}
+    assert cli.main(["layouts", f"{path}::product"]) == cli.USAGE
+    assert "--sig" in capsys.readouterr().err

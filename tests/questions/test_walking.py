@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +14,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from tests.trace.samples import add_trace
 from workbench import run_cell
-from workbench.magics import registry
+from workbench.magics import placing, registry
 from workbench.magics.question_magics import shown_steps
 from workbench.magics.questioning import followed, step
 from workbench.magics.walks import shown_way
@@ -22,6 +25,7 @@ from workbench.questions.walking import LEVELS, tile_of, walk
 from workbench.trace import Layout, to_data
 from workbench.trace.answers import Route, Walk
 from workbench.trace.codec import decoder
+from workbench.trace.links import problems
 from workbench.viewer import MIME
 
 TOTAL = """
@@ -144,23 +148,16 @@ def matmul(a, b, c, n, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
 """
 
 
-def test_layouts_are_read_from_what_the_ir_says_of_types():
-    text = (
-        "#L0 = linear<2x4, register=[(0,1)], lane=[(0,2),(0,0)], warp=[(1,0)]>\n"
-        "#S1 = linear<8, offset=[1,2,4]>\n"
-        "  %x = gpu.shared_load %y {type = tile<2x4xf16, #L0>} : tile<2x4xf16, #L0>\n"
-        "  %y = gpu.shared_allocate : shared<8xf16, #S1>\n"
-        "  %z = tile.neg %x : tile<2x4xf16, #L0>"
-    )
-    data = to_data(add_trace())
-    data["strings"].append(text)
-    stage = next(stage for stage in data["stages"] if stage["id"] == "gpu")
-    stage |= {"text": len(data["strings"]) - 1, "rows": [[2, 1, [3]], [3, 1, [4]], [4, 1, [5]]]}
-    found = layouts_of(decoder(type(add_trace()))(data), {3, 4, 5})
-    assert [(layout.value, layout.shape, layout.kind, ops) for layout, ops in found] == [
-        ("%x", (2, 4), "register", (3, 5)), ("%y", (8,), "shared", (4,))
-    ]  # fmt: skip
-    assert found[0][0].bases == {"register": ((0, 1),), "lane": ((0, 2), (0, 0)), "warp": ((1, 0),)}
+def test_layouts_name_the_first_of_the_values_that_are_asked_for():
+    tile = Layout(op=3, value="%x", shape=(2, 4), element="f16", kind="register", name="#L0",
+                  bases={"register": ((0, 1),), "lane": ((0, 2), (0, 0)), "warp": ((1, 0),)},
+                  ops=(3, 5), values=("%x", "%z"))  # fmt: skip
+    buffer = Layout(op=4, value="%y", shape=(8,), element="f16", kind="shared", name="#S1",
+                    bases={"offset": ((1,), (2,), (4,))}, ops=(4,), values=("%y",))  # fmt: skip
+    trace = replace(add_trace(), layouts=(tile, buffer))
+    found = layouts_of(trace, {3, 4, 5})
+    assert [(layout.value, ops) for layout, ops in found] == [("%x", (3, 5)), ("%y", (4,))]
+    assert [(layout.value, ops) for layout, ops in layouts_of(trace, {5})] == [("%z", (5,))]
     assert layout_words(found[0][0]) == (
         "%x (2 x 4 f16, #L0) is spread over 2 registers, 2 lanes, 2 warps; "
         "2 places hold each element"
@@ -169,6 +166,30 @@ def test_layouts_are_read_from_what_the_ir_says_of_types():
     whole = Layout(op=1, value="%s", shape=(1,), element="f32", kind="register",
                    bases={"lane": ((0,),)})  # fmt: skip
     assert "held whole by every thread" in layout_words(whole)
+
+
+def test_a_trace_has_the_layouts_of_the_ir_that_was_lowered():
+    """As `%layouts` has them: each value of the GPU IR once, under the name of its text."""
+    space = {}
+    run_cell(MATMUL, '--sig "*f16:16 *f16:16 *f32:16 i32:16" --set BM=32 --set BN=32 --set BK=32 '
+             "--target sm_80", space)  # fmt: skip
+    trace = registry.latest("matmul").trace
+    every = json.loads(str(placing.layouts("matmul", as_json=True, namespace=space)))
+    told = {
+        (op, value, layout.element, layout.kind): layout.bases
+        for layout in trace.layouts
+        for op, value in zip(layout.ops, layout.values, strict=True)
+    }
+    assert {(e["op"], f"%{e['value']}", e["element"], e["kind"]) for e in every} == set(told)
+    for one in every:
+        bases = told[one["op"], f"%{one['value']}", one["element"], one["kind"]]
+        filled = {dim: vectors for dim, vectors in one["bases"].items() if vectors}
+        assert {dim: [list(v) for v in vectors] for dim, vectors in bases.items()} == filled
+    assert {layout.kind for layout in trace.layouts} == {"register", "shared"}
+    text = trace.text("gpu")
+    for layout in trace.layouts:
+        assert f"\n{layout.name} = linear<" in f"\n{text}"
+    assert list(problems(trace)) == []
 
 
 def test_a_trace_without_gpu_ir_has_no_layouts():

@@ -82,7 +82,7 @@ def test_cubin_is_written_byte_for_byte(tmp_path: Path) -> None:
     ("name", "code", "message"),
     [
         ("a.exe", "K803", "unknown suffix '.exe'"),
-        ("add", "K803", "unknown suffix"),
+        ("add", "K803", "has no suffix"),
         ("a.cubin", "K804", "there is no cubin to write"),
         ("no/such/folder/a.ptx", "K805", "does not exist"),
     ],

@@ -31,7 +31,7 @@ from workbench.ir.operation import (
     walk,
 )
 from workbench.ir.parser import parse_module
-from workbench.ir.printer import print_module, print_rows, value_names
+from workbench.ir.printer import layout_names, print_module, print_rows, value_names
 from workbench.ir.rebuild import DROP, Drop, clone_into, copy_op, rebuild
 from workbench.ir.types import (
     BF16,
@@ -131,6 +131,7 @@ __all__ = [
     "element_of",
     "format_type",
     "has_pointers",
+    "layout_names",
     "layout_of",
     "parse_module",
     "print_module",

@@ -40,6 +40,11 @@ def value_names(module: Module) -> dict[Value, str]:
     return {value: name.removeprefix("%") for value, name in _Printer(module).names.items()}
 
 
+def layout_names(module: Module) -> dict[LinearLayout, str]:
+    """Return the name of each layout as the text form gives it (`#L0`, `#S3`)."""
+    return _Printer(module).alias
+
+
 def base_name(hint: str) -> str:
     """Return a name without the numbers that tell values of one name apart (`x.3`: `x`)."""
     while (dot := hint.rfind(".")) > 0 and hint[dot + 1 :].isdigit():

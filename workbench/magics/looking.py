@@ -14,6 +14,7 @@ from workbench.magics.explanations import EXPLANATIONS
 from workbench.magics.kernel import KernelMagics
 from workbench.magics.options import complete, usage
 from workbench.magics.progress import showing_progress
+from workbench.magics.stated import stated
 from workbench.magics.texts import Shown
 from workbench.source import KernelError
 
@@ -65,12 +66,13 @@ class LookingMagics(KernelMagics):
         %layouts KERNEL VALUE      a value of the GPU IR, drawn (a.1)
         %layouts KERNEL LINE       the tiles that came from a source line
         %layouts KERNEL --shared   the intervals of shared memory
+        %layouts KERNEL --sig "*fp16:16 …" --set BLOCK=128    compiled for this
         """
         request = self._request("layouts", line)
         kernel, which = (*request.names, None, None)[:2]
         return placing.layouts(
-            kernel, which, by=request.by, shared=request.shared, as_json=request.json,
-            namespace=self._names,
+            stated(kernel, request, self._names), which, by=request.by, shared=request.shared,
+            as_json=request.json, namespace=self._names,
         )  # fmt: skip
 
     @no_var_expand
@@ -83,6 +85,7 @@ class LookingMagics(KernelMagics):
         """
         request = self._request("access", line)
         kernel, which = (*request.names, None, None)[:2]
+        kernel = stated(kernel, request, self._names)
         return placing.access(kernel, which, as_json=request.json, namespace=self._names)
 
     @no_var_expand

@@ -134,7 +134,9 @@ class Option:
 _CELL = frozenset({"kernel"})
 #: The commands that launch a kernel.
 RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune", "roofline"})
-_BUILD = _RUN | {"compile", "schedule", "bisect", "whatif", "step"}
+#: Those that look at what was compiled for a GPU.
+_LAID_OUT = frozenset({"schedule", "layouts", "access"})
+_BUILD = _RUN | _LAID_OUT | {"compile", "bisect", "whatif", "step"}
 _MADE = _BUILD - {"whatif", "step"}
 #: Edits of a stage give arguments, and compare what comes of them.
 _EDIT = frozenset({"override"})

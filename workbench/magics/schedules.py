@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from html import escape
 from typing import Any
 
-from workbench.bench.device import has_gpu
-from workbench.bench.running import chip, run_plan
 from workbench.ir import Module
 from workbench.magics.drawing import Drawn
 from workbench.magics.options import Request
 from workbench.magics.placing import gpu_module
-from workbench.magics.planning import make_plan
-from workbench.magics.questioning import kernel_of
+from workbench.magics.stated import stated
 from workbench.magics.texts import Shown
 from workbench.runtime.compiled import CompiledKernel
 from workbench.source import OptionError
@@ -53,12 +49,7 @@ def schedule(
         OptionError: K151 where there is no GPU IR, or no loop in it reads a ring of buffers.
     """
     request, names = request or Request(), dict(namespace or {})
-    if request.sig is not None or request.settings:
-        entry, _ = kernel_of(kernel, names)
-        auto = request.target == "auto"
-        chosen = replace(request, target=(chip() if has_gpu() else "sm_90a")) if auto else request
-        kernel = run_plan(entry, make_plan(chosen, entry.kernel_source, names))
-    compiled, module = _compiled(kernel, names)
+    compiled, module = _compiled(stated(kernel, request, names), names)
     found: Sequence[Pipeline] = compiled.compiled.built.fields["pipelines"]()
     if request.json:
         return Shown(json.dumps([to_data(pipeline) for pipeline in found]), "json")

@@ -352,9 +352,6 @@ class _Follower:
     def _layouts(self, ops: Collection[int]) -> Iterator[Station]:
         for layout, own in layouts_of(self.trace, ops)[:MOST_LAYOUTS]:
             words = layout_words(layout)
-            if layout.conversion is not None:
-                turned = layout.conversion
-                words += f"; converted from {turned.from_} by {turned.via}, {turned.bytes:,} bytes"
             if len(own) > 1:
                 words += f", and so do {len(own) - 1} more"
             yield Station("layout", words, "gpu", ops=own, layout=layout)

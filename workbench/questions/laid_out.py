@@ -1,62 +1,28 @@
-"""How values of a trace lie in registers and shared memory: what its GPU IR says of their types.
-
-A row of GPU IR ends in the types of its results, and names a layout in each; the text's first rows
-say what each name stands for. A trace whose `layouts` are filled in is asked for those.
-"""
+"""How values of a trace lie in registers and shared memory."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
+from dataclasses import replace
 
 from workbench.trace import Layout, Trace
-from workbench.trace.links import ops_of_rows
-
-_NAMED = re.compile(r"^(#\w+) = linear<[\dx]+(?P<dims>(?:, \w+=\[[\d(),]*\])+)>$")
-_DIM = re.compile(r"(\w+)=\[([\d(),]*)\]")
-_VECTOR = re.compile(r"\(([\d,]+)\)|(\d+)")
-_RESULTS = re.compile(r"^\s*(?P<names>(?:%[\w.]+(?:, )?)+) = .* : (?P<types>[^:]*)$")
-_TYPE = re.compile(r"(tile|shared)<((?:\d+x)+)(\w+(?:<\w+>)?), (#\w+)")
 
 
 def layouts_of(trace: Trace, ops: Collection[int]) -> list[tuple[Layout, tuple[int, ...]]]:
-    """Return the layouts of what ops give, each once, with the ops; in the order of the code."""
-    if trace.layouts:
-        return [(layout, (layout.op,)) for layout in trace.layouts if layout.op in ops]
-    stage = trace.stage("gpu")
-    if stage is None:
-        return []
-    rows = trace.text("gpu").split("\n")
-    bases = {
-        found[1]: _bases(found["dims"]) for row in rows if (found := _NAMED.match(row.strip()))
-    }
-    known: dict[str, tuple[Layout, list[int]]] = {}
-    for row, own in zip(rows, ops_of_rows(stage.rows, len(rows)), strict=True):
-        mine = [op for op in own if op in ops]
-        result = _RESULTS.match(row) if mine else None
-        if result is None:
-            continue
-        value = result["names"].split(", ")[0]
-        for kind, shape, element, name in _TYPE.findall(result["types"])[:1]:
-            if name not in bases:
-                continue
-            layout = Layout(
-                op=mine[0], value=value, name=name, element=element, bases=bases[name],
-                shape=tuple(map(int, shape.rstrip("x").split("x"))),
-                kind="register" if kind == "tile" else "shared",
-            )  # fmt: skip
-            known.setdefault(name, (layout, []))[1].extend(mine)
-    return [(layout, tuple(dict.fromkeys(own))) for layout, own in known.values()]
+    """Return the layouts of what ops give, each once, with the ops; in the order of the code.
 
-
-def _bases(text: str) -> dict[str, tuple[tuple[int, ...], ...]]:
-    return {
-        dim: tuple(
-            tuple(int(part) for part in (several or single).split(",") if part)
-            for several, single in _VECTOR.findall(vectors)
-        )
-        for dim, vectors in _DIM.findall(text)
-    }
+    A layout names the first of the ops' values; its bases are those of all.
+    """
+    found: list[tuple[Layout, tuple[int, ...]]] = []
+    for layout in trace.layouts:
+        own = [
+            (op, value) for op, value in zip(layout.ops, layout.values, strict=True) if op in ops
+        ]
+        if own:
+            op, value = own[0]
+            mine = tuple(dict.fromkeys(op for op, _ in own))
+            found.append((replace(layout, op=op, value=value, ops=(), values=()), mine))
+    return found
 
 
 def layout_words(layout: Layout) -> str:

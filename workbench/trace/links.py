@@ -216,6 +216,7 @@ def _op_problems(trace: Trace) -> Iterator[str]:
     for stage in trace.stages:
         used.update(*(ops for _, _, ops in stage.rows))
     used |= {entry.op for entry in (*trace.access, *trace.layouts, *trace.shared)}
+    used.update(*(layout.ops for layout in trace.layouts))
     used |= {entry.op for entry in (*trace.remarks, *trace.errors) if entry.op is not None}
     used.update(*(rule.ops for step in trace.passes for rule in step.rules))
     if unknown := sorted(used - known):

@@ -179,18 +179,11 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversion:
-    """A layout conversion: from and to by layout name, how it is done, bytes through shared."""
-
-    from_: str
-    to: str
-    via: str
-    bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The layout of one value as an F2-linear map: for each input dimension its basis vectors."""
+    """A layout as an F2-linear map: for each input dimension its basis vectors.
+
+    `ops` give `values` that lie so and have the same elements, `op` gives `value`, one of them.
+    """
 
     op: int
     value: str
@@ -198,9 +191,9 @@ class Layout:
     element: str
     kind: Literal["register", "shared"]
     bases: dict[str, Vectors] = field(default_factory=dict[str, Vectors])
-    name: str | None = None  # the alias in the GPU IR, such as "#mma.a"
-    conflicts: int | None = None  # lanes per bank of the worst access; 1 = none
-    conversion: Conversion | None = None
+    name: str | None = None  # the alias in the GPU IR, such as "#L2"
+    ops: tuple[int, ...] = ()
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,7 @@ from workbench.targets.simt.passes.shared_memory import (
     room_for_rings,
 )
 from workbench.targets.simt.passes.turn_tiles import turn_tiles
+from workbench.targets.simt.placed import layouts
 from workbench.targets.simt.pressure import fitting, note_pressure, overflows, peak, registers_of
 from workbench.targets.simt.schedule import pipelines
 from workbench.targets.simt.verifier import verify_layouts
@@ -351,6 +352,7 @@ def _built(state: State) -> Built:
         fields={
             "shared": tuple(_interval(i) for i in state.intervals),
             "pipelines": partial(pipelines, module, unit.rules),
+            "layouts": partial(layouts, module),
         },
         extra=_extra(module),
     )
