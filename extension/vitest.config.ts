@@ -11,5 +11,10 @@ const cssAsText = {
 
 export default defineConfig({
   plugins: [cssAsText],
-  test: { environment: "jsdom", include: ["tests/*.test.ts"], setupFiles: ["tests/setup.ts"] },
+  test: {
+    environment: "jsdom",
+    include: ["tests/*.test.ts"],
+    setupFiles: ["tests/setup.ts"],
+    testTimeout: 30_000, // other checks run beside these
+  },
 });

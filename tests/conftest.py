@@ -14,7 +14,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep one share; shares of equal runs have every test once."""
+    """Put files of slow tests first, so that two processes that take files end together.
+
+    Then keep one share; shares of equal runs have every test once.
+    """
+    slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "browser")))}
+    items.sort(key=lambda item: item.path not in slow)
     number, shares = map(int, config.getoption("--share").split("/"))
     if shares > 1:
         config.hook.pytest_deselected(items=[item for n, item in enumerate(items)

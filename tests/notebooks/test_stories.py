@@ -26,7 +26,7 @@ LIVE = "application/vnd.jupyter.widget-view+json"
 #: Stories in which nothing is measured.
 UNMEASURED = {"06-when-things-go-wrong"}
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("notebooks")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", params=STORIES, ids=lambda path: path.stem)

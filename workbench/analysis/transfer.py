@@ -95,6 +95,12 @@ def counts(element: Any) -> bool:
     )
 
 
+def may_have_form(value: Value) -> bool:
+    """Say whether a value is of a type that has forms: none that stands for copies or buffers."""
+    token = type(value.type).__name__ in ("Token", "Shared")
+    return not token and counts(element_of(value.type))
+
+
 # -- arithmetic -------------------------------------------------------------------------------
 def _elementwise(self: Forms, op: Elementwise) -> Form | None:
     element = element_of(op.result.type)
