@@ -286,10 +286,16 @@ def rows(  # noqa: C901
         total = tl.load(at, mask=keep, other=0.0)
     elif KIND == "page":
         page = tl.load(i_ptr + pid)
-        total = tl.load(x_ptr + page * ld + r * ld + c, mask=keep, other=0.0)
+        total = tl.load(x_ptr + page * (16 * step) + r * ld + c, mask=keep, other=0.0)
     elif KIND == "page bound":
         last = tl.load(i_ptr + pid)
         total = tl.load(x_ptr + r * ld + c, mask=r < last, other=0.0)
+    elif KIND == "column bound":
+        last = tl.load(i_ptr + pid)
+        total = tl.load(x_ptr + r * ld + c, mask=keep & (c < last), other=0.0)
+    elif KIND == "bound below, page bound":
+        last = tl.load(i_ptr + pid)
+        total = tl.load(x_ptr + r * ld + c, mask=(r >= h) & (r < last), other=0.0)
     elif KIND == "steps":
         for k in range(h, h + n * 3, 3):
             total = total * 2 + tl.load(x_ptr + (r + k // 3) * ld + c, mask=keep, other=0.0)
@@ -373,8 +379,10 @@ ROWS = {
     "stored": (0, "the kernel stores through the same argument", ""),
     "stride varies": (0, "the stride of axis 0, ld + i, is not the same in all programs", ""),
     "equal strides": (1, "", "same"),
-    "page": (0, "it begins at page", ""),
-    "page bound": (0, "its bound depends on last, which is read from memory", ""),
+    "page": (1, "", "same twin outside"),
+    "page bound": (1, "", "same"),
+    "column bound": (0, "its bound depends on last, which is read from memory", ""),
+    "bound below, page bound": (0, "axis 0 is bounded below, and above by last", ""),
     "steps": (1, "", "same"),
     "steps of three": (1, "", "same"),
     "down": (1, "", "same"),

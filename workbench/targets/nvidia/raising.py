@@ -8,7 +8,13 @@ coordinates may be anything that a program computes. The plan finds both from T 
     x(d) < I + V, I the same in the launch, V not        extent I, coordinate -V
     what then is left of T and varies, by its factor t   t a multiple of an axis' stride: added to
                                                          that coordinate; else an axis of its own
+    x(d) < R, R known to the program alone (loaded)      extent B, coordinate B - R, of B elements
+                                                         at most R; the way back is an axis beside
+    a coordinate that is loaded, perhaps below 0         2^30 more where it is, and an axis along
+                                                         which 2^30 steps take these away again
     a predicate of the whole access                      an axis of extent 1, coordinate 0 or 1
+
+The last but one makes use of addresses being 64 bits: 2^30 steps of 2^34 - s elements are -s·2^30.
 
 An index `(e + x) % M` (or a minimum, maximum, selection of e + x) is e + x inside of a region. If
 the mask or the demand on what is loaded (analysis/demanded.py) says that nobody looks outside of
@@ -38,6 +44,11 @@ from workbench.analysis.transfer import opaque, rewritten
 UNBOUNDED = 0x7FFF0000
 #: Multiples of so many bytes; the most axes.
 GRAIN, MOST_AXES = 16, 5
+#: What is added to numbers below 0; elements of which so many steps are 0 in 64 bits.
+_LIFT, _AROUND = 1 << 30, 1 << 34
+#: The least bytes between what loaded numbers name: those that no coordinate can have (below -2^30,
+#: from UNBOUNDED on) lie 2^40 bytes away then, more than there are in one array.
+_LEAST_APART = 1024
 
 
 class NotRaised(Exception):  # noqa: N818 - an answer, shown as a remark
@@ -49,6 +60,7 @@ class Axis:
     """An axis of a map; `axis` is that of the tile, None where the box has one element.
 
     bounded_below: the author's mask is off below the array.
+    within: the coordinate has 32 bits and is not below 0, by how it is made.
     """
 
     stride: Form
@@ -56,6 +68,7 @@ class Axis:
     coordinate: Form
     axis: int | None = None
     bounded_below: bool = False
+    within: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,7 @@ class Request:
     conjuncts: forms below 0 where its mask is on.
     demanded: forms below 0 wherever anybody looks at what it gives; asked for when needed.
     never: says whether a form is known to be below 0 all over the tile.
+    narrow: says whether a form is known to have 32 bits.
     pointers: names of the arguments that are arrays.
     words: says a form as the author would.
     """
@@ -99,6 +113,7 @@ class Request:
     pointers: Collection[str]
     words: Callable[[Form], str]
     never: Callable[[Form], bool] = lambda form: False
+    narrow: Callable[[Form], bool] = lambda form: False
     looked_at: Callable[[int], str] = lambda axis: ""
 
 
@@ -124,7 +139,8 @@ class _Planner:
         offsets = self._without_regions(offsets)
         strides, start = self._linear(offsets)
         inner = self._inner(strides)
-        coordinates, extents, lower, guards = self._bounds(strides)
+        bounds = self._bounds(inner)
+        coordinates, guards = bounds.coordinates, bounds.guards
         rest = start
         for d, coordinate in coordinates.items():
             rest = rest - strides[d] * coordinate
@@ -134,23 +150,29 @@ class _Planner:
         base, moving = halves(rest)
         extra = self._grouped(moving, inner, coordinates)
         axes: list[Axis] = []
+        more: list[Axis] = []
         for d in self.rank:
-            axis, base = self._axis(d, strides[d], coordinates[d], extents.get(d), lower, base)
-            axes.append(axis)
+            if d in bounds.left:
+                found, base = self._ragged(d, strides[d], coordinates[d], bounds.left[d], base)
+                more += found[:-1]
+            else:
+                found, base = self._axis(d, strides[d], coordinates[d], bounds, base)
+            axes.append(found[-1])
         axes.sort(key=lambda axis: axis.axis == inner)
         one = number(1)
-        more: list[Axis] = []
         for stride, coordinate in extra:
             axis, guards = self._guarded(Axis(stride, number(UNBOUNDED), coordinate), guards)
-            more.append(axis)
+            more += self._lifted(axis)
         if guards:
             live = opaque(self.facts, "select", (*guards, number(0), one))
             more.append(Axis(number(max(1, GRAIN // self.request.itemsize)), one, live))
+        if inner not in bounds.coordinates or bounds.extents.get(inner) is None:
+            more, axes[-1] = _merged(more, axes[-1], MOST_AXES - len(axes))
         axes = [*more, *axes]
         found = tuple(next(i for i, a in enumerate(axes) if a.axis == d) for d in self.rank)
         self._ask(Form({(array,): 1}), base, axes)
         for axis in axes:
-            if not axis.bounded_below:
+            if not (axis.bounded_below or axis.within):
                 self.at_least_0.append(axis.coordinate)
         asked = tuple(dict.fromkeys(self.at_least_0))
         return Plan(array.key, base, tuple(axes), found, asked, tuple(self.dropped))
@@ -256,10 +278,7 @@ class _Planner:
         return units[0]
 
     # -- the mask -------------------------------------------------------------------------
-    def _bounds(
-        self, strides: list[Form]
-    ) -> tuple[dict[int, Form], dict[int, Form], dict[int, tuple[Form, ...]], tuple[Form, ...]]:
-        """Return coordinates and extents of axes with a bound, lower bounds, and predicates."""
+    def _bounds(self, inner: int) -> _Bounds:
         bounds = bounds_of(self.conjuncts, self.shape)
         for held, why in bounds.rest:
             if why == "couples axes":
@@ -268,29 +287,58 @@ class _Planner:
             if why == "scales a coordinate":
                 raise NotRaised(f"its mask scales a coordinate: {self.words(held)} < 0")
             raise NotRaised("its mask is not made of comparisons of indices")
-        coordinates: dict[int, Form] = {}
-        extents: dict[int, Form] = {}
+        found = _Bounds({}, {}, dict(bounds.lower), {}, bounds.predicates)
         for d in self.rank:
-            for n in bounds.upper.get(d, ()):
-                extent, varying = halves(n)
-                if extents.get(d) is None:
-                    self._not_loaded(varying)
-                    coordinates[d], extents[d] = -varying, extent
-                elif coordinates[d] != -varying:
-                    raise NotRaised(f"two bounds of axis {d} move differently")
-                else:
-                    extents[d] = opaque(self.facts, "min", (extents[d], extent))
-            for low in bounds.lower.get(d, ()):
-                coordinates.setdefault(d, -halves(low)[1])
-                if varies(low + coordinates[d]):
-                    raise NotRaised(f"the lower bound of axis {d} moves otherwise than the upper")
-        return coordinates, extents, dict(bounds.lower), bounds.predicates
+            upper = bounds.upper.get(d, ())
+            loaded = [atom for n in upper for atom in _loaded(halves(n)[1])]
+            if loaded:
+                self._may_be_ragged(d, inner, found, loaded[0])
+                found.left[d] = upper[0]
+                for n in upper[1:]:
+                    found.left[d] = opaque(self.facts, "min", (found.left[d], n))
+                continue
+            self._bound(d, upper, found)
+        return found
 
-    def _not_loaded(self, varying: Form) -> None:
-        for atom in all_atoms(varying):
-            if atom.kind in ("value", "promise", "moved"):
-                name = self.words(Form({(atom,): 1}))
-                raise NotRaised(f"its bound depends on {name}, which is read from memory")
+    def _bound(self, d: int, upper: Sequence[Form], found: _Bounds) -> None:
+        """Give an axis the coordinate and extent that its bounds say."""
+        coordinates, extents = found.coordinates, found.extents
+        for n in upper:
+            extent, varying = halves(n)
+            if extents.get(d) is None:
+                coordinates[d], extents[d] = -varying, extent
+            elif coordinates[d] != -varying:
+                raise NotRaised(f"two bounds of axis {d} move differently")
+            else:
+                extents[d] = opaque(self.facts, "min", (extents[d], extent))
+        for low in found.lower.get(d, ()):
+            coordinates.setdefault(d, -halves(low)[1])
+            if varies(low + coordinates[d]):
+                raise NotRaised(f"the lower bound of axis {d} moves otherwise than the upper")
+
+    def _may_be_ragged(self, d: int, inner: int, found: _Bounds, loaded: Atom) -> None:
+        """Raise NotRaised where elements along an axis cannot be left out one by one."""
+        name = self.words(Form({(loaded,): 1}))
+        if d == inner:
+            raise NotRaised(f"its bound depends on {name}, which is read from memory")
+        if found.lower.get(d):
+            raise NotRaised(f"axis {d} is bounded below, and above by {name}, which is loaded")
+
+    def _ragged(
+        self, d: int, stride: Form, coordinate: Form, left: Form, base: Form
+    ) -> tuple[list[Axis], Form]:
+        """Return the axes of one of which the program says how many elements are `left`.
+
+        The box begins so far before the end of an extent, its own, as elements are to be read. The
+        axis beside, in front of the other, goes back to where they lie.
+        """
+        extent = number(self.shape[d])
+        some = opaque(self.facts, "min", (left, extent))
+        some = opaque(self.facts, "max", (some, number(0)))
+        self.at_least_0.append(coordinate)
+        beside = Axis(stride, number(UNBOUNDED), coordinate + some, within=True)
+        axis = Axis(stride, extent, extent - some, d, within=True)
+        return [beside, axis], base - stride * extent
 
     # -- coordinates ----------------------------------------------------------------------
     def _grouped(
@@ -308,7 +356,7 @@ class _Planner:
         own: Form | None = None if inner in coordinates else number(0)
         extra: dict[Form, Form] = {}
         for key, stride in groups.items():
-            if own is not None and stride.constant is not None:
+            if own is not None and stride.constant is not None and not _is_loaded(Form({key: 1})):
                 own = own + stride * Form({key: 1})
                 continue
             sign = -1 if (stride.constant or 0) < 0 else 1
@@ -334,11 +382,25 @@ class _Planner:
                 left.append(held)
         return axis, tuple(left)
 
+    def _lifted(self, axis: Axis) -> list[Axis]:
+        """Return the axes for one whose coordinate is loaded, and may be below 0: see the head."""
+        loaded, unbounded = _is_loaded(axis.coordinate), axis.extent.constant == UNBOUNDED
+        if not loaded or axis.bounded_below or not unbounded or axis.stride.constant == 0:
+            return [axis]
+        coordinate, lift, none = axis.coordinate, number(_LIFT), number(0)
+        if not self.request.narrow(coordinate):
+            coordinate = opaque(self.facts, "max", (coordinate, number(-_LIFT - 1)))
+            coordinate = opaque(self.facts, "min", (coordinate, number(UNBOUNDED)))
+        up = opaque(self.facts, "select", (coordinate, lift, none))
+        self.at_least_0.append(axis.stride - number(-(-_LEAST_APART // self.request.itemsize)))
+        around = Axis(number(_AROUND) - axis.stride, number(UNBOUNDED), up, within=True)
+        return [around, replace(axis, coordinate=coordinate + up, within=True)]
+
     def _axis(
-        self, d: int, stride: Form, coordinate: Form, extent: Form | None,
-        lower: dict[int, tuple[Form, ...]], base: Form,
-    ) -> tuple[Axis, Form]:  # fmt: skip
-        """Return an axis of the tile, and the base for it."""
+        self, d: int, stride: Form, coordinate: Form, bounds: _Bounds, base: Form
+    ) -> tuple[list[Axis], Form]:
+        """Return the one axis for an axis of the tile, and the base for it."""
+        extent, lower = bounds.extents.get(d), bounds.lower
         if extent is not None:
             start = _origin(base, stride, extent)
             base, coordinate, extent = (
@@ -353,7 +415,7 @@ class _Planner:
             extent = None if extent is None else extent - low
         if extent is None:
             extent = number(UNBOUNDED)
-        return Axis(stride, extent, coordinate, d, bounded), base
+        return [Axis(stride, extent, coordinate, d, bounded)], base
 
     # -- what hardware asks for -----------------------------------------------------------
     def _ask(self, array: Form, base: Form, axes: list[Axis]) -> None:
@@ -376,7 +438,45 @@ class _Planner:
             raise NotRaised(f"{what} is not known to be a multiple of {GRAIN} bytes")
 
 
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What a mask says by axis of a tile: coordinates and extents of those with a bound.
+
+    left: how many elements are read of the axes of which only the program knows.
+    guards: predicates of the whole access, forms that are below 0.
+    """
+
+    coordinates: dict[int, Form]
+    extents: dict[int, Form]
+    lower: dict[int, tuple[Form, ...]]
+    left: dict[int, Form]
+    guards: tuple[Form, ...]
+
+
+def _merged(more: list[Axis], inner: Axis, room: int) -> tuple[list[Axis], Axis]:
+    """Return axes that have room, and the inner one, without an end, that took what had none."""
+    kept: list[Axis] = []
+    over = len(more) - room
+    for axis in more:
+        plain = axis.extent.constant == UNBOUNDED and not (axis.bounded_below or axis.within)
+        if over > 0 and plain and not _is_loaded(axis.coordinate):
+            inner = replace(inner, coordinate=inner.coordinate + axis.stride * axis.coordinate)
+            over -= 1
+        else:
+            kept.append(axis)
+    return kept, inner
+
+
 # -- forms ------------------------------------------------------------------------------------
+def _loaded(form: Form) -> list[Atom]:
+    """Return the atoms of a form that stand for what is read from memory, or computed of it."""
+    return [a for a in all_atoms(form) if a.kind in ("value", "promise", "moved")]
+
+
+def _is_loaded(form: Form) -> bool:
+    return bool(_loaded(form))
+
+
 def varies(form: Form) -> bool:
     """Say whether a form may differ within a launch, or is nothing that a launch computes."""
     return any(_atom_varies(atom) for atom in form.atoms())
@@ -413,7 +513,7 @@ def _taken(rest: Form, stride: Form) -> tuple[Form, Form]:
     """Return how many strides what varies moves by, as far as it is a multiple, and the rest."""
     taken = number(0)
     for _, factor in _quotients(halves(rest)[1], stride):
-        if varies(factor):
+        if varies(factor) and not _is_loaded(factor):
             taken = taken + factor
     return taken, rest - stride * taken
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 
 from workbench.analysis.affine import Affine, tile_forms
 from workbench.analysis.demanded import Demanded
-from workbench.analysis.forms import Form, number
+from workbench.analysis.forms import Atom, Form, number
 from workbench.analysis.hulls import Asked, FormSteps, UnknownForm, known_intervals
 from workbench.analysis.memory import ANYWHERE, Memory
-from workbench.analysis.ranges import FULL32, MARGIN, Step
-from workbench.analysis.transfer import renamed
+from workbench.analysis.ranges import FULL32, FULL64, MARGIN, Step
+from workbench.analysis.transfer import renamed, rewritten
 from workbench.ir import (
     DROP,
     I1,
@@ -65,9 +65,10 @@ class Feeding:
 
 @dataclass(frozen=True, slots=True)
 class _Planned(Feeding):
-    """One that is raised."""
+    """One that is raised, where forms are `exact`: what 32 bits hold of them over its tile."""
 
     plan: Plan
+    exact: tuple[Form, ...]
 
 
 def raise_tma(module: Module, remarks: Remarks, chip: Device) -> Module:
@@ -192,7 +193,8 @@ class Raiser(Rebuilder):
         self.names = Names(module, self.facts)
         self._observed: Demanded | None = None
         #: Intervals of what is asked, as far as they are known now.
-        self.known = FormSteps(module, self.facts)
+        self.known = _KnownForm(module, self.facts)
+        self.anything = _AnyForm(module, self.facts)
         self.found: dict[int, _Planned] = {}
         #: Loops before which what was stored is made seen.
         self.fenced: set[int] = set()
@@ -205,12 +207,14 @@ class Raiser(Rebuilder):
 
     def run(self, groups: Iterable[tuple[For | None, list[Feeding]]]) -> Module:
         """Return the module with everything of some loops raised that can be."""
-        facts = FormSteps(self.module, self.facts)
+        facts = _KnownForm(self.module, self.facts)
         at_least_0: list[int] = []
         for loop, loads in groups:
             for raised in self._together(loop, loads):
                 self.found[raised.load.id] = raised
                 at_least_0 += self._ask(raised.plan, facts)
+                for form in raised.exact:
+                    facts.of(form, shape_of(raised.load.result.type))
                 if raised.tile.op is not None and raised.tile.op is not raised.load:
                     self.views[raised.tile.op.id] = raised.load.id
                 if loop is not None and self._follows_stores(loop, raised.load):
@@ -230,8 +234,7 @@ class Raiser(Rebuilder):
         missed: list[Op] = []
         for one in loads:
             try:
-                plan = self._plan(loop, one)
-                found.append(_Planned(one.load, one.how, one.tile, plan))
+                found.append(_Planned(one.load, one.how, one.tile, *self._plan(loop, one)))
             except NotRaised as why:
                 missed.append(one.load)
                 self.remarks.note(one.load, f"not raised to a tensor map: {why}", "missed")
@@ -264,12 +267,14 @@ class Raiser(Rebuilder):
             text = "the load is a copy of a box, which takes none here"
             self.remarks.note(raised.load, f"{name} '{word}' is not obeyed: {text}", "missed")
 
-    def _plan(self, loop: For | None, feeding: Feeding) -> Plan:
+    def _plan(self, loop: For | None, feeding: Feeding) -> tuple[Plan, tuple[Form, ...]]:
+        """Return the box of a load, and which forms have to fit 32 bits for it."""
         how, tile = feeding.how, feeding.tile
         self._obstacle(loop, feeding)
         form = self.facts.form(how.pointers)
         if form is None:
             raise NotRaised("its address is not known as a form of indices")
+        form, exact = self._unwrapped(form, shape_of(feeding.load.result.type))
         conjuncts = () if how.mask is None else self.facts.conjuncts(how.mask)
         if tile is not feeding.load.result:
             form, *conjuncts = self._without_axes(feeding.load, (form, *conjuncts))
@@ -284,6 +289,7 @@ class Raiser(Rebuilder):
             pointers=pointers,
             words=self.names.spelled,
             never=lambda held: self._never(held, shape_of(tile.type)),
+            narrow=self._fits,
             looked_at=lambda axis: self._looked_at(tile, axis),
         )
         found = plan(self.facts, request)
@@ -293,9 +299,32 @@ class Raiser(Rebuilder):
             self._provable(held)
         for axis in found.axes:
             # A box of one element may begin at any number of 32 bits, longer ones not at the last.
+            if axis.within:
+                continue
             if axis.bounded_below and (axis.axis is not None or not self._fits(axis.coordinate)):
                 self._provable(axis.coordinate)
-        return found
+        return found, exact
+
+    def _unwrapped(self, form: Form, shape: tuple[int, ...]) -> tuple[Form, tuple[Form, ...]]:
+        """Return a form with products of 32 bits as what they are where these hold them.
+
+        With those of which a launch can be asked that they do, all over a tile of a shape.
+        """
+        exact: list[Form] = []
+
+        def leaf(atom: Atom) -> Form | None:
+            found = self.facts.unwrapped(atom)
+            if found is None:
+                return None
+            found = rewritten(self.facts, found, leaf)
+            try:
+                self.known.of(found, shape)
+            except UnknownForm:
+                return None
+            exact.append(found)
+            return found
+
+        return rewritten(self.facts, form, leaf), tuple(exact)
 
     def _without_axes(self, load: Op, forms: Sequence[Form]) -> list[Form]:
         """Return forms over a load's tile as forms over that without its axes of extent 1."""
@@ -373,16 +402,19 @@ class Raiser(Rebuilder):
 
         Raises NotRaised where that depends on what the kernel reads.
         """
+        step = self.anything.of(held)
+        low, high = known_intervals(self.anything.steps)[step]
+        fits = high <= FULL32[1] - MARGIN or self._fits(held)
+        if low >= 0 and fits:
+            return True
         try:
-            step = self.known.of(held)
+            self.known.of(held)
         except UnknownForm:
             raise NotRaised(
                 f"it begins at {self.names.spelled(held)}, which is read from memory or has no "
                 "closed form and may be negative"
             ) from None
-        low, high = known_intervals(self.known.steps)[step]
-        fits = high <= FULL32[1] - MARGIN or self._fits(held)
-        return low >= 0 and fits
+        return False
 
     def _never(self, held: Form, shape: tuple[int, ...]) -> bool:
         """Say whether a form is known to be below 0 all over a tile."""
@@ -401,7 +433,7 @@ class Raiser(Rebuilder):
             if not self._provable(held):
                 yield facts.of(held)
         for axis in plan.axes:
-            if axis.bounded_below and not self._fits(axis.coordinate):
+            if axis.bounded_below and not (axis.within or self._fits(axis.coordinate)):
                 facts.of(axis.coordinate)
 
     # -- writing --------------------------------------------------------------------------
@@ -479,6 +511,41 @@ class Raiser(Rebuilder):
         box = TensorLoad(self.maps[op.id], coordinates, axes=raised.plan.places, type=tile)
         held = self.boxes[op.id] = self.builder.add(box, raised.tile.hint)
         return held if raised.tile.op is raised.load else DROP
+
+
+class _AnyForm(FormSteps):
+    """Writes the intervals of forms where what nobody can tell is any number of its type."""
+
+    def _new_atom(self, atom: Atom, under: tuple[Form, ...]) -> int:
+        try:
+            return super()._new_atom(atom, under)
+        except UnknownForm:
+            low, high = FULL64
+            if atom.kind in ("trip", "trips"):
+                low = 0
+            elif isinstance(atom.key, Value) and element_of(atom.key.type) == I32:
+                low, high = FULL32
+            return self.step("between", (), (low, high))
+
+
+class _KnownForm(FormSteps):
+    """Writes the intervals of forms; a remainder has one, whatever is divided."""
+
+    def __init__(self, module: Module, facts: Affine) -> None:
+        super().__init__(module, facts)
+        self._anything = _AnyForm(module, facts)
+
+    def _new_atom(self, atom: Atom, under: tuple[Form, ...]) -> int:
+        try:
+            return super()._new_atom(atom, under)
+        except UnknownForm:
+            if not atom.parts:
+                raise
+            step = self._anything.of(Form({(atom,): 1}), self._shape)
+            low, high = known_intervals(self._anything.steps)[step]
+            if low <= FULL32[0] or high >= FULL32[1]:
+                raise
+            return self.step("between", (), (low, high))
 
 
 def _inside(op: Op) -> Iterator[Op]:

@@ -35,12 +35,14 @@ from workbench.ops import For, count_rounds
 from workbench.passes.manager import Remarks, Severity
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import Chip, chip_of, residency
+from workbench.targets.nvidia.passes.guarded_work import without_branch
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
     obstacle,
     registers_needed,
     stored_bytes,
 )
+from workbench.targets.nvidia.passes.rounds import read_by
 from workbench.targets.nvidia.passes.staged_loads import Known, Read
 from workbench.targets.simt.passes.roles import stays_before
 from workbench.targets.simt.pressure import peak_in
@@ -128,7 +130,10 @@ def role_partition(
     Needs: layouts. Keeps: every value; what is decided are attributes (`schedule` of a loop,
     `role`, `channel` and `slots` of a load).
     """
-    found = _parted(module, remarks, chip, room)
+    outside = module if _loops(module, chip.rules) else without_branch(module, chip) or module
+    found = _parted(outside, remarks, chip, room)
+    if found is outside:
+        found = module
     if found is module and module.attributes.get("persistent"):
         remarks.note(None, "not persistent: the warps of a block do not part", "missed")
     return found
@@ -247,12 +252,13 @@ def _decided(
     for load in loads:
         if id(load) not in inside:
             raise RefusedError(load, "it loads outside the loops at the top of the kernel")
-    _check_order(module, loops[-1], loads, known)
     channels = {loop: channels_of(loop, known) for loop in loops}
+    own = [*loads]
     for loop in loops:
-        _check(loop, channels[loop], module, known)
+        own += _check(loop, channels[loop], module, known)
     for channel in held:
-        producer_slice(None, channel.loads, module, known, persistent=True)
+        own += producer_slice(None, channel.loads, module, known, persistent=True)[0]
+    _check_order(module, loops[-1], own, known)
     warps: int = module.attributes["num_warps"]
     needed = max(
         _registers_of(loop, [*found, *held], module, chip, known)
@@ -341,7 +347,7 @@ def _check_order(module: Module, last: For, loads: Sequence[Op], known: Known) -
 
     It waits for slots and for nothing else that consumers do.
     """
-    reads = [effect for load in loads for effect in load.own_effects()]
+    reads = [effect for load in loads for effect in load.effects()]
     until = module.body.ops.index(last) + 1
     before = [inner for op in module.body.ops[:until] for inner in (op, *_inner(op))]
     for found in before:
@@ -445,13 +451,14 @@ def _may_go_on(loop: For, channel: Channel, known: Known) -> bool:
     )
 
 
-def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known) -> None:
-    """Raise RefusedError for a loop that has no role of its own for a producer."""
+def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known) -> list[Op]:
+    """Return what a producer computes for a loop; raise RefusedError where it has no role there."""
     bounds = [constant_of(value) for value in (loop.lower, loop.upper, loop.step)]
     if None not in bounds and bounds[2] and count_rounds(*bounds) < 2:  # type: ignore[arg-type]
         raise RefusedError(loop, "the loop has one round")
     loads = [load for channel in channels for load in channel.loads]
-    producer_slice(loop, loads, module, known)
+    before, within, _ = producer_slice(loop, loads, module, known)
+    return [*before, *within]
 
 
 def producer_slice(
@@ -495,21 +502,15 @@ def producer_slice(
         op = inside.get(value) or outside.get(value)
         if op is None or op in stays:
             continue
-        if op.regions or not (op.pure or _may_repeat(op, known)):
+        tiled = any(shape_of(v.type) for v in read_by(op))
+        if tiled or not (op.pure or known.memory.may_repeat(op)):
             raise RefusedError(loop or loads[0].op, f"where a copy begins follows from {op.name}")
         (within if value in inside else first).add(id(op))
-        work += op.operands
+        work += read_by(op)
     return (
         [op for op in module.body.ops if id(op) in first],
         [op for op in body.ops if id(op) in within],
         sorted(carried),
-    )
-
-
-def _may_repeat(op: Op, known: Known) -> bool:
-    """Say whether each role may do what an op does, and get the same from it."""
-    return op.removable and all(
-        effect.order == "plain" and known.memory.is_settled(effect) for effect in op.effects()
     )
 
 
