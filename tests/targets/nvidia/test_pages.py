@@ -20,7 +20,7 @@ from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.raising import SM_90A, may_run
 from workbench.ir import Module
 from workbench.targets.nvidia.ops import TensorCopy, TensorLoad
-from workbench.targets.simt.ops import roles_of
+from workbench.targets.simt.ops import is_persistent, roles_of
 
 HEAD, GROUP, HEADS_KV, NOWHERE = 16, 4, 2, 1 << 28
 WORDS = (
@@ -87,7 +87,7 @@ def check(before: Module, after: Module, arguments: list[Any], grid: tuple[int, 
 
 
 #: Rows of a page and of a block of keys.
-PAGES = [(32, 32), (64, 32), (64, 64)]
+PAGES = [(32, 32), (64, 32), (64, 64), (32, 64), (16, 64)]
 
 
 @pytest.mark.parametrize("specialize", [False, True])
@@ -104,3 +104,10 @@ def test_pages_are_boxes_whose_coordinate_is_loaded(page: int, block: int, speci
 def test_pages_below_where_the_caches_begin_are_read():
     found = steps(prefill(64, 64))
     check(found["hoist-invariants"], found["raise-tma"], *sequences_of(64, below=3))
+
+
+def test_blocks_stay_where_pages_are_loaded():
+    found = steps(prefill(64, 64), warp_specialize=True, persistent=True)
+    after = [*found.values()][-1]
+    assert is_persistent(after)
+    check(found["hoist-invariants"], after, *sequences_of(64))

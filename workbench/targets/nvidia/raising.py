@@ -55,6 +55,10 @@ class NotRaised(Exception):  # noqa: N818 - an answer, shown as a remark
     """Why an access is none of a tensor map, in words."""
 
 
+class TileRead(NotRaised):
+    """An address that depends on a tile that is loaded or computed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
     """An axis of a map; `axis` is that of the tile, None where the box has one element.
@@ -75,6 +79,7 @@ class Axis:
 class Plan:
     """A box of a map: `base` in elements from the argument `root`; axes from outer to inner.
 
+    parts: coordinates of the boxes that the tile is, where it is several, one behind the other.
     places: for each axis of the tile its place among the axes.
     at_least_0: forms that must not be negative in any program.
     dropped: indices, as they were, that only their region is left of.
@@ -86,10 +91,23 @@ class Plan:
     places: tuple[int, ...]
     at_least_0: tuple[Form, ...]
     dropped: tuple[Atom, ...]
+    parts: tuple[tuple[Form, ...], ...] = ()
+
+    @property
+    def coordinates(self) -> tuple[tuple[Form, ...], ...]:
+        """Where each box begins."""
+        return self.parts or (tuple(axis.coordinate for axis in self.axes),)
+
+    @property
+    def begins(self) -> Iterator[tuple[Axis, Form]]:
+        """Each axis with its coordinate in each box."""
+        return (pair for start in self.coordinates for pair in zip(self.axes, start, strict=True))
 
     def box(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the extents of the box for a tile of a shape."""
-        return tuple(1 if axis.axis is None else shape[axis.axis] for axis in self.axes)
+        """Return the extents of a box for a tile of a shape."""
+        found = [1 if axis.axis is None else shape[axis.axis] for axis in self.axes]
+        found[min(self.places)] //= len(self.coordinates)
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +138,24 @@ class Request:
 def plan(facts: Affine, request: Request) -> Plan:
     """Return the box that an access reads; raises NotRaised if there is none."""
     return _Planner(facts, request).plan()
+
+
+def together(plans: Sequence[Plan], axis: int) -> Plan:
+    """Return the plan of a tile whose parts along an axis have plans; raises NotRaised."""
+    first = plans[0]
+    if first.places[axis] != min(first.places):
+        raise NotRaised("its parts do not lie one behind the other")
+
+    def same(found: Plan) -> tuple[object, ...]:
+        axes = tuple((a.stride, a.extent, a.bounded_below, a.within) for a in found.axes)
+        return found.root, found.base, found.places, axes
+
+    if any(same(found) != same(first) for found in plans):
+        raise NotRaised("its parts are not boxes of one map")
+    asked = dict.fromkeys(held for found in plans for held in found.at_least_0)
+    dropped = dict.fromkeys(atom for found in plans for atom in found.dropped)
+    parts = tuple(one for found in plans for one in found.coordinates)
+    return replace(first, at_least_0=tuple(asked), dropped=tuple(dropped), parts=parts)
 
 
 class _Planner:
@@ -230,7 +266,7 @@ class _Planner:
         for inner in all_atoms(Form({(atom,): 1})):
             if inner.axes and inner.kind in ("promise", "moved", "value"):
                 name = self.words(Form({(inner,): 1}))
-                raise NotRaised(f"its address reads {name}, a tile that is loaded or computed")
+                raise TileRead(f"its address reads {name}, a tile that is loaded or computed")
         raise NotRaised(f"its address has {self.words(Form({(atom,): 1}))}, no plain range")
 
     def _refuse_region(self, atom: Atom, held: Form) -> None:
@@ -470,7 +506,7 @@ def _merged(more: list[Axis], inner: Axis, room: int) -> tuple[list[Axis], Axis]
 # -- forms ------------------------------------------------------------------------------------
 def _loaded(form: Form) -> list[Atom]:
     """Return the atoms of a form that stand for what is read from memory, or computed of it."""
-    return [a for a in all_atoms(form) if a.kind in ("value", "promise", "moved")]
+    return [a for a in all_atoms(form) if a.kind in ("value", "element", "promise", "moved")]
 
 
 def _is_loaded(form: Form) -> bool:

@@ -49,8 +49,18 @@ from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.form_names import Names
 from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import FenceProducts, MakeTensorMap, TensorLoad
+from workbench.targets.nvidia.passes.corners import is_known
 from workbench.targets.nvidia.passes.staged_loads import transposes
-from workbench.targets.nvidia.raising import UNBOUNDED, NotRaised, Plan, Request, plan
+from workbench.targets.nvidia.raising import (
+    UNBOUNDED,
+    NotRaised,
+    Plan,
+    Request,
+    TileRead,
+    plan,
+    together,
+)
+from workbench.targets.nvidia.tile_parts import Splitter
 from workbench.targets.simt.rules import Device, Raised
 
 
@@ -292,18 +302,47 @@ class Raiser(Rebuilder):
             narrow=self._fits,
             looked_at=lambda axis: self._looked_at(tile, axis),
         )
-        found = plan(self.facts, request)
+        try:
+            found = plan(self.facts, request)
+        except TileRead as why:
+            found = self._plan_of_parts(request, why)
         if not self.feeders.feeds(feeding, found.axes[-1].axis):
             raise NotRaised("the product does not read it in the order that memory has")
         for held in found.at_least_0:
             self._provable(held)
-        for axis in found.axes:
+        for axis, coordinate in found.begins:
             # A box of one element may begin at any number of 32 bits, longer ones not at the last.
             if axis.within:
                 continue
-            if axis.bounded_below and (axis.axis is not None or not self._fits(axis.coordinate)):
-                self._provable(axis.coordinate)
+            if axis.bounded_below and (axis.axis is not None or not self._fits(coordinate)):
+                self._provable(coordinate)
         return found, exact
+
+    def _plan_of_parts(self, request: Request, why: TileRead) -> Plan:
+        """Return the boxes that a tile is whose rows lie where another one says."""
+
+        def loads(op: Op) -> tuple[Value, Value | None] | None:
+            access = self.feeders.rules.access_of(op)
+            reads = all(e.reads and e.removable for e in op.own_effects())
+            reads = reads and all(is_known(value, ()) for value in op.operands)
+            return (access.pointers, access.mask) if access is not None and reads else None
+
+        splitter = Splitter(self.facts, loads, self._not_negative)
+        reason: NotRaised = why
+        for found in splitter.splits(request.form, request.conjuncts, request.shape):
+            parts = (
+                replace(request, form=form, conjuncts=held, shape=found.shape, demanded=tuple)
+                for form, held in found.parts
+            )
+            try:
+                return together([plan(self.facts, part) for part in parts], found.axis)
+            except NotRaised as other:
+                reason = other
+        raise reason
+
+    def _not_negative(self, form: Form) -> bool:
+        step = self.anything.of(form)
+        return known_intervals(self.anything.steps)[step][0] >= 0
 
     def _unwrapped(self, form: Form, shape: tuple[int, ...]) -> tuple[Form, tuple[Form, ...]]:
         """Return a form with products of 32 bits as what they are where these hold them.
@@ -426,15 +465,18 @@ class Raiser(Rebuilder):
 
     def _fits(self, form: Form) -> bool:
         """Say whether the kernel computes a form in 32 bits, which then hold it."""
+        atoms = [*form.atoms()]
+        if len(atoms) == 1 and atoms[0].kind == "element" and form == Form({(atoms[0],): 1}):
+            return element_of(atoms[0].key[0].type) == I32
         return self.names.narrow(form)
 
     def _ask(self, plan: Plan, facts: FormSteps) -> Iterator[int]:
         for held in plan.at_least_0:
             if not self._provable(held):
                 yield facts.of(held)
-        for axis in plan.axes:
-            if axis.bounded_below and not (axis.within or self._fits(axis.coordinate)):
-                facts.of(axis.coordinate)
+        for axis, coordinate in plan.begins:
+            if axis.bounded_below and not (axis.within or self._fits(coordinate)):
+                facts.of(coordinate)
 
     # -- writing --------------------------------------------------------------------------
     def block(self, block: Block) -> Block:
@@ -465,7 +507,7 @@ class Raiser(Rebuilder):
     def _scalars(self, type: Scalar) -> Scalars:
         """Return what writes forms where ops are being written."""
         return Scalars(
-            self.builder, self.facts, self.names, self.scopes, lambda v: self.values.get(v, v), type
+            self.builder, self.facts, self.names, self.scopes, self.values, type
         )
 
     def _make_maps(self) -> None:
@@ -505,10 +547,13 @@ class Raiser(Rebuilder):
         if raised is None:
             return None
         write = self._scalars(I32)
-        coordinates = tuple(write.value(axis.coordinate) for axis in raised.plan.axes)
+        starts = raised.plan.coordinates
+        coordinates = tuple(write.value(form) for start in starts for form in start)
         held = raised.tile.type
         tile = Tile(shape_of(held), raised.how.element, layout_of(held))
-        box = TensorLoad(self.maps[op.id], coordinates, axes=raised.plan.places, type=tile)
+        box = TensorLoad(
+            self.maps[op.id], coordinates, axes=raised.plan.places, type=tile, parts=len(starts)
+        )
         held = self.boxes[op.id] = self.builder.add(box, raised.tile.hint)
         return held if raised.tile.op is raised.load else DROP
 
@@ -522,8 +567,9 @@ class _AnyForm(FormSteps):
         except UnknownForm:
             low, high = FULL64
             if atom.kind in ("trip", "trips"):
-                low = 0
-            elif isinstance(atom.key, Value) and element_of(atom.key.type) == I32:
+                return self.step("between", (), (0, high))
+            value = atom.key[0] if atom.kind == "element" else atom.key
+            if isinstance(value, Value) and element_of(value.type) == I32:
                 low, high = FULL32
             return self.step("between", (), (low, high))
 
