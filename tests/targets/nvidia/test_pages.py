@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import workbench.language as tl
 from tests.kernels import paged_attention as kernels
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form
 from workbench.ir import I1, I32, I64, Builder, Place, Scalar, Value, shape_of
 from workbench.ops import Cast, Constant, Elementwise, NumPrograms, ProgramId, Select
+from workbench.targets.nvidia.corners import Elements
 from workbench.targets.nvidia.form_names import Names
-from workbench.targets.nvidia.passes.corners import Elements
 
 
 class Scalars:
@@ -21,12 +21,13 @@ class Scalars:
 
     def __init__(
         self, builder: Builder, facts: Affine, names: Names, scopes: Sequence[dict[Form, Value]],
-        values: Mapping[Value, Value], type: Scalar,
+        values: Mapping[Value, Value], type: Scalar, fits: Callable[[Form], bool],
     ) -> None:  # fmt: skip
         """Write with a builder.
 
         scopes: the scalars of the blocks around, by what they are, the innermost last; what is
             written is added. values: what stands for values of the module, if another one does.
+        fits: says whether 32 bits are known to hold a form.
         """
         self.builder = builder
         self.facts = facts
@@ -34,6 +35,7 @@ class Scalars:
         self.scopes = scopes
         self.values = values
         self.type = type
+        self.fits = fits
 
     def value(self, form: Form) -> Value:
         """Return a form's value where ops are being written."""
@@ -50,7 +52,9 @@ class Scalars:
         return self._keep(form, total)
 
     def _wide(self) -> Scalars:
-        return Scalars(self.builder, self.facts, self.names, self.scopes, self.values, I64)
+        return Scalars(
+            self.builder, self.facts, self.names, self.scopes, self.values, I64, self.fits
+        )
 
     def _product(self, monomial: tuple[Atom, ...], coefficient: int) -> Value:
         known = self._known(Form({monomial: coefficient}))
@@ -75,7 +79,8 @@ class Scalars:
         known = self._known(form)
         if known is not None:
             return known
-        if self.type == I32 and (atom.parts or atom.kind in ("trip", "value")):
+        wide = atom.kind in ("trip", "value") or not all(map(self.fits, atom.parts))
+        if self.type == I32 and wide:
             wide = self._wide()._atom(atom)
             return self._keep(form, self.builder.add(Cast(wide, I32)))
         builder = self.builder

@@ -176,7 +176,7 @@ class _Planner:
         strides, start = self._linear(offsets)
         inner = self._inner(strides)
         bounds = self._bounds(inner)
-        coordinates, guards = bounds.coordinates, bounds.guards
+        coordinates = bounds.coordinates
         rest = start
         for d, coordinate in coordinates.items():
             rest = rest - strides[d] * coordinate
@@ -188,21 +188,12 @@ class _Planner:
         axes: list[Axis] = []
         more: list[Axis] = []
         for d in self.rank:
-            if d in bounds.left:
-                found, base = self._ragged(d, strides[d], coordinates[d], bounds.left[d], base)
-                more += found[:-1]
-            else:
-                found, base = self._axis(d, strides[d], coordinates[d], bounds, base)
+            found, base = self._axes(d, strides[d], coordinates[d], bounds, base)
+            more += found[:-1]
             axes.append(found[-1])
         axes.sort(key=lambda axis: axis.axis == inner)
-        one = number(1)
-        for stride, coordinate in extra:
-            axis, guards = self._guarded(Axis(stride, number(UNBOUNDED), coordinate), guards)
-            more += self._lifted(axis)
-        if guards:
-            live = opaque(self.facts, "select", (*guards, number(0), one))
-            more.append(Axis(number(max(1, GRAIN // self.request.itemsize)), one, live))
-        if inner not in bounds.coordinates or bounds.extents.get(inner) is None:
+        more += self._beside(extra, bounds.guards)
+        if bounds.extents.get(inner) is None and not axes[-1].bounded_below:
             more, axes[-1] = _merged(more, axes[-1], MOST_AXES - len(axes))
         axes = [*more, *axes]
         found = tuple(next(i for i, a in enumerate(axes) if a.axis == d) for d in self.rank)
@@ -392,7 +383,7 @@ class _Planner:
         own: Form | None = None if inner in coordinates else number(0)
         extra: dict[Form, Form] = {}
         for key, stride in groups.items():
-            if own is not None and stride.constant is not None and not _is_loaded(Form({key: 1})):
+            if own is not None and stride.constant is not None and not is_loaded(Form({key: 1})):
                 own = own + stride * Form({key: 1})
                 continue
             sign = -1 if (stride.constant or 0) < 0 else 1
@@ -401,6 +392,18 @@ class _Planner:
         if own is not None:
             coordinates[inner] = own
         return [(stride, o) for stride, o in extra.items() if o.terms]
+
+    def _beside(self, extra: Iterable[tuple[Form, Form]], guards: tuple[Form, ...]) -> list[Axis]:
+        """Return axes of (stride, coordinate) that are none of the tile's, and of predicates."""
+        found: list[Axis] = []
+        for stride, coordinate in extra:
+            axis, guards = self._guarded(Axis(stride, number(UNBOUNDED), coordinate), guards)
+            found += self._lifted(axis)
+        if guards:
+            one = number(1)
+            live = opaque(self.facts, "select", (*guards, number(0), one))
+            found.append(Axis(number(max(1, GRAIN // self.request.itemsize)), one, live))
+        return found
 
     def _guarded(self, axis: Axis, guards: tuple[Form, ...]) -> tuple[Axis, tuple[Form, ...]]:
         """Return an axis bounded by what predicates say of its coordinate, and the others."""
@@ -420,7 +423,7 @@ class _Planner:
 
     def _lifted(self, axis: Axis) -> list[Axis]:
         """Return the axes for one whose coordinate is loaded, and may be below 0: see the head."""
-        loaded, unbounded = _is_loaded(axis.coordinate), axis.extent.constant == UNBOUNDED
+        loaded, unbounded = is_loaded(axis.coordinate), axis.extent.constant == UNBOUNDED
         if not loaded or axis.bounded_below or not unbounded or axis.stride.constant == 0:
             return [axis]
         coordinate, lift, none = axis.coordinate, number(_LIFT), number(0)
@@ -432,10 +435,12 @@ class _Planner:
         around = Axis(number(_AROUND) - axis.stride, number(UNBOUNDED), up, within=True)
         return [around, replace(axis, coordinate=coordinate + up, within=True)]
 
-    def _axis(
+    def _axes(
         self, d: int, stride: Form, coordinate: Form, bounds: _Bounds, base: Form
     ) -> tuple[list[Axis], Form]:
-        """Return the one axis for an axis of the tile, and the base for it."""
+        """Return the axes for an axis of the tile, its own the last, and the base for them."""
+        if d in bounds.left:
+            return self._ragged(d, stride, coordinate, bounds.left[d], base)
         extent, lower = bounds.extents.get(d), bounds.lower
         if extent is not None:
             start = _origin(base, stride, extent)
@@ -495,7 +500,7 @@ def _merged(more: list[Axis], inner: Axis, room: int) -> tuple[list[Axis], Axis]
     over = len(more) - room
     for axis in more:
         plain = axis.extent.constant == UNBOUNDED and not (axis.bounded_below or axis.within)
-        if over > 0 and plain and not _is_loaded(axis.coordinate):
+        if over > 0 and plain and not is_loaded(axis.coordinate):
             inner = replace(inner, coordinate=inner.coordinate + axis.stride * axis.coordinate)
             over -= 1
         else:
@@ -509,7 +514,8 @@ def _loaded(form: Form) -> list[Atom]:
     return [a for a in all_atoms(form) if a.kind in ("value", "element", "promise", "moved")]
 
 
-def _is_loaded(form: Form) -> bool:
+def is_loaded(form: Form) -> bool:
+    """Say whether a form stands for what is read from memory, or computed of it."""
     return bool(_loaded(form))
 
 
@@ -549,7 +555,7 @@ def _taken(rest: Form, stride: Form) -> tuple[Form, Form]:
     """Return how many strides what varies moves by, as far as it is a multiple, and the rest."""
     taken = number(0)
     for _, factor in _quotients(halves(rest)[1], stride):
-        if varies(factor) and not _is_loaded(factor):
+        if varies(factor) and not is_loaded(factor):
             taken = taken + factor
     return taken, rest - stride * taken
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form, number
-from workbench.analysis.masks import follows
+from workbench.analysis.masks import follows, plain_coordinate
 from workbench.analysis.transfer import opaque, rewritten
 from workbench.ir import Op, Value, shape_of
+from workbench.targets.nvidia.raising import is_loaded
 
 #: Rows of a part at least: where the pattern of eight rows of a buffer ends.
 _FEWEST_ROWS = 8
@@ -59,18 +60,33 @@ class Splitter:
         if len(axes) != 1:
             return
         (axis,) = axes
+        bounds = [self._counted(held, axis, shape[axis]) for held in conjuncts]
         rows = shape[axis] // 2
         while rows >= _FEWEST_ROWS and shape[axis] % rows == 0:
             whole = (*shape[:axis], rows, *shape[axis + 1 :])
-            parts = [self._part(form, conjuncts, axis, rows, n) for n in range(shape[axis] // rows)]
+            known = tuple(conjuncts)
+            parts = [
+                self._part(form, bounds, _Part(self, known, axis, rows, n))
+                for n in range(shape[axis] // rows)
+            ]
             if all(part is not None for part in parts):
                 yield Parts(axis, whole, tuple(part for part in parts if part is not None))
             rows //= 2
 
+    def _counted(self, held: Form, axis: int, rows: int) -> Form:
+        """Return x < n for the rows of a tile with n as what there is of these, a small number.
+
+        It is the same for all parts.
+        """
+        found = plain_coordinate(held) if held.axes else ""
+        if isinstance(found, str) or found[:2] != (axis, 1) or not is_loaded(found[2]):
+            return held
+        left = opaque(self.facts, "min", (-found[2], number(rows)))
+        return self.facts.coordinate(axis) - opaque(self.facts, "max", (left, number(0)))
+
     def _part(
-        self, form: Form, conjuncts: Sequence[Form], axis: int, rows: int, number_: int
+        self, form: Form, conjuncts: Sequence[Form], part: _Part
     ) -> tuple[Form, tuple[Form, ...]] | None:
-        part = _Part(self, tuple(conjuncts), axis, rows, number_)
         found = part.of(form)
         if any(atom.axes and atom.kind != "x" for atom in found.atoms()):
             return None
@@ -100,7 +116,7 @@ class _Part:
             return self.splitter.facts.coordinate(self.axis) + number(self.first)
         if atom.kind in ("div", "rem") and self.axis in atom.axes:
             return self._quotient(atom)
-        if atom.kind == "promise" and atom.axes == {self.axis}:
+        if atom.kind == "promise" and atom.axes == frozenset((self.axis,)):
             return self._element(atom)
         return None
 

@@ -20,7 +20,7 @@ from workbench.analysis.demanded import Demanded
 from workbench.analysis.forms import Atom, Form, number
 from workbench.analysis.hulls import Asked, FormSteps, UnknownForm, known_intervals
 from workbench.analysis.memory import ANYWHERE, Memory
-from workbench.analysis.ranges import FULL32, FULL64, MARGIN, Step
+from workbench.analysis.ranges import FULL32, MARGIN, Step
 from workbench.analysis.transfer import renamed, rewritten
 from workbench.ir import (
     DROP,
@@ -46,10 +46,11 @@ from workbench.layouts import swizzled, tensor_fits
 from workbench.ops import AddPointer, For
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
+from workbench.targets.nvidia.corners import is_known
+from workbench.targets.nvidia.form_intervals import AnyForm, KnownForm
 from workbench.targets.nvidia.form_names import Names
 from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import FenceProducts, MakeTensorMap, TensorLoad
-from workbench.targets.nvidia.passes.corners import is_known
 from workbench.targets.nvidia.passes.staged_loads import transposes
 from workbench.targets.nvidia.raising import (
     UNBOUNDED,
@@ -203,8 +204,8 @@ class Raiser(Rebuilder):
         self.names = Names(module, self.facts)
         self._observed: Demanded | None = None
         #: Intervals of what is asked, as far as they are known now.
-        self.known = _KnownForm(module, self.facts)
-        self.anything = _AnyForm(module, self.facts)
+        self.known = KnownForm(module, self.facts)
+        self.anything = AnyForm(module, self.facts)
         self.found: dict[int, _Planned] = {}
         #: Loops before which what was stored is made seen.
         self.fenced: set[int] = set()
@@ -217,7 +218,7 @@ class Raiser(Rebuilder):
 
     def run(self, groups: Iterable[tuple[For | None, list[Feeding]]]) -> Module:
         """Return the module with everything of some loops raised that can be."""
-        facts = _KnownForm(self.module, self.facts)
+        facts = KnownForm(self.module, self.facts)
         at_least_0: list[int] = []
         for loop, loads in groups:
             for raised in self._together(loop, loads):
@@ -455,6 +456,14 @@ class Raiser(Rebuilder):
             ) from None
         return False
 
+    def _is_small(self, form: Form) -> bool:
+        """Say whether 32 bits are known to hold a form."""
+        if self._fits(form) or form.constant is not None:
+            return True
+        step = self.anything.of(form)
+        low, high = known_intervals(self.anything.steps)[step]
+        return FULL32[0] <= low and high <= FULL32[1]
+
     def _never(self, held: Form, shape: tuple[int, ...]) -> bool:
         """Say whether a form is known to be below 0 all over a tile."""
         try:
@@ -507,7 +516,7 @@ class Raiser(Rebuilder):
     def _scalars(self, type: Scalar) -> Scalars:
         """Return what writes forms where ops are being written."""
         return Scalars(
-            self.builder, self.facts, self.names, self.scopes, self.values, type
+            self.builder, self.facts, self.names, self.scopes, self.values, type, self._is_small
         )
 
     def _make_maps(self) -> None:
@@ -556,42 +565,6 @@ class Raiser(Rebuilder):
         )
         held = self.boxes[op.id] = self.builder.add(box, raised.tile.hint)
         return held if raised.tile.op is raised.load else DROP
-
-
-class _AnyForm(FormSteps):
-    """Writes the intervals of forms where what nobody can tell is any number of its type."""
-
-    def _new_atom(self, atom: Atom, under: tuple[Form, ...]) -> int:
-        try:
-            return super()._new_atom(atom, under)
-        except UnknownForm:
-            low, high = FULL64
-            if atom.kind in ("trip", "trips"):
-                return self.step("between", (), (0, high))
-            value = atom.key[0] if atom.kind == "element" else atom.key
-            if isinstance(value, Value) and element_of(value.type) == I32:
-                low, high = FULL32
-            return self.step("between", (), (low, high))
-
-
-class _KnownForm(FormSteps):
-    """Writes the intervals of forms; a remainder has one, whatever is divided."""
-
-    def __init__(self, module: Module, facts: Affine) -> None:
-        super().__init__(module, facts)
-        self._anything = _AnyForm(module, facts)
-
-    def _new_atom(self, atom: Atom, under: tuple[Form, ...]) -> int:
-        try:
-            return super()._new_atom(atom, under)
-        except UnknownForm:
-            if not atom.parts:
-                raise
-            step = self._anything.of(Form({(atom,): 1}), self._shape)
-            low, high = known_intervals(self._anything.steps)[step]
-            if low <= FULL32[0] or high >= FULL32[1]:
-                raise
-            return self.step("between", (), (low, high))
 
 
 def _inside(op: Op) -> Iterator[Op]:

@@ -59,6 +59,8 @@ _TWO_GROUPS = 8
 #: where a producer of four warps gives some away. Their sum over all groups is within what the
 #: launch takes, else `setmaxnreg` waits for ever.
 REGISTERS = {2: (24, 240), 4: (24, 112)}
+#: The same where a producer's copies read more numbers in a round: tiles that are several boxes.
+_MORE_NUMBERS, MORE_REGISTERS = 16, {2: (40, 232), 4: (40, 104)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,7 @@ def role_partition(
     """
     outside = module if _loops(module, chip.rules) else without_branch(module, chip) or module
     found = _parted(outside, remarks, chip, room)
-    if found is outside:
-        found = module
+    found = module if found is outside else found
     if found is module and module.attributes.get("persistent"):
         remarks.note(None, "not persistent: the warps of a block do not part", "missed")
     return found
@@ -264,7 +265,9 @@ def _decided(
         _registers_of(loop, [*found, *held], module, chip, known)
         for loop, found in channels.items()
     )
-    further, registers = _registers(module, chip, needed)
+    copied = ([one.box for c in found for one in c.loads] for found in channels.values())
+    numbers = max(len({v for box in boxes for v in box.reads}) for boxes in copied)
+    further, registers = _registers(module, chip, needed, numbers)
     rings: dict[tuple[object, ...], int] = {}
     for found in channels.values():
         for channel in found:
@@ -546,12 +549,17 @@ def _registers_of(
     return beside
 
 
-def _registers(module: Module, chip: Chip, needed: int) -> tuple[int, tuple[int, ...]]:
-    """Return the producer's warps and, where registers are given away, each role's."""
+def _registers(
+    module: Module, chip: Chip, needed: int, numbers: int = 0
+) -> tuple[int, tuple[int, ...]]:
+    """Return the producer's warps and, where registers are given away, each role's.
+
+    `numbers`: how many the producer's copies of a round read.
+    """
     warps: int = module.attributes["num_warps"]
     if needed <= chip.most_registers(warps + 1):
         return 1, ()
-    pair = REGISTERS.get(warps // 4)
+    pair = (MORE_REGISTERS if numbers > _MORE_NUMBERS else REGISTERS).get(warps // 4)
     if pair is None or module.attributes.get("maxnreg") or needed > pair[1]:
         raise RefusedError(
             None, f"about {needed} registers of a thread are needed beside a producer"

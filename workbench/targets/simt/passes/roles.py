@@ -68,10 +68,11 @@ def _region(builder: Builder, ops: Sequence[Op]) -> Block:
 def stays_before(
     module: Module, carried: Sequence[Value] = (), *, programs: bool = False
 ) -> set[Op]:
-    """Return the ops at the top of a kernel that all warps may run: numbers of arguments.
+    """Return the ops at the top of a kernel that all warps may run: all get the same from them.
 
-    And of what no program writes, where nothing before might: all warps get the same from it. With `programs` only those that are the same for all programs of a launch, of which nothing
-    follows from what is `carried` from one to the next.
+    Numbers of arguments, and of memory that no program writes, unless what is written before may
+    overlap it. With `programs` only those that are the same for all programs of a launch, of which
+    nothing follows from what is `carried` from one to the next.
     """
     found: set[Op] = set()
     elsewhere: set[Value] = set(carried)
