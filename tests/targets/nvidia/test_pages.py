@@ -12,13 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import workbench.language as tl
 from tests.kernels import paged_attention as kernels
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.raising import SM_90A, may_run
-from workbench.ir import Module
+from workbench.analysis.forms import number
+from workbench.ir import Module, Op
+from workbench.ops import For, Load
+from workbench.source import KernelError
+from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import TensorCopy, TensorLoad
+from workbench.targets.nvidia.raising import _Planner
 from workbench.targets.simt.ops import is_persistent, roles_of
 
 HEAD, GROUP, HEADS_KV, NOWHERE = 16, 4, 2, 1 << 28
@@ -31,10 +37,12 @@ SEQUENCES = ((0, 5), (3, 3), (16, 48), (9, 70), (1, 64), (17, 17))
 
 
 @cache
-def prefill(page: int, block: int, block_q: int = 16) -> Module:
+def prefill(page: int, block: int, block_q: int = 16, table: str = "i32") -> Module:
     sizes = {"HEAD": HEAD, "BLOCK_D": HEAD, "GROUP": GROUP, "BLOCK_Q": block_q, "PAGE": page,
              "BLOCK_N": block}  # fmt: skip
-    module = tile_ir(kernels.paged_prefill, WORDS, sizes, num_warps=4, num_stages=2)
+    words = WORDS.split()
+    words[5] = f"*{table}:16"
+    module = tile_ir(kernels.paged_prefill, " ".join(words), sizes, num_warps=4, num_stages=2)
     final = [module, *(after for _, after in tile_steps(module))][-1]
     return replace(final, attributes={**final.attributes, "narrow_index": True})
 
@@ -100,9 +108,25 @@ def test_pages_are_boxes_whose_coordinate_is_loaded(page: int, block: int, speci
     check(found["hoist-invariants"], after, *sequences_of(page))
 
 
-def test_pages_below_where_the_caches_begin_are_read():
-    found = steps(prefill(64, 64))
-    check(found["hoist-invariants"], found["raise-tma"], *sequences_of(64, below=3))
+@pytest.mark.parametrize(("page", "block"), [(64, 64), (32, 64)])
+def test_pages_below_where_the_caches_begin_are_read(page: int, block: int):
+    found = steps(prefill(page, block))
+    check(found["hoist-invariants"], found["raise-tma"], *sequences_of(page, below=3))
+
+
+def test_numbers_of_pages_may_have_64_bits():
+    found = steps(prefill(32, 64, table="i64"))
+    assert sum(isinstance(op, TensorLoad) for op in found["raise-tma"].walk()) == 2
+    launch = sequences_of(32, below=2, dtype=np.int64)
+    check(found["hoist-invariants"], found["raise-tma"], *launch)
+
+
+def test_pages_that_lie_close_together_are_left_to_pointers():
+    """Numbers that no coordinate can have might name what there is, then."""
+    found = steps(prefill(64, 64))["raise-tma"]
+    arguments, grid = sequences_of(64)
+    arguments[12] = arguments[15] = 256
+    assert not may_run(found, arguments, grid)
 
 
 def test_blocks_stay_where_pages_are_loaded():
@@ -110,3 +134,91 @@ def test_blocks_stay_where_pages_are_loaded():
     after = [*found.values()][-1]
     assert is_persistent(after)
     check(found["hoist-invariants"], after, *sequences_of(64))
+
+
+def test_numbers_of_pages_are_loaded_a_round_before_their_copies():
+    found = steps(prefill(64, 64), warp_specialize=False, persistent=False)
+    after = [*found.values()][-1]
+    (loop,) = (op for op in after.walk() if isinstance(op, For) and any(map(is_copy, op.body.ops)))
+    made = {value for op in loop.body.ops for value in op.results}
+    loads = [op for op in loop.body.ops if isinstance(op, Load)]
+    copies = [op for op in loop.body.ops if isinstance(op, TensorCopy)]
+    assert len(loads) == 1
+    work, seen = [v for op in copies for v in op.coordinates], set[Any]()
+    while work:
+        value = work.pop()
+        if value in made and value not in seen and value.op is not None:
+            seen.add(value)
+            work += value.op.operands
+    assert seen
+    assert loads[0].result not in seen
+
+
+def is_copy(op: Op) -> bool:
+    return isinstance(op, TensorCopy)
+
+
+#: A fault: what is replaced, by what; rows of a page and of a block.
+PLANTED: dict[str, tuple[str, Any, int, int]] = {
+    "what is lifted stays up": ("workbench.targets.nvidia.raising._AROUND", 1 << 32, 64, 64),
+    "a row too many": (
+        "workbench.targets.nvidia.raising._Planner._ragged",
+        lambda self, *given: RAGGED(self, *given[:3], given[3] + number(1), given[4]), 64, 64,
+    ),
+    "parts have the first one's page": (
+        "workbench.targets.nvidia.tile_parts._Part.first", property(lambda self: 0), 32, 64,
+    ),
+    "a page is looked up beyond the table": (
+        "workbench.targets.nvidia.form_values.Scalars._element",
+        lambda self, value, place: ELEMENT(self, value, (place[0] + 32,)), 32, 64,
+    ),
+}  # fmt: skip
+RAGGED, ELEMENT = _Planner._ragged, Scalars._element
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch):
+    name, wrong, page, block = PLANTED[fault]
+    before = steps(prefill(page, block))["hoist-invariants"]
+    monkeypatch.setattr(name, wrong)
+    after = steps(prefill(page, block))["raise-tma"]
+    with pytest.raises((AssertionError, KernelError)):
+        check(before, after, *sequences_of(page, below=3))
+
+
+# -- work behind an early return ------------------------------------------------------------------
+def returning(a_ptr, b_ptr, c_ptr, counts_ptr, K, M: tl.constexpr, N: tl.constexpr,
+              BK: tl.constexpr, ASSUMES: tl.constexpr):  # fmt: skip
+    """Program 1 returns early where counts say so; it must neither store nor read A."""
+    pid = tl.program_id(0)
+    count = tl.load(counts_ptr + pid)
+    if count <= 0:
+        return
+    if ASSUMES:
+        tl.assume(count < 1000)
+    m, n, k = pid * M + tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    bias = tl.load(c_ptr + M * N * 2 + count)
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, BK):
+        a = tl.load(a_ptr + m[:, None] * K + (start + k)[None, :])
+        b = tl.load(b_ptr + (start + k)[:, None] * N + n[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], total + bias)
+
+
+@pytest.mark.parametrize("assumes", [False, True])
+def test_warps_part_behind_an_early_return(assumes: bool):
+    words = "*fp16:16 *fp16:16 *fp32:16 *i32:16 i32:16"
+    sizes = {"M": 64, "N": 64, "BK": 16, "ASSUMES": assumes}
+    module = tile_ir(returning, words, sizes, num_warps=4, num_stages=2)
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    final = replace(final, attributes={**final.attributes, "narrow_index": True})
+    found = [*steps(final, warp_specialize=True, persistent=False).values()][-1]
+    assert (roles_of(found) is None) == assumes  # under no mask an assumption holds nothing
+
+    def arguments() -> list[Any]:
+        a, b = numbers(64 * 64, np.float16, 0), numbers(64 * 64, np.float16, 1)
+        counts = np.array([2, -(1 << 20)], np.int32)
+        return [a, b, np.ones(2 * 64 * 64 + 8, np.float32), counts, 64]
+
+    assert meaning(found, (2,), arguments()) == meaning(module, (2,), arguments())

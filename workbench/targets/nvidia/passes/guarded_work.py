@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from workbench.ir import I1, Block, Builder, Module, Op, Value, layout_of, shape_of
-from workbench.ops import Constant, Elementwise, For, If, Select, Splat
+from workbench.ops import Constant, Elementwise, For, Select, Splat
 from workbench.targets.nvidia.passes.rounds import reading_from
 from workbench.targets.simt.rules import Device, RuleTable
 
@@ -28,9 +28,9 @@ def without_branch(module: Module, chip: Device) -> Module | None:
     that is stored.
     """
     *before, branch, end = (None, *module.body.ops)
-    if not isinstance(branch, If) or branch.results:
+    if branch is None or not _is_branch(branch):
         return None
-    work, nothing = branch.then, branch.otherwise
+    work, nothing = branch.regions
     otherwise = len(work.ops) == 1
     if otherwise:
         work, nothing = nothing, work
@@ -39,7 +39,7 @@ def without_branch(module: Module, chip: Device) -> Module | None:
     builder = Builder(module.next_id)
     builder.span, builder.origins = branch.span, (branch.id,)
     with builder.block() as ops:
-        runs = branch.condition
+        (runs,) = branch.decided_by()
         if otherwise:
             runs = builder.add(Elementwise("xor", (runs, builder.add(Constant(1, I1)))), "runs")
         values: dict[Value, Value] = {}
@@ -50,6 +50,12 @@ def without_branch(module: Module, chip: Device) -> Module | None:
                 values.update(zip(op.results, new.results, strict=True))
     body = Block((), (*(op for op in before if op is not None), *ops, end))
     return replace(module, body=body, next_id=builder.next_id)
+
+
+def _is_branch(op: Op) -> bool:
+    """Say whether an op does what is in the first of two regions where a number is on, or else."""
+    once = not (op.repeats or op.side_by_side or op.results)
+    return once and len(op.regions) == 2 and len(op.decided_by()) == 1
 
 
 def _may_stand_outside(op: Op, rules: RuleTable) -> bool:
