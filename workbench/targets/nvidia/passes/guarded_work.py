@@ -27,9 +27,9 @@ def without_branch(module: Module, chip: Device) -> Module | None:
     None if its last op is none, or something in it can be put under no mask. Keeps: every value
     that is stored.
     """
-    *before, branch, end = (None, *module.body.ops)
-    if branch is None or not _is_branch(branch):
+    if len(module.body.ops) < 2 or not _is_branch(module.body.ops[-2]):
         return None
+    *before, branch, end = module.body.ops
     work, nothing = branch.regions
     otherwise = len(work.ops) == 1
     if otherwise:
@@ -48,7 +48,7 @@ def without_branch(module: Module, chip: Device) -> Module | None:
             builder.insert(new)
             if new is not op:
                 values.update(zip(op.results, new.results, strict=True))
-    body = Block((), (*(op for op in before if op is not None), *ops, end))
+    body = Block((), (*before, *ops, end))
     return replace(module, body=body, next_id=builder.next_id)
 
 
