@@ -17,6 +17,7 @@ from tests.kernels import paged_attention as kernels
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
+from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.raising import SM_90A, may_run
 from workbench.analysis.forms import number
 from workbench.ir import Module, Op
@@ -26,6 +27,7 @@ from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import TensorCopy, TensorLoad
 from workbench.targets.nvidia.raising import _Planner
 from workbench.targets.simt.ops import is_persistent, roles_of
+from workbench.targets.simt.passes.shared_memory import allocate
 
 HEAD, GROUP, HEADS_KV, NOWHERE = 16, 4, 2, 1 << 28
 WORDS = (
@@ -33,7 +35,7 @@ WORDS = (
     + "i32:16 " * 10 + "i32 i32"
 )  # fmt: skip
 #: (queries, keys) of each sequence: none, within a page, whole pages, behind a prefix.
-SEQUENCES = ((0, 5), (3, 3), (16, 48), (9, 70), (1, 64), (17, 17))
+SEQUENCES = ((9, 70), (0, 5), (3, 3), (16, 48), (1, 64), (17, 17))
 
 
 @cache
@@ -105,7 +107,10 @@ def test_pages_are_boxes_whose_coordinate_is_loaded(page: int, block: int, speci
     after = [*found.values()][-1]
     assert (roles_of(after) is not None) == specialize
     assert any(isinstance(op, TensorCopy) for op in after.walk())
-    check(found["hoist-invariants"], after, *sequences_of(page))
+    arguments, grid = sequences_of(page)
+    check(found["hoist-invariants"], after, arguments, grid)
+    offsets, _, total = allocate(after, SM_90A)
+    assert simulate(after, offsets, total, grid, copied(arguments), SM_90A)
 
 
 @pytest.mark.parametrize(("page", "block"), [(64, 64), (32, 64)])
