@@ -39,8 +39,10 @@ SEQUENCES = ((9, 70), (0, 5), (3, 3), (16, 48), (1, 64), (17, 17))
 
 
 @cache
-def prefill(page: int, block: int, block_q: int = 16, table: str = "i32") -> Module:
-    sizes = {"HEAD": HEAD, "BLOCK_D": HEAD, "GROUP": GROUP, "BLOCK_Q": block_q, "PAGE": page,
+def prefill(
+    page: int, block: int, block_q: int = 16, table: str = "i32", head: int = HEAD
+) -> Module:
+    sizes = {"HEAD": head, "BLOCK_D": head, "GROUP": GROUP, "BLOCK_Q": block_q, "PAGE": page,
              "BLOCK_N": block}  # fmt: skip
     words = WORDS.split()
     words[5] = f"*{table}:16"
@@ -54,14 +56,14 @@ def steps(module: Module, **options: object) -> dict[str, Module]:
 
 
 def sequences_of(
-    page: int, block_q: int = 16, below: int = 0, dtype: Any = np.int32
+    page: int, block_q: int = 16, below: int = 0, dtype: Any = np.int32, head: int = HEAD
 ) -> tuple[list[Any], tuple[int, int]]:
     """Return a launch's arguments and grid; so many pages lie `below` where the caches begin."""
     pick = np.random.default_rng(page)
     counts = [-(-n // page) for _, n in SEQUENCES]
     order = (pick.permutation(sum(counts)) - below).astype(dtype)
     table = np.full((len(counts), max(counts) + 1), NOWHERE, dtype)
-    row = page * HEADS_KV * HEAD
+    row = page * HEADS_KV * head
     storages = [np.full((sum(counts), row), np.nan, np.float16) for _ in "kv"]
     first = 0
     for z, (count, (_, n)) in enumerate(zip(counts, SEQUENCES, strict=True)):
@@ -69,18 +71,18 @@ def sequences_of(
         first += count
         for c, storage in enumerate(storages):
             rows = np.full(count * row, np.nan, np.float16)
-            rows[: n * HEADS_KV * HEAD] = numbers(n * HEADS_KV * HEAD, np.float16, 2 * z + c)
+            rows[: n * HEADS_KV * head] = numbers(n * HEADS_KV * head, np.float16, 2 * z + c)
             storage[table[z, :count] + below] = rows.reshape(count, row)
     caches = [storage.ravel()[below * row :] for storage in storages]
     starts = np.array([0, *np.cumsum([m for m, _ in SEQUENCES])], np.int32)
     lengths = np.array([n for _, n in SEQUENCES], np.int32)
     heads = HEADS_KV * GROUP
-    q = numbers(starts[-1] * heads * HEAD, np.float16)
+    q = numbers(starts[-1] * heads * head, np.float16)
     out = np.zeros_like(q)
-    by_head, by_token, by_page = HEAD, HEADS_KV * HEAD, row
+    by_head, by_token, by_page = head, HEADS_KV * head, row
     arguments = [q, *caches, out, starts, table.ravel(), lengths, 0.25, 1.0, 1.0,
-                 heads * HEAD, HEAD, by_page, by_token, by_head, by_page, by_token, by_head,
-                 heads * HEAD, HEAD, table.shape[1], len(SEQUENCES)]  # fmt: skip
+                 heads * head, head, by_page, by_token, by_head, by_page, by_token, by_head,
+                 heads * head, head, table.shape[1], len(SEQUENCES)]  # fmt: skip
     return arguments, (int(starts[-1]) // block_q + len(SEQUENCES), HEADS_KV)
 
 
@@ -111,6 +113,14 @@ def test_pages_are_boxes_whose_coordinate_is_loaded(page: int, block: int, speci
     check(found["hoist-invariants"], after, arguments, grid)
     offsets, _, total = allocate(after, SM_90A)
     assert simulate(after, offsets, total, grid, copied(arguments), SM_90A)
+
+
+@pytest.mark.parametrize(("page", "block", "head"), [(64, 64, 64), (16, 32, 128)])
+def test_heads_of_several_boxes(page: int, block: int, head: int):
+    found = steps(prefill(page, block, head=head), warp_specialize=True, persistent=False)
+    after = [*found.values()][-1]
+    assert any(isinstance(op, TensorCopy) for op in after.walk())
+    check(found["hoist-invariants"], after, *sequences_of(page, head=head))
 
 
 @pytest.mark.parametrize(("page", "block"), [(64, 64), (32, 64)])
