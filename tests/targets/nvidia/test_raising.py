@@ -287,6 +287,9 @@ def rows(  # noqa: C901
     elif KIND == "page":
         page = tl.load(i_ptr + pid)
         total = tl.load(x_ptr + page * (16 * step) + r * ld + c, mask=keep, other=0.0)
+    elif KIND == "loaded remainder":
+        at = (tl.load(i_ptr + pid) - 4) % 8
+        total = tl.load(x_ptr + off + (at + r) * ld + c, mask=r < tl.load(i_ptr + 8), other=0.0)
     elif KIND == "page bound":
         last = tl.load(i_ptr + pid)
         total = tl.load(x_ptr + r * ld + c, mask=r < last, other=0.0)
@@ -380,6 +383,7 @@ ROWS = {
     "stride varies": (0, "the stride of axis 0, ld + i, is not the same in all programs", ""),
     "equal strides": (1, "", "same"),
     "page": (1, "", "same twin outside"),
+    "loaded remainder": (1, "", "same outside"),
     "page bound": (1, "", "same"),
     "column bound": (0, "its bound depends on last, which is read from memory", ""),
     "bound below, page bound": (0, "axis 0 is bounded below, and above by last", ""),

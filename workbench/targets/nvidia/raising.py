@@ -38,6 +38,7 @@ from dataclasses import dataclass, replace
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form, Monomial, all_atoms, number
 from workbench.analysis.masks import always, bounds_of, follows, plain_coordinate
+from workbench.analysis.ranges import FULL64, Interval
 from workbench.analysis.transfer import opaque, rewritten
 
 #: Extent of an axis without a bound: more than any coordinate, and the largest that was tried.
@@ -46,6 +47,8 @@ UNBOUNDED = 0x7FFF0000
 GRAIN, MOST_AXES = 16, 5
 #: What is added to numbers below 0; elements of which so many steps are 0 in 64 bits.
 _LIFT, _AROUND = 1 << 30, 1 << 34
+#: What is loaded and never as far counts along an axis of the tile.
+_NEAR = 1 << 20
 #: The least bytes between what loaded numbers name: those that no coordinate can have (below -2^30,
 #: from UNBOUNDED on) lie 2^40 bytes away then, more than there are in one array.
 _LEAST_APART = 1024
@@ -119,6 +122,7 @@ class Request:
     demanded: forms below 0 wherever anybody looks at what it gives; asked for when needed.
     never: says whether a form is known to be below 0 all over the tile.
     narrow: says whether a form is known to have 32 bits.
+    known: the least and the greatest number that a form may be, whatever is loaded.
     pointers: names of the arguments that are arrays.
     words: says a form as the author would.
     """
@@ -132,6 +136,7 @@ class Request:
     words: Callable[[Form], str]
     never: Callable[[Form], bool] = lambda form: False
     narrow: Callable[[Form], bool] = lambda form: False
+    known: Callable[[Form], Interval] = lambda form: FULL64
     looked_at: Callable[[int], str] = lambda axis: ""
 
 
@@ -182,7 +187,7 @@ class _Planner:
             rest = rest - strides[d] * coordinate
         for d in self.rank:  # what has no bound takes what is a multiple of its stride
             if d not in coordinates and d != inner:
-                coordinates[d], rest = _taken(rest, strides[d])
+                coordinates[d], rest = self._taken(rest, strides[d])
         base, moving = halves(rest)
         extra = self._grouped(moving, inner, coordinates)
         axes: list[Axis] = []
@@ -368,6 +373,19 @@ class _Planner:
         return [beside, axis], base - stride * extent
 
     # -- coordinates ----------------------------------------------------------------------
+    def _taken(self, rest: Form, stride: Form) -> tuple[Form, Form]:
+        """Return how many strides what varies moves by, as far as it is a multiple, and the rest.
+
+        Of what is loaded only what is never far: a remainder. If it may be below 0, the array
+        begins so much earlier.
+        """
+        taken, low = number(0), 0
+        for _, factor in _quotients(halves(rest)[1], stride):
+            least, most = self.request.known(factor) if is_loaded(factor) else (0, 0)
+            if varies(factor) and least > -_NEAR and most < _NEAR:
+                taken, low = taken + factor, low + min(least, 0)
+        return taken - number(low), rest - stride * (taken - number(low))
+
     def _grouped(
         self, moving: Form, inner: int, coordinates: dict[int, Form]
     ) -> list[tuple[Form, Form]]:
@@ -549,15 +567,6 @@ def _is_plain(form: Form) -> bool:
 
 def _without_coordinates(form: Form) -> Form:
     return Form({m: c for m, c in form.terms.items() if not any(a.axes for a in m)})
-
-
-def _taken(rest: Form, stride: Form) -> tuple[Form, Form]:
-    """Return how many strides what varies moves by, as far as it is a multiple, and the rest."""
-    taken = number(0)
-    for _, factor in _quotients(halves(rest)[1], stride):
-        if varies(factor) and not is_loaded(factor):
-            taken = taken + factor
-    return taken, rest - stride * taken
 
 
 def _quotients(form: Form, stride: Form) -> Iterator[tuple[Monomial, Form]]:

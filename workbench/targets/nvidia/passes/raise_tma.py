@@ -20,7 +20,7 @@ from workbench.analysis.demanded import Demanded
 from workbench.analysis.forms import Atom, Form, number
 from workbench.analysis.hulls import Asked, FormSteps, UnknownForm, known_intervals
 from workbench.analysis.memory import ANYWHERE, Memory
-from workbench.analysis.ranges import FULL32, MARGIN, Step
+from workbench.analysis.ranges import FULL32, MARGIN, Interval, Step
 from workbench.analysis.transfer import renamed, rewritten
 from workbench.ir import (
     DROP,
@@ -301,6 +301,7 @@ class Raiser(Rebuilder):
             words=self.names.spelled,
             never=lambda held: self._never(held, shape_of(tile.type)),
             narrow=self._fits,
+            known=self._known,
             looked_at=lambda axis: self._looked_at(tile, axis),
         )
         try:
@@ -328,7 +329,7 @@ class Raiser(Rebuilder):
             reads = reads and all(is_known(value, ()) for value in op.operands)
             return (access.pointers, access.mask) if access is not None and reads else None
 
-        splitter = Splitter(self.facts, loads, self._not_negative)
+        splitter = Splitter(self.facts, loads, lambda form: self._known(form)[0] >= 0)
         reason: NotRaised = why
         for found in splitter.splits(request.form, request.conjuncts, request.shape):
             parts = (
@@ -341,9 +342,10 @@ class Raiser(Rebuilder):
                 reason = other
         raise reason
 
-    def _not_negative(self, form: Form) -> bool:
+    def _known(self, form: Form) -> Interval:
+        """Return the least and the greatest number that a form may be, whatever is loaded."""
         step = self.anything.of(form)
-        return known_intervals(self.anything.steps)[step][0] >= 0
+        return known_intervals(self.anything.steps)[step]
 
     def _unwrapped(self, form: Form, shape: tuple[int, ...]) -> tuple[Form, tuple[Form, ...]]:
         """Return a form with products of 32 bits as what they are where these hold them.
@@ -442,8 +444,7 @@ class Raiser(Rebuilder):
 
         Raises NotRaised where that depends on what the kernel reads.
         """
-        step = self.anything.of(held)
-        low, high = known_intervals(self.anything.steps)[step]
+        low, high = self._known(held)
         fits = high <= FULL32[1] - MARGIN or self._fits(held)
         if low >= 0 and fits:
             return True
@@ -460,8 +461,7 @@ class Raiser(Rebuilder):
         """Say whether 32 bits are known to hold a form."""
         if self._fits(form) or form.constant is not None:
             return True
-        step = self.anything.of(form)
-        low, high = known_intervals(self.anything.steps)[step]
+        low, high = self._known(form)
         return FULL32[0] <= low and high <= FULL32[1]
 
     def _never(self, held: Form, shape: tuple[int, ...]) -> bool:
