@@ -26,6 +26,7 @@ from workbench.ir import Builder, Module, Op, Value, rebuild
 from workbench.ops import Constant, Dot, Load, Scan
 from workbench.passes.manager import Remarks
 from workbench.source import KernelError
+from workbench.targets.nvidia.box_plans import UNBOUNDED, Plan
 from workbench.targets.nvidia.ops import (
     Barriers,
     Expect,
@@ -36,7 +37,7 @@ from workbench.targets.nvidia.ops import (
 )
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
-from workbench.targets.nvidia.raising import UNBOUNDED, Plan, Request, plan
+from workbench.targets.nvidia.raising import Request, plan
 from workbench.targets.simt.ops import BlockBarrier
 from workbench.targets.simt.verifier import verify_layouts
 

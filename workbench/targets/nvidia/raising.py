@@ -40,9 +40,16 @@ from workbench.analysis.forms import Atom, Form, Monomial, all_atoms, number
 from workbench.analysis.masks import always, bounds_of, follows, plain_coordinate
 from workbench.analysis.ranges import FULL64, Interval
 from workbench.analysis.transfer import opaque, rewritten
+from workbench.targets.nvidia.box_plans import (
+    UNBOUNDED,
+    Axis,
+    NotRaised,
+    Plan,
+    TileRead,
+    is_loaded,
+    loaded_in,
+)
 
-#: Extent of an axis without a bound: more than any coordinate, and the largest that was tried.
-UNBOUNDED = 0x7FFF0000
 #: Multiples of so many bytes; the most axes.
 GRAIN, MOST_AXES = 16, 5
 #: What is added to numbers below 0; elements of which so many steps are 0 in 64 bits.
@@ -52,65 +59,6 @@ _NEAR = 1 << 20
 #: The least bytes between what loaded numbers name: those that no coordinate can have (below -2^30,
 #: from UNBOUNDED on) lie 2^40 bytes away then, more than there are in one array.
 _LEAST_APART = 1024
-
-
-class NotRaised(Exception):  # noqa: N818 - an answer, shown as a remark
-    """Why an access is none of a tensor map, in words."""
-
-
-class TileRead(NotRaised):
-    """An address that depends on a tile that is loaded or computed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """An axis of a map; `axis` is that of the tile, None where the box has one element.
-
-    bounded_below: the author's mask is off below the array.
-    within: the coordinate has 32 bits and is not below 0, by how it is made.
-    """
-
-    stride: Form
-    extent: Form
-    coordinate: Form
-    axis: int | None = None
-    bounded_below: bool = False
-    within: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A box of a map: `base` in elements from the argument `root`; axes from outer to inner.
-
-    parts: coordinates of the boxes that the tile is, where it is several, one behind the other.
-    places: for each axis of the tile its place among the axes.
-    at_least_0: forms that must not be negative in any program.
-    dropped: indices, as they were, that only their region is left of.
-    """
-
-    root: str
-    base: Form
-    axes: tuple[Axis, ...]
-    places: tuple[int, ...]
-    at_least_0: tuple[Form, ...]
-    dropped: tuple[Atom, ...]
-    parts: tuple[tuple[Form, ...], ...] = ()
-
-    @property
-    def coordinates(self) -> tuple[tuple[Form, ...], ...]:
-        """Where each box begins."""
-        return self.parts or (tuple(axis.coordinate for axis in self.axes),)
-
-    @property
-    def begins(self) -> Iterator[tuple[Axis, Form]]:
-        """Each axis with its coordinate in each box."""
-        return (pair for start in self.coordinates for pair in zip(self.axes, start, strict=True))
-
-    def box(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the extents of a box for a tile of a shape."""
-        found = [1 if axis.axis is None else shape[axis.axis] for axis in self.axes]
-        found[min(self.places)] //= len(self.coordinates)
-        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,24 +91,6 @@ class Request:
 def plan(facts: Affine, request: Request) -> Plan:
     """Return the box that an access reads; raises NotRaised if there is none."""
     return _Planner(facts, request).plan()
-
-
-def together(plans: Sequence[Plan], axis: int) -> Plan:
-    """Return the plan of a tile whose parts along an axis have plans; raises NotRaised."""
-    first = plans[0]
-    if first.places[axis] != min(first.places):
-        raise NotRaised("its parts do not lie one behind the other")
-
-    def same(found: Plan) -> tuple[object, ...]:
-        axes = tuple((a.stride, a.extent, a.bounded_below, a.within) for a in found.axes)
-        return found.root, found.base, found.places, axes
-
-    if any(same(found) != same(first) for found in plans):
-        raise NotRaised("its parts are not boxes of one map")
-    asked = dict.fromkeys(held for found in plans for held in found.at_least_0)
-    dropped = dict.fromkeys(atom for found in plans for atom in found.dropped)
-    parts = tuple(one for found in plans for one in found.coordinates)
-    return replace(first, at_least_0=tuple(asked), dropped=tuple(dropped), parts=parts)
 
 
 class _Planner:
@@ -322,7 +252,7 @@ class _Planner:
         found = _Bounds({}, {}, dict(bounds.lower), {}, bounds.predicates)
         for d in self.rank:
             upper = bounds.upper.get(d, ())
-            loaded = [atom for n in upper for atom in _loaded(halves(n)[1])]
+            loaded = [atom for n in upper for atom in loaded_in(halves(n)[1])]
             if loaded:
                 self._may_be_ragged(d, inner, found, loaded[0])
                 found.left[d] = upper[0]
@@ -368,8 +298,9 @@ class _Planner:
         some = opaque(self.facts, "min", (left, extent))
         some = opaque(self.facts, "max", (some, number(0)))
         self.at_least_0.append(coordinate)
-        beside = Axis(stride, number(UNBOUNDED), coordinate + some, within=True)
-        axis = Axis(stride, extent, extent - some, d, within=True)
+        beside = Axis(stride, number(UNBOUNDED), coordinate + some, within=True, told=())
+        told = (coordinate, coordinate + left)
+        axis = Axis(stride, extent, extent - some, d, within=True, told=told)
         return [beside, axis], base - stride * extent
 
     # -- coordinates ----------------------------------------------------------------------
@@ -450,8 +381,9 @@ class _Planner:
             coordinate = opaque(self.facts, "min", (coordinate, number(UNBOUNDED)))
         up = opaque(self.facts, "select", (coordinate, lift, none))
         self.at_least_0.append(axis.stride - number(-(-_LEAST_APART // self.request.itemsize)))
-        around = Axis(number(_AROUND) - axis.stride, number(UNBOUNDED), up, within=True)
-        return [around, replace(axis, coordinate=coordinate + up, within=True)]
+        told = (axis.coordinate, axis.extent)
+        around = Axis(number(_AROUND) - axis.stride, axis.extent, up, within=True, told=())
+        return [around, replace(axis, coordinate=coordinate + up, within=True, told=told)]
 
     def _axes(
         self, d: int, stride: Form, coordinate: Form, bounds: _Bounds, base: Form
@@ -527,16 +459,6 @@ def _merged(more: list[Axis], inner: Axis, room: int) -> tuple[list[Axis], Axis]
 
 
 # -- forms ------------------------------------------------------------------------------------
-def _loaded(form: Form) -> list[Atom]:
-    """Return the atoms of a form that stand for what is read from memory, or computed of it."""
-    return [a for a in all_atoms(form) if a.kind in ("value", "element", "promise", "moved")]
-
-
-def is_loaded(form: Form) -> bool:
-    """Say whether a form stands for what is read from memory, or computed of it."""
-    return bool(_loaded(form))
-
-
 def varies(form: Form) -> bool:
     """Say whether a form may differ within a launch, or is nothing that a launch computes."""
     return any(_atom_varies(atom) for atom in form.atoms())

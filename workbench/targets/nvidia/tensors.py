@@ -8,6 +8,7 @@ from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of
 from workbench.layouts import SWIZZLES, TensorPlan, swizzle_width, swizzled, tensor_fits
 from workbench.ops import Constant
 from workbench.source import KernelTypeError
+from workbench.targets.nvidia.box_plans import UNBOUNDED
 from workbench.targets.nvidia.ops import (
     Arrive,
     Await,
@@ -19,7 +20,6 @@ from workbench.targets.nvidia.ops import (
     TensorLoad,
 )
 from workbench.targets.nvidia.ops.tensors import outermost
-from workbench.targets.nvidia.raising import UNBOUNDED
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.lowering import Lowering, at, llvm_type
 from workbench.targets.simt.rules import Ahead, Box, Setting, as_they_are

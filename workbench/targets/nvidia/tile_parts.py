@@ -22,7 +22,7 @@ from workbench.analysis.forms import Atom, Form, number
 from workbench.analysis.masks import follows, plain_coordinate
 from workbench.analysis.transfer import opaque, rewritten
 from workbench.ir import Op, Value, shape_of
-from workbench.targets.nvidia.raising import is_loaded
+from workbench.targets.nvidia.box_plans import is_loaded
 
 #: Rows of a part at least: where the pattern of eight rows of a buffer ends.
 _FEWEST_ROWS = 8

@@ -46,21 +46,14 @@ from workbench.layouts import swizzled, tensor_fits
 from workbench.ops import AddPointer, For
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
+from workbench.targets.nvidia.box_plans import UNBOUNDED, NotRaised, Plan, TileRead, together
 from workbench.targets.nvidia.corners import is_known
 from workbench.targets.nvidia.form_intervals import AnyForm, KnownForm
 from workbench.targets.nvidia.form_names import Names
 from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import FenceProducts, MakeTensorMap, TensorLoad
 from workbench.targets.nvidia.passes.staged_loads import transposes
-from workbench.targets.nvidia.raising import (
-    UNBOUNDED,
-    NotRaised,
-    Plan,
-    Request,
-    TileRead,
-    plan,
-    together,
-)
+from workbench.targets.nvidia.raising import Request, plan
 from workbench.targets.nvidia.tile_parts import Splitter
 from workbench.targets.simt.rules import Device, Raised
 
@@ -262,12 +255,14 @@ class Raiser(Rebuilder):
 
     def _told(self, plan: Plan) -> str:
         """Say what a load was raised to."""
-        shown = ", ".join(self.names.spelled(axis.coordinate) for axis in plan.axes)
+        told = [*plan.told]
+        shown = ", ".join(self.names.spelled(start) for start, _ in told)
         extents = ", ".join(
-            "any" if axis.extent == number(UNBOUNDED) else self.names.spelled(axis.extent)
-            for axis in plan.axes
+            "any" if end == number(UNBOUNDED) else self.names.spelled(end) for _, end in told
         )
         text = f"raised to a tensor map: {plan.root}[{shown}] of extents [{extents}]"
+        if plan.parts:
+            text += f", the first of {len(plan.parts)} boxes"
         for atom in plan.dropped:
             index = self.names.spelled(Form({(atom,): 1})).removeprefix("(").removesuffix(")")
             text += f"; {index} dropped: nobody looks past it"
