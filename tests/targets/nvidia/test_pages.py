@@ -40,13 +40,13 @@ SEQUENCES = ((9, 70), (0, 5), (3, 3), (16, 48), (1, 64), (17, 17))
 
 @cache
 def prefill(
-    page: int, block: int, block_q: int = 16, table: str = "i32", head: int = HEAD
+    page: int, block: int, block_q: int = 16, table: str = "i32", head: int = HEAD, warps: int = 4
 ) -> Module:
     sizes = {"HEAD": head, "BLOCK_D": head, "GROUP": GROUP, "BLOCK_Q": block_q, "PAGE": page,
              "BLOCK_N": block}  # fmt: skip
     words = WORDS.split()
     words[5] = f"*{table}:16"
-    module = tile_ir(kernels.paged_prefill, " ".join(words), sizes, num_warps=4, num_stages=2)
+    module = tile_ir(kernels.paged_prefill, " ".join(words), sizes, num_warps=warps, num_stages=2)
     final = [module, *(after for _, after in tile_steps(module))][-1]
     return replace(final, attributes={**final.attributes, "narrow_index": True})
 
@@ -142,6 +142,15 @@ def test_pages_that_lie_close_together_are_left_to_pointers():
     arguments, grid = sequences_of(64)
     arguments[12] = arguments[15] = 256
     assert not may_run(found, arguments, grid)
+
+
+@pytest.mark.parametrize(("page", "registers"), [(128, (24, 240)), (16, (40, 232))])
+def test_a_producer_of_many_boxes_keeps_more_registers(page: int, registers: tuple[int, int]):
+    """Four warps of a producer and eight that multiply have 168 each: 12 x 168 in all."""
+    found = steps(prefill(page, 128, 32, head=128, warps=8), persistent=False)
+    (loop,) = (op for op in found["role-partition"].walk() if isinstance(op, For) and op.schedule)
+    assert dict(loop.schedule)["registers"] == registers
+    assert 4 * registers[0] + 8 * registers[1] == 12 * 168
 
 
 def test_blocks_stay_where_pages_are_loaded():
