@@ -10,6 +10,7 @@ A *form* maps monomials (sorted tuples of atoms) to integer coefficients. Atoms:
 | arg(n), programs(a) | an argument, the grid extent: the same in the whole launch |
 | pid(a), trip(l) | program id; number of the iteration of loop l, from 0 |
 | value(v) | any other value without coordinates: loaded, carried without closed form |
+| element(v, p) | the element of a tile v at a place p (asked for by who needs it) |
 | x(d) | the coordinate along axis d of the value's own tile |
 | div(f,g) rem(f,g) min(f,g) max(f,g) | C-truncated division and remainder, smaller, larger |
 | select(h…,f,g) | f where all h are below 0, else g |

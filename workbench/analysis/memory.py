@@ -84,6 +84,15 @@ class Memory:
         roots = self.roots(effect)
         return not (ANYWHERE in self.written or ANYWHERE in roots or roots & self.written)
 
+    def may_repeat(self, op: Op) -> bool:
+        """Say whether several warps may do what an op does, each for itself, and get the same."""
+        return all(map(self._is_same_again, op.effects()))
+
+    def _is_same_again(self, effect: Effect) -> bool:
+        if effect.space == "outside":  # a loop may not end: then it does for none of them
+            return not (effect.reads or effect.writes)
+        return effect.removable and self.is_settled(effect)
+
 
 @deep
 def parameter_roles(module: Module) -> dict[str, Role]:

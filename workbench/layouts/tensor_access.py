@@ -40,14 +40,15 @@ class TensorPlan:
 
 @lru_cache(1024)
 def tensor_fits(
-    shared: LinearLayout, itemsize: int, inner: int, *, over: bool = False
+    shared: LinearLayout, itemsize: int, inner: int, *, over: bool = False, most: int | None = None
 ) -> TensorPlan | None:
     """Return how copies fill a buffer of a layout; None: they cannot.
 
     shared: the layout of a buffer of two axes whose elements have `itemsize` bytes, packed
     (packing.py); `inner` is the axis whose elements lie side by side in the tensor. The buffer's
     address must be a multiple of 1024. `over`: whether boxes may bring what lies beyond the tile
-    along that axis, into bytes of the buffer that hold nothing else.
+    along that axis, into bytes of the buffer that hold nothing else. `most`: the rows of a box are
+    no more, and divide these.
     """
     if shared.rank != 2:
         return None
@@ -66,7 +67,7 @@ def tensor_fits(
         )
         if not runs or any(part != width << bit for bit, part in enumerate(down)):
             continue
-        found = _plan(extent, rows, across, width, columns, inner)
+        found = _plan(extent, rows, across, width, columns, inner, most or rows)
         have = packing(shared, itemsize).size * itemsize
         if found is not None and extent % across:
             (_, last), tall = found.pieces[-1], found.box[1 - inner]
@@ -77,10 +78,13 @@ def tensor_fits(
 
 
 def _plan(
-    extent: int, rows: int, across: int, width: int, columns: tuple[int, ...], inner: int
-) -> TensorPlan | None:
-    heights = range(min(rows, MOST_BOX), 0, -1)
-    tall = next(n for n in heights if rows % n == 0 and _whole(n, rows))
+    extent: int, rows: int, across: int, width: int, columns: tuple[int, ...], inner: int,
+    most: int,
+) -> TensorPlan | None:  # fmt: skip
+    heights = range(min(most, MOST_BOX), 0, -1)
+    tall = next((n for n in heights if most % n == 0 and _whole(n, rows)), 0)
+    if not tall:
+        return None
     found: list[tuple[tuple[int, int], int]] = []
     for start in range(0, extent, across):
         place = sum(part for bit, part in enumerate(columns) if start >> bit & 1)

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from workbench.ir import Module, Op, verify_module

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from workbench.analysis.ranges import FULL32, value_intervals
+from workbench.analysis.ranges import FULL32, FULL64, value_intervals
 from workbench.ir import (
     I32,
     I64,
@@ -199,8 +199,13 @@ class _Narrower(Rebuilder):
             return self.builder.add(Cast(wide.result, I32, no_wrap=True))
         return op.changed(
             inputs=tuple(self.sized(v, width) for v in op.inputs),
-            no_wrap=op.function in (*_RING, "shl") and op.result not in self.low_only,
+            no_wrap=op.function in (*_RING, "shl") and self.is_exact(op.result),
         )
+
+    def is_exact(self, value: Value) -> bool:
+        """Say whether a value of the width that it is given is the exact integer."""
+        low, high = self.intervals.get(value, FULL64)
+        return value not in self.low_only or (FULL32[0] <= low and high <= FULL32[1])
 
     def _now(self, value: Value) -> Any:
         return element_of(self.values.get(value, value).type)

@@ -680,13 +680,18 @@ def test_programs_whose_lengths_are_read_stay_where_asked(asked: bool | None):
     assert remarks.items[0].text.startswith("persistent: " if asked else LONG_LOOP)
 
 
-def branching(a_ptr, b_ptr, c_ptr, K, G, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """How far a program goes is decided by a branch on its number."""
+def branching(
+    a_ptr, b_ptr, c_ptr, K, G, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    ADDED: tl.constexpr,
+):  # fmt: skip
+    """How far a program goes is decided by a branch on its number; by a sum, if ADDED."""
     row = tl.program_id(0)
     m, n, k = row * BM + tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
     end = K
     if row > G:
         end = K // 2 // BK * BK
+    if ADDED:
+        end += tl.sum(tl.where(n > BN, 1, 0))
     acc = tl.zeros((BM, BN), tl.float32)
     for i in range(0, end, BK):
         a = tl.load(a_ptr + m[:, None] * K + (i + k)[None, :])
@@ -695,20 +700,23 @@ def branching(a_ptr, b_ptr, c_ptr, K, G, BM: tl.constexpr, BN: tl.constexpr, BK:
     tl.store(c_ptr + m[:, None] * BN + n[None, :], acc)
 
 
+@pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("options", [{}, {"warp_specialize": True}, OPTIONS])
-def test_where_a_producer_cannot_follow_blocks_go(options: dict[str, object]):
+def test_blocks_stay_where_a_producer_can_follow(options: dict[str, object], added: bool):
     words = "*fp16:16 *fp16:16 *fp32:16 i32:16 i32"
-    sizes = {"BM": 128, "BN": 256, "BK": 64}
+    sizes = {"BM": 128, "BN": 256, "BK": 64, "ADDED": added}
     module = tile_ir(branching, words, sizes, num_warps=8, num_stages=3)
     found = [after for _, after in gpu_steps(_last(module), SM_90A, narrow_index=True, **{
         name: value for name, value in options.items() if name != "narrow_index"})][-1]  # fmt: skip
-    assert not is_persistent(found)
+    assert is_persistent(found) != added
 
     def arguments() -> list[Any]:
         a, b = numbers(3 * 128 * 256, np.float16, 0), numbers(256 * 256, np.float16, 1)
         return [a, b, np.zeros(3 * 128 * 256, np.float32), 256, 1]
 
-    assert meaning(found, (3,), arguments()) == meaning(module, (3,), arguments())
+    wanted = meaning(module, (3,), arguments())
+    for blocks in (0, 1):
+        assert results(found, (3,), arguments(), blocks) == wanted
 
 
 def _last(module: Module) -> Module:

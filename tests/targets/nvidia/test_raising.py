@@ -26,6 +26,7 @@ from workbench.ir import Builder, Module, Op, Value, rebuild
 from workbench.ops import Constant, Dot, Load, Scan
 from workbench.passes.manager import Remarks
 from workbench.source import KernelError
+from workbench.targets.nvidia.box_plans import UNBOUNDED, Plan
 from workbench.targets.nvidia.ops import (
     Barriers,
     Expect,
@@ -36,7 +37,7 @@ from workbench.targets.nvidia.ops import (
 )
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
-from workbench.targets.nvidia.raising import UNBOUNDED, Plan, Request, plan
+from workbench.targets.nvidia.raising import Request, plan
 from workbench.targets.simt.ops import BlockBarrier
 from workbench.targets.simt.verifier import verify_layouts
 
@@ -286,10 +287,19 @@ def rows(  # noqa: C901
         total = tl.load(at, mask=keep, other=0.0)
     elif KIND == "page":
         page = tl.load(i_ptr + pid)
-        total = tl.load(x_ptr + page * ld + r * ld + c, mask=keep, other=0.0)
+        total = tl.load(x_ptr + page * (16 * step) + r * ld + c, mask=keep, other=0.0)
+    elif KIND == "loaded remainder":
+        at = (tl.load(i_ptr + pid) - 4) % 8
+        total = tl.load(x_ptr + off + (at + r) * ld + c, mask=r < tl.load(i_ptr + 8), other=0.0)
     elif KIND == "page bound":
         last = tl.load(i_ptr + pid)
         total = tl.load(x_ptr + r * ld + c, mask=r < last, other=0.0)
+    elif KIND == "column bound":
+        last = tl.load(i_ptr + pid)
+        total = tl.load(x_ptr + r * ld + c, mask=keep & (c < last), other=0.0)
+    elif KIND == "bound below, page bound":
+        last = tl.load(i_ptr + pid)
+        total = tl.load(x_ptr + r * ld + c, mask=(r >= h) & (r < last), other=0.0)
     elif KIND == "steps":
         for k in range(h, h + n * 3, 3):
             total = total * 2 + tl.load(x_ptr + (r + k // 3) * ld + c, mask=keep, other=0.0)
@@ -373,8 +383,11 @@ ROWS = {
     "stored": (0, "the kernel stores through the same argument", ""),
     "stride varies": (0, "the stride of axis 0, ld + i, is not the same in all programs", ""),
     "equal strides": (1, "", "same"),
-    "page": (0, "it begins at page", ""),
-    "page bound": (0, "its bound depends on last, which is read from memory", ""),
+    "page": (1, "", "same twin outside"),
+    "loaded remainder": (1, "", "same outside"),
+    "page bound": (1, "", "same"),
+    "column bound": (0, "its bound depends on last, which is read from memory", ""),
+    "bound below, page bound": (0, "axis 0 is bounded below, and above by last", ""),
     "steps": (1, "", "same"),
     "steps of three": (1, "", "same"),
     "down": (1, "", "same"),

@@ -94,8 +94,9 @@ def test_loads_go_ahead_and_nothing_spills(name: str):
     assert kernel.n_spills == 0
     remarks = [r.text for r in kernel.compiled.lowered.recorder.remarks.items]
     ahead = [int(m[1]) for text in remarks if (m := re.match(r"(\d+) loads copied ", text))]
-    assert ahead
-    assert set(ahead) == {CASES[name][3]}
+    parted = [text for text in remarks if text.startswith("specialised: ")]
+    assert ahead or parted
+    assert set(ahead) <= {CASES[name][3]}
     loops = hot_loops(kernel.asm["ptx"])
     assert loops
     for loop in loops:
@@ -103,7 +104,7 @@ def test_loads_go_ahead_and_nothing_spills(name: str):
         loads = re.findall(r"ld\.global\S*\.[bsu](?:8|16|32|64) ", loop)
         assert not [word for word in loads if word.endswith(("b8 ", "u8 ", "s8 "))]
         assert len(loads) <= (4 if name.startswith("int") else 8)
-        assert "cp.async" in loop
+        assert "cp.async" in loop or (parted and not loads)
 
 
 def test_keys_of_pages_are_read_and_written_sixteen_bytes_wide():

@@ -192,13 +192,16 @@ def test_what_has_not_been_waited_for_is_poison_and_an_error_in_the_end():
         ((512, 64), 1, 1),
     ],
 )  # fmt: skip
+@pytest.mark.parametrize("parts", [1, 4])
 def test_boxes_fill_a_buffer_as_the_hardware_does(
-    shape: tuple[int, int], itemsize: int, inner: int
+    shape: tuple[int, int], itemsize: int, inner: int, parts: int
 ):
     """Each element lies where a box puts it: rows of W bytes, chunks XORed with address bits."""
     layout = swizzled(shape, itemsize, (inner, 1 - inner), exchange=False)
-    plan = tensor_fits(layout, itemsize, inner)
+    rows = shape[1 - inner] // parts
+    plan = tensor_fits(layout, itemsize, inner, most=rows)
     assert plan is not None
+    assert all(start[1 - inner] % rows + plan.box[1 - inner] <= rows for start, _ in plan.pieces)
     places = packing(layout, itemsize).scaled(itemsize)
     inverse = {layout.unflatten(flat): n for n, flat in enumerate(layout.table("offset"))}
     width, (mask, shift) = plan.swizzle, {128: (7, 7), 64: (3, 7), 32: (1, 7)}[plan.swizzle]

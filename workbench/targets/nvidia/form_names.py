@@ -105,6 +105,9 @@ class Names:
             return f"x{atom.key}"
         if atom.kind in ("pid", "programs"):
             return f"{'program_id' if atom.kind == 'pid' else 'num_programs'}({atom.key})"
+        if atom.kind == "element":
+            value, place = atom.key
+            return f"{self.of(value)}[{', '.join(map(str, place))}]"
         value = atom.key[0] if atom.kind in ("promise", "moved") else atom.key
         if isinstance(value, Value):
             name = self.of(value)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form
-from workbench.ir import I1, I32, I64, Builder, Scalar, Value
+from workbench.ir import I1, I32, I64, Builder, Place, Scalar, Value, shape_of
 from workbench.ops import Cast, Constant, Elementwise, NumPrograms, ProgramId, Select
+from workbench.targets.nvidia.corners import Elements
 from workbench.targets.nvidia.form_names import Names
 
 
@@ -20,19 +21,21 @@ class Scalars:
 
     def __init__(
         self, builder: Builder, facts: Affine, names: Names, scopes: Sequence[dict[Form, Value]],
-        now: Callable[[Value], Value], type: Scalar,
+        values: Mapping[Value, Value], type: Scalar, fits: Callable[[Form], bool],
     ) -> None:  # fmt: skip
         """Write with a builder.
 
         scopes: the scalars of the blocks around, by what they are, the innermost last; what is
-            written is added. now: gives what stands for a value of the module.
+            written is added. values: what stands for values of the module, if another one does.
+        fits: says whether 32 bits are known to hold a form.
         """
         self.builder = builder
         self.facts = facts
         self.names = names
         self.scopes = scopes
-        self.now = now
+        self.values = values
         self.type = type
+        self.fits = fits
 
     def value(self, form: Form) -> Value:
         """Return a form's value where ops are being written."""
@@ -49,7 +52,9 @@ class Scalars:
         return self._keep(form, total)
 
     def _wide(self) -> Scalars:
-        return Scalars(self.builder, self.facts, self.names, self.scopes, self.now, I64)
+        return Scalars(
+            self.builder, self.facts, self.names, self.scopes, self.values, I64, self.fits
+        )
 
     def _product(self, monomial: tuple[Atom, ...], coefficient: int) -> Value:
         known = self._known(Form({monomial: coefficient}))
@@ -74,7 +79,8 @@ class Scalars:
         known = self._known(form)
         if known is not None:
             return known
-        if self.type == I32 and (atom.parts or atom.kind in ("trip", "value")):
+        wide = atom.kind in ("trip", "value") or not all(map(self.fits, atom.parts))
+        if self.type == I32 and wide:
             wide = self._wide()._atom(atom)
             return self._keep(form, self.builder.add(Cast(wide, I32)))
         builder = self.builder
@@ -92,6 +98,9 @@ class Scalars:
                     on = self._holds(condition)
                     chosen = builder.add(Select(on, chosen, other))
                 return self._keep(form, chosen)
+            case "element":
+                value, place = atom.key
+                return self._keep_number(form, self._element(value, place))
             case "trip":
                 loop = self.names.loops[atom.key]
                 lower, step = (self.facts.form(v) for v in (loop.lower, loop.step))
@@ -102,11 +111,28 @@ class Scalars:
             case _:
                 raise AssertionError(f"{atom} has no value here")
 
+    def _element(self, value: Value, place: Place) -> Value:
+        """Return an element of a tile that is loaded, loaded by itself."""
+        assert value.op is not None
+        before = self.builder.span, self.builder.origins
+        self.builder.span, self.builder.origins = value.op.span, (value.op.id,)
+        elements = Elements(self.builder, self.values)
+        given = [elements.at(v, place if shape_of(v.type) else ()) for v in value.op.operands]
+        made = self.builder.insert(value.op.duplicate(given).changed(layouts=None)).results[0]
+        made.hint = value.hint
+        self.builder.span, self.builder.origins = before
+        return made
+
+    def _keep_number(self, form: Form, value: Value) -> Value:
+        """Remember a number that is what a form is, and give it the size that is wanted."""
+        self.scopes[-1].setdefault(form, value)
+        return self._sized(value)
+
     def _holds(self, condition: Form) -> Value:
         """Return whether a form is below 0."""
         flag = self.names.flag(condition)
         if flag is not None:
-            return self.now(flag)
+            return self.values.get(flag, flag)
         zero = self.builder.add(Constant(0, self.type))
         return self.builder.add(Elementwise("lt", (self.value(condition), zero)))
 

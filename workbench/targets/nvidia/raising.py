@@ -8,7 +8,13 @@ coordinates may be anything that a program computes. The plan finds both from T 
     x(d) < I + V, I the same in the launch, V not        extent I, coordinate -V
     what then is left of T and varies, by its factor t   t a multiple of an axis' stride: added to
                                                          that coordinate; else an axis of its own
+    x(d) < R, R known to the program alone (loaded)      extent B, coordinate B - R, of B elements
+                                                         at most R; the way back is an axis beside
+    a coordinate that is loaded, perhaps below 0         2^30 more where it is, and an axis along
+                                                         which 2^30 steps take these away again
     a predicate of the whole access                      an axis of extent 1, coordinate 0 or 1
+
+The last but one makes use of addresses being 64 bits: 2^30 steps of 2^34 - s elements are -s·2^30.
 
 An index `(e + x) % M` (or a minimum, maximum, selection of e + x) is e + x inside of a region. If
 the mask or the demand on what is loaded (analysis/demanded.py) says that nobody looks outside of
@@ -32,51 +38,27 @@ from dataclasses import dataclass, replace
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form, Monomial, all_atoms, number
 from workbench.analysis.masks import always, bounds_of, follows, plain_coordinate
+from workbench.analysis.ranges import FULL64, Interval
 from workbench.analysis.transfer import opaque, rewritten
+from workbench.targets.nvidia.box_plans import (
+    UNBOUNDED,
+    Axis,
+    NotRaised,
+    Plan,
+    TileRead,
+    is_loaded,
+    loaded_in,
+)
 
-#: Extent of an axis without a bound: more than any coordinate, and the largest that was tried.
-UNBOUNDED = 0x7FFF0000
 #: Multiples of so many bytes; the most axes.
 GRAIN, MOST_AXES = 16, 5
-
-
-class NotRaised(Exception):  # noqa: N818 - an answer, shown as a remark
-    """Why an access is none of a tensor map, in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """An axis of a map; `axis` is that of the tile, None where the box has one element.
-
-    bounded_below: the author's mask is off below the array.
-    """
-
-    stride: Form
-    extent: Form
-    coordinate: Form
-    axis: int | None = None
-    bounded_below: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A box of a map: `base` in elements from the argument `root`; axes from outer to inner.
-
-    places: for each axis of the tile its place among the axes.
-    at_least_0: forms that must not be negative in any program.
-    dropped: indices, as they were, that only their region is left of.
-    """
-
-    root: str
-    base: Form
-    axes: tuple[Axis, ...]
-    places: tuple[int, ...]
-    at_least_0: tuple[Form, ...]
-    dropped: tuple[Atom, ...]
-
-    def box(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the extents of the box for a tile of a shape."""
-        return tuple(1 if axis.axis is None else shape[axis.axis] for axis in self.axes)
+#: What is added to numbers below 0; elements of which so many steps are 0 in 64 bits.
+_LIFT, _AROUND = 1 << 30, 1 << 34
+#: What is loaded and never as far counts along an axis of the tile.
+_NEAR = 1 << 20
+#: The least bytes between what loaded numbers name: those that no coordinate can have (below -2^30,
+#: from UNBOUNDED on) lie 2^40 bytes away then, more than there are in one array.
+_LEAST_APART = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +69,8 @@ class Request:
     conjuncts: forms below 0 where its mask is on.
     demanded: forms below 0 wherever anybody looks at what it gives; asked for when needed.
     never: says whether a form is known to be below 0 all over the tile.
+    narrow: says whether a form is known to have 32 bits.
+    known: the least and the greatest number that a form may be, whatever is loaded.
     pointers: names of the arguments that are arrays.
     words: says a form as the author would.
     """
@@ -99,6 +83,8 @@ class Request:
     pointers: Collection[str]
     words: Callable[[Form], str]
     never: Callable[[Form], bool] = lambda form: False
+    narrow: Callable[[Form], bool] = lambda form: False
+    known: Callable[[Form], Interval] = lambda form: FULL64
     looked_at: Callable[[int], str] = lambda axis: ""
 
 
@@ -124,33 +110,31 @@ class _Planner:
         offsets = self._without_regions(offsets)
         strides, start = self._linear(offsets)
         inner = self._inner(strides)
-        coordinates, extents, lower, guards = self._bounds(strides)
+        bounds = self._bounds(inner)
+        coordinates = bounds.coordinates
         rest = start
         for d, coordinate in coordinates.items():
             rest = rest - strides[d] * coordinate
         for d in self.rank:  # what has no bound takes what is a multiple of its stride
             if d not in coordinates and d != inner:
-                coordinates[d], rest = _taken(rest, strides[d])
+                coordinates[d], rest = self._taken(rest, strides[d])
         base, moving = halves(rest)
         extra = self._grouped(moving, inner, coordinates)
         axes: list[Axis] = []
-        for d in self.rank:
-            axis, base = self._axis(d, strides[d], coordinates[d], extents.get(d), lower, base)
-            axes.append(axis)
-        axes.sort(key=lambda axis: axis.axis == inner)
-        one = number(1)
         more: list[Axis] = []
-        for stride, coordinate in extra:
-            axis, guards = self._guarded(Axis(stride, number(UNBOUNDED), coordinate), guards)
-            more.append(axis)
-        if guards:
-            live = opaque(self.facts, "select", (*guards, number(0), one))
-            more.append(Axis(number(max(1, GRAIN // self.request.itemsize)), one, live))
+        for d in self.rank:
+            found, base = self._axes(d, strides[d], coordinates[d], bounds, base)
+            more += found[:-1]
+            axes.append(found[-1])
+        axes.sort(key=lambda axis: axis.axis == inner)
+        more += self._beside(extra, bounds.guards)
+        if bounds.extents.get(inner) is None and not axes[-1].bounded_below:
+            more, axes[-1] = _merged(more, axes[-1], MOST_AXES - len(axes))
         axes = [*more, *axes]
         found = tuple(next(i for i, a in enumerate(axes) if a.axis == d) for d in self.rank)
         self._ask(Form({(array,): 1}), base, axes)
         for axis in axes:
-            if not axis.bounded_below:
+            if not (axis.bounded_below or axis.within):
                 self.at_least_0.append(axis.coordinate)
         asked = tuple(dict.fromkeys(self.at_least_0))
         return Plan(array.key, base, tuple(axes), found, asked, tuple(self.dropped))
@@ -208,7 +192,7 @@ class _Planner:
         for inner in all_atoms(Form({(atom,): 1})):
             if inner.axes and inner.kind in ("promise", "moved", "value"):
                 name = self.words(Form({(inner,): 1}))
-                raise NotRaised(f"its address reads {name}, a tile that is loaded or computed")
+                raise TileRead(f"its address reads {name}, a tile that is loaded or computed")
         raise NotRaised(f"its address has {self.words(Form({(atom,): 1}))}, no plain range")
 
     def _refuse_region(self, atom: Atom, held: Form) -> None:
@@ -256,10 +240,7 @@ class _Planner:
         return units[0]
 
     # -- the mask -------------------------------------------------------------------------
-    def _bounds(
-        self, strides: list[Form]
-    ) -> tuple[dict[int, Form], dict[int, Form], dict[int, tuple[Form, ...]], tuple[Form, ...]]:
-        """Return coordinates and extents of axes with a bound, lower bounds, and predicates."""
+    def _bounds(self, inner: int) -> _Bounds:
         bounds = bounds_of(self.conjuncts, self.shape)
         for held, why in bounds.rest:
             if why == "couples axes":
@@ -268,31 +249,74 @@ class _Planner:
             if why == "scales a coordinate":
                 raise NotRaised(f"its mask scales a coordinate: {self.words(held)} < 0")
             raise NotRaised("its mask is not made of comparisons of indices")
-        coordinates: dict[int, Form] = {}
-        extents: dict[int, Form] = {}
+        found = _Bounds({}, {}, dict(bounds.lower), {}, bounds.predicates)
         for d in self.rank:
-            for n in bounds.upper.get(d, ()):
-                extent, varying = halves(n)
-                if extents.get(d) is None:
-                    self._not_loaded(varying)
-                    coordinates[d], extents[d] = -varying, extent
-                elif coordinates[d] != -varying:
-                    raise NotRaised(f"two bounds of axis {d} move differently")
-                else:
-                    extents[d] = opaque(self.facts, "min", (extents[d], extent))
-            for low in bounds.lower.get(d, ()):
-                coordinates.setdefault(d, -halves(low)[1])
-                if varies(low + coordinates[d]):
-                    raise NotRaised(f"the lower bound of axis {d} moves otherwise than the upper")
-        return coordinates, extents, dict(bounds.lower), bounds.predicates
+            upper = bounds.upper.get(d, ())
+            loaded = [atom for n in upper for atom in loaded_in(halves(n)[1])]
+            if loaded:
+                self._may_be_ragged(d, inner, found, loaded[0])
+                found.left[d] = upper[0]
+                for n in upper[1:]:
+                    found.left[d] = opaque(self.facts, "min", (found.left[d], n))
+                continue
+            self._bound(d, upper, found)
+        return found
 
-    def _not_loaded(self, varying: Form) -> None:
-        for atom in all_atoms(varying):
-            if atom.kind in ("value", "promise", "moved"):
-                name = self.words(Form({(atom,): 1}))
-                raise NotRaised(f"its bound depends on {name}, which is read from memory")
+    def _bound(self, d: int, upper: Sequence[Form], found: _Bounds) -> None:
+        """Give an axis the coordinate and extent that its bounds say."""
+        coordinates, extents = found.coordinates, found.extents
+        for n in upper:
+            extent, varying = halves(n)
+            if extents.get(d) is None:
+                coordinates[d], extents[d] = -varying, extent
+            elif coordinates[d] != -varying:
+                raise NotRaised(f"two bounds of axis {d} move differently")
+            else:
+                extents[d] = opaque(self.facts, "min", (extents[d], extent))
+        for low in found.lower.get(d, ()):
+            coordinates.setdefault(d, -halves(low)[1])
+            if varies(low + coordinates[d]):
+                raise NotRaised(f"the lower bound of axis {d} moves otherwise than the upper")
+
+    def _may_be_ragged(self, d: int, inner: int, found: _Bounds, loaded: Atom) -> None:
+        """Raise NotRaised where elements along an axis cannot be left out one by one."""
+        name = self.words(Form({(loaded,): 1}))
+        if d == inner:
+            raise NotRaised(f"its bound depends on {name}, which is read from memory")
+        if found.lower.get(d):
+            raise NotRaised(f"axis {d} is bounded below, and above by {name}, which is loaded")
+
+    def _ragged(
+        self, d: int, stride: Form, coordinate: Form, left: Form, base: Form
+    ) -> tuple[list[Axis], Form]:
+        """Return the axes of one of which the program says how many elements are `left`.
+
+        The box begins so far before the end of an extent, its own, as elements are to be read. The
+        axis beside, in front of the other, goes back to where they lie.
+        """
+        extent = number(self.shape[d])
+        some = opaque(self.facts, "min", (left, extent))
+        some = opaque(self.facts, "max", (some, number(0)))
+        self.at_least_0.append(coordinate)
+        beside = Axis(stride, number(UNBOUNDED), coordinate + some, within=True, told=())
+        told = (coordinate, coordinate + left)
+        axis = Axis(stride, extent, extent - some, d, within=True, told=told)
+        return [beside, axis], base - stride * extent
 
     # -- coordinates ----------------------------------------------------------------------
+    def _taken(self, rest: Form, stride: Form) -> tuple[Form, Form]:
+        """Return how many strides what varies moves by, as far as it is a multiple, and the rest.
+
+        Of what is loaded only what is never far: a remainder. If it may be below 0, the array
+        begins so much earlier.
+        """
+        taken, low = number(0), 0
+        for _, factor in _quotients(halves(rest)[1], stride):
+            least, most = self.request.known(factor) if is_loaded(factor) else (0, 0)
+            if varies(factor) and least > -_NEAR and most < _NEAR:
+                taken, low = taken + factor, low + min(least, 0)
+        return taken - number(low), rest - stride * (taken - number(low))
+
     def _grouped(
         self, moving: Form, inner: int, coordinates: dict[int, Form]
     ) -> list[tuple[Form, Form]]:
@@ -308,7 +332,7 @@ class _Planner:
         own: Form | None = None if inner in coordinates else number(0)
         extra: dict[Form, Form] = {}
         for key, stride in groups.items():
-            if own is not None and stride.constant is not None:
+            if own is not None and stride.constant is not None and not is_loaded(Form({key: 1})):
                 own = own + stride * Form({key: 1})
                 continue
             sign = -1 if (stride.constant or 0) < 0 else 1
@@ -317,6 +341,18 @@ class _Planner:
         if own is not None:
             coordinates[inner] = own
         return [(stride, o) for stride, o in extra.items() if o.terms]
+
+    def _beside(self, extra: Iterable[tuple[Form, Form]], guards: tuple[Form, ...]) -> list[Axis]:
+        """Return axes of (stride, coordinate) that are none of the tile's, and of predicates."""
+        found: list[Axis] = []
+        for stride, coordinate in extra:
+            axis, guards = self._guarded(Axis(stride, number(UNBOUNDED), coordinate), guards)
+            found += self._lifted(axis)
+        if guards:
+            one = number(1)
+            live = opaque(self.facts, "select", (*guards, number(0), one))
+            found.append(Axis(number(max(1, GRAIN // self.request.itemsize)), one, live))
+        return found
 
     def _guarded(self, axis: Axis, guards: tuple[Form, ...]) -> tuple[Axis, tuple[Form, ...]]:
         """Return an axis bounded by what predicates say of its coordinate, and the others."""
@@ -334,11 +370,28 @@ class _Planner:
                 left.append(held)
         return axis, tuple(left)
 
-    def _axis(
-        self, d: int, stride: Form, coordinate: Form, extent: Form | None,
-        lower: dict[int, tuple[Form, ...]], base: Form,
-    ) -> tuple[Axis, Form]:  # fmt: skip
-        """Return an axis of the tile, and the base for it."""
+    def _lifted(self, axis: Axis) -> list[Axis]:
+        """Return the axes for one whose coordinate is loaded, and may be below 0: see the head."""
+        loaded, unbounded = is_loaded(axis.coordinate), axis.extent.constant == UNBOUNDED
+        if not loaded or axis.bounded_below or not unbounded or axis.stride.constant == 0:
+            return [axis]
+        coordinate, lift, none = axis.coordinate, number(_LIFT), number(0)
+        if not self.request.narrow(coordinate):
+            coordinate = opaque(self.facts, "max", (coordinate, number(-_LIFT - 1)))
+            coordinate = opaque(self.facts, "min", (coordinate, number(UNBOUNDED)))
+        up = opaque(self.facts, "select", (coordinate, lift, none))
+        self.at_least_0.append(axis.stride - number(-(-_LEAST_APART // self.request.itemsize)))
+        told = (axis.coordinate, axis.extent)
+        around = Axis(number(_AROUND) - axis.stride, axis.extent, up, within=True, told=())
+        return [around, replace(axis, coordinate=coordinate + up, within=True, told=told)]
+
+    def _axes(
+        self, d: int, stride: Form, coordinate: Form, bounds: _Bounds, base: Form
+    ) -> tuple[list[Axis], Form]:
+        """Return the axes for an axis of the tile, its own the last, and the base for them."""
+        if d in bounds.left:
+            return self._ragged(d, stride, coordinate, bounds.left[d], base)
+        extent, lower = bounds.extents.get(d), bounds.lower
         if extent is not None:
             start = _origin(base, stride, extent)
             base, coordinate, extent = (
@@ -353,7 +406,7 @@ class _Planner:
             extent = None if extent is None else extent - low
         if extent is None:
             extent = number(UNBOUNDED)
-        return Axis(stride, extent, coordinate, d, bounded), base
+        return [Axis(stride, extent, coordinate, d, bounded)], base
 
     # -- what hardware asks for -----------------------------------------------------------
     def _ask(self, array: Form, base: Form, axes: list[Axis]) -> None:
@@ -374,6 +427,35 @@ class _Planner:
     def _aligned(self, found: int, what: str) -> None:
         if found % GRAIN:
             raise NotRaised(f"{what} is not known to be a multiple of {GRAIN} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What a mask says by axis of a tile: coordinates and extents of those with a bound.
+
+    left: how many elements are read of the axes of which only the program knows.
+    guards: predicates of the whole access, forms that are below 0.
+    """
+
+    coordinates: dict[int, Form]
+    extents: dict[int, Form]
+    lower: dict[int, tuple[Form, ...]]
+    left: dict[int, Form]
+    guards: tuple[Form, ...]
+
+
+def _merged(more: list[Axis], inner: Axis, room: int) -> tuple[list[Axis], Axis]:
+    """Return axes that have room, and the inner one, without an end, that took what had none."""
+    kept: list[Axis] = []
+    over = len(more) - room
+    for axis in more:
+        plain = axis.extent.constant == UNBOUNDED and not (axis.bounded_below or axis.within)
+        if over > 0 and plain and not is_loaded(axis.coordinate):
+            inner = replace(inner, coordinate=inner.coordinate + axis.stride * axis.coordinate)
+            over -= 1
+        else:
+            kept.append(axis)
+    return kept, inner
 
 
 # -- forms ------------------------------------------------------------------------------------
@@ -407,15 +489,6 @@ def _is_plain(form: Form) -> bool:
 
 def _without_coordinates(form: Form) -> Form:
     return Form({m: c for m, c in form.terms.items() if not any(a.axes for a in m)})
-
-
-def _taken(rest: Form, stride: Form) -> tuple[Form, Form]:
-    """Return how many strides what varies moves by, as far as it is a multiple, and the rest."""
-    taken = number(0)
-    for _, factor in _quotients(halves(rest)[1], stride):
-        if varies(factor):
-            taken = taken + factor
-    return taken, rest - stride * taken
 
 
 def _quotients(form: Form, stride: Form) -> Iterator[tuple[Monomial, Form]]:

@@ -8,6 +8,7 @@ from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of
 from workbench.layouts import SWIZZLES, TensorPlan, swizzle_width, swizzled, tensor_fits
 from workbench.ops import Constant
 from workbench.source import KernelTypeError
+from workbench.targets.nvidia.box_plans import UNBOUNDED
 from workbench.targets.nvidia.ops import (
     Arrive,
     Await,
@@ -18,7 +19,7 @@ from workbench.targets.nvidia.ops import (
     TensorCopy,
     TensorLoad,
 )
-from workbench.targets.nvidia.raising import UNBOUNDED
+from workbench.targets.nvidia.ops.tensors import outermost
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.lowering import Lowering, at, llvm_type
 from workbench.targets.simt.rules import Ahead, Box, Setting, as_they_are
@@ -41,15 +42,19 @@ def lower_map(low: Lowering, op: MakeTensorMap) -> None:
     low.set_scalar(op.result, f"%map{number}")
 
 
-def tensor_plan(buffer: Shared, axes: Sequence[int], rank: int, *, over: bool) -> TensorPlan | None:
-    """Return how copies fill a buffer with a box whose axes are those of a map of some rank.
+def tensor_plan(
+    buffer: Shared, axes: Sequence[int], rank: int, *, over: bool, parts: int = 1
+) -> TensorPlan | None:
+    """Return how copies fill a buffer with boxes whose axes are those of a map of some rank.
 
-    `over`: whether they may bring what lies beyond the box along the map's last axis.
+    `over`: whether they may bring what lies beyond the box along the map's last axis. `parts`: how
+    many boxes lie one behind the other along the other axis.
     """
     if buffer.layout is None or rank - 1 not in axes:
         return None
     inner = axes.index(rank - 1)
-    return tensor_fits(buffer.layout, buffer.element.itemsize, inner, over=over)
+    most = buffer.shape[1 - inner] // parts if len(buffer.shape) == 2 else None
+    return tensor_fits(buffer.layout, buffer.element.itemsize, inner, over=over, most=most)
 
 
 def _width(source: MakeTensorMap, extent: int) -> int:
@@ -86,14 +91,14 @@ def ring_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
     shape, element, box = op.type.shape, op.type.element, box_of_load(op)
     if len(shape) != 2 or not isinstance(element, Scalar) or box is None:
         return None
-    rank = len(op.coordinates)
-    inner = op.axes.index(rank - 1) if rank - 1 in op.axes else 1
     source, size = op.map.op, element.itemsize
     assert isinstance(source, MakeTensorMap)
+    rank = len(source.type.box)
+    inner = op.axes.index(rank - 1) if rank - 1 in op.axes else 1
     over, width = _is_bounded(source), _width(source, shape[inner])
     layout = swizzled(shape, size, (inner, 1 - inner), exchange=False, width=width)
     buffer = Shared(shape, element, layout)
-    fits = tensor_plan(buffer, op.axes, rank, over=over) is not None
+    fits = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts) is not None
     return Ahead(
         buffer=buffer,
         box=box,
@@ -110,7 +115,7 @@ def box_of_load(op: TensorLoad) -> Box | None:
     rank, over = len(source.type.box), _is_bounded(source)
 
     def prepared(buffer: Shared) -> MakeTensorMap:
-        plan = tensor_plan(buffer, op.axes, rank, over=over)
+        plan = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts)
         assert plan is not None
         piece = piece_of(plan, op.axes, rank)
         return MakeTensorMap(
@@ -128,14 +133,15 @@ def box_of_load(op: TensorLoad) -> Box | None:
     ) -> Op:  # fmt: skip
         (buffer, slot), (barriers, turn) = to, counted
         return TensorCopy(
-            held, tuple(coordinates), buffer, barriers, turn, slot, when, axes=op.axes
-        )
+            held, tuple(coordinates), buffer, barriers, turn, slot, when, axes=op.axes,
+            parts=op.parts,
+        )  # fmt: skip
 
     return Box(
         source=op.map,
-        kind=(op.map.type, op.axes),
+        kind=(op.map.type, op.axes, op.parts),
         reads=op.coordinates,
-        bytes=lambda held: prepared(held).copied_bytes,
+        bytes=lambda held: op.parts * prepared(held).copied_bytes,
         slots=op.slots,
         decided=lambda channel, slots: {"role": "producer", "channel": channel, "slots": slots},
         prepare=prepare,
@@ -150,7 +156,7 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
     assert isinstance(source, MakeTensorMap)
     assert isinstance(buffer, Shared)
     rank = len(source.type.box)
-    plan = tensor_plan(buffer, op.axes, rank, over=True)
+    plan = tensor_plan(buffer, op.axes, rank, over=True, parts=op.parts)
     if plan is None or (plan.swizzle, piece_of(plan, op.axes, rank)) != (
         source.swizzle, source.copied,
     ):  # fmt: skip
@@ -162,14 +168,20 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
         f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
         f"[$0], [$1, {{{names}}}], [${2 + rank}];"
     )
+    along = outermost(op.axes)
     for where, offset in plan.pieces:
-        moved = list(starts)
-        for axis, step in zip(op.axes, where, strict=True):
+        part, within = divmod(where[along], source.type.box[op.axes[along]])
+        moved = starts[part * rank : (part + 1) * rank]
+        for axis, step in zip(op.axes, _replaced(where, along, within), strict=True):
             moved[axis] = low.emit.add("i32", moved[axis], str(step))
         target = low.emit.pure(f"ptrtoint {low.shared_pointer} {at(low, base, str(offset))} to i32")
         arguments = [f"i32 {target}", f"ptr {low.scalar(op.map)}"]
         arguments += [f"i32 {start}" for start in reversed(moved)]
         _one_does(low, text, [*arguments, f"i32 {counter}"], op.when)
+
+
+def _replaced(where: Sequence[int], place: int, by: int) -> list[int]:
+    return [by if n == place else one for n, one in enumerate(where)]
 
 
 @NVIDIA.lower(Barriers)

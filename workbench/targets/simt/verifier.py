@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from workbench.analysis.memory import Memory
 from workbench.ir import (
     InvalidModuleError,
     Module,
@@ -45,12 +46,14 @@ def _check_roles(module: Module, chip: Device) -> None:
         return
     if len(roles) > 1 or roles[0] not in module.body.ops:
         raise InvalidModuleError(f"{roles[-1]!r}: warps part once, at the top level of a kernel")
+    memory = Memory(module)
     for op in module.body.ops:
         if op is roles[0] or op.ends_block:
             continue
         tiled = any(isinstance(v.type, Tile) for v in op.operands)
         alone = all(e.space == "shared" or not (e.reads or e.writes) for e in op.effects())
         scratch = chip.rules.scratch_of(op, chip, module.attributes["num_warps"], True)
+        alone = alone or memory.may_repeat(op)
         if scratch.bytes or not (op.pure or (alone and not tiled)):
             raise InvalidModuleError(
                 f"{op!r} at {op.span} stands beside {roles[0]!r}: a producer would do it too"

@@ -143,8 +143,11 @@ class TensorLoad(Op, mnemonic="gpu.tensor_load", exact=True):
     """Read the box of a tensor map that begins at some coordinates; zero outside the array.
 
     Axis i of the tile is the map's axis `axes[i]`; of the others the box has one element. The last
-    coordinate is a multiple of 16 bytes. `role`, `channel` and `slots` say what has been decided
-    (passes/roles.py): a producer's warps copy it through a ring of so many slots.
+    coordinate is a multiple of 16 bytes. With `parts` the tile is so many boxes, one behind the
+    other along its outermost axis of the map, and coordinates are those of one after the other.
+    Addresses are numbers of 64 bits: what sums of steps have beyond these is lost.
+    `role`, `channel` and `slots` say what has been decided (passes/roles.py): a producer's warps
+    copy it through a ring of so many slots.
 
         %3 = gpu.tensor_load %0, [%1, %2] {axes = (0, 1), type = tile<16x8xf16>} : tile<16x8xf16>
     """
@@ -153,6 +156,7 @@ class TensorLoad(Op, mnemonic="gpu.tensor_load", exact=True):
     coordinates: tuple[Value, ...]
     axes: tuple[int, ...] = attribute()
     type: Tile = attribute()
+    parts: int = attribute(default=1)
     role: str = attribute(default="")
     channel: int = attribute(default=0)
     slots: int = attribute(default=0)
@@ -161,16 +165,16 @@ class TensorLoad(Op, mnemonic="gpu.tensor_load", exact=True):
         return self.type
 
     def verify(self) -> None:
-        box = _verify_box(self, self.map, self.coordinates, self.axes)
+        box = _verify_boxes(self, self.map, self.coordinates, self.axes, self.parts)
         found = self.type.shape, self.type.element
         if found != box:
-            raise ShapeError(f"{self.name} of a box of {box[0]} gives no {self.type}", self.span)
+            raise ShapeError(f"{self.name} of boxes of {box[0]} gives no {self.type}", self.span)
 
     def own_effects(self) -> Effects:
         return (reads("global", self.map),)
 
     def interpret(self, frame: Frame) -> Array:
-        return _box(self, frame, self.map, self.coordinates, self.axes)
+        return _boxes(self, frame, self.map, self.coordinates, self.axes, self.parts)
 
 
 class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
@@ -191,11 +195,13 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
     slot: Value | None = None
     when: Value | None = None
     axes: tuple[int, ...] = attribute()
+    parts: int = attribute(default=1)
     role: str = attribute(default="")
     stage: int = attribute(default=0)
 
     def verify(self) -> None:
-        shape, element = _verify_box(self, self.map, self.coordinates, self.axes)
+        boxes = _verify_boxes(self, self.map, self.coordinates, self.axes, self.parts)
+        shape, element = boxes
         verify_slot(self, self.buffer, shape, element, self.slot)
         verify_barriers(self, self.barriers)
 
@@ -203,13 +209,13 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
     def bytes(self) -> int:
         """How many bytes arrive, those outside the array and beyond the box counted."""
         assert isinstance(self.map.op, MakeTensorMap)
-        return self.map.op.copied_bytes
+        return self.parts * self.map.op.copied_bytes
 
     @property
     def lines(self) -> float:
         """How many lines of 128 bytes are asked for; see the map's."""
         assert isinstance(self.map.op, MakeTensorMap)
-        return self.map.op.lines
+        return self.parts * self.map.op.lines
 
     def own_effects(self) -> Effects:
         return (
@@ -221,7 +227,7 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
     def interpret(self, frame: Frame) -> None:
         if not frame.get(self.when, True):
             return
-        values = _box(self, frame, self.map, self.coordinates, self.axes)
+        values = _boxes(self, frame, self.map, self.coordinates, self.axes, self.parts)
         where = slot_of(frame, self.buffer, self.slot)
         # What is in flight reads as poison until it has been waited for.
         where[...] = np.nan if element_of(self.buffer.type).is_float else 0x5A
@@ -367,21 +373,41 @@ def _verify_integers(op: Op, values: Sequence[Value]) -> None:
             raise KernelTypeError(f"{op.name} got a {value.type} for an integer", op.span)
 
 
-def _verify_box(
-    op: Op, source: Value, coordinates: Sequence[Value], axes: Sequence[int]
+def outermost(axes: Sequence[int]) -> int:
+    """Return the axis of a tile, of those of a map, along which it may be several boxes."""
+    return axes.index(min(axes))
+
+
+def _verify_boxes(
+    op: Op, source: Value, coordinates: Sequence[Value], axes: Sequence[int], parts: int
 ) -> tuple[tuple[int, ...], Scalar]:
-    """Return shape and element of the tile that a box is; raise ShapeError if it is none."""
+    """Return shape and element of the tile that boxes are; raise ShapeError if they are none."""
     type = source.type
     if not isinstance(type, TensorMap):
         raise KernelTypeError(f"{op.name} needs a tensor map, not a {type}", op.span)
     _verify_integers(op, coordinates)
-    if len(coordinates) != len(type.box):
-        raise ShapeError(f"{op.name} names {len(coordinates)} coordinates of {type}", op.span)
+    if parts < 1 or len(coordinates) != parts * len(type.box):
+        raise ShapeError(
+            f"{op.name} names {len(coordinates)} coordinates of {parts} x {type}", op.span
+        )
     rest = [extent for axis, extent in enumerate(type.box) if axis not in axes]
     known = all(0 <= axis < len(type.box) for axis in axes)
     if not known or len(set(axes)) != len(axes) or not axes or any(n != 1 for n in rest):
         raise ShapeError(f"{op.name} of axes {tuple(axes)} of {type}", op.span)
-    return tuple(type.box[axis] for axis in axes), type.element
+    shape = [type.box[axis] for axis in axes]
+    shape[outermost(axes)] *= parts
+    return tuple(shape), type.element
+
+
+def _boxes(
+    op: Op, frame: Frame, source: Value, coordinates: Sequence[Value], axes: Sequence[int],
+    parts: int,
+) -> Array:  # fmt: skip
+    """Return the tile that boxes hold, one behind the other."""
+    rank = len(coordinates) // parts
+    starts = [coordinates[n * rank : (n + 1) * rank] for n in range(parts)]
+    found = [_box(op, frame, source, own, axes) for own in starts]
+    return np.concatenate(found, outermost(axes))
 
 
 def _box(
@@ -408,7 +434,7 @@ def _box(
         where = start + np.arange(count, dtype=np.int64)
         inside = inside[..., None] & (where >= 0) & (where < extents[axis])
         offset = offset[..., None] + where * strides[axis]
-    # An address that is not read may lie anywhere.
+    # An address that is not read may lie anywhere; all are numbers of 64 bits.
     addresses = base + np.where(inside, offset, 0) * element.itemsize
     order = [*axes, *(axis for axis in range(rank) if axis not in axes)]
     shape = tuple(type.box[axis] for axis in axes)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Module, Op, Shared, Value, shape_of, walk
 from workbench.ops import For
+from workbench.targets.nvidia.passes.rounds import read_by
 from workbench.targets.nvidia.passes.staged_loads import Known, Read
 from workbench.targets.simt.passes.roles import stays_before
 from workbench.targets.simt.rules import Box, RuleTable
@@ -190,21 +191,15 @@ def producer_slice(
         op = inside.get(value) or outside.get(value)
         if op is None or op in stays:
             continue
-        if op.regions or not (op.pure or _may_repeat(op, known)):
+        tiled = any(shape_of(v.type) for v in read_by(op))
+        if tiled or not (op.pure or known.memory.may_repeat(op)):
             raise RefusedError(loop or loads[0].op, f"where a copy begins follows from {op.name}")
         (within if value in inside else first).add(id(op))
-        work += op.operands
+        work += read_by(op)
     return (
         [op for op in module.body.ops if id(op) in first],
         [op for op in body.ops if id(op) in within],
         sorted(carried),
-    )
-
-
-def _may_repeat(op: Op, known: Known) -> bool:
-    """Say whether each role may do what an op does, and get the same from it."""
-    return op.removable and all(
-        effect.order == "plain" and known.memory.is_settled(effect) for effect in op.effects()
     )
 
 

@@ -10,7 +10,8 @@ loaded for the next round while this one computes, and carried:
             s = t
 
 The loads are those that products are made of element by element, of a few registers, whose address
-and memory may be read early (staged_loads.Early).
+and memory may be read early (staged_loads.Early). Numbers that say where a box begins are loaded a
+round before the copies that need them, too: the page of a block of keys.
 """
 
 from __future__ import annotations
@@ -54,17 +55,19 @@ def _chosen(early: Early) -> list[Op]:
     """Return the loads of a loop that are worth it, and may be early."""
     known, room = early.known, MOST_REGISTERS
     found: list[Op] = []
+    boxes = [box for op in early.loop.body.ops if (box := known.rules.box_of(op)) is not None]
+    where = early.slice_of([v for box in boxes for v in box.reads]) or []
     for op in early.loop.body.ops:
         access, effects = known.rules.access_of(op), op.own_effects()
         if access is None or len(op.results) != 1 or any(e.writes for e in effects):
             continue
-        if op.results[0] not in known.operands:
+        if op.results[0] not in known.operands and not (op in where and _is_number(op)):
             continue
         ahead, layout = known.rules.ahead_of(op, known.on), layout_of(op.results[0].type)
         copied = ahead is not None and not ahead.obstacle
-        if layout is None or copied or early.obstacle(op):
+        if copied or early.obstacle(op) or (layout is None and not _is_number(op)):
             continue
-        taken = len(set(layout.table("register")))
+        taken = 1 if layout is None else len(set(layout.table("register")))
         if taken > room:
             continue
         before = early.slice_of(op.operands)
@@ -73,6 +76,10 @@ def _chosen(early: Early) -> list[Op]:
         room -= taken
         found.append(op)
     return found
+
+
+def _is_number(op: Op) -> bool:
+    return not any(shape_of(value.type) for value in (*op.operands, *op.results))
 
 
 def _written(early: Early, chosen: list[Op], builder: Builder) -> tuple[Value, ...]:
@@ -129,7 +136,7 @@ class _Ahead:
 
     def _under(self, runs: Value, access: Access) -> Value:
         shape, layout = shape_of(access.pointers.type), layout_of(access.pointers.type)
-        mask = self.builder.add(Splat(runs, shape, layouts=(layout,)))
+        mask = runs if not shape else self.builder.add(Splat(runs, shape, layouts=(layout,)))
         if access.mask is None:
             return mask
         return self.builder.add(Elementwise("and", (mask, access.mask)))

@@ -19,7 +19,7 @@ from workbench.ir.rebuild import Rebuilder
 from workbench.ops import Constant, Elementwise, If, Yield, pointee_of
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import WIDEST_BYTES
-from workbench.targets.nvidia.passes.corners import Elements, comparisons, corner, is_known
+from workbench.targets.nvidia.corners import Elements, comparisons, corner, is_known
 from workbench.targets.simt.rules import RuleTable
 
 #: More ops than this are not written twice.

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 
 from workbench.analysis.affine import Affine, tile_forms
 from workbench.analysis.demanded import Demanded
-from workbench.analysis.forms import Form, number
+from workbench.analysis.forms import Atom, Form, number
 from workbench.analysis.hulls import Asked, FormSteps, UnknownForm, known_intervals
 from workbench.analysis.memory import ANYWHERE, Memory
-from workbench.analysis.ranges import FULL32, MARGIN, Step
-from workbench.analysis.transfer import renamed
+from workbench.analysis.ranges import FULL32, MARGIN, Interval, Step
+from workbench.analysis.transfer import renamed, rewritten
 from workbench.ir import (
     DROP,
     I1,
@@ -46,12 +46,16 @@ from workbench.layouts import swizzled, tensor_fits
 from workbench.ops import AddPointer, For
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
+from workbench.targets.nvidia.box_plans import UNBOUNDED, NotRaised, Plan, TileRead, together
+from workbench.targets.nvidia.corners import is_known
+from workbench.targets.nvidia.form_intervals import AnyForm, KnownForm
 from workbench.targets.nvidia.form_names import Names
 from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import FenceProducts, MakeTensorMap, TensorLoad
 from workbench.targets.nvidia.passes.roles import will_stay
 from workbench.targets.nvidia.passes.staged_loads import transposes
-from workbench.targets.nvidia.raising import UNBOUNDED, NotRaised, Plan, Request, plan
+from workbench.targets.nvidia.raising import Request, plan
+from workbench.targets.nvidia.tile_parts import Splitter
 from workbench.targets.simt.rules import Device, Raised
 
 
@@ -66,9 +70,13 @@ class Feeding:
 
 @dataclass(frozen=True, slots=True)
 class _Planned(Feeding):
-    """One that is raised, and its loop if it has one."""
+    """One that is raised, and its loop if it has one.
+
+    exact: forms that 32 bits hold all over its tile.
+    """
 
     plan: Plan
+    exact: tuple[Form, ...]
     loop: For | None
 
 
@@ -204,7 +212,8 @@ class Plans:
         self.names = Names(module, self.facts)
         self._observed: Demanded | None = None
         #: Intervals of what is asked, as far as they are known now.
-        self.known = FormSteps(module, self.facts)
+        self.known = KnownForm(module, self.facts)
+        self.anything = AnyForm(module, self.facts)
 
     # -- which loads ----------------------------------------------------------------------
     def of(
@@ -219,8 +228,7 @@ class Plans:
         missed: list[Op] = []
         for one in loads:
             try:
-                plan = self._plan(loop, one)
-                found.append(_Planned(one.load, one.how, one.tile, plan, loop))
+                found.append(_Planned(one.load, one.how, one.tile, *self._plan(loop, one), loop))
             except NotRaised as why:
                 missed.append(one.load)
                 remarks.note(one.load, f"not raised to a tensor map: {why}", "missed")
@@ -237,23 +245,27 @@ class Plans:
 
     def _told(self, plan: Plan) -> str:
         """Say what a load was raised to."""
-        shown = ", ".join(self.names.spelled(axis.coordinate) for axis in plan.axes)
+        told = [*plan.told]
+        shown = ", ".join(self.names.spelled(start) for start, _ in told)
         extents = ", ".join(
-            "any" if axis.extent == number(UNBOUNDED) else self.names.spelled(axis.extent)
-            for axis in plan.axes
+            "any" if end == number(UNBOUNDED) else self.names.spelled(end) for _, end in told
         )
         text = f"raised to a tensor map: {plan.root}[{shown}] of extents [{extents}]"
+        if plan.parts:
+            text += f", the first of {len(plan.parts)} boxes"
         for atom in plan.dropped:
             index = self.names.spelled(Form({(atom,): 1})).removeprefix("(").removesuffix(")")
             text += f"; {index} dropped: nobody looks past it"
         return text
 
-    def _plan(self, loop: For | None, feeding: Feeding) -> Plan:
+    def _plan(self, loop: For | None, feeding: Feeding) -> tuple[Plan, tuple[Form, ...]]:
+        """Return the box of a load, and which forms have to fit 32 bits for it."""
         how, tile = feeding.how, feeding.tile
         self._obstacle(loop, feeding)
         form = self.facts.form(how.pointers)
         if form is None:
             raise NotRaised("its address is not known as a form of indices")
+        form, exact = self._unwrapped(form, shape_of(feeding.load.result.type))
         conjuncts = () if how.mask is None else self.facts.conjuncts(how.mask)
         if tile is not feeding.load.result:
             form, *conjuncts = self._without_axes(feeding.load, (form, *conjuncts))
@@ -268,18 +280,73 @@ class Plans:
             pointers=pointers,
             words=self.names.spelled,
             never=lambda held: self._never(held, shape_of(tile.type)),
+            narrow=self.fits,
+            known=self._known,
             looked_at=lambda axis: self._looked_at(tile, axis),
         )
-        found = plan(self.facts, request)
+        try:
+            found = plan(self.facts, request)
+        except TileRead as why:
+            found = self._plan_of_parts(request, why)
         if not self.feeders.feeds(feeding, found.axes[-1].axis):
             raise NotRaised("the product does not read it in the order that memory has")
         for held in found.at_least_0:
             self._provable(held)
-        for axis in found.axes:
+        for axis, coordinate in found.begins:
             # A box of one element may begin at any number of 32 bits, longer ones not at the last.
-            if axis.bounded_below and (axis.axis is not None or not self.fits(axis.coordinate)):
-                self._provable(axis.coordinate)
-        return found
+            if axis.within:
+                continue
+            if axis.bounded_below and (axis.axis is not None or not self.fits(coordinate)):
+                self._provable(coordinate)
+        return found, exact
+
+    def _plan_of_parts(self, request: Request, why: TileRead) -> Plan:
+        """Return the boxes that a tile is whose rows lie where another one says."""
+
+        def loads(op: Op) -> tuple[Value, Value | None] | None:
+            access = self.feeders.rules.access_of(op)
+            reads = all(e.reads and e.removable for e in op.own_effects())
+            reads = reads and all(is_known(value, ()) for value in op.operands)
+            return (access.pointers, access.mask) if access is not None and reads else None
+
+        splitter = Splitter(self.facts, loads, lambda form: self._known(form)[0] >= 0)
+        reason: NotRaised = why
+        for found in splitter.splits(request.form, request.conjuncts, request.shape):
+            parts = (
+                replace(request, form=form, conjuncts=held, shape=found.shape, demanded=tuple)
+                for form, held in found.parts
+            )
+            try:
+                return together([plan(self.facts, part) for part in parts], found.axis)
+            except NotRaised as other:
+                reason = other
+        raise reason
+
+    def _known(self, form: Form) -> Interval:
+        """Return the least and the greatest number that a form may be, whatever is loaded."""
+        step = self.anything.of(form)
+        return known_intervals(self.anything.steps)[step]
+
+    def _unwrapped(self, form: Form, shape: tuple[int, ...]) -> tuple[Form, tuple[Form, ...]]:
+        """Return a form with products of 32 bits as what they are where these hold them.
+
+        With those of which a launch can be asked that they do, all over a tile of a shape.
+        """
+        exact: list[Form] = []
+
+        def leaf(atom: Atom) -> Form | None:
+            found = self.facts.unwrapped(atom)
+            if found is None:
+                return None
+            found = rewritten(self.facts, found, leaf)
+            try:
+                self.known.of(found, shape)
+            except UnknownForm:
+                return None
+            exact.append(found)
+            return found
+
+        return rewritten(self.facts, form, leaf), tuple(exact)
 
     def _without_axes(self, load: Op, forms: Sequence[Form]) -> list[Form]:
         """Return forms over a load's tile as forms over that without its axes of extent 1."""
@@ -357,16 +424,25 @@ class Plans:
 
         Raises NotRaised where that depends on what the kernel reads.
         """
+        low, high = self._known(held)
+        fits = high <= FULL32[1] - MARGIN or self.fits(held)
+        if low >= 0 and fits:
+            return True
         try:
-            step = self.known.of(held)
+            self.known.of(held)
         except UnknownForm:
             raise NotRaised(
                 f"it begins at {self.names.spelled(held)}, which is read from memory or has no "
                 "closed form and may be negative"
             ) from None
-        low, high = known_intervals(self.known.steps)[step]
-        fits = high <= FULL32[1] - MARGIN or self.fits(held)
-        return low >= 0 and fits
+        return False
+
+    def is_small(self, form: Form) -> bool:
+        """Say whether 32 bits are known to hold a form."""
+        if self.fits(form) or form.constant is not None:
+            return True
+        low, high = self._known(form)
+        return FULL32[0] <= low and high <= FULL32[1]
 
     def _never(self, held: Form, shape: tuple[int, ...]) -> bool:
         """Say whether a form is known to be below 0 all over a tile."""
@@ -378,15 +454,18 @@ class Plans:
 
     def fits(self, form: Form) -> bool:
         """Say whether the kernel computes a form in 32 bits, which then hold it."""
+        atoms = [*form.atoms()]
+        if len(atoms) == 1 and atoms[0].kind == "element" and form == Form({(atoms[0],): 1}):
+            return element_of(atoms[0].key[0].type) == I32
         return self.names.narrow(form)
 
     def ask(self, plan: Plan, facts: FormSteps) -> Iterator[int]:
         for held in plan.at_least_0:
             if not self._provable(held):
                 yield facts.of(held)
-        for axis in plan.axes:
-            if axis.bounded_below and not self.fits(axis.coordinate):
-                facts.of(axis.coordinate)
+        for axis, coordinate in plan.begins:
+            if axis.bounded_below and not (axis.within or self.fits(coordinate)):
+                facts.of(coordinate)
 
 
 def _answer_hints(raised: _Planned, remarks: Remarks) -> None:
@@ -415,11 +494,13 @@ class Raiser(Rebuilder):
 
     def written(self, planned: Iterable[_Planned]) -> Module:
         """Return the module with loads raised."""
-        facts = FormSteps(self.module, self.facts)
+        facts = KnownForm(self.module, self.facts)
         at_least_0: list[int] = []
         for raised in planned:
             self.found[raised.load.id] = raised
             at_least_0 += self.plans.ask(raised.plan, facts)
+            for form in raised.exact:
+                facts.of(form, shape_of(raised.load.result.type))
             if raised.tile.op is not None and raised.tile.op is not raised.load:
                 self.views[raised.tile.op.id] = raised.load.id
             if raised.loop is not None and self.plans.follows_stores(raised.loop, raised.load):
@@ -462,8 +543,9 @@ class Raiser(Rebuilder):
             self.facts,
             self.plans.names,
             self.scopes,
-            lambda v: self.values.get(v, v),
+            self.values,
             type,
+            self.plans.is_small,
         )
 
     def _make_maps(self) -> None:
@@ -503,10 +585,13 @@ class Raiser(Rebuilder):
         if raised is None:
             return None
         write = self._scalars(I32)
-        coordinates = tuple(write.value(axis.coordinate) for axis in raised.plan.axes)
+        starts = raised.plan.coordinates
+        coordinates = tuple(write.value(form) for start in starts for form in start)
         held = raised.tile.type
         tile = Tile(shape_of(held), raised.how.element, layout_of(held))
-        box = TensorLoad(self.maps[op.id], coordinates, axes=raised.plan.places, type=tile)
+        box = TensorLoad(
+            self.maps[op.id], coordinates, axes=raised.plan.places, type=tile, parts=len(starts)
+        )
         held = self.boxes[op.id] = self.builder.add(box, raised.tile.hint)
         return held if raised.tile.op is raised.load else DROP
 

@@ -35,6 +35,7 @@ from workbench.targets.nvidia.passes.channels import (
     loops_with_boxes,
     producer_slice,
 )
+from workbench.targets.nvidia.passes.guarded_work import without_branch
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
     obstacle,
@@ -59,6 +60,8 @@ _TWO_GROUPS = 8
 #: launch takes, else `setmaxnreg` waits for ever.
 REGISTERS = {2: (24, 240), 4: (24, 112)}
 _FEWEST_SLOTS = 2
+#: The same where a producer's copies read more numbers in a round: tiles that are several boxes.
+_MORE_NUMBERS, MORE_REGISTERS = 16, {2: (40, 232), 4: (40, 104)}
 
 #: What is said of an op.
 _Told = list[tuple[Op | None, str, Severity]]
@@ -95,7 +98,11 @@ def role_partition(
     Needs: layouts. Keeps: every value; what is decided are attributes (`schedule` of a loop,
     `role`, `channel` and `slots` of a load).
     """
-    found = _parted(module, remarks, chip, room)
+    outside = (
+        module if loops_with_boxes(module, chip.rules) else without_branch(module, chip) or module
+    )
+    found = _parted(outside, remarks, chip, room)
+    found = module if found is outside else found
     if found is module and module.attributes.get("persistent"):
         remarks.note(None, "not persistent: the warps of a block do not part", "missed")
     return found
@@ -228,7 +235,9 @@ def _decided(
         _registers_of(loop, [*found, *held], module, chip, known)
         for loop, found in channels.items()
     )
-    further, registers = _registers(module, chip, needed)
+    copied = ([one.box for c in found for one in c.loads] for found in channels.values())
+    numbers = max(len({v for box in boxes for v in box.reads}) for boxes in copied)
+    further, registers = _registers(module, chip, needed, numbers)
     threads = _Threads(warps + further, min(needed, chip.most_registers(warps + further)))
     rings = {channel.key: channel.bytes for found in channels.values() for channel in found}
     ring = _Ring(module, loops, chip, sum(rings.values()), threads, room)
@@ -244,11 +253,12 @@ def _decided(
     for load in loads:
         if id(load) not in inside:
             raise RefusedError(load, outside)
-    _check_order(module, loops[-1], loads, known)
+    own = [*loads]
     for loop in loops:
-        _check(loop, channels[loop], module, known)
+        own += _check(loop, channels[loop], module, known)
     for channel in held:
-        producer_slice(None, channel.loads, module, known, persistent=True)
+        own += producer_slice(None, channel.loads, module, known, persistent=True)[0]
+    _check_order(module, loops[-1], own, known)
     slots = ring.slots(beside, kept)
     keys = [*rings, *(channel.key for channel in held)]
     places = {
@@ -364,7 +374,7 @@ def _check_order(module: Module, last: For, loads: Sequence[Op], known: Known) -
 
     It waits for slots and for nothing else that consumers do.
     """
-    reads = [effect for load in loads for effect in load.own_effects()]
+    reads = [effect for load in loads for effect in load.effects()]
     until = module.body.ops.index(last) + 1
     before = [inner for op in module.body.ops[:until] for inner in (op, *_inner(op))]
     for found in before:
@@ -388,13 +398,14 @@ def _inner(op: Op) -> list[Op]:
     return [inner for region in op.regions for inner in walk(region)]
 
 
-def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known) -> None:
-    """Raise RefusedError for a loop that has no role of its own for a producer."""
+def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known) -> list[Op]:
+    """Return what a producer computes for a loop; raise RefusedError where it has no role there."""
     bounds = [constant_of(value) for value in (loop.lower, loop.upper, loop.step)]
     if None not in bounds and bounds[2] and count_rounds(*bounds) < 2:  # type: ignore[arg-type]
         raise RefusedError(loop, "the loop has one round")
     loads = [load for channel in channels for load in channel.loads]
-    producer_slice(loop, loads, module, known)
+    before, within, _ = producer_slice(loop, loads, module, known)
+    return [*before, *within]
 
 
 def _registers_of(
@@ -416,12 +427,17 @@ def _registers_of(
     return beside
 
 
-def _registers(module: Module, chip: Chip, needed: int) -> tuple[int, tuple[int, ...]]:
-    """Return the producer's warps and, where registers are given away, each role's."""
+def _registers(
+    module: Module, chip: Chip, needed: int, numbers: int = 0
+) -> tuple[int, tuple[int, ...]]:
+    """Return the producer's warps and, where registers are given away, each role's.
+
+    `numbers`: how many the producer's copies of a round read.
+    """
     warps: int = module.attributes["num_warps"]
     if needed <= chip.most_registers(warps + 1):
         return 1, ()
-    pair = REGISTERS.get(warps // 4)
+    pair = (MORE_REGISTERS if numbers > _MORE_NUMBERS else REGISTERS).get(warps // 4)
     if pair is None or module.attributes.get("maxnreg") or needed > pair[1]:
         raise RefusedError(
             None, f"about {needed} registers of a thread are needed beside a producer"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from workbench.ir import Block, Builder, Module, Op, Value, shape_of, walk
+from workbench.analysis.memory import Memory
+from workbench.ir import Block, Builder, Effect, Module, Op, Value, shape_of, walk
 from workbench.ops import Yield
 from workbench.targets.simt.ops import EachProgram, Roles
 
@@ -67,18 +68,24 @@ def _region(builder: Builder, ops: Sequence[Op]) -> Block:
 def stays_before(
     module: Module, carried: Sequence[Value] = (), *, programs: bool = False
 ) -> set[Op]:
-    """Return the ops at the top of a kernel that all warps may run: numbers of arguments.
+    """Return the ops at the top of a kernel that all warps may run: all get the same from them.
 
-    With `programs` only those that are the same for all programs of a launch, of which nothing
-    follows from what is `carried` from one to the next.
+    Numbers of arguments, and of memory that no program writes, unless what is written before may
+    overlap it. With `programs` only those that are the same for all programs of a launch, of which
+    nothing follows from what is `carried` from one to the next.
     """
     found: set[Op] = set()
     elsewhere: set[Value] = set(carried)
+    memory, written = Memory(module), list[Effect]()
     for op in module.body.ops:
         inside = [inner for region in op.regions for inner in walk(region)]
         values = [v for held in (op, *inside) for v in (*held.operands, *held.results)]
         own = programs and any(held.of_program for held in (op, *inside))
-        if op.pure and not own and not any(_tiled(v) or v in elsewhere for v in values):
+        effects = [effect for effect in op.effects() if effect.space == "global"]
+        late = any(memory.may_meet(effect, write) for effect in effects for write in written)
+        repeats = op.pure or (not late and memory.may_repeat(op))
+        written += (effect for effect in effects if effect.writes)
+        if repeats and not own and not any(_tiled(v) or v in elsewhere for v in values):
             found.add(op)
         else:
             elsewhere.update(op.results)
