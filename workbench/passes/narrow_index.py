@@ -199,13 +199,25 @@ class _Narrower(Rebuilder):
             return self.builder.add(Cast(wide.result, I32, no_wrap=True))
         return op.changed(
             inputs=tuple(self.sized(v, width) for v in op.inputs),
-            no_wrap=op.function in (*_RING, "shl") and self.is_exact(op.result),
+            no_wrap=op.function in (*_RING, "shl") and self._is_exact(op, width),
         )
 
-    def is_exact(self, value: Value) -> bool:
-        """Say whether a value of the width that it is given is the exact integer."""
+    def _is_exact(self, op: Elementwise, width: Scalar) -> bool:
+        """Say whether an op computes exact integers of exact integers.
+
+        What lost its high bits on the way may wrap again where the result fits.
+        """
+        exact = op.result not in self.low_only or self._fits(op.result)
+        return exact and all(self._keeps(value, width) for value in op.inputs)
+
+    def _keeps(self, value: Value, width: Scalar) -> bool:
+        """Say whether an input given a width is still the exact integer."""
+        whole = value not in self.low_only and (width == I64 or self._now(value) == I32)
+        return whole or self._fits(value)
+
+    def _fits(self, value: Value) -> bool:
         low, high = self.intervals.get(value, FULL64)
-        return value not in self.low_only or (FULL32[0] <= low and high <= FULL32[1])
+        return FULL32[0] <= low and high <= FULL32[1]
 
     def _now(self, value: Value) -> Any:
         return element_of(self.values.get(value, value).type)
