@@ -8,6 +8,7 @@ anywhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from workbench.ir import (
@@ -19,6 +20,7 @@ from workbench.ir import (
     Value,
     element_of,
     has_pointers,
+    walk,
 )
 from workbench.source import deep
 
@@ -36,6 +38,7 @@ class Memory:
     def __init__(self, module: Module) -> None:
         self._parameters = {p.name: p for p in module.parameters}
         self._roots = _Roots(module)
+        self._body = module.body
         read: set[str] = set()
         written: set[str] = set()
         for op in module.walk():
@@ -92,6 +95,34 @@ class Memory:
         if effect.space == "outside":  # a loop may not end: then it does for none of them
             return not (effect.reads or effect.writes)
         return effect.removable and self.is_settled(effect)
+
+    def is_kept(self, op: Op, until: Op) -> bool:
+        """Say whether an op would read the same from memory if it came right before a later one."""
+        reads = [effect for effect in op.effects() if effect.space == "global"]
+        between = [
+            effect
+            for other in _between(self._body, op, until)
+            for effect in other.effects()
+            if effect.space == "global"
+        ]
+        if any(effect.order != "plain" for effect in between):
+            return all(map(self.is_settled, reads))
+        return not any(w.writes and self.may_meet(r, w) for r in reads for w in between)
+
+
+def _between(block: Block, op: Op, until: Op) -> Iterator[Op]:
+    """Yield the ops that may run behind an op and before a later one; with what is around that."""
+    if op not in block.ops:
+        for other in block.ops:
+            for region in other.regions:
+                yield from _between(region, op, until)
+        return
+    for other in block.ops[block.ops.index(op) + 1 :]:
+        if other is until:
+            return
+        yield other
+        if any(inner is until for region in other.regions for inner in walk(region)):
+            return
 
 
 @deep

@@ -210,6 +210,38 @@ def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch):
         check(before, after, *sequences_of(page, below=3))
 
 
+def rewriting(a_ptr, b_ptr, c_ptr, table_ptr, rounds, WRITES: tl.constexpr):
+    """The numbers of pages are loaded, then the table is written, then the pages are read."""
+    m, k = tl.arange(0, 64), tl.arange(0, 64)
+    total = tl.zeros((64, 64), tl.float32)
+    a = tl.load(a_ptr + m[:, None] * 64 + k[None, :])
+    pages = tl.load(table_ptr + m // 32)
+    if WRITES:
+        tl.store(table_ptr + tl.arange(0, 2), tl.zeros((2,), tl.int32))
+    for _ in range(rounds):
+        row = pages * 32 + m % 32
+        b = tl.load(b_ptr + row[:, None] * 64 + k[None, :])
+        total = tl.dot(a, tl.trans(b), total)
+    tl.store(c_ptr + m[:, None] * 64 + m[None, :], total)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_numbers_of_pages_are_those_before_the_table_is_written(writes: bool):
+    words = "*fp16:16 *fp16:16 *fp32:16 *i32:16 i32"
+    module = tile_ir(rewriting, words, {"WRITES": writes}, num_warps=4, num_stages=2)
+    final = [module, *(after for _, after in tile_steps(module))][-1]
+    final = replace(final, attributes={**final.attributes, "narrow_index": True})
+    found = steps(final)
+    assert any(isinstance(op, TensorLoad) for op in found["raise-tma"].walk()) != writes
+
+    def arguments() -> list[Any]:
+        a, b = numbers(64 * 64, np.float16, 0), numbers(8 * 32 * 64, np.float16, 1)
+        return [a, b, np.zeros(64 * 64, np.float32), np.array([5, 2, 0, 0], np.int32), 3]
+
+    after = [*found.values()][-1]
+    assert meaning(after, (1,), arguments()) == meaning(module, (1,), arguments())
+
+
 # -- work behind an early return ------------------------------------------------------------------
 def returning(a_ptr, b_ptr, c_ptr, counts_ptr, K, M: tl.constexpr, N: tl.constexpr,
               BK: tl.constexpr, ASSUMES: tl.constexpr):  # fmt: skip

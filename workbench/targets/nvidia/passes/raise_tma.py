@@ -287,7 +287,7 @@ class Plans:
         try:
             found = plan(self.facts, request)
         except TileRead as why:
-            found = self._plan_of_parts(request, why)
+            found = self._plan_of_parts(request, feeding.load, why)
         if not self.feeders.feeds(feeding, found.axes[-1].axis):
             raise NotRaised("the product does not read it in the order that memory has")
         for held in found.at_least_0:
@@ -300,13 +300,14 @@ class Plans:
                 self._provable(coordinate)
         return found, exact
 
-    def _plan_of_parts(self, request: Request, why: TileRead) -> Plan:
-        """Return the boxes that a tile is whose rows lie where another one says."""
+    def _plan_of_parts(self, request: Request, load: Op, why: TileRead) -> Plan:
+        """Return the boxes that a load's tile is whose rows lie where another one says."""
 
         def loads(op: Op) -> tuple[Value, Value | None] | None:
             access = self.feeders.rules.access_of(op)
             reads = all(e.reads and e.removable for e in op.own_effects())
             reads = reads and all(is_known(value, ()) for value in op.operands)
+            reads = reads and self.memory.is_kept(op, load)
             return (access.pointers, access.mask) if access is not None and reads else None
 
         splitter = Splitter(self.facts, loads, lambda form: self._known(form)[0] >= 0)
@@ -539,18 +540,12 @@ class Raiser(Rebuilder):
     def _scalars(self, type: Scalar) -> Scalars:
         """Return what writes forms where ops are being written."""
         return Scalars(
-            self.builder,
-            self.facts,
-            self.plans.names,
-            self.scopes,
-            self.values,
-            type,
+            self.builder, self.facts, self.plans.names, self.scopes, self.values, type,
             self.plans.is_small,
-        )
+        )  # fmt: skip
 
     def _make_maps(self) -> None:
-        for name, value in self.plans.parameters.items():
-            del name
+        for value in self.plans.parameters.values():
             self._offer(value, value)
         made: dict[object, Value] = {}
         builder = self.builder
