@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from tests.passes.meaning import meaning
 from tests.targets.nvidia.hazards import RaceError, simulate
 from tests.targets.nvidia.test_dequantised import ordered
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
-from tests.targets.nvidia.test_ptx import needs_ptxas
+from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_warpgroups import (
     SM_90A,
     compiled,
@@ -86,11 +88,13 @@ def of_unaligned(stages: int = 3) -> tuple[Module, Arguments]:
     return module, lambda: [a.copy(), b.copy(), np.zeros(m * n, np.float32), k]
 
 
+MOVES = r"\b(BAR\.SYNC|STS|LDG\.E|HGMMA)\b"
 CASES = {
     **{f"tf32 {kind}": of_tf32(kind) for kind in FORMS},
     **{f"int8 {kind}": of_bytes(kind) for kind in FORMS},
     "fp8 nn": of_small_floats("nn"),
     "unaligned": of_unaligned(),
+    "unaligned, five stages": of_unaligned(5),
 }
 
 
@@ -212,6 +216,18 @@ def test_the_machine_code_spills_nothing(kind: str, dtype: str, k: int):
     result = assemble(found.texts["ptx"]().text, "sm_90a")
     assert result.spill_store_bytes == 0
     assert not result.notes  # none that says that products wait for each other
+
+
+@needs_ptxas
+@needs_nvdisasm
+def test_memory_is_asked_before_a_product_queues_behind_the_one_before():
+    """In SASS, too: a warp waits where it starts a product, and a load behind that comes late."""
+    found, _ = compiled(staged(128, 256, 32, 8, "nn", "fp32"))
+    rows = [row for row in found.texts["sass"]().text.splitlines() if re.search(MOVES, row)]
+    words = [match.group() for row in rows if (match := re.search(MOVES, row))]
+    ends = [place for place, word in enumerate(words) if word == "BAR.SYNC"]
+    (round_,) = [words[a:b] for a, b in pairwise((*ends, len(words))) if "HGMMA" in words[a:b]]
+    assert round_ == ["BAR.SYNC", *["STS"] * 8, *["LDG.E"] * 8, *["HGMMA"] * 4]
 
 
 @needs_ptxas

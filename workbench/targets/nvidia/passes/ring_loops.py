@@ -22,6 +22,9 @@ from workbench.targets.simt.ops import (
     WarpBarrier,
 )
 
+#: Rounds of loads into registers that are under way before a loop: there are no sums yet.
+_AT_ONCE = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -157,6 +160,8 @@ class RingLoop:
         state = {a: loop.inits[i] for i, a in enumerate(arguments) if i in self.carries}
         index, loaded = loop.lower, list[tuple[list[tuple[Value, Value]], Value]]()
         for stage in range(self.plan.distance):
+            if len(loaded) == _AT_ONCE:
+                _store(*loaded.pop(0), builder)
             slot = self._number(stage)
             state = ahead.start(index, state, slot)
             loaded.append((ahead.loaded, slot))
