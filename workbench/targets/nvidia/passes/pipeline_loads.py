@@ -65,6 +65,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
 from workbench.targets.nvidia.passes.rounds import (
     begun_once,
     ends_with,
+    next_slot,
     reached,
     read_by,
     reading_from,
@@ -404,7 +405,7 @@ def _pipelined(
         replaced = reading.write(plan)
         yields = [replaced.get(v, v) for v in loop.body.yields]
         following = builder.add(Elementwise("add", (next_index, loop.step), no_wrap=True))
-        (read, past), (write, _) = (_next_slot(v, stages, builder) for v in (read_slot, write_slot))
+        (read, past), (write, _) = (next_slot(v, stages, builder) for v in (read_slot, write_slot))
         ends = [*yields, following, read, write, *(moved[a] for a in shadows)]
         if barriers is not None:
             one = builder.add(Constant(1, I32))
@@ -638,13 +639,3 @@ def _from_buffer(
     """Return the op that reads what `load` copied, in the layout that `user` wants."""
     type = Tile(shape_of(load.result.type), element_of(load.result.type), layout)
     return SharedLoad(buffer, slot, type=type, span=load.span, origins=(load.id, user.id))
-
-
-def _next_slot(slot: Value, stages: int, builder: Builder) -> tuple[Value, Value]:
-    """Return slot + 1, or 0 after the last; and whether it was the last."""
-    one = builder.add(Constant(1, I32))
-    following = builder.add(Elementwise("add", (slot, one), no_wrap=True))
-    count = builder.add(Constant(stages, I32))
-    past = builder.add(Elementwise("ge", (following, count)))
-    zero = builder.add(Constant(0, I32))
-    return builder.add(Select(past, zero, following)), past
