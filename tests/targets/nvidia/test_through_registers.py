@@ -43,9 +43,13 @@ Arguments = Callable[[], list[Any]]
 FORMS = {"nt": 0, "nn": 1, "tt": 1, "tn": 2}
 
 
-def of_tf32(kind: str, rounds: int = 5, **options: Any) -> tuple[Module, Arguments]:
-    module = staged(64, 96, 32, 4, kind, "fp32")
-    module = replace(module, attributes={**module.attributes, **options})
+def asked(module: Module, *, wanted: bool = True) -> Module:
+    """Return a kernel whose author asks for it."""
+    return replace(module, attributes={**module.attributes, "through_registers": wanted})
+
+
+def of_tf32(kind: str, rounds: int = 5, *, wanted: bool = True) -> tuple[Module, Arguments]:
+    module = asked(staged(64, 96, 32, 4, kind, "fp32"), wanted=wanted)
     return module, lambda: staged_arguments(64, 96, rounds * 32, kind, np.float32)
 
 
@@ -53,7 +57,7 @@ def of_bytes(kind: str, rounds: int = 5) -> tuple[Module, Arguments]:
     m, n, k = 64, 64, rounds * 32
     a, b = (numbers(e * k, np.int8, seed) for seed, e in enumerate((m, n)))
     strides = [k if kind[0] == "n" else m, n if kind[1] == "n" else k]
-    module = integer_product(kind, m, n, 32, 4)
+    module = asked(integer_product(kind, m, n, 32, 4))
     return module, lambda: [a.copy(), b.copy(), np.zeros(m * n, np.int32), k, *strides]
 
 
@@ -62,7 +66,7 @@ def of_small_floats(kind: str, rounds: int = 5) -> tuple[Module, Arguments]:
     values = np.array([0x00, 0x38, 0x40, 0xB8], np.uint8)  # 0, 1, 2, -1
     a, b = (np.random.default_rng(e).choice(values, 64 * k) for e in (1, 2))
     strides = [k if kind[0] == "n" else m, n if kind[1] == "n" else k]
-    module = staged(m, n, 32, 4, kind, "fp8e4nv")
+    module = asked(staged(m, n, 32, 4, kind, "fp8e4nv"))
     return module, lambda: [
         a.copy(), b.copy(), np.zeros(m * n, np.float32), m, n, k, *strides, n,
     ]  # fmt: skip
@@ -83,7 +87,7 @@ def unaligned(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.c
 def of_unaligned(stages: int = 3) -> tuple[Module, Arguments]:
     m, n, k = 64, 64, 4 * 32 + 7
     words, blocks = "*fp16:16 *fp16:16 *fp32:16 i32", {"M": m, "N": n, "BK": 32}
-    module = tile_ir(unaligned, words, blocks, num_warps=4, num_stages=stages)
+    module = asked(tile_ir(unaligned, words, blocks, num_warps=4, num_stages=stages))
     a, b = numbers(m * k, np.float16), numbers(n * k, np.float16, 2)
     return module, lambda: [a.copy(), b.copy(), np.zeros(m * n, np.float32), k]
 
@@ -139,9 +143,9 @@ def test_a_round_stores_what_the_one_before_has_loaded(name: str):
     assert isinstance(product.b.type, Shared)
 
 
-def test_an_option_turns_it_off():
+def test_only_who_asks_gets_it():
     for kind in ("nn", "tn"):
-        module, arguments = of_tf32(kind, through_registers=False)
+        module, arguments = of_tf32(kind, wanted=False)
         last = in_gpu_ir(module)
         assert not any(isinstance(op, Load) for op in last.walk())
         assert meaning(last, (1,), arguments()) == meaning(module, (1,), arguments())
@@ -234,7 +238,7 @@ def test_memory_is_asked_before_a_product_queues_behind_the_one_before():
 def test_elements_of_rows_that_begin_anywhere_are_stored_in_vectors():
     """64 loads of two bytes become eight stores of sixteen; neither spills."""
     words, blocks = "*fp16:16 *fp16:16 *fp32:16 i32", {"M": 128, "N": 128, "BK": 64}
-    module = tile_ir(unaligned, words, blocks, num_warps=8, num_stages=3)
+    module = asked(tile_ir(unaligned, words, blocks, num_warps=8, num_stages=3))
     found, _ = compiled(module)
     text = found.texts["ptx"]().text
     loop = text[text.rindex("bar.sync", 0, text.index("wgmma.fence")) :]
