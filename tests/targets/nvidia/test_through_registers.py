@@ -195,7 +195,7 @@ def test_a_remark_says_why_not(
     m: int, n: int, warps: int, stages: int, options: dict[str, Any], reason: str
 ):
     module = staged(m, n, 32, warps, "tn", "fp32", stages)
-    _, recorder = compiled(replace(module, attributes={**module.attributes, **options}))
+    _, recorder = compiled(asked(replace(module, attributes={**module.attributes, **options})))
     said = [r for r in recorder.remarks.items if "not loaded ahead into registers" in r.text]
     assert len(said) == 2
     assert all(reason in remark.text for remark in said)
@@ -215,7 +215,7 @@ def test_a_remark_says_so():
     [("nn", "fp32", 32), ("tn", "fp32", 32), ("tt", "fp32", 32), ("nn", "fp8e4nv", 128)],
 )
 def test_the_machine_code_spills_nothing(kind: str, dtype: str, k: int):
-    found, recorder = compiled(staged(128, 256, k, 8, kind, dtype))
+    found, recorder = compiled(asked(staged(128, 256, k, 8, kind, dtype)))
     assert any("stored a round later" in remark.text for remark in recorder.remarks.items)
     result = assemble(found.texts["ptx"]().text, "sm_90a")
     assert result.spill_store_bytes == 0
@@ -226,7 +226,7 @@ def test_the_machine_code_spills_nothing(kind: str, dtype: str, k: int):
 @needs_nvdisasm
 def test_memory_is_asked_before_a_product_queues_behind_the_one_before():
     """In SASS, too: a warp waits where it starts a product, and a load behind that comes late."""
-    found, _ = compiled(staged(128, 256, 32, 8, "nn", "fp32"))
+    found, _ = compiled(asked(staged(128, 256, 32, 8, "nn", "fp32")))
     rows = [row for row in found.texts["sass"]().text.splitlines() if re.search(MOVES, row)]
     words = [match.group() for row in rows if (match := re.search(MOVES, row))]
     ends = [place for place, word in enumerate(words) if word == "BAR.SYNC"]
