@@ -14,7 +14,8 @@ from workbench.devices.streams import raw_stream
 from workbench.launch import native
 from workbench.launch.abi import LaunchData, Parameter, offsets
 from workbench.launch.assembly import Arguments, Assembly, register_maker
-from workbench.launch.native import Launcher, Plan, Shape, Slot, words_of
+from workbench.launch.native import Launcher
+from workbench.launch.native_plan import Plan, Shape, Slot, words_of
 from workbench.launch.on_cpu import make_runner
 from workbench.source import LaunchError
 

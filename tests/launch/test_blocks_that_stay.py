@@ -18,7 +18,8 @@ from workbench.devices import cuda
 from workbench.launch import fastpath, native
 from workbench.launch.abi import LaunchData, NativeCode, Parameter, slots
 from workbench.launch.assembly import Assembly
-from workbench.launch.native import Launcher, Plan, Shape, Slot, words_of
+from workbench.launch.native import Launcher
+from workbench.launch.native_plan import Plan, Shape, Slot, words_of
 from workbench.launch.on_cuda import Loaded, _runner, load
 from workbench.source import LaunchError
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.analysis.ranges import IndexProgram, Step
-from workbench.launch import native
+from workbench.launch import native, native_code
 from workbench.launch.conditions import python_lines
 from workbench.launch.index_width import width_program
 
@@ -47,7 +47,8 @@ def index_programs(draw):
 
 
 def run_native(program, values, grid):
-    run = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3)(native.interpreter_address())
+    interpreter = native_code.interpreter_address()
+    run = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 3)(interpreter)
     condition = native.Condition(program)
     arguments = (ctypes.c_int64 * len(values))(*values)
     return bool(run(condition.address, arguments, (ctypes.c_int64 * 3)(*grid)))

@@ -11,7 +11,8 @@ import pytest
 
 from workbench.launch import native
 from workbench.launch.conditions import Builder
-from workbench.launch.native import Launcher, Plan, Shape, Slot, words_of
+from workbench.launch.native import Launcher
+from workbench.launch.native_plan import Plan, Shape, Slot, words_of
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not native.supported(), reason="another object layout")

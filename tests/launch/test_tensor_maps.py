@@ -17,7 +17,8 @@ from workbench.ir import InvalidModuleError, parse_module
 from workbench.launch import native, tensor_maps
 from workbench.launch.abi import LaunchData, Parameter
 from workbench.launch.assembly import Arguments, Assembly
-from workbench.launch.native import Launcher, Plan, Shape, Slot, words_of
+from workbench.launch.native import Launcher
+from workbench.launch.native_plan import Plan, Shape, Slot, words_of
 from workbench.launch.on_cuda import Loaded, _runner
 from workbench.launch.tensor_maps import REFUSED, program_of
 from workbench.source import LaunchError

@@ -14,6 +14,7 @@ from workbench.magics.grammar import parse
 from workbench.magics.machine_code import sass_listing
 from workbench.magics.overriding import override_text
 from workbench.magics.questioning import bisect, diff, follow, step
+from workbench.magics.stated import stated
 from workbench.source import CheckError, KernelError, OptionError
 from workbench.targets.nvidia import toolchain
 
@@ -62,6 +63,26 @@ def test_what_was_not_compiled_for_a_target_is_compiled_when_it_is_asked_for(spa
     assert "%%override add@sm_80 llvm" in str(override_text("add@sm_80", "llvm", namespace=space))
     assert str(lines.passes("add@sm_80", namespace=space)).count("assign-layouts")
     assert [record.trace.kernel.target for record in registry.latest("add").records] == ["cpu"]
+
+
+def test_options_say_what_is_looked_at(space):
+    def laid_out(line):
+        request = parse("layouts", line, space)
+        return str(placing.layouts(stated(request.name, request, space), namespace=space))
+
+    assert "add for sm_80: " in laid_out("add --target sm_80")
+    assert "64 blocked: %" in laid_out("add --set BLOCK=64")
+    assert "add for sm_86: " in laid_out(
+        'add --sig "*f32 *f32 *f32 i32" --target sm_86 --set BLOCK=32'
+    )
+    with pytest.raises(OptionError, match="compiled for no GPU"):
+        laid_out("add")
+
+
+def test_an_edit_names_no_settings(space):
+    with pytest.raises(OptionError, match="names settings") as caught:
+        override_text("add@sm_80,num_warps=8", "ptx", namespace=space)
+    assert "--set NAME=VALUE" in caught.value.hint
 
 
 @pytest.mark.skipif(toolchain.find("nvdisasm") is None, reason="no nvdisasm")

@@ -194,13 +194,36 @@ def test_it_lasts_although_nobody_keeps_what_it_returns():
     assert said == "True workbench.triton\n"
 
 
-def test_what_torchs_compiler_is_told_to_leave_alone():
-    """Its compiler has a rule for each function of torch, which it knows by the function."""
+def test_torchs_compiler():
+    """What is given to it runs as it is meanwhile; and what it is told to leave alone.
+
+    It has a rule for each function of torch, which it knows by the function.
+    """
     text = (
-        "import workbench; workbench.as_triton(cuda='cpu'); import torch, torch._dynamo\n"
-        "f = torch.compiler.disable(lambda x: x + 1)\n"
-        "print(f(torch.ones(1, device='cuda')).item(), torch.cuda.current_device())"
+        "import workbench as wb, torch, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "def twice(x):\n"
+        "    assert x.is_cuda\n"
+        "    return x + torch.ones(x.shape, device='cuda')\n"
+        "made = []\n"
+        "kept = lambda graph, _: made.append(graph) or graph\n"
+        "before = torch.compile(twice, backend=kept)\n"
+        "with wb.as_triton(cuda='cpu'):\n"
+        "    x = torch.ones(2, device='cuda')\n"
+        "    model = torch.compile(torch.nn.Linear(2, 2, device='cuda'))\n"
+        "    found = before(x), torch.compile(twice)(x), torch.compile()(twice)(x), model(x)\n"
+        "    print(all(y.is_cuda for y in found), found[0].tolist(), len(made))\n"
+        "    f = torch.compiler.disable(lambda x: x + 1)\n"
+        "    print(f(torch.ones(1, device='cuda')).item(), torch.cuda.current_device())\n"
+        "after = torch.compile(lambda x: x + 1, backend=kept)\n"
+        "print(after(torch.ones(1)).item(), len(made))"
     )
     run = [sys.executable, "-c", text]
     done = subprocess.run(run, capture_output=True, text=True, timeout=300)
-    assert done.stdout == "2.0 0\n", done.stderr
+    assert done.stdout == "True [2.0, 2.0] 0\n2.0 0\n2.0 1\n", done.stderr
+
+
+@pytest.mark.usefixtures("pretended")
+def test_it_is_said_that_nothing_is_compiled():
+    with pytest.warns(UserWarning, match="functions run as they are"):
+        torch.compile(lambda x: x)

@@ -30,8 +30,8 @@ class Options:
     before a loop waits behind all that fills the loop's ring, and no producer brings it where
     blocks stay; without `apart` no loop is written twice that could copy ahead only where arguments
     do not overlap; without `computed_first` a product's second operand goes to shared memory where
-    it is computed of what memory holds, on chips that have products by four warps; without
-    `through_registers` a tile that no copy brings as a product reads it waits for its round;
+    it is computed of what memory holds, on chips that have products by four warps; with
+    `through_registers` a tile that no copy brings as a product reads it is loaded rounds ahead;
     `warp_specialize` says whether warps part into a producer's and those that multiply, and
     `persistent` whether blocks whose warps part stay for one program after the other.
     """
@@ -52,7 +52,7 @@ class Options:
     loads_first: bool = True
     apart: bool = True
     computed_first: bool = True
-    through_registers: bool = True
+    through_registers: bool = False
     warp_specialize: bool | None = None
     persistent: bool | None = None
     narrow_index: bool = False

@@ -332,11 +332,10 @@ class Op(_Declared):
     def exchanges_axes(self) -> bool:
         """Whether the result is the transpose of a tile of two axes, and nothing else is done."""
         shape = shape_of(self.results[0].type) if self.moves and len(self.results) == 1 else ()
-        return (
-            len(shape) == 2
-            and shape_of(self.operands[0].type) == shape[::-1]
-            and all(self.place_before(p) == p[::-1] for p in ((0, shape[1] - 1), (shape[0] - 1, 0)))
-        )
+        if len(shape) != 2 or shape_of(self.operands[0].type) != shape[::-1]:
+            return False
+        corners = ((0, 0), (0, shape[1] - 1), (shape[0] - 1, 0))
+        return all(self.place_before(place) == place[::-1] for place in corners)
 
     def element_from(self, place: Place) -> tuple[tuple[Value, Place], ...] | None:
         """Return the elements of operands that alone decide the result's element at a place.

@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.devices.streams import HOST, raw_stream
 from workbench.interrupts import renewed_lock
-from workbench.launch import native
+from workbench.launch import native, native_plan
 from workbench.launch.abi import Loadable, NativeCode, Runner
 from workbench.launch.assembly import Assembly
 from workbench.launch.binding import Call, leaves
@@ -178,10 +178,10 @@ class FastPath:
             self._publish(self._python)
             self._uncount()
             if self._native is None:
-                self._make_native(native.Shape(1 + len(args), tuple(given)))
+                self._make_native(native_plan.Shape(1 + len(args), tuple(given)))
         return self._python(grid, *args, **given)
 
-    def _make_native(self, shape: native.Shape) -> None:
+    def _make_native(self, shape: native_plan.Shape) -> None:
         plan = self._plan(shape)
         if plan is None:
             return
@@ -190,7 +190,7 @@ class FastPath:
             self._enter(known)
         self._publish(self._native.function())
 
-    def _plan(self, shape: native.Shape) -> native.Plan | None:
+    def _plan(self, shape: native_plan.Shape) -> native_plan.Plan | None:
         """Return what native code is made for, None where it cannot be."""
         code = next((known.native for known in self._known), None)
         if self._guarded and all(known.condition is None for known in self._known):
@@ -201,17 +201,17 @@ class FastPath:
         names = [p.name for p in self._source.parameters]
         places = {name: 1 + n for n, name in enumerate(names[: shape.positional - 1])}
         places |= {name: shape.positional + n for n, name in enumerate(shape.keywords)}
-        slots: list[native.Slot] = []
+        slots: list[native_plan.Slot] = []
         defaults: list[tuple[str, Any]] = []
         for name, kind in zip(names, latest.slot_kinds, strict=True):
             if name in places:
-                slots.append(native.Slot(name, kind, places[name]))
+                slots.append(native_plan.Slot(name, kind, places[name]))
             elif kind in "no":
                 defaults.append((name, latest.values[name]))
             else:
                 return None
         options = [
-            native.Slot(name, "n", places[name])
+            native_plan.Slot(name, "n", places[name])
             for name in ("num_warps", "num_stages")
             if name in places
         ]
@@ -219,7 +219,7 @@ class FastPath:
             return None
         if self._on_gpu and all(slot.kind != "t" for slot in slots):
             return None  # native code asks an array for its device
-        return native.Plan(
+        return native_plan.Plan(
             shape,
             tuple(slots),
             code.launch,
@@ -250,7 +250,7 @@ class FastPath:
             return
         values = [known.values[slot.name] for slot in plan.slots]
         numbers = [known.options[name] for name in given]
-        words = native.words_of(plan, [*values, *numbers])
+        words = native_plan.words_of(plan, [*values, *numbers])
         launcher.add(
             words,
             code.handle,

@@ -130,7 +130,7 @@ class KernelMagics(Magics):
 
     def _stage(self, name: str, line: str) -> Any:
         request = self._request(name, line)
-        if request.control:
+        if request.control or request.json:  # of SASS alone
             return machine_code.sass_listing(request.name, request, self._names)
         show = getattr(lines, name)
         return show(

@@ -60,7 +60,7 @@ def override_text(
 ) -> Shown:
     """Return the cell in which a stage of a kernel is edited: `%%override` and its present text."""
     known = _known(stage)
-    compiled = _chosen(variants.find(kernel, namespace), known)
+    compiled = _chosen(_found(kernel, namespace), known)
     cell = override_cell(compiled.trace, stage or "")
     if cell is None:
         raise OptionError(
@@ -109,9 +109,19 @@ _HINT = "%override add ptx prints the cell to edit; " + "stages: " + " ".join(ST
 def _named(request: Request, namespace: Mapping[str, Any]) -> tuple[CompiledKernel, KernelResult]:
     """Return the compilation to edit, and the result that knows how it was launched."""
     name = request.names[0]
-    found = variants.find(name, namespace)
+    found = _found(name, namespace)
     compiled = _chosen(found, _known(request.names[1]))
     return compiled, registry.find(name.partition("@")[0], namespace)
+
+
+def _found(kernel: Any, namespace: Mapping[str, Any] | None) -> KernelResult:
+    """Return what a kernel or K@TARGET stands for: a cell's line names no settings."""
+    if isinstance(kernel, str) and "=" in kernel.partition("@")[2]:
+        raise OptionError(
+            f"an edit is of a kernel as its cell has it, '{kernel}' names settings", code="K150",
+            hint="give the %%kernel cell --set NAME=VALUE, then edit KERNEL or KERNEL@TARGET",
+        )  # fmt: skip
+    return variants.find(kernel, namespace)
 
 
 def _known(stage: str | None) -> str:

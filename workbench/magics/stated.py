@@ -8,20 +8,29 @@ from typing import Any
 
 from workbench.bench.device import has_gpu
 from workbench.bench.running import chip, run_plan
+from workbench.magics import registry, variants
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
 from workbench.magics.questioning import kernel_of
 
 
 def stated(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> Any:
-    """Return a kernel as `--sig` or `--set` say that it is compiled; itself where they do not.
+    """Return a kernel as `--sig`, `--set` and `--target` say; itself where they do not.
 
-    The target is this machine's GPU, sm_90a where there is none, unless `--target` names another.
-    Raises OptionError K129 for an unknown kernel, and what compiling raises.
+    Without `--sig`, for the arguments that it was compiled for before. The target is this machine's
+    GPU, sm_90a where there is none, unless `--target` names another. Raises OptionError K129 for
+    an unknown kernel, and what compiling raises.
     """
+    names = dict(namespace)
+    if request.sig is None and isinstance(kernel, str | None) and "@" not in (kernel or ""):
+        words = [f"{n}={e.evaluate(names)!r}" for n, e in request.settings]
+        words += [request.target] if request.target != "auto" else []
+        if not words:
+            return kernel
+        target = [] if request.target != "auto" else [chip() if has_gpu() else "sm_90a"]
+        return variants.made(registry.find(kernel, names), [*target, *words])
     if request.sig is None and not request.settings:
         return kernel
-    names = dict(namespace)
     entry, _ = kernel_of(kernel, names)
     auto = request.target == "auto"
     chosen = replace(request, target=(chip() if has_gpu() else "sm_90a")) if auto else request

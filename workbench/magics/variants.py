@@ -32,9 +32,13 @@ def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> Kernel
         words = spec.split(",")
         if not all("=" in word or word in TARGETS for word in words):
             raise
-    result = registry.find(name or None, namespace)
-    made = compiled_as(result, words)
-    return KernelResult(result.kernel, result.name, [Record(lambda: made.trace, made)])
+    return made(registry.find(name or None, namespace), words)
+
+
+def made(result: KernelResult, words: list[str]) -> KernelResult:
+    """Return a result's kernel compiled anew; words are targets and `NAME=VALUE`."""
+    found = compiled_as(result, words)
+    return KernelResult(result.kernel, result.name, [Record(lambda: found.trace, found)])
 
 
 def compiled_as(result: KernelResult, words: list[str]) -> CompiledKernel:

@@ -6,6 +6,7 @@ theirs is seen, and a launch that finds its code in the cache imports no compile
 
 from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile  # noqa: A004 - the public name
-from workbench.runtime.jit import JITFunction, KernelInterface, jit, kernel
+from workbench.runtime.interface import KernelInterface
+from workbench.runtime.jit import JITFunction, jit, kernel
 
 __all__ = ["CompiledKernel", "JITFunction", "KernelInterface", "compile", "jit", "kernel"]

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from workbench.devices.streams import HOST, current_device
 from workbench.launch import fastpath
@@ -41,6 +41,7 @@ from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import obtain
 from workbench.runtime.guarded import guarded_runner, written_by
 from workbench.runtime.hooks import LaunchRecord, observing
+from workbench.runtime.interface import KernelInterface
 from workbench.runtime.kernel_caches import DeviceCaches, JitFunctionInfo
 from workbench.runtime.launching import (
     check_outputs,
@@ -57,7 +58,7 @@ from workbench.source.parameters import Parameter, parameters_of
 T = TypeVar("T")
 
 __all__ = [
-    "InterpretedFunction", "JITFunction", "JitFunctionInfo", "KernelInterface", "LaunchRecord",
+    "InterpretedFunction", "JITFunction", "JitFunctionInfo", "LaunchRecord",
     "NoGridError", "Plan", "jit", "kernel", "observing",
 ]  # fmt: skip
 
@@ -66,28 +67,6 @@ class NoGridError(LaunchError, RuntimeError):
     """A kernel that is called like a function (a RuntimeError as in Triton)."""
 
     code = "K507"
-
-
-def _do_nothing(*args: Any, **given: Any) -> None:
-    """Stand in for a launch where launches are suppressed."""
-
-
-class KernelInterface(Generic[T]):
-    """What everything that is launched as `kernel[grid](...)` has in common."""
-
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **given: Any) -> Any:
-        """Launch, or with `warmup` only compile; returns the compiled kernel."""
-        raise TypeError(f"{type(self).__name__} does not say how it runs")
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Return a callable that launches over `grid`."""
-        if hooks.watchers and hooks.is_suppressed():
-            return _do_nothing
-        return lambda *args, **given: self.run(*args, grid=grid, warmup=False, **given)
-
-    def warmup(self, *args: Any, grid: Any = None, **given: Any) -> Any:
-        """Compile for these arguments without launching; torch dtypes may stand for tensors."""
-        return self.run(*args, grid=grid, warmup=True, **given)
 
 
 #: By thread: kernels (their ids) whose latest launcher is asked already for the call in hand.

@@ -14,7 +14,8 @@ from workbench.launch.stand_ins import MockTensor, TensorWrapper, reinterpret
 from workbench.runtime import knobs
 from workbench.runtime.callables import constexpr_function
 from workbench.runtime.host import cdiv, next_power_of_2
-from workbench.runtime.jit import JITFunction, KernelInterface, jit
+from workbench.runtime.interface import KernelInterface
+from workbench.runtime.jit import JITFunction, jit
 from workbench.triton import (
     _utils,
     backends,

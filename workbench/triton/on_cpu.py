@@ -8,7 +8,9 @@ For learning and debugging, on any machine. While it is on:
   other as it was. Tensors from before count as CUDA's;
 - `torch.cuda` answers as one device of capability (9, 0); streams, events and caches are there and
   do nothing, graphs are refused;
-- kernels run on the CPU, since their arrays lie there.
+- kernels run on the CPU, since their arrays lie there;
+- functions given to `torch.compile` run as they are: its compiler writes what modes do into its
+  graphs, where no tensor says on which side it is.
 
 A `TorchFunctionMode` does the first: it sees every function and method of torch, also those bound
 before by `from torch import empty`, and nothing of torch's C++ is changed. Modes belong to a
@@ -18,7 +20,9 @@ thread: threads that are started meanwhile get one of their own. Leaving puts ev
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace, TracebackType
@@ -426,18 +430,54 @@ def _replacements(torch: Any) -> list[tuple[Any, str, Any]]:
     return found
 
 
+class _Uncompiled:
+    """Has functions that were given to torch's compiler run as they are, until it is left.
+
+    The compiler takes seconds to import, so it is told when somebody first asks for it.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._compile = torch.compile
+        self._told: Any = None
+        if "torch._dynamo" in sys.modules:
+            self._tell()
+
+    def _tell(self) -> None:
+        # Versions before 2.6 cannot be told.
+        if self._told is None and hasattr(self._torch.compiler, "set_stance"):
+            self._told = self._torch.compiler.set_stance("force_eager")
+
+    def compile(self, *args: Any, **given: Any) -> Any:
+        """Stand for `torch.compile`: what is made compiles once nobody pretends any more."""
+        warnings.warn(
+            'under as_triton(cuda="cpu") torch.compile compiles nothing: functions run as they are',
+            stacklevel=2,
+        )
+        self._tell()
+        return self._compile(*args, **given)
+
+    def leave(self) -> None:
+        """Let functions be compiled as before."""
+        if self._told is not None:
+            self._told.__exit__(None, None, None)
+
+
 @contextmanager
 def _entered(torch: Any) -> Iterator[None]:
     before: list[tuple[Any, str, Any]] = []
     mode = _mode()
+    uncompiled = _Uncompiled(torch)
     try:
-        for owner, name, value in _replacements(torch):
+        compiling = (torch, "compile", uncompiled.compile)
+        for owner, name, value in (*_replacements(torch), compiling):
             before.append((owner, name, vars(owner).get(name, _ABSENT)))
             setattr(owner, name, value)
         driver.set_active(StandInDriver())
         with mode:
             yield
     finally:
+        uncompiled.leave()
         driver.reset_active()
         for owner, name, value in reversed(before):
             if value is _ABSENT:

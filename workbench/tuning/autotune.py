@@ -21,7 +21,8 @@ from typing import Any
 
 from workbench.devices import arrays
 from workbench.runtime import hooks, knobs
-from workbench.runtime.jit import InterpretedFunction, JITFunction, KernelInterface, Plan
+from workbench.runtime.interface import KernelInterface
+from workbench.runtime.jit import InterpretedFunction, JITFunction, Plan
 from workbench.runtime.pickling import reduce_by_place
 from workbench.runtime.timing import Effort
 from workbench.source import KernelError, KernelSource

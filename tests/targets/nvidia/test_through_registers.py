@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from tests.passes.meaning import meaning
 from tests.targets.nvidia.hazards import RaceError, simulate
 from tests.targets.nvidia.test_dequantised import ordered
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
-from tests.targets.nvidia.test_ptx import needs_ptxas
+from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_warpgroups import (
     SM_90A,
     compiled,
@@ -41,9 +43,13 @@ Arguments = Callable[[], list[Any]]
 FORMS = {"nt": 0, "nn": 1, "tt": 1, "tn": 2}
 
 
-def of_tf32(kind: str, rounds: int = 5, **options: Any) -> tuple[Module, Arguments]:
-    module = staged(64, 96, 32, 4, kind, "fp32")
-    module = replace(module, attributes={**module.attributes, **options})
+def asked(module: Module, *, wanted: bool = True) -> Module:
+    """Return a kernel whose author asks for it."""
+    return replace(module, attributes={**module.attributes, "through_registers": wanted})
+
+
+def of_tf32(kind: str, rounds: int = 5, *, wanted: bool = True) -> tuple[Module, Arguments]:
+    module = asked(staged(64, 96, 32, 4, kind, "fp32"), wanted=wanted)
     return module, lambda: staged_arguments(64, 96, rounds * 32, kind, np.float32)
 
 
@@ -51,7 +57,7 @@ def of_bytes(kind: str, rounds: int = 5) -> tuple[Module, Arguments]:
     m, n, k = 64, 64, rounds * 32
     a, b = (numbers(e * k, np.int8, seed) for seed, e in enumerate((m, n)))
     strides = [k if kind[0] == "n" else m, n if kind[1] == "n" else k]
-    module = integer_product(kind, m, n, 32, 4)
+    module = asked(integer_product(kind, m, n, 32, 4))
     return module, lambda: [a.copy(), b.copy(), np.zeros(m * n, np.int32), k, *strides]
 
 
@@ -60,7 +66,7 @@ def of_small_floats(kind: str, rounds: int = 5) -> tuple[Module, Arguments]:
     values = np.array([0x00, 0x38, 0x40, 0xB8], np.uint8)  # 0, 1, 2, -1
     a, b = (np.random.default_rng(e).choice(values, 64 * k) for e in (1, 2))
     strides = [k if kind[0] == "n" else m, n if kind[1] == "n" else k]
-    module = staged(m, n, 32, 4, kind, "fp8e4nv")
+    module = asked(staged(m, n, 32, 4, kind, "fp8e4nv"))
     return module, lambda: [
         a.copy(), b.copy(), np.zeros(m * n, np.float32), m, n, k, *strides, n,
     ]  # fmt: skip
@@ -81,16 +87,18 @@ def unaligned(a_ptr, b_ptr, c_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl.c
 def of_unaligned(stages: int = 3) -> tuple[Module, Arguments]:
     m, n, k = 64, 64, 4 * 32 + 7
     words, blocks = "*fp16:16 *fp16:16 *fp32:16 i32", {"M": m, "N": n, "BK": 32}
-    module = tile_ir(unaligned, words, blocks, num_warps=4, num_stages=stages)
+    module = asked(tile_ir(unaligned, words, blocks, num_warps=4, num_stages=stages))
     a, b = numbers(m * k, np.float16), numbers(n * k, np.float16, 2)
     return module, lambda: [a.copy(), b.copy(), np.zeros(m * n, np.float32), k]
 
 
+MOVES = r"\b(BAR\.SYNC|STS|LDG\.E|HGMMA)\b"
 CASES = {
     **{f"tf32 {kind}": of_tf32(kind) for kind in FORMS},
     **{f"int8 {kind}": of_bytes(kind) for kind in FORMS},
     "fp8 nn": of_small_floats("nn"),
     "unaligned": of_unaligned(),
+    "unaligned, five stages": of_unaligned(5),
 }
 
 
@@ -135,9 +143,9 @@ def test_a_round_stores_what_the_one_before_has_loaded(name: str):
     assert isinstance(product.b.type, Shared)
 
 
-def test_an_option_turns_it_off():
+def test_only_who_asks_gets_it():
     for kind in ("nn", "tn"):
-        module, arguments = of_tf32(kind, through_registers=False)
+        module, arguments = of_tf32(kind, wanted=False)
         last = in_gpu_ir(module)
         assert not any(isinstance(op, Load) for op in last.walk())
         assert meaning(last, (1,), arguments()) == meaning(module, (1,), arguments())
@@ -187,7 +195,7 @@ def test_a_remark_says_why_not(
     m: int, n: int, warps: int, stages: int, options: dict[str, Any], reason: str
 ):
     module = staged(m, n, 32, warps, "tn", "fp32", stages)
-    _, recorder = compiled(replace(module, attributes={**module.attributes, **options}))
+    _, recorder = compiled(asked(replace(module, attributes={**module.attributes, **options})))
     said = [r for r in recorder.remarks.items if "not loaded ahead into registers" in r.text]
     assert len(said) == 2
     assert all(reason in remark.text for remark in said)
@@ -207,7 +215,7 @@ def test_a_remark_says_so():
     [("nn", "fp32", 32), ("tn", "fp32", 32), ("tt", "fp32", 32), ("nn", "fp8e4nv", 128)],
 )
 def test_the_machine_code_spills_nothing(kind: str, dtype: str, k: int):
-    found, recorder = compiled(staged(128, 256, k, 8, kind, dtype))
+    found, recorder = compiled(asked(staged(128, 256, k, 8, kind, dtype)))
     assert any("stored a round later" in remark.text for remark in recorder.remarks.items)
     result = assemble(found.texts["ptx"]().text, "sm_90a")
     assert result.spill_store_bytes == 0
@@ -215,10 +223,22 @@ def test_the_machine_code_spills_nothing(kind: str, dtype: str, k: int):
 
 
 @needs_ptxas
+@needs_nvdisasm
+def test_memory_is_asked_before_a_product_queues_behind_the_one_before():
+    """In SASS, too: a warp waits where it starts a product, and a load behind that comes late."""
+    found, _ = compiled(asked(staged(128, 256, 32, 8, "nn", "fp32")))
+    rows = [row for row in found.texts["sass"]().text.splitlines() if re.search(MOVES, row)]
+    words = [match.group() for row in rows if (match := re.search(MOVES, row))]
+    ends = [place for place, word in enumerate(words) if word == "BAR.SYNC"]
+    (round_,) = [words[a:b] for a, b in pairwise((*ends, len(words))) if "HGMMA" in words[a:b]]
+    assert round_ == ["BAR.SYNC", *["STS"] * 8, *["LDG.E"] * 8, *["HGMMA"] * 4]
+
+
+@needs_ptxas
 def test_elements_of_rows_that_begin_anywhere_are_stored_in_vectors():
     """64 loads of two bytes become eight stores of sixteen; neither spills."""
     words, blocks = "*fp16:16 *fp16:16 *fp32:16 i32", {"M": 128, "N": 128, "BK": 64}
-    module = tile_ir(unaligned, words, blocks, num_warps=8, num_stages=3)
+    module = asked(tile_ir(unaligned, words, blocks, num_warps=8, num_stages=3))
     found, _ = compiled(module)
     text = found.texts["ptx"]().text
     loop = text[text.rindex("bar.sync", 0, text.index("wgmma.fence")) :]

@@ -162,7 +162,7 @@ def _turning(op: Dot, operand: Value, on: Setting) -> Along | None:
     unit, is_a = unit_of(op), operand is op.a
     inner, width = _order_in_memory(operand, on)
     shape, itemsize = shape_of(operand.type), element_of(operand.type).itemsize
-    if unit is None or inner is None:
+    if unit is None or inner is None or not on.options.get("through_registers", False):
         return None
     if width * itemsize >= _COPIED_BYTES if unit.turns else inner == int(is_a):
         return None

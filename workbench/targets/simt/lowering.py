@@ -402,10 +402,7 @@ class Lowering:
         return self.emit.pure(f"icmp eq i32 {self.thread}, {first}")
 
     def thread_part(self, lane: Sequence[int], warp: Sequence[int]) -> str:
-        """Return the XOR of lane[i] and warp[i] over the set bits of lane and warp index, i32.
-
-        Runs of columns that move bits by the same distance cost one and, one shift, one xor.
-        """
+        """Return the XOR of lane[i] and warp[i] over the set bits of lane and warp index, i32."""
         possible = self.lanes * self.num_warps - 1
         return self.xor_of_bits(self.thread, [*lane, *warp], possible)
 

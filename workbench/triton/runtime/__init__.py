@@ -1,7 +1,8 @@
 """`triton.runtime`: kernel objects, tuning, devices and caches."""
 
 from workbench.launch.stand_ins import MockTensor, TensorWrapper, reinterpret
-from workbench.runtime.jit import JITFunction, KernelInterface
+from workbench.runtime.interface import KernelInterface
+from workbench.runtime.jit import JITFunction
 from workbench.triton.runtime import autotuner, build, cache, errors, interpreter, jit
 from workbench.triton.runtime import driver as _devices
 from workbench.triton.runtime.cache import RedisRemoteCacheBackend, RemoteCacheBackend

@@ -1,6 +1,7 @@
 """`triton.runtime.autotuner`: tuning and heuristics."""
 
-from workbench.runtime.jit import JITFunction, KernelInterface
+from workbench.runtime.interface import KernelInterface
+from workbench.runtime.jit import JITFunction
 from workbench.triton.runtime.driver import driver
 from workbench.triton.runtime.errors import AutotunerError, OutOfResources, PTXASError
 from workbench.tuning.autotune import Autotuner, Config, Heuristics, autotune, heuristics

@@ -13,7 +13,8 @@ from workbench.runtime.callables import (
     constexpr_function,
     get_jit_fn_file_line,
 )
-from workbench.runtime.jit import JITFunction, JitFunctionInfo, KernelInterface, jit
+from workbench.runtime.interface import KernelInterface
+from workbench.runtime.jit import JITFunction, JitFunctionInfo, jit
 from workbench.source import kernel_source
 from workbench.source.parameters import Parameter, undeclared
 from workbench.triton.runtime.driver import driver

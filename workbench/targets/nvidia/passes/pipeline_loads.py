@@ -57,8 +57,9 @@ from workbench.targets.nvidia.passes.staged_loads import (
     Staged,
     staged_load,
 )
+from workbench.targets.simt.passes.costs import vector_width
 from workbench.targets.simt.passes.shared_memory import scratch_of
-from workbench.targets.simt.rules import Device
+from workbench.targets.simt.rules import Device, Setting
 
 #: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
 _ENOUGH_WARPS = 16
@@ -67,6 +68,8 @@ _BARRIER_BYTES = 8
 COMPUTED_FIRST = "computed_first"
 #: What a thread of a loop of products has in registers beside its sums, about: addresses, masks.
 _OTHER_REGISTERS = 72
+#: The addresses that it has among those.
+_OTHER_ADDRESSES = 24
 #: Rounds ahead in which a tile is loaded that is stored a round later, for all to see in the next.
 _LEAST_DISTANCE = 2
 
@@ -175,8 +178,13 @@ def _obstacle_of_registers(early: Early, found: Sequence[Staged], plan: Plan, ch
     most = min(chip.most_registers(on.num_warps), on.options.get("maxnreg") or MOST_REGISTERS)
     products = [op for op in early.loop.body.ops if on.chip.rules.staged_of(op)]
     sums = max(_registers_of(op.result) + op.registers_beside for op in products)
-    held = sum(_registers_of(one.load.result) for one in found if one.through_registers)
-    needed = sums + _OTHER_REGISTERS + held
+    held = rows = 0
+    for staged in found:
+        if staged.through_registers:
+            accesses, addresses = _accesses(staged, on)
+            held += max(accesses, _registers_of(staged.load.result))
+            rows += addresses
+    needed = sums + _OTHER_REGISTERS + held + 2 * max(0, rows - _OTHER_ADDRESSES)
     return f"{needed} registers needed, {most} there" if needed > most else ""
 
 
@@ -185,6 +193,25 @@ def _registers_of(tile: Value) -> int:
     layout = layout_of(tile.type)
     assert layout is not None
     return -(-layout.registers() * element_of(tile.type).itemsize // 4)
+
+
+def _accesses(staged: Staged, on: Setting) -> tuple[int, int]:
+    """Return how many accesses of a thread bring a tile, and of how many addresses those are.
+
+    What lies along memory is a number away from what a thread reads there already.
+    """
+    access, layout = staged.access, layout_of(staged.load.result.type)
+    assert access is not None
+    assert layout is not None
+    itemsize = element_of(staged.load.result.type).itemsize
+    pointers, mask = access.pointers, access.mask
+    width, _ = vector_width(on.facts, pointers, mask, layout, itemsize, on.chip.widest_bytes)
+    strides = [on.facts.usual_stride(pointers, axis, mask) for axis in range(layout.rank)]
+    away = [
+        base for base in layout.bases["register"]
+        if any(part and strides[axis] != 1 for axis, part in enumerate(base))
+    ]  # fmt: skip
+    return layout.registers() // width, 1 << len(away)
 
 
 def _planned(

@@ -11,7 +11,7 @@ from workbench.layouts import LinearLayout
 from workbench.ops import Constant, Elementwise, For, Select
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import Await, Barriers, FenceProducts, WaitCopies
-from workbench.targets.nvidia.passes.rounds import read_by, reading_from
+from workbench.targets.nvidia.passes.rounds import next_slot, read_by, reading_from
 from workbench.targets.nvidia.passes.staged_loads import Early, Read, Staged
 from workbench.targets.nvidia.passes.started_ahead import Ahead
 from workbench.targets.simt.ops import (
@@ -21,6 +21,9 @@ from workbench.targets.simt.ops import (
     SharedStore,
     WarpBarrier,
 )
+
+#: Rounds of loads into registers that are under way before a loop: there are no sums yet.
+_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ class RingLoop:
             following = builder.add(Elementwise("add", (next_index, loop.step), no_wrap=True))
             slots = self.plan.slots
             (read, past), (write, _) = (
-                _next_slot(v, slots, builder) for v in (read_slot, write_slot)
+                next_slot(v, slots, builder) for v in (read_slot, write_slot)
             )
             ends = [following, read, write, *(moved[a] for a in shadows)]
             if held:
@@ -157,6 +160,8 @@ class RingLoop:
         state = {a: loop.inits[i] for i, a in enumerate(arguments) if i in self.carries}
         index, loaded = loop.lower, list[tuple[list[tuple[Value, Value]], Value]]()
         for stage in range(self.plan.distance):
+            if len(loaded) == _AT_ONCE:
+                _store(*loaded.pop(0), builder)
             slot = self._number(stage)
             state = ahead.start(index, state, slot)
             loaded.append((ahead.loaded, slot))
@@ -305,13 +310,3 @@ def _from_buffer(
     """Return the op that reads what `load` copied, in the layout that `user` wants."""
     type = Tile(shape_of(load.result.type), element_of(load.result.type), layout)
     return SharedLoad(buffer, slot, type=type, span=load.span, origins=(load.id, user.id))
-
-
-def _next_slot(slot: Value, stages: int, builder: Builder) -> tuple[Value, Value]:
-    """Return slot + 1, or 0 after the last; and whether it was the last."""
-    one = builder.add(Constant(1, I32))
-    following = builder.add(Elementwise("add", (slot, one), no_wrap=True))
-    count = builder.add(Constant(stages, I32))
-    past = builder.add(Elementwise("ge", (following, count)))
-    zero = builder.add(Constant(0, I32))
-    return builder.add(Select(past, zero, following)), past

@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.masks import implies
-from workbench.ir import Block, Builder, Module, Op, Value, element_of, shape_of, walk
+from workbench.ir import I32, Block, Builder, Module, Op, Value, element_of, shape_of, walk
 from workbench.ops import Constant, Elementwise, For, Select
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.ops import RenewBarriers
@@ -40,6 +40,16 @@ def ends_with(loop: For, mask: Value, facts: Affine) -> bool:
         return False
     shape = shape_of(mask.type)
     return any(implies(held, index - upper, shape) for held in facts.conjuncts(mask))
+
+
+def next_slot(slot: Value, stages: int, builder: Builder) -> tuple[Value, Value]:
+    """Return slot + 1, or 0 after the last; and whether it was the last."""
+    one = builder.add(Constant(1, I32))
+    following = builder.add(Elementwise("add", (slot, one), no_wrap=True))
+    count = builder.add(Constant(stages, I32))
+    past = builder.add(Elementwise("ge", (following, count)))
+    zero = builder.add(Constant(0, I32))
+    return builder.add(Select(past, zero, following)), past
 
 
 def read_by(op: Op) -> Iterator[Value]:

@@ -275,7 +275,7 @@ def staged_load(
     here = set(map(id, early.loop.body.ops))
     buffer, in_place = known.in_place(op.result, ahead.buffer)
     in_place = tuple(found for found in in_place if id(found.op) in here)
-    through_registers &= known.on.options.get(THROUGH_REGISTERS, True)
+    through_registers &= known.on.options.get(THROUGH_REGISTERS, False)
     if through_registers and access is not None and (ahead.obstacle or not in_place):
         may_go = not early.obstacle(op) and early.slice_of(op.operands) is not None
         stored = known.stored(op.result, here) if may_go else None

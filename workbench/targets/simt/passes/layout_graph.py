@@ -213,6 +213,8 @@ class LayoutGraph:
         access, on = self._rules.access_of(op), self._on
         if access is None or sum(extent > 1 for extent in node.shape) < 2:
             return
+        if on.options.get("through_registers"):  # what no copy brings stays a load
+            return
         pointers, mask = access.pointers, access.mask
         itemsize = pointee_of(pointers.type).itemsize
 
