@@ -25,6 +25,8 @@ from workbench.ops import For, Load
 from workbench.source import KernelError
 from workbench.targets.nvidia.form_values import Scalars
 from workbench.targets.nvidia.ops import TensorCopy, TensorLoad
+from workbench.targets.nvidia.passes.feeders import Feeders
+from workbench.targets.nvidia.passes.raise_tma import Plans
 from workbench.targets.nvidia.raising import _Planner
 from workbench.targets.simt.ops import is_persistent, roles_of
 from workbench.targets.simt.passes.shared_memory import allocate
@@ -176,6 +178,13 @@ def test_numbers_of_pages_are_loaded_a_round_before_their_copies():
             work += value.op.operands
     assert seen
     assert loads[0].result not in seen
+
+
+def test_a_number_is_small_if_32_bits_hold_it():
+    module = steps(prefill(64, 64))["hoist-invariants"]
+    plans = Plans(module, Feeders(module, SM_90A))
+    found = [plans.is_small(number(n)) for n in (-(1 << 31), (1 << 31) - 1, 1 << 31, 1 << 40)]
+    assert found == [True, True, False, False]
 
 
 def is_copy(op: Op) -> bool:

@@ -158,9 +158,7 @@ def _open_phis(
     types = [_type(low, value, in_words=i in words) for i, value in enumerate(values)]
     return [
         [
-            None
-            if held is None
-            else low.emit.effect(f"phi {type} [ {held}, %{entry} ], [ ?, ? ]")
+            None if held is None else low.emit.effect(f"phi {type} [ {held}, %{entry} ], [ ?, ? ]")
             for held in registers
         ]
         for type, registers in zip(types, start, strict=True)

@@ -355,7 +355,7 @@ class Plans:
 
     def is_small(self, form: Form) -> bool:
         """Say whether 32 bits are known to hold a form."""
-        if self.fits(form) or form.constant is not None:
+        if self.fits(form):
             return True
         low, high = self._known(form)
         return FULL32[0] <= low and high <= FULL32[1]
