@@ -266,6 +266,37 @@ def test_bytes_are_carried_in_words(monkeypatch: pytest.MonkeyPatch):
     assert len(types) == 4
 
 
+def two_ahead(x_ptr, y_ptr, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+    now, soon = tl.load(x_ptr + at), tl.load(x_ptr + B + at)
+    for i in range(n):
+        tl.store(y_ptr + i * B + at, now)
+        now = soon
+        soon = tl.load(x_ptr + (i + 2) * B + at)
+    tl.store(y_ptr + n * B + at, now)
+
+
+def begun_alike(x_ptr, y_ptr, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+    total = latest = tl.load(x_ptr + at)
+    for i in range(n):
+        total += latest
+        latest = tl.load(x_ptr + (i + 1) * B + at)
+    tl.store(y_ptr + at, total)
+
+
+@pytest.mark.parametrize("kernel", [two_ahead, begun_alike])
+def test_what_is_carried_in_words_may_be_carried_in_numbers_beside(kernel: Any):
+    """A tile of four bytes in each thread comes round as a word, and another as four numbers."""
+    module = tile_ir(kernel, "*i8:16 *i8:16 i32", {"B": 512}, num_warps=4)
+    placed, offsets, _ = ordered(in_gpu_ir(module))
+    rows = lower(placed, SM_90A, offsets).emit.lines
+    found = [row.split("phi ")[1].split()[0] for row in rows if "phi i" in row]
+    assert found.count("i8") >= 4
+    assert any(" <4 x i8>" in row for row in rows)
+    assert "ld.global" in compiled(module)[0].texts["ptx"]().text
+
+
 SHAPES = [
     ((32, 256), 4, 4, 8), ((32, 128), 4, 1, 8), ((128, 128), 1, 16, 4),
     ((16, 64), 4, 4, 4), ((64, 64), 2, 8, 4),

@@ -58,18 +58,18 @@ def if_layouts(op: If, on: Setting) -> Layouts:
 Registers = list[list[str | None]]
 
 
-#: No values: those that are carried in words, elsewhere.
-_NONE: frozenset[Value] = frozenset()
+#: None: the places of those that are carried in words, elsewhere.
+_NONE: frozenset[int] = frozenset()
 
 
-def _in_words(low: Lowering, op: For) -> frozenset[Value]:
-    """Return the narrow tiles that a loop carries in 32-bit words, by all names that they have.
+def _in_words(low: Lowering, op: For) -> frozenset[int]:
+    """Return the places of the narrow tiles that a loop carries in 32-bit words.
 
-    Those that come round as they were loaded: nobody has taken the words apart.
+    Those that come round as they were loaded: nobody has taken the words apart. A place says it,
+    and not a value, which may come round in another place as well, or begin it.
     """
-    found: set[Value] = set()
-    for names in zip(op.inits, op.body.arguments[1:], op.body.yields, op.results, strict=True):
-        value = names[2]
+    found: set[int] = set()
+    for place, value in enumerate(op.body.yields):
         if not shape_of(value.type) or value.op is None:
             continue
         element = element_of(value.type)
@@ -77,18 +77,18 @@ def _in_words(low: Lowering, op: For) -> frozenset[Value]:
         if narrow and low.chip.rules.access_of(value.op) is not None:
             each = low.pack_of(value)[1]
             if low.layout(value).registers() % each == 0:
-                found.update(names)
+                found.add(place)
     return frozenset(found)
 
 
-def _operands(low: Lowering, values: Sequence[Value], words: frozenset[Value] = _NONE) -> Registers:
-    """Return each value's registers, fully written out."""
-    return [[*low.words(v)] if v in words else _written(low, v) for v in values]
+def _operands(low: Lowering, values: Sequence[Value], words: frozenset[int] = _NONE) -> Registers:
+    """Return each value's registers, fully written out; of some places in `words`."""
+    return [[*low.words(v)] if i in words else _written(low, v) for i, v in enumerate(values)]
 
 
-def _starts(low: Lowering, values: Sequence[Value], words: frozenset[Value] = _NONE) -> Registers:
+def _starts(low: Lowering, values: Sequence[Value], words: frozenset[int] = _NONE) -> Registers:
     """Return the registers of what a loop begins with; constants come from their ops."""
-    return [[*low.words(v)] if v in words else _begun(low, v) for v in values]
+    return [[*low.words(v)] if i in words else _begun(low, v) for i, v in enumerate(values)]
 
 
 def _begun(low: Lowering, value: Value) -> list[str | None]:
@@ -110,8 +110,8 @@ def _written(low: Lowering, value: Value) -> list[str | None]:
     return low.registers(value)
 
 
-def _type(low: Lowering, value: Value, words: frozenset[Value] = _NONE) -> str:
-    if value in words:
+def _type(low: Lowering, value: Value, *, in_words: bool = False) -> str:
+    if in_words:
         return "i32"
     if isinstance(value.type, Shared):
         return low.shared_pointer
@@ -119,9 +119,9 @@ def _type(low: Lowering, value: Value, words: frozenset[Value] = _NONE) -> str:
 
 
 def _bind(
-    low: Lowering, value: Value, registers: list[str | None], words: frozenset[Value] = _NONE
+    low: Lowering, value: Value, registers: list[str | None], *, in_words: bool = False
 ) -> None:
-    if value in words:
+    if in_words:
         low.set_words(value, [word or "0" for word in registers])
     elif isinstance(value.type, Shared | Token) or not shape_of(value.type):
         operand = registers[0]
@@ -135,7 +135,7 @@ def _bind(
 
 def _phis(
     low: Lowering, values: Sequence[Value], incoming: list[tuple[Registers, str]],
-    words: frozenset[Value] = _NONE,
+    words: frozenset[int] = _NONE,
 ) -> Registers:  # fmt: skip
     """Write a phi per live register; registers that agree on all edges need none."""
     found: Registers = []
@@ -144,38 +144,38 @@ def _phis(
         for r in range(len(incoming[0][0][i])):
             # A register that is dead is dead on all edges.
             edges = [(held, block) for edge, block in incoming if (held := edge[i][r]) is not None]
-            registers.append(low.emit.phi(_type(low, value, words), edges) if edges else None)
+            type = _type(low, value, in_words=i in words)
+            registers.append(low.emit.phi(type, edges) if edges else None)
         found.append(registers)
     return found
 
 
 def _open_phis(
     low: Lowering, values: Sequence[Value], start: Registers, entry: str,
-    words: frozenset[Value] = _NONE,
+    words: frozenset[int] = _NONE,
 ) -> Registers:  # fmt: skip
     """Write the phis of what a loop carries; what comes round is not known yet."""
+    types = [_type(low, value, in_words=i in words) for i, value in enumerate(values)]
     return [
         [
-            None
-            if held is None
-            else low.emit.effect(f"phi {_type(low, value, words)} [ {held}, %{entry} ], [ ?, ? ]")
+            None if held is None else low.emit.effect(f"phi {type} [ {held}, %{entry} ], [ ?, ? ]")
             for held in registers
         ]
-        for value, registers in zip(values, start, strict=True)
+        for type, registers in zip(types, start, strict=True)
     ]
 
 
 def _close_phis(
     low: Lowering, values: Sequence[Value], carried: Registers, *edges: tuple[Registers, str],
-    words: frozenset[Value] = _NONE,
+    words: frozenset[int] = _NONE,
 ) -> None:  # fmt: skip
     """Complete the phis of a loop: into it, and round."""
     (start, entry), (after, latch) = edges
     rows: dict[str, str] = {}
-    for value, first, phis, last in zip(values, start, carried, after, strict=True):
+    types = [_type(low, value, in_words=i in words) for i, value in enumerate(values)]
+    for type, first, phis, last in zip(types, start, carried, after, strict=True):
         for held, name, new in zip(first, phis, last, strict=True):
             if name is not None:
-                type = _type(low, value, words)
                 rows[name] = f"phi {type} [ {held}, %{entry} ], [ {new}, %{latch} ]"
     low.emit.patch_all(rows)
 
@@ -206,8 +206,8 @@ def lower_for(low: Lowering, op: For) -> None:
         current = emit.effect(f"phi {type} [ {lower}, %{before} ], [ ?, ? ]")
         low.set_scalar(counter, current)
         carried = _open_phis(low, op.inits, start, before, words)
-        for value, registers in zip(op.body.arguments[1:], carried, strict=True):
-            _bind(low, value, registers, words)
+        for i, value in enumerate(op.body.arguments[1:]):
+            _bind(low, value, carried[i], in_words=i in words)
         low.block(op.body)
         after = _operands(low, op.body.yields, words)
         following = emit.add(type, current, step, "nsw " if element.bits >= 32 else "")
@@ -218,8 +218,8 @@ def lower_for(low: Lowering, op: For) -> None:
         emit.branch(again, body, end)
     emit.label(end)
     results = _phis(low, op.results, [(start, entry), (after, latch)], words)
-    for value, registers in zip(op.results, results, strict=True):
-        _bind(low, value, registers, words)
+    for i, value in enumerate(op.results):
+        _bind(low, value, results[i], in_words=i in words)
 
 
 def _more(low: Lowering, op: For, counter: str, upper: str, step: str) -> str:
