@@ -26,7 +26,8 @@ from workbench.passes.narrow_index import narrow_index
 from workbench.source import KernelError
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import TensorLoad
-from workbench.targets.nvidia.passes.raise_tma import Feeders, Feeding, Plans, Raiser, asked
+from workbench.targets.nvidia.passes.feeders import Feeders, Feeding
+from workbench.targets.nvidia.passes.raise_tma import Plans, Raiser, asked
 
 SM_90A = chip("sm_90a")
 

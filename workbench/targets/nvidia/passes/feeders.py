@@ -1,0 +1,95 @@
+"""Loads that feed products which read tiles where copies of boxes leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workbench.ir import Module, Op, Shared, Value, shape_of
+from workbench.layouts import swizzled, tensor_fits
+from workbench.ops import For
+from workbench.targets.nvidia.passes.staged_loads import transposes
+from workbench.targets.simt.rules import Device, Raised
+
+
+@dataclass(frozen=True, slots=True)
+class Feeding:
+    """A load, and the tile that products read: its own, or one without its axes of extent 1."""
+
+    load: Op
+    how: Raised
+    tile: Value
+
+
+class Feeders:
+    """Finds the loads that feed products which read tiles where copies of boxes leave them."""
+
+    def __init__(self, module: Module, chip: Device) -> None:
+        self.module = module
+        self.rules = chip.rules
+        self.uses: dict[Value, list[Op]] = {}
+        for op in module.walk():
+            for operand in op.operands:
+                self.uses.setdefault(operand, []).append(op)
+
+    def groups(self) -> Iterator[tuple[For | None, list[Feeding]]]:
+        """Yield the loads of each loop that feed products and would be copied ahead, if any do."""
+        for op in self.module.walk():
+            if not isinstance(op, For):
+                continue
+            stages = self.module.attributes["num_stages"] if op.stages is None else op.stages
+            found = [f for o in op.body.ops if (f := self.feeding(o))] if stages >= 2 else []
+            if found:
+                yield op, found
+
+    def first(self) -> Iterator[tuple[For | None, list[Feeding]]]:
+        """Yield the loads before all loops that feed products, if they may be copied ahead."""
+        options = self.module.attributes
+        if options.get("persistent") is not False and options.get("loads_first", True):
+            for op in self.module.body.ops:
+                if found := self.feeding(op):
+                    yield None, [found]
+
+    def feeding(self, op: Op) -> Feeding | None:
+        """Return a load and what products read of it; None if none does."""
+        how = self.rules.raised_of(op)
+        if how is None:
+            return None
+        feeding = Feeding(op, how, self._view(op.result))
+        return feeding if self.feeds(feeding, None) else None
+
+    def _view(self, tile: Value) -> Value:
+        """Return a tile, or what alone is made of it, without its axes of extent 1."""
+        users, shape = self.uses.get(tile, []), shape_of(tile.type)
+        kept = [axis for axis, extent in enumerate(shape) if extent != 1]
+        if len(users) != 1 or not users[0].moves:
+            return tile
+        (user,) = users
+        longer = tuple(shape[axis] for axis in kept)
+        if shape_of(user.result.type) != longer:
+            return tile
+        for new, axis in enumerate(kept):  # the last element along an axis is still that
+            place = tuple(n - 1 if a == new else 0 for a, n in enumerate(longer))
+            before = tuple(n - 1 if a == axis else 0 for a, n in enumerate(shape))
+            if user.place_before(place) != before:
+                return tile
+        return user.result
+
+    def feeds(self, feeding: Feeding, inner: int | None) -> bool:
+        """Say whether a product reads a load's tile in a buffer whose rows are axis `inner`."""
+        whole, element = feeding.tile, feeding.how.element
+        shape = shape_of(whole.type)
+        if len(shape) != 2:
+            return False
+        turned = transposes(whole, self.uses)
+        for order in ((0, 1), (1, 0)):
+            if inner is not None and order[0] != inner:
+                continue
+            buffer = Shared(shape, element, swizzled(shape, element.itemsize, order))
+            for tile in (whole, *turned):
+                for user in self.uses.get(tile, []):
+                    how = self.rules.in_place_of(user, tile, buffer, tile is not whole)
+                    layout = None if how is None else how.buffer.layout
+                    if layout is not None and tensor_fits(layout, element.itemsize, order[0]):
+                        return True
+        return False
