@@ -151,6 +151,22 @@ def test_only_who_asks_gets_it():
         assert meaning(last, (1,), arguments()) == meaning(module, (1,), arguments())
 
 
+def carries_tiles(module: Module) -> bool:
+    """Say whether a loop stores what its last round has loaded."""
+    body = loop_of(module).body
+    return any(isinstance(op, SharedStore) and op.source in body.arguments for op in body.ops)
+
+
+def test_who_asks_by_the_option_gets_it():
+    """Of a launch or a compilation: the passes find it among the module's attributes."""
+    words, blocks = "*fp16:16 *fp16:16 *fp32:16 i32", {"M": 64, "N": 64, "BK": 32}
+    plain = tile_ir(unaligned, words, blocks, num_warps=4, num_stages=3)
+    wanted = tile_ir(unaligned, words, blocks, num_warps=4, num_stages=3, through_registers=True)
+    assert "through_registers" not in plain.attributes
+    assert carries_tiles(in_gpu_ir(wanted))
+    assert not carries_tiles(in_gpu_ir(plain))
+
+
 def without(module: Module, planted: type[Op]) -> Module:
     """Drop what a loop has of an op."""
     inside = {op.id for op in loop_of(module).body.ops if isinstance(op, planted)}
