@@ -197,9 +197,11 @@ class _Narrower(Rebuilder):
             wide = op.changed(inputs=tuple(self.sized(v, I64) for v in op.inputs))
             self.builder.insert(wide)
             return self.builder.add(Cast(wide.result, I32, no_wrap=True))
+        # One operand that was cut wraps what is computed of it, even if the end is exact again.
+        whole = width == I64 or all(self._now(v) == I32 and self.is_exact(v) for v in op.inputs)
         return op.changed(
             inputs=tuple(self.sized(v, width) for v in op.inputs),
-            no_wrap=op.function in (*_RING, "shl") and self.is_exact(op.result),
+            no_wrap=whole and op.function in (*_RING, "shl") and self.is_exact(op.result),
         )
 
     def is_exact(self, value: Value) -> bool:
