@@ -151,6 +151,22 @@ def test_only_who_asks_gets_it():
         assert meaning(last, (1,), arguments()) == meaning(module, (1,), arguments())
 
 
+def carries_tiles(module: Module) -> bool:
+    """Say whether a loop stores what its last round has loaded."""
+    body = loop_of(module).body
+    return any(isinstance(op, SharedStore) and op.source in body.arguments for op in body.ops)
+
+
+def test_who_asks_by_the_option_gets_it():
+    """Of a launch or a compilation: the passes find it among the module's attributes."""
+    words, blocks = "*fp16:16 *fp16:16 *fp32:16 i32", {"M": 64, "N": 64, "BK": 32}
+    plain = tile_ir(unaligned, words, blocks, num_warps=4, num_stages=3)
+    wanted = tile_ir(unaligned, words, blocks, num_warps=4, num_stages=3, through_registers=True)
+    assert "through_registers" not in plain.attributes
+    assert carries_tiles(in_gpu_ir(wanted))
+    assert not carries_tiles(in_gpu_ir(plain))
+
+
 def without(module: Module, planted: type[Op]) -> Module:
     """Drop what a loop has of an op."""
     inside = {op.id for op in loop_of(module).body.ops if isinstance(op, planted)}
@@ -264,6 +280,37 @@ def test_bytes_are_carried_in_words(monkeypatch: pytest.MonkeyPatch):
     loop = loop_of(placed)
     lower(placed, SM_90A, offsets)
     assert len(types) == 4
+
+
+def two_ahead(x_ptr, y_ptr, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+    now, soon = tl.load(x_ptr + at), tl.load(x_ptr + B + at)
+    for i in range(n):
+        tl.store(y_ptr + i * B + at, now)
+        now = soon
+        soon = tl.load(x_ptr + (i + 2) * B + at)
+    tl.store(y_ptr + n * B + at, now)
+
+
+def begun_alike(x_ptr, y_ptr, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+    total = latest = tl.load(x_ptr + at)
+    for i in range(n):
+        total += latest
+        latest = tl.load(x_ptr + (i + 1) * B + at)
+    tl.store(y_ptr + at, total)
+
+
+@pytest.mark.parametrize("kernel", [two_ahead, begun_alike])
+def test_what_is_carried_in_words_may_be_carried_in_numbers_beside(kernel: Any):
+    """A tile of four bytes in each thread comes round as a word, and another as four numbers."""
+    module = tile_ir(kernel, "*i8:16 *i8:16 i32", {"B": 512}, num_warps=4)
+    placed, offsets, _ = ordered(in_gpu_ir(module))
+    rows = lower(placed, SM_90A, offsets).emit.lines
+    found = [row.split("phi ")[1].split()[0] for row in rows if "phi i" in row]
+    assert found.count("i8") >= 4
+    assert any(" <4 x i8>" in row for row in rows)
+    assert "ld.global" in compiled(module)[0].texts["ptx"]().text
 
 
 SHAPES = [
