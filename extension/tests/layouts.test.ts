@@ -98,3 +98,11 @@ test("bytes of an element follow from its type's name", () => {
     2, 2, 4, 1, 1, 1, 8, 8,
   ]);
 });
+
+test("buffers of one layout whose elements have other bytes lie in other banks", () => {
+  const half: Layout = { ...BUFFER, op: 9, element: "f16", ops: [9], values: ["%h"] };
+  const alike: Layout = { ...BUFFER, op: 10, element: "i32", ops: [10], values: ["%i"] };
+  show(BUFFER, half, alike);
+  expect(words('[data-tab="layouts"]')).toEqual(["Layouts2"]);
+  expect(words(".wb-layout-row").map((row) => row.split(": ")[1])).toEqual(["%s, %i", "%h"]);
+});

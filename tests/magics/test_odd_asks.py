@@ -7,6 +7,7 @@ import re
 import pytest
 import torch
 
+import workbench.language as tl
 from workbench import run_cell
 from workbench.bench import device
 from workbench.magics import lines, placing, registry, roofs, sweeping
@@ -173,3 +174,20 @@ def test_a_target_without_its_device_is_not_timed(space):
         with pytest.raises(KernelError, match="there is none for sm_90a") as caught:
             ask()
         assert "--target cpu" in caught.value.hint
+
+
+CAST = """
+def cast(x_ptr, out_ptr, BLOCK: tl.constexpr, TYPE: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at).to(TYPE).to(tl.float32))
+"""
+
+
+def test_settings_that_are_no_literals_are_compiled_for_as_they_are(space):
+    """A type is no text, though it is written as one."""
+    run_cell(CAST, "--args x,out --grid 1 --set BLOCK=64 --set TYPE=tl.float16 --target cpu", space)
+    space["other"] = tl.bfloat16
+    found = stated("cast", parse("layouts", "cast --set TYPE=other --set warps=2", space), space)
+    compiled = found.records[0].compiled
+    assert dict(compiled.signature.arguments)["TYPE"].value == tl.bfloat16
+    assert dict(compiled.signature.options)["num_warps"] == 2

@@ -23,12 +23,12 @@ def stated(kernel: Any, request: Request, namespace: Mapping[str, Any]) -> Any:
     """
     names = dict(namespace)
     if request.sig is None and isinstance(kernel, str | None) and "@" not in (kernel or ""):
-        words = [f"{n}={e.evaluate(names)!r}" for n, e in request.settings]
-        words += [request.target] if request.target != "auto" else []
-        if not words:
+        settings = {name: given.evaluate(names) for name, given in request.settings}
+        if not settings and request.target == "auto":
             return kernel
-        target = [] if request.target != "auto" else [chip() if has_gpu() else "sm_90a"]
-        return variants.made(registry.find(kernel, names), [*target, *words])
+        auto = chip() if has_gpu() else "sm_90a"
+        target = auto if request.target == "auto" else request.target
+        return variants.made(registry.find(kernel, names), [target], settings)
     if request.sig is None and not request.settings:
         return kernel
     entry, _ = kernel_of(kernel, names)

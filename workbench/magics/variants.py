@@ -35,13 +35,20 @@ def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> Kernel
     return made(registry.find(name or None, namespace), words)
 
 
-def made(result: KernelResult, words: list[str]) -> KernelResult:
-    """Return a result's kernel compiled anew; words are targets and `NAME=VALUE`."""
-    found = compiled_as(result, words)
+def made(
+    result: KernelResult, words: list[str], settings: Mapping[str, Any] | None = None
+) -> KernelResult:
+    """Return a result's kernel compiled anew; words are targets and `NAME=VALUE`.
+
+    `settings`: values of other names, as they are.
+    """
+    found = compiled_as(result, words, settings)
     return KernelResult(result.kernel, result.name, [Record(lambda: found.trace, found)])
 
 
-def compiled_as(result: KernelResult, words: list[str]) -> CompiledKernel:
+def compiled_as(
+    result: KernelResult, words: list[str], settings: Mapping[str, Any] | None = None
+) -> CompiledKernel:
     """Return a result's kernel compiled for another target, or with other constexprs or options."""
     compiled = result.compiled
     if compiled is None:
@@ -50,7 +57,7 @@ def compiled_as(result: KernelResult, words: list[str]) -> CompiledKernel:
             hint="mend what its cell says first",
         )  # fmt: skip
     target, signature = compiled.target, compiled.signature
-    given: dict[str, Any] = {}
+    given = {SHORT_FORMS.get(name, name): value for name, value in (settings or {}).items()}
     for word in words:
         key, equals, value = word.partition("=")
         if not equals:

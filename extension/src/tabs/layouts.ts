@@ -1,7 +1,7 @@
 // The Layouts tab: where the elements of tiles lie, by warp and lane, in shared memory by bank.
 // A layout stands once, with the values that have it; choosing one draws it and pins their ops.
 import { button, make } from "../dom";
-import { layoutPicture } from "../layout";
+import { bytesOf, layoutPicture } from "../layout";
 import { pinClasses } from "../links";
 import { count } from "../texts";
 import type { Layout } from "../trace";
@@ -9,7 +9,7 @@ import type { Tab, TabServices } from "./tab";
 
 const NAMED = 4;
 
-/** Values of all types of elements that lie alike. */
+/** Values of all types of elements that lie alike; in shared memory of one size, which says the banks. */
 interface Kind {
   drawn: Layout;
   elements: string[];
@@ -20,7 +20,8 @@ interface Kind {
 export function kindsOf(layouts: readonly Layout[]): Kind[] {
   const found = new Map<string, Layout[]>();
   layouts.forEach((layout, i) => {
-    const key = layout.name ?? String(i);
+    const bytes = layout.kind === "shared" ? bytesOf(layout.element) : "";
+    const key = layout.name ? `${layout.name} ${bytes}` : String(i);
     found.set(key, [...(found.get(key) ?? []), layout]);
   });
   return [...found.values()].map((alike) => ({
