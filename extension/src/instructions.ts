@@ -387,6 +387,7 @@ ir | gpu.tensor_load | | Read the box of a tensor map that begins at some coordi
 ir | gpu.tensor_map | | How an array lies in memory from \`base\` on, for copies of boxes of the type's extents.
 ir | gpu.wait_copies | | Wait until at most \`pending\` of the latest groups are still under way.
 ir | gpu.wait_products | | The result of a product, once at most \`pending\` of the latest products are under way.
+ir | gpu.warp_barrier | | The lanes of each warp wait for each other; what they have asked memory for is under way.
 ir | gpu.wgmma | | accumulator + a @ b by groups of four warps, for operands in shared memory; see tile.dot.
 ir | tile.abs | | A function of functions.FUNCTIONS applied to each element of operands of one type.
 ir | tile.acos | | A function of functions.FUNCTIONS applied to each element of operands of one type.

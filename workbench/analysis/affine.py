@@ -81,6 +81,9 @@ _MOST_ATOMS = 256
 #: What a branch gives, or one of two numbers, is a name of its own from so many atoms on: loops go
 #: on choosing, and sums with what they chose become too long.
 _MOST_CHOSEN = 48
+#: So is any number from so many on: an address is a sum of several, and one that is too long says
+#: nothing any more of how it goes along its axes.
+_MOST_OF_SCALARS = 80
 
 
 class Affine:
@@ -391,8 +394,9 @@ class Affine:
         rule = RULES.get(type(op))
         if rule is not None:
             form = rule(self, op)
-            chosen = isinstance(op, Select) and not shape_of(op.result.type)
-            most = _MOST_CHOSEN if chosen else _MOST_ATOMS
+            most = _MOST_ATOMS
+            if not shape_of(op.result.type):
+                most = _MOST_CHOSEN if isinstance(op, Select) else _MOST_OF_SCALARS
             if form is not None and self._size(form) > most:
                 self.own(op.results[0], self.divisor(form))
                 return
