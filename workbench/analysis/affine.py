@@ -86,6 +86,13 @@ _MOST_CHOSEN = 48
 _MOST_OF_SCALARS = 80
 
 
+def _most_atoms(op: Op) -> int:
+    """Return how many atoms the form of what an op gives may name."""
+    if shape_of(op.result.type):
+        return _MOST_ATOMS
+    return _MOST_CHOSEN if isinstance(op, Select) else _MOST_OF_SCALARS
+
+
 class Affine:
     """Forms of a module's values; `form(value)` is None for opaque tiles.
 
@@ -394,10 +401,7 @@ class Affine:
         rule = RULES.get(type(op))
         if rule is not None:
             form = rule(self, op)
-            most = _MOST_ATOMS
-            if not shape_of(op.result.type):
-                most = _MOST_CHOSEN if isinstance(op, Select) else _MOST_OF_SCALARS
-            if form is not None and self._size(form) > most:
+            if form is not None and self._size(form) > _most_atoms(op):
                 self.own(op.results[0], self.divisor(form))
                 return
             self._forms[op.results[0]] = form
