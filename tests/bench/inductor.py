@@ -1,8 +1,8 @@
 """The suites `inductor` and `inductor_compile`: the same graphs compiled by us and by Triton.
 
-Speed: both are compiled in one process and take turns. Compiling: each time in a new process with
-empty caches, after a first graph has loaded everything; `kernels` is what configurations take with
-one thread, `whole` what the first call takes with the workers that torch has by default.
+Speed: both are compiled in one process and take turns. Compiling: all graphs in a new process, each
+with empty caches, after a first graph has loaded everything; `kernels` is what configurations take
+with one thread, `whole` what the first call takes with the workers that torch has by default.
 On the CPU (`python -m tests.bench.inductor cpu`) the others are torch's C++ kernels, and eager.
 """
 
@@ -16,8 +16,10 @@ import tempfile
 import time
 import types
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from workbench.runtime.timing import ROUNDS, Effort
 
 ROOT = Path(__file__).resolve().parents[2]
 EFFORT = Effort(milliseconds=60.0)
+PARTS = ("kernels", "whole")
 
 
 @dataclass(frozen=True)
@@ -195,47 +198,46 @@ def same(ours: Any, theirs: Any) -> None:
 def compile_rows(missing: Callable[[str], None]) -> list[Row]:
     """Return the rows of the suite `inductor_compile`: microseconds of compiling, by graph."""
     rows: list[Row] = []
-    for name in GRAPHS:
-        for part in ("kernels", "whole"):
-            try:
-                rounds = [
-                    (in_a_process(name, "ours", part), in_a_process(name, "triton", part))
-                    for _ in range(ROUNDS)
-                ]
-            except Exception as error:
-                missing(f"inductor_compile {name} {part}: {str(error)[-300:]}")
+    for part in PARTS:
+        # What takes one thread is measured of both at once, what takes all of them in turns.
+        with ThreadPoolExecutor(2 if part == "kernels" else 1) as pool:
+            rounds = list(pool.map(partial(in_a_process, part=part), ("ours", "triton") * ROUNDS))
+        for name in GRAPHS:
+            found = [done.get(name, "its process ended") for done in rounds]
+            wrong = [str(said) for said in found if isinstance(said, str)]
+            if wrong:
+                missing(f"inductor_compile {name} {part}: {wrong[0]}")
                 continue
-            ours, theirs = steady(rounds)
+            ours, theirs = steady(list(zip(found[::2], found[1::2], strict=True)))
             plain = row("inductor_compile", f"{name}, {part}", "bf16", 8192, ours.median * 1e3,
                         "triton", theirs.median * 1e3)  # fmt: skip
             rows.append(replace(compared(plain, ours, theirs), timed=None))
     return rows
 
 
-def in_a_process(name: str, who: str, part: str) -> float:
-    """Return the microseconds of compiling a graph in a new process with empty caches."""
+def in_a_process(who: str, part: str) -> dict[str, Any]:
+    """Return the microseconds of compiling each graph in a new process, or what went wrong."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {
-            **os.environ, "TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": f"{folder}/triton",
-            "WORKBENCH_CACHE_DIR": f"{folder}/workbench",
-        }  # fmt: skip
         done = subprocess.run(
-            [sys.executable, "-m", "tests.bench.inductor", "one", name, who, part],
-            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=True,
+            [sys.executable, "-m", "tests.bench.inductor", "all", who, part, folder],
+            cwd=ROOT, env={**os.environ, "WORKBENCH_CACHE_DIR": f"{folder}/workbench"},
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    lines = [json.loads(line[1:]) for line in done.stdout.splitlines() if line.startswith("=")]
+    found = {name: said for line in lines for name, said in line.items()}
+    if done.returncode:
+        found |= {name: done.stderr[-300:] for name in GRAPHS if name not in found}
+    return found
 
 
-def compile_one(name: str, who: str, part: str) -> float:
-    """Compile a graph in this process; returns microseconds."""
+def compile_all(who: str, part: str, folder: str) -> None:
+    """Compile every graph in this process, each with empty caches; prints microseconds."""
     from torch._inductor import config
     from torch._inductor.async_compile import AsyncCompile
-    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     import workbench
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    graph = GRAPHS[name]
     if part == "kernels":
         config.compile_threads = 1
     with workbench.use_in_torch_compile() if who == "ours" else nullcontext():
@@ -243,25 +245,41 @@ def compile_one(name: str, who: str, part: str) -> float:
         first(torch.randn(64, 64, device=device))
         if part == "whole":
             AsyncCompile.wait_pool_ready()
-        spent = [0.0]
-        stock = CachingAutotuner._precompile_config
-
-        def timed(autotuner: Any, chosen: Any) -> Any:
-            start = time.perf_counter()
+        for place, (name, graph) in enumerate(GRAPHS.items()):
+            # Our own are as empty: no graph has a kernel of another's, their sizes differ.
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/{place}"
+            os.environ["TRITON_CACHE_DIR"] = f"{folder}/{place}/triton"
             try:
-                return stock(autotuner, chosen)
-            finally:
-                spent[0] += time.perf_counter() - start
+                said: Any = _time_of(graph, graph.arguments(device, 8192 - 16 * place), part)
+            except Exception as error:
+                said = f"{type(error).__name__}: {str(error)[:300]}"
+            print("=" + json.dumps({name: said}), flush=True)
 
-        CachingAutotuner._precompile_config = timed
-        function = torch.compile(graph.function)
-        arguments = graph.arguments(device, 8192)
+
+def _time_of(graph: Graph, arguments: tuple[torch.Tensor, ...], part: str) -> float:
+    """Return the microseconds of the first call of a graph, or of its kernels' compiling alone."""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    spent = [0.0]
+    stock = CachingAutotuner._precompile_config
+
+    def timed(autotuner: Any, chosen: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return stock(autotuner, chosen)
+        finally:
+            spent[0] += time.perf_counter() - start
+
+    CachingAutotuner._precompile_config = timed
+    try:
+        function = torch.compile(own_code(graph.function))
         start = time.perf_counter()
         result = function(*arguments)
         if graph.backward:
             inputs = [x for x in arguments if x.requires_grad]
             torch.autograd.grad(result, inputs, result.detach())
         whole = time.perf_counter() - start
+    finally:
         CachingAutotuner._precompile_config = stock
     return (spent[0] if part == "kernels" else whole) * 1e6
 
@@ -292,8 +310,8 @@ def cpu_rows() -> list[Row]:
 
 def main(arguments: list[str]) -> int:
     """Compile one graph and print its time, or measure the CPU."""
-    if arguments[:1] == ["one"]:
-        print(json.dumps(compile_one(*arguments[1:])))
+    if arguments[:1] == ["all"]:
+        compile_all(*arguments[1:])
         return 0
     if arguments == ["cpu"]:
         rows = cpu_rows()

@@ -5,6 +5,8 @@ The other functions and models run in `make inductor`.
 
 from __future__ import annotations
 
+import importlib
+import pickle
 import subprocess
 import sys
 
@@ -15,6 +17,8 @@ import workbench as wb
 from tests.inductor.comparing import compare, compare_model, results_and_gradients
 from tests.inductor.functions import CASES, Maker
 from tests.inductor.written import an_h200, kernels_of, module_text
+from workbench.inductor import workers
+from workbench.inductor.switching import switch
 from workbench.magics import lines, registry
 from workbench.source import KernelError
 
@@ -159,6 +163,44 @@ def test_a_kernel_of_the_program_is_compiled_by_us_too():
         got = torch.compile(function, fullgraph=True)(x, y)
     assert torch.equal(got, (x + y) * 2)
     assert graphs.ours == 2
+
+
+def test_configurations_arrive_as_the_class_that_torch_bound(monkeypatch):
+    # Where Triton is installed, torch's class is Triton's; by its name it would arrive as ours.
+    with wb.use_in_torch_compile():
+        heuristics = importlib.import_module("torch._inductor.runtime.triton_heuristics")
+        workers.send_configurations()
+        config = heuristics.Config({"XBLOCK": 64}, num_warps=2)
+        config.found_by_coordesc = True
+        sent = pickle.dumps(config)
+
+        class Bound(heuristics.Config):
+            pass
+
+        monkeypatch.setattr(heuristics, "Config", Bound)
+        arrived = pickle.loads(sent)
+    assert type(arrived) is Bound
+    assert vars(arrived) == vars(config)
+
+
+class Made:
+    """What Triton made of a kernel; `kernel`: whether its names were ours when it arrived."""
+
+    def __init__(self):
+        self.config, self.compile_meta, self.inductor_meta = "config", {}, {}
+
+    def __setstate__(self, state):
+        vars(self).update(state, kernel=switch.is_on)
+
+
+def test_what_triton_made_is_unpickled_where_its_names_are_its_own():
+    with wb.use_in_torch_compile():
+        results = importlib.import_module("workbench.inductor.results")
+        arrived = pickle.loads(pickle.dumps(results.FallenBack(Made(), "because")))
+        again = pickle.loads(pickle.dumps(arrived))
+        assert switch.is_on
+        assert arrived.kernel is again.kernel is False
+    assert (again.config, again.reason) == ("config", "because")
 
 
 WORKERS = """

@@ -6,6 +6,7 @@ Imported only where torch is: the classes here are torch's.
 from __future__ import annotations
 
 import importlib
+import pickle
 from typing import Any
 
 from torch._inductor.runtime.triton_heuristics import (  # pyright: ignore[reportMissingImports]
@@ -72,19 +73,36 @@ class FallenBack(CompileResult[Any]):
     """
 
     def __init__(self, made: Any, reason: str) -> None:
-        super().__init__(made.kernel, made.config, made.compile_meta, made.inductor_meta)
-        self.made = made
+        self.config = made.config
+        self.compile_meta = made.compile_meta
+        self.inductor_meta = made.inductor_meta
         self.reason = reason
+        self._made: Any = made
+        self._sent = b""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"made": self.made, "reason": self.reason}
+        if not self._sent:
+            with switch.off():
+                self._sent = pickle.dumps(self._made)
+        return {**self.__dict__, "_made": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["made"], state["reason"])
+    @property
+    def made(self) -> Any:
+        """What Triton made; read where Triton's names mean Triton's, whoever received it."""
+        if self._made is None:
+            with switch.off():
+                self._made = pickle.loads(self._sent)
+        return self._made
+
+    @property
+    def kernel(self) -> Any:
+        """Triton's compiled kernel."""
+        return self.made.kernel
 
     def make_launcher(self) -> Any:
         """Return the launcher that Triton's kernel has."""
+        made = self.made
         with switch.off():
-            launcher = self.made.make_launcher()
+            launcher = made.make_launcher()
         launcher.reason = self.reason
         return launcher

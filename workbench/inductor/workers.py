@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,8 @@ import workbench.targets.nvidia.pipeline  # noqa: F401
 from workbench.inductor.compiling import AUTOTUNER, compiling
 from workbench.inductor.patching import Patches
 from workbench.inductor.switching import needed, switch
+
+_CONFIG = "torch._inductor.runtime.triton_heuristics:Config"
 
 
 class Unloaded:
@@ -41,6 +44,7 @@ def compile_kernel(
 ) -> tuple[Any, int]:
     """Compile all configurations of a kernel; returns torch's autotuner, and microseconds."""
     stock = needed("torch._inductor.runtime.compile_tasks:_worker_compile_triton")
+    send_configurations()
     ours = Patches()
     with switch.on():
         try:
@@ -49,6 +53,27 @@ def compile_kernel(
             return stock(load_kernel, extra_env, extra_config)
         finally:
             ours.undo()
+
+
+def send_configurations() -> None:
+    """Have this process pickle torch's configurations so that they arrive as torch's."""
+    copyreg.pickle(needed(_CONFIG), _reduced)
+
+
+def _reduced(config: Any) -> tuple[Callable[[dict[str, Any]], Any], tuple[dict[str, Any]]]:
+    return config_of, (vars(config),)
+
+
+def config_of(attributes: dict[str, Any]) -> Any:
+    """Return a configuration as torch knows it where it arrives.
+
+    By its class's name it would be ours there, for as long as Triton's names mean ours, and torch
+    derives from and asks for the class that it bound when it was imported.
+    """
+    kind = needed(_CONFIG)
+    config = kind.__new__(kind)
+    vars(config).update(attributes)
+    return config
 
 
 def _unloading(stock: Callable[..., Any]) -> Callable[..., Any]:
