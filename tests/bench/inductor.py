@@ -176,7 +176,7 @@ def speed_rows(missing: Callable[[str], None]) -> list[Row]:
                 same(calls["ours"](), calls["triton"]())
                 timings = measure(calls, gpu=True, effort=EFFORT)
         except Exception as error:
-            missing(f"inductor {name}: {type(error).__name__}: {str(error)[:300]}")
+            missing(f"inductor {name}: {type(error).__name__}: {str(error)[-500:]}")
             continue
         size = sum(x.nbytes for x in arguments)
         ours, theirs = timings["ours"], timings["triton"]
@@ -252,7 +252,7 @@ def compile_all(who: str, part: str, folder: str) -> None:
             try:
                 said: Any = _time_of(graph, graph.arguments(device, 8192 - 16 * place), part)
             except Exception as error:
-                said = f"{type(error).__name__}: {str(error)[:300]}"
+                said = f"{type(error).__name__}: {str(error)[-500:]}"
             print("=" + json.dumps({name: said}), flush=True)
 
 

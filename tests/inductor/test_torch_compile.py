@@ -203,6 +203,32 @@ def test_what_triton_made_is_unpickled_where_its_names_are_its_own():
     assert (again.config, again.reason) == ("config", "because")
 
 
+NO_DEVICE = """
+import functools, pickle, sys
+import torch
+import workbench as wb
+from tests.inductor.written import KERNEL, an_h200, module_text
+from workbench.inductor import workers
+from torch._inductor.async_compile import _load_triton_kernel_from_source
+
+with wb.use_in_torch_compile(), an_h200():
+    text = module_text(lambda x: torch.softmax(x, 1), (torch.randn(400, 500),))
+((name, source),) = KERNEL.findall(text)
+load = functools.partial(_load_triton_kernel_from_source, name, source)
+kernel, _ = workers.compile_kernel(load, {}, {})
+kernel = pickle.loads(pickle.dumps(kernel))
+print({result.kernel.target for result in kernel.compile_results})
+"""
+
+
+def test_a_worker_compiles_for_a_gpu_that_it_cannot_ask():
+    # Processes that were forked have no driver of CUDA, and torch 2.11 gives up without.
+    done = subprocess.run(
+        [sys.executable, "-c", NO_DEVICE], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout.strip() == "{'sm_90a'}", done.stderr[-3000:]
+
+
 WORKERS = """
 import torch
 from torch._inductor import config

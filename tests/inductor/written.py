@@ -31,7 +31,8 @@ H200 = SimpleNamespace(
     shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472,
     L2_cache_size=50 << 20, gcnArchName="", is_integrated=False,
 )  # fmt: skip
-_KERNEL = re.compile(r"async_compile\.triton\('(\w+)', '''(.*?)''', device_str='cuda'\)", re.DOTALL)
+#: A kernel in the text of a module: its name, its own text.
+KERNEL = re.compile(r"async_compile\.triton\('(\w+)', '''(.*?)''', device_str='cuda'\)", re.DOTALL)
 
 
 @contextmanager
@@ -89,7 +90,7 @@ def kernels_of(text: str) -> list[CachingAutotuner]:
     from torch._inductor.async_compile import _load_triton_kernel_from_source
 
     found: list[CachingAutotuner] = []
-    for name, source in _KERNEL.findall(text):
+    for name, source in KERNEL.findall(text):
         kernel = _load_triton_kernel_from_source(name, source)
         kernel.precompile(warm_cache_only=True)
         found.append(kernel)

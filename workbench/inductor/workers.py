@@ -14,6 +14,7 @@ from workbench.inductor.compiling import AUTOTUNER, compiling
 from workbench.inductor.patching import Patches
 from workbench.inductor.switching import needed, switch
 
+_CHOOSING = "torch._inductor.runtime.triton_helpers:set_driver_to_gpu"
 _CONFIG = "torch._inductor.runtime.triton_heuristics:Config"
 
 
@@ -50,9 +51,15 @@ def compile_kernel(
         try:
             compiling(ours)
             ours.put(f"{AUTOTUNER}.prepare_for_pickle", _unloading)
+            # Where nothing is launched no device is asked for: a worker may not be able to.
+            ours.put(_CHOOSING, lambda stock: _no_driver)
             return stock(load_kernel, extra_env, extra_config)
         finally:
             ours.undo()
+
+
+def _no_driver() -> None:
+    """Stand where torch chooses the driver of a kernel that is to run."""
 
 
 def send_configurations() -> None:
