@@ -33,6 +33,8 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped: collections.Counter[str] = field(default_factory=collections.Counter)
+    #: Seconds that the tests of a file took.
+    seconds: collections.Counter[str] = field(default_factory=collections.Counter)
 
     def side_by_side(self, steps: Sequence[Step]) -> None:
         """Run tools, two at a time; each counts as one test. What one that fails said is shown."""
@@ -50,6 +52,7 @@ class Tally:
         """Add the results that pytest wrote."""
         for case in ElementTree.parse(report).iter("testcase"):
             skipped = case.find("skipped")
+            self.seconds[case.get("classname", "")] += float(case.get("time", 0))
             if case.find("failure") is not None or case.find("error") is not None:
                 self.failed += 1
             elif skipped is not None:
@@ -71,6 +74,8 @@ def main(mode: str) -> int:
         *front_end_steps(tally),
     ])  # fmt: skip
     run_pytest(tally, ["-m", FAST] if mode == "check" else [])
+    longest = ", ".join(f"{name} {took:.0f} s" for name, took in tally.seconds.most_common(12))
+    print(f"longest: {longest}")
     for reason, count in sorted(tally.skipped.items()):
         print(f"skipped {count}: {reason}")
     print(f"{tally.passed} passed, {tally.failed} failed, {tally.skipped.total()} skipped")
