@@ -34,6 +34,7 @@ from workbench.passes.tracing import (
 )
 from workbench.source import CompileError, KernelError, KernelSource, OptionError, Span, deep, shown
 from workbench.source.captures import captures
+from workbench.source.collecting import rarely_collected
 from workbench.source.errors import callers
 from workbench.source.files import shown_file
 from workbench.source.overrides import Override
@@ -166,7 +167,8 @@ def compile_kernel(
 
     `begun` is what the front end has made of the same source and arguments already.
     """
-    return _Compilation(source, spec, target, begun).compile(fits)
+    with rarely_collected():
+        return _Compilation(source, spec, target, begun).compile(fits)
 
 
 class _Compilation:

@@ -150,10 +150,14 @@ class _Roots:
         self._found: dict[Value, set[str]] = {
             p.value: {p.name} for p in module.parameters if has_pointers(p.value.type)
         }
+        #: From what to what pointers are handed, in the order of the program.
+        self._flows: list[tuple[Value, Value]] = []
+        self._block(module.body)
         self._changed = True
         while self._changed:  # carried pointers need a second round; sets only grow
             self._changed = False
-            self._block(module.body)
+            for source, target in self._flows:
+                self._flow(self._found.get(source, set()), target)
 
     def of(self, value: Value) -> frozenset[str]:
         return frozenset(self._found.get(value, _NOWHERE)) or _ANYWHERE
@@ -170,9 +174,7 @@ class _Roots:
 
     def _op(self, op: Op) -> None:
         flows = op.flows()
-        for source, target in flows:
-            if has_pointers(target.type):
-                self._flow(self._found.get(source, set()), target)
+        self._flows += [flow for flow in flows if has_pointers(flow[1].type)]
         for region in op.regions:
             self._block(region)
         if flows:
@@ -180,9 +182,8 @@ class _Roots:
         for result in op.results:
             if not has_pointers(result.type):
                 continue
-            sources = [self._found.get(v, set()) for v in op.operands if has_pointers(v.type)]
+            sources = [v for v in op.operands if has_pointers(v.type)]
             reads = any(e.reads for e in op.own_effects())
             if reads or not sources:  # it came out of memory, or was made from a number
                 self._flow({ANYWHERE}, result)
-            for names in () if reads else sources:
-                self._flow(names, result)
+            self._flows += [] if reads else [(source, result) for source in sources]

@@ -211,25 +211,32 @@ SCALARS = {
 }  # fmt: skip
 
 
+# Asked of all values all the time, and a union that is written in a call is made there.
+_SHAPED = (Tile, Shared)
+_OF_ELEMENTS = (Tile, Shared, TensorMap)
+_ELEMENTS = (Scalar, Pointer)
+_LEADING = (Pointer, TensorMap)
+
+
 def element_of(type: Type) -> Element:
     """Return the element type of a tile, buffer or map, or the scalar or pointer itself."""
-    if isinstance(type, Tile | Shared | TensorMap):
+    if isinstance(type, _OF_ELEMENTS):
         return type.element
-    if isinstance(type, Scalar | Pointer):
+    if isinstance(type, _ELEMENTS):
         return type
     raise TypeError(f"{type} has no elements")
 
 
 def has_pointers(type: Type) -> bool:
     """Say whether a type is a pointer, a tile of pointers, or leads to memory as a pointer does."""
-    if isinstance(type, TensorMap):
-        return True
-    return isinstance(type, Pointer | Tile) and isinstance(element_of(type), Pointer)
+    if isinstance(type, Tile):
+        return isinstance(type.element, Pointer)
+    return isinstance(type, _LEADING)
 
 
 def shape_of(type: Type) -> tuple[int, ...]:
     """Return the shape of a tile or buffer, () for a scalar or pointer."""
-    return type.shape if isinstance(type, Tile | Shared) else ()
+    return type.shape if isinstance(type, _SHAPED) else ()
 
 
 def layout_of(type: Type) -> LinearLayout | None:

@@ -27,6 +27,11 @@ KNOWN = ("0.50.",)
 #: asks halves of masked accesses, of which nobody knows how much they touch, for their size, and
 #: asserts: vectors of 512 bits where registers have 256.
 OPTIONS = {"x86_64": "--x86-disable-avoid-SFB"}
+#: The same, of options that the versions `KNOWN` have. Where LLVM makes a sum or product of an
+#: earlier one (SLSR), it asks of each pair whether that one could be poison: two thirds of its time
+#: where many addresses are written out. Here none is: what is written as not wrapping (`nsw`) never
+#: wraps, in lanes that a mask switches off neither.
+OPTIONS_OF_KNOWN = {"nvptx64": "--enable-poison-reuse-guard=0"}
 _LIBRARIES = {"darwin": "libllvmlite.dylib", "win32": "llvmlite.dll"}
 
 
@@ -39,13 +44,14 @@ def _places(machine: dict) -> str:
     return f"--use-unknown-locations={'Enable' if machine['places'] else 'Default'}"
 
 
-def option_for(machine: dict, already: set) -> str | None:
+def option_for(machine: dict, already: set, version: str) -> str | None:
     """Return the option for a machine's target, None if it has none or was set already."""
     name = machine["triple"].split("-")[0]
-    if name in already or name not in OPTIONS:
+    options = {**OPTIONS, **OPTIONS_OF_KNOWN} if version.startswith(KNOWN) else OPTIONS
+    if name in already or name not in options:
         return None
     already.add(name)
-    return OPTIONS[name]
+    return options[name]
 
 
 class Direct:
@@ -112,7 +118,7 @@ class Direct:
             target = self._call["GetTargetFromTriple"](triple, ctypes.byref(said))
             if not target:
                 raise RuntimeError((said.value or b"no such target").decode(errors="replace"))
-            option = option_for(machine, self._set)
+            option = option_for(machine, self._set, KNOWN[0])
             if option is not None:
                 self._call["SetCommandLine"](b"", option.encode())
             self._machines[key] = self._call["CreateTargetMachine"](
@@ -127,11 +133,13 @@ class Imported:
 
     def __init__(self, folder: str) -> None:
         sys.path.append(folder.rpartition("/")[0])
+        import llvmlite
         import llvmlite.binding as llvm
 
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         self._llvm = llvm
+        self._version: str = llvmlite.__version__
         self._set: set = set()
 
     def _parse(self, text: bytes):  # noqa: ANN202 - typing takes long to import
@@ -144,7 +152,7 @@ class Imported:
         """Return assembly or an object file; raises UnreadableError."""
         self._llvm.set_option("", _places(machine))
         module = self._parse(text)
-        option = option_for(machine, self._set)
+        option = option_for(machine, self._set, self._version)
         if option is not None:
             self._llvm.set_option("", option)
         unit = self._llvm.Target.from_triple(machine["triple"]).create_target_machine(

@@ -142,7 +142,7 @@ def _gpu(state: State) -> State:
             tiles = _with(tiles, num_warps=more)
             module = way.take(tiles, f"num_warps = {more}: tiles do not fit {warps} warps")
     module = _fitted(tiles, module, way)
-    state = _placed(state, module)
+    state = _placed(state, module, way.beside_rings(module))
     ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=state.unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
     recorder.remarks.pass_name = "registers"
@@ -160,6 +160,17 @@ class _Way:
         self.unit = unit
         self._before = len(recorder.passes), len(recorder.remarks.items), recorder.verify
         self._said: list[str] = []
+        self._beside: tuple[Module, Chip] | None = None
+
+    def beside_rings(self, module: Module) -> Chip:
+        """Return what `_beside_rings` does: first it is asked whether a module fits, then where."""
+        if self._beside is None or self._beside[0] is not module:
+            self._beside = module, _beside_rings(module, self.unit)
+        return self._beside[1]
+
+    def room(self, module: Module) -> int | None:
+        """Return the bytes that rings may take beside the rest, None: all fits."""
+        return room_for_rings(module, self.beside_rings(module))
 
     def take(self, tiles: Module, said: str = "", room: int | None = None) -> Module:
         """Return the GPU IR of tile IR; only this attempt and what is said stay on record."""
@@ -190,7 +201,7 @@ def _fitted(tiles: Module, module: Module, way: _Way) -> Module:
     What the author asked for stays: a slot more for a product in flight and stages that nobody
     asked for are given up, then products by warpgroups, whose operands all lie in shared memory.
     """
-    room = _room(module, way.unit)
+    room = way.room(module)
     if room is None:
         return module
     smaller = way.take(tiles, room=room)
@@ -200,22 +211,17 @@ def _fitted(tiles: Module, module: Module, way: _Way) -> Module:
             "not persistent: rings do not fit shared memory beside what else a program keeps there"
         )
         return _fitted(off, way.take(off, text), way)
-    if _room(smaller, way.unit) is None or not tiles.attributes.get("wgmma", True):
+    if way.room(smaller) is None or not tiles.attributes.get("wgmma", True):
         return smaller
     off = _with(tiles, wgmma=False)
     by_warps = _gpu_passes(off, way.unit, Recorder())
-    if _room(by_warps, way.unit) is not None:
+    if way.room(by_warps) is not None:
         return way.take(tiles)
     return way.take(off, "products by warps: operands of warpgroups do not fit shared memory")
 
 
-def _room(module: Module, unit: Chip) -> int | None:
-    return room_for_rings(module, _beside_rings(module, unit))
-
-
-def _placed(state: State, module: Module) -> State:
+def _placed(state: State, module: Module, unit: Chip) -> State:
     """Give a module its shared memory."""
-    unit = _beside_rings(module, state.unit)
     offsets, intervals, shared_bytes = allocate(module, unit)
     return replace(
         state, unit=unit, module=module, offsets=offsets, intervals=intervals,
@@ -244,7 +250,7 @@ def _read_gpu(state: State, override: Override) -> State:
         return read_module(override, made, partial(verify_layouts, chip=state.unit))
 
     module = state.recorder.run("override", read, state.module, "gpu")
-    return _placed(state, module)
+    return _placed(state, module, _beside_rings(module, state.unit))
 
 
 def _llvm(state: State) -> State:
@@ -320,10 +326,12 @@ def _built(state: State) -> Built:
                     occupancy=_occupancy(unit, module, result.registers, shared_bytes),
                     code_bytes=code_bytes(result.cubin),
                 ))  # fmt: skip
+                # Whoever launches does not wait until it is known where.
                 if spilled(result):
-                    note_spills(result, sass(), module, remarks)
+                    remarks.later(lambda: note_spills(result, sass(), module, remarks))
                 if result.notes:
-                    note_assembler(found, ptx_rows(found.ptx, ops, state.llvm), module, remarks)
+                    remarks.later(lambda: note_assembler(
+                        found, ptx_rows(found.ptx, ops, state.llvm), module, remarks))  # fmt: skip
         return made["cubin"]
 
     def sass() -> Rendered:

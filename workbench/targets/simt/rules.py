@@ -440,7 +440,7 @@ class RuleTable(LoweringTable):
         Raises TargetError for an op that the target cannot run, InvalidModuleError for one that
         was forgotten.
         """
-        rule = self._found(lambda table: table._layouts, op)
+        rule = self._found("_layouts", op)
         if rule is not None:
             return rule
         if reason := self.reason(type(op)):
@@ -449,78 +449,79 @@ class RuleTable(LoweringTable):
 
     def scratch_of(self, op: Op, chip: Device, num_warps: int, used: bool) -> Scratch:
         """Return the shared memory that an op needs while it runs; most need none."""
-        rule = self._found(lambda table: table._scratch, op)
+        rule = self._found("_scratch", op)
         return NO_SCRATCH if rule is None else rule(op, chip, num_warps, used)
 
     def advice_of(self, op: Op, found: int, allowed: int) -> str:
         """Say how the author could make an op need less shared memory; empty for most."""
-        rule = self._found(lambda table: table._advice, op)
+        rule = self._found("_advice", op)
         return "" if rule is None else rule(op, found, allowed)
 
     def access_of(self, op: Op) -> Access | None:
         """Return which elements of global memory an op touches; None for most ops."""
-        rule = self._found(lambda table: table._access, op)
+        rule = self._found("_access", op)
         return None if rule is None else rule(op)
 
     def ahead_of(self, op: Op, on: Setting) -> Ahead | None:
         """Return how an op that gives a tile becomes a copy; None for most ops."""
-        rule = self._found(lambda table: table._ahead, op)
+        rule = self._found("_ahead", op)
         return None if rule is None else rule(op, on)
 
     def box_of(self, op: Op) -> Box | None:
         """Return how an op's tile is copied as a whole; None for most ops."""
-        rule = self._found(lambda table: table._boxes, op)
+        rule = self._found("_boxes", op)
         return None if rule is None else rule(op)
 
     def raised_of(self, op: Op) -> Raised | None:
         """Return what a copy of an op's whole tile has to know; None for most ops."""
-        rule = self._found(lambda table: table._raised, op)
+        rule = self._found("_raised", op)
         return None if rule is None else rule(op)
 
     def staged_of(self, op: Op) -> tuple[Value, ...]:
         """Return the operands of an op whose loads are worth copying ahead; () for most."""
-        rule = self._found(lambda table: table._staged, op)
+        rule = self._found("_staged", op)
         return () if rule is None else rule(op)
 
     def in_place_of(self, op: Op, operand: Value, buffer: Shared, turned: bool) -> InPlace | None:
         """Return how an op reads an operand in a buffer itself; None for most ops."""
-        rule = self._found(lambda table: table._in_place, op)
+        rule = self._found("_in_place", op)
         return None if rule is None else rule(op, operand, buffer, turned)
 
     def stored_of(self, op: Op) -> Sequence[Stored]:
         """Return the tiles that an op reads out of buffers; () for most ops."""
-        rule = self._found(lambda table: table._stored, op)
+        rule = self._found("_stored", op)
         return () if rule is None else rule(op)
 
     def later_of(self, op: Op) -> Later | None:
         """Return what of an op may be waited for after its turn; None for most ops."""
-        rule = self._found(lambda table: table._later, op)
+        rule = self._found("_later", op)
         return None if rule is None else rule(op)
 
     def parts_of(self, op: Op) -> Parts | None:
         """Return the operand that an op takes in parts; None for most ops."""
-        rule = self._found(lambda table: table._parts, op)
+        rule = self._found("_parts", op)
         return None if rule is None else rule(op)
 
     def waiting_of(self, op: Op, sums: Value) -> Op | None:
         """Return the op that waits for sums and does what this one does; None for most ops."""
-        rule = self._found(lambda table: table._waiting, op)
+        rule = self._found("_waiting", op)
         return None if rule is None else rule(op, sums)
 
     def told_of(self, op: Op, on: Setting) -> Told | None:
         """Return what the author is told of an op; None for most ops."""
-        rule = self._found(lambda table: table._told, op)
+        rule = self._found("_told", op)
         return None if rule is None else rule(op, on)
 
     def moves_of(self, op: Op, on: Setting) -> Sequence[Any]:
         """Return what an op moves to and from memory; () for most."""
-        rule = self._found(lambda table: table._moves, op)
+        rule = self._found("_moves", op)
         return () if rule is None else rule(op, on)
 
-    def _found(self, kind: Callable[[RuleTable], dict[type[Op], Any]], op: Op) -> Any:
+    def _found(self, kind: str, op: Op) -> Any:
         table: RuleTable | None = self
         while table is not None:
-            rule = kind(table).get(type(op))
+            rules: dict[type[Op], Any] = table.__dict__[kind]
+            rule = rules.get(type(op))
             if rule is not None:
                 return rule
             table = table._above

@@ -121,7 +121,7 @@ class WarpgroupDot(Op, mnemonic="gpu.wgmma"):
     def is_turned(self) -> bool:
         """Whether the first operand of the instruction is b: neighbours in registers are rows."""
         layout = layout_of(self.result.type)
-        return layout is not None and bool(layout.bases["register"][0][0])
+        return layout is not None and bool(layout.unflatten(layout.flat("register")[0])[0])
 
     @property
     def first(self) -> Value:

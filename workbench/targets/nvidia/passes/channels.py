@@ -13,7 +13,6 @@ from workbench.ir import Block, Module, Op, Shared, Value, shape_of, walk
 from workbench.ops import For
 from workbench.targets.nvidia.passes.rounds import read_by
 from workbench.targets.nvidia.passes.staged_loads import Known, Read
-from workbench.targets.simt.passes.roles import stays_before
 from workbench.targets.simt.rules import Box, RuleTable
 
 
@@ -164,7 +163,7 @@ def producer_slice(
     it is for loads before all loops.
     Raises RefusedError where that is not numbers alone.
     """
-    stays = stays_before(module, programs=persistent)
+    stays = known.stays(programs=persistent)
     outside = {r: op for op in module.body.ops for r in op.results}
     body = loop.body if loop is not None else Block((), ())
     inside = {r: op for op in body.ops for r in op.results}

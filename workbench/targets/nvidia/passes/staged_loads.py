@@ -16,6 +16,7 @@ from workbench.ops import For
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.passes.rounds import read_by
 from workbench.targets.simt.ops import SharedLoad
+from workbench.targets.simt.passes.roles import stays_before
 from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
 
 #: In a loop's schedule: the pairs of arguments that do not overlap there (apart.py).
@@ -98,6 +99,8 @@ class Known:
         self.rules: RuleTable = chip.rules
         self.on = Setting(module, chip)
         self.memory = Memory(module)
+        self._module = module
+        self._stays: dict[bool, set[Op]] = {}
         self.uses: dict[Value, list[Op]] = {}
         for op in module.walk():
             for operand in op.operands:
@@ -113,6 +116,13 @@ class Known:
         """Say whether dots multiply what an op makes element by element."""
         element_by_element = op.moves or op.pointwise or op.pairs
         return element_by_element and not self.operands.isdisjoint(op.results)
+
+    def stays(self, *, programs: bool) -> set[Op]:
+        """Return what all warps may run (`stays_before`)."""
+        if programs not in self._stays:
+            found = stays_before(self._module, programs=programs, memory=self.memory)
+            self._stays[programs] = found
+        return self._stays[programs]
 
     def is_moved_to_dot(self, op: Op) -> bool:
         """Say whether dots multiply what an op, and nothing but such ops, moves."""

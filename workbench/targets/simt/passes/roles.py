@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.analysis.memory import Memory
-from workbench.ir import Block, Builder, Effect, Module, Op, Value, shape_of, walk
+from workbench.ir import Block, Builder, Effect, Module, Op, Value, shape_of
 from workbench.ops import Yield
 from workbench.targets.simt.ops import EachProgram, Roles
 
@@ -66,7 +66,11 @@ def _region(builder: Builder, ops: Sequence[Op]) -> Block:
 
 
 def stays_before(
-    module: Module, carried: Sequence[Value] = (), *, programs: bool = False
+    module: Module,
+    carried: Sequence[Value] = (),
+    *,
+    programs: bool = False,
+    memory: Memory | None = None,
 ) -> set[Op]:
     """Return the ops at the top of a kernel that all warps may run: all get the same from them.
 
@@ -76,21 +80,24 @@ def stays_before(
     """
     found: set[Op] = set()
     elsewhere: set[Value] = set(carried)
-    memory, written = Memory(module), list[Effect]()
+    memory, written = memory or Memory(module), list[Effect]()
     for op in module.body.ops:
-        inside = [inner for region in op.regions for inner in walk(region)]
-        values = [v for held in (op, *inside) for v in (*held.operands, *held.results)]
-        own = programs and any(held.of_program for held in (op, *inside))
         effects = [effect for effect in op.effects() if effect.space == "global"]
         late = any(memory.may_meet(effect, write) for effect in effects for write in written)
-        repeats = op.pure or (not late and memory.may_repeat(op))
         written += (effect for effect in effects if effect.writes)
-        if repeats and not own and not any(_tiled(v) or v in elsewhere for v in values):
+        repeats = op.pure or (not late and memory.may_repeat(op))
+        if repeats and _is_same(op, elsewhere, programs=programs):
             found.add(op)
         else:
             elsewhere.update(op.results)
     return found
 
 
-def _tiled(value: Value) -> bool:
-    return bool(shape_of(value.type))
+def _is_same(op: Op, elsewhere: Container[Value], *, programs: bool) -> bool:
+    """Say whether an op and those in it make numbers of nothing that is computed elsewhere."""
+    if programs and op.of_program:
+        return False
+    if any(shape_of(v.type) or v in elsewhere for v in (*op.operands, *op.results)):
+        return False
+    inside = (inner for region in op.regions for inner in region.ops)
+    return all(_is_same(inner, elsewhere, programs=programs) for inner in inside)

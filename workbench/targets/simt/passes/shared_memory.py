@@ -145,12 +145,15 @@ class _Liveness:
 
     def read(self, op: Op) -> None:
         """Note how far behind a buffer an op reads."""
-        ordering = [e.through for e in op.own_effects() if e.order != "plain"]
-        self.barriers += [self.buffers[v] for v in ordering if v is not None and v in self.buffers]
-        buffers = [e.through for e in op.own_effects() if e.reads and e.through in self.buffers]
-        for buffer in buffers:
-            assert buffer is not None
-            held = self.buffers[buffer]
+        for effect in op.own_effects():
+            buffer = effect.through
+            held = self.buffers.get(buffer) if buffer is not None else None
+            if held is None or buffer is None:
+                continue
+            if effect.order != "plain":
+                self.barriers.append(held)
+            if not effect.reads:
+                continue
             # What only moves elements from a buffer to its result reads them as that has them.
             layout = layout_of(op.results[0].type) if op.results and op.exact else None
             if held.type is not None and op.reads_beyond(buffer):

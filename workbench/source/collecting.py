@@ -1,0 +1,64 @@
+"""Python's search for cycles has patience while a kernel is compiled.
+
+A compilation makes some ten thousand objects that stay, after which Python looks for cycles among
+all that the process holds: with PyTorch in it a tenth of a second, a quarter of what compiling a
+kernel takes us. So more objects than usual may be made between two searches. Large kernels are
+searched still, since modules that passes leave behind are cycles.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from workbench.interrupts import renewed_lock
+
+#: Objects made between two searches among young ones; Python's own number is 700 or 2000.
+_OBJECTS = 20_000
+
+_lock = renewed_lock()
+_running = 0
+_usual: tuple[int, ...] | None = None
+
+
+@contextmanager
+def rarely_collected() -> Generator[None]:
+    """Search seldom for cycles within the block, whichever threads are in one."""
+    _begin()
+    try:
+        yield
+    finally:
+        _end()
+
+
+def _begin() -> None:
+    global _running, _usual
+    with _lock:
+        _running += 1
+        now = gc.get_threshold()
+        if _usual is None and 0 < now[0] < _OBJECTS:  # 0: never
+            _usual = now
+            gc.set_threshold(_OBJECTS, *now[1:])
+
+
+def _end() -> None:
+    global _running, _usual
+    with _lock:
+        _running = max(0, _running - 1)
+        if _running == 0 and _usual is not None:
+            if gc.get_threshold() == (_OBJECTS, *_usual[1:]):  # nobody has set it meanwhile
+                gc.set_threshold(*_usual)
+            _usual = None
+
+
+def _forked() -> None:
+    """In a child of a fork only the thread that forked goes on, which compiles nothing."""
+    global _running
+    _running = 1
+    _end()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
