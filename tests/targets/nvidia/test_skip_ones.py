@@ -130,6 +130,14 @@ def test_few_registers_are_multiplied_in_every_round():
     ]
 
 
+def test_where_registers_are_short_nothing_is_asked():
+    module = module_of("plain", 128, 128)
+    assert not scales(in_gpu_ir(module))
+    assert said(module) == [
+        "multiplied in every round: in front of a branch more is alive, and registers are short"
+    ]
+
+
 def test_the_option_switches_it_off():
     module = module_of("plain", skip_ones=False)
     assert module.attributes["skip_ones"] is False

@@ -422,7 +422,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("overlap-products", partial(overlap_products, rules=unit.rules)),
         ("merge-equal", merge_equal),
         ("skip-masks", skip_masks),  # copies what makes a mask: not to be merged again
-        ("skip-ones", partial(skip_ones, rules=unit.rules)),
+        ("skip-ones", partial(skip_ones, chip=unit)),
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),
         ("turn-tiles", partial(turn_tiles, chip=unit)),

@@ -12,6 +12,7 @@
     @OWN.stored(Product)     which operands must lie in buffers
     @OWN.later(Product)      what of it may be waited for, or started, after its turn
     @OWN.waiting(Multiply)   how it waits for sums that it reads, where it can do so itself
+    @OWN.neutral(Multiply)   what it leaves as it is for which operand, and what asks for that
     @OWN.parts(Product)      which operand it takes in parts, written one by one (parts.py)
     @OWN.told(Product)       what the author is told of how it is carried out
 

@@ -8,14 +8,15 @@ makes 1; warps ask before they multiply, where that is much more than asking.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 from workbench.analysis.steady import Steady
 from workbench.ir import Block, Module, Op, Value, element_of
 from workbench.ir.rebuild import Rebuilder
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.passes.overlap_products import read_by
-from workbench.targets.simt.pressure import registers_held
-from workbench.targets.simt.rules import Neutral, RuleTable
+from workbench.targets.simt.pressure import overflows, registers_held
+from workbench.targets.simt.rules import Device, Neutral
 
 #: Multiplications of a thread below which comparisons, a vote and a branch cost what they save.
 _FEWEST = 32
@@ -23,7 +24,7 @@ _FEWEST = 32
 _EACH = 8
 
 
-def skip_ones(module: Module, remarks: Remarks, rules: RuleTable) -> Module:
+def skip_ones(module: Module, remarks: Remarks, chip: Device) -> Module:
     """Multiply in loops by factors that are mostly 1 only where they are not, warp by warp.
 
     Before:
@@ -42,7 +43,7 @@ def skip_ones(module: Module, remarks: Remarks, rules: RuleTable) -> Module:
     """
     if not module.attributes.get("skip_ones", True):
         return module
-    skipper = _Skipper(module, remarks, rules)
+    skipper = _Skipper(module, remarks, chip)
     for op in module.walk():
         if op.repeats and not op.per_program:
             skipper.look(op)
@@ -50,11 +51,11 @@ def skip_ones(module: Module, remarks: Remarks, rules: RuleTable) -> Module:
 
 
 class _Skipper(Rebuilder):
-    def __init__(self, module: Module, remarks: Remarks, rules: RuleTable) -> None:
+    def __init__(self, module: Module, remarks: Remarks, chip: Device) -> None:
         super().__init__(module, lambda op, builder: None)
         self.module = module
         self.remarks = remarks
-        self.rules = rules
+        self.chip = chip
         #: Ops that move, and what comes before others, both by the op.
         self.moved: dict[int, Neutral] = {}
         self.before: dict[int, list[Op]] = {}
@@ -65,7 +66,7 @@ class _Skipper(Rebuilder):
         while blocks:
             block = blocks.pop()
             blocks += [region for op in block.ops if not op.repeats for region in op.regions]
-            found = [(op, neutral) for op in block.ops if (neutral := self.rules.neutral_of(op))]
+            found = [(op, neutral) for op in block.ops if (neutral := self.chip.rules.neutral_of(op))]
             found = [(op, neutral) for op, neutral in found if steady.is_one(neutral.few)]
             reads = _Reads(block) if found else None
             for op, neutral in found:
@@ -73,11 +74,18 @@ class _Skipper(Rebuilder):
                     continue
                 place = reads.first[op.result]
                 obstacle = _obstacle(op, neutral, block, place, reads)
+                if not obstacle and self.is_full:
+                    obstacle = "in front of a branch more is alive, and registers are short"
                 if obstacle:
                     self.remarks.note(op, f"multiplied in every round: {obstacle}", "missed")
                     continue
                 self.moved[id(op)] = neutral
                 self.before.setdefault(id(block.ops[place]), []).append(op)
+
+    @cached_property
+    def is_full(self) -> bool:
+        """Whether some tiles have to be spilled already, by the estimate."""
+        return overflows(self.module, self.chip)
 
     def run(self) -> Module:
         """Return the module in which warps ask."""
