@@ -377,6 +377,7 @@ ir | gpu.expect | | Arrive at barrier \`turn\`, and have its phase wait for so m
 ir | gpu.fence_products | | What this thread wrote to shared memory comes before what products read there.
 ir | gpu.renew_barriers | | Let all barriers of a ring begin again: each is in its first phase, and nobody has arrived.
 ir | gpu.roles | | Warps of the block part: \`warps\` further ones run the first region, all others the second.
+ir | gpu.scale | | A tile times factors; a warp whose factors are all 1 does not multiply: x * 1 is x.
 ir | gpu.scale_products | | The result of a product times factors, once at most \`pending\` products are under way.
 ir | gpu.shared_allocate | | A buffer in shared memory for a tile, or a ring of slots with a tile in each.
 ir | gpu.shared_dot | | accumulator + a @ b for operands that lie in shared memory; see tile.dot.

@@ -23,6 +23,7 @@ from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.skip_masks import skip_masks
+from workbench.targets.nvidia.passes.skip_ones import skip_ones
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.pipeline import _gpu_passes
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
@@ -58,6 +59,7 @@ PASSES: dict[str, Pass] = {
     "expand-roles": partial(expand_roles, chip=chip("sm_90a")),
     "overlap-products": partial(overlap_products, rules=chip("sm_90a").rules),
     "skip-masks": skip_masks,
+    "skip-ones": partial(skip_ones, chip=SM_80),
     "stage-products": partial(stage_products, chip=chip("sm_90a")),
     "turn-tiles": partial(turn_tiles, chip=SM_80),
     "halve-conversions": partial(halve_conversions, chip=SM_80),

@@ -26,14 +26,15 @@ class Options:
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
     without `overlap` the two products of a loop end in the round in which they start, without
-    `skip_masks` every round applies the masks of its tiles; without `loads_first` what is loaded
-    before a loop waits behind all that fills the loop's ring, and no producer brings it where
-    blocks stay; without `apart` no loop is written twice that could copy ahead only where arguments
-    do not overlap; without `computed_first` a product's second operand goes to shared memory where
-    it is computed of what memory holds, on chips that have products by four warps; with
-    `through_registers` a tile that no copy brings as a product reads it is loaded rounds ahead;
-    `warp_specialize` says whether warps part into a producer's and those that multiply, and
-    `persistent` whether blocks whose warps part stay for one program after the other.
+    `skip_masks` every round applies the masks of its tiles, without `skip_ones` it multiplies by
+    factors that are mostly 1; without `loads_first` what is loaded before a loop waits behind all
+    that fills the loop's ring, and no producer brings it where blocks stay; without `apart` no loop
+    is written twice that could copy ahead only where arguments do not overlap; without
+    `computed_first` a product's second operand goes to shared memory where it is computed of what
+    memory holds, on chips that have products by four warps; with `through_registers` a tile that no
+    copy brings as a product reads it is loaded rounds ahead; `warp_specialize` says whether warps
+    part into a producer's and those that multiply, and `persistent` whether blocks whose warps part
+    stay for one program after the other.
     """
 
     num_warps: int | None = None
@@ -49,6 +50,7 @@ class Options:
     tma: bool = True
     overlap: bool = True
     skip_masks: bool = True
+    skip_ones: bool = True
     loads_first: bool = True
     apart: bool = True
     computed_first: bool = True

@@ -17,8 +17,8 @@ DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
     "debug": False, "wgmma": True, "tma": True, "overlap": True, "skip_masks": True,
-    "warp_specialize": None, "loads_first": True, "apart": True, "computed_first": True,
-    "through_registers": False, "persistent": None,
+    "skip_ones": True, "warp_specialize": None, "loads_first": True, "apart": True,
+    "computed_first": True, "through_registers": False, "persistent": None,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.

@@ -1,10 +1,9 @@
-"""What of products by warpgroups may come after its turn, and who waits for it then."""
+"""What of products by warpgroups may come after its turn."""
 
 from __future__ import annotations
 
-from workbench.ir import F32, Value, element_of, shape_of
-from workbench.ops import Elementwise
-from workbench.targets.nvidia.ops import ScaleProducts, WaitProducts, WarpgroupDot
+from workbench.ir import element_of
+from workbench.targets.nvidia.ops import WaitProducts, WarpgroupDot
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.nvidia.warpgroups import fragment_of, unit_of
 from workbench.targets.simt.rules import Later
@@ -32,15 +31,3 @@ def what_goes_on(op: WarpgroupDot) -> Later | None:
         started=lambda late: {"stage": late},
         waited=lambda value, most: WaitProducts(value, pending=most),
     )
-
-
-@NVIDIA.waiting(Elementwise)
-def scaled(op: Elementwise, sums: Value) -> ScaleProducts | None:
-    """A product times one number for each row (or column), most of which may be 1."""
-    others = [value for value in op.inputs if value is not sums]
-    if op.function != "mul" or element_of(sums.type) != F32 or len(others) != 1:
-        return None
-    repeats = others[0].op
-    if repeats is None or not repeats.spreads or not shape_of(repeats.operands[0].type):
-        return None
-    return ScaleProducts(sums, others[0])

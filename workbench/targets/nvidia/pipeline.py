@@ -37,6 +37,7 @@ from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
 from workbench.targets.nvidia.passes.skip_masks import skip_masks
+from workbench.targets.nvidia.passes.skip_ones import skip_ones
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.passes.start_products import start_products
 from workbench.targets.nvidia.spills import (
@@ -429,6 +430,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("overlap-products", partial(overlap_products, rules=unit.rules)),
         ("merge-equal", merge_equal),
         ("skip-masks", skip_masks),  # copies what makes a mask: not to be merged again
+        ("skip-ones", partial(skip_ones, chip=unit)),
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),
         ("turn-tiles", partial(turn_tiles, chip=unit)),

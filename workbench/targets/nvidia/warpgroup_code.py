@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from workbench.ir import F32, Shared, Value
 from workbench.layouts import WarpgroupPlan
 from workbench.ops import Constant
-from workbench.targets.llvm.emit import float_literal
 from workbench.targets.nvidia.ops import (
     FenceProducts,
-    ScaleProducts,
     WaitProducts,
     WarpgroupDot,
 )
@@ -309,11 +307,14 @@ def _operand(
 
 @NVIDIA.lower(WaitProducts)
 def lower_wait(low: Lowering, op: WaitProducts) -> None:
-    low.set_registers(op.result, _waited(low, op.accumulator, op.pending))
+    low.set_registers(op.result, waited(low, op.accumulator, op.pending))
 
 
-def _waited(low: Lowering, value: Value, pending: int) -> list[str | None]:
-    """Accumulators go in and come out, so that nobody reads them before."""
+def waited(low: Lowering, value: Value, pending: int) -> list[str | None]:
+    """Wait for a product; returns its accumulators.
+
+    They go in and come out, so that nobody reads them before.
+    """
     type = llvm_type(element_scalar(value))
     letter = {"float": "f", "i32": "r"}[type]
     live = low.live(value)
@@ -326,37 +327,6 @@ def _waited(low: Lowering, value: Value, pending: int) -> list[str | None]:
     for register, result in zip(live, results, strict=True):
         sums[register] = result
     return sums
-
-
-@NVIDIA.lower(ScaleProducts)
-def lower_scale(low: Lowering, op: ScaleProducts) -> None:
-    """Both ways wait: ptxas moves a wait up in its block, past what is to go on beside it."""
-    emit, live = low.emit, low.live(op.result)
-    factors = low.registers(op.factors)
-    differ = "false"
-    for factor in dict.fromkeys(f for f in factors if f is not None):
-        one = emit.pure(f"fcmp une float {factor}, {float_literal(1.0, 'float')}")
-        differ = one if differ == "false" else emit.bitwise("or", "i1", differ, one)
-    name = "llvm.nvvm.vote.any.sync"
-    emit.declare(name, f"declare i1 @{name}(i32, i1) convergent nounwind")
-    any_differs = emit.effect(f"call i1 @{name}(i32 -1, i1 {differ})")
-    scales, stays, end = emit.fresh("scales"), emit.fresh("stays"), emit.fresh("scaled")
-    emit.branch(any_differs, scales, stays)
-    edges: list[tuple[list[str | None], str]] = []
-    for label in (scales, stays):
-        emit.label(label)
-        with emit.scope():
-            sums = _waited(low, op.accumulator, op.pending)
-            if label == scales:
-                for r in live:
-                    sums[r] = emit.effect(f"fmul float {sums[r]}, {factors[r]}")
-        edges.append((sums, emit.block))
-        emit.jump(end)
-    emit.label(end)
-    result = list(factors)
-    for r in live:
-        result[r] = emit.phi("float", [(str(sums[r]), block) for sums, block in edges])
-    low.set_registers(op.result, result)
 
 
 @NVIDIA.lower(FenceProducts)

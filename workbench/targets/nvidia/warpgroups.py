@@ -47,7 +47,6 @@ from workbench.ops import Dot
 from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.ops import (
     FenceProducts,
-    ScaleProducts,
     WaitProducts,
     WarpgroupDot,
 )
@@ -348,11 +347,6 @@ def smaller_product_of(op: WarpgroupDot, found: int, allowed: int) -> str:
 @NVIDIA.layouts(WaitProducts)
 def wait_layouts(op: WaitProducts, on: Setting) -> Layouts:
     return Layouts(work=op.result, operands=(SAME,))
-
-
-@NVIDIA.layouts(ScaleProducts)
-def scale_layouts(op: ScaleProducts, on: Setting) -> Layouts:
-    return Layouts(work=op.result, operands=(SAME, SAME))
 
 
 def instruction_shape(op: WarpgroupDot) -> tuple[int, int]:

@@ -12,6 +12,7 @@
     @OWN.stored(Product)     which operands must lie in buffers
     @OWN.later(Product)      what of it may be waited for, or started, after its turn
     @OWN.waiting(Multiply)   how it waits for sums that it reads, where it can do so itself
+    @OWN.neutral(Multiply)   what it leaves as it is for which operand, and what asks for that
     @OWN.parts(Product)      which operand it takes in parts, written one by one (parts.py)
     @OWN.told(Product)       what the author is told of how it is carried out
 
@@ -314,6 +315,20 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
+class Neutral:
+    """A tile that an op gives as it is where an operand, which repeats few elements, is neutral.
+
+    kept: the tile. few: the elements, before they are repeated.
+    skipping: makes an op that does the same, and nothing in warps whose few elements are neutral,
+        once it is known which tiles of narrow floats are read beside its result.
+    """
+
+    kept: Value
+    few: Value
+    skipping: Callable[[tuple[Value, ...]], Op]
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """A remark, and whether it is of something done or missed."""
 
@@ -326,6 +341,7 @@ StoredRule = Callable[[Any], Sequence[Stored]]
 PartsRule = Callable[[Any], Parts | None]
 LaterRule = Callable[[Any], Later | None]
 WaitingRule = Callable[[Any, Value], Op | None]
+NeutralRule = Callable[[Any], Neutral | None]
 ToldRule = Callable[[Any, Setting], Told | None]
 #: Gives what an op moves to and from memory (moves.py).
 MovesRule = Callable[[Any, "Setting"], Sequence[Any]]
@@ -350,6 +366,7 @@ class RuleTable(LoweringTable):
         self._later: dict[type[Op], LaterRule] = {}
         self._parts: dict[type[Op], PartsRule] = {}
         self._waiting: dict[type[Op], WaitingRule] = {}
+        self._neutral: dict[type[Op], NeutralRule] = {}
         self._told: dict[type[Op], ToldRule] = {}
         self._moves: dict[type[Op], MovesRule] = {}
 
@@ -415,6 +432,10 @@ class RuleTable(LoweringTable):
         For ops that read sums to which `later` ones still add; None where it cannot.
         """
         return self._register(self._waiting, "waiting", classes)
+
+    def neutral(self, *classes: type[Op]) -> Callable[[NeutralRule], NeutralRule]:
+        """Register the decorated function (op) -> Neutral, None where nothing can be skipped."""
+        return self._register(self._neutral, "neutral", classes)
 
     def told(self, *classes: type[Op]) -> Callable[[ToldRule], ToldRule]:
         """Register the decorated function (op, setting) -> Told, None for nothing to tell."""
@@ -506,6 +527,11 @@ class RuleTable(LoweringTable):
         """Return the op that waits for sums and does what this one does; None for most ops."""
         rule = self._found("_waiting", op)
         return None if rule is None else rule(op, sums)
+
+    def neutral_of(self, op: Op) -> Neutral | None:
+        """Return what an op leaves as it is for a neutral operand; None for most ops."""
+        rule = self._found(lambda table: table._neutral, op)
+        return None if rule is None else rule(op)
 
     def told_of(self, op: Op, on: Setting) -> Told | None:
         """Return what the author is told of an op; None for most ops."""

@@ -6,6 +6,7 @@ They are ops like all others: with inference, verification, interpretation and a
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.ops.products import (
     FenceProducts,
+    Scale,
     ScaleProducts,
     WaitProducts,
     WarpgroupDot,
@@ -31,6 +32,7 @@ __all__ = [
     "FenceProducts",
     "MakeTensorMap",
     "RenewBarriers",
+    "Scale",
     "ScaleProducts",
     "TensorCopy",
     "TensorLoad",

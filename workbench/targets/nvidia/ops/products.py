@@ -9,6 +9,7 @@ import numpy as np
 
 from workbench.ir import (
     F32,
+    NONE,
     Array,
     Effect,
     Effects,
@@ -251,14 +252,36 @@ class ScaleProducts(Op, mnemonic="gpu.scale_products", effects=_PROXY_FENCE):
         return self.accumulator.type
 
     def verify(self) -> None:
-        sums, factors = self.accumulator.type, self.factors.type
-        if shape_of(sums) != shape_of(factors) or element_of(sums) != element_of(factors):
-            raise ShapeError(f"{self.name} of {sums} and {factors}", self.span)
+        _verify_scaled(self, self.accumulator, self.factors)
 
     def interpret(self, frame: Frame) -> Array:
         _wait(_pending(frame), self.pending)
         with np.errstate(all="ignore"):
             return frame[self.accumulator] * frame[self.factors]
+
+
+class Scale(Op, mnemonic="gpu.scale", effects=NONE):
+    """A tile times factors; a warp whose factors are all 1 does not multiply: x * 1 is x.
+
+    Tiles that are named besides lie in words of 32 bits before warps ask.
+
+    %2 = gpu.scale %0, %1, [] : tile<64x16xf32>
+    """
+
+    source: Value
+    factors: Value
+    besides: tuple[Value, ...] = ()
+
+    def infer(self) -> Type:
+        return self.source.type
+
+    def verify(self) -> None:
+        _verify_scaled(self, self.source, self.factors)
+
+    def interpret(self, frame: Frame) -> Array:
+        factors = frame[self.factors]
+        with np.errstate(all="ignore"):
+            return np.where(factors == 1, frame[self.source], frame[self.source] * factors)
 
 
 class FenceProducts(Op, mnemonic="gpu.fence_products", exact=True):
@@ -278,6 +301,14 @@ class FenceProducts(Op, mnemonic="gpu.fence_products", exact=True):
 
     def interpret(self, frame: Frame) -> None:
         stored(frame).clear()
+
+
+def _verify_scaled(op: Op, source: Value, factors: Value) -> None:
+    shape, element = shape_of(source.type), element_of(source.type)
+    if not shape or shape != shape_of(factors.type) or element != element_of(factors.type):
+        raise ShapeError(f"{op.name} of {source.type} and {factors.type}", op.span)
+    if element != F32:
+        raise ShapeError(f"{op.name} of {source.type}: it takes f32", op.span)
 
 
 def _unchanged(before: Array, now: Array) -> bool:
