@@ -105,7 +105,8 @@ def _attributes(options: Options) -> dict[str, Any]:
     found |= {"num_ctas": options.num_ctas, "enable_fp_fusion": options.enable_fp_fusion}
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
-    on = ("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart", "computed_first")
+    on = ("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart")
+    on += ("computed_first", "loaded_first")
     found |= {name: False for name in on if not getattr(options, name)}
     if options.through_registers:
         found["through_registers"] = True

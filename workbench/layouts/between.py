@@ -123,6 +123,38 @@ def _from_memory(
     return min(found, key=lambda one: one[0])[1] if found else None
 
 
+@lru_cache(maxsize=256)
+def row_order(
+    shared: LinearLayout, itemsize: int, k_axis: int, groups: int, banks: Banks = BANKS
+) -> tuple[int, ...]:
+    """Return in which order wgmma is to multiply rows that it takes from registers (`wgmma_a`).
+
+    shared: the offset layout of a buffer, an element of which fills a register, from which `groups`
+    (a power of two) of four warps read fragments; rows lie along the other axis than k. Instructions
+    multiply any rows in any order. So the two that a thread has for one k lie side by side where
+    memory has them so, and are read at once (more would be other instructions', whose registers
+    must be apart), and its lanes have such as reach all banks beside those of k. Empty where there
+    is no choice: rows are no power of two, or fewer than the groups have.
+    """
+    m_axis = 1 - k_axis
+    count, lane_bits = shared.bits[m_axis], 3
+    if shared.shape[m_axis] != 1 << count or count < 6 + f2.log2(groups):
+        return ()
+    below = [sum(shared.bits[axis + 1 :]) for axis in range(2)]
+    rows = [1 << below[m_axis] + bit for bit in range(count)]
+    side = _Side(shared.flat("offset"), itemsize, banks)
+    side.vector = int(side.offset(rows[0]) == 1)
+    free = list(range(side.vector, count))
+    reached = [side.bank(1 << below[k_axis] + bit) for bit in range(2)]
+    lanes: list[int] = []
+    for place in range(lane_bits):
+        new = [bit for bit in free if f2.extend(reached, [side.bank(rows[bit])])]
+        lanes.append((new or free)[0] if 2 + place < side.phase_bits else free[0])
+        reached.append(side.bank(rows[lanes[-1]]))
+        free.remove(lanes[-1])
+    return (*lanes, *range(side.vector), *free)
+
+
 def _turned_dims(
     side: _Side, along: Sequence[int], registers: list[int], threads: tuple[int, int]
 ) -> Flat | None:

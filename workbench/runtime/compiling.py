@@ -98,7 +98,7 @@ def compile(  # noqa: A001 - the public name
         override: the edited text of one stage, e.g. {"ptx": text}: what is made of the kernel goes
             on from there. A kernel of its own, kept apart from the unedited one.
         options: further compile options (maxnreg, enable_fp_fusion, exact, wrap_index, debug,
-            wgmma, tma, overlap, skip_masks, loads_first, apart, computed_first,
+            wgmma, tma, overlap, skip_masks, loads_first, apart, computed_first, loaded_first,
             through_registers, warp_specialize, persistent).
 
     Raises:

@@ -8,13 +8,18 @@ Only the first operand may be in registers. The second operand of a dot is that 
 computed of what memory holds, as weights are that become floats: what is multiplied then is
 C.T = B.T @ A.T (`computed_first=False` is the twin). Nobody stores it, fences, and meets the others
 for it. A product is turned if the layout of its sums is (`WarpgroupDot.is_turned`).
+
+First is also the operand that memory has with k as rows, where the instruction takes none such from
+shared memory (tf32): threads read their fragments from where a copy has put it
+(`loaded_first=False` is the twin). They multiply its rows in the order in which those are read
+without bank conflicts (`layouts/between.py`, `row_order`), and have the sums in that order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from workbench.ir import (
@@ -42,8 +47,8 @@ from workbench.layouts import (
     wgmma_a,
     wgmma_d,
 )
-from workbench.layouts.between import from_memory
-from workbench.ops import Dot
+from workbench.layouts.between import from_memory, row_order
+from workbench.ops import ConvertLayout, Dot
 from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.ops import (
     FenceProducts,
@@ -133,23 +138,38 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
     first = shape_of(op.a.type)
     if turned:
         shape, first = shape[::-1], shape_of(op.b.type)[::-1]
-    fragments = {
-        wgmma_d(shape, on.num_warps, across): wgmma_a(first, unit.kw, on.num_warps, across)
-        for across in _splits(shape, on.num_warps)
-    }
+    loaded = is_first_as_loaded(op, on)
+    fragments: dict[LinearLayout, LinearLayout] = {}
+    for across in _splits(shape, on.num_warps):
+        rows = _row_order(op, op.b if turned else op.a, across, on) if loaded else ()
+        d, a = wgmma_d(shape, on.num_warps, across, rows), wgmma_a(
+            first, unit.kw, on.num_warps, across, rows
+        )
+        fragments[d.transpose((1, 0)) if turned else d] = a.transpose((1, 0)) if turned else a
+    # What is loaded takes no fragment's layout: it is to be copied as memory has it.
+    held = None if loaded else Along(fragments.get, None)
     if turned:
-        fragments = {d.transpose((1, 0)): a.transpose((1, 0)) for d, a in fragments.items()}
-    held = Along(fragments.get, None)
-    a = _turning(op, op.a, on) if turned or _is_read(op.a, on) else held
+        operands = (_turning(op, op.a, on), held, SAME)
+    else:
+        read = _is_read(op.a, on) and not loaded
+        operands = (_turning(op, op.a, on) if read else held, _turning(op, op.b, on), SAME)
     return Layouts(
         work=op.result,
-        operands=(a, held if turned else _turning(op, op.b, on), SAME),
+        operands=operands,
         order=ACCUMULATOR_FIRST,
         offers=lambda: fragments,
         fixed=True,
-        far=turned,
-        becomes=partial(_becomes, op, on),
+        far=turned and not loaded,
+        becomes=partial(_becomes, op, on, fragments if loaded else {}),
     )
+
+
+def _row_order(op: Dot, first: Value, across: int, on: Setting) -> tuple[int, ...]:
+    """Return the order of rows in which threads read fragments of what a copy has put down."""
+    k_axis = int(first is op.a)
+    shape, itemsize = shape_of(first.type), element_of(first.type).itemsize
+    buffer = swizzled(shape, itemsize, (1 - k_axis, k_axis), exchange=False)
+    return row_order(buffer, itemsize, k_axis, on.num_warps // 4 // across, on.chip.banks)
 
 
 def _turning(op: Dot, operand: Value, on: Setting) -> Along | None:
@@ -253,9 +273,15 @@ def _is_read(value: Value, on: Setting) -> bool:
 
     What is computed stays in registers.
     """
+    found = _moved(value).op
+    return found is not None and on.chip.rules.access_of(found) is not None
+
+
+def _moved(value: Value) -> Value:
+    """Return the tile whose elements a value has, perhaps in other places."""
     while value.op is not None and value.op.moves:
         value = value.op.operands[0]
-    return value.op is not None and on.chip.rules.access_of(value.op) is not None
+    return value
 
 
 def is_to_be_turned(op: Dot, on: Setting) -> bool:
@@ -264,17 +290,56 @@ def is_to_be_turned(op: Dot, on: Setting) -> bool:
     The other one is memory's, which goes to shared memory by a copy. A loop adds to the sums: what
     lies turned is turned back once, behind it.
     """
-    if not on.options.get("computed_first", True) or op.imprecise_limit:
+    loaded = _is_held_as_loaded(op, op.b, on) and not _lies_across(op, op.a, on)
+    computed = (
+        on.options.get("computed_first", True)
+        and not _is_read(op.b, on)
+        and _is_made_of_memory(op.b, on)
+    )
+    if not (loaded or computed) or op.imprecise_limit:
         return False
     if op.accumulator.op is not None:  # sums that a loop does not go on with are read as they lie
         return False
     users = [user for user in on.module.walk() if op.result in user.operands]
     if not all(user.ends_block or user.pointwise for user in users):
         return False
-    if not _is_read(op.a, on) or _is_read(op.b, on) or not _is_made_of_memory(op.b, on):
-        return False
     shape = shape_of(op.result.type)[::-1]
-    return not _obstacle_of_shape(shape, chip_of(on.chip), on.options)
+    return _is_read(op.a, on) and not _obstacle_of_shape(shape, chip_of(on.chip), on.options)
+
+
+def is_first_as_loaded(op: Dot, on: Setting) -> bool:
+    """Say whether the instruction's first operand is one that it cannot read where copies put it.
+
+    Not if the other one is such, too: that has to be turned by threads for all to read.
+    """
+    if is_to_be_turned(op, on):
+        return _is_held_as_loaded(op, op.b, on)
+    return _is_held_as_loaded(op, op.a, on) and not _lies_across(op, op.b, on)
+
+
+def _lies_across(op: Dot, operand: Value, on: Setting) -> bool:
+    """Say whether memory has an operand with k as rows, and the instruction takes none such."""
+    unit, (inner, _) = unit_of(op), _order_in_memory(operand, on)
+    return unit is not None and not unit.turns and inner == int(operand is not op.a)
+
+
+def _is_held_as_loaded(op: Dot, operand: Value, on: Setting) -> bool:
+    """Say whether threads are to read fragments of an operand from where a copy puts it.
+
+    A register of those is one element: of several along k each would be read by itself, and put
+    together. They are read round by round of the loop that loads them, beside the round before.
+    """
+    unit = unit_of(op)
+    if not on.options.get("loaded_first", True) or unit is None or unit.kw != 1:
+        return False
+    if not _lies_across(op, operand, on) or op.accumulator.op is not None:
+        return False
+    load = _moved(operand).op
+    blocks = (region for loop in on.module.walk() for region in loop.regions if loop.repeats)
+    return any(
+        any(one is op for one in block.ops) and any(one is load for one in block.ops)
+        for block in blocks
+    )
 
 
 def _is_made_of_memory(value: Value, on: Setting) -> bool:
@@ -299,10 +364,17 @@ def _is_made_of_memory(value: Value, on: Setting) -> bool:
 
 
 def _becomes(
-    op: Dot, on: Setting, builder: Builder, operands: Sequence[Value]
-) -> tuple[Value, ...]:
+    op: Dot, on: Setting, fragments: Mapping[LinearLayout, LinearLayout], builder: Builder,
+    operands: Sequence[Value],
+) -> tuple[Value, ...]:  # fmt: skip
+    """`fragments`: of the first operand by the layout of the sums, if it is to be read in such."""
     a, b, start = operands
+    layout = layout_of(start.type)
+    assert layout is not None
     unit, product = unit_of(op), WarpgroupDot(a, b, start)
+    if layout in fragments:
+        held = builder.add(ConvertLayout(product.first, fragments[layout]), product.first.hint)
+        product = WarpgroupDot(*((a, held) if product.is_turned else (held, b)), start)
     if op.imprecise_limit and unit is not None and unit.accumulator == F32:
         # The sums of the instruction are short ones (for 8-bit floats): each goes to a long one.
         after, columns = _long_after(op, unit), _columns_of_piece(op, on)
@@ -363,13 +435,50 @@ def instruction_shape(op: WarpgroupDot) -> tuple[int, int]:
 
 def columns_split(op: WarpgroupDot, num_warps: int) -> int:
     """Return among how many warpgroups the columns of a product are divided."""
-    layout, across = layout_of(op.result.type), 1
+    return _arrangement(op, num_warps)[0]
+
+
+def rows_of(op: WarpgroupDot, num_warps: int) -> tuple[int, ...]:
+    """Return which bit of a row of the tile each bit of a row of the instructions is.
+
+    Empty: their rows are the tile's.
+    """
+    return _arrangement(op, num_warps)[1]
+
+
+def _arrangement(op: WarpgroupDot, num_warps: int) -> tuple[int, tuple[int, ...]]:
+    layout = layout_of(op.result.type)
     assert layout is not None
     if op.is_turned:
         layout = layout.transpose((1, 0))
-    while wgmma_d(instruction_shape(op), num_warps, across) != layout:
+    return _arranged(layout, instruction_shape(op), num_warps)
+
+
+@lru_cache(1024)
+def _arranged(
+    layout: LinearLayout, shape: tuple[int, ...], num_warps: int
+) -> tuple[int, tuple[int, ...]]:
+    """Return how a layout of sums divides columns, and the order of its rows."""
+    across = 1
+    while True:
+        plain = wgmma_d(shape, num_warps, across)
+        if plain == layout:
+            return across, ()
+        rows = _permuted(plain, layout)
+        if rows and wgmma_d(shape, num_warps, across, rows) == layout:
+            return across, rows
         across *= 2
-    return across
+
+
+def _permuted(plain: LinearLayout, layout: LinearLayout) -> tuple[int, ...]:
+    """Return which bit of a row stands in a layout where a plain one has each; empty: none does."""
+    found: dict[int, int] = {}
+    for name, vectors in plain.bases.items():
+        for (row, _), (other, _) in zip(vectors, layout.bases[name], strict=True):
+            if row and other:
+                found[row.bit_length() - 1] = other.bit_length() - 1
+    bits = range(plain.bits[0])
+    return tuple(found[bit] for bit in bits) if sorted(found) == [*bits] else ()
 
 
 def fragment_of(op: WarpgroupDot) -> LinearLayout | None:
@@ -378,11 +487,11 @@ def fragment_of(op: WarpgroupDot) -> LinearLayout | None:
     if unit is None or held is None:
         return None
     warps, shape = held.size("warp"), shape_of(op.first.type)
-    across = columns_split(op, warps)
+    across, rows = _arrangement(op, warps)
     if op.is_turned:
-        wanted = wgmma_a(shape[::-1], unit.kw, warps, across).transpose((1, 0))
+        wanted = wgmma_a(shape[::-1], unit.kw, warps, across, rows).transpose((1, 0))
     else:
-        wanted = wgmma_a(shape, unit.kw, warps, across)
+        wanted = wgmma_a(shape, unit.kw, warps, across, rows)
     return wanted if held == wanted else None
 
 

@@ -29,6 +29,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     obstacle,
     registers_needed,
 )
+from workbench.targets.nvidia.passes.ring_loops import read_for
 from workbench.targets.nvidia.passes.rounds import reading_from
 from workbench.targets.nvidia.passes.staged_loads import Known
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
@@ -320,9 +321,27 @@ class _Expansion:
         inside = dict(values)
         by_product = {id(channel.product): channel for channel in channels}
         gone = {n for c in channels for load in c.loads for n in (id(load.op), *load.gone)}
+        users = {
+            id(user.op): (channel, number, user)
+            for channel in channels
+            for number, load in enumerate(channel.loads)
+            for user in load.users
+        }
+        ends = {id(user.end) for _, _, user in users.values()}
+        awaited: set[int] = set()
         with builder.block() as body:
             for op in loop.body.ops[:-1]:
                 if id(op) in gone:
+                    continue
+                if id(op) in users:
+                    channel, number, user = users[id(op)]
+                    turn, ring = inner[channel.key], self.rings[channel.key]
+                    self._await(channel, turn, awaited)
+                    load, buffer = channel.loads[number].op, ring.buffers[number]
+                    inside[op.result] = read_for(user, load, buffer, turn.slot, builder)
+                    continue
+                if id(op) in ends:
+                    inside[op.result] = inside[op.operands[0]]
                     continue
                 channel, fields = by_product.get(id(op)), self._held_fields(op, turns)
                 if channel is None:
@@ -330,6 +349,7 @@ class _Expansion:
                 else:
                     if op is late:
                         fields |= self._later(op).started(1)
+                    self._await(channel, inner[channel.key], awaited)
                     self._multiply(op, channel, inner[channel.key], held, inside, fields)
             self._at(loop)
             yields = [inside.get(v, v) for v in loop.body.yields]
@@ -385,20 +405,29 @@ class _Expansion:
             self.remarks.note(late.product, f"overlap dropped: {reason}", "missed")
         return None if reason else late.product
 
+    def _await(self, channel: Channel, turn: _Turn, awaited: set[int]) -> None:
+        """Wait for a slot of a channel, if nobody has in this round."""
+        if id(channel) not in awaited:
+            awaited.add(id(channel))
+            self._at(channel.product)
+            self.builder.insert(Await(self.rings[channel.key].full, turn.slot, turn.parity))
+
     def _multiply(
         self, op: Op, channel: Channel, turn: _Turn, held: Value, values: dict[Value, Value],
         given: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        """Wait for the slot, multiply what is in it, and give back the slot that has been read."""
+        """Multiply what is in a slot, and give back the slot that has been read."""
         builder, ring = self.builder, self.rings[channel.key]
         self._at(op)
-        builder.insert(Await(ring.full, turn.slot, turn.parity))
         fields = {"role": "consumer", **given}
         for load, buffer in zip(channel.loads, ring.buffers, strict=True):
             for read in load.reads:
                 fields |= read.how.fields(buffer, turn.slot)
         if channel.goes_on:
-            fields |= self._later(op).going(1)
+            later = self._later(op)
+            fields |= later.going(1)
+            if any(later.held in load.held for load in channel.loads):
+                fields |= later.in_parts(2)
         new = builder.insert(reading_from(op, values, fields))
         values.update(zip(op.results, new.results, strict=True))
         if channel.goes_on:
