@@ -129,12 +129,12 @@ def row_order(
 ) -> tuple[int, ...]:
     """Return in which order wgmma is to multiply rows that it takes from registers (`wgmma_a`).
 
-    shared: the offset layout of a buffer, an element of which fills a register, from which `groups`
-    (a power of two) of four warps read fragments; rows lie along the other axis than k. Instructions
-    multiply any rows in any order. So the two that a thread has for one k lie side by side where
-    memory has them so, and are read at once (more would be other instructions', whose registers
-    must be apart), and its lanes have such as reach all banks beside those of k. Empty where there
-    is no choice: rows are no power of two, or fewer than the groups have.
+    shared: the offset layout of a buffer whose elements fill a register each, from which `groups`
+    (a power of two) of four warps read fragments; rows lie along the other axis than k.
+    Instructions multiply any rows in any order. So the two that a thread has for one k are
+    neighbours where these lie side by side, and are read at once (more would be those of other
+    instructions, whose registers lie apart), and lanes have such as reach all banks beside those of
+    k. Empty where there is no choice: rows are no power of two, or fewer than the groups have.
     """
     m_axis = 1 - k_axis
     count, lane_bits = shared.bits[m_axis], 3

@@ -319,8 +319,9 @@ def _warpgroups(
     register = register + _repeat(shape, m, end) + batch
     warp = [*_steps(m, 4, end), *columns]
     if rows:
+        order = {(m, bit): (m, row) for bit, row in enumerate(rows)}
         register, lane, warp = (
-            [(m, rows[step[1]]) if step and step[0] == m else step for step in steps]
+            [order.get(step, step) if step else step for step in steps]
             for steps in (register, lane, warp)
         )
     return _from_steps(shape, register, lane, warp, "wgmma")

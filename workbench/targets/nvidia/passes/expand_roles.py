@@ -317,40 +317,9 @@ class _Expansion:
         going = next((channel for channel in channels if channel.goes_on), None)
         none = builder.add(Constant(-1, I32)) if going is not None else None
         held = Value(I32, "held")
-        late = self._late(loop, channels)
         inside = dict(values)
-        by_product = {id(channel.product): channel for channel in channels}
-        gone = {n for c in channels for load in c.loads for n in (id(load.op), *load.gone)}
-        users = {
-            id(user.op): (channel, number, user)
-            for channel in channels
-            for number, load in enumerate(channel.loads)
-            for user in load.users
-        }
-        ends = {id(user.end) for _, _, user in users.values()}
-        awaited: set[int] = set()
         with builder.block() as body:
-            for op in loop.body.ops[:-1]:
-                if id(op) in gone:
-                    continue
-                if id(op) in users:
-                    channel, number, user = users[id(op)]
-                    turn, ring = inner[channel.key], self.rings[channel.key]
-                    self._await(channel, turn, awaited)
-                    load, buffer = channel.loads[number].op, ring.buffers[number]
-                    inside[op.result] = read_for(user, load, buffer, turn.slot, builder)
-                    continue
-                if id(op) in ends:
-                    inside[op.result] = inside[op.operands[0]]
-                    continue
-                channel, fields = by_product.get(id(op)), self._held_fields(op, turns)
-                if channel is None:
-                    self._copied(op, inside, fields)
-                else:
-                    if op is late:
-                        fields |= self._later(op).started(1)
-                    self._await(channel, inner[channel.key], awaited)
-                    self._multiply(op, channel, inner[channel.key], held, inside, fields)
+            self._round(loop, turns, inner, held, inside)
             self._at(loop)
             yields = [inside.get(v, v) for v in loop.body.yields]
             for key in keys:
@@ -381,6 +350,45 @@ class _Expansion:
             waited = self._later(going.product).waited(results[place], 0)
             values[loop.results[place]] = builder.add(waited, loop.results[place].hint)
             self._give_back(self.rings[going.key].empty, results[-1])
+
+    def _round(
+        self, loop: For, turns: Mapping[Any, _Turn], inner: Mapping[Any, _Turn], held: Value,
+        inside: dict[Value, Value],
+    ) -> None:  # fmt: skip
+        """Write what consumers do in a round; `inside` becomes what stands for values in it."""
+        channels = self.channels[loop]
+        late = self._late(loop, channels)
+        by_product = {id(channel.product): channel for channel in channels}
+        gone = {n for c in channels for load in c.loads for n in (id(load.op), *load.gone)}
+        users = {
+            id(user.op): (channel, number, user)
+            for channel in channels
+            for number, load in enumerate(channel.loads)
+            for user in load.users
+        }
+        ends = {id(user.end) for _, _, user in users.values()}
+        awaited: set[int] = set()
+        for op in loop.body.ops[:-1]:
+            if id(op) in gone:
+                continue
+            if id(op) in users:
+                channel, number, user = users[id(op)]
+                turn, buffer = inner[channel.key], self.rings[channel.key].buffers[number]
+                self._await(channel, turn, awaited)
+                load = channel.loads[number].op
+                inside[op.result] = read_for(user, load, buffer, turn.slot, self.builder)
+            elif id(op) in ends:
+                inside[op.result] = inside[op.operands[0]]
+            else:
+                fields = self._held_fields(op, turns)
+                if id(op) not in by_product:
+                    self._copied(op, inside, fields)
+                    continue
+                if op is late:
+                    fields |= self._later(op).started(1)
+                channel = by_product[id(op)]
+                self._await(channel, inner[channel.key], awaited)
+                self._multiply(op, channel, inner[channel.key], held, inside, fields)
 
     def _late(self, loop: For, channels: list[Channel]) -> Op | None:
         """Return the product that is started a round later, if one is: its slot is held longer."""
