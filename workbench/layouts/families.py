@@ -272,7 +272,7 @@ def wgmma_d(
     are PTX's d_0 ... sm_90a.
 
     `rows[i]`: which bit of a row of the tile bit i of a row of the instructions stands for, where
-    they multiply rows in another order than the tile has them (M a power of two).
+    they multiply rows in another order than the tile has them.
 
     >>> wgmma_d((64, 32), 8, 2).flat("warp")
     (512, 1024, 16)

@@ -184,10 +184,13 @@ def _is_held_as_loaded(op: Dot, operand: Value, on: Setting) -> bool:
     """Say whether threads are to read fragments of an operand from where a copy puts it.
 
     A register of those is one element: of several along k each would be read by itself, and put
-    together. They are read round by round of the loop that loads them, beside the round before.
+    together. They are read in the round of a loop that loads them, half of them while the other
+    half is multiplied.
     """
-    unit = unit_of(op)
+    unit, inner = unit_of(op), shape_of(op.a.type)[-1]
     if not on.options.get("loaded_first", True) or unit is None or unit.kw != 1:
+        return False
+    if inner % (2 * unit.k):
         return False
     if not _lies_across(op, operand, on) or op.accumulator.op is not None:
         return False
