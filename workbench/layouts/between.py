@@ -127,12 +127,12 @@ def _from_memory(
 
 @lru_cache(maxsize=256)
 def row_order(
-    shared: LinearLayout, itemsize: int, k_axis: int, groups: int, banks: Banks = BANKS
+    shared: LinearLayout, itemsize: int, kw: int, k_axis: int, groups: int, banks: Banks = BANKS
 ) -> tuple[int, ...]:
     """Return in which order wgmma is to multiply rows that it takes from registers (`wgmma_a`).
 
-    shared: the offset layout of a buffer whose elements fill a register each, from which `groups`
-    (a power of two) of four warps read fragments; rows lie along the other axis than k.
+    shared: the offset layout of a buffer, `kw` elements of which fill a register, from which
+    `groups` (a power of two) of four warps read fragments; rows lie along the other axis than k.
     An instruction multiplies its 64 rows in any order. So the two that a thread has for one k are
     neighbours where these lie side by side, and are read at once (more would be those of other
     instructions, whose registers lie apart), and lanes have such as reach all banks beside those of
@@ -147,7 +147,8 @@ def row_order(
     side.vector = int(side.offset(rows[0]) == 1)
     inside = f2.log2(_ROWS)
     free = list(range(side.vector, inside))
-    reached = [side.bank(1 << below[k_axis] + bit) for bit in range(2)]
+    first = f2.log2(kw)
+    reached = [side.bank(1 << below[k_axis] + bit) for bit in (first, first + 1)]
     lanes: list[int] = []
     for place in range(3):  # lanes behind the two bits of k
         new = [bit for bit in free if f2.extend(reached, [side.bank(rows[bit])])]

@@ -21,9 +21,17 @@ from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, integer_product
 from workbench.ir import DROP, Builder, Module, Op, Shared, Tile, layout_of, rebuild
-from workbench.layouts import LinearLayout, swizzled, wgmma_a, wgmma_d
+from workbench.layouts import (
+    BYTE_PAIRS,
+    LinearLayout,
+    byte_pairs_fit,
+    f2,
+    swizzled,
+    wgmma_a,
+    wgmma_d,
+)
 from workbench.layouts.between import row_order
-from workbench.layouts.predict import linear_wavefronts, phases
+from workbench.layouts.predict import linear_wavefronts, phases, wavefronts
 from workbench.ops import ConvertLayout, For
 from workbench.source import LaunchError
 from workbench.targets.nvidia.ops import Arrive, Await, WarpgroupDot
@@ -150,14 +158,105 @@ def test_the_twin_turns_what_it_reads():
         assert not product.is_turned
 
 
-def test_who_reads_k_in_words_or_as_it_lies_is_left_alone():
-    """Eight bits have four of k in a register; sixteen are read both ways; nt is K-major."""
-    modules = [integer_product("nn", 64, 64, 32, 4), staged(64, 64, 32, 4, "nn"),
-               staged(64, 64, 32, 4, "nt", "fp32")]  # fmt: skip
+def test_who_reads_k_as_it_lies_is_left_alone():
+    """Sixteen bits are read both ways; nt is K-major; a part of k would be half an instruction."""
+    modules = [
+        staged(64, 64, 32, 4, "nn"),
+        staged(64, 64, 32, 4, "nt", "fp32"),
+        staged(64, 64, 8, 4, "nn", "fp32"),
+        integer_product("nn", 64, 64, 32, 4),
+    ]
     for module in modules:
         product = product_of(of(module, "boxes"))
         assert isinstance(product.first.type, Shared)
         assert not rows_of(product, 4)
+
+
+# -- bytes ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["nn", "tt"])
+def test_bytes_mean_the_same(kind: str, way: str):
+    m, n, k = 64, 64, 64
+    before = integer_product(kind, m, n, k, 4)
+
+    def arguments() -> list[Any]:
+        a, b = (numbers(64 * 4 * k, np.int8, seed) for seed in range(2))
+        strides = [4 * k if kind[0] == "n" else m, n if kind[1] == "n" else 4 * k]
+        return [a, b, np.zeros(m * n, np.int32), 4 * k, *strides]
+
+    after = of(before, way)
+    product = product_of(after)
+    assert isinstance(product.first.type, Tile)
+    assert (product.in_flight, product.parts) == (1, 2)
+    assert meaning(after, (1,), arguments()) == meaning(before, (1,), arguments())
+
+
+#: Rows, depth, warpgroups along rows, the width of a box's row.
+BYTES = [(64, 32, 1, 64), (128, 64, 1, 128), (256, 128, 2, 128), (64, 64, 1, 32)]
+
+
+@pytest.mark.parametrize(("rows", "k", "groups", "width"), BYTES)
+def test_words_of_bytes_come_out_of_two_matrices(rows: int, k: int, groups: int, width: int):
+    """What PTX says of ldmatrix.trans and prmt, lane by lane; each matrix reaches all banks."""
+    buffer = swizzled((rows, k), 1, (0, 1), exchange=False, width=width)
+    fragment = wgmma_a((rows, k), 4, 4 * groups, 1, row_order(buffer, 1, 4, 1, groups))
+    plan = byte_pairs_fit(buffer, fragment)
+    assert plan is not None
+    at = {
+        place: flat for flat, place in enumerate(buffer.offsets(_whole(rows, k)).table("register"))
+    }
+    words = fragment.table("register")
+    for warp in range(4 * groups):
+        start = f2.apply(plan.warp, warp)
+        for step in plan.instructions:
+            places = [start ^ step.offset ^ f2.apply(plan.lane, lane) for lane in range(32)]
+            for matrix in range(plan.count):
+                chosen = places[8 * matrix : 8 * matrix + 8]
+                assert wavefronts([*chosen, *[None] * 24], 16) == 1
+            for lane in range(32):
+                t, g = lane & 3, lane >> 2
+                halves = [
+                    [at[places[8 * matrix + 2 * t + row] + 2 * g + byte]
+                     for row in range(2) for byte in range(2)]
+                    for matrix in range(plan.count)
+                ]  # fmt: skip
+                for pair in range(0, plan.count, 2):
+                    both = [*halves[pair], *halves[pair + 1]]
+                    for word, chosen in zip(
+                        step.registers[pair : pair + 2], BYTE_PAIRS, strict=True
+                    ):
+                        selector = chosen[t // 2]
+                        got = [both[selector >> 4 * n & 7] for n in range(4)]
+                        held = f2.apply(fragment.flat("lane"), lane)
+                        held ^= f2.apply(fragment.flat("warp"), warp)
+                        assert got == [words[word + n] ^ held for n in range(4)]
+
+
+def _whole(rows: int, k: int) -> LinearLayout:
+    """Return a layout whose registers are the elements of a tile in their order."""
+    bits = f2.units((rows * k).bit_length() - 1)
+    return LinearLayout.from_flat((tuple(bits), (), (), ()), (rows, k), "whole")
+
+
+@needs_ptxas
+@needs_nvdisasm
+@pytest.mark.parametrize("dtype", ["fp8e4nv", "int8"])
+def test_the_machine_code_of_bytes(dtype: str):
+    """Four loads of matrices, and a permute for each register."""
+    if dtype == "int8":
+        module = integer_product("nn", 256, 128, 128, 8)
+    else:
+        module = staged(256, 128, 128, 8, "nn", dtype)
+    found, _ = compiled(module)
+    result = assemble(found.texts["ptx"]().text, "sm_90a")
+    assert (result.spill_store_bytes, result.notes) == (0, ())
+    words = re.findall(
+        r"\b([IQ]GMMA|LDSM\.16\.MT88\.4|PRMT|LDS|STS|BAR)\b",
+        "\n".join(consumers_loop(found.texts["sass"]().text)),
+    )
+    assert [words.count(word) for word in ("LDSM.16.MT88.4", "PRMT")] == [4, 16]
+    assert words.count("IGMMA") + words.count("QGMMA") == 4
+    assert not {"LDS", "STS", "BAR"} & {*words}
 
 
 # -- the order of rows ----------------------------------------------------------------------------
@@ -172,7 +271,7 @@ def buffer_of(rows: int, k: int) -> LinearLayout:
 @pytest.mark.parametrize(("rows", "k", "groups"), ROWS)
 def test_fragments_are_read_in_pairs_without_bank_conflicts(rows: int, k: int, groups: int):
     buffer = buffer_of(rows, k)
-    order = row_order(buffer, 4, 1, groups)
+    order = row_order(buffer, 4, 1, 1, groups)
     assert sorted(order) == list(range((rows - 1).bit_length()))
     places = buffer.offsets(wgmma_a((rows, k), 1, 4 * groups, 1, order).verify())
     assert 1 in places.flat("register")
@@ -185,7 +284,7 @@ def test_fragments_are_read_in_pairs_without_bank_conflicts(rows: int, k: int, g
 @pytest.mark.parametrize(("rows", "k", "groups"), ROWS)
 def test_sums_lie_in_the_order_of_the_rows_that_are_read(rows: int, k: int, groups: int):
     """Row i of an instruction is the same row of the tile in its operand and in its sums."""
-    order = row_order(buffer_of(rows, k), 4, 1, groups)
+    order = row_order(buffer_of(rows, k), 4, 1, 1, groups)
     for plain, other in (
         (wgmma_a((rows, k), 1, 4 * groups), wgmma_a((rows, k), 1, 4 * groups, 1, order)),
         (wgmma_d((rows, 64), 4 * groups), wgmma_d((rows, 64), 4 * groups, 1, order)),
@@ -197,8 +296,8 @@ def test_sums_lie_in_the_order_of_the_rows_that_are_read(rows: int, k: int, grou
 
 
 def test_rows_that_have_no_order_stay_as_they_are():
-    assert row_order(buffer_of(96, 32), 4, 1, 1) == ()
-    assert row_order(buffer_of(64, 32), 4, 1, 2) == ()  # half a warpgroup's rows are copies
+    assert row_order(buffer_of(96, 32), 4, 1, 1, 1) == ()
+    assert row_order(buffer_of(64, 32), 4, 1, 1, 2) == ()  # half a warpgroup's rows are copies
 
 
 @pytest.mark.parametrize("way", ["boxes", "roles"])
@@ -292,7 +391,7 @@ def consumers_loop(sass: str) -> list[str]:
         target = re.search(r"BRA.*?(L_x_\d+)", row)
         if target and labels.get(target[1], at) < at:
             loop = rows[labels[target[1]] : at + 1]
-            found += [loop] if any("HGMMA" in one for one in loop) else []
+            found += [loop] if any("GMMA" in one for one in loop) else []
     return min(found, key=len)
 
 

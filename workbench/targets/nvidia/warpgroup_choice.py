@@ -18,7 +18,7 @@ from functools import partial
 from math import prod
 
 from workbench.ir import F32, Builder, Value, element_of, layout_of, shape_of
-from workbench.layouts import LinearLayout, swizzled, wgmma_a, wgmma_d
+from workbench.layouts import LinearLayout, byte_pairs_fit, swizzled, wgmma_a, wgmma_d
 from workbench.layouts.between import from_memory, row_order
 from workbench.ops import ConvertLayout, Dot
 from workbench.targets.nvidia.chip import chip_of
@@ -45,23 +45,11 @@ _COPIED_BYTES = 4
 
 def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
     """Return the layouts of a dot that wgmma computes; None if another instruction has to."""
-    unit, shape = unit_of(op), shape_of(op.result.type)
-    chip = chip_of(on.chip)
+    unit, chip = unit_of(op), chip_of(on.chip)
     if unit is None or not chip.has_warpgroups or obstacle(op, chip, on.options):
         return None
-    turned = is_to_be_turned(op, on)
-    first = shape_of(op.a.type)
-    if turned:
-        shape, first = shape[::-1], shape_of(op.b.type)[::-1]
-    loaded = is_first_as_loaded(op, on)
-    fragments: dict[LinearLayout, LinearLayout] = {}
-    for across in columns_among(shape, on.num_warps):
-        rows = _row_order(op, op.b if turned else op.a, across, on) if loaded else ()
-        d, a = (
-            wgmma_d(shape, on.num_warps, across, rows),
-            wgmma_a(first, unit.kw, on.num_warps, across, rows),
-        )
-        fragments[d.transpose((1, 0)) if turned else d] = a.transpose((1, 0)) if turned else a
+    turned, loaded = is_to_be_turned(op, on), is_first_as_loaded(op, on)
+    fragments = _fragments(op, on, turned=turned, loaded=loaded)
     # What is loaded takes no fragment's layout: it is to be copied as memory has it.
     held = None if loaded else Along(fragments.get, None)
     if turned:
@@ -80,12 +68,38 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
     )
 
 
-def _row_order(op: Dot, first: Value, across: int, on: Setting) -> tuple[int, ...]:
-    """Return the order of rows in which threads read fragments of what a copy has put down."""
-    k_axis = int(first is op.a)
-    shape, itemsize = shape_of(first.type), element_of(first.type).itemsize
-    buffer = swizzled(shape, itemsize, (1 - k_axis, k_axis), exchange=False)
-    return row_order(buffer, itemsize, k_axis, on.num_warps // 4 // across, on.chip.banks)
+def _fragments(
+    op: Dot, on: Setting, *, turned: bool, loaded: bool
+) -> dict[LinearLayout, LinearLayout]:
+    """Return layouts of the sums, and those of the first operand for them.
+
+    `loaded`: their rows are in the order in which threads read what a copy has put down.
+    """
+    unit, shape = unit_of(op), shape_of(op.result.type)
+    assert unit is not None
+    first, warps = shape_of(op.a.type), on.num_warps
+    if turned:
+        shape, first = shape[::-1], shape_of(op.b.type)[::-1]
+    found: dict[LinearLayout, LinearLayout] = {}
+    for across in columns_among(shape, warps):
+        rows: tuple[int, ...] = ()
+        if loaded:
+            buffer, size = _as_it_lies(op, turned=turned), element_of(op.a.type).itemsize
+            groups = warps // 4 // across
+            rows = row_order(buffer, size, unit.kw, int(not turned), groups, on.chip.banks)
+        d, a = (
+            wgmma_d(shape, warps, across, rows),
+            wgmma_a(first, unit.kw, warps, across, rows),
+        )
+        found[d.transpose((1, 0)) if turned else d] = a.transpose((1, 0)) if turned else a
+    return found
+
+
+def _as_it_lies(op: Dot, *, turned: bool) -> LinearLayout:
+    """Return the layout of a buffer to which copies bring the first operand with k as rows."""
+    first, k_axis = (op.b, 0) if turned else (op.a, 1)
+    size = element_of(first.type).itemsize
+    return swizzled(shape_of(first.type), size, (1 - k_axis, k_axis), exchange=False)
 
 
 def _turning(op: Dot, operand: Value, on: Setting) -> Along | None:
@@ -183,17 +197,23 @@ def _lies_across(op: Dot, operand: Value, on: Setting) -> bool:
 def _is_held_as_loaded(op: Dot, operand: Value, on: Setting) -> bool:
     """Say whether threads are to read fragments of an operand from where a copy puts it.
 
-    A register of those is one element: of several along k each would be read by itself, and put
-    together. They are read in the round of a loop that loads them, half of them while the other
-    half is multiplied.
+    A register of those is one element, or several along k that matrices bring at once: else each
+    would be read by itself, and put together. They are read in the round of a loop that loads them,
+    half of them while the other half is multiplied.
     """
     unit, inner = unit_of(op), shape_of(op.a.type)[-1]
-    if not on.options.get("loaded_first", True) or unit is None or unit.kw != 1:
+    if not on.options.get("loaded_first", True) or unit is None or op.imprecise_limit:
         return False
     if inner % (2 * unit.k):
         return False
     if not _lies_across(op, operand, on) or op.accumulator.op is not None:
         return False
+    if unit.kw != 1:
+        turned = operand is not op.a
+        buffer = _as_it_lies(op, turned=turned)
+        fragments = _fragments(op, on, turned=turned, loaded=True).values()
+        if not all(byte_pairs_fit(buffer, fragment) for fragment in fragments):
+            return False
     load = _moved(operand).op
     blocks = (region for loop in on.module.walk() for region in loop.regions if loop.repeats)
     return any(
