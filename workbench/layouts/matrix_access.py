@@ -28,8 +28,8 @@ from functools import lru_cache
 from workbench.layouts.f2 import log2, table
 from workbench.layouts.linear import LinearLayout
 
-#: Which bytes of two words prmt takes for the two of `byte_pairs_fit`, in lanes t of 0 and 1, and in
-#: those that have their second rows in the first matrix.
+#: Which bytes of two words prmt takes for the two of `byte_pairs_fit`, in lanes t of 0 and 1, and
+#: in those that have their second rows in the first matrix.
 BYTE_PAIRS = ((0x6420, 0x2064), (0x7531, 0x3175))
 
 

@@ -6,7 +6,7 @@ C.T = B.T @ A.T (`computed_first=False` is the twin). Nobody stores it, fences, 
 for it. A product is turned if the layout of its sums is (`WarpgroupDot.is_turned`).
 
 First is also the operand that memory has with k as rows, where the instruction takes none such from
-shared memory (tf32): threads read their fragments from where a copy has put it
+shared memory (tf32, 8 bits): threads read their fragments from where a copy has put it
 (`loaded_first=False` is the twin). They multiply its rows in the order in which those are read
 without bank conflicts (`layouts/between.py`, `row_order`), and have the sums in that order.
 """
@@ -190,8 +190,10 @@ def is_first_as_loaded(op: Dot, on: Setting) -> bool:
 
 def _lies_across(op: Dot, operand: Value, on: Setting) -> bool:
     """Say whether memory has an operand with k as rows, and the instruction takes none such."""
-    unit, (inner, _) = unit_of(op), _order_in_memory(operand, on)
-    return unit is not None and not unit.turns and inner == int(operand is not op.a)
+    unit = unit_of(op)
+    if unit is None or unit.turns:
+        return False
+    return _order_in_memory(operand, on)[0] == int(operand is not op.a)
 
 
 def _is_held_as_loaded(op: Dot, operand: Value, on: Setting) -> bool:
