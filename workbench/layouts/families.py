@@ -318,13 +318,12 @@ def _warpgroups(
     m, end = len(shape) - 2, 4 + log2(warps) - len(columns)
     register = register + _repeat(shape, m, end) + batch
     warp = [*_steps(m, 4, end), *columns]
-    if rows:
-        order = {(m, bit): (m, row) for bit, row in enumerate(rows)}
-        register, lane, warp = (
-            [order.get(step, step) if step else step for step in steps]
-            for steps in (register, lane, warp)
-        )
-    return _from_steps(shape, register, lane, warp, "wgmma")
+    order = {(m, bit): (m, row) for bit, row in enumerate(rows)}
+
+    def moved(steps: Iterable[Step | None]) -> list[Step | None]:
+        return [order.get(step, step) if step else None for step in steps]
+
+    return _from_steps(shape, moved(register), moved(lane), moved(warp), "wgmma")
 
 
 @lru_cache(1024)
