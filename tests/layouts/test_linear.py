@@ -138,6 +138,13 @@ def test_consecutive_counts_neighbours_along_one_axis():
     assert LinearLayout({}, ()).consecutive() == 1
 
 
+def test_side_by_side_counts_neighbours_wherever_registers_have_them():
+    mixed = LinearLayout({"register": ((4, 0), (0, 2), (0, 1)), "lane": ((1, 0), (2, 0))}, (8, 4))
+    assert (mixed.consecutive(axis=1), mixed.side_by_side(axis=1)) == (1, 4)
+    assert (mixed.side_by_side(axis=0), mixed.side_by_side("lane", 0)) == (1, 4)
+    assert LinearLayout({}, ()).side_by_side() == 1
+
+
 @given(layouts())
 @cases(60)
 def test_right_inverse_names_a_place_of_each_element(layout):

@@ -107,7 +107,7 @@ def _attributes(options: Options) -> dict[str, Any]:
         found["maxnreg"] = options.maxnreg
     on = (
         *("wgmma", "tma", "overlap", "skip_masks", "skip_ones"),
-        *("loads_first", "apart", "computed_first"),
+        *("loads_first", "apart", "computed_first", "loaded_first"),
     )
     found |= {name: False for name in on if not getattr(options, name)}
     if options.through_registers:

@@ -31,10 +31,11 @@ class Options:
     that fills the loop's ring, and no producer brings it where blocks stay; without `apart` no loop
     is written twice that could copy ahead only where arguments do not overlap; without
     `computed_first` a product's second operand goes to shared memory where it is computed of what
-    memory holds, on chips that have products by four warps; with `through_registers` a tile that no
-    copy brings as a product reads it is loaded rounds ahead; `warp_specialize` says whether warps
-    part into a producer's and those that multiply, and `persistent` whether blocks whose warps part
-    stay for one program after the other.
+    memory holds, on chips that have products by four warps; without `loaded_first` an operand that
+    memory has as no such product reads it is turned by threads; with `through_registers` a tile
+    that no copy brings as a product reads it is loaded rounds ahead; `warp_specialize` says whether
+    warps part into a producer's and those that multiply, and `persistent` whether blocks whose
+    warps part stay for one program after the other.
     """
 
     num_warps: int | None = None
@@ -54,6 +55,7 @@ class Options:
     loads_first: bool = True
     apart: bool = True
     computed_first: bool = True
+    loaded_first: bool = True
     through_registers: bool = False
     warp_specialize: bool | None = None
     persistent: bool | None = None

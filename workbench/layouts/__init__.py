@@ -32,8 +32,10 @@ from workbench.layouts.families import (
 )
 from workbench.layouts.linear import PLACE, LinearLayout
 from workbench.layouts.matrix_access import (
+    BYTE_PAIRS,
     MatrixInstruction,
     MatrixPlan,
+    byte_pairs_fit,
     ldmatrix_fits,
     stmatrix_fits,
 )
@@ -46,6 +48,7 @@ from workbench.layouts.warpgroup_access import WarpgroupPlan, warpgroup_fits
 
 __all__ = [
     "BANKS",
+    "BYTE_PAIRS",
     "PLACE",
     "SWIZZLES",
     "Banks",
@@ -65,6 +68,7 @@ __all__ = [
     "TensorPlan",
     "WarpgroupPlan",
     "blocked",
+    "byte_pairs_fit",
     "classify",
     "fragment",
     "ldmatrix_fits",

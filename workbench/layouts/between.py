@@ -21,6 +21,8 @@ from workbench.layouts.predict import BANKS, SECTOR_BYTES, Banks, linear_wavefro
 
 #: Bytes of the widest access of a thread.
 WIDEST_BYTES = 16
+#: Rows of one instruction of wgmma, which bits of a lane, a register and a warp count.
+_ROWS = 64
 #: How many pairs of vectors are compared, the widest first.
 _TRIED = 6
 
@@ -121,6 +123,39 @@ def _from_memory(
                 cost = side.cost(dims) + loads * (lines + 0.25)
                 found.append((cost, LinearLayout.from_flat(dims, target.shape, "turning")))
     return min(found, key=lambda one: one[0])[1] if found else None
+
+
+@lru_cache(maxsize=256)
+def row_order(
+    shared: LinearLayout, itemsize: int, kw: int, k_axis: int, groups: int, banks: Banks = BANKS
+) -> tuple[int, ...]:
+    """Return in which order wgmma is to multiply rows that it takes from registers (`wgmma_a`).
+
+    shared: the offset layout of a buffer, `kw` elements of which fill a register, from which
+    `groups` (a power of two) of four warps read fragments; rows lie along the other axis than k.
+    An instruction multiplies its 64 rows in any order. So the two that a thread has for one k are
+    neighbours where these lie side by side, and are read at once (more would be those of other
+    instructions, whose registers lie apart), and lanes have such as reach all banks beside those of
+    k. Empty where there is no choice: an instruction has rows beyond the tile.
+    """
+    m_axis = 1 - k_axis
+    if shared.shape[m_axis] % (_ROWS * groups):
+        return ()
+    below = [sum(shared.bits[axis + 1 :]) for axis in range(2)]
+    rows = [1 << below[m_axis] + bit for bit in range(shared.bits[m_axis])]
+    side = _Side(shared.flat("offset"), itemsize, banks)
+    side.vector = int(side.offset(rows[0]) == 1)
+    inside = f2.log2(_ROWS)
+    free = list(range(side.vector, inside))
+    first = f2.log2(kw)
+    reached = [side.bank(1 << below[k_axis] + bit) for bit in (first, first + 1)]
+    lanes: list[int] = []
+    for place in range(3):  # lanes behind the two bits of k
+        new = [bit for bit in free if f2.extend(reached, [side.bank(rows[bit])])]
+        lanes.append((new or free)[0] if 2 + place < side.phase_bits else free[0])
+        reached.append(side.bank(rows[lanes[-1]]))
+        free.remove(lanes[-1])
+    return (*lanes, *range(side.vector), *free, *range(inside, len(rows)))
 
 
 def _turned_dims(

@@ -261,7 +261,9 @@ def mma_b(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> 
 
 
 @lru_cache(1024)
-def wgmma_d(shape: Coordinates, warps: int, across: int = 1) -> LinearLayout:
+def wgmma_d(
+    shape: Coordinates, warps: int, across: int = 1, rows: Coordinates = ()
+) -> LinearLayout:
     """Return the accumulator layout of wgmma.mma_async m64nN over an [M, N] tile.
 
     Four warps hold 64 rows (the hardware fixes warp % 4), further warpgroups the next 64, but for
@@ -269,27 +271,34 @@ def wgmma_d(shape: Coordinates, warps: int, across: int = 1) -> LinearLayout:
     warpgroup's columns, then M. N that is no power of two: registers 0 .. N/2 - 1 are live and
     are PTX's d_0 ... sm_90a.
 
+    `rows[i]`: which bit of a row of the tile bit i of a row of the instructions stands for, where
+    they multiply rows in another order than the tile has them.
+
     >>> wgmma_d((64, 32), 8, 2).flat("warp")
     (512, 1024, 16)
     """
     m, n, batch = _tile_axes(shape)
     register = [(n, 0), (m, 3), *_repeat(shape, n, 3, across)]
     lane = [*_steps(n, 1, 3), *_steps(m, 0, 3)]
-    return _warpgroups(shape, register, lane, batch, warps, _warp_steps(shape, n, 3, across))
+    columns = _warp_steps(shape, n, 3, across)
+    return _warpgroups(shape, register, lane, batch, warps, columns, rows)
 
 
 @lru_cache(1024)
-def wgmma_a(shape: Coordinates, kw: int, warps: int, across: int = 1) -> LinearLayout:
+def wgmma_a(
+    shape: Coordinates, kw: int, warps: int, across: int = 1, rows: Coordinates = ()
+) -> LinearLayout:
     """Return the register layout of the left operand of wgmma over an [M, K] tile. sm_90a.
 
-    Warpgroups that divide the columns of the product (`across`) read the same rows.
+    Warpgroups that divide the columns of the product (`across`) read the same rows. `rows`: as
+    for the sums.
     """
     m, k, batch = _tile_axes(shape)
     inner, end = _fragment_k(shape[k], kw)
     register = [*_steps(k, 0, log2(kw)), (m, 3), *((k, bit) for _, bit in inner)]
     lane = [*_steps(k, log2(kw), log2(4 * kw)), *_steps(m, 0, 3)]
     register += _repeat(shape, k, end)
-    return _warpgroups(shape, register, lane, batch, warps, [None] * log2(across))
+    return _warpgroups(shape, register, lane, batch, warps, [None] * log2(across), rows)
 
 
 def _warpgroups(
@@ -299,6 +308,7 @@ def _warpgroups(
     batch: list[Step],
     warps: int,
     columns: Sequence[Step | None],
+    rows: Coordinates,
 ) -> LinearLayout:
     """Return a layout whose warps walk rows, four of them 64, and then `columns`."""
     _power_of_two(warps, "warps")
@@ -307,7 +317,13 @@ def _warpgroups(
         raise ValueError(f"wgmma has {warps} warps; expected {expected}")
     m, end = len(shape) - 2, 4 + log2(warps) - len(columns)
     register = register + _repeat(shape, m, end) + batch
-    return _from_steps(shape, register, lane, [*_steps(m, 4, end), *columns], "wgmma")
+    warp = [*_steps(m, 4, end), *columns]
+    order = {(m, bit): (m, row) for bit, row in enumerate(rows)}
+
+    def moved(steps: Iterable[Step | None]) -> list[Step | None]:
+        return [order.get(step, step) if step else None for step in steps]
+
+    return _from_steps(shape, moved(register), moved(lane), moved(warp), "wgmma")
 
 
 @lru_cache(1024)

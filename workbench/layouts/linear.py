@@ -268,6 +268,19 @@ class LinearLayout:
             count += 1
         return 1 << count
 
+    def side_by_side(self, dimension: str = "register", axis: int = -1) -> int:
+        """Return how many elements along `axis` registers hold side by side, whichever these are.
+
+        As `consecutive`, wherever among the bases those are.
+        """
+        if not self.rank:
+            return 1
+        shift, count = sum(self.bits[axis % self.rank + 1 :]), 0
+        held = set(self.flat(dimension))
+        while count < self.bits[axis] and 1 << shift + count in held:
+            count += 1
+        return 1 << count
+
     def verify(self) -> Self:
         """Return self. Raises ValueError unless each element of the padded tile has a place.
 

@@ -28,6 +28,10 @@ from functools import lru_cache
 from workbench.layouts.f2 import log2, table
 from workbench.layouts.linear import LinearLayout
 
+#: Which bytes of two words prmt takes for the two of `byte_pairs_fit`, in lanes t of 0 and 1, and
+#: in those that have their second rows in the first matrix.
+BYTE_PAIRS = ((0x6420, 0x2064), (0x7531, 0x3175))
+
 
 @dataclass(frozen=True, slots=True)
 class MatrixInstruction:
@@ -91,6 +95,39 @@ def ldmatrix_fits(
             instructions.append(MatrixInstruction(offsets[first], tuple(words)))
     addresses = (*rows, *matrices, 0, 0)[:5]
     return MatrixPlan(trans, 1 << len(matrices), addresses, warp, tuple(instructions))
+
+
+@lru_cache(1024)
+def byte_pairs_fit(shared: LinearLayout, fragment: LinearLayout) -> MatrixPlan | None:
+    """Return how ldmatrix.trans loads a fragment of bytes whose words go across the rows it reads.
+
+    A word of the fragment has four rows of one column, an element of ldmatrix two columns of one
+    row. So two words of neighbouring columns come out of two matrices, whose rows are shared out so
+    that none of the eight lies in another's banks:
+
+        matrix h     rows 4 t + 2 s and the next one for lanes t, where s = h ^ t / 2
+        words        bytes 0 and 2 of both matrices, the one with s = 0 first; bytes 1 and 3
+
+    Of `MatrixPlan` each instruction has words by twos, in the order of their matrices.
+    """
+    places = shared.offsets(fragment)
+    register, lane, warp, cta = places.dims
+    if cta or len(register) < 3 or len(lane) != 5:
+        return None
+    others = (*register[:2], *register[3:], *lane[:2], *warp)
+    if register[2] != 1 or lane[2:] != (2, 4, 8) or any(offset & 15 for offset in others):
+        return None
+    rows = register[0], lane[0], lane[1] ^ register[1]
+    matrices = register[1:2] + register[3:4]
+    step = 2 + len(matrices)
+    live, offsets = set(fragment.live_registers()), table(register)
+    instructions: list[MatrixInstruction] = []
+    for first in range(0, len(offsets), 1 << step):
+        words = range(first, first + (1 << step), 4)
+        if any(word + part in live for word in words for part in range(4)):
+            instructions.append(MatrixInstruction(offsets[first], tuple(words)))
+    addresses = (*rows, *matrices, 0, 0)[:5]
+    return MatrixPlan(True, 1 << len(matrices), addresses, warp, tuple(instructions))
 
 
 def stmatrix_fits(

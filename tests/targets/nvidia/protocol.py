@@ -5,7 +5,7 @@ role by itself, waits left aside, and writes down its steps: a straight program.
 through all states that a producer and so many groups of consumers can be in, breadth first. Each
 box lands, and each product ends, whenever it likes. A slot holds, box by box, the number of the
 fill that is in it; a consumer's n-th product over a buffer must read its n-th fill, of one with a
-single slot the fill that was waited for last.
+single slot the fill that was waited for last. So must its n-th read of a buffer to registers.
 
 What it finds: waits that nobody ends, slots overwritten while they are read, products over what has
 not landed or is gone, barriers that get more arrivals than a phase has, copies under way at the
@@ -34,6 +34,7 @@ from workbench.targets.nvidia.ops import (
     WaitProducts,
     WarpgroupDot,
 )
+from workbench.targets.simt.ops import SharedLoad
 
 LIMIT = 300_000
 #: A ring of barriers or of buffers (a number), and one of its places.
@@ -93,6 +94,8 @@ class _Recorder(ProgramFrame):
             self.waits[op.barriers] = self.waits.get(op.barriers, 0) + 1
             self.steps.append(("wait", self.place(op.barriers, op.turn), int(self[op.parity]) & 1))
             return None
+        if isinstance(op, SharedLoad) and op.buffer in self.full and op.slot is not None:
+            self.steps.append(("read", ((self.place(op.buffer, op.slot), self.fill(op.buffer)),)))
         if isinstance(op, WarpgroupDot):
             pairs = ((op.a, op.slot_a), (op.b, op.slot_b))
             reads = tuple(
@@ -181,7 +184,7 @@ class _Explorer:
             return fills[ring]
 
         for kind, *rest in steps:
-            if kind == "product":
+            if kind in ("product", "read"):
                 found.append((kind, tuple(
                     (self._slot(place), fill(place[0]) if known is None else known)
                     for place, known in rest[0]
@@ -273,9 +276,10 @@ class _Explorer:
             if slots[slot] is None:
                 raise WrongError("a slot is filled again before its copy has landed")
             slots, copies = _put(slots, slot, None), copies | {(slot, fill, barrier, size)}
-        elif kind == "product":
-            self.check(state, rest[0], "a product reads a slot that does not hold its fill")
-            products = _put(products, role - 1, (*products[role - 1], rest[0]))
+        elif kind in ("product", "read"):
+            self.check(state, rest[0], f"a {kind} of a slot that does not hold its fill")
+            begun = (rest[0],) if kind == "product" else ()
+            products = _put(products, role - 1, (*products[role - 1], *begun))
         elif len(products[role - 1]) > rest[0]:
             return None
         return _State(_put(state.at, role, state.at[role] + 1), barriers, slots, copies, products)

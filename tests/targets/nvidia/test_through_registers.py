@@ -45,7 +45,8 @@ FORMS = {"nt": 0, "nn": 1, "tt": 1, "tn": 2}
 
 def asked(module: Module, *, wanted: bool = True) -> Module:
     """Return a kernel whose author asks for it."""
-    return replace(module, attributes={**module.attributes, "through_registers": wanted})
+    options = {"through_registers": wanted, "loaded_first": False}
+    return replace(module, attributes={**module.attributes, **options})
 
 
 def of_tf32(kind: str, rounds: int = 5, *, wanted: bool = True) -> tuple[Module, Arguments]:

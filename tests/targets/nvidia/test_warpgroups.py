@@ -37,7 +37,7 @@ from workbench.targets.nvidia.ops import (
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.nvidia.toolchain import assemble
 from workbench.targets.nvidia.warpgroup_code import _steps
-from workbench.targets.nvidia.warpgroups import _splits, own_columns
+from workbench.targets.nvidia.warpgroups import columns_among, own_columns
 from workbench.targets.simt.ops import SharedAllocate, roles_of
 
 SM_90A = chip("sm_90a")
@@ -356,7 +356,7 @@ def test_sums_that_fill_all_registers_go_by_warps(m: int, n: int, warps: int, su
     ("m", "n", "warps"), [(64, 16, 16), (64, 32, 32), (128, 16, 32), (64, 256, 8)]
 )
 def test_warpgroups_start_at_the_columns_that_their_layout_gives_them(m: int, n: int, warps: int):
-    (across,) = _splits((m, n), warps)
+    (across,) = columns_among((m, n), warps)
     layout = wgmma_d((m, n), warps, across)
     columns = [layout.unflatten(flat)[1] for flat in layout.flat("warp")[2:]]
     wanted = [c for c in columns if c]

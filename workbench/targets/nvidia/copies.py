@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from workbench.ir import I1, Scalar, Shared, element_of, layout_of
-from workbench.layouts import LinearLayout, MatrixPlan, ldmatrix_fits, swizzled
+from workbench.layouts import (
+    BYTE_PAIRS,
+    LinearLayout,
+    MatrixInstruction,
+    MatrixPlan,
+    byte_pairs_fit,
+    ldmatrix_fits,
+    swizzled,
+)
 from workbench.ops import Load, pointee_of
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.instructions import address_of
@@ -96,6 +106,9 @@ def lower_load(low: Lowering, op: SharedLoad) -> None:
     """Read matrices where the layouts are those of fragments, else vectors."""
     layout, shared = low.layout(op.result), buffer_layout(op.buffer)
     itemsize = op.type.element.itemsize
+    if itemsize == 1 and (plan := byte_pairs_fit(shared, layout)) is not None:
+        _load_byte_pairs(low, op, plan, slot_base(low, op.buffer, op.slot))
+        return
     if itemsize <= 4:
         base = slot_base(low, op.buffer, op.slot)
         for transposed in (False, True):
@@ -108,11 +121,41 @@ def lower_load(low: Lowering, op: SharedLoad) -> None:
 
 def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -> None:
     """PTX ISA 9.0, ldmatrix (sm_75): one, two or four 8x8 matrices of 16-bit elements."""
+    _, each = low.pack_of(op.result)
+    words: list[str] = ["0"] * (low.layout(op.result).registers() // each)
+    for step, found in _matrices(low, op, plan, base):
+        for first, word in zip(step.registers, found, strict=True):
+            words[first // each] = word
+    low.set_words(op.result, words)
+
+
+def _load_byte_pairs(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -> None:
+    """PTX ISA 9.0, ldmatrix, prmt: of two matrices two words (`byte_pairs_fit`)."""
+    emit = low.emit
+    words: list[str] = ["0"] * (low.layout(op.result).registers() // 4)
+    bit = emit.bitwise("and", "i32", low.lane, "2")
+    late = emit.pure(f"icmp ne i32 {bit}, 0")
+    even, odd = (
+        emit.pure(f"select i1 {late}, i32 {turned}, i32 {plain}") for plain, turned in BYTE_PAIRS
+    )
+    name = "llvm.nvvm.prmt"
+    emit.declare(name, f"declare i32 @{name}(i32, i32, i32) nounwind memory(none)")
+    for step, found in _matrices(low, op, plan, base):
+        for pair in range(0, len(found), 2):
+            first, second = found[pair : pair + 2]
+            for word, chosen in zip(step.registers[pair : pair + 2], (even, odd), strict=True):
+                text = f"call i32 @{name}(i32 {first}, i32 {second}, i32 {chosen})"
+                words[word // 4] = emit.pure(text)
+    low.set_words(op.result, words)
+
+
+def _matrices(
+    low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str
+) -> Iterator[tuple[MatrixInstruction, list[str]]]:
+    """Load the matrices of a plan that have live registers; yield what each instruction gives."""
     emit = low.emit
     addresses = Addresses(low, base, plan.lane, plan.warp, packing_of(op.buffer))
-    layout = low.layout(op.result)
     _, each = low.pack_of(op.result)
-    words: list[str] = ["0"] * (layout.registers() // each)
     transposed = ".trans" if plan.trans else ""
     live = {r // each for r in low.live(op.result)}
     for step in plan.instructions:
@@ -128,11 +171,11 @@ def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -
         constraints = ",".join(["=r"] * count + ["r"])
         place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
         call = emit.effect(f'call {result} asm sideeffect "{text}", "{constraints}"(i32 {place})')
-        for i, first in enumerate(step.registers):
-            words[first // each] = (
-                call if count == 1 else emit.effect(f"extractvalue {result} {call}, {i}")
-            )
-    low.set_words(op.result, words)
+        if count == 1:
+            yield step, [call]
+        else:
+            parts = (emit.effect(f"extractvalue {result} {call}, {i}") for i in range(count))
+            yield step, [*parts]
 
 
 @NVIDIA.lower(AsyncCopy)

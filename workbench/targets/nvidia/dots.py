@@ -28,7 +28,7 @@ from workbench.source import ResourceError
 from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.fragments import fragments_of, is_turned
 from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.nvidia.warpgroups import warpgroup_layouts
+from workbench.targets.nvidia.warpgroup_choice import warpgroup_layouts
 from workbench.targets.simt.casts import cast
 from workbench.targets.simt.dots import ACCUMULATOR_FIRST, smaller_dot
 from workbench.targets.simt.dots import dot_layouts as multiply_add_layouts

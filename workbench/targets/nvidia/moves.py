@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.ir import Module, Op, element_of, layout_of
-from workbench.layouts import f2, ldmatrix_fits
+from workbench.layouts import MatrixPlan, Packing, byte_pairs_fit, f2, ldmatrix_fits
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.ops import AsyncCopy
 from workbench.targets.nvidia.table import NVIDIA
@@ -28,17 +28,23 @@ def load_moves(op: SharedLoad, on: Setting) -> list[Move]:
     """PTX ISA 9.0, ldmatrix: a lane gives the address of 16 bytes, eight lanes are a matrix."""
     layout, itemsize = layout_of(op.result.type), element_of(op.result.type).itemsize
     assert layout is not None
+    shared, packing = buffer_layout(op.buffer), packing_of(op.buffer)
+    if itemsize == 1 and (plan := byte_pairs_fit(shared, layout)) is not None:
+        return [_matrices(plan, packing, 16)]
     if itemsize <= 4:
         for transposed in (False, True):
-            plan = ldmatrix_fits(buffer_layout(op.buffer), layout, itemsize, transposed)
+            plan = ldmatrix_fits(shared, layout, itemsize, transposed)
             if plan is not None:
-                packing = packing_of(op.buffer)
-                places = (f2.apply(plan.lane, lane) for lane in range(8 * plan.count))
-                addresses = tuple(packing.place(place) for place in places)
-                how = f"ldmatrix.x{plan.count}{'.trans' if transposed else ''}"
-                count = len(plan.instructions)
-                return [Move("load", "shared", how, 16 // itemsize, 16, count, addresses)]
+                return [_matrices(plan, packing, 16 // itemsize)]
     return [*shared_load_moves(op, on)]
+
+
+def _matrices(plan: MatrixPlan, packing: Packing, vector: int) -> Move:
+    """Return the loads of a plan, `vector` elements of which a lane gives the address of."""
+    places = (f2.apply(plan.lane, lane) for lane in range(8 * plan.count))
+    addresses = tuple(packing.place(place) for place in places)
+    how = f"ldmatrix.x{plan.count}{'.trans' if plan.trans else ''}"
+    return Move("load", "shared", how, vector, 16, len(plan.instructions), addresses)
 
 
 def moves_in(module: Module, target: str) -> list[tuple[Op, Move]]:

@@ -33,6 +33,7 @@ from workbench.targets.nvidia.warpgroups import (
     own_columns,
     parts_along_k,
     plan_of,
+    rows_of,
     unit_of,
 )
 from workbench.targets.simt.casts import cast
@@ -216,13 +217,17 @@ def _instructions(
     words: list[str] = []
     places: dict[tuple[int, ...], int] = {}
     if isinstance(op.first.type, Shared):
+        assert not rows_of(op, low.num_warps), f"{op!r} reads rows where they lie in another order"
         a = _operand(low, op, first_is_a, _steps(ROWS, groups), group)
     else:
         words = low.words(op.first)
         layout = low.layout(op.first)
+        order = rows_of(op, low.num_warps)
         for register, flat in enumerate(layout.table("register")):
-            place = layout.unflatten(flat)
-            places.setdefault(place if first_is_a else place[::-1], register)
+            row, k = layout.unflatten(flat)[:: 1 if first_is_a else -1]
+            if order:
+                row = sum((row >> bit & 1) << place for place, bit in enumerate(order))
+            places.setdefault((row, k), register)
     found: list[_Instruction] = []
     for block, row in enumerate(range(0, rows, ROWS * groups)):
         for column in range(0, own, most):

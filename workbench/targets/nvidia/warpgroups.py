@@ -4,17 +4,14 @@ PTX ISA 9.0, wgmma.mma_async (sm_90a). Four warps multiply 64 rows by up to 256 
 of k at a time. Accumulators are layouts.wgmma_d, A in registers layouts.wgmma_a; how a tile has to
 lie in shared memory is in layouts/warpgroup_access.py.
 
-Only the first operand may be in registers. The second operand of a dot is that where it is
-computed of what memory holds, as weights are that become floats: what is multiplied then is
-C.T = B.T @ A.T (`computed_first=False` is the twin). Nobody stores it, fences, and meets the others
-for it. A product is turned if the layout of its sums is (`WarpgroupDot.is_turned`).
+Only the first operand may be in registers; which it is is decided in warpgroup_choice.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache
 from typing import Any
 
 from workbench.ir import (
@@ -25,7 +22,6 @@ from workbench.ir import (
     F32,
     I8,
     I32,
-    Builder,
     Scalar,
     Shared,
     Tile,
@@ -42,7 +38,6 @@ from workbench.layouts import (
     wgmma_a,
     wgmma_d,
 )
-from workbench.layouts.between import from_memory
 from workbench.ops import Dot
 from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.ops import (
@@ -51,9 +46,8 @@ from workbench.targets.nvidia.ops import (
     WarpgroupDot,
 )
 from workbench.targets.nvidia.table import NVIDIA
-from workbench.targets.simt.dots import ACCUMULATOR_FIRST, smaller_product
+from workbench.targets.simt.dots import smaller_product
 from workbench.targets.simt.lowering import element_scalar
-from workbench.targets.simt.passes.costs import run_along
 from workbench.targets.simt.rules import (
     SAME,
     Along,
@@ -73,10 +67,6 @@ _SMALL = (F8E4M3, F8E5M2)
 #: (13.0) refuses one that has fewer: what runs on cannot be spilled (C7602, "register target of
 #: 158" for 128 sums).
 _BESIDE_SUMS = 30
-#: Registers of a thread that are not for sums where a producer has some of them.
-_BESIDE_A_PRODUCER = 48
-#: The fewest bytes side by side of which there are copies to shared memory.
-_COPIED_BYTES = 4
 
 NVIDIA.layouts(FenceProducts)(as_they_are)
 
@@ -122,74 +112,6 @@ def unit_of(op: Dot | WarpgroupDot) -> WarpgroupUnit | None:
 
 
 # -- layouts --------------------------------------------------------------------------------------
-def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
-    """Return the layouts of a dot that wgmma computes; None if another instruction has to."""
-    unit, shape = unit_of(op), shape_of(op.result.type)
-    chip = chip_of(on.chip)
-    if unit is None or not chip.has_warpgroups or obstacle(op, chip, on.options):
-        return None
-    turned = is_to_be_turned(op, on)
-    first = shape_of(op.a.type)
-    if turned:
-        shape, first = shape[::-1], shape_of(op.b.type)[::-1]
-    fragments = {
-        wgmma_d(shape, on.num_warps, across): wgmma_a(first, unit.kw, on.num_warps, across)
-        for across in _splits(shape, on.num_warps)
-    }
-    if turned:
-        fragments = {d.transpose((1, 0)): a.transpose((1, 0)) for d, a in fragments.items()}
-    held = Along(fragments.get, None)
-    a = _turning(op, op.a, on) if turned or _is_read(op.a, on) else held
-    return Layouts(
-        work=op.result,
-        operands=(a, held if turned else _turning(op, op.b, on), SAME),
-        order=ACCUMULATOR_FIRST,
-        offers=lambda: fragments,
-        fixed=True,
-        far=turned,
-        becomes=partial(_becomes, op, on),
-    )
-
-
-def _turning(op: Dot, operand: Value, on: Setting) -> Along | None:
-    """Return the layout of a tile that is turned on its way from a load to shared memory.
-
-    That is one that memory has with k as rows where wgmma takes no such operand, and one that it
-    takes both ways and no copy brings: element by element it is loaded along one axis, and stored
-    in vectors along the other.
-    """
-    unit, is_a = unit_of(op), operand is op.a
-    inner, width = _order_in_memory(operand, on)
-    shape, itemsize = shape_of(operand.type), element_of(operand.type).itemsize
-    if unit is None or inner is None or not on.options.get("through_registers", False):
-        return None
-    if width * itemsize >= _COPIED_BYTES if unit.turns else inner == int(is_a):
-        return None
-    target = swizzled(shape, itemsize, (1 - inner, inner), exchange=False)
-    found = from_memory(target, inner, width, itemsize, on.lanes, on.num_warps, on.chip.banks)
-    return None if found is None else Along(lambda layout: found, None)
-
-
-def _order_in_memory(value: Value, on: Setting) -> tuple[int | None, int]:
-    """Return the axis along which a tile lies side by side in memory, and how much in one access.
-
-    None for one that no load gives, or only moved otherwise than by exchanging two axes.
-    """
-    turned = False
-    while value.op is not None and value.op.exchanges_axes:
-        value, turned = value.op.operands[0], not turned
-    access = None if value.op is None else on.chip.rules.access_of(value.op)
-    if access is None or len(shape_of(value.type)) != 2:
-        return None, 1
-    pointers, mask = access.pointers, access.mask
-    steps = [on.facts.usual_stride(pointers, axis, mask) for axis in range(2)]
-    if steps.count(1) != 1:
-        return None, 1
-    axis = steps.index(1)
-    most = on.chip.widest_bytes // element_of(value.type).itemsize
-    return axis ^ turned, run_along(on.facts, pointers, mask, axis, most)
-
-
 def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
     """Say why wgmma does not compute a dot on a chip that has it; empty if it does."""
     if not options.get("wgmma", True):
@@ -201,13 +123,13 @@ def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
     inner = shape_of(op.a.type)[-1]
     if inner % unit.k:
         return f"K = {inner} of {a} is no multiple of {unit.k}"
-    if op.imprecise_limit and inner % _long_after(op, unit):
+    if op.imprecise_limit and inner % long_after(op, unit):
         limit = op.imprecise_limit
         return f"K = {inner} is no multiple of what max_num_imprecise_acc = {limit} adds at once"
-    return _obstacle_of_shape(shape_of(op.result.type), chip, options)
+    return obstacle_of_shape(shape_of(op.result.type), chip, options)
 
 
-def _obstacle_of_shape(shape: tuple[int, ...], chip: Chip, options: Mapping[str, Any]) -> str:
+def obstacle_of_shape(shape: tuple[int, ...], chip: Chip, options: Mapping[str, Any]) -> str:
     warps = options["num_warps"]
     if warps % 4:
         return f"it needs four warps, num_warps is {warps}"
@@ -217,16 +139,16 @@ def _obstacle_of_shape(shape: tuple[int, ...], chip: Chip, options: Mapping[str,
         return f"most of its {ROWS} rows would be copies of the tile's {shape[0]}"
     if shape[0] % 8 or shape[1] % 8:
         return f"operands lie in groups of 8 rows, the tile is {shape[0]} x {shape[1]}"
-    sums, have = _sums(shape, warps), chip.most_registers(warps)
+    sums, have = sums_of(shape, warps), chip.most_registers(warps)
     have = min(have, options.get("maxnreg") or have)
     if sums + _BESIDE_SUMS > have:
         return f"its sums fill {sums} registers of a thread, which has {have}"
     return ""
 
 
-def _sums(shape: tuple[int, ...], num_warps: int) -> int:
+def sums_of(shape: tuple[int, ...], num_warps: int) -> int:
     """Return the registers of a thread that the sums of a tile fill."""
-    (rows, columns), (across,) = shape, _splits(shape, num_warps)
+    (rows, columns), (across,) = shape, columns_among(shape, num_warps)
     columns = own_columns(columns, across)
     return -(-rows // (ROWS * (num_warps // 4 // across))) * -(-columns // 8) * 4
 
@@ -238,7 +160,7 @@ def own_columns(columns: int, across: int) -> int:
     return max(8, (1 << (columns - 1).bit_length()) // across)
 
 
-def _splits(shape: tuple[int, ...], num_warps: int) -> list[int]:
+def columns_among(shape: tuple[int, ...], num_warps: int) -> list[int]:
     """Return among how many warpgroups the columns may be divided: the fewest that leave rows."""
     groups, across = num_warps // 4, 1
     rows = 1 << (shape[0] - 1).bit_length()
@@ -247,87 +169,10 @@ def _splits(shape: tuple[int, ...], num_warps: int) -> list[int]:
     return [across]
 
 
-def _is_read(value: Value, on: Setting) -> bool:
-    """Say whether a tile is memory's, its elements perhaps moved: it goes to shared memory as is.
-
-    What is computed stays in registers.
-    """
-    while value.op is not None and value.op.moves:
-        value = value.op.operands[0]
-    return value.op is not None and on.chip.rules.access_of(value.op) is not None
-
-
-def is_to_be_turned(op: Dot, on: Setting) -> bool:
-    """Say whether the second operand of a dot is to be the first of the instruction.
-
-    The other one is memory's, which goes to shared memory by a copy. A loop adds to the sums: what
-    lies turned is turned back once, behind it.
-    """
-    if not on.options.get("computed_first", True) or op.imprecise_limit:
-        return False
-    if op.accumulator.op is not None:  # sums that a loop does not go on with are read as they lie
-        return False
-    users = [user for user in on.module.walk() if op.result in user.operands]
-    if not all(user.ends_block or user.pointwise for user in users):
-        return False
-    if not _is_read(op.a, on) or _is_read(op.b, on) or not _is_made_of_memory(op.b, on):
-        return False
-    shape = shape_of(op.result.type)[::-1]
-    return not _obstacle_of_shape(shape, chip_of(on.chip), on.options)
-
-
-def _is_made_of_memory(value: Value, on: Setting) -> bool:
-    """Say whether a tile is made element by element of loads, one at least.
-
-    Those can be read in the layout of fragments; results of other ops lie as they leave them.
-    """
-    loads, seen, work = 0, set[Value](), [value]
-    while work:
-        op = work.pop().op
-        if op is None:
-            return False
-        if on.chip.rules.access_of(op) is not None:
-            loads += 1
-        elif op.moves or op.pointwise or op.pairs:
-            tiles = [v for v in op.operands if v.type.takes_layout and v not in seen]
-            seen.update(tiles)
-            work += tiles
-        elif op.operands:
-            return False
-    return loads > 0
-
-
-def _becomes(
-    op: Dot, on: Setting, builder: Builder, operands: Sequence[Value]
-) -> tuple[Value, ...]:
-    a, b, start = operands
-    unit, product = unit_of(op), WarpgroupDot(a, b, start)
-    if op.imprecise_limit and unit is not None and unit.accumulator == F32:
-        # The sums of the instruction are short ones (for 8-bit floats): each goes to a long one.
-        after, columns = _long_after(op, unit), _columns_of_piece(op, on)
-        product = WarpgroupDot(a, b, start, long_after=after, columns=columns)
-    return (builder.add(product, op.result.hint),)
-
-
-def _long_after(op: Dot, unit: WarpgroupUnit) -> int:
+def long_after(op: Dot, unit: WarpgroupUnit) -> int:
     """Return of how many k the instruction may add sums before they go to longer ones."""
     inner = shape_of(op.a.type)[-1]
     return min(inner, max(unit.k, op.imprecise_limit // unit.k * unit.k))
-
-
-def _columns_of_piece(op: Dot, on: Setting) -> int:
-    """Return of how many columns of 64 rows short sums are added to the long ones at a time.
-
-    Their registers must be there beside those of the long sums. Beside a producer a thread has
-    fewer, and two groups of warps take turns there.
-    """
-    shape, warps = shape_of(op.result.type), on.num_warps
-    (across,) = _splits(shape, warps)
-    own = own_columns(shape[1], across)
-    have = min(chip_of(on.chip).most_registers(warps), on.options.get("maxnreg") or MOST_COLUMNS)
-    spare = (have - _BESIDE_A_PRODUCER - _sums(shape, warps)) * 2
-    pieces = -(-own // max(8, min(own, MOST_COLUMNS, spare // 8 * 8)))
-    return -(-own // pieces // 8) * 8
 
 
 @NVIDIA.layouts(WarpgroupDot)
@@ -357,13 +202,51 @@ def instruction_shape(op: WarpgroupDot) -> tuple[int, int]:
 
 def columns_split(op: WarpgroupDot, num_warps: int) -> int:
     """Return among how many warpgroups the columns of a product are divided."""
-    layout, across = layout_of(op.result.type), 1
+    return _arrangement(op, num_warps)[0]
+
+
+def rows_of(op: WarpgroupDot, num_warps: int) -> tuple[int, ...]:
+    """Return which bit of a row of the tile each bit of a row of the instructions is.
+
+    Empty: their rows are the tile's.
+    """
+    return _arrangement(op, num_warps)[1]
+
+
+def _arrangement(op: WarpgroupDot, num_warps: int) -> tuple[int, tuple[int, ...]]:
+    layout = layout_of(op.result.type)
     assert layout is not None
     if op.is_turned:
         layout = layout.transpose((1, 0))
-    while wgmma_d(instruction_shape(op), num_warps, across) != layout:
+    return _arranged(layout, instruction_shape(op), num_warps)
+
+
+@lru_cache(1024)
+def _arranged(
+    layout: LinearLayout, shape: tuple[int, ...], num_warps: int
+) -> tuple[int, tuple[int, ...]]:
+    """Return how a layout of sums divides columns, and the order of its rows."""
+    across = 1
+    while True:
+        plain = wgmma_d(shape, num_warps, across)
+        if plain == layout:
+            return across, ()
+        rows = _permuted(plain, layout)
+        if rows and wgmma_d(shape, num_warps, across, rows) == layout:
+            return across, rows
         across *= 2
-    return across
+
+
+def _permuted(plain: LinearLayout, layout: LinearLayout) -> tuple[int, ...]:
+    """Return which bit of a row stands in a layout where a plain one has each; empty: none does."""
+    found: dict[int, int] = {}
+    for name, vectors in plain.bases.items():
+        # With another share of the columns there are more of the one and fewer of the other.
+        for (row, _), (other, _) in zip(vectors, layout.bases[name], strict=False):
+            if row and other:
+                found[row.bit_length() - 1] = other.bit_length() - 1
+    bits = range(plain.bits[0])
+    return tuple(found[bit] for bit in bits) if sorted(found) == [*bits] else ()
 
 
 def fragment_of(op: WarpgroupDot) -> LinearLayout | None:
@@ -372,11 +255,11 @@ def fragment_of(op: WarpgroupDot) -> LinearLayout | None:
     if unit is None or held is None:
         return None
     warps, shape = held.size("warp"), shape_of(op.first.type)
-    across = columns_split(op, warps)
+    across, rows = _arrangement(op, warps)
     if op.is_turned:
-        wanted = wgmma_a(shape[::-1], unit.kw, warps, across).transpose((1, 0))
+        wanted = wgmma_a(shape[::-1], unit.kw, warps, across, rows).transpose((1, 0))
     else:
-        wanted = wgmma_a(shape, unit.kw, warps, across)
+        wanted = wgmma_a(shape, unit.kw, warps, across, rows)
     return wanted if held == wanted else None
 
 
@@ -494,6 +377,5 @@ __all__ = [
     "obstacle",
     "stored_buffer",
     "unit_of",
-    "warpgroup_layouts",
     "warpgroup_unit",
 ]

@@ -12,19 +12,29 @@ from dataclasses import dataclass, replace
 from workbench.ir import Block, Module, Op, Shared, Value, shape_of, walk
 from workbench.ops import For
 from workbench.targets.nvidia.passes.rounds import read_by
-from workbench.targets.nvidia.passes.staged_loads import Known, Read
+from workbench.targets.nvidia.passes.staged_loads import Known, Read, User
 from workbench.targets.simt.rules import Box, RuleTable
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A load of a whole tile: its copy, a slot of its ring, what reads it, transposes gone."""
+    """A load of a whole tile: its copy, a slot of its ring, what reads it, transposes gone.
+
+    `users` read it to registers, `held` is what they make of it for a product that holds that.
+    """
 
     op: Op
     box: Box
     buffer: Shared
     reads: tuple[Read, ...]
     gone: frozenset[int]
+    users: tuple[User, ...] = ()
+    products: tuple[Op, ...] = ()
+
+    @property
+    def held(self) -> set[Value]:
+        """What products have of it in registers."""
+        return {user.given for user in self.users}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +94,7 @@ def channels_of(loop: For, known: Known) -> list[Channel]:
         if known.rules.box_of(op) is None:
             continue
         load = _load(op, known)
-        products = {id(read.op) for read in load.reads}
+        products = {id(product) for product in load.products}
         if len(products) > 1 or not products <= set(here):
             raise RefusedError(op, "products outside its loop, or several, read the loaded tile")
         groups.setdefault(here[products.pop()], []).append(load)
@@ -108,7 +118,7 @@ def held_of(module: Module, loops: Sequence[For], known: Known) -> list[Channel]
         if known.rules.box_of(op) is None:
             continue
         load = _load(op, known)
-        if any(id(read.op) not in places for read in load.reads):
+        if load.users or any(id(read.op) not in places for read in load.reads):
             raise RefusedError(op, "products outside the loops read the loaded tile")
         channel = Channel((load,), load.reads[0].op, held=True)
         alike = sum(replace(other, number=0).key == channel.key for other in found)
@@ -124,11 +134,17 @@ def _load(op: Op, known: Known) -> Load:
         raise RefusedError(op, why)
     buffer, reads = known.in_place(op.result, ahead.buffer)
     transposes = known.transposes(op.result)
-    taken = {id(read.op) for read in reads} | {id(t.op) for t in transposes}
-    users = [u for v in (op.result, *transposes) for u in known.uses.get(v, [])]
-    if any(id(u) not in taken for u in users) or not reads:
+    readers = known.uses.get(op.result, [])
+    users = tuple(u for reader in readers if (u := known.user(reader)) and known.holders(u.given))
+    turned = {id(t.op) for t in transposes} - {id(user.op) for user in users}
+    taken = {id(read.op) for read in reads} | turned
+    taken |= {id(part) for user in users for part in (user.op, user.end)}
+    others = [u for v in (op.result, *transposes) for u in known.uses.get(v, [])]
+    products = [read.op for read in reads]
+    products += [holder for user in users for holder in known.holders(user.given)]
+    if any(id(other) not in taken for other in others) or not products:
         raise RefusedError(op, "something beside a product reads the loaded tile")
-    return Load(op, ahead.box, buffer, reads, frozenset(id(t.op) for t in transposes))
+    return Load(op, ahead.box, buffer, reads, frozenset(turned), users, tuple(products))
 
 
 def _may_go_on(loop: For, channel: Channel, known: Known) -> bool:
@@ -140,6 +156,7 @@ def _may_go_on(loop: For, channel: Channel, known: Known) -> bool:
         return False
     arguments, yields = loop.body.arguments[1:], loop.body.yields
     read = {read.operand for load in channel.loads for read in load.reads}
+    read |= {held for load in channel.loads for held in load.held & {later.held}}
     return (
         later.sums in arguments
         and known.uses.get(later.sums, []) == [product]

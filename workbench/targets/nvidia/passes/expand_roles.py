@@ -29,6 +29,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     obstacle,
     registers_needed,
 )
+from workbench.targets.nvidia.passes.ring_loops import read_for
 from workbench.targets.nvidia.passes.rounds import reading_from
 from workbench.targets.nvidia.passes.staged_loads import Known
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
@@ -316,21 +317,9 @@ class _Expansion:
         going = next((channel for channel in channels if channel.goes_on), None)
         none = builder.add(Constant(-1, I32)) if going is not None else None
         held = Value(I32, "held")
-        late = self._late(loop, channels)
         inside = dict(values)
-        by_product = {id(channel.product): channel for channel in channels}
-        gone = {n for c in channels for load in c.loads for n in (id(load.op), *load.gone)}
         with builder.block() as body:
-            for op in loop.body.ops[:-1]:
-                if id(op) in gone:
-                    continue
-                channel, fields = by_product.get(id(op)), self._held_fields(op, turns)
-                if channel is None:
-                    self._copied(op, inside, fields)
-                else:
-                    if op is late:
-                        fields |= self._later(op).started(1)
-                    self._multiply(op, channel, inner[channel.key], held, inside, fields)
+            self._round(loop, turns, inner, held, inside)
             self._at(loop)
             yields = [inside.get(v, v) for v in loop.body.yields]
             for key in keys:
@@ -362,6 +351,45 @@ class _Expansion:
             values[loop.results[place]] = builder.add(waited, loop.results[place].hint)
             self._give_back(self.rings[going.key].empty, results[-1])
 
+    def _round(
+        self, loop: For, turns: Mapping[Any, _Turn], inner: Mapping[Any, _Turn], held: Value,
+        inside: dict[Value, Value],
+    ) -> None:  # fmt: skip
+        """Write what consumers do in a round; `inside` becomes what stands for values in it."""
+        channels = self.channels[loop]
+        late = self._late(loop, channels)
+        by_product = {id(channel.product): channel for channel in channels}
+        gone = {n for c in channels for load in c.loads for n in (id(load.op), *load.gone)}
+        users = {
+            id(user.op): (channel, number, user)
+            for channel in channels
+            for number, load in enumerate(channel.loads)
+            for user in load.users
+        }
+        ends = {id(user.end) for _, _, user in users.values()}
+        awaited: set[int] = set()
+        for op in loop.body.ops[:-1]:
+            if id(op) in gone:
+                continue
+            if id(op) in users:
+                channel, number, user = users[id(op)]
+                turn, buffer = inner[channel.key], self.rings[channel.key].buffers[number]
+                self._await(channel, turn, awaited)
+                load = channel.loads[number].op
+                inside[op.result] = read_for(user, load, buffer, turn.slot, self.builder)
+            elif id(op) in ends:
+                inside[op.result] = inside[op.operands[0]]
+            else:
+                fields = self._held_fields(op, turns)
+                if id(op) not in by_product:
+                    self._copied(op, inside, fields)
+                    continue
+                if op is late:
+                    fields |= self._later(op).started(1)
+                channel = by_product[id(op)]
+                self._await(channel, inner[channel.key], awaited)
+                self._multiply(op, channel, inner[channel.key], held, inside, fields)
+
     def _late(self, loop: For, channels: list[Channel]) -> Op | None:
         """Return the product that is started a round later, if one is: its slot is held longer."""
         options, schedule = self.module_.attributes, dict(loop.schedule)
@@ -385,20 +413,29 @@ class _Expansion:
             self.remarks.note(late.product, f"overlap dropped: {reason}", "missed")
         return None if reason else late.product
 
+    def _await(self, channel: Channel, turn: _Turn, awaited: set[int]) -> None:
+        """Wait for a slot of a channel, if nobody has in this round."""
+        if id(channel) not in awaited:
+            awaited.add(id(channel))
+            self._at(channel.product)
+            self.builder.insert(Await(self.rings[channel.key].full, turn.slot, turn.parity))
+
     def _multiply(
         self, op: Op, channel: Channel, turn: _Turn, held: Value, values: dict[Value, Value],
         given: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        """Wait for the slot, multiply what is in it, and give back the slot that has been read."""
+        """Multiply what is in a slot, and give back the slot that has been read."""
         builder, ring = self.builder, self.rings[channel.key]
         self._at(op)
-        builder.insert(Await(ring.full, turn.slot, turn.parity))
         fields = {"role": "consumer", **given}
         for load, buffer in zip(channel.loads, ring.buffers, strict=True):
             for read in load.reads:
                 fields |= read.how.fields(buffer, turn.slot)
         if channel.goes_on:
-            fields |= self._later(op).going(1)
+            later = self._later(op)
+            fields |= later.going(1)
+            if any(later.held in load.held for load in channel.loads):
+                fields |= later.in_parts(2)
         new = builder.insert(reading_from(op, values, fields))
         values.update(zip(op.results, new.results, strict=True))
         if channel.goes_on:

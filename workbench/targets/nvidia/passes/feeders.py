@@ -1,4 +1,7 @@
-"""Loads that feed products which read tiles where copies of boxes leave them."""
+"""Loads that feed products which read tiles where copies of boxes leave them.
+
+From registers too: what is moved to the threads that hold a product's operand they may read there.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 from workbench.ir import Module, Op, Shared, Value, shape_of
 from workbench.layouts import swizzled, tensor_fits
 from workbench.ops import For
-from workbench.targets.nvidia.passes.staged_loads import transposes
+from workbench.targets.nvidia.passes.staged_loads import held_of_product, transposes
 from workbench.targets.simt.rules import Device, Raised
 
 
@@ -62,7 +65,7 @@ class Feeders:
         """Return a tile, or what alone is made of it, without its axes of extent 1."""
         users, shape = self.uses.get(tile, []), shape_of(tile.type)
         kept = [axis for axis, extent in enumerate(shape) if extent != 1]
-        if len(users) != 1 or not users[0].moves:
+        if len(kept) == len(shape) or len(users) != 1 or not users[0].moves:
             return tile
         (user,) = users
         longer = tuple(shape[axis] for axis in kept)
@@ -90,6 +93,16 @@ class Feeders:
                 for user in self.uses.get(tile, []):
                     how = self.rules.in_place_of(user, tile, buffer, tile is not whole)
                     layout = None if how is None else how.buffer.layout
+                    if self._is_held(user):
+                        layout = swizzled(shape, element.itemsize, order, exchange=False)
                     if layout is not None and tensor_fits(layout, element.itemsize, order[0]):
                         return True
         return False
+
+    def _is_held(self, op: Op) -> bool:
+        """Say whether an op gives a tile to the threads that multiply it, from registers."""
+        return op.moves and any(
+            held_of_product(user, self.rules) is op.result
+            for result in op.results
+            for user in self.uses.get(result, [])
+        )

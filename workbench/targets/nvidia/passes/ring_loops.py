@@ -12,7 +12,7 @@ from workbench.ops import Constant, Elementwise, For, Select
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import Await, Barriers, FenceProducts, WaitCopies
 from workbench.targets.nvidia.passes.rounds import next_slot, read_by, reading_from
-from workbench.targets.nvidia.passes.staged_loads import Early, Read, Staged
+from workbench.targets.nvidia.passes.staged_loads import Early, Read, Staged, User
 from workbench.targets.nvidia.passes.started_ahead import Ahead
 from workbench.targets.simt.ops import (
     BlockBarrier,
@@ -296,12 +296,19 @@ class _Reading:
 
     def _user(self, op: Op) -> None:
         staged, user, buffer = self.users[id(op)]
-        loaded = _from_buffer(staged.load, op, user.layout, buffer, self.slot)
-        value = self.values[op.results[0]] = self.builder.add(loaded, op.results[0].hint)
-        if user.end is not None:  # renamed, it is what `end` makes of it
-            wanted = (layout_of(user.end.results[0].type),)
-            renamed = op.with_operands((value,), layouts=wanted)
-            self.values[op.results[0]] = self.builder.insert(renamed).result
+        self.values[op.result] = read_for(user, staged.load, buffer, self.slot, self.builder)
+
+
+def read_for(user: User, load: Op, buffer: Value, slot: Value, builder: Builder) -> Value:
+    """Read what `load` copied as an op wants it; returns what stands for its result."""
+    op = user.op
+    loaded = _from_buffer(load, op, user.layout, buffer, slot)
+    value = builder.add(loaded, op.result.hint)
+    if user.end is None:
+        return value
+    # renamed, it is what `end` makes of it
+    renamed = op.with_operands((value,), layouts=(layout_of(user.end.result.type),))
+    return builder.insert(renamed).result
 
 
 def _from_buffer(

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.ir import Block, Effect, Module, Op, Value, walk
+from workbench.ir import Block, Effect, Module, Op, Value, element_of, layout_of, walk
 from workbench.ops import For, count_rounds
 from workbench.passes.manager import Remarks, Severity
 from workbench.passes.rules import constant_of
@@ -149,7 +149,7 @@ def _adds(module: Module, chip: Chip, room: int | None, known: Known) -> bool:
     for loop in loops:
         try:
             channels = channels_of(loop, known)
-            needed = _BESIDE_TILES + peak_in(loop.body, in_buffers(channels, known))
+            needed = _BESIDE_TILES + _peak(loop, channels, known)
             _registers(module, chip, needed)
         except RefusedError:
             return False
@@ -169,7 +169,7 @@ def _may_stay(module: Module, chip: Chip, room: int | None, known: Known) -> boo
     (loop,) = loops
     try:
         channels = channels_of(loop, known)
-        needed = _BESIDE_TILES + peak_in(loop.body, in_buffers(channels, known))
+        needed = _BESIDE_TILES + _peak(loop, channels, known)
         _registers(module, chip, needed)
     except RefusedError:
         return False
@@ -408,6 +408,26 @@ def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known)
     return [*before, *within]
 
 
+def _peak(loop: For, channels: Sequence[Channel], known: Known) -> int:
+    """Return the registers of a thread that tiles fill at most in a loop.
+
+    Sums and fragments beside them count whatever their type, others where they are floats.
+    """
+    found = peak_in(loop.body, in_buffers(channels, known))
+    for channel in channels:
+        held = {value for load in channel.loads for value in load.held}
+        if held:
+            found = max(found, sum(map(_words_of, (channel.product.result, *held))))
+    return found
+
+
+def _words_of(tile: Value) -> int:
+    layout = layout_of(tile.type)
+    assert layout is not None
+    again = layout.flat("register").count(0)
+    return (layout.registers() >> again) * element_of(tile.type).itemsize // 4
+
+
 def _registers_of(
     loop: For, channels: Sequence[Channel], module: Module, chip: Chip, known: Known
 ) -> int:
@@ -417,7 +437,7 @@ def _registers_of(
     """
     late = late_product(loop, chip.rules) if module.attributes.get("overlap", True) else None
     if late is None:
-        return _BESIDE_TILES + peak_in(loop.body, in_buffers(channels, known))
+        return _BESIDE_TILES + _peak(loop, channels, known)
     in_rings = {read.operand for channel in channels for read in channel.reads}
     alone, beside = registers_needed(loop, late, in_rings, chip.rules, copies=0)
     try:

@@ -37,6 +37,11 @@ class User:
     layout: LinearLayout
     end: Op | None
 
+    @property
+    def given(self) -> Value:
+        """What it makes of the tile."""
+        return (self.op if self.end is None else self.end).result
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
@@ -150,6 +155,11 @@ class Known:
         before = along.need(end.layout) if end is not None and end.end is None else None
         return User(op, before, users[0]) if before is not None else None
 
+    def holders(self, value: Value) -> list[Op]:
+        """Return the products that read a tile from registers, if nobody else reads it."""
+        users = self.uses.get(value, [])
+        return users if all(held_of_product(op, self.rules) is value for op in users) else []
+
     def in_place(self, value: Value, buffer: Shared) -> tuple[Shared, tuple[Read, ...]]:
         """Return the ops that read a loaded tile in a buffer, and the type of that buffer.
 
@@ -199,6 +209,12 @@ class Known:
     def transposes(self, value: Value) -> list[Value]:
         """Return the values that are a tile of two axes transposed."""
         return transposes(value, self.uses)
+
+
+def held_of_product(op: Op, rules: RuleTable) -> Value | None:
+    """Return the operand of a product that it reads from registers, and may take in parts."""
+    later = rules.later_of(op)
+    return None if later is None else later.held
 
 
 def transposes(value: Value, uses: Mapping[Value, Sequence[Op]]) -> list[Value]:

@@ -49,7 +49,7 @@ def vector_width(
     best, best_axis = 1, None
     for axis, extent in enumerate(layout.shape):
         width = min(
-            layout.consecutive("register", axis),
+            layout.side_by_side("register", axis),
             _axis_limit(facts, pointers, mask, axis, extent),
             max(1, widest_bytes // itemsize),
         )
@@ -78,14 +78,15 @@ def access_cost(
 ) -> float:
     """Return the estimated cycles of loading or storing a tile through a layout."""
     facts, costs = on.facts, on.chip.costs
-    width, _ = vector_width(facts, pointers, mask, layout, itemsize, on.chip.widest_bytes)
+    width, along = vector_width(facts, pointers, mask, layout, itemsize, on.chip.widest_bytes)
     instructions, warps = instructions_of(layout, width), layout.size("warp")
     strides = [facts.usual_stride(pointers, axis, mask) for axis in range(layout.rank)]
     unit = next((d for d, s in enumerate(strides) if s == 1 and layout.shape[d] > 1), None)
     bases: list[tuple[int, int]] = []
     columns = [*layout.flat("lane")]
-    if width > 1:
-        columns += layout.flat("register")[: width.bit_length() - 1]
+    if along is not None:
+        below = sum(layout.bits[along + 1 :])
+        columns += [1 << below + bit for bit in range(width.bit_length() - 1)]
     for column in columns:
         place = layout.unflatten(column)
         inner = place[unit] if unit is not None else 0
