@@ -23,6 +23,8 @@ ROWS = (1, 16, 256, 4096)
 SHAPES = ((8192, 28672), (7168, 11008))
 GROUP = 128
 
+#: Up to so many rows the products of a block are fewer than its weights: scales multiply them.
+FEW_ROWS = 16
 #: BLOCK_M, BLOCK_N, BLOCK_K, warps, stages, by rows.
 FEW = configs(
     (16, 32, 128, 2, 4), (16, 32, 128, 2, 6), (16, 32, 128, 4, 5), (16, 64, 64, 4, 5),
@@ -82,9 +84,10 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
                 (x, w, scale, c, m, n, k, k, w.stride(0), scale.stride(0), n),
                 {"X_FORMAT": "fp16", "W_FORMAT": "e2m1" if kind == "e2m1" else "e4m3", **named},
             )  # fmt: skip
+        named |= {"EVEN_K": k % bk == 0, "BEHIND": m <= FEW_ROWS and GROUP % bk == 0}
         kernel = kernels.product_with_int4 if kind == "int4" else kernels.product_with_8_bits
         return Launch(kernel, grid, (x, w, scale, c, m, n, k, k, 1, w.stride(0), n),
-                      {"GROUP": GROUP, "EVEN_K": k % bk == 0, **named})  # fmt: skip
+                      {"GROUP": GROUP, **named})  # fmt: skip
 
     def multiply() -> torch.Tensor:
         return torch.mm(x, plain, out=library)
@@ -100,7 +103,7 @@ def contests() -> Iterator[Contest]:
     for kind, bits in (("int4", 4), ("int8", 8), ("fp8", 8), ("e2m1", 4), ("mxfp8", 8)):
         for k, n in SHAPES if kind not in ("e2m1", "mxfp8") else SHAPES[:1]:
             for m in ROWS:
-                table = FEW if m <= 16 else MANY
+                table = FEW if m <= FEW_ROWS else MANY
                 yield Contest(
                     "mixed", f"{kind} {k}x{n}", F16, m, kernels,
                     partial(mixed, kind=kind, m=m, k=k, n=n), ONE if m == 1 else table,

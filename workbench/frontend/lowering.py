@@ -106,6 +106,7 @@ def _attributes(options: Options) -> dict[str, Any]:
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
     on = ("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart", "computed_first")
+    on += ("copy_narrow",)
     found |= {name: False for name in on if not getattr(options, name)}
     if options.through_registers:
         found["through_registers"] = True

@@ -30,7 +30,9 @@ class Options:
     before a loop waits behind all that fills the loop's ring, and no producer brings it where
     blocks stay; without `apart` no loop is written twice that could copy ahead only where arguments
     do not overlap; without `computed_first` a product's second operand goes to shared memory where
-    it is computed of what memory holds, on chips that have products by four warps; with
+    it is computed of what memory holds, on chips that have products by four warps; without
+    `copy_narrow` a round waits for what lies too thinly over the threads to be copied, and for rows
+    and columns that meet the results of products; with
     `through_registers` a tile that no copy brings as a product reads it is loaded rounds ahead;
     `warp_specialize` says whether warps part into a producer's and those that multiply, and
     `persistent` whether blocks whose warps part stay for one program after the other.
@@ -52,6 +54,7 @@ class Options:
     loads_first: bool = True
     apart: bool = True
     computed_first: bool = True
+    copy_narrow: bool = True
     through_registers: bool = False
     warp_specialize: bool | None = None
     persistent: bool | None = None
