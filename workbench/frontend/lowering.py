@@ -108,8 +108,8 @@ def _attributes(options: Options) -> dict[str, Any]:
     on = ("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart", "computed_first")
     on += ("copy_narrow",)
     found |= {name: False for name in on if not getattr(options, name)}
-    if options.through_registers:
-        found["through_registers"] = True
+    off = ("through_registers", "swap_operands")
+    found |= {name: True for name in off if getattr(options, name)}
     chosen = ("warp_specialize", "persistent")
     found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):

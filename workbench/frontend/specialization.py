@@ -32,8 +32,9 @@ class Options:
     do not overlap; without `computed_first` a product's second operand goes to shared memory where
     it is computed of what memory holds, on chips that have products by four warps; without
     `copy_narrow` a round waits for what lies too thinly over the threads to be copied, and for rows
-    and columns that meet the results of products; with
-    `through_registers` a tile that no copy brings as a product reads it is loaded rounds ahead;
+    and columns that meet the results of products; with `through_registers` a tile that no copy
+    brings as a product reads it is loaded rounds ahead; with `swap_operands` a product of few rows
+    goes by four warps as C.T = B.T @ A.T, whose few columns an instruction may have;
     `warp_specialize` says whether warps part into a producer's and those that multiply, and
     `persistent` whether blocks whose warps part stay for one program after the other.
     """
@@ -56,6 +57,7 @@ class Options:
     computed_first: bool = True
     copy_narrow: bool = True
     through_registers: bool = False
+    swap_operands: bool = False
     warp_specialize: bool | None = None
     persistent: bool | None = None
     narrow_index: bool = False

@@ -8,6 +8,9 @@ Only the first operand may be in registers. The second operand of a dot is that 
 computed of what memory holds, as weights are that become floats: what is multiplied then is
 C.T = B.T @ A.T (`computed_first=False` is the twin). Nobody stores it, fences, and meets the others
 for it. A product is turned if the layout of its sums is (`WarpgroupDot.is_turned`).
+
+With `swap_operands` so are products of few rows: of an instruction's 64 most would be copies, while
+it may have few columns.
 """
 
 from __future__ import annotations
@@ -127,9 +130,10 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
     """Return the layouts of a dot that wgmma computes; None if another instruction has to."""
     unit, shape = unit_of(op), shape_of(op.result.type)
     chip = chip_of(on.chip)
-    if unit is None or not chip.has_warpgroups or obstacle(op, chip, on.options):
-        return None
     turned = is_to_be_turned(op, on)
+    reason = _obstacle_of_type(op, on.options) if turned else obstacle(op, chip, on.options)
+    if unit is None or not chip.has_warpgroups or reason:
+        return None
     first = shape_of(op.a.type)
     if turned:
         shape, first = shape[::-1], shape_of(op.b.type)[::-1]
@@ -141,9 +145,10 @@ def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
         fragments = {d.transpose((1, 0)): a.transpose((1, 0)) for d, a in fragments.items()}
     held = Along(fragments.get, None)
     a = _turning(op, op.a, on) if turned or _is_read(op.a, on) else held
+    b = held if turned and not _is_read(op.b, on) else _turning(op, op.b, on)
     return Layouts(
         work=op.result,
-        operands=(a, held if turned else _turning(op, op.b, on), SAME),
+        operands=(a, b, SAME),
         order=ACCUMULATOR_FIRST,
         offers=lambda: fragments,
         fixed=True,
@@ -193,6 +198,12 @@ def _order_in_memory(value: Value, on: Setting) -> tuple[int | None, int]:
 
 def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
     """Say why wgmma does not compute a dot on a chip that has it; empty if it does."""
+    return _obstacle_of_type(op, options) or _obstacle_of_shape(
+        shape_of(op.result.type), chip, options
+    )
+
+
+def _obstacle_of_type(op: Dot, options: Mapping[str, Any]) -> str:
     if not options.get("wgmma", True):
         return "wgmma=False"
     a, b = element_of(op.a.type), element_of(op.b.type)
@@ -205,7 +216,7 @@ def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
     if op.imprecise_limit and inner % _long_after(op, unit):
         limit = op.imprecise_limit
         return f"K = {inner} is no multiple of what max_num_imprecise_acc = {limit} adds at once"
-    return _obstacle_of_shape(shape_of(op.result.type), chip, options)
+    return ""
 
 
 def _obstacle_of_shape(shape: tuple[int, ...], chip: Chip, options: Mapping[str, Any]) -> str:
@@ -262,19 +273,26 @@ def is_to_be_turned(op: Dot, on: Setting) -> bool:
     """Say whether the second operand of a dot is to be the first of the instruction.
 
     The other one is memory's, which goes to shared memory by a copy. A loop adds to the sums: what
-    lies turned is turned back once, behind it.
+    lies turned is turned back once, behind it. What is computed is turned unasked, if there are
+    rows enough, what memory has where there are few and the author asks (`swap_operands`).
     """
-    if not on.options.get("computed_first", True) or op.imprecise_limit:
+    if op.imprecise_limit or not _is_read(op.a, on):
         return False
     if op.accumulator.op is not None:  # sums that a loop does not go on with are read as they lie
         return False
     users = [user for user in on.module.walk() if op.result in user.operands]
     if not all(user.ends_block or user.pointwise for user in users):
         return False
-    if not _is_read(op.a, on) or _is_read(op.b, on) or not _is_made_of_memory(op.b, on):
+    shape = shape_of(op.result.type)
+    few = shape[0] <= ROWS // 2
+    if few and not on.options.get("swap_operands", False):
         return False
-    shape = shape_of(op.result.type)[::-1]
-    return not _obstacle_of_shape(shape, chip_of(on.chip), on.options)
+    if _is_read(op.b, on):
+        if not few:
+            return False
+    elif not on.options.get("computed_first", True) or not _is_made_of_memory(op.b, on):
+        return False
+    return not _obstacle_of_shape(shape[::-1], chip_of(on.chip), on.options)
 
 
 def _is_made_of_memory(value: Value, on: Setting) -> bool:
@@ -449,6 +467,8 @@ def told_of_product(op: WarpgroupDot, on: Setting) -> Told:
     held = ""
     if fragment_of(op) is not None:
         held = ", turned, b in registers" if op.is_turned else ", a in registers"
+    elif op.is_turned:
+        held = ", turned"
     return Told(f"product by warpgroups (wgmma){held}", "applied")
 
 
