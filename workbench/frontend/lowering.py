@@ -108,7 +108,7 @@ def _attributes(options: Options) -> dict[str, Any]:
     on = ("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart", "computed_first")
     on += ("copy_narrow",)
     found |= {name: False for name in on if not getattr(options, name)}
-    off = ("through_registers", "swap_operands")
+    off = ("through_registers", "swap_operands", "prefetch_l2")
     found |= {name: True for name in off if getattr(options, name)}
     chosen = ("warp_specialize", "persistent")
     found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}

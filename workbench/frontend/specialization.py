@@ -35,6 +35,7 @@ class Options:
     and columns that meet the results of products; with `through_registers` a tile that no copy
     brings as a product reads it is loaded rounds ahead; with `swap_operands` a product of few rows
     goes by four warps as C.T = B.T @ A.T, whose few columns an instruction may have;
+    with `prefetch_l2` copies bring 256 bytes around each vector to the L2, which next rounds read;
     `warp_specialize` says whether warps part into a producer's and those that multiply, and
     `persistent` whether blocks whose warps part stay for one program after the other.
     """
@@ -58,6 +59,7 @@ class Options:
     copy_narrow: bool = True
     through_registers: bool = False
     swap_operands: bool = False
+    prefetch_l2: bool = False
     warp_specialize: bool | None = None
     persistent: bool | None = None
     narrow_index: bool = False

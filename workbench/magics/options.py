@@ -165,7 +165,7 @@ OPTIONS: tuple[Option, ...] = (
         "--set", "settings",
         "a constexpr or a compile option (num_warps num_stages num_ctas maxnreg wgmma tma overlap "
         "skip_masks loads_first apart computed_first copy_narrow through_registers swap_operands "
-        "warp_specialize persistent; short: warps stages ctas)",
+        "prefetch_l2 warp_specialize persistent; short: warps stages ctas)",
         setting, "K=V", "signature defaults; 4 warps, 3 stages",
         "--set BLOCK=128 --set warps=8", repeated=True, commands=_BUILD,
     ),

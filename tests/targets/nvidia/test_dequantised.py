@@ -297,6 +297,22 @@ def test_scales_are_copied_beside_what_they_scale(kind: str, behind: bool):
     assert layout.consecutive("register", 0) == 2
 
 
+@needs_ptxas
+@pytest.mark.parametrize("wanted", [False, True])
+def test_copies_ask_for_what_lies_around_where_the_author_says_so(wanted: bool):
+    """Of 64 bytes of a row the next round reads the next: vectors of 16 bytes, not of four."""
+    blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP": GROUP}
+    compiled = workbench.compile(
+        KERNELS["i4"], POINTERS.format("i8"), blocks, target="sm_90a", prefetch_l2=wanted
+    )
+    text = compiled.asm["ptx"]
+    assert len(re.findall(r"cp\.async\.cg\.shared\.global\.L2::256B", text)) == (
+        len(re.findall(r"cp\.async\.cg", text)) if wanted else 0
+    )
+    assert "cp.async.ca.shared.global.L2" not in text
+    assert compiled.n_spills == 0
+
+
 def test_without_that_scales_are_loaded_a_round_ahead():
     """The loop only hands on what it loads."""
     module = module_of("i8", (16, 32, 64), num_stages=3)
