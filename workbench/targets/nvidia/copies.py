@@ -119,8 +119,13 @@ def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -
     words: list[str] = ["0"] * (layout.registers() // each)
     transposed = ".trans" if plan.trans else ""
     live = {r // each for r in low.live(op.result)}
+    loaded: dict[int, list[str]] = {}  # by place: what is repeated in a thread is read once
     for step in plan.instructions:
         if live.isdisjoint(first // each for first in step.registers):
+            continue
+        if step.offset in loaded:
+            for word, first in zip(loaded[step.offset], step.registers, strict=True):
+                words[first // each] = word
             continue
         address = addresses(step.offset)
         count = plan.count
@@ -132,10 +137,11 @@ def _load_matrices(low: Lowering, op: SharedLoad, plan: MatrixPlan, base: str) -
         constraints = ",".join(["=r"] * count + ["r"])
         place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
         call = emit.effect(f'call {result} asm sideeffect "{text}", "{constraints}"(i32 {place})')
-        for i, first in enumerate(step.registers):
-            words[first // each] = (
-                call if count == 1 else emit.effect(f"extractvalue {result} {call}, {i}")
-            )
+        found = loaded[step.offset] = [call]
+        if count > 1:
+            found[:] = [emit.effect(f"extractvalue {result} {call}, {i}") for i in range(count)]
+        for word, first in zip(found, step.registers, strict=True):
+            words[first // each] = word
     low.set_words(op.result, words)
 
 

@@ -36,7 +36,7 @@ def load_moves(op: SharedLoad, on: Setting) -> list[Move]:
                 places = (f2.apply(plan.lane, lane) for lane in range(8 * plan.count))
                 addresses = tuple(packing.place(place) for place in places)
                 how = f"ldmatrix.x{plan.count}{'.trans' if transposed else ''}"
-                count = len(plan.instructions)
+                count = len({step.offset for step in plan.instructions})
                 return [Move("load", "shared", how, 16 // itemsize, 16, count, addresses)]
     return [*shared_load_moves(op, on)]
 
