@@ -347,9 +347,11 @@ def persistent(make: Maker, m: int, n: int, k: int, programs: int, tile: Tile) -
 
 
 @sample(
-    "product", products, fast=((20, 40, 90, 3, "atomics", SMALL), (20, 40, 90, 2, "parts", SMALL)),
+    "product", products,
+    fast=(*((20, 40, 90, 3, how, SMALL) for how in ("atomics", "at once")),
+          (20, 40, 90, 2, "parts", SMALL)),
     gpu=((100, 200, 4000, 8, "atomics", Tile(64, 64, 64, 4, 3)),
-         (17, 257, 8191, 4, "parts", LARGE)),
+         *((17, 257, 8191, 4, how, LARGE) for how in ("parts", "at once"))),
     dtypes=(F16, BF16), layouts=("contiguous",),
 )  # fmt: skip
 def split(make: Maker, m: int, n: int, k: int, shares: int, how: str, tile: Tile) -> Problem:
@@ -358,6 +360,16 @@ def split(make: Maker, m: int, n: int, k: int, shares: int, how: str, tile: Tile
     atomic = how == "atomics"
     c = make.output(m, n, dtype=F32, fill=0.0)
     parts = c[None] if atomic else make.output(shares, m, n, dtype=F32)
+    if how == "at once":
+        count = make.output(tiles(m, n, tile), dtype=torch.int32, fill=0)
+        launch = Launch(
+            products.split_product_at_once,
+            (tiles(m, n, tile), shares),
+            (a, b, c, parts, count, m, n, k, *a.stride(), *b.stride(), c.stride(0)),
+            {**blocks(tile), "SPLIT_K": shares},
+        )
+        return Problem((launch,), lambda: [exact("c", c, wanted(a, b))], once(a, b, c),
+                       flops=2 * m * n * k, scratch=(parts, count))  # fmt: skip
     launches = [Launch(
         products.split_product, (tiles(m, n, tile), shares),
         (a, b, parts, m, n, k, *a.stride(), *b.stride(), *parts.stride()),

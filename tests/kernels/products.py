@@ -240,6 +240,25 @@ def persistent_product(
         tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=c_mask)
 
 
+def share_of_product(
+    a_ptr, b_ptr, m, n, share, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT_K: tl.constexpr,
+):  # fmt: skip
+    """The sums of a share of K. Rows that are not there are not read: there may be one alone."""
+    k = share * BLOCK_K + tl.arange(0, BLOCK_K)
+    a_ptrs = a_ptr + m[:, None] * stride_am + k[None, :] * stride_ak
+    b_ptrs = b_ptr + k[:, None] * stride_bk + (n % N)[None, :] * stride_bn
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for step in range(tl.cdiv(K, BLOCK_K * SPLIT_K)):
+        left = K - step * (BLOCK_K * SPLIT_K)
+        a = tl.load(a_ptrs, mask=(m[:, None] < M) & (k[None, :] < left), other=0.0)
+        b = tl.load(b_ptrs, mask=k[:, None] < left, other=0.0)
+        acc = tl.dot(a, b, acc)
+        a_ptrs += BLOCK_K * SPLIT_K * stride_ak
+        b_ptrs += BLOCK_K * SPLIT_K * stride_bk
+    return acc
+
+
 def split_product(
     a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cs, stride_cm,
     stride_cn, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
@@ -250,23 +269,43 @@ def split_product(
     share = tl.program_id(1)
     m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
     n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    k = share * BLOCK_K + tl.arange(0, BLOCK_K)
-    a_ptrs = a_ptr + (m % M)[:, None] * stride_am + k[None, :] * stride_ak
-    b_ptrs = b_ptr + k[:, None] * stride_bk + (n % N)[None, :] * stride_bn
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for step in range(tl.cdiv(K, BLOCK_K * SPLIT_K)):
-        left = K - step * (BLOCK_K * SPLIT_K)
-        a = tl.load(a_ptrs, mask=k[None, :] < left, other=0.0)
-        b = tl.load(b_ptrs, mask=k[:, None] < left, other=0.0)
-        acc = tl.dot(a, b, acc)
-        a_ptrs += BLOCK_K * SPLIT_K * stride_ak
-        b_ptrs += BLOCK_K * SPLIT_K * stride_bk
+    acc = share_of_product(a_ptr, b_ptr, m, n, share, M, N, K, stride_am, stride_ak, stride_bk,
+                           stride_bn, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K)  # fmt: skip
     c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :] * stride_cn
     c_mask = (m[:, None] < M) & (n[None, :] < N)
     if ATOMIC:
         tl.atomic_add(c_ptrs, acc, mask=c_mask, sem="relaxed")
     else:
         tl.store(c_ptrs + share * stride_cs, acc, mask=c_mask)
+
+
+def split_product_at_once(
+    a_ptr, b_ptr, c_ptr, parts_ptr, count_ptr, M, N, K, stride_am, stride_ak, stride_bk, stride_bn,
+    stride_cm, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr, SPLIT_K: tl.constexpr,
+):  # fmt: skip
+    """As split_product; whoever is a block's last to leave a share adds all of them, in order.
+
+    Nobody waits. Counts are 0 before and after.
+    """
+    pid = tl.program_id(0)
+    pid_m, pid_n = grouped(pid, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+    share = tl.program_id(1)
+    m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    acc = share_of_product(a_ptr, b_ptr, m, n, share, M, N, K, stride_am, stride_ak, stride_bk,
+                           stride_bn, BLOCK_M, BLOCK_N, BLOCK_K, SPLIT_K)  # fmt: skip
+    places = m[:, None] * N + n[None, :]
+    live = (m[:, None] < M) & (n[None, :] < N)
+    tl.store(parts_ptr + share * M * N + places, acc, mask=live)
+    tl.debug_barrier()
+    if tl.atomic_add(count_ptr + pid, 1, sem="acq_rel") == SPLIT_K - 1:
+        total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for part in tl.static_range(SPLIT_K):
+            total += tl.load(parts_ptr + part * M * N + places, mask=live, other=0.0)
+        c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
+        tl.store(c_ptrs, total.to(c_ptr.dtype.element_ty), mask=live)
+        tl.atomic_xchg(count_ptr + pid, 0, sem="relaxed")
 
 
 def sum_parts(parts_ptr, out_ptr, n, SPLIT_K: tl.constexpr, BLOCK: tl.constexpr):

@@ -36,9 +36,13 @@ def e2m1_number(code):
 def product_with_8_bits(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr = False,
+    EVEN_K: tl.constexpr = False, BEHIND: tl.constexpr = False,
 ):  # fmt: skip
-    """Weights are int8 or fp8, times their scale in the type of X. EVEN_K: BLOCK_K divides K."""
+    """Weights are int8 or fp8, times their scale in the type of X.
+
+    EVEN_K: BLOCK_K divides K. BEHIND: a block's scales, which are one row, multiply its products,
+    which rounds less often.
+    """
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
@@ -48,8 +52,11 @@ def product_with_8_bits(
                     mask=(m[:, None] < M) & (EVEN_K or k[None, :] < K), other=0.0)  # fmt: skip
         w = tl.load(w_ptr + k[:, None] * stride_wk + n[None, :] * stride_wn,
                     mask=(EVEN_K or k[:, None] < K) & (n[None, :] < N), other=0)  # fmt: skip
-        w = w.to(x.dtype) * scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
-        acc = tl.dot(x, w.to(x.dtype), acc)
+        scale = scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
+        if BEHIND:
+            acc += tl.dot(x, w.to(x.dtype)) * scale.to(tl.float32)
+        else:
+            acc = tl.dot(x, (w.to(x.dtype) * scale).to(x.dtype), acc)
     c_ptrs = c_ptr + m[:, None] * stride_cm + n[None, :]
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
 
@@ -57,9 +64,9 @@ def product_with_8_bits(
 def product_with_int4(
     x_ptr, w_ptr, scale_ptr, c_ptr, M, N, K, stride_xm, stride_wk, stride_wn, stride_cm,
     GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    EVEN_K: tl.constexpr = False,
+    EVEN_K: tl.constexpr = False, BEHIND: tl.constexpr = False,
 ):  # fmt: skip
-    """Two signed numbers in a byte (int8), the low half first. EVEN_K: BLOCK_K divides K."""
+    """Two signed numbers in a byte (int8), the low half first. EVEN_K, BEHIND: as above."""
     m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
@@ -75,8 +82,11 @@ def product_with_int4(
         high = packed >> 4
         w = tl.join(low.to(x.dtype), high.to(x.dtype)).permute(0, 2, 1)
         w = w.reshape(BLOCK_K, BLOCK_N)
-        w = w * scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
-        acc = tl.dot(x, w.to(x.dtype), acc)
+        scale = scales_of(scale_ptr, start, k, n, K, N, GROUP, BLOCK_K)
+        if BEHIND:
+            acc += tl.dot(x, w) * scale.to(tl.float32)
+        else:
+            acc = tl.dot(x, (w * scale).to(x.dtype), acc)
     if K % 2 == 1:
         x = last_of_x(x_ptr, m, M, K, stride_xm)
         last = tl.load(w_ptr + K // 2 * stride_wk + n * stride_wn, mask=n < N, other=0)

@@ -106,12 +106,12 @@ def _attributes(options: Options) -> dict[str, Any]:
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
     on = (
-        *("wgmma", "tma", "overlap", "skip_masks", "skip_ones"),
-        *("loads_first", "apart", "computed_first", "loaded_first"),
+        *("wgmma", "tma", "overlap", "skip_masks", "skip_ones", "loads_first", "apart"),
+        *("computed_first", "loaded_first", "copy_narrow"),
     )
     found |= {name: False for name in on if not getattr(options, name)}
-    if options.through_registers:
-        found["through_registers"] = True
+    off = ("through_registers", "swap_operands", "prefetch_l2")
+    found |= {name: True for name in off if getattr(options, name)}
     chosen = ("warp_specialize", "persistent")
     found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):

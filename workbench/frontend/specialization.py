@@ -32,10 +32,14 @@ class Options:
     is written twice that could copy ahead only where arguments do not overlap; without
     `computed_first` a product's second operand goes to shared memory where it is computed of what
     memory holds, on chips that have products by four warps; without `loaded_first` an operand that
-    memory has as no such product reads it is turned by threads; with `through_registers` a tile
-    that no copy brings as a product reads it is loaded rounds ahead; `warp_specialize` says whether
-    warps part into a producer's and those that multiply, and `persistent` whether blocks whose
-    warps part stay for one program after the other.
+    memory has as no such product reads it is turned by threads; without `copy_narrow` a round waits
+    for what lies too thinly over the threads to be copied, and for rows and columns that meet the
+    results of products; with `through_registers` a tile that no copy brings as a product reads it
+    is loaded rounds ahead; with `swap_operands` a product of few rows goes by four warps as
+    C.T = B.T @ A.T, whose few columns an instruction may have; with `prefetch_l2` copies bring 256
+    bytes around each vector to the L2, which next rounds read; `warp_specialize` says whether warps
+    part into a producer's and those that multiply, and `persistent` whether blocks whose warps part
+    stay for one program after the other.
     """
 
     num_warps: int | None = None
@@ -56,7 +60,10 @@ class Options:
     apart: bool = True
     computed_first: bool = True
     loaded_first: bool = True
+    copy_narrow: bool = True
     through_registers: bool = False
+    swap_operands: bool = False
+    prefetch_l2: bool = False
     warp_specialize: bool | None = None
     persistent: bool | None = None
     narrow_index: bool = False

@@ -18,7 +18,8 @@ DEFAULTS: dict[str, Any] = {
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
     "debug": False, "wgmma": True, "tma": True, "overlap": True, "skip_masks": True,
     "skip_ones": True, "warp_specialize": None, "loads_first": True, "apart": True,
-    "computed_first": True, "loaded_first": True, "through_registers": False, "persistent": None,
+    "computed_first": True, "loaded_first": True, "copy_narrow": True, "through_registers": False,
+    "swap_operands": False, "prefetch_l2": False, "persistent": None,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.

@@ -37,9 +37,11 @@ WAITS = r"wgmma\.fence.*?wait_group\.sync\.aligned (\d)"
 KERNELS = {"i8": quantised.product_with_8_bits, "i4": quantised.product_with_int4}
 
 
-def module_of(kind: str, blocks: tuple[int, int, int], **options: Any) -> Module:
+def module_of(
+    kind: str, blocks: tuple[int, int, int], *, behind: bool = False, **options: Any
+) -> Module:
     m, n, k = blocks
-    named = {"GROUP": GROUP, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
+    named = {"GROUP": GROUP, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "BEHIND": behind}
     signature = POINTERS.format("i8")
     return tile_ir(KERNELS[kind], signature, named, num_warps=4, **options)
 
@@ -76,9 +78,15 @@ def in_gpu_ir(module: Module) -> Module:
 
 
 @pytest.mark.parametrize("kind", KERNELS)
-@pytest.mark.parametrize("blocks", [(8, 32, 64), (16, 32, 64), (16, 64, 128), (64, 64, 64)])
-def test_it_means_the_same(kind: str, blocks: tuple[int, int, int]):
-    module = module_of(kind, blocks, num_stages=3)
+@pytest.mark.parametrize(
+    ("blocks", "behind"),
+    [
+        ((8, 32, 64), False), ((16, 32, 64), False), ((16, 64, 128), False), ((64, 64, 64), False),
+        ((8, 32, 64), True), ((16, 64, 128), True),
+    ],
+)  # fmt: skip
+def test_it_means_the_same(kind: str, blocks: tuple[int, int, int], behind: bool):
+    module = module_of(kind, blocks, behind=behind, num_stages=3)
     last, make = in_gpu_ir(module), arguments(kind, blocks[0])
     assert meaning(last, (1,), make()) == meaning(module, (1,), make())
     placed, offsets, total = ordered(last)
@@ -214,6 +222,7 @@ def test_two_numbers_take_two_integer_instructions(kind: str, most: float):
     assert names.count("PRMT") + names.count("LOP3") <= most * pairs + few
     assert names.count("HFMA2") + names.count("HADD2") == names.count("HMUL2") == pairs
     assert sum("MOV" in row.name for row in rows) <= few
+    assert "LDG" not in names
 
 
 def test_copies_ask_their_mask_alone_where_it_ends_with_the_loop():
@@ -221,6 +230,7 @@ def test_copies_ask_their_mask_alone_where_it_ends_with_the_loop():
     for kind in KERNELS:
         last = in_gpu_ir(module_of(kind, (16, 64, 128), num_stages=3))
         copies = [op for op in last.walk() if isinstance(op, AsyncCopy)]
+        copies = [op for op in copies if len(shape_of(op.pointers.type)) == 2]
         assert len(copies) == 6
         for copy in copies:
             assert copy.mask is not None
@@ -266,13 +276,92 @@ def test_where_weights_stay_the_second_operand(
     assert not any(op.is_turned for op in last.walk() if isinstance(op, WarpgroupDot))
 
 
-def test_scales_are_loaded_a_round_ahead():
-    """Two bytes of a column: no copy brings them. The loop only hands on what it loads."""
-    last = in_gpu_ir(module_of("i8", (16, 32, 64), num_stages=3))
+def rounds_of(module: Module) -> tuple[list[Load], list[AsyncCopy]]:
+    """Return what a round loads, and what it copies for a later one."""
+    (loop,) = (op for op in module.walk() if isinstance(op, For))
+    ops = loop.body.ops
+    loads = [op for op in ops if isinstance(op, Load)]
+    return loads, [op for op in ops if isinstance(op, AsyncCopy)]
+
+
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize("behind", [False, True])
+def test_scales_are_copied_beside_what_they_scale(kind: str, behind: bool):
+    """Two bytes of a column for each thread: fewer of them copy more, and no round waits."""
+    loads, copies = rounds_of(in_gpu_ir(module_of(kind, (16, 64, 128), behind=behind)))
+    assert not loads
+    lines = [copy for copy in copies if len(shape_of(copy.pointers.type)) == 1]
+    assert (len(copies), len(lines)) == (3, 1)
+    layout = layout_of(lines[0].pointers.type)
+    assert layout is not None
+    assert layout.consecutive("register", 0) == 2
+
+
+@needs_ptxas
+@pytest.mark.parametrize("wanted", [False, True])
+def test_copies_ask_for_what_lies_around_where_the_author_says_so(wanted: bool):
+    """Of 64 bytes of a row the next round reads the next: vectors of 16 bytes, not of four."""
+    blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP": GROUP}
+    compiled = workbench.compile(
+        KERNELS["i4"], POINTERS.format("i8"), blocks, target="sm_90a", prefetch_l2=wanted
+    )
+    text = compiled.asm["ptx"]
+    assert len(re.findall(r"cp\.async\.cg\.shared\.global\.L2::256B", text)) == (
+        len(re.findall(r"cp\.async\.cg", text)) if wanted else 0
+    )
+    assert "cp.async.ca.shared.global.L2" not in text
+    assert compiled.n_spills == 0
+
+
+def test_without_that_scales_are_loaded_a_round_ahead():
+    """The loop only hands on what it loads."""
+    module = module_of("i8", (16, 32, 64), num_stages=3)
+    module = replace(module, attributes={**module.attributes, "copy_narrow": False})
+    last = in_gpu_ir(module)
     (loop,) = (op for op in last.walk() if isinstance(op, For))
-    (load,) = (op for op in loop.body.ops if isinstance(op, Load))
+    ((load,), _) = rounds_of(last)
     assert load.result in loop.body.yields
     assert not any(load.result in op.operands for op in loop.body.ops[:-1])
+
+
+def scaled(
+    x_ptr, w_ptr, scale_ptr, bias_ptr, c_ptr, steps, WRITES: tl.constexpr
+):  # fmt: skip
+    """Sums with a row of scales and a tile of another kind in each round."""
+    i, j, k = tl.arange(0, 16), tl.arange(0, 32), tl.arange(0, 16)
+    total = tl.zeros((16, 32), tl.float32)
+    for step in range(steps):
+        at = step * 16 + k
+        x = tl.load(x_ptr + i[:, None] * 64 + at[None, :])
+        w = tl.load(w_ptr + j[None, :] * 64 + at[:, None])
+        scale = tl.load(scale_ptr + step * 32 + j)
+        bias = tl.load(bias_ptr + i[:, None] * 32 + j[None, :])
+        total += tl.dot(x, w) * scale[None, :] + bias
+        if WRITES:
+            tl.store(scale_ptr + (step + 1) * 32 + j, scale + 1)
+    tl.store(c_ptr + i[:, None] * 32 + j[None, :], total)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_rows_beside_products_are_copied_unless_the_loop_writes_them(writes: bool):
+    """A tile that meets the products is none: it would take its bytes in every slot."""
+    words = "*f16:16 *f16:16 *f16:16 *f16:16 *f32:16 i32"
+    module = tile_ir(scaled, words, {"WRITES": writes}, num_warps=4, num_stages=3)
+
+    def make() -> list[Any]:
+        random = np.random.default_rng(3)
+        sizes = (16 * 64, 32 * 64, 5 * 32, 16 * 32)
+        found = [random.integers(-2, 3, size).astype(np.float16) for size in sizes]
+        return [*found, np.zeros(16 * 32, np.float32), 4]
+
+    last = in_gpu_ir(module)
+    assert meaning(last, (1,), make()) == meaning(module, (1,), make())
+    loops = [op for op in last.walk() if isinstance(op, For)]
+    shapes = {shape_of(op.result.type) for loop in loops for op in loop.body.ops
+              if isinstance(op, Load)}  # fmt: skip
+    assert ((32,) in shapes) == writes
+    placed, offsets, total = ordered(last)
+    simulate(placed, offsets, total, (1,), make(), SM_90A)
 
 
 def test_a_choice_by_a_scalar_is_of_memory_too():

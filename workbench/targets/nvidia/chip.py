@@ -14,6 +14,8 @@ from workbench.targets.simt.rules import Device, RuleTable
 
 #: sm_80 to sm_90: one access moves at most 128 bits; PTX ISA 9.0, instructions ld and st, .v4.
 WIDEST_BYTES = 16
+#: PTX ISA 9.0, cp.async (sm_80).
+LEAST_COPIED_BYTES = 4
 
 _MOST_SCRATCH = 64 * 1024
 #: How often that is halved at most.
@@ -53,6 +55,7 @@ class Chip(Instructions):
     lanes = 32
     most_warps = 32
     widest_bytes = WIDEST_BYTES
+    least_copied_bytes = LEAST_COPIED_BYTES
     shared_space = 3  # LLVM's NVPTX back end
     banks = BANKS
     costs = COSTS

@@ -33,6 +33,9 @@ from workbench.targets.simt.shared import (
 )
 from workbench.targets.simt.shared import lower_load as load_vectors
 
+#: What a copy may ask of the L2 at most, in bytes.
+_PREFETCHED = 256
+
 NVIDIA.layouts(CommitCopies, WaitCopies)(as_they_are)
 
 
@@ -56,11 +59,12 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
     # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a descriptor only.
     asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,
              "eviction_policy": op.eviction}  # fmt: skip
+    prefetch = _PREFETCHED if on.options.get("prefetch_l2", False) else 0
     return Ahead(
         buffer=buffer,
         others=tuple(others),
         copy=lambda pointers, mask, buffer, slot: AsyncCopy(
-            pointers, buffer, slot, mask, cache=op.cache, eviction=op.eviction
+            pointers, buffer, slot, mask, cache=op.cache, eviction=op.eviction, prefetch=prefetch
         ),
         obstacle=_obstacle(op, on, layout, element),
         unheard={name: word for name, word in asked.items() if word},
@@ -158,8 +162,12 @@ def _matrices(
     _, each = low.pack_of(op.result)
     transposed = ".trans" if plan.trans else ""
     live = {r // each for r in low.live(op.result)}
+    loaded: dict[int, list[str]] = {}  # by place: what is repeated in a thread is read once
     for step in plan.instructions:
         if live.isdisjoint(first // each for first in step.registers):
+            continue
+        if step.offset in loaded:
+            yield step, loaded[step.offset]
             continue
         address = addresses(step.offset)
         count = plan.count
@@ -171,11 +179,10 @@ def _matrices(
         constraints = ",".join(["=r"] * count + ["r"])
         place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
         call = emit.effect(f'call {result} asm sideeffect "{text}", "{constraints}"(i32 {place})')
-        if count == 1:
-            yield step, [call]
-        else:
-            parts = (emit.effect(f"extractvalue {result} {call}, {i}") for i in range(count))
-            yield step, [*parts]
+        found = loaded[step.offset] = [call]
+        if count > 1:
+            found[:] = [emit.effect(f"extractvalue {result} {call}, {i}") for i in range(count)]
+        yield step, found
 
 
 @NVIDIA.lower(AsyncCopy)
@@ -206,7 +213,8 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
         place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
         bytes_ = itemsize * len(group)
         cache = "cg" if bytes_ == 16 and op.cache != "ca" else "ca"
-        text = f"cp.async.{cache}.shared.global [$0], [$1{beside}], {bytes_}"
+        near = f".L2::{op.prefetch}B" if op.prefetch and bytes_ == low.chip.widest_bytes else ""
+        text = f"cp.async.{cache}.shared.global{near} [$0], [$1{beside}], {bytes_}"
         arguments, constraints = [f"i32 {place}", f"ptr addrspace(1) {source}"], ["r", "l"]
         if condition is not None:
             ignored = emit.pure(f"xor i1 {condition}, true")

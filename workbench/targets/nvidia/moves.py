@@ -44,7 +44,8 @@ def _matrices(plan: MatrixPlan, packing: Packing, vector: int) -> Move:
     places = (f2.apply(plan.lane, lane) for lane in range(8 * plan.count))
     addresses = tuple(packing.place(place) for place in places)
     how = f"ldmatrix.x{plan.count}{'.trans' if plan.trans else ''}"
-    return Move("load", "shared", how, vector, 16, len(plan.instructions), addresses)
+    count = len({step.offset for step in plan.instructions})
+    return Move("load", "shared", how, vector, 16, count, addresses)
 
 
 def moves_in(module: Module, target: str) -> list[tuple[Op, Move]]:

@@ -9,6 +9,9 @@ First is also the operand that memory has with k as rows, where the instruction 
 shared memory (tf32, 8 bits): threads read their fragments from where a copy has put it
 (`loaded_first=False` is the twin). They multiply its rows in the order in which those are read
 without bank conflicts (`layouts/between.py`, `row_order`), and have the sums in that order.
+
+With `swap_operands` products of few rows are turned, too: of an instruction's 64 most would be
+copies, while it may have few columns.
 """
 
 from __future__ import annotations
@@ -25,10 +28,11 @@ from workbench.targets.nvidia.chip import chip_of
 from workbench.targets.nvidia.ops import WarpgroupDot
 from workbench.targets.nvidia.warpgroups import (
     MOST_COLUMNS,
+    ROWS,
     columns_among,
     long_after,
-    obstacle,
     obstacle_of_shape,
+    obstacle_of_type,
     own_columns,
     sums_of,
     unit_of,
@@ -46,14 +50,18 @@ _COPIED_BYTES = 4
 def warpgroup_layouts(op: Dot, on: Setting) -> Layouts | None:
     """Return the layouts of a dot that wgmma computes; None if another instruction has to."""
     unit, chip = unit_of(op), chip_of(on.chip)
-    if unit is None or not chip.has_warpgroups or obstacle(op, chip, on.options):
+    if unit is None or not chip.has_warpgroups or obstacle_of_type(op, on.options):
         return None
-    turned, loaded = is_to_be_turned(op, on), is_first_as_loaded(op, on)
+    turned = is_to_be_turned(op, on)
+    if not turned and obstacle_of_shape(shape_of(op.result.type), chip, on.options):
+        return None
+    loaded = is_first_as_loaded(op, on)
     fragments = _fragments(op, on, turned=turned, loaded=loaded)
     # What is loaded takes no fragment's layout: it is to be copied as memory has it.
     held = None if loaded else Along(fragments.get, None)
     if turned:
-        operands = (_turning(op, op.a, on), held, SAME)
+        read = _is_read(op.b, on) and not loaded
+        operands = (_turning(op, op.a, on), _turning(op, op.b, on) if read else held, SAME)
     else:
         read = _is_read(op.a, on) and not loaded
         operands = (_turning(op, op.a, on) if read else held, _turning(op, op.b, on), SAME)
@@ -161,25 +169,29 @@ def is_to_be_turned(op: Dot, on: Setting) -> bool:
     """Say whether the second operand of a dot is to be the first of the instruction.
 
     The other one is memory's, which goes to shared memory by a copy. A loop adds to the sums: what
-    lies turned is turned back once, behind it.
+    lies turned is turned back once, behind it. What is computed, or to be read as it is loaded, is
+    turned unasked if there are rows enough, and where there are few, what memory has, too, if the
+    author asks (`swap_operands`).
     """
-    loaded = _is_held_as_loaded(op, op.b, on)
-    if loaded and _is_held_as_loaded(op, op.a, on):  # threads turn the other one, the smaller
-        loaded = prod(shape_of(op.b.type)) > prod(shape_of(op.a.type))
-    computed = (
-        on.options.get("computed_first", True)
-        and not _is_read(op.b, on)
-        and _is_made_of_memory(op.b, on)
-    )
-    if not (loaded or computed) or op.imprecise_limit:
+    if op.imprecise_limit or not _is_read(op.a, on):
         return False
     if op.accumulator.op is not None:  # sums that a loop does not go on with are read as they lie
         return False
     users = [user for user in on.module.walk() if op.result in user.operands]
     if not all(user.ends_block or user.pointwise for user in users):
         return False
-    shape = shape_of(op.result.type)[::-1]
-    return _is_read(op.a, on) and not obstacle_of_shape(shape, chip_of(on.chip), on.options)
+    shape = shape_of(op.result.type)
+    if obstacle_of_shape(shape[::-1], chip_of(on.chip), on.options):
+        return False
+    few = shape[0] <= ROWS // 2
+    if few and not on.options.get("swap_operands", False):
+        return False
+    if not _is_read(op.b, on):
+        return on.options.get("computed_first", True) and _is_made_of_memory(op.b, on)
+    loaded = _is_held_as_loaded(op, op.b, on)
+    if loaded and _is_held_as_loaded(op, op.a, on):  # threads turn the other one, the smaller
+        loaded = prod(shape_of(op.b.type)) > prod(shape_of(op.a.type))
+    return few or loaded
 
 
 def is_first_as_loaded(op: Dot, on: Setting) -> bool:
@@ -210,8 +222,10 @@ def _is_held_as_loaded(op: Dot, operand: Value, on: Setting) -> bool:
         return False
     if not _lies_across(op, operand, on) or op.accumulator.op is not None:
         return False
+    turned, shape = operand is not op.a, shape_of(op.result.type)
+    if obstacle_of_shape(shape[::-1] if turned else shape, chip_of(on.chip), on.options):
+        return False
     if unit.kw != 1:
-        turned = operand is not op.a
         buffer = _as_it_lies(op, turned=turned)
         fragments = _fragments(op, on, turned=turned, loaded=True).values()
         if not all(byte_pairs_fit(buffer, fragment) for fragment in fragments):

@@ -114,6 +114,12 @@ def unit_of(op: Dot | WarpgroupDot) -> WarpgroupUnit | None:
 # -- layouts --------------------------------------------------------------------------------------
 def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
     """Say why wgmma does not compute a dot on a chip that has it; empty if it does."""
+    return obstacle_of_type(op, options) or obstacle_of_shape(
+        shape_of(op.result.type), chip, options
+    )
+
+
+def obstacle_of_type(op: Dot, options: Mapping[str, Any]) -> str:
     if not options.get("wgmma", True):
         return "wgmma=False"
     a, b = element_of(op.a.type), element_of(op.b.type)
@@ -126,7 +132,7 @@ def obstacle(op: Dot, chip: Chip, options: Mapping[str, Any]) -> str:
     if op.imprecise_limit and inner % long_after(op, unit):
         limit = op.imprecise_limit
         return f"K = {inner} is no multiple of what max_num_imprecise_acc = {limit} adds at once"
-    return obstacle_of_shape(shape_of(op.result.type), chip, options)
+    return ""
 
 
 def obstacle_of_shape(shape: tuple[int, ...], chip: Chip, options: Mapping[str, Any]) -> str:
@@ -326,6 +332,8 @@ def told_of_product(op: WarpgroupDot, on: Setting) -> Told:
     held = ""
     if fragment_of(op) is not None:
         held = ", turned, b in registers" if op.is_turned else ", a in registers"
+    elif op.is_turned:
+        held = ", turned"
     return Told(f"product by warpgroups (wgmma){held}", "applied")
 
 

@@ -122,6 +122,8 @@ class Hardware(ABC):
         shared_bytes: the most shared memory that one block may have.
         shared_space: the number of LLVM's address space for it.
         widest_bytes: the most that one lane moves at once, in shared and in global memory.
+        least_copied_bytes: the least that one lane copies from global to shared memory without
+            waiting for it; 0: no such copies.
         most_warps: of one block, a power of two.
         banks: of shared memory.
         costs: what layouts are chosen by.
@@ -132,6 +134,7 @@ class Hardware(ABC):
     shared_bytes: int
     shared_space: int
     widest_bytes: int
+    least_copied_bytes: int = 0
     most_warps: int
     banks: Banks
     costs: Costs

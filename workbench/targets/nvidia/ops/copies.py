@@ -19,7 +19,8 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", exact=True):
     """Start copying what the pointers point at into slot `slot`; masked-off elements become 0.
 
     The data may be read after a CommitCopies, a WaitCopies that covers it, and a barrier.
-    `stage` -2: in its loop it copies what is read two rounds later. PTX ISA 9.0, cp.async (sm_80).
+    `stage` -2: in its loop it copies what is read two rounds later. `prefetch`: so many bytes come
+    to the L2 with each vector of 16, a hint. PTX ISA 9.0, cp.async (sm_80).
 
         gpu.async_copy %0, %1 slot %2 mask %3 {cache = "cg"}
     """
@@ -31,6 +32,7 @@ class AsyncCopy(Op, mnemonic="gpu.async_copy", exact=True):
     cache: str = attribute(default="")
     eviction: str = attribute(default="")
     stage: int = attribute(default=0)
+    prefetch: int = attribute(default=0)
 
     def verify(self) -> None:
         type = self.pointers.type

@@ -151,11 +151,20 @@ def _ring_of(
     early: Early, depth: int, chip: Chip, room: int, remarks: Remarks, *, through_registers: bool
 ) -> tuple[list[Staged], Plan | None]:
     loop, options = early.loop, early.known.on.options
-    ways = (
-        staged_load(early, load, remarks, through_registers=through_registers)
-        for load in loop.body.ops
-    )
-    found = [staged for staged in ways if staged is not None]
+
+    def staged(said: Remarks, *, beside: bool) -> list[Staged]:
+        ways = (
+            staged_load(early, op, said, through_registers=through_registers, beside=beside)
+            for op in loop.body.ops
+        )
+        return [way for way in ways if way is not None]
+
+    said = remarks.aside()
+    found = staged(said, beside=False)
+    if found and options.get("copy_narrow", True):  # a ring is there for what meets the products
+        said = remarks.aside()
+        found = staged(said, beside=True)
+    remarks.take(said)
     if found and loop.stages is None and options.get("stages_are_free"):
         depth = _fitting(loop, found, depth, room, remarks)
     else:

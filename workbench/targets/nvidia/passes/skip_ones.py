@@ -66,7 +66,9 @@ class _Skipper(Rebuilder):
         while blocks:
             block = blocks.pop()
             blocks += [region for op in block.ops if not op.repeats for region in op.regions]
-            found = [(op, neutral) for op in block.ops if (neutral := self.chip.rules.neutral_of(op))]
+            found = [
+                (op, neutral) for op in block.ops if (neutral := self.chip.rules.neutral_of(op))
+            ]
             found = [(op, neutral) for op, neutral in found if steady.is_one(neutral.few)]
             reads = _Reads(block) if found else None
             for op, neutral in found:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from workbench.analysis.memory import Memory
+from workbench.analysis.products import beside_products
 from workbench.ir import Block, Effect, Module, Op, Shared, Tile, Value, layout_of
 from workbench.layouts import LinearLayout
 from workbench.ops import For
@@ -128,6 +130,11 @@ class Known:
             found = stays_before(self._module, programs=programs, memory=self.memory)
             self._stays[programs] = found
         return self._stays[programs]
+
+    @cached_property
+    def beside(self) -> set[Value]:
+        """The rows and columns that meet what dots give."""
+        return beside_products(self.on.module)
 
     def is_moved_to_dot(self, op: Op) -> bool:
         """Say whether dots multiply what an op, and nothing but such ops, moves."""
@@ -288,11 +295,12 @@ def _is_seen(effect: Effect) -> bool:
 
 
 def staged_load(
-    early: Early, op: Op, remarks: Remarks, *, through_registers: bool = True
+    early: Early, op: Op, remarks: Remarks, *, through_registers: bool = True, beside: bool = False
 ) -> Staged | None:
     """Return how a load of the loop can be staged in shared memory; None if it cannot.
 
     What no copy brings as it is read may go `through_registers`, unless the author says no.
+    `beside`: rows and columns that only meet what dots give are staged, too.
     """
     known = early.known
     ahead, access = known.rules.ahead_of(op, known.on), known.rules.access_of(op)
@@ -326,7 +334,8 @@ def staged_load(
     users = [u for u in users if id(u.op) in here and (u.end is None or id(u.end) in here)]
     inside = [r for r in readers if id(r) in here]
     direct = any(op.result in known.rules.staged_of(r) for r in inside)
-    if not in_place and not direct and not any(map(known.hands_on, inside)):
+    multiplied = in_place or direct or any(map(known.hands_on, inside))
+    if not multiplied and not (beside and inside and op.result in known.beside):
         return None
     reason = early.obstacle(op) or ahead.obstacle
     if not reason and early.slice_of(reads_of(access, ahead)) is None:

@@ -105,11 +105,14 @@ def instructions_of(layout: LinearLayout, width: int) -> int:
     return max(1, len(set(layout.table("register"))) // width)
 
 
-def coalesced(on: Setting, pointers: Value, mask: Value | None, itemsize: int) -> LinearLayout:
+def coalesced(
+    on: Setting, pointers: Value, mask: Value | None, itemsize: int, least: int = 1
+) -> LinearLayout:
     """Return the layout in which a tile of pointers is accessed in whole sectors.
 
     Axes in order of stride, the unit stride first; vectors as wide as addresses and mask allow,
-    but no wider than leaves every lane something to do (LAYOUTS: choosing the coalesced layout).
+    but no wider than leaves every lane something to do (LAYOUTS: choosing the coalesced layout),
+    or than `least` elements.
     """
     facts, shape = on.facts, shape_of(pointers.type)
     threads = on.lanes * on.num_warps
@@ -119,7 +122,7 @@ def coalesced(on: Setting, pointers: Value, mask: Value | None, itemsize: int) -
     width = min(
         _axis_limit(facts, pointers, mask, fastest, shape[fastest]),
         max(1, on.chip.widest_bytes // itemsize),
-        max(1, prod(1 << (e - 1).bit_length() for e in shape) // threads),
+        max(least, prod(1 << (e - 1).bit_length() for e in shape) // threads),
     )
     found = blocked(shape, width, tuple(order), on.num_warps, on.lanes)
     return _runs_across(found, order) if width == 1 and fastest != len(shape) - 1 else found

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from workbench.analysis.products import beside_products, is_line, multiplied
 from workbench.ir import Module, Op, Value, element_of, shape_of
 from workbench.layouts import LinearLayout
 from workbench.ops import pointee_of
 from workbench.targets.simt.hardware import Hardware
 from workbench.targets.simt.passes.costs import (
+    coalesced,
     conversion_cost,
     default_layout,
     instructions_of,
@@ -35,6 +37,9 @@ _BEHIND_LOAD = 0.75
 #: shared memory, whose addresses and masks are written. Where most rows are known to be off,
 #: sectors alone would have all warps bring the rest element by element.
 _COPIED = 4.0
+#: What it costs in a layout in which no copy brings it though one could in another: a round then
+#: waits for memory, of which each asks a round ahead at most (the least that memory takes).
+_WAITS = 500.0
 
 
 @dataclass
@@ -118,7 +123,9 @@ class LayoutGraph:
         self._on = Setting(module, chip)
         self._rules = chip.rules
         #: What products multiply, and what that is made of element by element.
-        self._multiplied = _multiplied(module)
+        self._multiplied = multiplied(module)
+        #: The rows and columns that meet what they give.
+        self._beside = beside_products(module)
         self._block(module.body.ops, 1.0)
         self._offer()
 
@@ -185,7 +192,7 @@ class LayoutGraph:
             node = None if plan.work is None else self._home(plan.work, weight)
         if node is not None:
             self._choices(self.nodes[node], plan)
-            if weight > 1 and not self._multiplied.isdisjoint(op.results):
+            if weight > 1 and not (self._multiplied | self._beside).isdisjoint(op.results):
                 self._copied(self.nodes[node], op)
         for number in plan.order or range(len(op.operands)):
             along = plan.operands[number] if plan.operands else None
@@ -206,23 +213,31 @@ class LayoutGraph:
         node.fixed |= plan.fixed
 
     def _copied(self, node: Node, op: Op) -> None:
-        """Have a load of what products are made of pay for its instructions.
+        """Have a load of what products are made of pay for its instructions, and for waiting.
 
-        A row or a column is none: it is repeated, and loaded where it is needed.
+        A row or a column has no instructions to pay for: it is repeated, and loaded where it is
+        needed.
         """
         access, on = self._rules.access_of(op), self._on
-        if access is None or sum(extent > 1 for extent in node.shape) < 2:
-            return
-        if on.options.get("through_registers"):  # what no copy brings stays a load
+        if access is None or on.options.get(
+            "through_registers"
+        ):  # what no copy brings stays a load
             return
         pointers, mask = access.pointers, access.mask
         itemsize = pointee_of(pointers.type).itemsize
+        least, repeated = 1, is_line(node.shape)
+        if on.options.get("copy_narrow", True):
+            least = max(1, on.chip.least_copied_bytes // itemsize)
+            node.offer(coalesced(on, pointers, mask, itemsize, least))
 
         def cost(layout: LinearLayout) -> float:
             width, _ = vector_width(
                 on.facts, pointers, mask, layout, itemsize, on.chip.widest_bytes
             )
-            return _COPIED * layout.size("warp") * instructions_of(layout, width)
+            found = 0.0 if width >= least else _WAITS
+            if repeated:
+                return found
+            return found + _COPIED * layout.size("warp") * instructions_of(layout, width)
 
         node.costs.append(cost)
 
@@ -278,13 +293,3 @@ def _has_tiles(op: Op) -> bool:
 
 
 __all__ = ["Edge", "LayoutGraph", "Node"]
-
-
-def _multiplied(module: Module) -> set[Value]:
-    found: set[Value] = set()
-    for op in reversed(list(module.walk())):  # users come first
-        if (product := op.multiplies()) is not None:
-            found |= {product.a, product.b}
-        elif (op.moves or op.pointwise or op.pairs) and not found.isdisjoint(op.results):
-            found.update(op.operands)
-    return found

@@ -1,0 +1,42 @@
+"""What matrix products are made of, and what meets their results, element by element."""
+
+from __future__ import annotations
+
+from workbench.ir import Module, Op, Value, shape_of
+
+
+def multiplied(module: Module) -> set[Value]:
+    """Return what products multiply, and what that is made of element by element."""
+    found: set[Value] = set()
+    for op in reversed(list(module.walk())):  # users come first
+        if (product := op.multiplies()) is not None:
+            found |= {product.a, product.b}
+        elif _goes_by_elements(op) and not found.isdisjoint(op.results):
+            found.update(op.operands)
+    return found
+
+
+def beside_products(module: Module) -> set[Value]:
+    """Return the rows and columns that are computed with what products give, right behind them.
+
+    With them comes what they are made of element by element: the scales of a block's sums.
+    """
+    ops = list(module.walk())
+    given, found = set[Value](), set[Value]()
+    for op in ops:
+        if op.multiplies() or (_goes_by_elements(op) and not given.isdisjoint(op.operands)):
+            given.update(op.results)
+    for op in reversed(ops):
+        meets = op.pointwise and not given.isdisjoint(op.operands)
+        if meets or (_goes_by_elements(op) and not found.isdisjoint(op.results)):
+            found.update(v for v in op.operands if v not in given)
+    return {value for value in found if is_line(shape_of(value.type))}
+
+
+def is_line(shape: tuple[int, ...]) -> bool:
+    """Say whether a tile has one axis at most: a row or a column."""
+    return sum(extent > 1 for extent in shape) < 2
+
+
+def _goes_by_elements(op: Op) -> bool:
+    return op.moves or op.pointwise or op.pairs
