@@ -530,7 +530,7 @@ class RuleTable(LoweringTable):
 
     def neutral_of(self, op: Op) -> Neutral | None:
         """Return what an op leaves as it is for a neutral operand; None for most ops."""
-        rule = self._found(lambda table: table._neutral, op)
+        rule = self._found("_neutral", op)
         return None if rule is None else rule(op)
 
     def told_of(self, op: Op, on: Setting) -> Told | None:
