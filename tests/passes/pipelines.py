@@ -59,7 +59,7 @@ PASSES: dict[str, Pass] = {
     "expand-roles": partial(expand_roles, chip=chip("sm_90a")),
     "overlap-products": partial(overlap_products, rules=chip("sm_90a").rules),
     "skip-masks": skip_masks,
-    "skip-ones": partial(skip_ones, chip=SM_80),
+    "skip-ones": partial(skip_ones, chip=chip("sm_90a")),
     "stage-products": partial(stage_products, chip=chip("sm_90a")),
     "turn-tiles": partial(turn_tiles, chip=SM_80),
     "halve-conversions": partial(halve_conversions, chip=SM_80),

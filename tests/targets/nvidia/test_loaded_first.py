@@ -51,9 +51,9 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 #: Rows, columns, depth of a tile; warps; how operands lie in memory, and how copies come.
 CASES = [
-    (64, 128, 32, 4, "nn", "vectors"), (64, 64, 16, 8, "nn", "roles"),
-    (64, 128, 32, 4, "nn", "staying"), (192, 96, 16, 4, "tt", "boxes"),
-    (128, 64, 16, 8, "tt", "roles"), (64, 64, 48, 4, "tt", "vectors"),
+    (64, 64, 32, 4, "nn", "vectors"), (64, 64, 16, 8, "nn", "roles"),
+    (64, 128, 16, 4, "nn", "staying"), (192, 64, 16, 4, "tt", "boxes"),
+    (128, 64, 16, 8, "tt", "roles"), (64, 64, 16, 4, "tt", "vectors"),
     (128, 64, 16, 8, "tn", "vectors"), (64, 96, 16, 4, "tn", "boxes"),
 ]  # fmt: skip
 

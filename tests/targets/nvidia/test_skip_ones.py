@@ -13,16 +13,12 @@ import pytest
 import workbench.language as tl
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
-from tests.passes.pipelines import gpu_steps, tile_steps
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_warpgroups import compiled, in_gpu_ir, without
 from workbench.ir import Builder, Module
 from workbench.ops import For
-from workbench.passes.manager import Recorder
-from workbench.passes.pipeline import tile_passes
 from workbench.source import ShapeError
 from workbench.targets.nvidia.ops import Scale, ScaleProducts
-from workbench.targets.nvidia.pipeline import build
 
 M, N = 64, 64
 
@@ -159,11 +155,6 @@ def arguments(rounds: int, odd: bool = False) -> Callable[[], list[Any]]:
     return make
 
 
-def with_products_of_warps(module: Module) -> Module:
-    final = [module, *(after for _, after in tile_steps(module))][-1]
-    return [after for _, after in gpu_steps(final)][-1]
-
-
 @pytest.mark.parametrize("form", ASKED)
 def test_loops_mean_the_same_to_the_bit(form: str):
     module = module_of(form)
@@ -174,13 +165,12 @@ def test_loops_mean_the_same_to_the_bit(form: str):
         assert meaning(last, (1,), arguments(4, odd)()) == wanted
 
 
-def test_products_of_one_warp_mean_the_same_to_the_bit():
-    module = module_of("plain")
-    last = with_products_of_warps(module)
-    assert len(scales(last)) == 1
-    for odd in (False, True):
-        wanted = meaning(module, (1,), arguments(4, odd)())
-        assert meaning(last, (1,), arguments(4, odd)()) == wanted
+def test_products_that_load_while_they_multiply_are_not_parted_from_that():
+    module = module_of("plain", wgmma=False)
+    assert not scales(in_gpu_ir(module))
+    assert said(module) == [
+        "multiplied in every round: a branch would part its reader from what that loads meanwhile"
+    ]
 
 
 PLANTED = {
@@ -228,26 +218,21 @@ def test_types_are_those_of_sums():
         builder.insert(Scale(scale.source, half))
 
 
-def texts(chip: str, **options: Any) -> tuple[str, str, Any]:
-    recorder = Recorder()
-    module = module_of("plain", **options)
-    module = replace(module, attributes={**module.attributes, "narrow_index": True})
-    built = build(tile_passes(module, recorder), chip, recorder)
-    return built.texts["llvm"]().text, built.texts["sass"]().text, built.assemble()
-
-
 @needs_ptxas
 @needs_nvdisasm
-@pytest.mark.parametrize("chip", ["sm_90a", "sm_80"])
-def test_one_vote_skips_all_multiplications(chip: str):
+def test_one_vote_skips_all_multiplications():
     """No register is copied for it, nothing is spilled, and NaN is no 1."""
-    llvm, sass, binary = texts(chip)
-    factors = re.findall(r"fcmp une float %\w+, 0x3FF0000000000000", llvm)
-    assert len(factors) == {"sm_90a": 2, "sm_80": 4}[chip]
+    built = compiled(module_of("plain"))[0]
+    asked = re.findall(r"fcmp une float %\w+, 0x3FF0000000000000", built.texts["llvm"]().text)
+    assert len(asked) == 2
+    sass = built.texts["sass"]().text
     rows = [re.sub(r"^/\*\w+\*/\s*", "", row.strip()) for row in sass.splitlines()]
     (vote,) = (n for n, row in enumerate(rows) if re.search(r"\bVOTE\.ANY P", row))
     branch = next(n for n in range(vote, len(rows)) if re.match(r"@!?P\d BRA", rows[n]))
     end = next(n for n in range(branch, len(rows)) if rows[n].startswith("."))
     assert [row.split()[0] for row in rows[branch + 1 : end]] == ["FMUL"] * 32
-    assert binary.resources.spill_store_bytes == 0
-    assert "VOTE.ANY P" not in texts(chip, skip_ones=False)[1]
+    first = next(n for n in range(end, len(rows)) if "HGMMA" in rows[n])
+    assert not any("F2FP" in row for row in rows[branch:first])
+    assert built.assemble().resources.spill_store_bytes == 0
+    off = compiled(module_of("plain", skip_ones=False))[0]
+    assert "VOTE.ANY P" not in off.texts["sass"]().text

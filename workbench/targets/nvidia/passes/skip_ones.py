@@ -39,7 +39,10 @@ def skip_ones(module: Module, remarks: Remarks, chip: Device) -> Module:
         %scaled = gpu.scale %sums, %factors : tile<64x64xf32>
 
     It comes right before whoever reads it first, so that what is computed meanwhile stays one piece
-    of code. Needs: layouts. Keeps: every value.
+    of code. That is a product that goes on by itself: others load their operands bit by bit while
+    they multiply, and behind a branch all of them would wait in registers.
+
+    Needs: layouts. Keeps: every value.
     """
     if not module.attributes.get("skip_ones", True):
         return module
@@ -56,8 +59,8 @@ class _Skipper(Rebuilder):
         self.module = module
         self.remarks = remarks
         self.chip = chip
-        #: Ops that move, and what comes before others, both by the op.
-        self.moved: dict[int, Neutral] = {}
+        #: What asks instead of ops, and which of these come in front of others, both by the op.
+        self.asking: dict[int, Op] = {}
         self.before: dict[int, list[Op]] = {}
 
     def look(self, loop: Op) -> None:
@@ -75,13 +78,17 @@ class _Skipper(Rebuilder):
                 if reads is None or op.result not in reads.first:
                     continue
                 place = reads.first[op.result]
+                reader = block.ops[place]
                 obstacle = _obstacle(op, neutral, block, place, reads)
+                if not obstacle and self.chip.rules.later_of(reader) is None:
+                    obstacle = "a branch would part its reader from what that loads meanwhile"
                 if not obstacle and self.is_full:
                     obstacle = "in front of a branch more is alive, and registers are short"
                 if obstacle:
                     self.remarks.note(op, f"multiplied in every round: {obstacle}", "missed")
                     continue
-                self.moved[id(op)] = neutral
+                besides = tuple(v for v in dict.fromkeys(reader.operands) if _is_packed(v))
+                self.asking[id(op)] = neutral.skipping(besides)
                 self.before.setdefault(id(block.ops[place]), []).append(op)
 
     @cached_property
@@ -91,7 +98,7 @@ class _Skipper(Rebuilder):
 
     def run(self) -> Module:
         """Return the module in which warps ask."""
-        if not self.moved:
+        if not self.asking:
             return self.module
         body = self.block(self.module.body)
         return replace(self.module, body=body, next_id=self.builder.next_id)
@@ -99,16 +106,15 @@ class _Skipper(Rebuilder):
     def op(self, op: Op) -> None:
         """Write an op, what moves in front of it first."""
         for one in self.before.get(id(op), ()):
-            self._skipping(one, op)
-        if id(op) not in self.moved:
+            self._ask(one)
+        if id(op) not in self.asking:
             super().op(op)
 
-    def _skipping(self, op: Op, reader: Op) -> None:
+    def _ask(self, op: Op) -> None:
         builder = self.builder
-        besides = tuple(v for v in dict.fromkeys(reader.operands) if _is_packed(v))
         before = builder.span, builder.origins
         builder.span, builder.origins = op.span, (op.id,)
-        made = builder.insert(self.with_new_operands(self.moved[id(op)].skipping(besides)))
+        made = builder.insert(self.with_new_operands(self.asking[id(op)]))
         self._map(op, made.results)
         builder.span, builder.origins = before
         self.remarks.note(made, "rounds in which a warp's factors are all 1 skip this", "applied")
