@@ -320,10 +320,13 @@ def _built(state: State) -> Built:
                     occupancy=_occupancy(unit, module, result.registers, shared_bytes),
                     code_bytes=code_bytes(result.cubin),
                 ))  # fmt: skip
+                # Where is read from listings, which take longer than ptxas: when somebody looks.
                 if spilled(result):
-                    note_spills(result, sass(), module, remarks)
+                    remarks.later(lambda: note_spills(result, sass(), module, remarks))
                 if result.notes:
-                    note_assembler(found, ptx_rows(found.ptx, ops, state.llvm), module, remarks)
+                    remarks.later(lambda: note_assembler(
+                        found, ptx_rows(found.ptx, ops, state.llvm), module, remarks
+                    ))  # fmt: skip
         return made["cubin"]
 
     def sass() -> Rendered:
