@@ -43,7 +43,7 @@ def test_layouts_are_listed():
     text = placing.layouts("product")
     assert "64×64 mma: %total" in text
     assert "  lane     (0, 2) (0, 4) (1, 0) (2, 0) (4, 0)" in text
-    data = json.loads(placing.layouts("product", as_json=True))
+    data = json.loads(placing.layouts("product", as_json=True))["layouts"]
     assert {"value", "op", "line", "shape", "element", "kind", "bases"} <= data[0].keys()
     assert {one["kind"] for one in data} == {"register", "shared"}
 
@@ -67,7 +67,9 @@ def test_shared_memory_over_time():
     assert "B in all" in drawn
     (text,) = svg(drawn)
     assert "program order" in text
-    assert json.loads(placing.layouts("product", shared=True, as_json=True))[0]["bytes"] > 0
+    assert (
+        json.loads(placing.layouts("product", shared=True, as_json=True))["buffers"][0]["bytes"] > 0
+    )
 
 
 def test_accesses():
@@ -76,7 +78,7 @@ def test_accesses():
     assert "no bank conflict" in text
     drawn = placing.access("product", "9")
     assert all(svg(drawn))
-    data = json.loads(placing.access("product", "9", as_json=True))
+    data = json.loads(placing.access("product", "9", as_json=True))["accesses"]
     assert {"sectors", "ideal", "vector", "requests", "addresses"} <= data[0].keys()
 
 
@@ -115,7 +117,7 @@ def test_the_schedule_of_a_loop_is_told_and_drawn(result):
     (text,) = svg(drawn)
     assert "2 rounds ahead" in text
     assert "copy b[fill]" in text
-    (data,) = json.loads(schedules.schedule(result, Request(json=True)))
+    (data,) = json.loads(schedules.schedule(result, Request(json=True)))["pipelines"]
     assert {"loop", "roles", "stages", "ops", "warps", "rings", "steps"} <= data.keys()
     html = result._repr_mimebundle_()["text/html"]
     assert "Schedule · what each role does" in html

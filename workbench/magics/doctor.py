@@ -155,6 +155,33 @@ def config(value: str | None = None) -> str:
     return f"{name}={chosen}"
 
 
-def as_data() -> dict[str, Any]:
-    """Return the diagnosis as plain data."""
-    return {name: {"state": state, "fix": fix} for name, state, fix in diagnose()}
+def data_of(what: str, text: str) -> dict[str, Any]:
+    """Return what a word of `%workbench` says as plain data; `text` is what it said."""
+    match what:
+        case "doctor":
+            return {
+                "parts": {name: {"state": s, "fix": fix or None} for name, s, fix in diagnose()}
+            }
+        case "version":
+            return {"versions": dict(line.split(None, 1) for line in text.splitlines())}
+        case "config":
+            limits = {
+                name: {"limit": budgets.limit_of(name), "unit": row.unit, "what": row.what}
+                for name, row in budgets.BUDGETS.items()
+            }
+            return {"settings": {n: value for n, (value, _) in _settings.items()}, "limits": limits}
+        case "view":
+            return {"view": text.removeprefix("view ")}
+        case _:
+            return {"text": text, **_cached()}
+
+
+def _cached() -> dict[str, Any]:
+    from workbench.runtime import cache as disk
+
+    if not disk.enabled():
+        return {"folder": None, "kernels": 0, "bytes": 0, "trusted": []}
+    entries, size = disk.usage()
+    return {
+        "folder": str(disk.directory()), "kernels": entries, "bytes": size, "trusted": _trusted(),
+    }  # fmt: skip

@@ -5,7 +5,6 @@ Everything is read from GPU IR, and made only when asked for. Works without IPyt
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from workbench.ir import Module, Op, Shared, Tile, Value, element_of, shape_of, 
 from workbench.layouts import BANKS, LinearLayout
 from workbench.magics import variants
 from workbench.magics.drawing import Drawn, chart_svg, chart_text, grid_svg, grid_text
+from workbench.magics.plain import plain
 from workbench.magics.texts import Shown
 from workbench.magics.values import closest
 from workbench.runtime.compiled import CompiledKernel
@@ -99,10 +99,10 @@ def layouts(
         return _intervals(compiled, module, as_json=as_json)
     every = list(named_values(module))
     if which is None:
-        return _json(every) if as_json else Shown(_listing(compiled, every))
+        return _json(compiled, every) if as_json else Shown(_listing(compiled, every))
     chosen = _choose(every, which, compiled.name)
     if as_json:
-        return _json(chosen)
+        return _json(compiled, chosen)
     shown = chosen[:_MOST]
     texts, pictures = zip(*(_drawn(one, by) for one in shown), strict=True)
     more = [f"{len(chosen) - _MOST} more: %layouts {compiled.name} VALUE"]
@@ -230,7 +230,7 @@ def _copies(layout: LinearLayout) -> int:
     return max(1, places // prod(layout.padded))
 
 
-def _json(chosen: list[Named]) -> Shown:
+def _json(compiled: CompiledKernel, chosen: list[Named]) -> Shown:
     found = []
     for one in chosen:
         layout = _layout(one.value)
@@ -242,7 +242,7 @@ def _json(chosen: list[Named]) -> Shown:
             "kind": "shared" if isinstance(one.value.type, Shared) else "register",
             "bases": {n: [list(v) for v in vectors] for n, vectors in layout.bases.items()},
         })  # fmt: skip
-    return Shown(json.dumps(found), "json")
+    return plain(kernel=compiled.name, target=compiled.target, layouts=found)
 
 
 def _intervals(compiled: CompiledKernel, module: Module, *, as_json: bool) -> Shown:
@@ -250,7 +250,10 @@ def _intervals(compiled: CompiledKernel, module: Module, *, as_json: bool) -> Sh
     buffers = compiled.compiled.built.fields["shared"]
     if as_json:
         rows = [{n.removesuffix("_"): v for n, v in asdict(b).items()} for b in buffers]
-        return Shown(json.dumps(rows), "json")
+        return plain(
+            kernel=compiled.name, target=compiled.target,
+            shared_bytes=compiled.compiled.built.shared_bytes, buffers=rows,
+        )  # fmt: skip
     total = compiled.compiled.built.shared_bytes
     if not buffers:
         return Shown(f"{compiled.name} for {compiled.target} uses no shared memory")
@@ -288,7 +291,8 @@ def access(
     every = moves_in(module, compiled.target)
     chosen = [(op, m) for op, m in every if line is None or on_line(op, int(line))]
     if as_json:
-        return Shown(json.dumps([_move_data(op, m) for op, m in chosen]), "json")
+        moves = [_move_data(op, m) for op, m in chosen]
+        return plain(kernel=compiled.name, target=compiled.target, accesses=moves)
     if not chosen:
         lines = sorted({op.span.line for op, _ in every if op.span is not None})
         raise OptionError(
