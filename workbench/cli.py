@@ -53,7 +53,7 @@ COMMANDS = {
     "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",
     "doctor": "                            what is installed, what is missing",
     "version": "                           versions",
-    "config": "                            settings, and the limits of one compilation",
+    "config": "                            settings, and the limits of a compilation and a check",
     "cache": "[clear]                      where compiled kernels lie; empty it",
     "view": "TRACE | NOTEBOOK::KERNEL    write the viewer page and open it",
     "puzzles": "DIR [--grade]              write the twelve puzzles, or grade those that are there",

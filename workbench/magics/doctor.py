@@ -138,10 +138,16 @@ def config(value: str | None = None) -> str:
     """
     if value is None:
         lines = [f"{name}={current}" for name, (current, _) in _settings.items()]
-        heading = "limits of one compilation: an error names what is over one; they are fixed"
+        own = " and ".join(name for name, row in budgets.BUDGETS.items() if row.raisable)
+        heading = (
+            "limits: an error names what is over one; they are fixed but for "
+            f"{own} (NAME=NUMBER changes one)"
+        )
         return "\n".join([*lines, "", heading, budgets.table()])
     name, equals, chosen = value.partition("=")
     known = "; ".join(f"{n}={'|'.join(allowed)}" for n, (_, allowed) in _settings.items())
+    if name in budgets.BUDGETS and budgets.BUDGETS[name].raisable:
+        return _limit(name, chosen)
     if name in budgets.BUDGETS:
         raise OptionError(f"the limit of '{name}' is fixed", code="K103", hint=f"settings: {known}")
     if name not in _settings:
@@ -153,6 +159,18 @@ def config(value: str | None = None) -> str:
         chosen = setting(name)
     _settings[name] = (chosen, _settings[name][1])
     return f"{name}={chosen}"
+
+
+def _limit(name: str, chosen: str) -> str:
+    """Return a limit that is the user's, or change it."""
+    if chosen and not (chosen.isdecimal() and int(chosen)):
+        unit = budgets.BUDGETS[name].unit
+        raise OptionError(
+            f"'{chosen}' is no number of {unit}", code="K103", hint=f"%workbench config {name}=600"
+        )
+    if chosen:
+        budgets.raise_limit(name, int(chosen))
+    return f"{name}={budgets.limit_of(name)}"
 
 
 def data_of(what: str, text: str) -> dict[str, Any]:

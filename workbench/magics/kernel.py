@@ -253,7 +253,7 @@ class KernelMagics(Magics):
 
         %workbench doctor             each part, whether it is there, and what brings it
         %workbench version            versions
-        %workbench config             settings, and the limits of one compilation
+        %workbench config             settings and limits; a check may take `checked=60` seconds
         %workbench config NAME=VALUE  change a setting
         %workbench view [MODE]        what shows the panes: auto, widget or static
         %workbench cache [clear]      where compiled kernels lie and who is trusted; empty it
