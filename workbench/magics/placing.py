@@ -141,8 +141,15 @@ def _listing(compiled: CompiledKernel, every: list[Named]) -> str:
         kind = f" {layout.kind}" if layout.kind else ""
         parts.append(f"\n{'×'.join(map(str, layout.shape))}{kind}: {names}{rest}")
         parts += _bases(layout)
-    parts.append(f"\n%layouts {compiled.name} VALUE draws one; --shared shows the intervals")
+    parts.append(f"\n{_READING}")
+    parts.append(f"%layouts {compiled.name} VALUE draws one; --shared shows the intervals")
     return "\n".join(parts)
+
+
+_READING = (
+    "to read: for each bit of a register's, lane's or warp's number, the lowest first, how far it "
+    "moves an element; 0: another copy"
+)
 
 
 def _bases(layout: LinearLayout) -> list[str]:
@@ -173,7 +180,13 @@ def _drawn(one: Named, by: str | None) -> tuple[str, str]:
     head = f"%{one.name}: {one.op.name}{line}, {_type(one.value)}"
     drawn_by = "bank" if is_buffer else by or "warp and lane"
     title = f"{head}, by {drawn_by}"
-    text = [f"{head}", *_bases(layout), f"by {drawn_by}:", grid_text((rows, columns), cell)]
+    text = [
+        f"{head}",
+        *_bases(layout),
+        _READING,
+        f"by {drawn_by}:",
+        grid_text((rows, columns), cell, "element"),
+    ]
     copies = _copies(layout) if not is_buffer else 1
     if copies > 1:
         text.append(f"  {copies} places hold each element; the first is shown")
@@ -313,8 +326,10 @@ def access(
     pictures: list[str] = []
     for move in dict.fromkeys(m for _, m in chosen):
         cell = _lane_cell(move)
-        title = f"{move.direction} {move.space} {move.how}: where the lanes of a warp access"
-        text += ["", title, grid_text((1, len(move.addresses)), cell)]
+        words = " ".join(filter(None, (move.space, move.direction, move.how and f"({move.how})")))
+        unit = "b: bank of its first byte" if move.space == "shared" else "s: sector of 32 bytes"
+        title = f"{words}: where the lanes of a warp access, {unit}"
+        text += ["", title, grid_text((1, len(move.addresses)), cell, "lane")]
         pictures.append(grid_svg((1, len(move.addresses)), cell, title))
     return Drawn("\n".join(text), pictures)
 
@@ -343,6 +358,7 @@ def _count(number: int | None, name: str) -> str:
 
 def _move_row(op: Op, move: Any) -> tuple[str, ...]:
     how = f" ({move.how})" if move.how and move.how != "convert" else ""
+    masked = ", masked" if getattr(op, "mask", None) is not None else ""
     cost = f"{_count(move.sectors, 'sector')}, ideal {move.ideal}{' ~' if move.apart else ''}"
     if move.space == "shared":
         worse = move.conflicts
@@ -351,7 +367,7 @@ def _move_row(op: Op, move: Any) -> tuple[str, ...]:
         )
     return (
         str(op.span.line) if op.span is not None else "–",
-        f"{op.name}{how}", f"{move.space} {move.direction}",
+        f"{op.name}{how}{masked}", f"{move.space} {move.direction}",
         f"{move.bytes} = {move.vector} × {move.bytes // move.vector}", str(move.requests), cost,
     )  # fmt: skip
 
