@@ -16,7 +16,7 @@ from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from workbench.ir import parse_module
 from workbench.passes.manager import Recorder, Remark
 from workbench.targets.built import Built
-from workbench.targets.nvidia import spills
+from workbench.targets.nvidia import pipeline, spills
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.toolchain import Assembled
 from workbench.targets.simt.pressure import peak
@@ -109,6 +109,20 @@ def test_where_the_assembler_gives_up_it_is_asked_again_with_a_limit():
     assert first.text.startswith(f"{total:,} bytes spilled")
     assert first.span is not None
     assert ".reqntid 128 .maxnreg 255" in made.texts["ptx"]().text
+
+
+@needs_ptxas
+@needs_nvdisasm
+def test_where_it_spills_is_read_when_somebody_looks(monkeypatch):
+    """The listings take longer than ptxas, and a map of settings looks at none."""
+    listed: list[bytes] = []
+    real = pipeline.disassemble
+    monkeypatch.setattr(pipeline, "disassemble", lambda code: listed.append(code) or real(code))
+    made, recorder = built.__wrapped__(128)
+    assert made.assemble().resources.spill_store_bytes
+    assert not listed
+    assert "bytes spilled" in recorder.remarks.items[0].text
+    assert listed
 
 
 def result(registers: int, spills: int) -> Assembled:
