@@ -25,7 +25,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -293,7 +293,7 @@ def run_alone() -> Callable[[int, Any, int, int], int]:
 
 
 @contextmanager
-def ended_after(seconds: float) -> Iterator[Callable[[], bool]]:
+def ended_after(seconds: float) -> Generator[Callable[[], bool]]:
     """Have a launch of this thread end where it is after so many seconds; compiling counts not.
 
     Yields what says whether that was; who launched asks, and throws away what there is.

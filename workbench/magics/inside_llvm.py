@@ -32,7 +32,7 @@ def llvm_passes_data(result: KernelResult, which: str | None, grep: str | None) 
         if (grep is None or re.search(grep, f"{step.argument} {step.name}"))
         and (which is None or which in (str(n), step.argument))
     ]  # fmt: skip
-    diff = {} if which is None else {"diff": _diff(found, which)}
+    diff: dict[str, Any] = {} if which is None else {"diff": _diff(found, which)}
     return plain(kernel=compiled.name, target=compiled.target, passes=passes, **diff)
 
 

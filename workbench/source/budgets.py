@@ -7,7 +7,7 @@ What is counted is counted before it is made, so that refusing takes no time eit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -113,7 +113,7 @@ _checking: ContextVar[bool] = ContextVar("checking", default=False)
 
 
 @contextmanager
-def checking() -> Iterator[None]:
+def checking() -> Generator[None]:
     """Have what is interpreted now end by itself: it is a check, which nobody wants to stop."""
     token = _checking.set(True)
     try:
