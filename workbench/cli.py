@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ from workbench.source import (
 )
 from workbench.trace import STAGE_IDS
 
+#: Commands that say what `%workbench` says to the same word.
+_WORDS = ("doctor", "version", "config", "cache")
+
 OK, CHECK_FAILED, USAGE, COMPILE_ERROR, LAUNCH_ERROR, TOOL_MISSING = range(6)
 
 COMMANDS = {
@@ -38,6 +42,9 @@ COMMANDS = {
     "diff": "A B [--output PAGE.html]     compare two traces, line by line",
     "follow": "TRACE LINE|VALUE|STAGE:ROW   what became of it, pass by pass",
     "whatif": "FILE.py::KERNEL --axis A=V,… [options]   what other settings would give, not run",
+    "passes": "FILE.py::KERNEL [PASS] [options]   what each pass of the compiler did",
+    "override": "FILE.py::KERNEL STAGE [PATH] [options]   compile from a stage's edited text",
+    "kernels": "FILE.py                    the kernels that a file or notebook defines",
     "schedule": "FILE.py::KERNEL [options]   what each role does in a round of pipelined loops",
     "layouts": "FILE.py::KERNEL [VALUE|LINE] --sig … [options]   where elements of tiles lie",
     "access": "FILE.py::KERNEL [LINE] --sig … [options]   what loads and stores cost, before a run",
@@ -45,6 +52,9 @@ COMMANDS = {
     "step": "FILE.py::KERNEL [PROGRAM] [options]   each op of one program, with its value",
     "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",
     "doctor": "                            what is installed, what is missing",
+    "version": "                           versions",
+    "config": "                            settings, and the limits of a compilation and a check",
+    "cache": "[clear]                      where compiled kernels lie; empty it",
     "view": "TRACE | NOTEBOOK::KERNEL    write the viewer page and open it",
     "puzzles": "DIR [--grade]              write the twelve puzzles, or grade those that are there",
 }
@@ -58,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return OK if given else USAGE
     command, rest = given[0], given[1:]
     if command in ("-V", "--version"):
-        command, rest = "version", []
+        command = "version"
     if {"-h", "--help"} & set(rest) and command in COMMANDS:
         _print(f"workbench {command} {COMMANDS[command].strip()}\n\n{usage(command)}".rstrip())
         return OK
@@ -71,16 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(command: str, rest: Sequence[str]) -> int:
-    if command == "version":
-        from workbench.magics.doctor import version
-
-        _print(version())
-        return OK
     actions: dict[str, Callable[[Request], int]] = {
         "compile": _compile, "check": _check, "bench": _bench, "tune": _tune, "explain": _explain,
         "bisect": _bisect, "diff": _diff, "follow": _follow, "whatif": _whatif,
         "layouts": _layouts, "access": _access, "roofline": _roofline, "schedule": _schedule,
-        "step": _step, "doctor": _doctor, "view": _view, "puzzles": _puzzles,
+        "passes": _passes, "override": _override, "kernels": _kernels,
+        "step": _step, "doctor": _said, "version": _said, "config": _said, "cache": _said,
+        "view": _view, "puzzles": _puzzles,
     }  # fmt: skip
     if command not in actions:
         better = closest(command, actions)
@@ -90,9 +97,11 @@ def _run(command: str, rest: Sequence[str]) -> int:
             hint=f"commands: {' '.join(actions)}",
         )
     request = parse_arguments(command, rest)
-    needs = actions.keys() - {"explain", "doctor"}
+    needs = actions.keys() - {"explain", *_WORDS}
     if command in needs and request.name is None:
         raise OptionError(f"{command} needs {COMMANDS[command].split('  ')[0]}", code="K103")
+    if command in _WORDS:
+        request = replace(request, names=(command, *request.names))
     return actions[command](request)
 
 
@@ -119,6 +128,7 @@ def _compile(request: Request) -> int:
     from workbench.bench.running import chip, run_plan
     from workbench.magics.lines import replace_request
     from workbench.magics.loading import load_kernel
+    from workbench.magics.plain import heading, plain
     from workbench.magics.planning import make_plan
 
     kernel, namespace = load_kernel(request.name or "")
@@ -128,12 +138,14 @@ def _compile(request: Request) -> int:
     if request.output is not None and not request.emit:
         path = result.save(request.output, force=request.force)
         _say(f"wrote {path}")
+        if request.json:
+            _print(str(plain(**heading(result.trace), path=str(path))))
         return OK
     default = {"cpu": "asm", "interpreter": "tile"}.get(request.target, "ptx")
     emitted = request.emit or (default,)
     if request.json:
         stages = {name: _text(result, name) for name in emitted}
-        _print(json.dumps({"ok": True, "kernel": result.name, "stages": stages}, indent=1))
+        _print(str(plain(**heading(result.trace), resources=result.trace.resources, stages=stages)))
         return OK
     for name in emitted:
         _emit(result, name, request, several=len(emitted) > 1)
@@ -200,10 +212,9 @@ def _tune(request: Request) -> int:
     kernel, namespace = load_kernel(request.name or "")
     result = lines.tune(kernel, request, namespace)
     if request.json:
-        from workbench.trace import to_data
+        from workbench.magics.plain import result_data
 
-        tunes = [to_data(tune) for trace in result.traces for tune in trace.runs.tunes]
-        _print(json.dumps({"ok": True, "kernel": result.name, "tunes": tunes}))
+        _print(str(result_data(result)))
     else:
         _print(str(result.tune))
     if request.output is not None:
@@ -213,13 +224,9 @@ def _tune(request: Request) -> int:
 
 def _finish(result: Any, request: Request) -> int:
     if request.json:
-        from workbench.trace import to_data
+        from workbench.magics.plain import result_data
 
-        checks = [to_data(check) for trace in result.traces for check in trace.runs.checks]
-        benches = [to_data(bench) for bench in result.bench]
-        _print(
-            json.dumps({"ok": True, "kernel": result.name, "checks": checks, "benches": benches})
-        )
+        _print(str(result_data(result)))
     else:
         _print(repr(result))
     if request.output is not None:
@@ -363,10 +370,53 @@ def _explain(request: Request) -> int:
     return OK
 
 
-def _doctor(request: Request) -> int:
-    from workbench.magics import doctor
+def _said(request: Request) -> int:
+    from workbench.magics import lines
 
-    _print(json.dumps(doctor.as_data(), indent=1) if request.json else doctor.doctor())
+    _print(str(lines.workbench(*request.names, as_json=request.json)))
+    return OK
+
+
+def _passes(request: Request) -> int:
+    from workbench.magics import lines
+
+    kernel, which, namespace = _laid_out(request)
+    _print(str(lines.passes(
+        kernel, which, everything=request.everything, grep=request.grep,
+        llvm_passes=request.llvm_passes, as_json=request.json, namespace=namespace,
+    )))  # fmt: skip
+    return OK
+
+
+def _override(request: Request) -> int:
+    from workbench.magics import overriding
+    from workbench.magics.loading import load_kernel
+
+    kernel, namespace = load_kernel(request.name or "")
+    found = overriding.override_file(kernel, request, namespace)
+    if request.json:
+        _print(str(overriding.as_json(found, request.names[1])))
+    else:
+        _print(found if isinstance(found, str) else repr(found))
+    return OK
+
+
+def _kernels(request: Request) -> int:
+    from workbench.magics.loading import kernels_of
+    from workbench.magics.plain import plain
+
+    found = [
+        {"kernel": name, "line": source.first_line, "parameters": [
+            {"name": p.name, "constexpr": p.is_constexpr} for p in source.parameters
+        ]}
+        for name, source in kernels_of(request.name or "").items()
+    ]  # fmt: skip
+    if request.json:
+        _print(str(plain(kernels=found)))
+        return OK
+    for row in found:
+        names = ", ".join(p["name"] + ": constexpr" * p["constexpr"] for p in row["parameters"])
+        _print(f"{row['kernel']}({names})")
     return OK
 
 
@@ -374,6 +424,7 @@ def _view(request: Request) -> int:
     import tempfile
     import webbrowser
 
+    from workbench.magics.plain import heading, plain
     from workbench.viewer import save
     from workbench.viewer.kept import answer_in
     from workbench.viewer.reading import read_whole
@@ -381,17 +432,21 @@ def _view(request: Request) -> int:
     traces, beside = read_whole(request.name or "")
     answer = answer_in(beside, traces)
     if request.output is not None:
-        _say(f"wrote {save(traces, request.output, force=True, answer=answer)}")
-        return OK
-    folder = Path(tempfile.mkdtemp(prefix="workbench-"))
-    path = save(traces, folder / f"{traces[0].kernel.name}.html", answer=answer)
+        path = save(traces, request.output, force=True, answer=answer)
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="workbench-"))
+        path = save(traces, folder / f"{traces[0].kernel.name}.html", answer=answer)
     _say(f"wrote {path}")
-    webbrowser.open(path.as_uri())
+    if request.json:  # who reads plain data opens no page
+        _print(str(plain(**heading(traces[0]), path=str(path))))
+    elif request.output is None:
+        webbrowser.open(path.as_uri())
     return OK
 
 
 def _puzzles(request: Request) -> int:
     from workbench import puzzles
+    from workbench.magics.plain import plain
 
     folder = Path(request.name or "")
     if request.grade:
@@ -400,13 +455,13 @@ def _puzzles(request: Request) -> int:
         from workbench.magics.grading import grade
 
         seed = secrets.randbits(32) if request.seed is None else request.seed
-        _print(json.dumps(grade(folder, seed), indent=1))
+        _print(str(plain(**grade(folder, seed))))
         return OK
     if request.seed is not None:
         raise OptionError("--seed goes with --grade: notebooks hold no seed", code="K103")
     paths = puzzles.write(folder, force=request.force)
     if request.json:
-        _print(json.dumps({"ok": True, "notebooks": [path.name for path in paths]}))
+        _print(str(plain(notebooks=[path.name for path in paths])))
     else:
         _say(f"wrote {len(paths)} notebooks to {folder}, without solutions")
     return OK

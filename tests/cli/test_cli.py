@@ -99,7 +99,7 @@ def test_explain_and_help(capsys):
 
 def test_doctor_names_every_part(capsys):
     assert cli.main(["doctor", "--json"]) == cli.OK
-    parts = json.loads(capsys.readouterr().out)
+    parts = json.loads(capsys.readouterr().out)["parts"]
     assert {"workbench", "torch", "ptxas", "nvdisasm", "GPU", "cache"} <= set(parts)
 
 
@@ -140,7 +140,7 @@ def test_schedule_tells_what_a_round_does(tmp_path, capsys):
     assert cli.main(arguments) == cli.OK
     assert "product for sm_90a: the loop in line 9" in capsys.readouterr().out
     assert cli.main([*arguments, "--json"]) == cli.OK
-    (one,) = json.loads(capsys.readouterr().out)
+    (one,) = json.loads(capsys.readouterr().out)["pipelines"]
     assert one["roles"] == ["all warps"]
 
 
@@ -151,11 +151,13 @@ def test_layouts_and_accesses_are_told_without_a_launch(tmp_path, capsys):
     assert cli.main(["layouts", f"{path}::product", *options, "--target", "sm_80"]) == cli.OK
     assert "product for sm_80: " in capsys.readouterr().out
     assert cli.main(["layouts", f"{path}::product", "total", *options, "--json"]) == cli.OK
-    (one,) = json.loads(capsys.readouterr().out)
+    (one,) = json.loads(capsys.readouterr().out)["layouts"]
     assert (one["value"], one["shape"]) == ("total", [64, 64])
     assert cli.main(["access", f"{path}::product", *options]) == cli.OK
     assert "predicted" in capsys.readouterr().out
     assert cli.main(["access", f"{path}::product", "13", *options, "--json"]) == cli.OK
-    assert {move["direction"] for move in json.loads(capsys.readouterr().out)} == {"store"}
+    assert {move["direction"] for move in json.loads(capsys.readouterr().out)["accesses"]} == {
+        "store"
+    }
     assert cli.main(["layouts", f"{path}::product"]) == cli.USAGE
     assert "--sig" in capsys.readouterr().err

@@ -132,7 +132,7 @@ def test_the_listing_with_control_bits():
     assert rows[0].startswith("------:-:1:-:01     1")
     assert any("// spilled %" in row for row in rows)
     assert "registers live" in last
-    data = json.loads(machine_code.sass_listing("product", Request(json=True)))
+    data = json.loads(machine_code.sass_listing("product", Request(json=True)))["instructions"]
     assert len(data) == len(rows)
     assert {"address", "text", "control", "live", "line", "spill"} == data[0].keys()
     waits = [row["control"]["wait"] for row in data]
@@ -140,7 +140,9 @@ def test_the_listing_with_control_bits():
     assert {n for wait in waits for n in wait} <= {0, 1, 2, 3, 4, 5}
     assert any(n is not None for n in sets)
     assert all(row["live"] is not None for row in data[:10])
-    only = json.loads(machine_code.sass_listing("product", Request(json=True, line=10)))
+    only = json.loads(machine_code.sass_listing("product", Request(json=True, line=10)))[
+        "instructions"
+    ]
     assert only
     assert {row["line"] for row in only} == {10}
     empty = machine_code.sass_listing("product", Request(line=500))

@@ -42,8 +42,9 @@ def svg(drawn):
 def test_layouts_are_listed():
     text = placing.layouts("product")
     assert "64×64 mma: %total" in text
+    assert "how far it moves an element" in text
     assert "  lane     (0, 2) (0, 4) (1, 0) (2, 0) (4, 0)" in text
-    data = json.loads(placing.layouts("product", as_json=True))
+    data = json.loads(placing.layouts("product", as_json=True))["layouts"]
     assert {"value", "op", "line", "shape", "element", "kind", "bases"} <= data[0].keys()
     assert {one["kind"] for one in data} == {"register", "shared"}
 
@@ -67,7 +68,9 @@ def test_shared_memory_over_time():
     assert "B in all" in drawn
     (text,) = svg(drawn)
     assert "program order" in text
-    assert json.loads(placing.layouts("product", shared=True, as_json=True))[0]["bytes"] > 0
+    assert (
+        json.loads(placing.layouts("product", shared=True, as_json=True))["buffers"][0]["bytes"] > 0
+    )
 
 
 def test_accesses():
@@ -76,8 +79,28 @@ def test_accesses():
     assert "no bank conflict" in text
     drawn = placing.access("product", "9")
     assert all(svg(drawn))
-    data = json.loads(placing.access("product", "9", as_json=True))
+    assert "\nshared store (cp.async): where the lanes of a warp access, b: bank" in drawn
+    assert "\nglobal load (cp.async): where the lanes of a warp access, s: sector" in drawn
+    assert "\n  lane        0" in drawn
+    data = json.loads(placing.access("product", "9", as_json=True))["accesses"]
     assert {"sectors", "ideal", "vector", "requests", "addresses"} <= data[0].keys()
+
+
+def test_a_row_says_whether_it_is_masked_and_a_vector_has_elements():
+    """Full blocks are read without masks, the last one with: both rows are of one line."""
+    cell = """
+def copy(x, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(out + i, v, mask=i < n)
+"""
+    names = default_names()
+    wb.run_cell(cell, '--sig "*f32:16 *f32:16 i32" --set B=512 --target sm_90a', names)
+    loads = [row for row in placing.access("copy").splitlines() if "tile.load" in row]
+    assert sorted("masked" in row for row in loads) == [False, True]
+    drawn = placing.layouts("copy", "v")
+    assert "\n  element     0-3 w0 l0" in drawn
+    assert "(the first 32 of 512)" in drawn
 
 
 @pytest.mark.parametrize(
@@ -115,7 +138,7 @@ def test_the_schedule_of_a_loop_is_told_and_drawn(result):
     (text,) = svg(drawn)
     assert "2 rounds ahead" in text
     assert "copy b[fill]" in text
-    (data,) = json.loads(schedules.schedule(result, Request(json=True)))
+    (data,) = json.loads(schedules.schedule(result, Request(json=True)))["pipelines"]
     assert {"loop", "roles", "stages", "ops", "warps", "rings", "steps"} <= data.keys()
     html = result._repr_mimebundle_()["text/html"]
     assert "Schedule · what each role does" in html

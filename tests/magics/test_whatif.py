@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import sys
+import threading
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -28,6 +29,7 @@ from workbench.questions import whatif
 from workbench.questions.predicting import (
     BARRIER,
     LATENCY,
+    MOVES,
     START,
     TURN,
     Facts,
@@ -39,6 +41,7 @@ from workbench.questions.workload import Products, Work, workload
 from workbench.source import OptionError
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.speeds import speeds
+from workbench.tuning import workers
 
 ADD = """
 def add(x, y, out, n, BLOCK: tl.constexpr):
@@ -410,3 +413,37 @@ def test_predicted_times_are_near_measured_ones_and_rank_as_they_do():
     ((_, rank, best),) = stored.judged([one])
     assert rank >= 0.9
     assert best <= 1.1
+
+
+def test_half_of_the_workers_begin_where_squares_cost_most(monkeypatch):
+    """Else one is left with the largest tiles when the others are done."""
+    order: list[int] = []
+    both = threading.Barrier(2)
+
+    class Idle:
+        alive = False
+
+    def do(self, worker, job):
+        order.append(int(job))
+        if len(order) <= 2:
+            both.wait(10)
+        return workers.Answer(pruned="nothing"), worker
+
+    monkeypatch.setattr(workers, "_take", Idle)
+    monkeypatch.setattr(workers.Compilation, "_do", do)
+    told: list[int] = []
+    look = workers.Compilation([None] * 6, lambda n, _: told.append(n), prune=False, seconds=None,
+                               look=print)  # fmt: skip
+    assert look._in_workers([(n, b"%d" % n) for n in range(6)], 2) == []
+    assert sorted(order[:2]) == [0, 5]
+    assert sorted(told) == list(range(6))
+
+
+def test_rounds_with_two_products_under_way_issue_more():
+    """What is counted in SASS: one that waits for each product has no copies to make."""
+    speed = speeds("sm_90a")
+    work = Work(lanes=128.0 * 45_000, products=64, meets=64)
+    facts = Facts(168, 0, 0, 8, 8, 64, "registers", work)
+    beside = replace(facts, work=replace(work, meets=32.0))
+    one, two = (units_of(f, speed)["arithmetic"] for f in (facts, beside))
+    assert two - one == pytest.approx(MOVES * 32 * facts.num_warps * 32 / speed.lanes)

@@ -174,7 +174,7 @@ def test_a_trace_has_the_layouts_of_the_ir_that_was_lowered():
     run_cell(MATMUL, '--sig "*f16:16 *f16:16 *f32:16 i32:16" --set BM=32 --set BN=32 --set BK=32 '
              "--target sm_80", space)  # fmt: skip
     trace = registry.latest("matmul").trace
-    every = json.loads(str(placing.layouts("matmul", as_json=True, namespace=space)))
+    every = json.loads(placing.layouts("matmul", as_json=True, namespace=space))["layouts"]
     told = {
         (op, value, layout.element, layout.kind): layout.bases
         for layout in trace.layouts

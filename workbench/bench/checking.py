@@ -12,6 +12,7 @@ import numpy as np
 
 from workbench.bench.arrays import clone, dtype_of, offset_of, shape_of, to_numpy
 from workbench.bench.compare import Comparison, compare
+from workbench.bench.guarding import watch
 from workbench.bench.locate import Search, who_stored
 from workbench.bench.phases import say
 from workbench.bench.reference import How, Reference, References, references
@@ -19,10 +20,14 @@ from workbench.bench.roundings import Roundings, roundings
 from workbench.bench.subject import Subject
 from workbench.bench.tolerances import Conditioning, Given, Model
 from workbench.bench.unwritten import described, unwritten
+from workbench.devices.stops import ended_after
 from workbench.ir import element_of
 from workbench.ops import Store
-from workbench.source import CheckError, LaunchError, Note, Span
+from workbench.source import CheckError, LaunchError, Note, Span, checking, limit_of, over_budget
 from workbench.trace import Check, Mismatch
+
+#: How long the interpreter looks for the loop of a launch that does not end.
+LATE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -76,12 +81,13 @@ def check_launch(
         name: clone(value) if name in written else value
         for name, value in subject.arguments.items()
     }
-    subject.launch()
-    synchronize()
-    if isinstance(reference, References):
-        found = reference
-    else:
-        found = references(subject, reference, before, said, place, others)
+    with checking():
+        _launch_in_time(subject, before)
+        synchronize()
+        if isinstance(reference, References):
+            found = reference
+        else:
+            found = references(subject, reference, before, said, place, others)
     executed = roundings(subject.module, subject.grid, subject.scalars, subject.target)
     given = Given(rtol, atol)
     comparisons: list[Comparison] = []
@@ -102,6 +108,29 @@ def check_launch(
     if not failed:
         _look_for_unwritten(subject, verdict, before, said, synchronize, reference is None)
     return verdict
+
+
+def _launch_in_time(subject: Subject, before: Mapping[str, Any]) -> None:
+    """Launch; on the CPU a launch ends after some time, whatever it does.
+
+    Raises KernelError at the loop that goes round for ever, as far as the interpreter finds it.
+    """
+    if subject.target != "cpu":
+        subject.launch()
+        return
+    seconds = limit_of("checked")
+    with ended_after(seconds) as ended:
+        subject.launch()
+    if not ended():
+        return
+    watched = watch(replace(subject, arguments=before), LATE_SECONDS)
+    error = watched.late
+    if error is None:
+        loop = next((op for op in subject.module.walk() if len(op.regions) == 2), None)
+        error = over_budget("checked", f"{subject.name} takes", seconds, loop and loop.span)
+    note = Note(f"the launch on the CPU was ended after {seconds:,} seconds: its results are void")
+    error.notes = (note, *error.notes)
+    raise error
 
 
 def _look_for_unwritten(

@@ -17,7 +17,7 @@ from workbench.bench.subject import Subject
 from workbench.interpreter import Finding, Machine, Report, error_of, grouped, said_of
 from workbench.runtime import isolated
 from workbench.runtime.faults import from_both_ends, locate
-from workbench.source import KernelError, LaunchError, Note
+from workbench.source import KernelError, LaunchError, Note, ResourceError
 
 #: A guard ends its search after this long.
 SECONDS = 10.0
@@ -30,11 +30,15 @@ ENDS_THE_RUN = ("K502", "K510", "K515")
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a watched run found: of `total` programs `ran` were run in the time given."""
+    """What a watched run found: of `total` programs `ran` were run in the time given.
+
+    `late` names the loop in which a program was when it had taken all of it.
+    """
 
     ran: int
     total: int
     findings: tuple[Finding, ...] = ()
+    late: KernelError | None = None
 
     def error(self) -> LaunchError | None:
         """Return the findings that are errors, None if there are none."""
@@ -61,7 +65,9 @@ def watch(subject: Subject, seconds: float) -> Watched:
     names = {**subject.constants, **host_copies(subject.arguments)}
     arguments = [_value(names, parameter.name) for parameter in subject.module.parameters]
     machine = Machine(subject.module, subject.grid, arguments, watch=True)
+    machine.most_seconds = seconds
     ended: list[tuple[int, ...]] = []
+    late: KernelError | None = None
     end = time.monotonic() + seconds
 
     def in_time() -> Iterator[tuple[int, int, int]]:
@@ -70,8 +76,13 @@ def watch(subject: Subject, seconds: float) -> Watched:
                 return
             yield program
 
-    machine.run(in_time(), ended.append)
-    return Watched(len(ended), prod(subject.grid), tuple(machine.recording.findings))
+    try:
+        machine.run(in_time(), ended.append)
+    except ResourceError as error:
+        if error.code != "K406":
+            raise
+        late = error
+    return Watched(len(ended), prod(subject.grid), tuple(machine.recording.findings), late)
 
 
 def guard(subject: Subject, seconds: float = SECONDS, report: Report = "error") -> Watched:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -39,7 +40,7 @@ from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import obtain, source_of
 from workbench.runtime.faults import wait
-from workbench.source import KernelError, KernelSource, LaunchError, Note, OptionError
+from workbench.source import KernelError, KernelSource, LaunchError, Note, OptionError, checking
 from workbench.source.files import shown_file
 from workbench.trace import Kernel, Launch, LaunchArgument, Runs, Skipped, TraceBuilder
 
@@ -218,7 +219,7 @@ class _Run:
         record = next(r for r in self.records if r.compiled is compiled)
         if subject.target == "interpreter" and prod(subject.grid) <= MOST_RECORDED_PROGRAMS:
             say("recording every access in the interpreter")
-            with may_stop():
+            with may_stop(), checking() if plan.checked else nullcontext():
                 record.access = recorded_accesses(subject)
         if plan.timed:
             self._carefully(subject, record)
@@ -282,6 +283,7 @@ class _Run:
         ran, total = watched.ran, watched.total
         if ran < total:
             why = f"{ran:,} of {total:,} programs were tried in the interpreter in the time given"
+            why += f"; {watched.late.message}" if watched.late is not None else ""
             record.runs.append(Skipped(what="guard", why=why))
         self._remark(watched, record)
 

@@ -25,7 +25,8 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -39,6 +40,8 @@ PREFIX_BYTES = 128
 INTERRUPTED = 0x7FFF0001
 #: What `leave` and those that call it answer then; else 1.
 RAISED = 2
+#: How often who ends launches after some time looks at them.
+_LOOK_SECONDS = 0.1
 #: Launches that can be stopped at the same time; others run to their end.
 _BLOCKS = 64
 
@@ -240,7 +243,7 @@ class _Stops:
         found = self.addresses = self.linked.addresses
         self._main = ctypes.c_int64.from_address(found["main"])
         self.raised = (ctypes.c_void_p * 3).from_address(found["raised"])
-        self._blocks = (ctypes.c_int64 * (16 * _BLOCKS)).from_address(found["blocks"])
+        self.words = (ctypes.c_int64 * (16 * _BLOCKS)).from_address(found["blocks"])
         self._asleep = ctypes.c_int32.from_address(found["asleep"])
         run = ctypes.CFUNCTYPE(
             ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
@@ -250,7 +253,7 @@ class _Stops:
 
     def begin(self) -> None:
         """Begin in a process where no launch is running and no ticker."""
-        ctypes.memset(self.addresses["blocks"], 0, ctypes.sizeof(self._blocks))
+        ctypes.memset(self.addresses["blocks"], 0, ctypes.sizeof(self.words))
         self._main.value = threading.main_thread().ident or 0
         self._asleep.value = 2
 
@@ -287,6 +290,31 @@ def address(name: str) -> int:
 def run_alone() -> Callable[[int, Any, int, int], int]:
     """Return `run(function, arguments, scratch, programs)`: 1 at the end, 2 if Python raised."""
     return _stops().alone
+
+
+@contextmanager
+def ended_after(seconds: float) -> Generator[Callable[[], bool]]:
+    """Have a launch of this thread end where it is after so many seconds; compiling counts not.
+
+    Yields what says whether that was; who launched asks, and throws away what there is.
+    """
+    words, me, over, left = _stops().words, threading.get_ident(), threading.Event(), [seconds]
+    returned = threading.Event()
+
+    def look() -> None:
+        while not returned.wait(_LOOK_SECONDS):
+            mine = [n for n in range(0, 16 * _BLOCKS, 16) if words[n + 3] and words[n + 2] == me]
+            left[0] -= _LOOK_SECONDS * bool(mine)
+            if left[0] <= 0:
+                over.set()
+                for at in mine:
+                    words[at] |= 1
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        yield over.is_set
+    finally:
+        returned.set()
 
 
 def raise_pending() -> None:

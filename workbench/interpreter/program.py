@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
@@ -16,7 +17,7 @@ from workbench.interpreter.run import AbandonedError, Run
 from workbench.ir import Array, Block, Element, Op, Value
 from workbench.ops import CheckAccess, Constant, Iota
 from workbench.ops.numbers import decode, encode, memory_dtype, value_dtype
-from workbench.source import LaunchError, Note, ResourceError, over_budget
+from workbench.source import LaunchError, Note, ResourceError, over_budget, refused
 
 #: A round of a loop that touches memory more often than this is not looked at as a wait.
 MOST_STEPS = 64
@@ -55,6 +56,7 @@ class ProgramFrame:
         self._memory: dict[Any, Any] = {}
         #: Rounds of all its loops.
         self.rounds = 0
+        self._began = 0.0
         #: What the rounds of loops that may wait did, and those loops, the inner ones last.
         self.steps: list[Step] = []
         self.waiting: list[LoopRounds] = []
@@ -107,9 +109,16 @@ class ProgramFrame:
     def round(self, op: Op) -> None:
         """Count a round of a loop. Raises ResourceError K406 where there are too many."""
         self.rounds += 1
-        most = self.machine.most_rounds
+        most, seconds = self.machine.most_rounds, self.machine.most_seconds
         if most is not None and self.rounds > most:
             raise runaway(self, op)
+        if seconds is not None:
+            now = time.monotonic()
+            if self.rounds == 1:
+                self._began = now
+            # Who waits for others takes few rounds: not what runs away.
+            elif now - self._began > seconds and self.rounds > PATIENCE:
+                raise late(self, op, now - self._began)
 
     # -- roles ----------------------------------------------------------------------------
     def part(self, op: Op, regions: Mapping[str, Block]) -> None:
@@ -361,7 +370,20 @@ def runaway(frame: ProgramFrame, op: Op) -> ResourceError:
     machine = frame.machine
     who = f"program {machine.shown_program(frame.number)}"
     what = f"{who} goes round this loop for ever, or too often: its loops took"
-    error = over_budget("interpreted", what, frame.rounds, op.span)
+    return _with_state(over_budget("interpreted", what, frame.rounds, op.span), frame, op)
+
+
+def late(frame: ProgramFrame, op: Op, seconds: float) -> ResourceError:
+    """Return the same for a loop whose program has gone round for longer than it may."""
+    who = f"program {frame.machine.shown_program(frame.number)}"
+    said = (
+        f"{who} goes round this loop for ever, or too long: {frame.rounds - 1:,} rounds of its "
+        f"loops in {seconds:.3g} seconds in the interpreter"
+    )
+    return _with_state(refused("checked", said, int(seconds), op.span), frame, op)
+
+
+def _with_state(error: ResourceError, frame: ProgramFrame, op: Op) -> ResourceError:
     deciding = _deciding(frame, op)
     if deciding:
         note = Note(f"after {frame.rounds - 1:,} rounds {deciding}", op.span)

@@ -138,10 +138,16 @@ def config(value: str | None = None) -> str:
     """
     if value is None:
         lines = [f"{name}={current}" for name, (current, _) in _settings.items()]
-        heading = "limits of one compilation: an error names what is over one; they are fixed"
+        own = " and ".join(name for name, row in budgets.BUDGETS.items() if row.raisable)
+        heading = (
+            "limits: an error names what is over one; they are fixed but for "
+            f"{own} (NAME=NUMBER changes one)"
+        )
         return "\n".join([*lines, "", heading, budgets.table()])
     name, equals, chosen = value.partition("=")
     known = "; ".join(f"{n}={'|'.join(allowed)}" for n, (_, allowed) in _settings.items())
+    if name in budgets.BUDGETS and budgets.BUDGETS[name].raisable:
+        return _limit(name, chosen)
     if name in budgets.BUDGETS:
         raise OptionError(f"the limit of '{name}' is fixed", code="K103", hint=f"settings: {known}")
     if name not in _settings:
@@ -155,6 +161,45 @@ def config(value: str | None = None) -> str:
     return f"{name}={chosen}"
 
 
-def as_data() -> dict[str, Any]:
-    """Return the diagnosis as plain data."""
-    return {name: {"state": state, "fix": fix} for name, state, fix in diagnose()}
+def _limit(name: str, chosen: str) -> str:
+    """Return a limit that is the user's, or change it."""
+    if chosen and not (chosen.isdecimal() and int(chosen)):
+        unit = budgets.BUDGETS[name].unit
+        raise OptionError(
+            f"'{chosen}' is no number of {unit}", code="K103", hint=f"%workbench config {name}=600"
+        )
+    if chosen:
+        budgets.raise_limit(name, int(chosen))
+    return f"{name}={budgets.limit_of(name)}"
+
+
+def data_of(what: str, text: str) -> dict[str, Any]:
+    """Return what a word of `%workbench` says as plain data; `text` is what it said."""
+    match what:
+        case "doctor":
+            return {
+                "parts": {name: {"state": s, "fix": fix or None} for name, s, fix in diagnose()}
+            }
+        case "version":
+            return {"versions": dict(line.split(None, 1) for line in text.splitlines())}
+        case "config":
+            limits = {
+                name: {"limit": budgets.limit_of(name), "unit": row.unit, "what": row.what}
+                for name, row in budgets.BUDGETS.items()
+            }
+            return {"settings": {n: value for n, (value, _) in _settings.items()}, "limits": limits}
+        case "view":
+            return {"view": text.removeprefix("view ")}
+        case _:
+            return {"text": text, **_cached()}
+
+
+def _cached() -> dict[str, Any]:
+    from workbench.runtime import cache as disk
+
+    if not disk.enabled():
+        return {"folder": None, "kernels": 0, "bytes": 0, "trusted": []}
+    entries, size = disk.usage()
+    return {
+        "folder": str(disk.directory()), "kernels": entries, "bytes": size, "trusted": _trusted(),
+    }  # fmt: skip

@@ -44,8 +44,17 @@ class Drawn(Shown):
 Cell = Callable[[int, int], tuple[str, int]]
 
 
-def grid_text(shape: tuple[int, int], cell: Cell) -> str:
-    """Return a grid as text: runs of cells with one word are written once, with their columns."""
+def grid_text(shape: tuple[int, int], cell: Cell, alone: str = "row 0") -> str:
+    """Return a grid as text: runs of cells with one word are written once, with their columns.
+
+    Where there is one row its columns are what `alone` says.
+    """
+    if shape[0] == 1:
+        count = min(shape[1], COLUMNS)
+        words = _runs([cell(0, column)[0] for column in range(count)])
+        text = "  ".join(f"{_range(a, b)} {word}" for a, b, word in words)
+        more = [f"  (the first {count:,} of {shape[1]:,})"] * (count < shape[1])
+        return "\n".join([f"  {alone:<11} {text}", *more])
     rows, columns = min(shape[0], ROWS), min(shape[1], COLUMNS)
     lines: list[str] = []
     last, first = "", 0

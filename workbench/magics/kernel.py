@@ -15,8 +15,11 @@ from workbench.magics import doctor, lines, machine_code, registry
 from workbench.magics.cells import offer_names, run_cell
 from workbench.magics.grammar import Origin, parse
 from workbench.magics.options import Request, complete, usage
+from workbench.magics.plain import plain, result_data
 from workbench.magics.progress import StatusLine, showing_progress
 from workbench.magics.question_magics import QuestionMagics
+from workbench.magics.stated import stated
+from workbench.magics.texts import Shown
 from workbench.source import KernelError, OptionError, register_text
 from workbench.viewer.display import cell_output
 
@@ -38,15 +41,16 @@ class KernelMagics(Magics):
 
     @no_var_expand
     @cell_magic
-    def kernel(self, line: str, cell: str) -> KernelResult | None:
+    def kernel(self, line: str, cell: str) -> KernelResult | Shown | None:
         """Compile the kernel in this cell, run what the line asks for, show every stage."""
         with keeping():
-            return self._cell(line, cell)
+            result = self._cell(line, cell)
+        return result if result is None or not wants_json(line) else result_data(result)
 
     def _cell(self, line: str, cell: str) -> KernelResult | None:
-        status = None if _is_quiet(line) else self._status()
+        status = None if is_quiet(line) else self._status()
         try:
-            with showing_progress(quiet=_is_quiet(line), line=status):
+            with showing_progress(quiet=is_quiet(line), line=status):
                 result = run_cell(cell, line, self._names, file=self._file())
                 if status is not None:
                     status("writing the output")
@@ -113,7 +117,7 @@ class KernelMagics(Magics):
     def _show(
         self, result: KernelResult | None, line: str, status: StatusLine | None = None
     ) -> None:
-        if result is None or _is_quiet(line):
+        if result is None or is_quiet(line):
             if result is not None:
                 result.shown = True
             return
@@ -130,12 +134,12 @@ class KernelMagics(Magics):
 
     def _stage(self, name: str, line: str) -> Any:
         request = self._request(name, line)
-        if request.control or request.json:  # of SASS alone
+        if request.control or (request.json and name == "sass"):
             return machine_code.sass_listing(request.name, request, self._names)
         show = getattr(lines, name)
         return show(
             request.name, lines=request.lines, line=request.line, raw=request.raw,
-            loc=request.loc, namespace=self._names,
+            loc=request.loc, as_json=request.json, namespace=self._names,
         )  # fmt: skip
 
     ast = _stage_magic("ast")
@@ -151,10 +155,11 @@ class KernelMagics(Magics):
     def passes(self, line: str) -> Any:
         """List the passes of a kernel, or show what one of them did."""
         request = self._request("passes", line)
-        which = request.names[1] if len(request.names) > 1 else None
+        kernel, which = (*request.names, None, None)[:2]
         return lines.passes(
-            request.name, which, everything=request.everything, grep=request.grep,
-            llvm_passes=request.llvm_passes, namespace=self._names,
+            stated(kernel, request, self._names), which, everything=request.everything,
+            grep=request.grep, llvm_passes=request.llvm_passes, as_json=request.json,
+            namespace=self._names,
         )  # fmt: skip
 
     @no_var_expand
@@ -174,32 +179,35 @@ class KernelMagics(Magics):
 
     @no_var_expand
     @line_magic
-    def check(self, line: str) -> KernelResult:
+    def check(self, line: str) -> KernelResult | Shown:
         """Launch an existing kernel and compare it with a reference."""
         return self._run("check", lines.check, line)
 
     @no_var_expand
     @line_magic
-    def bench(self, line: str) -> KernelResult:
+    def bench(self, line: str) -> KernelResult | Shown:
         """Time an existing kernel beside baselines."""
         return self._run("bench", lines.bench, line)
 
     @no_var_expand
     @line_magic
-    def tune(self, line: str) -> KernelResult:
+    def tune(self, line: str) -> KernelResult | Shown:
         """Search for the fastest configuration of an existing kernel."""
         return self._run("tune", lines.tune, line)
 
-    def _run(self, command: str, run: Callable[..., KernelResult], line: str) -> KernelResult:
+    def _run(
+        self, command: str, run: Callable[..., KernelResult], line: str
+    ) -> KernelResult | Shown:
         with keeping():
-            return self._line(command, run, line)
+            result = self._line(command, run, line)
+        return result_data(result) if wants_json(line) else result
 
     def _line(self, command: str, run: Callable[..., KernelResult], line: str) -> KernelResult:
         with may_stop():
             request = self._request(command, line)
-        status = self._status()
+        status = None if request.json else self._status()
         try:
-            with showing_progress(quiet=request.quiet, line=status):
+            with showing_progress(quiet=request.json, line=status):
                 result = run(request.name, request, self._names)
         except KernelError as error:
             found: KernelResult | None = getattr(error, "result", None)
@@ -219,7 +227,8 @@ class KernelMagics(Magics):
     @line_magic
     def kernels(self, line: str) -> Any:
         """List the kernels that have results."""
-        return lines.kernels(clear=self._request("kernels", line).clear)
+        request = self._request("kernels", line)
+        return lines.kernels(request.name, clear=request.clear, as_json=request.json)
 
     @no_var_expand
     @line_magic
@@ -232,9 +241,10 @@ class KernelMagics(Magics):
         *kernel, path = request.names or ("",)
         if not path:
             raise OptionError("save needs a path", code="K103", hint="%save add add.html")
-        return lines.save(
+        written = lines.save(
             kernel[0] if kernel else None, path, force=request.force, namespace=self._names
         )
+        return plain(path=str(written)) if request.json else written
 
     @no_var_expand
     @line_magic
@@ -243,12 +253,13 @@ class KernelMagics(Magics):
 
         %workbench doctor             each part, whether it is there, and what brings it
         %workbench version            versions
-        %workbench config             settings, and the limits of one compilation
+        %workbench config             settings and limits; a check may take `checked=60` seconds
         %workbench config NAME=VALUE  change a setting
         %workbench view [MODE]        what shows the panes: auto, widget or static
         %workbench cache [clear]      where compiled kernels lie and who is trusted; empty it
         """
-        return lines.workbench(*self._request("workbench", line).names)
+        request = self._request("workbench", line)
+        return lines.workbench(*request.names, as_json=request.json)
 
 
 for _name in ("kernel", "passes", "check", "bench", "tune", "kernels", "save", *STAGE_MAGICS):
@@ -257,8 +268,14 @@ for _name in ("kernel", "passes", "check", "bench", "tune", "kernels", "save", *
     _method.__doc__ = f"{_method.__doc__}\n\nOptions:\n{usage(_name)}"
 
 
-def _is_quiet(line: str) -> bool:
-    return "-q" in line.split()
+def is_quiet(line: str) -> bool:
+    """Say whether a line asks for no panes."""
+    return "-q" in line.split() or wants_json(line)
+
+
+def wants_json(line: str) -> bool:
+    """Say whether a line asks for plain data."""
+    return "--json" in line.split()
 
 
 def show_result(result: KernelResult, namespace: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ result) and its options as keywords. Texts come back as `Shown`, a `str` that no
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -22,6 +21,7 @@ from workbench.magics import glossary, registry, variants
 from workbench.magics.cells import previous_call
 from workbench.magics.explanations import EXPLANATIONS
 from workbench.magics.options import Request
+from workbench.magics.plain import passes_data, plain, stage_data
 from workbench.magics.planning import make_plan
 from workbench.magics.texts import Shown, line_story, passes_text, stage_text
 from workbench.magics.values import closest
@@ -45,11 +45,14 @@ def _stage(name: StageId) -> Callable[..., Shown]:
         line: int | None = None,
         raw: bool = False,
         loc: bool = False,
+        as_json: bool = False,
         namespace: Namespace = None,
     ) -> Shown:
         request = Request(lines=lines, line=line, raw=raw, loc=loc)
         result = variants.find(kernel, namespace)
         trace = result.trace_with(name) or result.trace
+        if as_json:
+            return stage_data(trace, name, lines, line)
         return stage_text(trace, name, request)
 
     show.__name__ = show.__qualname__ = name
@@ -61,6 +64,7 @@ def _stage(name: StageId) -> Callable[..., Shown]:
         "    line: only what came from this source line.\n"
         "    raw: without the source lines.\n"
         "    loc: each row's source place at its end.\n"
+        "    as_json: plain data as text: each row with its source line and ops.\n"
         "    namespace: where names are looked up first."
     )
     return show
@@ -82,17 +86,22 @@ def passes(
     everything: bool = False,
     grep: str | None = None,
     llvm_passes: bool = False,
+    as_json: bool = False,
     namespace: Namespace = None,
 ) -> Shown:
     """Return the list of passes with their times, or one's rules and diff (by name or number).
 
-    With `llvm_passes` they are LLVM's own that changed something, made anew for this.
+    With `llvm_passes` they are LLVM's own that changed something, made anew for this; `as_json`:
+    plain data as text.
     """
     if llvm_passes:
-        from workbench.magics.inside_llvm import llvm_passes_text
+        from workbench.magics.inside_llvm import llvm_passes_data, llvm_passes_text
 
-        return llvm_passes_text(variants.find(kernel, namespace), which, grep)
+        show = llvm_passes_data if as_json else llvm_passes_text
+        return show(variants.find(kernel, namespace), which, grep)
     trace = variants.find(kernel, namespace).trace
+    if as_json:
+        return passes_data(trace, which, everything=everything, grep=grep)
     return passes_text(trace, which, Request(everything=everything, grep=grep))
 
 
@@ -106,12 +115,12 @@ def explain(
     """
     if not as_json:
         return _explained(what, namespace)
-    return Shown(json.dumps(_explained_data(what, namespace), indent=1), "json")
+    return plain(**_explained_data(what, namespace))
 
 
-def _explained_data(what: str | None, namespace: Namespace) -> Any:
+def _explained_data(what: str | None, namespace: Namespace) -> dict[str, Any]:
     if what is None:
-        return {code: asdict(entry) for code, entry in EXPLANATIONS.items()}
+        return {"codes": {code: asdict(entry) for code, entry in EXPLANATIONS.items()}}
     if what.upper() in EXPLANATIONS:
         return {"code": what.upper(), **asdict(EXPLANATIONS[what.upper()])}
     entry = None if ":" in what else glossary.look_up(what)
@@ -256,26 +265,41 @@ def _like(plan: Plan, known: Plan, request: Request) -> Plan:
     )
 
 
-def kernels(*, clear: bool = False) -> Shown:
-    """Return a table of the kernels that have results; `clear` forgets them.
+#: What a row of `%kernels` says, and what it is called as plain data.
+_HEADINGS = {
+    "kernel": "kernel", "target": "target", "specialisation": "spec", "regs": "registers",
+    "spills": "spill_bytes", "ms": "milliseconds", "check": "check",
+}  # fmt: skip
+
+
+def kernels(name: str | None = None, *, clear: bool = False, as_json: bool = False) -> Shown:
+    """Return a table of the kernels that have results, or of one; `clear` forgets them.
 
     One row for each specialisation: its latest time and the verdict of its latest check.
     """
     if clear:
         registry.clear()
-        return Shown("no results")
-    headings = ("kernel", "target", "specialisation", "regs", "spills", "ms", "check")
-    rows: list[tuple[str, ...]] = [headings]
-    latest: dict[tuple[str, ...], tuple[str, ...]] = {}
+    rows: list[tuple[str, ...]] = [tuple(_HEADINGS)]
+    latest: dict[tuple[str, ...], tuple[Any, ...]] = {}
     for result in registry.results():
         for trace in result.traces:
             row = _row(trace)
+            if name not in (None, row[0]):
+                continue
             older = latest.get(row[:3], ("",) * len(row))
-            latest[row[:3]] = tuple(new or old for new, old in zip(row, older, strict=True))
-    rows += latest.values()
+            latest[row[:3]] = tuple(
+                old if new in (None, "") else new for new, old in zip(row, older, strict=True)
+            )
+    if as_json:
+        names = _HEADINGS.values()
+        return plain(kernels=[
+            {n: None if v == "" else v for n, v in zip(names, row, strict=True)}
+            for row in latest.values()
+        ])  # fmt: skip
+    rows += [tuple(map(_word, row)) for row in latest.values()]
     if len(rows) == 1:
         return Shown("no results")
-    widths = [max(len(row[column]) for row in rows) for column in range(len(headings))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     return Shown(
         "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -284,7 +308,11 @@ def kernels(*, clear: bool = False) -> Shown:
     )
 
 
-def _row(trace: Any) -> tuple[str, ...]:
+def _word(value: Any) -> str:
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _row(trace: Any) -> tuple[Any, ...]:
     found = trace.resources
     spills = found.spill_store_bytes
     own = [bench for bench in trace.runs.benches if bench.kind == "self" and bench.milliseconds]
@@ -296,9 +324,9 @@ def _row(trace: Any) -> tuple[str, ...]:
         trace.kernel.name,
         trace.kernel.target,
         trace.kernel.spec,
-        "" if found.registers is None else str(found.registers),
-        "" if spills is None else str(spills + (found.spill_load_bytes or 0)),
-        "" if last is None else f"{last:.3g}",
+        found.registers,
+        None if spills is None else spills + (found.spill_load_bytes or 0),
+        last,
         verdict,
     )
 
@@ -310,15 +338,17 @@ def save(
     return variants.find(kernel, namespace).save(path, force=force)
 
 
-def workbench(what: str = "doctor", value: str | None = None) -> Shown:
+def workbench(what: str = "doctor", value: str | None = None, *, as_json: bool = False) -> Shown:
     """Return what is installed, or show and change settings.
 
     Args:
         what: doctor, version, view, config or cache.
         value: view: auto, widget or static; cache: clear; config: name=value.
+        as_json: plain data as text.
     """
     known = ("doctor", "version", "view", "config", "cache")
     if what not in known:
         better = closest(what, known)
         raise OptionError(f"unknown word '{what}'{better}", code="K103", hint=" ".join(known))
-    return Shown(getattr(doctoring, what)(value))
+    text: str = getattr(doctoring, what)(value)
+    return plain(**doctoring.data_of(what, text)) if as_json else Shown(text)

@@ -11,7 +11,7 @@ from typing import Any
 from workbench.magics.body import device_functions, execute, last_language_user
 from workbench.magics.cells import MAGIC, is_kernel, offer_names
 from workbench.magics.grammar import split_cell
-from workbench.source import KernelError, OptionError, Span
+from workbench.source import KernelError, KernelSource, OptionError, Span
 
 
 def load_kernel(place: str) -> tuple[Any, dict[str, Any]]:
@@ -23,6 +23,18 @@ def load_kernel(place: str) -> tuple[Any, dict[str, Any]]:
     """
     name, _, wanted = place.partition("::")
     path = Path(name).expanduser()
+    found, namespace = _executed(path, wanted)
+    return _choose(found, wanted, path), namespace
+
+
+def kernels_of(name: str) -> dict[str, KernelSource]:
+    """Return the kernels that a file or notebook defines; it is executed, as by `load_kernel`."""
+    found, _ = _executed(Path(name).expanduser(), "")
+    return {name: kernel.kernel_source for name, kernel in found.items()}
+
+
+def _executed(path: Path, wanted: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the kernels of a file, and its namespace."""
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -43,7 +55,7 @@ def load_kernel(place: str) -> tuple[Any, dict[str, Any]]:
         raise _failed(path, error) from error
     finally:
         sys.path.pop(0)
-    return _choose(found, wanted, path), namespace
+    return found, namespace
 
 
 def _failed(path: Path, error: Exception) -> OptionError:

@@ -11,7 +11,7 @@ from IPython.display import publish_display_data
 from workbench.ir import MNEMONICS
 from workbench.magics import overriding, placing, registry, schedules
 from workbench.magics.explanations import EXPLANATIONS
-from workbench.magics.kernel import KernelMagics
+from workbench.magics.kernel import KernelMagics, is_quiet, wants_json
 from workbench.magics.options import complete, usage
 from workbench.magics.progress import showing_progress
 from workbench.magics.stated import stated
@@ -41,9 +41,11 @@ class LookingMagics(KernelMagics):
             if len(request.names) < 3:
                 kernel, stage = (*request.names, None, None)[:2]
                 text = overriding.override_text(kernel, stage, namespace=self._names)
+                if request.json:
+                    return overriding.as_json(text, stage or "")
                 return self._next_cell(text)
             cell = overriding.text_from(request.names[2])
-        quiet = "-q" in line.split()
+        quiet = is_quiet(line)
         status = None if quiet else self._status()
         try:
             with showing_progress(quiet=quiet, line=status):
@@ -55,7 +57,8 @@ class LookingMagics(KernelMagics):
             if status is not None:
                 status.finish(None)
         self._show_both(found, line, None)
-        return found
+        stage = found.show[-1]
+        return overriding.as_json(found, stage) if wants_json(line) else found
 
     @no_var_expand
     @line_magic
@@ -108,7 +111,7 @@ class LookingMagics(KernelMagics):
         return None
 
     def _show_both(self, found: Any, line: str, status: Any) -> None:
-        if isinstance(found, overriding.OverrideResult) and "-q" not in line.split():
+        if isinstance(found, overriding.OverrideResult) and not is_quiet(line):
             publish_display_data(found.comparison._repr_mimebundle_())
         self._show(found, line, status)
 

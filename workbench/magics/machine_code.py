@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import Any
 from workbench.ir import Module, print_rows
 from workbench.magics import variants
 from workbench.magics.options import Request
+from workbench.magics.plain import plain
 from workbench.magics.texts import Shown
 from workbench.source import OptionError
 from workbench.targets.nvidia.control import Control, address_of_row, controls, live_by_address
@@ -57,7 +57,11 @@ def sass_listing(
         if first <= number <= last and request.line in (None, row.line)
     ]
     if request.json:
-        return Shown(json.dumps([asdict(row) for row in shown]), "json")
+        return plain(
+            kernel=compiled.name,
+            target=compiled.target,
+            instructions=[asdict(row) for row in shown],
+        )
     head = "wait:rd:wr:yield:stall  live  line"
     lines = [f"// {compiled.name} for {compiled.target}: {head}"]
     for row in shown:

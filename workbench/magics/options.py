@@ -134,8 +134,8 @@ class Option:
 _CELL = frozenset({"kernel"})
 #: The commands that launch a kernel.
 RUNS = _RUN = frozenset({"kernel", "check", "bench", "tune", "roofline"})
-#: Those that look at what was compiled for a GPU.
-_LAID_OUT = frozenset({"schedule", "layouts", "access"})
+#: Those that look at what was compiled: for a GPU, or by which passes.
+_LAID_OUT = frozenset({"schedule", "layouts", "access", "passes"})
 _BUILD = _RUN | _LAID_OUT | {"compile", "bisect", "whatif", "step"}
 _MADE = _BUILD - {"whatif", "step"}
 #: Edits of a stage give arguments, and compare what comes of them.
@@ -145,8 +145,16 @@ _BIND = _RUN | _EDIT | {"bisect", "whatif", "step"}
 #: Those that check it, too.
 _CHECKED = _BIND - {"whatif", "step"}
 _PAGES = frozenset({"diff", "follow", "step"})
-_ASKING = frozenset({"bisect", "diff", "follow", "whatif", "step"})
 _STAGES = frozenset(f"{stage}" for stage in PANES if stage != "source")
+
+#: command -> the most plain words (a kernel's name, a path) that it takes
+WORDS: dict[str, int] = {
+    "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
+    "kernels": 1, "save": 2, "override": 3, "layouts": 2, "access": 2, "workbench": 2,
+    "doctor": 0, "view": 1, "bisect": 2, "diff": 2, "follow": 2, "whatif": 1,
+    "roofline": 1, "schedule": 1, "step": 2, "puzzles": 1, "config": 1, "cache": 1, "version": 0,
+    **dict.fromkeys(_STAGES, 1),
+}  # fmt: skip
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -168,25 +176,25 @@ OPTIONS: tuple[Option, ...] = (
         "through_registers swap_operands prefetch_l2 warp_specialize persistent; short: warps "
         "stages ctas)",
         setting, "K=V", "signature defaults; 4 warps, 3 stages",
-        "--set BLOCK=128 --set warps=8", repeated=True, commands=_BUILD,
+        "--set BLOCK=128 --set warps=8", repeated=True, commands=_BUILD | _EDIT,
     ),
     Option(
         "--sig", "sig",
         "types without data: f16 or fp16, * for pointers, :16 divisible by 16, =v a fixed value",
         plain_text, "TEXT", "from --args", '--sig "*f16:16 *f16:16 *f32 i32:16"',
-        commands=_BUILD - {"step"},
+        commands=_BUILD - {"step"} | _EDIT,
     ),
     Option(
         "--assume", "assume",
         "a fact that holds at every launch, for --sig: a Python expression over parameter names",
         lambda token: (plain_text(token),), "FACT", example='--assume "n % 16 == 0"', repeated=True,
-        commands=_BUILD,
+        commands=_BUILD | _EDIT,
     ),
     Option(
         "--target", "target",
         "auto (where the arguments lie; without a GPU: cpu, and sm_90a is compiled too), cpu, "
         "interpreter or a chip; of whatif a chip",
-        target_name, "T", "auto", "--target sm_90a", commands=_BUILD - {"step"},
+        target_name, "T", "auto", "--target sm_90a", commands=_BUILD - {"step"} | _EDIT,
     ),
     Option(
         "--make", "make",
@@ -381,22 +389,10 @@ OPTIONS: tuple[Option, ...] = (
         "N", "drawn", "--seed 12", commands=frozenset({"puzzles"}),
     ),
     Option(
-        "--json", "json", "print results and errors as JSON",
-        commands=frozenset({
-            "compile", "check", "bench", "tune", "doctor", "layouts", "access", "explain",
-            "sass", "roofline", "schedule", "puzzles", *_ASKING,
-        }),
+        "--json", "json", "print results and errors as JSON: one object",
+        commands=frozenset(WORDS),
     ),
 )  # fmt: skip
-
-#: command -> the most plain words (a kernel's name, a path) that it takes
-WORDS: dict[str, int] = {
-    "kernel": 1, "check": 1, "bench": 1, "tune": 1, "compile": 1, "passes": 2, "explain": 1,
-    "kernels": 0, "save": 2, "override": 3, "layouts": 2, "access": 2, "workbench": 2,
-    "doctor": 0, "view": 1, "bisect": 2, "diff": 2, "follow": 2, "whatif": 1,
-    "roofline": 1, "schedule": 1, "step": 2, "puzzles": 1,
-    **dict.fromkeys(_STAGES, 1),
-}  # fmt: skip
 
 
 def options_of(command: str) -> tuple[Option, ...]:

@@ -20,11 +20,12 @@ from workbench.bench.phases import say
 from workbench.bench.reference import References
 from workbench.bench.results import KernelResult, Record
 from workbench.bench.roundings import UNIT
-from workbench.bench.running import launch_record, synchronize, without_runs
+from workbench.bench.running import chip, launch_record, run_plan, synchronize, without_runs
 from workbench.bench.subject import Subject
 from workbench.magics import registry, variants
 from workbench.magics.grammar import Origin, parse, split_cell
 from workbench.magics.options import Request
+from workbench.magics.plain import heading, plain
 from workbench.magics.planning import make_plan
 from workbench.magics.texts import Shown
 from workbench.runtime.compiled import CompiledKernel
@@ -103,12 +104,54 @@ def run_override(
     return found
 
 
+def override_file(
+    kernel: Any, request: Request, namespace: Mapping[str, Any]
+) -> Shown | OverrideResult:
+    """Return a stage's present text, or what its edited text in a file gives.
+
+    That is what the command line does: the kernel is compiled, and launched where `--args` or
+    `--make` say so, then `request.names` are its place, the stage, and the path if there is one.
+    Raises as `run_override`.
+    """
+    known = _known(request.names[1] if len(request.names) > 1 else None)
+    if request.target == "auto" and request.args is None and request.make is None:
+        request = replace(request, target=chip() if device.has_gpu() else "sm_90a")
+    result = run_plan(kernel, make_plan(request, kernel.kernel_source, namespace))
+    compiled = _chosen(result, known)
+    if len(request.names) < 3:
+        return Shown(compiled.trace.text(known), known)  # type: ignore[arg-type]
+    path = request.names[2]
+    override = Override(known, text_from(path).rstrip() + "\n", path, 1)
+    found = compare_override(
+        result, compiled, override, replace(request, args=None, make=None), namespace
+    )
+    if found.error is not None:
+        raise found.error
+    return found
+
+
+def as_json(found: OverrideResult | Shown, stage: str) -> Shown:
+    """Return what an edit gave, or the text to edit, as `--json` prints it."""
+    if not isinstance(found, OverrideResult):
+        return plain(stage=stage, text=str(found))
+    rows = [dict(zip(("what", "unedited", "edited"), row, strict=True)) for row in found.rows]
+    checks = [check for trace in found.traces for check in trace.runs.checks]
+    return plain(
+        ok=found.error is None, **heading(found.trace), stage=stage, rows=rows, checks=checks,
+        edited=found.trace.resources,
+    )  # fmt: skip
+
+
 _HINT = "%override add ptx prints the cell to edit; " + "stages: " + " ".join(STAGES)
 
 
 def _named(request: Request, namespace: Mapping[str, Any]) -> tuple[CompiledKernel, KernelResult]:
     """Return the compilation to edit, and the result that knows how it was launched."""
     name = request.names[0]
+    if request.settings or request.sig is not None:
+        raise _of_a_cell(name)
+    if request.target != "auto" and "@" not in name:
+        name = f"{name}@{request.target}"
     found = _found(name, namespace)
     compiled = _chosen(found, _known(request.names[1]))
     return compiled, registry.find(name.partition("@")[0], namespace)
@@ -117,11 +160,15 @@ def _named(request: Request, namespace: Mapping[str, Any]) -> tuple[CompiledKern
 def _found(kernel: Any, namespace: Mapping[str, Any] | None) -> KernelResult:
     """Return what a kernel or K@TARGET stands for: a cell's line names no settings."""
     if isinstance(kernel, str) and "=" in kernel.partition("@")[2]:
-        raise OptionError(
-            f"an edit is of a kernel as its cell has it, '{kernel}' names settings", code="K150",
-            hint="give the %%kernel cell --set NAME=VALUE, then edit KERNEL or KERNEL@TARGET",
-        )  # fmt: skip
+        raise _of_a_cell(kernel)
     return variants.find(kernel, namespace)
+
+
+def _of_a_cell(kernel: str) -> OptionError:
+    return OptionError(
+        f"an edit is of a kernel as its cell has it, '{kernel}' names settings", code="K150",
+        hint="give the %%kernel cell --set NAME=VALUE, then edit KERNEL or KERNEL@TARGET",
+    )  # fmt: skip
 
 
 def _known(stage: str | None) -> str:

@@ -5,7 +5,6 @@ Everything is read from GPU IR, and made only when asked for. Works without IPyt
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from workbench.ir import Module, Op, Shared, Tile, Value, element_of, shape_of, 
 from workbench.layouts import BANKS, LinearLayout
 from workbench.magics import variants
 from workbench.magics.drawing import Drawn, chart_svg, chart_text, grid_svg, grid_text
+from workbench.magics.plain import plain
 from workbench.magics.texts import Shown
 from workbench.magics.values import closest
 from workbench.runtime.compiled import CompiledKernel
@@ -99,10 +99,10 @@ def layouts(
         return _intervals(compiled, module, as_json=as_json)
     every = list(named_values(module))
     if which is None:
-        return _json(every) if as_json else Shown(_listing(compiled, every))
+        return _json(compiled, every) if as_json else Shown(_listing(compiled, every))
     chosen = _choose(every, which, compiled.name)
     if as_json:
-        return _json(chosen)
+        return _json(compiled, chosen)
     shown = chosen[:_MOST]
     texts, pictures = zip(*(_drawn(one, by) for one in shown), strict=True)
     more = [f"{len(chosen) - _MOST} more: %layouts {compiled.name} VALUE"]
@@ -141,8 +141,15 @@ def _listing(compiled: CompiledKernel, every: list[Named]) -> str:
         kind = f" {layout.kind}" if layout.kind else ""
         parts.append(f"\n{'×'.join(map(str, layout.shape))}{kind}: {names}{rest}")
         parts += _bases(layout)
-    parts.append(f"\n%layouts {compiled.name} VALUE draws one; --shared shows the intervals")
+    parts.append(f"\n{_READING}")
+    parts.append(f"%layouts {compiled.name} VALUE draws one; --shared shows the intervals")
     return "\n".join(parts)
+
+
+_READING = (
+    "to read: for each bit of a register's, lane's or warp's number, the lowest first, how far it "
+    "moves an element; 0: another copy"
+)
 
 
 def _bases(layout: LinearLayout) -> list[str]:
@@ -173,7 +180,13 @@ def _drawn(one: Named, by: str | None) -> tuple[str, str]:
     head = f"%{one.name}: {one.op.name}{line}, {_type(one.value)}"
     drawn_by = "bank" if is_buffer else by or "warp and lane"
     title = f"{head}, by {drawn_by}"
-    text = [f"{head}", *_bases(layout), f"by {drawn_by}:", grid_text((rows, columns), cell)]
+    text = [
+        f"{head}",
+        *_bases(layout),
+        _READING,
+        f"by {drawn_by}:",
+        grid_text((rows, columns), cell, "element"),
+    ]
     copies = _copies(layout) if not is_buffer else 1
     if copies > 1:
         text.append(f"  {copies} places hold each element; the first is shown")
@@ -230,7 +243,7 @@ def _copies(layout: LinearLayout) -> int:
     return max(1, places // prod(layout.padded))
 
 
-def _json(chosen: list[Named]) -> Shown:
+def _json(compiled: CompiledKernel, chosen: list[Named]) -> Shown:
     found = []
     for one in chosen:
         layout = _layout(one.value)
@@ -242,7 +255,7 @@ def _json(chosen: list[Named]) -> Shown:
             "kind": "shared" if isinstance(one.value.type, Shared) else "register",
             "bases": {n: [list(v) for v in vectors] for n, vectors in layout.bases.items()},
         })  # fmt: skip
-    return Shown(json.dumps(found), "json")
+    return plain(kernel=compiled.name, target=compiled.target, layouts=found)
 
 
 def _intervals(compiled: CompiledKernel, module: Module, *, as_json: bool) -> Shown:
@@ -250,7 +263,10 @@ def _intervals(compiled: CompiledKernel, module: Module, *, as_json: bool) -> Sh
     buffers = compiled.compiled.built.fields["shared"]
     if as_json:
         rows = [{n.removesuffix("_"): v for n, v in asdict(b).items()} for b in buffers]
-        return Shown(json.dumps(rows), "json")
+        return plain(
+            kernel=compiled.name, target=compiled.target,
+            shared_bytes=compiled.compiled.built.shared_bytes, buffers=rows,
+        )  # fmt: skip
     total = compiled.compiled.built.shared_bytes
     if not buffers:
         return Shown(f"{compiled.name} for {compiled.target} uses no shared memory")
@@ -288,7 +304,8 @@ def access(
     every = moves_in(module, compiled.target)
     chosen = [(op, m) for op, m in every if line is None or on_line(op, int(line))]
     if as_json:
-        return Shown(json.dumps([_move_data(op, m) for op, m in chosen]), "json")
+        moves = [_move_data(op, m) for op, m in chosen]
+        return plain(kernel=compiled.name, target=compiled.target, accesses=moves)
     if not chosen:
         lines = sorted({op.span.line for op, _ in every if op.span is not None})
         raise OptionError(
@@ -309,8 +326,10 @@ def access(
     pictures: list[str] = []
     for move in dict.fromkeys(m for _, m in chosen):
         cell = _lane_cell(move)
-        title = f"{move.direction} {move.space} {move.how}: where the lanes of a warp access"
-        text += ["", title, grid_text((1, len(move.addresses)), cell)]
+        words = " ".join(filter(None, (move.space, move.direction, move.how and f"({move.how})")))
+        unit = "b: bank of its first byte" if move.space == "shared" else "s: sector of 32 bytes"
+        title = f"{words}: where the lanes of a warp access, {unit}"
+        text += ["", title, grid_text((1, len(move.addresses)), cell, "lane")]
         pictures.append(grid_svg((1, len(move.addresses)), cell, title))
     return Drawn("\n".join(text), pictures)
 
@@ -339,6 +358,7 @@ def _count(number: int | None, name: str) -> str:
 
 def _move_row(op: Op, move: Any) -> tuple[str, ...]:
     how = f" ({move.how})" if move.how and move.how != "convert" else ""
+    masked = ", masked" if getattr(op, "mask", None) is not None else ""
     cost = f"{_count(move.sectors, 'sector')}, ideal {move.ideal}{' ~' if move.apart else ''}"
     if move.space == "shared":
         worse = move.conflicts
@@ -347,7 +367,7 @@ def _move_row(op: Op, move: Any) -> tuple[str, ...]:
         )
     return (
         str(op.span.line) if op.span is not None else "–",
-        f"{op.name}{how}", f"{move.space} {move.direction}",
+        f"{op.name}{how}{masked}", f"{move.space} {move.direction}",
         f"{move.bytes} = {move.vector} × {move.bytes // move.vector}", str(move.requests), cost,
     )  # fmt: skip
 

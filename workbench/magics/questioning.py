@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from workbench.bench.results import KernelResult
 from workbench.bench.subject import Subject
 from workbench.magics import registry, variants
 from workbench.magics.options import Request
+from workbench.magics.plain import plain
 from workbench.magics.planning import make_plan
 from workbench.magics.texts import Shown
 from workbench.questions.answers import Answer
@@ -363,4 +363,5 @@ def _nothing_to_follow(name: str = "add") -> OptionError:
 def as_json(answer: Answer | Difference | Way | Steps | Shown) -> Shown:
     """Return an answer as `--json` prints it."""
     data = {"text": str(answer)} if isinstance(answer, Shown) else answer.data()
-    return Shown(json.dumps({"ok": True, **data}, indent=1), "json")
+    # As the command's exit code has it: what is wrong is an answer, and not ok.
+    return plain(ok=not isinstance(answer, Answer) or answer.verdict == "right", **data)

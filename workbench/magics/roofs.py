@@ -9,7 +9,6 @@ of products, or where there are none all results of floats. Works without IPytho
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
@@ -24,6 +23,7 @@ from workbench.interrupts import may_stop
 from workbench.magics import lines, registry
 from workbench.magics.drawing import Drawn
 from workbench.magics.options import Request
+from workbench.magics.plain import plain
 from workbench.magics.texts import Shown
 from workbench.source import OptionError
 from workbench.trace import Bench
@@ -229,8 +229,7 @@ def as_json(found: Roofline) -> Shown:
          "limit": found.limit(p)}
         for p in found.points
     ]  # fmt: skip
-    data = {"ok": True, **asdict(found), "ridge": found.ridge, "points": points}
-    return Shown(json.dumps(data, indent=1), "json")
+    return plain(**{**asdict(found), "ridge": found.ridge, "points": points})
 
 
 def roof_svg(found: Roofline) -> str:

@@ -5,7 +5,6 @@ Works without IPython.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -14,11 +13,12 @@ from workbench.ir import Module
 from workbench.magics.drawing import Drawn
 from workbench.magics.options import Request
 from workbench.magics.placing import gpu_module
+from workbench.magics.plain import plain
 from workbench.magics.stated import stated
 from workbench.magics.texts import Shown
 from workbench.runtime.compiled import CompiledKernel
 from workbench.source import OptionError
-from workbench.trace import Pipeline, Step, to_data
+from workbench.trace import Pipeline, Step
 from workbench.viewer.schedules import Line, lines_of, role_words, step_words, text, title, when
 
 #: Colours repeat what the words say: what waits is pale, what multiplies is strong.
@@ -52,7 +52,7 @@ def schedule(
     compiled, module = _compiled(stated(kernel, request, names), names)
     found: Sequence[Pipeline] = compiled.compiled.built.fields["pipelines"]()
     if request.json:
-        return Shown(json.dumps([to_data(pipeline) for pipeline in found]), "json")
+        return plain(kernel=compiled.name, target=compiled.target, pipelines=list(found))
     if not found:
         raise OptionError(
             f"{compiled.name} for {compiled.target} has no pipelined loop",

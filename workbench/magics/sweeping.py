@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -22,6 +21,7 @@ from workbench.magics import registry, swept
 from workbench.magics.comparisons import ShownComparison
 from workbench.magics.drawing import heat_svg
 from workbench.magics.options import Request
+from workbench.magics.plain import plain
 from workbench.magics.planning import make_plan
 from workbench.magics.questioning import kernel_of, merged
 from workbench.magics.texts import Shown
@@ -378,4 +378,4 @@ def _tip(found: WhatIf, square: Square) -> str:
 
 def as_json(found: WhatIf) -> Shown:
     """Return a map as `--json` prints it."""
-    return Shown(json.dumps({"ok": not found.failed, **found.data()}, indent=1), "json")
+    return plain(ok=not found.failed, **found.data())

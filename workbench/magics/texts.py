@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench.magics.options import Request
 from workbench.source import OptionError
-from workbench.trace import Pass, Stage, StageId, Trace
+from workbench.trace import AppliedRule, Pass, Stage, StageId, Trace
 from workbench.trace.links import ops_of_rows
 
 COMMENT = {"source": "#", "ast": "#", "asm": "#", "llvm": ";"}
@@ -87,7 +87,7 @@ def _extent(trace: Trace) -> str:
 
 def _rows(trace: Trace, stage: Stage, request: Request) -> Iterator[str]:
     lines = trace.strings[stage.text].split("\n")
-    places = _places(trace, stage, len(lines))
+    places = places_of(trace, stage, len(lines))
     first, last = request.lines or (1, len(lines))
     mark = COMMENT.get(stage.id, "//")
     said: tuple[int, int] | None = None
@@ -105,7 +105,7 @@ def _rows(trace: Trace, stage: Stage, request: Request) -> Iterator[str]:
         yield line + suffix
 
 
-def _places(trace: Trace, stage: Stage, count: int) -> list[tuple[int, int] | None]:
+def places_of(trace: Trace, stage: Stage, count: int) -> list[tuple[int, int] | None]:
     """Return the (source, line) of each row: that of its first op that has a place."""
     known = dict(zip(trace.ops.id, trace.ops.loc, strict=True))
     result: list[tuple[int, int] | None] = []
@@ -164,12 +164,17 @@ def _pass_diff(trace: Trace, which: str) -> str:
     return "\n".join(parts)
 
 
+def rules_of(trace: Trace, step: Pass) -> Iterator[tuple[AppliedRule, list[int]]]:
+    """Yield the rewrite rules that a pass applied, with the source lines of their ops."""
+    for rule in step.rules:
+        places = (source_line(trace, op) for op in rule.ops)
+        yield rule, sorted({place[1] for place in places if place})
+
+
 def _rules(trace: Trace, step: Pass) -> Sequence[str]:
     """Return a line for each rewrite rule that a pass applied: how often, what, where."""
     found: list[str] = []
-    for rule in step.rules:
-        places = (source_line(trace, op) for op in rule.ops)
-        lines = sorted({place[1] for place in places if place})
+    for rule, lines in rules_of(trace, step):
         where = f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))})" if lines else ""
         found.append(f"{len(rule.ops)} × {rule.name}: {rule.identity}{where}")
     return found

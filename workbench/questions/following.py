@@ -353,7 +353,7 @@ class _Follower:
         for layout, own in layouts_of(self.trace, ops)[:MOST_LAYOUTS]:
             words = layout_words(layout)
             if len(own) > 1:
-                words += f", and so do {len(own) - 1} more"
+                words += f", and so {'is' if len(own) == 2 else 'are'} {len(own) - 1} more"
             yield Station("layout", words, "gpu", ops=own, layout=layout)
 
     def _buffers(self, ops: Collection[int]) -> Iterator[Station]:
@@ -363,10 +363,17 @@ class _Follower:
             if buffer.op in taken or (
                 buffer.op in related and self.names.get(buffer.op, "").startswith("gpu.")
             ):
+                places = (self.links.line_of(op) for op in (buffer.from_, buffer.to))
+                lines = sorted({place[1] for place in places if place is not None})
+                when = (
+                    f", line{'s' * (len(lines) > 1)} {' to '.join(map(str, lines))}"
+                    if lines
+                    else ""
+                )
                 yield Station(
                     "shared memory",
-                    f"{buffer.bytes:,} bytes at {buffer.offset:,} hold it ({buffer.name}), from op "
-                    f"{buffer.from_} to op {buffer.to}", "gpu", ops=(buffer.op,), buffer=number,
+                    f"{buffer.bytes:,} bytes from byte {buffer.offset:,} on hold it "
+                    f"({buffer.name}){when}", "gpu", ops=(buffer.op,), buffer=number,
                 )  # fmt: skip
         for pipeline in self.trace.pipelines:
             together: dict[tuple[int, int], list[int]] = {}
@@ -377,7 +384,7 @@ class _Follower:
                 runs = "runs" if len(own) == 1 else "run"
                 yield Station(
                     "pipeline", f"{self._kinds(own)} {runs} in stage {stage} of {pipeline.stages} "
-                    f"as {pipeline.roles[role]}", "gpu", ops=tuple(own),
+                    f"by {pipeline.roles[role]}", "gpu", ops=tuple(own),
                 )  # fmt: skip
 
     def _used(self, ops: Collection[int]) -> set[int]:

@@ -8,7 +8,8 @@ chip does in a cycle (`targets/nvidia/speeds.py`):
     copies   = sectors of global memory * 32 bytes / COPY_BYTES
                (of boxes of tensor maps: lines of 128 bytes * LINE, if that is more)
     shared   = wavefronts (a row of banks takes one cycle)
-    own      = the longer of: ISSUE * results of arithmetic / lanes;
+    own      = the longer of: (ISSUE * results of arithmetic and of exp, log, division ...
+               + MOVES * rounds of warps that have another product under way) / lanes;
                results of exp, log, division ... / SPECIAL
 
 What a program waits for without keeping any unit busy:
@@ -38,6 +39,7 @@ three.
 
 Constants were fitted on 12 runs of an H200 (`FITTED` in tests/bench/whatif.py); rows of 13 further
 runs had been looked at when the form of the model was chosen (`LOOKED_AT`).
+`MOVES` and that special functions are issued, too, came later, from code alone.
 `python -m tests.bench.whatif` holds it against all that are stored.
 """
 
@@ -58,6 +60,10 @@ COPY_BYTES = 68.0
 LINE = 1.55
 SPECIAL = 12.0
 ISSUE = 1.05
+#: Instructions of a warp in a round beside those on tiles, where the next product is under way: its
+#: numbers are copied, descriptors made. Counted in the SASS of attention's loops (84, 84, 114, 136
+#: for 64x64, 128x64, 64x32 and 128x32, heads of 64, full), fitted to no time.
+MOVES = 100.0
 LATENCY = 1700.0
 FETCH = 1050.0
 BARRIER = 70.0
@@ -66,6 +72,7 @@ ROUND = 210.0
 TURN = 400.0
 LAUNCH_MICROSECONDS = 2.25
 P = 10.0
+_WARP = 32
 #: What share of the data sheet's speed a copy gets.
 MEMORY_SHARE = 0.92
 #: How much of what tensor cores do they may do for long.
@@ -138,13 +145,15 @@ def units_of(facts: Facts, speed: Speeds) -> dict[str, float]:
     work = facts.work
     assert work is not None
     written = work.stored_sectors if work.lines else 0.0
+    beside = _waited(work) * min(work.meets, max(0.0, work.products - work.meets))
+    moves = MOVES * beside * facts.num_warps * _WARP
     return {
         "tensor cores": sum(n * _cycles(kind, speed) for kind, n in work.tensor.items()),
         "copies": max(
             work.sectors * 32 / COPY_BYTES, work.lines * LINE + written * 32 / COPY_BYTES
         ),
         "shared memory": work.wavefronts,
-        "arithmetic": ISSUE * work.lanes / speed.lanes,
+        "arithmetic": (ISSUE * (work.lanes + work.special) + moves) / speed.lanes,
         "special functions": work.special / SPECIAL,
     }  # fmt: skip
 
@@ -221,7 +230,7 @@ class _Program:
         """Return the cycles that units need for so many programs side by side."""
         tensor, own = self._products_and_own
         queue = resident * max(tensor, own)
-        if self._waited > 0.5:
+        if _waited(self.work) > 0.5:
             customers = self._customers(resident)
             part = resident / customers
             thinks = begin + self._delays + ROUND * self.work.meets
@@ -236,7 +245,8 @@ class _Program:
         own *= max(1.0, 4 / self.num_warps)  # at the rate of its own warps
         waiting = tensor + own + ROUND * self.work.meets
         under_way = max(tensor, own + ROUND * self.work.rounds)
-        alone = self._waited * waiting + (1 - self._waited) * under_way
+        share = _waited(self.work)
+        alone = share * waiting + (1 - share) * under_way
         return begin + self._delays + max(self.work.late * FETCH, alone)
 
     @property
@@ -248,19 +258,18 @@ class _Program:
     def _delays(self) -> float:
         return self.work.waits * LATENCY + self.work.barriers * BARRIER
 
-    @property
-    def _waited(self) -> float:
-        """How much of the products is waited for with no other one under way, 0 to 1.
-
-        Of two that take turns one wait is enough to hold up both.
-        """
-        work = self.work
-        return min(1.0, 2 * work.meets / work.products) if work.products else 1.0
-
     def _customers(self, resident: int) -> int:
         """Return how many go their own way: blocks that meet at barriers, else groups of warps."""
         in_step = 2 * self.work.barriers > max(self.work.meets, 1.0)
         return resident * (1 if in_step else max(1, self.num_warps // 4))
+
+
+def _waited(work: Work) -> float:
+    """Return how much of the products is waited for with no other one under way, 0 to 1.
+
+    Of two that take turns one wait is enough to hold up both.
+    """
+    return min(1.0, 2 * work.meets / work.products) if work.products else 1.0
 
 
 def _norm(parts: Sequence[float], power: float) -> float:

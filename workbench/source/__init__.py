@@ -4,7 +4,14 @@ A leaf: it imports nothing of ours. What an error or an op says about its place 
 what the place means is decided by the rooms above.
 """
 
-from workbench.source.budgets import limit_of, over_budget, shown
+from workbench.source.budgets import (
+    checking,
+    limit_of,
+    over_budget,
+    refused,
+    seconds_of_loops,
+    shown,
+)
 from workbench.source.depth import deep
 from workbench.source.errors import (
     ArgumentError,
@@ -50,6 +57,7 @@ __all__ = [
     "ToolError",
     "UnknownNameError",
     "UnsupportedSyntaxError",
+    "checking",
     "compiled",
     "deep",
     "kernel_source",
@@ -57,7 +65,9 @@ __all__ = [
     "line_of",
     "over_budget",
     "parsed",
+    "refused",
     "register_text",
+    "seconds_of_loops",
     "shown",
     "source_lines",
 ]

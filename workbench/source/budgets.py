@@ -7,7 +7,10 @@ What is counted is counted before it is made, so that refusing takes no time eit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from workbench.source.errors import ResourceError
@@ -16,12 +19,16 @@ from workbench.source.spans import Span
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One row of the table: how much there may be of what, and what to do about more."""
+    """One row of the table: how much there may be of what, and what to do about more.
+
+    What is `raisable` costs a user's time alone; the others keep a compilation sane.
+    """
 
     limit: int
     unit: str
     what: str
     hint: str
+    raisable: bool = False
 
 
 BUDGETS = {
@@ -56,6 +63,14 @@ BUDGETS = {
     "interpreted": Budget(
         5_000, "rounds", "all loops of one program of a puzzle, when it is checked",
         "every round must come nearer to the loop's end: change what its condition asks for",
+        raisable=True,
+    ),
+    "checked": Budget(
+        60, "seconds", "a launch that is checked: all of it on the CPU, one program's loops in the "
+        "interpreter",
+        "every round must come nearer to the loop's end; %workbench config checked=600 gives a "
+        "launch that takes so long more time",
+        raisable=True,
     ),
     "instructions": Budget(
         500_000, "instructions", "LLVM IR of one kernel",
@@ -88,12 +103,44 @@ def limit_of(name: str) -> int:
     return BUDGETS[name].limit
 
 
+def raise_limit(name: str, limit: int) -> None:
+    """Give a budget that is the user's to change another limit, for this process."""
+    assert BUDGETS[name].raisable
+    BUDGETS[name] = replace(BUDGETS[name], limit=limit)
+
+
+_checking: ContextVar[bool] = ContextVar("checking", default=False)
+
+
+@contextmanager
+def checking() -> Generator[None]:
+    """Have what is interpreted now end by itself: it is a check, which nobody wants to stop."""
+    token = _checking.set(True)
+    try:
+        yield
+    finally:
+        _checking.reset(token)
+
+
+def seconds_of_loops() -> float | None:
+    """Return how long the loops of one program may take now; None: as long as they like."""
+    return limit_of("checked") if _checking.get() else None
+
+
 def over_budget(name: str, what: str, found: int, span: Span | None = None) -> ResourceError:
     """Return the error K406: `what` (a sentence's subject with its verb) comes to `found`."""
     budget = BUDGETS[name]
     number = shown_count(found)
+    return refused(
+        name, f"{what} {number} {budget.unit}, the limit is {budget.limit:,}", found, span
+    )
+
+
+def refused(name: str, said: str, found: int, span: Span | None = None) -> ResourceError:
+    """Return the error K406 with a sentence of its own."""
+    budget = BUDGETS[name]
     error = ResourceError(
-        f"{what} {number} {budget.unit}, the limit is {budget.limit:,}",
+        said,
         span,
         hint=budget.hint,
         notes=["%workbench config lists all limits"],

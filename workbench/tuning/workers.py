@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -179,7 +180,7 @@ class Compilation:
         self._prune = prune
         self._look = look
         self._end = None if seconds is None else time.monotonic() + seconds
-        self._jobs: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
+        self._jobs: deque[tuple[int, bytes]] = deque()
         self._done: queue.SimpleQueue[tuple[int, Answer | None, float]] = queue.SimpleQueue()
         self._busy: set[Worker] = set()
         self._stopped = False
@@ -246,9 +247,14 @@ class Compilation:
     # -- in other processes ---------------------------------------------------------------
     def _in_workers(self, waiting: list[tuple[int, bytes]], count: int) -> list[int]:
         """Have workers do the jobs; returns those that are to be done here after all."""
-        for job in waiting:
-            self._jobs.put(job)
-        threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(count)]
+        self._jobs.extend(waiting)
+        # Values of axes ascend, so what takes longest lies at the end of a map: half of the workers
+        # begin there, lest one be left with it when the others are done.
+        takes = (self._jobs.popleft, self._jobs.pop if self._look else self._jobs.popleft)
+        threads = [
+            threading.Thread(target=self._serve, args=(takes[number % 2],), daemon=True)
+            for number in range(count)
+        ]
         for thread in threads:
             thread.start()
         here: list[int] = []
@@ -282,13 +288,13 @@ class Compilation:
         else:
             self._told(number, self._outcome(number, found, seconds))
 
-    def _serve(self) -> None:
+    def _serve(self, take: Callable[[], tuple[int, bytes]]) -> None:
         """Feed one worker until no job is left; runs in a thread of its own."""
         worker: Worker | None = None
         while not self._stopped:
             try:
-                number, job = self._jobs.get_nowait()
-            except queue.Empty:
+                number, job = take()
+            except IndexError:
                 break
             if self._is_late():
                 self._done.put((number, Answer(pruned="no time left"), 0.0))
