@@ -2,8 +2,8 @@
 
 `python bridge.py PYTHON`: PYTHON is the interpreter that runs the kernel. One JSON object a line.
 In: {"execute": code}, {"comm": content} or {"interrupt": true}; the end of the input ends the
-kernel. Out: what the kernel publishes, {"type", "content", "parent", "buffers"}: the type of the request
-that it belongs to, and buffers as base64.
+kernel. Out: what the kernel publishes, {"type", "content", "parent", "buffers"}: the type of the
+request that it belongs to, and buffers as base64.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,11 +27,13 @@ from workbench.viewer.widget import TraceWidget
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("VSCODE_PID", "JPY_SESSION_NAME"):
         monkeypatch.delenv(name, raising=False)
     for name in ("bundle_sent", "limits_said"):
         monkeypatch.setattr(TraceWidget, name, False)
+    choose("auto")
+    yield
     choose("auto")
 
 
