@@ -206,3 +206,12 @@ def test_the_magics_load_where_completers_are_older(monkeypatch):
     shell = types.SimpleNamespace(Completer=types.SimpleNamespace(custom_matchers=[]))
     hooks.load(shell)
     assert shell.Completer.custom_matchers == []
+
+
+def test_a_plain_cell_without_triton_is_told_how_it_runs(shell, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "triton", None)
+    outcome, captured = run(shell, "import triton.language as tl")
+    assert isinstance(outcome.error_in_exec, ModuleNotFoundError)
+    assert "%%kernel as its first line" in captured.stderr
+    _, captured = run(shell, "import no_such_module")
+    assert "workbench" not in captured.stderr
