@@ -63,7 +63,8 @@ def test_functions_that_use_the_language_and_their_helpers_are_device_functions(
 def test_a_helper_below_the_kernel_that_calls_it_is_not_the_entry():
     """As in Triton's tutorial of the matrix product."""
     tree = ast.parse(
-        "def matmul(c): tl.store(c, leaky(tl.load(c)))\ndef leaky(x): return tl.where(x > 0, x, 0)\n"
+        "def matmul(c): tl.store(c, leaky(tl.load(c)))\n"
+        "def leaky(x): return tl.where(x > 0, x, 0)\n"
     )
     assert last_entry(tree) == "matmul"
     both = ast.parse("def a(x): return b(tl.abs(x))\ndef b(x): return a(tl.abs(x))\n")
