@@ -10,7 +10,7 @@
 // A real kernel stands behind the pages (bridge.py), anywidget's own module runs in them (widgets.mjs).
 // The journey: compile, pin a line, tabs, a check, questions, Stop, and the saved notebook opened again
 // without a kernel. It writes colab.ipynb and vscode.ipynb to OUT. HOST=colab runs one; KERNEL_PYTHON names the
-// interpreter; LONG=1 looks at each tab in both themes. Waits on states, not time.
+// interpreter; LONG=1 looks at every tab there is in both themes. Waits on states, not time.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -346,6 +346,15 @@ const kernel = (sum) =>
     `    tl.store(out_ptr + offsets, ${sum}, mask=offsets < n)`,
   ].join("\n");
 
+/** Its pipelined loop brings the tabs Schedule and Layouts. */
+const product = `%%kernel product --sig "*f16:16 *f16:16 *f32:16 i32:16" --target sm_80 --set num_stages=3
+def product(a, b, c, K):
+    i, j = tl.arange(0, 64)[:, None], tl.arange(0, 64)[None, :]
+    total = tl.zeros((64, 64), tl.float32)
+    for k in range(0, K, 64):
+        total = tl.dot(tl.load(a + i * K + k + j), tl.load(b + (k + i) * 64 + j), total)
+    tl.store(c + i * 64 + j, total)`;
+
 const pause = (time) => new Promise((next) => setTimeout(next, time));
 
 const failed = ({ outputs }) =>
@@ -382,6 +391,13 @@ async function inTheme(host, cell, theme, scheme) {
   await frame.waitForFunction((wanted) => document.querySelector(".wb").style.colorScheme === wanted, scheme);
 }
 
+async function bothThemes(host, cell, name) {
+  for (const theme of ["light", "dark"]) {
+    await inTheme(host, cell, theme, theme);
+    await walkTabs(host, cell, `${name} ${theme}`, true);
+  }
+}
+
 async function journey(name, Place) {
   const kernel_ = new Kernel(name === "colab" ? { COLAB: "1" } : {});
   const host = new Place(browser, kernel_, true);
@@ -408,11 +424,18 @@ async function journey(name, Place) {
     const second = await run(kernel("x * y + x"));
     await pin(await host.viewer(second));
     for (const [question, tab] of [["%diff add~1 add", "compare"], ["%follow add 4", "follow"], ["%step add 1", "step"]]) {
-      const asked = await host.viewer(await run(question));
-      assert.equal(await asked.locator('[role=tab][aria-selected="true"]').getAttribute("data-tab"), tab, question);
+      const asked = await run(question);
+      const selected = (await host.viewer(asked)).locator('[role=tab][aria-selected="true"]');
+      assert.equal(await selected.getAttribute("data-tab"), tab, question);
+      if (long) await bothThemes(host, asked, `${name} ${tab}`);
     }
     assert.deepEqual([...new Set(kernel_.asked)], ["ack"], "no page had to ask for what it was to bring");
 
+    if (long) {
+      for (const each of [product, kernel("x + y").replace("--target cpu", "--target interpreter")]) {
+        await bothThemes(host, await run(each), name);
+      }
+    }
     await inTheme(host, second, "light", "light");
     await walkTabs(host, second, `${name} light`, name === "vscode" || long);
     await host.page.screenshot({ path: path.join(out, `${name}_light.png`) });
