@@ -1,4 +1,6 @@
 // light-dark() follows color-scheme, and hosts rarely set it: decide by the background that is there.
+// A host that gives no colours to the viewer's own background (Colab, marimo, a plain page) is asked by
+// the marks that it puts on its page, then by the backgrounds behind the viewer.
 
 /** True if a computed CSS colour is dark; transparent counts as light. */
 export function isDark(colour: string): boolean {
@@ -6,6 +8,29 @@ export function isDark(colour: string): boolean {
     Number,
   );
   return alpha > 0 && 0.2126 * red + 0.7152 * green + 0.0722 * blue < 128;
+}
+
+/** The variables of style.css by which a host paints the viewer's background. */
+const PAINTED = ["--jp-layout-color1", "--vscode-editor-background"];
+const MARKS = ["theme", "data-theme", "data-color-mode"];
+
+/** True or false where the page says by an attribute or a class that it is dark or light. */
+function marked(page: Document): boolean | undefined {
+  for (const element of [page.body, page.documentElement]) {
+    const words = MARKS.map((name) => element.getAttribute(name) ?? "");
+    if (words.includes("dark") || element.classList.contains("dark")) return true;
+    if (words.includes("light") || element.classList.contains("light")) return false;
+  }
+  return undefined;
+}
+
+/** The nearest background behind an element that is not transparent. */
+function behind(root: HTMLElement): string | undefined {
+  for (let at = root.parentElement; at; at = at.parentElement) {
+    const colour = getComputedStyle(at).backgroundColor;
+    if (colour !== "" && !/^transparent$|,\s*0\)$/.test(colour)) return colour;
+  }
+  return undefined;
 }
 
 /** Set the colour scheme of `root` by its real background, again after each change of theme.
@@ -16,7 +41,11 @@ export function isDark(colour: string): boolean {
 export function followTheme(root: HTMLElement, signal: AbortSignal): void {
   const decide = (): void => {
     root.style.colorScheme = ""; // else light-dark() in the background answers with our own choice
-    root.style.colorScheme = isDark(getComputedStyle(root).backgroundColor) ? "dark" : "light";
+    const own = getComputedStyle(root);
+    const host = PAINTED.some((name) => own.getPropertyValue(name).trim() !== "");
+    const dark = host ? undefined : marked(document);
+    const colour = (host ? undefined : behind(root)) ?? own.backgroundColor;
+    root.style.colorScheme = (dark ?? isDark(colour)) ? "dark" : "light";
   };
   let waiting = false;
   const soon = (): void => {
@@ -29,7 +58,7 @@ export function followTheme(root: HTMLElement, signal: AbortSignal): void {
   };
   decide();
   const observer = new MutationObserver(soon);
-  const attributes = ["data-jp-theme-name", "data-jp-theme-light", "data-theme", "class", "style"];
+  const attributes = ["data-jp-theme-name", "data-jp-theme-light", "class", "style", ...MARKS];
   for (const element of [document.documentElement, document.body]) {
     observer.observe(element, { attributeFilter: attributes });
   }

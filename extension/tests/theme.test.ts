@@ -58,3 +58,33 @@ test("an ended viewer looks no more", async () => {
   await frames();
   expect(root.style.colorScheme).toBe("light");
 });
+
+test("a page that paints no viewer is asked by its marks, then by what lies behind", async () => {
+  const page = document.documentElement;
+  page.setAttribute("theme", "dark"); // Colab
+  followTheme(root, end.signal);
+  expect(root.style.colorScheme).toBe("dark");
+  page.setAttribute("theme", "light");
+  await frames();
+  expect(root.style.colorScheme).toBe("light");
+  page.removeAttribute("theme");
+  document.body.classList.add("dark"); // marimo
+  await frames();
+  expect(root.style.colorScheme).toBe("dark");
+  document.body.classList.remove("dark");
+  document.body.style.backgroundColor = "rgb(30, 30, 30)";
+  await frames();
+  expect(root.style.colorScheme).toBe("dark");
+  document.body.style.backgroundColor = "";
+  await frames();
+  expect(root.style.colorScheme).toBe("light");
+});
+
+test("a host's own colours count before its marks", () => {
+  root.style.setProperty("--vscode-editor-background", "#1f1f1f");
+  root.style.backgroundColor = "rgb(31, 31, 31)";
+  document.body.dataset.theme = "light";
+  followTheme(root, end.signal);
+  expect(root.style.colorScheme).toBe("dark");
+  delete document.body.dataset.theme;
+});

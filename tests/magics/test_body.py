@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 
-from workbench.magics.body import bound_names, device_functions, execute, last_language_user
+from workbench.magics.body import bound_names, device_functions, execute, last_entry
 from workbench.source import UnknownNameError
 
 
@@ -29,7 +29,7 @@ def test_a_kernel_may_use_the_language_only_to_say_what_is_fixed():
     )
     tree = ast.parse(text)
     assert device_functions(tree) == ["k", "part"]
-    assert last_language_user(tree) == "part"
+    assert last_entry(tree) == "k"
 
 
 def test_bound_names_come_in_order_of_their_last_binding():
@@ -56,7 +56,19 @@ def test_functions_that_use_the_language_and_their_helpers_are_device_functions(
         "def after(): host(2)\n"
     )
     assert device_functions(tree) == ["helper", "first", "second"]
-    assert last_language_user(tree) == "second"
+    assert last_entry(tree) == "second"
+    assert last_entry(tree, ["helper", "first"]) == "first"
+
+
+def test_a_helper_below_the_kernel_that_calls_it_is_not_the_entry():
+    """As in Triton's tutorial of the matrix product."""
+    tree = ast.parse(
+        "def matmul(c): tl.store(c, leaky(tl.load(c)))\n"
+        "def leaky(x): return tl.where(x > 0, x, 0)\n"
+    )
+    assert last_entry(tree) == "matmul"
+    both = ast.parse("def a(x): return b(tl.abs(x))\ndef b(x): return a(tl.abs(x))\n")
+    assert last_entry(both) == "b"
 
 
 @pytest.mark.parametrize(

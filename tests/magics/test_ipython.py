@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import types
 
 import pytest
 
@@ -11,6 +12,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from workbench.magics import registry
+from workbench.magics.while_typing import hooks
 from workbench.viewer import MIME
 
 CELL = """%%kernel add --set BLOCK=3 --args x,y,out,7 --grid GRID --check "x + y" --target cpu
@@ -194,3 +196,22 @@ def test_help_lists_the_options(shell):
 def test_quiet_cells_show_nothing(shell):
     _, captured = run(shell, CELL.replace("GRID", "3 -q"))
     assert not captured.outputs
+
+
+def test_the_magics_load_where_completers_are_older(monkeypatch):
+    """IPython 7.34, which Colab has, knows no matchers that see the whole cell."""
+    import IPython.core.completer as completing
+
+    monkeypatch.delattr(completing, "context_matcher")
+    shell = types.SimpleNamespace(Completer=types.SimpleNamespace(custom_matchers=[]))
+    hooks.load(shell)
+    assert shell.Completer.custom_matchers == []
+
+
+def test_a_plain_cell_without_triton_is_told_how_it_runs(shell, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "triton", None)
+    outcome, captured = run(shell, "import triton.language as tl")
+    assert isinstance(outcome.error_in_exec, ModuleNotFoundError)
+    assert "%%kernel as its first line" in captured.stderr
+    _, captured = run(shell, "import no_such_module")
+    assert "workbench" not in captured.stderr

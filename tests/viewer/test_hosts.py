@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.trace.samples import add_lazy, add_trace
 from workbench.trace import unpack
-from workbench.viewer import cell_output, choose, frontend, host, notebook_path
+from workbench.viewer import (
+    Answer,
+    cell_output,
+    choose,
+    frontend,
+    host,
+    notebook_path,
+    place,
+    value_output,
+)
 from workbench.viewer.widget import TraceWidget
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("VSCODE_PID", "JPY_SESSION_NAME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(TraceWidget, "bundle_sent", False)
+    for name in ("bundle_sent", "limits_said"):
+        monkeypatch.setattr(TraceWidget, name, False)
+    choose("auto")
+    yield
     choose("auto")
 
 
@@ -46,6 +60,18 @@ def test_vs_code_and_colab_get_the_widget(monkeypatch: pytest.MonkeyPatch) -> No
     assert host({"__vsc_ipynb_file__": "/n.ipynb"}) == "widget"
     monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
     assert host({}) == "widget"
+
+
+def test_a_place_is_known_by_its_shell_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shell:
+        user_ns: ClassVar[dict[str, Any]] = {"__vsc_ipynb_file__": "/n.ipynb"}
+
+    ipython = types.SimpleNamespace(get_ipython=Shell)
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    assert (place(), host()) == ("VS Code", "widget"), "a value that is shown knows no namespace"
+    monkeypatch.setattr(Shell, "user_ns", {})
+    monkeypatch.setattr(Shell, "__module__", "google.colab._shell")
+    assert (place(), host()) == ("Colab", "widget")
 
 
 def test_vs_code_is_known_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +159,60 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 def test_a_cell_output_has_a_widget_only_where_the_extension_cannot_be(bundle: bytes) -> None:
     assert WIDGET_VIEW not in cell_output([add_trace()])
     assert WIDGET_VIEW in cell_output([add_trace()], namespace={"__vsc_ipynb_file__": "n.ipynb"})
+
+
+ANSWER = Answer(kind="step", data={}, title="", text="text", html=lambda _: "<p>text</p>")
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, bundle: bytes) -> list[TraceWidget]:
+    """The widgets that a test makes."""
+    all_made: list[TraceWidget] = []
+    original = TraceWidget.__init__
+
+    def noting(self: TraceWidget, *args: Any, **given: Any) -> None:
+        original(self, *args, **given)
+        all_made.append(self)
+
+    monkeypatch.setattr(TraceWidget, "__init__", noting)
+    return all_made
+
+
+def test_what_a_widget_cannot_do_is_said_once(made: list[TraceWidget]) -> None:
+    told: list[str] = []
+    for _ in range(3):
+        cell_output([add_trace()], namespace={"__vsc_ipynb_file__": "n.ipynb"})
+        told.append(made[-1].limits)
+    assert "In VS Code lines are marked in these panes, not in the cell" in told[0]
+    assert told[1:] == ["", ""]
+
+
+def test_in_colab_each_output_brings_all_it_needs(
+    made: list[TraceWidget], bundle: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a frame of its own, and the value of a cell has to name the widget manager."""
+    output: Any = types.ModuleType("google.colab.output")
+    enabled: list[bool] = []
+    output.enable_custom_widget_manager = lambda: enabled.append(True)
+    output._widgets = types.SimpleNamespace(_installed_url="https://host/manager.js")
+    monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
+    monkeypatch.setitem(sys.modules, "google.colab.output", output)
+    for _ in range(2):
+        shown = value_output([add_trace()], answer=ANSWER)
+        assert isinstance(shown, tuple)
+        assert shown[1][WIDGET_VIEW]["colab"]["custom_widget_manager"]["url"].endswith("manager.js")
+        assert made[-1].bundle == bundle
+    assert enabled
+
+
+def test_a_widget_without_a_kernel_has_the_static_form(made: list[TraceWidget]) -> None:
+    names = {"__vsc_ipynb_file__": "n.ipynb"}
+    html = cell_output([add_trace()], namespace=names)["text/html"]
+    widget = made[-1]
+    widget._receive(widget, {"type": "ack"}, [])
+    assert gzip.decompress(widget.static).decode() == html
+    assert len(widget.static) < 20_000
+    assert not isinstance(value_output([add_trace()], namespace=names, answer=ANSWER), tuple)
 
 
 def test_static_output_has_no_interactive_part(bundle: bytes) -> None:

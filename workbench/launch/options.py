@@ -27,10 +27,12 @@ _CHOSEN = ("warp_specialize", "persistent")
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
 
-#: Accepted and without effect here: they steer what our compiler does not do.
-WITHOUT_EFFECT = frozenset(
-    ("launch_cooperative_grid", "launch_pdl", "ir_override", "extern_libs", "sanitize_overflow")
-)
+#: Accepted and without effect here: they steer what our compiler does not do. Those of Triton for
+#: AMD stand in its tutorials' lists for whatever is no CUDA device.
+WITHOUT_EFFECT = frozenset((
+    "launch_cooperative_grid", "launch_pdl", "ir_override", "extern_libs", "sanitize_overflow",
+    "waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint",
+))  # fmt: skip
 
 #: Options of a launch that choose where and how it runs.
 PLACES = frozenset(("stream", "device", "target", "guard"))

@@ -24,10 +24,11 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """Register all magics in an IPython shell."""
-    from workbench.magics import kernel, looking, swept
+    from workbench.magics import kernel, looking, swept, without_triton
     from workbench.magics.while_typing import hooks
 
     kernel.load(shell)
     looking.load(shell)
     hooks.load(shell)
     swept.load(shell)
+    without_triton.load(shell)

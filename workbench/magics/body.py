@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,10 +137,23 @@ def device_functions(tree: ast.Module) -> list[str]:
     return [name for name in functions if name in found]
 
 
-def last_language_user(tree: ast.Module) -> str | None:
-    """Return the name of the last top-level function that uses `tl.`."""
-    names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef) and uses_language(n)]
-    return names[-1] if names else None
+def last_entry(tree: ast.Module, kernels: Collection[str] | None = None) -> str | None:
+    """Return the last top-level function that uses `tl.` and that no other of them calls.
+
+    `kernels` names those that count, where that is known.
+    """
+    users = [n for n in tree.body if isinstance(n, ast.FunctionDef) and uses_language(n)]
+    users = [user for user in users if kernels is None or user.name in kernels]
+    called = {
+        call.func.id
+        for user in users
+        for call in ast.walk(user)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        if call.func.id != user.name
+    }
+    names = [user.name for user in users]
+    entries = [name for name in names if name not in called] or names
+    return entries[-1] if entries else None
 
 
 def _is_triton(module: str | None) -> bool:

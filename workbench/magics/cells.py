@@ -22,7 +22,7 @@ from workbench.bench.subject import Subject
 from workbench.interrupts import keeping, may_stop, own_code
 from workbench.launch.guarded import remarks
 from workbench.magics import registry
-from workbench.magics.body import Body, device_functions, execute, last_language_user
+from workbench.magics.body import Body, device_functions, execute, last_entry
 from workbench.magics.grammar import Origin, parse, split_cell
 from workbench.magics.options import Request
 from workbench.magics.planning import make_plan
@@ -169,7 +169,10 @@ def _kernels(body: Body, namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entry(request: Request, kernels: dict[str, Any], body: Body, file: str) -> Any:
-    """Return the kernel that the options apply to: the named one, or the last of the cell."""
+    """Return the kernel that the options apply to: the named one, or the cell's last.
+
+    One that another kernel of the cell calls is a helper, wherever it stands.
+    """
     if request.name is not None:
         if request.name in kernels:
             return kernels[request.name]
@@ -183,8 +186,8 @@ def _entry(request: Request, kernels: dict[str, Any], body: Body, file: str) -> 
             "the cell defines no kernel", code="K131",
             hint="define a function that uses tl., e.g. def add(x_ptr, n): ... tl.load(x_ptr)",
         )  # fmt: skip
-    last = last_language_user(body.tree)
-    return kernels[last] if last in kernels else list(kernels.values())[-1]
+    last = last_entry(body.tree, kernels)
+    return list(kernels.values())[-1] if last is None else kernels[last]
 
 
 def _run(

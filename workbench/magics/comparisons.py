@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.magics.questioning import Compared, compare
 from workbench.magics.texts import Shown
-from workbench.viewer import Answer, cell_output, save
+from workbench.viewer import Answer, cell_output, save, value_output
 from workbench.viewer.comparisons import answer_of
 
 
@@ -39,8 +39,12 @@ class ShownComparison(Shown):
         """
         return save(self.found.traces, path, force=force, answer=self._answer)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    def output(self) -> dict[str, Any]:
+        """Return the comparison as a MIME bundle to publish."""
         return cell_output(self.found.traces, namespace=self._namespace, answer=self._answer)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return value_output(self.found.traces, namespace=self._namespace, answer=self._answer)
 
 
 def shown_comparison(

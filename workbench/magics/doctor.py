@@ -122,7 +122,7 @@ def view(value: str | None = None) -> str:
     from workbench.viewer import choose, mode
 
     if value is None:
-        return f"view {mode.host()}"
+        return f"view {mode.host()} ({mode.place()})"
     if value not in mode.MODES:
         raise OptionError(
             f"unknown view '{value}'", code="K103", hint=f"one of {', '.join(mode.MODES)}"

@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from workbench.magics.body import device_functions, execute, last_language_user
+from workbench.magics.body import device_functions, execute, last_entry
 from workbench.magics.cells import MAGIC, is_kernel, offer_names
 from workbench.magics.grammar import split_cell
 from workbench.source import KernelError, KernelSource, OptionError, Span
@@ -108,7 +108,7 @@ def _is_magic(line: str) -> bool:
 def _kernels(text: str, file: str, namespace: dict[str, Any]) -> dict[str, Any]:
     body = execute(text, text, 1, file, namespace)
     found = {name: value for name, value in body.bound.items() if is_kernel(value)}
-    if found or last_language_user(body.tree) is None:
+    if found or last_entry(body.tree) is None:
         return found
     from workbench.runtime.jit import jit
 

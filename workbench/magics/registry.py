@@ -58,7 +58,7 @@ def names() -> list[str]:
 def results() -> Iterator[KernelResult]:
     """Yield the results of each kernel, the oldest first; those that torch made come last."""
     for known in _results.values():
-        yield from known
+        yield from (_of_kernel(one.kernel) if _launched_since(one) else one for one in known)
     yield from compiled_by_torch.results()
 
 
@@ -89,6 +89,9 @@ def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> Kernel
     if isinstance(bound, KernelResult):
         return _with_spec(bound, [bound], spec)
     known = _results.get(name) or compiled_by_torch.find(name)
+    if known and _launched_since(known[-1]):
+        newer = _of_kernel(known[-1].kernel)
+        return _with_spec(newer, [newer], spec)
     if known:
         return _with_spec(known[-1], known, spec)
     if bound is not None and hasattr(bound, "kernel_source"):
@@ -98,6 +101,12 @@ def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> Kernel
         code="K129",
         hint=f"known: {', '.join(names()) or 'none'}",
     )
+
+
+def _launched_since(result: KernelResult) -> bool:
+    """Whether a cell that knew no types is followed by launches, which told them."""
+    nothing = all(record.compiled is None and record.error is None for record in result.records)
+    return nothing and bool(getattr(result.kernel, "results", ()))
 
 
 def before(

@@ -82,7 +82,7 @@ def answer(data: Any, namespace: Mapping[str, Any]) -> dict[str, Any]:
     if found is None or type(number) is not int:
         return {"why": "this kernel does not know the map any more: run %whatif again"}
     try:
-        return {"output": compare_squares(found, number, namespace)._repr_mimebundle_()}
+        return {"output": compare_squares(found, number, namespace).output()}
     except OptionError as error:
         return {"why": str(error.message)}
 

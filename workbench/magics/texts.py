@@ -61,10 +61,14 @@ def stage_text(trace: Trace, name: StageId, request: Request) -> Shown:
     if stage is None or (stage.state == "missing" and not trace.strings[stage.text]):
         note = stage.note if stage is not None and stage.note else None
         available = " ".join(s.id for s in trace.stages if s.state != "missing")
+        kernel = trace.kernel
+        more = ""
+        if kernel.target == "cpu" and name in ("gpu", "ptx", "sass"):
+            more = f"; %{name} {kernel.name}@sm_90a compiles it for a GPU, which need not be there"
         raise OptionError(
-            f"{trace.kernel.name} for {trace.kernel.target} has no {STAGE_NAMES[name]}",
+            f"{kernel.name} for {kernel.target} has no {STAGE_NAMES[name]}",
             code="K129",
-            hint=note or f"stages there are: {available}",
+            hint=note or f"stages there are: {available}{more}",
         )
     rows = list(_rows(trace, stage, request))
     return Shown("\n".join(rows or [_nothing(trace, stage, request)]), stage.lang)

@@ -13,7 +13,7 @@ from workbench.questions.following import Way
 from workbench.questions.stepping import Steps
 from workbench.questions.walking import walk
 from workbench.trace import Trace
-from workbench.viewer import Answer, cell_output, save
+from workbench.viewer import Answer, save, value_output
 from workbench.viewer.walks import route_answer, walk_answer
 
 
@@ -43,8 +43,8 @@ class ShownWay(Shown):
         """
         return save([self.trace], path, force=force, answer=self._answer)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return cell_output([self.trace], namespace=self._namespace, answer=self._answer)
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return value_output([self.trace], namespace=self._namespace, answer=self._answer)
 
 
 def shown_way(
@@ -70,8 +70,8 @@ class ShownSteps(Steps):
         """
         return save([self.compiled.trace], path, force=force, answer=self._answer)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        return cell_output([self.compiled.trace], answer=self._answer)
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return value_output([self.compiled.trace], answer=self._answer)
 
 
 def shown_steps(found: Steps) -> ShownSteps:

@@ -5,9 +5,9 @@ matplotlib are imported only when something is shown: `widget` needs anywidget, 
 matplotlib. The interactive front end is TypeScript (extension/), built into `static/`.
 """
 
-from workbench.viewer.display import cell_output
+from workbench.viewer.display import cell_output, value_output
 from workbench.viewer.export import save
-from workbench.viewer.mode import choose, host, notebook_path
+from workbench.viewer.mode import choose, host, notebook_path, place
 from workbench.viewer.output import EMBED_MODES, MIME, Answer, mimebundle
 from workbench.viewer.reading import read_traces
 from workbench.viewer.static_html import static_html
@@ -22,9 +22,11 @@ __all__ = [
     "host",
     "mimebundle",
     "notebook_path",
+    "place",
     "plain",
     "read_traces",
     "render_diagnostic",
     "save",
     "static_html",
+    "value_output",
 ]

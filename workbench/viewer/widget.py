@@ -7,10 +7,17 @@ data instead fails (a busy kernel answers after the last cell of Run All), and s
 a message at creation (lost: the module is not imported yet). After a page reload the loader asks by
 `payload?`; until the answer it shows the summary. The protocol's other half is
 extension/src/loader.ts.
+
+Colab has a frame of its own for each output: a bundle that another output brought is not there, so
+there each widget brings it. What no widget can do is said below the first one of a kernel.
+
+A notebook that is opened without a kernel has the lasting state alone, and front ends with widgets
+prefer them to the output's HTML: so the state holds that HTML, gzipped, some 10 kB a widget.
 """
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -31,26 +38,45 @@ class TraceWidget(anywidget.AnyWidget):
     bundle = traitlets.Bytes(b"").tag(sync=True)
     summary = traitlets.Unicode("").tag(sync=True)
     version = traitlets.Unicode("").tag(sync=True)
+    limits = traitlets.Unicode("").tag(sync=True)
+    static = traitlets.Bytes(b"").tag(sync=True)
 
     bundle_sent: ClassVar[bool] = False  # per kernel: later widgets of the page find it there
+    limits_said: ClassVar[bool] = False
 
     def __init__(
         self,
         traces: Sequence[Trace | LazyTrace],
         show: Sequence[str] = (),
         answer: Answer | None = None,
+        *,
+        apart: bool = False,
+        limits: str = "",
+        html: str = "",
     ) -> None:
-        """Prepare the opening message of a widget for `traces`, the one to show first in front."""
+        """Prepare the opening message of a widget for `traces`, the one to show first in front.
+
+        Args:
+            traces: the traces of one kernel.
+            show: ids of the panes open at the start.
+            answer: what was asked of the traces.
+            apart: each output of the notebook is a page of its own.
+            limits: what the viewer cannot do in this front end; the first widget says it.
+            html: what a page shows that no kernel answers.
+        """
         full = finished(traces)
         self._extra = beside_traces(show, answer)
         self._packed = self._pack(full)  # stays in the kernel for pages opened later
-        bundle = b"" if TraceWidget.bundle_sent else self._bundle()
-        TraceWidget.bundle_sent = True
+        bundle = b"" if TraceWidget.bundle_sent and not apart else self._bundle()
+        said = "" if TraceWidget.limits_said else limits
+        TraceWidget.bundle_sent = TraceWidget.limits_said = True
         super().__init__(
             trace=self._packed,
             bundle=bundle,
             summary=plain(full) if answer is None else answer.text,
             version=f"{full[0].made.workbench}",
+            limits=said,
+            static=gzip.compress(html.encode(), mtime=0),
         )
         self.on_msg(self._receive)
 

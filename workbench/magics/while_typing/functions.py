@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.frontend.activation import POISON
 from workbench.frontend.observing import may_run
-from workbench.magics.body import device_functions, last_language_user
+from workbench.magics.body import device_functions, last_entry
 from workbench.magics.while_typing.known import UnknownError, carefully
 from workbench.source import KernelSource
 
@@ -109,8 +109,8 @@ def entry_of(tree: ast.Module, wanted: str | None) -> ast.FunctionDef | None:
     kernels = kernels_of(tree)
     if wanted is not None:
         return kernels.get(wanted)
-    last = last_language_user(tree)
-    if last in kernels:
+    last = last_entry(tree, kernels)
+    if last is not None:
         return kernels[last]
     return list(kernels.values())[-1] if kernels else None
 

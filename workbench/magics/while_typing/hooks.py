@@ -41,7 +41,10 @@ def _complete_in(shell: Any) -> None:
     matchers: list[Any] = getattr(completer, "custom_matchers", [])
     if completer is None or any(hasattr(matcher, "workbench") for matcher in matchers):
         return
-    from IPython.core.completer import SimpleCompletion, context_matcher
+    try:
+        from IPython.core.completer import SimpleCompletion, context_matcher
+    except ImportError:  # before IPython 8.6, as in Colab, matchers are not told the cell's text
+        return
 
     def matcher(context: Any) -> Any:
         nothing: dict[str, Any] = {"completions": [], "suppress": False}
