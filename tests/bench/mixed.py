@@ -11,15 +11,7 @@ from functools import partial
 
 import torch
 
-from tests.bench.contests import (
-    Config,
-    Contest,
-    Prepared,
-    Tensors,
-    configs,
-    instead,
-    with_options,
-)
+from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
 from tests.corpus.quantised import E2M1
 from tests.corpus.sample import Launch
 from tests.kernels import quantised as kernels
@@ -31,40 +23,15 @@ ROWS = (1, 16, 256, 4096)
 SHAPES = ((8192, 28672), (7168, 11008))
 GROUP = 128
 
-#: Up to so many rows the products of a block are fewer than its weights: scales multiply them.
-FEW_ROWS = 16
 #: BLOCK_M, BLOCK_N, BLOCK_K, warps, stages, by rows.
 FEW = configs(
-    (16, 32, 128, 2, 4), (16, 32, 128, 2, 6), (16, 32, 128, 4, 5), (16, 64, 128, 2, 4),
-    (16, 64, 128, 2, 6), (16, 64, 128, 4, 3), (16, 64, 128, 4, 4), (16, 64, 128, 4, 6),
-    (16, 128, 128, 4, 3), (16, 128, 128, 4, 4), (16, 128, 128, 4, 6), (16, 128, 128, 8, 4),
-    (16, 256, 128, 8, 3), (16, 256, 128, 8, 4),
+    (16, 32, 128, 2, 4), (16, 32, 128, 2, 6), (16, 32, 128, 4, 5), (16, 64, 64, 4, 5),
+    (16, 64, 128, 2, 4), (16, 64, 128, 2, 6), (16, 64, 128, 4, 3), (16, 64, 128, 4, 4),
+    (16, 64, 128, 4, 6), (16, 128, 128, 2, 4), (16, 128, 128, 4, 3), (16, 128, 128, 4, 4),
+    (16, 128, 128, 4, 6), (16, 128, 128, 8, 4),
 )  # fmt: skip
-#: Of ours alone: rows of a few bytes of weights come in lines of the L2.
-OWN_FEW = instead(
-    FEW,
-    with_options(
-        "prefetch_l2", (16, 64, 128, 2, 6), (16, 64, 128, 4, 6), (16, 128, 128, 4, 4),
-        (16, 128, 128, 4, 6), (16, 256, 128, 8, 3),
-    ),
-    configs(
-        (16, 32, 128, 2, 4), (16, 32, 128, 4, 5), (16, 64, 128, 2, 4), (16, 64, 128, 4, 3),
-        (16, 256, 128, 8, 4),
-    ),
-)  # fmt: skip
-#: Of ours alone for one row: eight rows of a block are as many columns as an instruction has, and
-#: one warp has its own columns where there are none to share.
-ONE = (
-    *configs(
-        (8, 32, 128, 1, 6), (8, 32, 128, 1, 8), (8, 64, 128, 2, 4), (8, 64, 128, 2, 6),
-        (8, 64, 128, 4, 4), (8, 64, 128, 4, 6), (8, 128, 128, 4, 4), (8, 128, 128, 4, 6),
-        (8, 256, 128, 8, 4),
-    ),
-    *with_options(
-        "prefetch_l2", (8, 32, 128, 1, 8), (8, 64, 128, 2, 6), (8, 64, 128, 4, 6),
-        (8, 128, 128, 4, 4), (8, 128, 128, 4, 6),
-    ),
-)  # fmt: skip
+#: Of ours alone for one row: eight rows of a block are as many columns as an instruction has.
+ONE = tuple(config._replace(blocks=(8, *config.blocks[1:])) for config in FEW)
 MANY = configs(
     (64, 64, 64, 4, 4), (64, 128, 64, 4, 3), (64, 128, 64, 4, 4), (64, 256, 64, 8, 3),
     (128, 64, 64, 4, 4), (128, 128, 32, 4, 4), (128, 128, 64, 4, 3), (128, 128, 64, 8, 3),
@@ -115,10 +82,9 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
                 (x, w, scale, c, m, n, k, k, w.stride(0), scale.stride(0), n),
                 {"X_FORMAT": "fp16", "W_FORMAT": "e2m1" if kind == "e2m1" else "e4m3", **named},
             )  # fmt: skip
-        named |= {"EVEN_K": k % bk == 0, "BEHIND": m <= FEW_ROWS and GROUP % bk == 0}
         kernel = kernels.product_with_int4 if kind == "int4" else kernels.product_with_8_bits
         return Launch(kernel, grid, (x, w, scale, c, m, n, k, k, 1, w.stride(0), n),
-                      {"GROUP": GROUP, **named})  # fmt: skip
+                      {"GROUP": GROUP, "EVEN_K": k % bk == 0, **named})  # fmt: skip
 
     def multiply() -> torch.Tensor:
         return torch.mm(x, plain, out=library)
@@ -134,11 +100,10 @@ def contests() -> Iterator[Contest]:
     for kind, bits in (("int4", 4), ("int8", 8), ("fp8", 8), ("e2m1", 4), ("mxfp8", 8)):
         for k, n in SHAPES if kind not in ("e2m1", "mxfp8") else SHAPES[:1]:
             for m in ROWS:
-                table = FEW if m <= FEW_ROWS else MANY
-                own = ONE if m == 1 else OWN_FEW if m <= FEW_ROWS else MANY
+                table = FEW if m <= 16 else MANY
                 yield Contest(
                     "mixed", f"{kind} {k}x{n}", F16, m, kernels,
-                    partial(mixed, kind=kind, m=m, k=k, n=n), own,
+                    partial(mixed, kind=kind, m=m, k=k, n=n), ONE if m == 1 else table,
                     2 * m * k * n, k * n * bits // 8 + 2 * (m * k + m * n),
                     f"mixed {kind} {m}", tunes=(k, n) == SHAPES[0],
                     peer_configs=table,

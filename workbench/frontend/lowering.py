@@ -106,13 +106,13 @@ def _attributes(options: Options) -> dict[str, Any]:
     if options.maxnreg is not None:
         found["maxnreg"] = options.maxnreg
     on = (
-        *("wgmma", "tma", "overlap", "skip_masks", "skip_ones", "loads_first", "apart"),
-        *("computed_first", "loaded_first", "copy_narrow"),
+        *("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart"),
+        *("computed_first", "loaded_first"),
     )
     found |= {name: False for name in on if not getattr(options, name)}
-    off = ("through_registers", "swap_operands", "prefetch_l2")
+    off = ("skip_ones", "copy_narrow", "swap_operands", "prefetch_l2")
     found |= {name: True for name in off if getattr(options, name)}
-    chosen = ("warp_specialize", "persistent")
+    chosen = ("through_registers", "warp_specialize", "persistent")
     found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):
         found[name] = getattr(options, name)

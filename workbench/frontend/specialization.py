@@ -26,20 +26,21 @@ class Options:
     `guarded` puts a check in front of every access; without `wgmma` products go by the instructions
     of a warp on chips that have those of four, without `tma` no load becomes a box of a tensor map,
     without `overlap` the two products of a loop end in the round in which they start, without
-    `skip_masks` every round applies the masks of its tiles, without `skip_ones` it multiplies by
-    factors that are mostly 1; without `loads_first` what is loaded before a loop waits behind all
-    that fills the loop's ring, and no producer brings it where blocks stay; without `apart` no loop
-    is written twice that could copy ahead only where arguments do not overlap; without
-    `computed_first` a product's second operand goes to shared memory where it is computed of what
-    memory holds, on chips that have products by four warps; without `loaded_first` an operand that
-    memory has as no such product reads it is turned by threads; without `copy_narrow` a round waits
-    for what lies too thinly over the threads to be copied, and for rows and columns that meet the
-    results of products; with `through_registers` a tile that no copy brings as a product reads it
-    is loaded rounds ahead; with `swap_operands` a product of few rows goes by four warps as
-    C.T = B.T @ A.T, whose few columns an instruction may have; with `prefetch_l2` copies bring 256
-    bytes around each vector to the L2, which next rounds read; `warp_specialize` says whether warps
-    part into a producer's and those that multiply, and `persistent` whether blocks whose warps part
-    stay for one program after the other.
+    `skip_masks` every round applies the masks of its tiles; without `loads_first` what is loaded
+    before a loop waits behind all that fills the loop's ring, and no producer brings it where
+    blocks stay; without `apart` no loop is written twice that could copy ahead only where arguments
+    do not overlap; without `computed_first` a product's second operand goes to shared memory where
+    it is computed of what memory holds, on chips that have products by four warps; without
+    `loaded_first` an operand that memory has as no such product reads it is turned by threads.
+    With `skip_ones` warps ask each round whether factors that are mostly 1 are; with `copy_narrow`
+    rings bring what lies so thinly over the threads that no copy would, in another layout, and rows
+    and columns that meet the results of products; with `swap_operands` a product of few rows goes
+    by four warps as C.T = B.T @ A.T, whose few columns an instruction may have; with `prefetch_l2`
+    copies bring 256 bytes around each vector to the L2, which next rounds read.
+    `through_registers` says whether a tile that no copy brings as a product reads it is loaded
+    rounds ahead (unset: where no copy brings it at all), `warp_specialize` whether warps part into
+    a producer's and those that multiply, and `persistent` whether blocks whose warps part stay for
+    one program after the other.
     """
 
     num_warps: int | None = None
@@ -55,15 +56,15 @@ class Options:
     tma: bool = True
     overlap: bool = True
     skip_masks: bool = True
-    skip_ones: bool = True
     loads_first: bool = True
     apart: bool = True
     computed_first: bool = True
     loaded_first: bool = True
-    copy_narrow: bool = True
-    through_registers: bool = False
+    skip_ones: bool = False
+    copy_narrow: bool = False
     swap_operands: bool = False
     prefetch_l2: bool = False
+    through_registers: bool | None = None
     warp_specialize: bool | None = None
     persistent: bool | None = None
     narrow_index: bool = False

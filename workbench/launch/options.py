@@ -17,13 +17,13 @@ DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
     "debug": False, "wgmma": True, "tma": True, "overlap": True, "skip_masks": True,
-    "skip_ones": True, "warp_specialize": None, "loads_first": True, "apart": True,
-    "computed_first": True, "loaded_first": True, "copy_narrow": True, "through_registers": False,
-    "swap_operands": False, "prefetch_l2": False, "persistent": None,
+    "loads_first": True, "apart": True, "computed_first": True, "loaded_first": True,
+    "skip_ones": False, "copy_narrow": False, "swap_operands": False, "prefetch_l2": False,
+    "through_registers": None, "warp_specialize": None, "persistent": None,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.
-_CHOSEN = ("warp_specialize", "persistent")
+_CHOSEN = ("through_registers", "warp_specialize", "persistent")
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
 

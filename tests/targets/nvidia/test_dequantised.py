@@ -288,7 +288,8 @@ def rounds_of(module: Module) -> tuple[list[Load], list[AsyncCopy]]:
 @pytest.mark.parametrize("behind", [False, True])
 def test_scales_are_copied_beside_what_they_scale(kind: str, behind: bool):
     """Two bytes of a column for each thread: fewer of them copy more, and no round waits."""
-    loads, copies = rounds_of(in_gpu_ir(module_of(kind, (16, 64, 128), behind=behind)))
+    module = module_of(kind, (16, 64, 128), behind=behind, copy_narrow=True)
+    loads, copies = rounds_of(in_gpu_ir(module))
     assert not loads
     lines = [copy for copy in copies if len(shape_of(copy.pointers.type)) == 1]
     assert (len(copies), len(lines)) == (3, 1)
@@ -315,9 +316,7 @@ def test_copies_ask_for_what_lies_around_where_the_author_says_so(wanted: bool):
 
 def test_without_that_scales_are_loaded_a_round_ahead():
     """The loop only hands on what it loads."""
-    module = module_of("i8", (16, 32, 64), num_stages=3)
-    module = replace(module, attributes={**module.attributes, "copy_narrow": False})
-    last = in_gpu_ir(module)
+    last = in_gpu_ir(module_of("i8", (16, 32, 64), num_stages=3))
     (loop,) = (op for op in last.walk() if isinstance(op, For))
     ((load,), _) = rounds_of(last)
     assert load.result in loop.body.yields

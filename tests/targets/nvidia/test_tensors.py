@@ -281,7 +281,7 @@ def test_ptxas_takes_what_is_written():
     layout = swizzled((64, 256), 2, exchange=False)
     module = parse_module(KERNEL.format(layout=layout))
     unit = chip("sm_90a")
-    state = _ptx(_llvm(_placed(State(unit, Recorder(), module), module)))
+    state = _ptx(_llvm(_placed(State(unit, Recorder(), module), module, unit)))
     assert "k_param_4[128]" in state.ptx
     assert state.ptx.count("cp.async.bulk.tensor.2d.shared::cluster.global") == 4
     assert state.ptx.count("mbarrier.init") == 2
@@ -294,5 +294,6 @@ def test_a_copy_into_another_buffer_than_its_map_fills_is_refused():
     layout = swizzled((64, 256), 2, exchange=False)
     for old, new in (("swizzle = 128", "swizzle = 64"), ("piece = (64, 64)", "piece = (32, 64)")):
         module = parse_module(KERNEL.format(layout=layout).replace(old, new))
+        unit = chip("sm_90a")
         with pytest.raises(KernelError, match="does not fill a shared"):
-            _llvm(_placed(State(chip("sm_90a"), Recorder(), module), module))
+            _llvm(_placed(State(unit, Recorder(), module), module, unit))

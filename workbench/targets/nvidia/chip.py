@@ -61,6 +61,11 @@ class Chip(Instructions):
     costs = COSTS
 
     @property
+    def loads_ahead(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Measured where products by warpgroups read what is stored (H200, fp16, 4095)."""
+        return self.has_warpgroups
+
+    @property
     def most_scratch(self) -> int:
         """What one op takes of shared memory at once."""
         return _MOST_SCRATCH >> self.halvings

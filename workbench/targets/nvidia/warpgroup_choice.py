@@ -120,9 +120,12 @@ def _turning(op: Dot, operand: Value, on: Setting) -> Along | None:
     unit, is_a = unit_of(op), operand is op.a
     inner, width = _order_in_memory(operand, on)
     shape, itemsize = shape_of(operand.type), element_of(operand.type).itemsize
-    if unit is None or inner is None or not on.options.get("through_registers", False):
+    copied, asked = width * itemsize >= _COPIED_BYTES, on.options.get("through_registers")
+    if asked is None:  # as `goes_through_registers` has it
+        asked = on.chip.loads_ahead and not copied
+    if unit is None or inner is None or not asked:
         return None
-    if width * itemsize >= _COPIED_BYTES if unit.turns else inner == int(is_a):
+    if copied if unit.turns else inner == int(is_a):
         return None
     target = swizzled(shape, itemsize, (1 - inner, inner), exchange=False)
     found = from_memory(target, inner, width, itemsize, on.lanes, on.num_warps, on.chip.banks)

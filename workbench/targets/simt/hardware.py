@@ -124,6 +124,7 @@ class Hardware(ABC):
         widest_bytes: the most that one lane moves at once, in shared and in global memory.
         least_copied_bytes: the least that one lane copies from global to shared memory without
             waiting for it; 0: no such copies.
+        loads_ahead: whether loads that no copy can be are worth their registers rounds ahead.
         most_warps: of one block, a power of two.
         banks: of shared memory.
         costs: what layouts are chosen by.
@@ -135,6 +136,7 @@ class Hardware(ABC):
     shared_space: int
     widest_bytes: int
     least_copied_bytes: int = 0
+    loads_ahead: bool = False
     most_warps: int
     banks: Banks
     costs: Costs

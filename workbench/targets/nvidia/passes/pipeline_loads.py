@@ -161,7 +161,7 @@ def _ring_of(
 
     said = remarks.aside()
     found = staged(said, beside=False)
-    if found and options.get("copy_narrow", True):  # a ring is there for what meets the products
+    if found and options.get("copy_narrow", False):  # a ring is there for what meets the products
         said = remarks.aside()
         found = staged(said, beside=True)
     remarks.take(said)

@@ -44,7 +44,7 @@ def skip_ones(module: Module, remarks: Remarks, chip: Device) -> Module:
 
     Needs: layouts. Keeps: every value.
     """
-    if not module.attributes.get("skip_ones", True):
+    if not module.attributes.get("skip_ones", False):
         return module
     skipper = _Skipper(module, remarks, chip)
     for op in module.walk():

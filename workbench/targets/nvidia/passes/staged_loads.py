@@ -14,17 +14,16 @@ from workbench.analysis.memory import Memory
 from workbench.analysis.products import beside_products
 from workbench.ir import Block, Effect, Module, Op, Shared, Tile, Value, layout_of
 from workbench.layouts import LinearLayout
-from workbench.ops import For
+from workbench.ops import For, pointee_of
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.passes.rounds import read_by
 from workbench.targets.simt.ops import SharedLoad
+from workbench.targets.simt.passes.costs import goes_through_registers
 from workbench.targets.simt.passes.roles import stays_before
 from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
 
 #: In a loop's schedule: the pairs of arguments that do not overlap there (apart.py).
 APART = "apart"
-#: The option with which threads load ahead what no copy brings.
-THROUGH_REGISTERS = "through_registers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +308,9 @@ def staged_load(
     here = set(map(id, early.loop.body.ops))
     buffer, in_place = known.in_place(op.result, ahead.buffer)
     in_place = tuple(found for found in in_place if id(found.op) in here)
-    through_registers &= known.on.options.get(THROUGH_REGISTERS, False)
+    if through_registers and access is not None:
+        itemsize = pointee_of(access.pointers.type).itemsize
+        through_registers = goes_through_registers(known.on, access.pointers, access.mask, itemsize)
     if through_registers and access is not None and (ahead.obstacle or not in_place):
         may_go = not early.obstacle(op) and early.slice_of(op.operands) is not None
         stored = known.stored(op.result, here) if may_go else None

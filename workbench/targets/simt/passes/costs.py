@@ -64,6 +64,20 @@ def run_along(facts: Affine, pointers: Value, mask: Value | None, axis: int, mos
     return 1 << found.bit_length() - 1
 
 
+def goes_through_registers(on: Setting, pointers: Value, mask: Value | None, itemsize: int) -> bool:
+    """Say whether a load in a loop goes by registers, rounds ahead, where a copy is in its way.
+
+    Unasked does what no copy brings in any layout.
+    """
+    asked = on.options.get("through_registers")
+    if asked is not None or not on.chip.loads_ahead:
+        return bool(asked)
+    most = on.chip.widest_bytes // itemsize
+    axes = range(len(shape_of(pointers.type)))
+    widest = max((run_along(on.facts, pointers, mask, axis, most) for axis in axes), default=most)
+    return widest * itemsize < on.chip.least_copied_bytes
+
+
 def _axis_limit(facts: Affine, pointers: Value, mask: Value | None, axis: int, extent: int) -> int:
     whole = 1 << (extent - 1).bit_length()
     return min(

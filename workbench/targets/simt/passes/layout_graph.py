@@ -20,6 +20,7 @@ from workbench.targets.simt.passes.costs import (
     coalesced,
     conversion_cost,
     default_layout,
+    goes_through_registers,
     instructions_of,
     vector_width,
 )
@@ -219,14 +220,14 @@ class LayoutGraph:
         needed.
         """
         access, on = self._rules.access_of(op), self._on
-        if access is None or on.options.get(
-            "through_registers"
-        ):  # what no copy brings stays a load
+        if access is None:
             return
         pointers, mask = access.pointers, access.mask
         itemsize = pointee_of(pointers.type).itemsize
+        if goes_through_registers(on, pointers, mask, itemsize):  # what no copy brings stays a load
+            return
         least, repeated = 1, is_line(node.shape)
-        if on.options.get("copy_narrow", True):
+        if on.options.get("copy_narrow", False):
             least = max(1, on.chip.least_copied_bytes // itemsize)
             node.offer(coalesced(on, pointers, mask, itemsize, least))
 
