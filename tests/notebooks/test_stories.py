@@ -182,8 +182,8 @@ SAID = {
         "[1, 1, 1, 2, 118, 385] equal to torch",
     ),
     "09-quantised-matmul": (
-        "gpu.async_copy (cp.async)      global load   16 = 8 × 2",
-        "gpu.async_copy (cp.async)  global load   16 = 16 × 1",
+        "gpu.async_copy (cp.async), masked  global load   16 = 8 × 2",
+        "gpu.async_copy (cp.async), masked  global load   16 = 16 × 1",
         "0x64646464",
         "e4m3 with scales of 1: equal to torch",
         "int4   4.14 bits a weight",

@@ -213,7 +213,9 @@ def test_two_numbers_take_two_integer_instructions(kind: str, most: float):
     """A permute for two, a mask for two (int4) or four; constants stay in registers."""
     blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP": GROUP}
     signature = POINTERS.format("i8")
-    compiled = workbench.compile(KERNELS[kind], signature, blocks, num_warps=4, num_stages=3)
+    compiled = workbench.compile(
+        KERNELS[kind], signature, blocks, num_warps=4, num_stages=3, copy_narrow=True
+    )
     rows = loop_of_products(compiled.asm["sass"], "HMMA")
     names = [row.name.split(".")[0] for row in rows]
     pairs = 64 * 128 // 128 // 2
@@ -345,7 +347,8 @@ def scaled(
 def test_rows_beside_products_are_copied_unless_the_loop_writes_them(writes: bool):
     """A tile that meets the products is none: it would take its bytes in every slot."""
     words = "*f16:16 *f16:16 *f16:16 *f16:16 *f32:16 i32"
-    module = tile_ir(scaled, words, {"WRITES": writes}, num_warps=4, num_stages=3)
+    named = {"WRITES": writes}
+    module = tile_ir(scaled, words, named, num_warps=4, num_stages=3, copy_narrow=True)
 
     def make() -> list[Any]:
         random = np.random.default_rng(3)

@@ -161,11 +161,20 @@ def carries_tiles(module: Module) -> bool:
 def test_who_asks_by_the_option_gets_it():
     """Of a launch or a compilation: the passes find it among the module's attributes."""
     words, blocks = "*fp16:16 *fp16:16 *fp32:16 i32", {"M": 64, "N": 64, "BK": 32}
-    plain = tile_ir(unaligned, words, blocks, num_warps=4, num_stages=3)
-    wanted = tile_ir(unaligned, words, blocks, num_warps=4, num_stages=3, through_registers=True)
-    assert "through_registers" not in plain.attributes
+    options = {"num_warps": 4, "num_stages": 3}
+    wanted = tile_ir(unaligned, words, blocks, through_registers=True, **options)
+    refused = tile_ir(unaligned, words, blocks, through_registers=False, **options)
     assert carries_tiles(in_gpu_ir(wanted))
-    assert not carries_tiles(in_gpu_ir(plain))
+    assert not carries_tiles(in_gpu_ir(refused))
+
+
+def test_what_no_copy_brings_is_loaded_ahead_unasked():
+    """Elements of two bytes that lie anywhere; those of aligned rows are copied."""
+    words, blocks = "*fp16:16 *fp16:16 *fp16:16 {}", {"M": 64, "N": 64, "BK": 32}
+    for stride, unasked in (("i32", True), ("i32:16", False)):
+        plain = tile_ir(unaligned, words.format(stride), blocks, num_warps=4, num_stages=3)
+        assert "through_registers" not in plain.attributes
+        assert carries_tiles(in_gpu_ir(plain)) == unasked
 
 
 def without(module: Module, planted: type[Op]) -> Module:
