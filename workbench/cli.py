@@ -25,7 +25,9 @@ from workbench.source import (
     OptionError,
     Span,
     ToolError,
+    budgets,
 )
+from workbench.source.given import from_environment
 from workbench.trace import STAGE_IDS
 
 #: Commands that say what `%workbench` says to the same word.
@@ -97,6 +99,11 @@ def _run(command: str, rest: Sequence[str]) -> int:
             hint=f"commands: {' '.join(actions)}",
         )
     request = parse_arguments(command, rest)
+    for name, budget in budgets.BUDGETS.items():
+        if budget.raisable:
+            chosen = from_environment(f"WORKBENCH_LIMIT_{name.upper()}", 1)
+            if chosen is not None:
+                budgets.raise_limit(name, chosen)
     needs = actions.keys() - {"explain", *_WORDS}
     if command in needs and request.name is None:
         raise OptionError(f"{command} needs {COMMANDS[command].split('  ')[0]}", code="K103")
@@ -373,6 +380,12 @@ def _explain(request: Request) -> int:
 def _said(request: Request) -> int:
     from workbench.magics import lines
 
+    if request.names[0] == "config" and any("=" in word for word in request.names[1:]):
+        raise OptionError(
+            "a setting holds for one process, and this one ends here", code="K103",
+            hint="a notebook keeps it: %workbench config NAME=VALUE; limits of a check come from "
+            "WORKBENCH_LIMIT_CHECKED and WORKBENCH_LIMIT_INTERPRETED",
+        )  # fmt: skip
     _print(str(lines.workbench(*request.names, as_json=request.json)))
     return OK
 

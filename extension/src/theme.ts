@@ -28,7 +28,7 @@ function marked(page: Document): boolean | undefined {
 function behind(root: HTMLElement): string | undefined {
   for (let at = root.parentElement; at; at = at.parentElement) {
     const colour = getComputedStyle(at).backgroundColor;
-    if (colour !== "" && !/^transparent$|,\s*0\)$/.test(colour)) return colour;
+    if (colour !== "" && !/^transparent$|^rgba\(.*,\s*0\)$/.test(colour)) return colour;
   }
   return undefined;
 }

@@ -31,6 +31,13 @@ test("dark is a matter of luminance; transparent counts as light", () => {
   expect(isDark("rgba(0, 0, 0, 0)")).toBe(false);
 });
 
+test("a black page without any marks is dark", () => {
+  document.body.style.backgroundColor = "rgb(0, 0, 0)";
+  followTheme(root, end.signal);
+  expect(root.style.colorScheme).toBe("dark");
+  document.body.style.backgroundColor = "";
+});
+
 test("a style sheet that comes after the viewer turns it dark", async () => {
   followTheme(root, end.signal);
   expect(root.style.colorScheme).toBe("light");

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from workbench import cli
+from workbench.source import budgets
 
 FILE = """
 import triton
@@ -161,3 +162,20 @@ def test_layouts_and_accesses_are_told_without_a_launch(tmp_path, capsys):
     }
     assert cli.main(["layouts", f"{path}::product"]) == cli.USAGE
     assert "--sig" in capsys.readouterr().err
+
+
+def test_the_kernel_of_a_file_is_the_one_that_no_other_calls(tmp_path, capsys):
+    path = tmp_path / "kernels.py"
+    path.write_text(f"{FILE}\n@triton.jit\ndef twice(x):\n    return tl.cast(x, tl.float32) * 2\n"
+                    .replace("x + y", "twice(x)"))  # fmt: skip
+    assert cli.main(["compile", str(path), "--target", "sm_90a", *SIG, "--emit", "ptx"]) == cli.OK
+    assert ".entry add" in capsys.readouterr().out
+
+
+def test_limits_of_checks_come_from_the_environment(monkeypatch, capsys):
+    monkeypatch.setitem(budgets.BUDGETS, "checked", budgets.BUDGETS["checked"])
+    monkeypatch.setenv("WORKBENCH_LIMIT_CHECKED", "7")
+    assert cli.main(["config"]) == cli.OK
+    assert "checked                  7 seconds" in capsys.readouterr().out
+    assert cli.main(["config", "checked=9"]) == cli.USAGE
+    assert "WORKBENCH_LIMIT_CHECKED" in capsys.readouterr().err

@@ -215,3 +215,6 @@ def test_a_plain_cell_without_triton_is_told_how_it_runs(shell, monkeypatch):
     assert "%%kernel as its first line" in captured.stderr
     _, captured = run(shell, "import no_such_module")
     assert "workbench" not in captured.stderr
+    monkeypatch.setitem(__import__("sys").modules, "triton", types.ModuleType("triton"))
+    _, captured = run(shell, "import triton.no_such_module")
+    assert "as_triton" not in captured.stderr

@@ -7,6 +7,7 @@ import pytest
 import workbench as wb
 from workbench.magics import lines, overriding, registry
 from workbench.magics.cells import default_names
+from workbench.magics.grammar import parse
 from workbench.source import CheckError, CompileError, OptionError
 
 torch = pytest.importorskip("torch")
@@ -77,6 +78,19 @@ def test_errors_point_into_the_cell(names):
     span = raised.value.span
     assert span.file == "In[2]"
     assert "faxd" in raised.value.render().splitlines()[2]
+
+
+def test_a_line_that_asks_for_the_text_says_what_it_does_not_do(names):
+    def asked(line):
+        return overriding.text_asked_for(parse("override", line, names), names)
+
+    assert asked("add tile --target cpu").startswith("%%override add@cpu tile\n")
+    assert asked("add llvm --target sm_80").startswith("%%override add@sm_80 llvm\n")
+    for line in ("add tile --set BLOCK=128", "add tile --sig i32", "add tile --assume n>3"):
+        with pytest.raises(OptionError, match="names settings"):
+            asked(line)
+    with pytest.raises(OptionError, match="another target than --target sm_80"):
+        asked("add@cpu tile --target sm_80")
 
 
 def test_what_cannot_be_edited_is_said(names):

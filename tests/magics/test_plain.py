@@ -182,7 +182,7 @@ def test_one_pass_comes_with_its_difference(shell):
 
 def test_an_edit_gives_both_sides(shell):
     text = one_object(shell.run_line_magic("override", "add tile --json"))["text"]
-    data = one_object(shell.run_cell_magic("override", "add tile --json", text.partition("\n")[2]))
+    data = one_object(shell.run_cell_magic("override", "add tile --json", text))
     assert data["ok"]
     assert {"what", "unedited", "edited"} == set(data["rows"][0])
     assert data["checks"][0]["ok"]

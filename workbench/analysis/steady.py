@@ -34,7 +34,7 @@ class Steady:
         self._left = 0
         for body in loop.regions:
             for carried, next_one in _carried(loop, body):
-                for value in _becomes(next_one, carried):
+                for value in _becomes(next_one, carried, set(), _MOST_OPS):
                     self._kept[value] = carried
 
     def is_one(self, value: Value) -> bool:
@@ -87,14 +87,17 @@ def _carried(loop: Op, body: Block) -> Iterator[tuple[Value, Value]]:
             yield received, given
 
 
-def _becomes(value: Value, carried: Value) -> list[Value]:
+def _becomes(value: Value, carried: Value, seen: set[Value], most: int) -> list[Value]:
     """Return the values on the way from a carried one to one that is chosen of it and others.
 
-    Empty where it is none: an op that rounds nothing and has several operands of its result's type
-    gives one of them.
+    Empty where it is none, or longer than `most`: an op that rounds nothing and has several
+    operands of its result's type gives one of them. `seen`: values from which there is no way.
     """
     op = value.op
-    if value is carried or op is None or not (op.pointwise or op.moves) or op.roundings():
+    if value is carried or op is None or value in seen or most == 0:
+        return []
+    seen.add(value)
+    if not (op.pointwise or op.moves) or op.roundings():
         return []
     same = [v for v in op.operands if element_of(v.type) == element_of(value.type)]
     if len(same) < 2 and not op.moves:
@@ -102,6 +105,6 @@ def _becomes(value: Value, carried: Value) -> list[Value]:
     if carried in same:
         return [value]
     for inner in same:
-        if way := _becomes(inner, carried):
+        if way := _becomes(inner, carried, seen, most - 1):
             return [value, *way]
     return []

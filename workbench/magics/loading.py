@@ -108,6 +108,9 @@ def _is_magic(line: str) -> bool:
 def _kernels(text: str, file: str, namespace: dict[str, Any]) -> dict[str, Any]:
     body = execute(text, text, 1, file, namespace)
     found = {name: value for name, value in body.bound.items() if is_kernel(value)}
+    entry = last_entry(body.tree, found)
+    if entry is not None:  # helpers may stand below it
+        found[entry] = found.pop(entry)
     if found or last_entry(body.tree) is None:
         return found
     from workbench.runtime.jit import jit

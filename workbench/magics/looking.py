@@ -39,8 +39,8 @@ class LookingMagics(KernelMagics):
         if cell is None:
             request = self._request("override", line)
             if len(request.names) < 3:
-                kernel, stage = (*request.names, None, None)[:2]
-                text = overriding.override_text(kernel, stage, namespace=self._names)
+                stage = (*request.names, None, None)[1]
+                text = overriding.text_asked_for(request, self._names)
                 if request.json:
                     return overriding.as_json(text, stage or "")
                 return self._next_cell(text)

@@ -389,7 +389,7 @@ OPTIONS: tuple[Option, ...] = (
         "N", "drawn", "--seed 12", commands=frozenset({"puzzles"}),
     ),
     Option(
-        "--json", "json", "print results and errors as JSON: one object",
+        "--json", "json", "print results as JSON: one object (on the command line errors, too)",
         commands=frozenset(WORDS),
     ),
 )  # fmt: skip

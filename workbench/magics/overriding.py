@@ -72,6 +72,12 @@ def override_text(
     return Shown(cell)
 
 
+def text_asked_for(request: Request, namespace: Mapping[str, Any]) -> Shown:
+    """Return what `override_text` does for `request.names` and `--target`; refuses settings."""
+    kernel, stage = (*request.names, None, None)[:2]
+    return override_text(_place(kernel, request), stage, namespace=namespace)
+
+
 def run_override(
     text: str, line: str, namespace: dict[str, Any], *, file: str = "cell"
 ) -> OverrideResult:
@@ -133,7 +139,8 @@ def override_file(
 def as_json(found: OverrideResult | Shown, stage: str) -> Shown:
     """Return what an edit gave, or the text to edit, as `--json` prints it."""
     if not isinstance(found, OverrideResult):
-        return plain(stage=stage, text=str(found))
+        first, _, rest = str(found).partition("\n")  # a cell's magic is none of the stage's text
+        return plain(stage=stage, text=rest if first.startswith("%%override") else str(found))
     rows = [dict(zip(("what", "unedited", "edited"), row, strict=True)) for row in found.rows]
     checks = [check for trace in found.traces for check in trace.runs.checks]
     return plain(
@@ -147,14 +154,24 @@ _HINT = "%override add ptx prints the cell to edit; " + "stages: " + " ".join(ST
 
 def _named(request: Request, namespace: Mapping[str, Any]) -> tuple[CompiledKernel, KernelResult]:
     """Return the compilation to edit, and the result that knows how it was launched."""
-    name = request.names[0]
-    if request.settings or request.sig is not None:
-        raise _of_a_cell(name)
-    if request.target != "auto" and "@" not in name:
-        name = f"{name}@{request.target}"
+    name = _place(request.names[0], request)
     found = _found(name, namespace)
     compiled = _chosen(found, _known(request.names[1]))
     return compiled, registry.find(name.partition("@")[0], namespace)
+
+
+def _place(name: Any, request: Request) -> Any:
+    """Return the place of the kernel that a request names, K@TARGET with `--target`."""
+    if request.settings or request.sig is not None or request.assume:
+        raise _of_a_cell(name)
+    if request.target == "auto" or not isinstance(name, str):
+        return name
+    if "@" in name and name.partition("@")[2] != request.target:
+        raise OptionError(
+            f"'{name}' is for another target than --target {request.target}", code="K103",
+            hint="give one of them",
+        )  # fmt: skip
+    return name if "@" in name else f"{name}@{request.target}"
 
 
 def _found(kernel: Any, namespace: Mapping[str, Any] | None) -> KernelResult:

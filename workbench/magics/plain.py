@@ -5,7 +5,7 @@
 
 Things have the names and units that they have in a Trace (`trace/schema.py`): lines of the source
 and ops are numbers, sizes end in their unit. `ok` is false where a check failed, too. Numbers that
-JSON does not have are the words "nan", "inf" and "-inf".
+JSON does not have are the words "nan", "inf" and "-inf". Errors of magics are text.
 """
 
 from __future__ import annotations

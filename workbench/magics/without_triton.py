@@ -19,5 +19,6 @@ def load(shell: Any) -> None:
 def told(result: Any) -> None:
     """Say below a traceback what to do; `result` is what became of a cell."""
     error = result.error_in_exec
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "triton":
+    missing = isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0]
+    if missing == "triton" and sys.modules.get("triton") is None:
         sys.stderr.write(HINT)

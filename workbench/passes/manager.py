@@ -61,10 +61,14 @@ class Remarks:
     def items(self) -> list[Remark]:
         """The remarks; what was to be said later is said first."""
         while self._later:
-            before = self.pass_name
-            self.pass_name, say = self._later.pop(0)
+            before, count = self.pass_name, len(self._items)
+            self.pass_name, say = first = self._later.pop(0)
             try:
                 say()
+            except BaseException:  # it is said whole, to whoever looks next
+                del self._items[count:]
+                self._later.insert(0, first)
+                raise
             finally:
                 self.pass_name = before
         return self._items

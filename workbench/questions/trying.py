@@ -194,7 +194,7 @@ def failing(subject: Subject, error: KernelError, *, compiled: bool = False) -> 
         named = named or next(iter(here), None)
         if named is not None:
             answer.op = op_place(named, subject.module)
-    answer.notes += [str(getattr(note, "message", note)) for note in error.notes]
+    answer.notes += [str(getattr(note, "text", note)) for note in error.notes]
     answer.notes += [error.hint] if error.hint else []
     return answer
 

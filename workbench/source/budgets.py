@@ -69,7 +69,7 @@ BUDGETS = {
         60, "seconds", "a launch that is checked: all of it on the CPU, one program's loops in the "
         "interpreter",
         "every round must come nearer to the loop's end; %workbench config checked=600 gives a "
-        "launch that takes so long more time",
+        "launch that takes so long more time (on the command line WORKBENCH_LIMIT_CHECKED=600)",
         raisable=True,
     ),
     "instructions": Budget(

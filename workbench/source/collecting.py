@@ -19,35 +19,37 @@ from workbench.interrupts import renewed_lock
 _OBJECTS = 20_000
 
 _lock = renewed_lock()
-_running = 0
+#: One object for each compilation that runs.
+_running: set[object] = set()
 _usual: tuple[int, ...] | None = None
 
 
 @contextmanager
 def rarely_collected() -> Generator[None]:
     """Search seldom for cycles within the block, whichever threads are in one."""
-    _begin()
-    try:
+    one = object()
+    try:  # an interrupt after the beginning ends it, too
+        _begin(one)
         yield
     finally:
-        _end()
+        _end(one)
 
 
-def _begin() -> None:
-    global _running, _usual
+def _begin(one: object) -> None:
+    global _usual
     with _lock:
-        _running += 1
+        _running.add(one)
         now = gc.get_threshold()
         if _usual is None and 0 < now[0] < _OBJECTS:  # 0: never
             _usual = now
             gc.set_threshold(_OBJECTS, *now[1:])
 
 
-def _end() -> None:
-    global _running, _usual
+def _end(one: object) -> None:
+    global _usual
     with _lock:
-        _running = max(0, _running - 1)
-        if _running == 0 and _usual is not None:
+        _running.discard(one)
+        if not _running and _usual is not None:
             if gc.get_threshold() == (_OBJECTS, *_usual[1:]):  # nobody has set it meanwhile
                 gc.set_threshold(*_usual)
             _usual = None
@@ -55,9 +57,8 @@ def _end() -> None:
 
 def _forked() -> None:
     """In a child of a fork only the thread that forked goes on, which compiles nothing."""
-    global _running
-    _running = 1
-    _end()
+    _running.clear()
+    _end(None)
 
 
 if hasattr(os, "register_at_fork"):

@@ -15,6 +15,7 @@ from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_warpgroups import compiled, in_gpu_ir, without
+from workbench.analysis.steady import Steady
 from workbench.ir import Builder, Module
 from workbench.ops import For
 from workbench.source import ShapeError
@@ -237,3 +238,23 @@ def test_one_vote_skips_all_multiplications():
     assert built.assemble().resources.spill_store_bytes == 0
     off = compiled(module_of("plain", skip_ones=False))[0]
     assert "VOTE.ANY P" not in off.texts["sass"]().text
+
+
+def chosen(x_ptr, y_ptr, n, STEPS: tl.constexpr):
+    """Each step chooses of both values of the step before: ways double with every one."""
+    offsets = tl.arange(0, 128)
+    last, total = tl.zeros((128,), tl.float32), tl.zeros((128,), tl.float32)
+    for k in range(n):
+        x, y = tl.load(x_ptr + k * 128 + offsets), tl.load(y_ptr + k * 128 + offsets)
+        for _ in tl.static_range(STEPS):
+            low, high = tl.minimum(x, y), tl.maximum(x, y)
+            x, y = low, tl.where(k > 3, high, -low)
+        total += last
+        last = x
+    tl.store(x_ptr + offsets, total)
+
+
+def test_what_is_chosen_is_looked_for_once():
+    module = tile_ir(chosen, "*fp32:16 *fp32:16 i32", {"STEPS": 48}, num_warps=4)
+    (loop,) = (op for op in module.walk() if op.repeats)
+    assert not Steady(loop).is_one(loop.regions[0].ops[0].result)

@@ -29,8 +29,9 @@ KNOWN = ("0.50.",)
 OPTIONS = {"x86_64": "--x86-disable-avoid-SFB"}
 #: The same, of options that the versions `KNOWN` have. Where LLVM makes a sum or product of an
 #: earlier one (SLSR), it asks of each pair whether that one could be poison: two thirds of its time
-#: where many addresses are written out. Here none is: what is written as not wrapping (`nsw`) never
-#: wraps, in lanes that a mask switches off neither.
+#: where many addresses are written out. Versions before did not ask. What is written as not
+#: wrapping (`nsw`) wraps at most in lanes that a mask switches off, and behind the last round of a
+#: loop, whose addresses nobody uses.
 OPTIONS_OF_KNOWN = {"nvptx64": "--enable-poison-reuse-guard=0"}
 _LIBRARIES = {"darwin": "libllvmlite.dylib", "win32": "llvmlite.dll"}
 
