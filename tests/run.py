@@ -110,14 +110,15 @@ def front_end_steps(tally: Tally) -> list[Step]:
 
 
 def run_pytest(tally: Tally, selection: list[str]) -> None:
-    """Run pytest on two processes, which take file by file.
+    """Run pytest on a process more than there are processors, which take file by file.
 
-    What a file's tests share is made once, and the process that hands out work does not fall behind
-    the quick ones. tests/conftest.py has put files that take long first.
+    Some of them wait for browsers and kernels. What a file's tests share is made once, and the
+    process that hands out work does not fall behind the quick ones. tests/conftest.py has put files
+    that take long first.
     """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        workers = str(min(os.cpu_count() or 1, 4))
+        workers = str(min((os.cpu_count() or 1) + 1, 4))
         command = [sys.executable, "-m", "pytest", "-q", "-n", workers, "--dist", "loadfile"]
         command += ["--no-loadscope-reorder"]
         finished = subprocess.run([*command, f"--junitxml={report}", *selection], cwd=ROOT)

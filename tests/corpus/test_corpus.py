@@ -1,8 +1,13 @@
-"""Every kernel of the corpus on the interpreter and on the CPU, against float64."""
+"""Every kernel of the corpus on the interpreter and on the CPU, against float64.
+
+Of its further types, sizes and layouts every third one, all with LONG=1 (and on a GPU: `make gpu`).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,6 +17,7 @@ from tests.corpus.sample import Maker, failures, run
 
 
 def _cases() -> Iterator[Any]:
+    further, every_one = count(), bool(os.environ.get("LONG"))
     for entry in every.SAMPLES:
         for dtype, size, layout in entry.combinations((*entry.fast, *entry.slow)):
             quick = size == entry.fast[-1] and (
@@ -19,6 +25,8 @@ def _cases() -> Iterator[Any]:
             )
             shown = (entry.suite, entry.name, str(dtype)[6:], "x".join(map(str, size)), layout)
             for target in ("interpreter", "cpu"):
+                if not (quick or every_one or next(further) % 3 == 0):
+                    continue
                 yield pytest.param(
                     entry, dtype, size, layout, target,
                     id="-".join((*shown, target)),

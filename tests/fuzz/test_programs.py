@@ -60,47 +60,47 @@ def test_targets_agree_with_numpy_on_some_sources():
     check(range(20, 26), "cpu", try_source)
 
 
-# Here and above, some 550 programs and sources in all; `make fuzz` runs ranges of any length.
+# Here and above, some 280 programs and sources in all; `make fuzz` runs ranges of any length.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(20, 120, CHUNK))
+@pytest.mark.parametrize("start", range(20, 70, CHUNK))
 def test_the_cpu_agrees_on_random_programs(start: int):
     check(range(start, start + CHUNK), "cpu")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(320, 370, CHUNK))
+@pytest.mark.parametrize("start", range(320, 345, CHUNK))
 def test_passes_keep_what_random_programs_mean(start: int):
     check(range(start, start + CHUNK), "interpreter")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(420, 495, CHUNK))
+@pytest.mark.parametrize("start", range(420, 460, CHUNK))
 def test_gpu_ir_agrees_on_random_programs(start: int):
     check(range(start, start + CHUNK), "sm_90a")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(26, 76, CHUNK))
+@pytest.mark.parametrize("start", range(26, 51, CHUNK))
 def test_the_interpreter_agrees_with_numpy_on_random_sources(start: int):
     check(range(start, start + CHUNK), "interpreter", try_source)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(126, 226, CHUNK))
+@pytest.mark.parametrize("start", range(126, 176, CHUNK))
 def test_the_cpu_agrees_with_numpy_on_random_sources(start: int):
     check(range(start, start + CHUNK), "cpu", try_source)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(376, 451, CHUNK))
+@pytest.mark.parametrize("start", range(376, 416, CHUNK))
 def test_gpu_ir_agrees_with_numpy_on_random_sources(start: int):
     check(range(start, start + CHUNK), "sm_90a", try_source)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(520, 570, CHUNK))
+@pytest.mark.parametrize("start", range(520, 545, CHUNK))
 def test_a_watched_run_finds_nothing_wrong_in_random_programs(start: int):
     """They keep apart what they store, or order it by locks, flags and counts."""
     for seed in range(start, start + CHUNK):

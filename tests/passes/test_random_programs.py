@@ -70,7 +70,7 @@ def test_every_gpu_pass_keeps_the_meaning(
 
 @pytest.mark.slow
 @given(modules(most=25), launches(), st.sampled_from([1, 2, 4, 8]))
-@cases(150)
+@cases(60)
 def test_all_passes_one_after_the_other_keep_the_meaning(
     module: Module, launch: Launch, num_warps: int
 ):
