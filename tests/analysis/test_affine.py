@@ -51,14 +51,14 @@ def check(module: Module, grid: tuple[int, ...], arguments: list[Any]) -> None:
 
 
 @given(expression_modules(), expression_arguments())
-@cases(40)
+@cases(20)
 def test_forms_of_index_expressions_are_their_values(module: Module, arguments: list[Any]):
     check(module, (2,), arguments)
     check(narrow_index(tile_passes(module, Recorder()), Remarks()), (2,), arguments)
 
 
 @given(modules(), launches())
-@cases(12)
+@cases(6)
 def test_forms_of_random_programs_are_their_values(module: Module, launch: Launch):
     check(module, GRID, launch.arguments())
     final = tile_passes(module, Recorder())

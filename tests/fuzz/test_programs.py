@@ -60,11 +60,11 @@ def test_targets_agree_with_numpy_on_some_sources():
     check(range(20, 26), "cpu", try_source)
 
 
-# Here and above, some 280 programs and sources in all; `make fuzz` runs ranges of any length.
+# Here and above, some 200 programs and sources in all; `make fuzz` runs ranges of any length.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(20, 70, CHUNK))
+@pytest.mark.parametrize("start", range(20, 45, CHUNK))
 def test_the_cpu_agrees_on_random_programs(start: int):
     check(range(start, start + CHUNK), "cpu")
 
@@ -76,7 +76,7 @@ def test_passes_keep_what_random_programs_mean(start: int):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(420, 460, CHUNK))
+@pytest.mark.parametrize("start", range(420, 445, CHUNK))
 def test_gpu_ir_agrees_on_random_programs(start: int):
     check(range(start, start + CHUNK), "sm_90a")
 
@@ -88,13 +88,13 @@ def test_the_interpreter_agrees_with_numpy_on_random_sources(start: int):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(126, 176, CHUNK))
+@pytest.mark.parametrize("start", range(126, 151, CHUNK))
 def test_the_cpu_agrees_with_numpy_on_random_sources(start: int):
     check(range(start, start + CHUNK), "cpu", try_source)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(376, 416, CHUNK))
+@pytest.mark.parametrize("start", range(376, 401, CHUNK))
 def test_gpu_ir_agrees_with_numpy_on_random_sources(start: int):
     check(range(start, start + CHUNK), "sm_90a", try_source)
 
