@@ -24,6 +24,8 @@ STORIES = Path(__file__).resolve().parent
 SECONDS = 1200
 #: What only a running kernel can show.
 LIVE = "application/vnd.jupyter.widget-view+json"
+#: What a line of progress leaves when it goes.
+GONE = {"text/plain": ""}
 
 
 def main(names: list[str]) -> None:
@@ -52,6 +54,8 @@ def kept(notebook: Any) -> Any:
     notebook.metadata.pop("language_info", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
+        if "outputs" in cell:
+            cell.outputs = [each for each in cell.outputs if each.get("data") != GONE]
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(LIVE, None)
     return notebook

@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 STORIES = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: Stories that break launches on purpose: how many checks fail.
 BROKEN = {"01-vector-add": 1, "06-when-things-go-wrong": 1, "07-attention": 1}
+#: What a line of progress leaves when it goes. How long things took says where it stands.
+GONE = {"text/plain": ""}
 #: What only a running kernel can show; it is not kept.
 LIVE = "application/vnd.jupyter.widget-view+json"
 #: Stories in which nothing is measured.
@@ -58,6 +60,7 @@ def kinds(cell: Any) -> list[tuple[str, ...]]:
     found = [
         (o.output_type, o.get("name", ""), *sorted(set(o.get("data", {})) - {LIVE}))
         for o in cell.get("outputs", [])
+        if o.get("data") != GONE
     ]
     return [kind for n, kind in enumerate(found) if n == 0 or kind != found[n - 1]]
 
