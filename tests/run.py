@@ -64,10 +64,14 @@ class Tally:
 def main(mode: str) -> int:
     """Run everything that `mode` asks for; returns the exit status."""
     tally = Tally()
+    # Tests start hundreds of interpreters; without bytecode each would compile all that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     executables = Path(sys.executable).parent
     # What takes longest begins first: it has one of two processors to itself.
     tally.side_by_side([
         ("pyright", [str(executables / "pyright"), "--pythonpath", sys.executable]),
+        # What it writes, the processes of run_pytest need not: pytest's own form of each test file.
+        ("collection", [sys.executable, "-m", "pytest", "-q", "--collect-only"]),
         ("ruff check", [str(executables / "ruff"), "check", "."]),
         ("ruff format", [str(executables / "ruff"), "format", "--check", "."]),
         ("lint-imports", [str(executables / "lint-imports"), "--no-cache"]),

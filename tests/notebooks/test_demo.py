@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("nbclient")
-
 ROOT = Path(__file__).parents[2]
 
 
 def run_demo():
+    pytest.importorskip("nbclient")
     spec = importlib.util.spec_from_file_location("run_demo", ROOT / "notebooks" / "run_demo.py")
     assert spec is not None
     assert spec.loader is not None

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-nbclient = pytest.importorskip("nbclient")
-nbformat = pytest.importorskip("nbformat")
 torch = pytest.importorskip("torch")
 
 from workbench.trace import Trace  # noqa: E402
@@ -33,6 +31,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", params=STORIES, ids=lambda path: path.stem)
 def story(request, tmp_path_factory) -> tuple[str, Any, Path]:
+    nbclient = pytest.importorskip("nbclient")  # seconds to import: not while tests are collected
+    nbformat = pytest.importorskip("nbformat")
     folder = tmp_path_factory.mktemp("story")
     notebook = nbformat.read(request.param, as_version=4)
     nbclient.NotebookClient(
@@ -52,7 +52,7 @@ def traces_of(notebook: Any, folder: Path) -> list[tuple[Trace, ...]]:
 
 
 def kept(path: Path) -> Any:
-    return nbformat.read(path, as_version=4)
+    return pytest.importorskip("nbformat").read(path, as_version=4)
 
 
 def kinds(cell: Any) -> list[tuple[str, ...]]:
@@ -148,7 +148,7 @@ def test_throughput_is_measured_against_torch(story):
 
 def test_the_matmul_kernel_has_at_most_25_lines():
     path = next(path for path in STORIES if "matmul" in path.stem)
-    cells = nbformat.read(path, as_version=4).cells
+    cells = kept(path).cells
     text = next(cell.source for cell in cells if cell.source.startswith("%%kernel"))
     lines = text[text.index("def matmul(") :].splitlines()
     assert 10 < len(lines) <= 25

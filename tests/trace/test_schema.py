@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +63,8 @@ def test_links_and_indices_are_in_range(trace: Trace) -> None:
 
 
 def test_json_obeys_the_json_schema(trace: Trace) -> None:
+    import jsonschema  # seconds: not while tests are collected
+
     schema = json.loads(typescript.json_schema())
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(to_data(trace), schema)
