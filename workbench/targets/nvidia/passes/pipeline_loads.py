@@ -40,7 +40,7 @@ from workbench.ir import (
     layout_of,
     rebuild,
 )
-from workbench.ops import For
+from workbench.ops import For, counted
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.passes.overlap_products import (
@@ -83,26 +83,24 @@ def pipeline_loads(
 
     Needs: layouts. Keeps: every value (memory that the loop stores to is not loaded ahead).
     """
-    stages = module.attributes["num_stages"]
     room = chip.shared_bytes if room is None else room
     known = Known(module, chip)
     rings: list[Value] = []
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
-        if not isinstance(op, For):
+        loop = counted(op)
+        depth = 0 if loop is None else loop.stages_in(module.attributes)
+        if loop is None or depth < 2:
             return None
-        depth = op.stages if op.stages is not None else stages
-        if depth < 2:
-            return None
-        early = Early(op, known)
+        early = Early(loop, known)
         found, plan = _decided(early, depth, chip_of(chip), room, remarks)
         if plan is None:
-            _answer_stages(op, known, remarks)
+            _answer_stages(loop, known, remarks)
             return None
         for staged in found:
             _answer_memory_hints(staged, remarks)
         first = module.attributes.get("loads_first", True)
-        clean = first and _is_untouched(module, op, known)
+        clean = first and _is_untouched(module, loop, known)
         return RingLoop(early, found, plan, builder).written(remarks, rings, clean=clean)
 
     done = rebuild(module, rewrite)

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Effect, Module, Op, Value, element_of, layout_of, walk
-from workbench.ops import For, count_rounds
+from workbench.ops import For, count_rounds, counted_loops
 from workbench.passes.manager import Remarks, Severity
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import MOST_HALVINGS, Chip, chip_of, residency
@@ -113,9 +113,7 @@ def will_stay(module: Module, chip: Device, room: int | None = None) -> bool:
     if module.attributes.get("persistent") is False:
         return False
     decided = role_partition(module, Remarks(), chip, room)
-    return any(
-        dict(op.schedule).get("persistent") for op in decided.body.ops if isinstance(op, For)
-    )
+    return any(loop.decided("persistent") for loop in counted_loops(decided.body.ops))
 
 
 def _parted(module: Module, remarks: Remarks, chip: Device, room: int | None) -> Module:

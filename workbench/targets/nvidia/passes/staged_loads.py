@@ -236,7 +236,7 @@ class Early:
         self.known = known
         self.memory = known.memory
         #: Arguments, read and written, that do not overlap in this loop.
-        self._apart = frozenset[tuple[str, str]](dict(loop.schedule).get(APART, ()))
+        self._apart = frozenset[tuple[str, str]](loop.decided(APART) or ())
         effects = [e for op in loop.body.ops for e in op.effects() if e.space == "global"]
         self._writes = [e for e in effects if e.writes]
         #: What puts accesses into an order that other programs may see.
