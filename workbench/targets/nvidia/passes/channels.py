@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Module, Op, Shared, Value, shape_of, walk
 from workbench.ops import For, counted_loops
-from workbench.targets.nvidia.passes.rounds import read_by
-from workbench.targets.nvidia.passes.staged_loads import Known, Read, User
+from workbench.targets.simt.passes.rounds import read_by
+from workbench.targets.simt.passes.staged_loads import Known, Read, User
 from workbench.targets.simt.rules import Box, RuleTable
 
 

@@ -30,10 +30,10 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
 )
 from workbench.targets.nvidia.passes.ring_loops import read_for
-from workbench.targets.nvidia.passes.rounds import reading_from
-from workbench.targets.nvidia.passes.staged_loads import Known
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
 from workbench.targets.simt.passes.roles import Carried, each_program, part_warps
+from workbench.targets.simt.passes.rounds import reading_from
+from workbench.targets.simt.passes.staged_loads import Known
 from workbench.targets.simt.rules import Device, Later
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from workbench.ir import Module, Op, Shared, Value, shape_of
 from workbench.layouts import swizzled, tensor_fits
 from workbench.ops import For, counted_loops
-from workbench.targets.nvidia.passes.staged_loads import held_of_product, transposes
+from workbench.targets.simt.passes.staged_loads import held_of_product, transposes
 from workbench.targets.simt.rules import Device, Raised
 
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from workbench.ir import Block, Builder, Module, Op, Order, Value, copy_op, rebuild
 from workbench.ops import Elementwise, For, If, Yield, counted
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.passes.rounds import reached, reading_from
+from workbench.targets.simt.passes.rounds import reached, reading_from
 from workbench.targets.simt.pressure import is_written_where_used, peak_in, registers_held
 from workbench.targets.simt.rules import Later, RuleTable
 

@@ -49,16 +49,15 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop
-from workbench.targets.nvidia.passes.rounds import begun_once
-from workbench.targets.nvidia.passes.staged_loads import (
+from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop, begun_once
+from workbench.targets.simt.passes.costs import vector_width
+from workbench.targets.simt.passes.shared_memory import scratch_of
+from workbench.targets.simt.passes.staged_loads import (
     Early,
     Known,
     Staged,
     staged_load,
 )
-from workbench.targets.simt.passes.costs import vector_width
-from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.rules import Device, Setting
 
 #: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.

@@ -35,16 +35,16 @@ from workbench.targets.nvidia.passes.channels import (
     loops_with_boxes,
     producer_slice,
 )
-from workbench.targets.nvidia.passes.guarded_work import without_branch
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
     obstacle,
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.staged_loads import Known
 from workbench.targets.simt.lowering import used_values
+from workbench.targets.simt.passes.guarded_work import without_branch
 from workbench.targets.simt.passes.shared_memory import scratch_of
+from workbench.targets.simt.passes.staged_loads import Known
 from workbench.targets.simt.pressure import peak_in
 from workbench.targets.simt.rules import Device
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 from workbench.ir import Block, Builder, Module, Op, Value, copy_op, layout_of, rebuild, shape_of
 from workbench.ops import Elementwise, Splat, counted
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.passes.rounds import reached, reading_from
-from workbench.targets.nvidia.passes.staged_loads import Early, Known
+from workbench.targets.simt.passes.rounds import reached, reading_from
+from workbench.targets.simt.passes.staged_loads import Early, Known
 from workbench.targets.simt.rules import Access, Device
 
 #: The registers of a thread that all such loads of a loop may take, 32 bits each.

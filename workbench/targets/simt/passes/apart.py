@@ -42,7 +42,7 @@ from workbench.ops import (
 )
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
-from workbench.targets.nvidia.passes.staged_loads import APART, Early, Known, staged_load
+from workbench.targets.simt.passes.staged_loads import APART, Early, Known, staged_load
 from workbench.targets.simt.rules import Device
 
 #: Loops that access more places than this are not written twice.

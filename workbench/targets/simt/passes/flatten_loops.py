@@ -52,9 +52,9 @@ from workbench.ops import (
 from workbench.passes.cleanup import hoist_invariants
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
-from workbench.targets.nvidia.passes.rounds import read_by
-from workbench.targets.nvidia.passes.staged_loads import Early, Known, staged_load
+from workbench.targets.simt.passes.rounds import read_by
 from workbench.targets.simt.passes.shared_memory import scratch_of
+from workbench.targets.simt.passes.staged_loads import Early, Known, staged_load
 from workbench.targets.simt.rules import Device
 
 HINT = "flatten"

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from workbench.ir import I1, Block, Builder, Module, Op, Value, layout_of, shape_of
 from workbench.ops import Constant, Elementwise, Select, Splat, counted
-from workbench.targets.nvidia.passes.rounds import reading_from
+from workbench.targets.simt.passes.rounds import reading_from
 from workbench.targets.simt.rules import Device, RuleTable
 
 
