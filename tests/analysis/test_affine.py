@@ -22,8 +22,10 @@ from tests.analysis.watching import (
     check_under_masks,
     watch,
 )
+from tests.passes.launches import Launch, launches
+from tests.passes.leaves import GRID
 from tests.passes.meaning import cases
-from tests.passes.programs import GRID, Launch, launches, modules
+from tests.passes.programs import modules
 from workbench.analysis.affine import Affine
 from workbench.ir import I1, Array, Module, Op, Value, element_of, parse_module, print_module
 from workbench.passes.manager import Recorder, Remarks

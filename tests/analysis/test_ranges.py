@@ -8,8 +8,10 @@ import numpy as np
 from hypothesis import given, note
 
 from tests.analysis.watching import Watched, watch
+from tests.passes.launches import Launch, launches
+from tests.passes.leaves import GRID
 from tests.passes.meaning import cases
-from tests.passes.programs import GRID, Launch, launches, modules
+from tests.passes.programs import modules
 from workbench.analysis.ranges import FULL32, Interval, _Writer, index_program, value_intervals
 from workbench.ir import INDEX, Array, Module, Op, Value, element_of, parse_module, print_module
 from workbench.passes.manager import Recorder

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.magics.sources import PRODUCT_FILE
 from workbench import cli
 from workbench.source import budgets
 
@@ -117,25 +118,9 @@ def test_notebooks_hold_kernels_too(tmp_path, capsys):
     assert ".target sm_80" in capsys.readouterr().out
 
 
-PRODUCT = """
-import triton
-import triton.language as tl
-
-@triton.jit
-def product(a_ptr, b_ptr, c_ptr, K, N: tl.constexpr, BK: tl.constexpr):
-    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
-    total = tl.zeros((N, N), tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        a, b = tl.load(a_ptr + i * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + j)
-        total = tl.dot(a, b, total)
-    tl.store(c_ptr + i * N + j, total)
-"""
-
-
 def test_schedule_tells_what_a_round_does(tmp_path, capsys):
     path = tmp_path / "product.py"
-    path.write_text(PRODUCT)
+    path.write_text(PRODUCT_FILE)
     options = ["--sig", "*f16:16 *f16:16 *f32:16 i32:16", "--set", "N=64", "--set", "BK=32"]
     arguments = ["schedule", f"{path}::product", *options, "--target", "sm_90a"]
     assert cli.main(arguments) == cli.OK
@@ -147,7 +132,7 @@ def test_schedule_tells_what_a_round_does(tmp_path, capsys):
 
 def test_layouts_and_accesses_are_told_without_a_launch(tmp_path, capsys):
     path = tmp_path / "product.py"
-    path.write_text(PRODUCT)
+    path.write_text(PRODUCT_FILE)
     options = ["--sig", "*f16:16 *f16:16 *f32:16 i32:16", "--set", "N=64", "--set", "BK=32"]
     assert cli.main(["layouts", f"{path}::product", *options, "--target", "sm_80"]) == cli.OK
     assert "product for sm_80: " in capsys.readouterr().out

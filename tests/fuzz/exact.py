@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from math import ceil, log2, prod
 from typing import Any
 
-from tests.passes.programs import ROOM, Writer
+from tests.passes.leaves import ROOM
+from tests.passes.programs import Writer
 from workbench.ir import (
     BF16,
     F8E4M3,

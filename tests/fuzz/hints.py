@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.fuzz.exact import DIGITS
 from tests.fuzz.rounding import RoundingWriter
-from tests.passes.programs import SIZE, Scope
+from tests.passes.leaves import SIZE, Scope
 from workbench.ir import F16, F32, I1, I32, INDEX, Block, Value, element_of, shape_of, tile
 from workbench.ops import (
     AddPointer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from tests.fuzz.wide import INTEGERS, WideWriter
-from tests.passes.programs import SIZE
+from tests.passes.leaves import SIZE
 from workbench.ir import I1, I32, I64, INDEX, Pointer, Scalar, Value, shape_of, tile
 from workbench.ops import (
     AddPointer,

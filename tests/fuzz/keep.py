@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.passes.programs import GRID, Launch
+from tests.passes.launches import Launch
+from tests.passes.leaves import GRID
 from workbench.ir import Module, print_module
 
 FOUND = Path(__file__).parent / "found"

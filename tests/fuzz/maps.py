@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from tests.fuzz.hints import HintWriter
-from tests.passes.programs import Scope
+from tests.passes.leaves import Scope
 from workbench.ir import F16, F32, I1, I8, I32, I64, INDEX, Block, Scalar, Value, element_of, tile
 from workbench.ops import Constant, Elementwise, Map, Yield
 

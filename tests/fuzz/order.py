@@ -17,7 +17,7 @@ from typing import Any
 from tests.fuzz.exact import DIGITS
 from tests.fuzz.maps import MapWriter
 from tests.fuzz.wide import RESERVED, SHARED
-from tests.passes.programs import GRID, ROOM, Scope
+from tests.passes.leaves import GRID, ROOM, Scope
 from workbench.ir import (
     F16,
     F32,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.exact import DIGITS, ExactWriter, Size
-from tests.passes.programs import SIZE, Scope
+from tests.passes.leaves import SIZE, Scope
 from workbench.ir import (
     BF16,
     F8E4M3,

@@ -9,7 +9,8 @@ import random
 from collections.abc import Callable
 
 from tests.fuzz.order import OrderWriter
-from tests.passes.programs import GRID, NUMBERS, Launch
+from tests.passes.launches import NUMBERS, Launch
+from tests.passes.leaves import GRID
 from workbench.ir import Module, Value
 
 THEMES = ("all", "all", "integers", "rounding", "hints", "maps", "order", "order", "order")

@@ -23,7 +23,12 @@ from typing import Any
 from tests.fuzz.children import ROOT
 
 #: What decides what a seed is and what becomes of it.
-CODE = ("workbench/**/*.py", "tests/fuzz/*.py", "tests/passes/programs.py")
+CODE = (
+    "workbench/**/*.py",
+    "tests/fuzz/*.py",
+    "tests/passes/programs.py",
+    "tests/passes/leaves.py",
+)
 
 
 @cache

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from tests.execution import execute
-from tests.passes.programs import GRID, Launch
+from tests.passes.launches import Launch
+from tests.passes.leaves import GRID
 from workbench.interpreter import run_module
 from workbench.ir import Module, Scalar, element_of, parse_module, print_module, shape_of
 from workbench.ops import Bitcast, Store

@@ -21,7 +21,7 @@ from tests.fuzz.oracle import Word
 from tests.fuzz.programs import ProgramWriter, launch, program
 from tests.fuzz.reduce import lines_of, reduced
 from tests.fuzz.running import difference, outputs
-from tests.passes.programs import GRID
+from tests.passes.leaves import GRID
 from workbench.interpreter import run_module
 from workbench.ir import Builder, Op, parse_module, print_module, rebuild, verify_module
 from workbench.ops import AtomicCompareExchange, AtomicUpdate, Reduce

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.fuzz.exact import CARRIED, DIGITS
 from tests.fuzz.products import ProductWriter
-from tests.passes.programs import ROOM, Scope
+from tests.passes.leaves import ROOM, Scope
 from workbench.ir import (
     BF16,
     F8E4M3,

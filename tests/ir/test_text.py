@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from tests.ops.examples import all_examples
 from tests.passes.corpus import Case
 from tests.passes.corpus import cases as corpus
+from tests.passes.launches import Launch, launches
+from tests.passes.leaves import GRID
 from tests.passes.meaning import cases, meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
-from tests.passes.programs import GRID, Launch, launches, modules
+from tests.passes.programs import modules
 from workbench.ir import (
     F16,
     F32,

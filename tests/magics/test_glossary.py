@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
+from tests.magics.sources import PRODUCT
 from tests.passes.corpus import cases
 from workbench.cli import main
 from workbench.ir import MNEMONICS
@@ -31,17 +32,7 @@ needs_tools = pytest.mark.skipif(
     find("ptxas") is None or find("nvdisasm") is None, reason="needs ptxas and nvdisasm"
 )
 
-CELL = """
-@kernel
-def product(a_ptr, b_ptr, c_ptr, K, N: tl.constexpr, BK: tl.constexpr):
-    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
-    total = tl.zeros((N, N), tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        a, b = tl.load(a_ptr + i * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + j)
-        total = tl.dot(a, b, total)
-    tl.store(c_ptr + i * N + j, total)
-"""
+CELL = "\n@kernel" + PRODUCT
 
 
 @pytest.fixture(scope="module", autouse=True)

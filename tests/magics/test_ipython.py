@@ -7,6 +7,8 @@ import types
 
 import pytest
 
+from tests.magics.sources import ADD
+
 pytest.importorskip("IPython")
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -15,14 +17,8 @@ from workbench.magics import registry
 from workbench.magics.while_typing import hooks
 from workbench.viewer import MIME
 
-CELL = """%%kernel add --set BLOCK=3 --args x,y,out,7 --grid GRID --check "x + y" --target cpu
-def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    x = tl.load(x_ptr + offsets, mask=mask)
-    y = tl.load(y_ptr + offsets, mask=mask)
-    tl.store(out_ptr + offsets, x + y, mask=mask)
-"""
+CELL = """%%kernel add --set BLOCK=3 --args x,y,out,7 --grid GRID --check "x + y" --target cpu"""
+CELL += ADD
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import workbench.language as tl
+from tests.magics.sources import ADD
 from workbench import run_cell
 from workbench.bench import device
 from workbench.magics import lines, placing, registry, roofs, sweeping
@@ -19,14 +20,6 @@ from workbench.magics.stated import stated
 from workbench.source import CheckError, KernelError, OptionError
 from workbench.targets.nvidia import toolchain
 
-ADD = """
-def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    x = tl.load(x_ptr + offsets, mask=mask)
-    y = tl.load(y_ptr + offsets, mask=mask)
-    tl.store(out_ptr + offsets, x + y, mask=mask)
-"""
 LINE = '--args x,y,out,n --grid "cdiv(n, BLOCK)" --set BLOCK=128 --target cpu'
 
 

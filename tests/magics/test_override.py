@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import workbench as wb
+from tests.magics.sources import ADD
 from workbench.magics import lines, overriding, registry
 from workbench.magics.cells import default_names
 from workbench.magics.grammar import parse
@@ -16,14 +17,8 @@ CELL = """
 import torch
 x, y, out = torch.arange(200.0), torch.ones(200), torch.zeros(200)
 
-@kernel(grid=lambda n, BLOCK: (cdiv(n, BLOCK),))
-def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    x = tl.load(x_ptr + offsets, mask=mask)
-    y = tl.load(y_ptr + offsets, mask=mask)
-    tl.store(out_ptr + offsets, x + y, mask=mask)
-"""
+@kernel(grid=lambda n, BLOCK: (cdiv(n, BLOCK),))"""
+CELL += ADD
 
 
 @pytest.fixture(scope="module")

@@ -8,22 +8,13 @@ from xml.etree import ElementTree
 import pytest
 
 import workbench as wb
+from tests.magics.sources import PRODUCT
 from workbench.magics import placing, registry, schedules
 from workbench.magics.cells import default_names
 from workbench.magics.options import Request
 from workbench.source import OptionError
 
-CELL = """
-@kernel
-def product(a_ptr, b_ptr, c_ptr, K, N: tl.constexpr, BK: tl.constexpr):
-    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
-    total = tl.zeros((N, N), tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        a, b = tl.load(a_ptr + i * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + j)
-        total = tl.dot(a, b, total)
-    tl.store(c_ptr + i * N + j, total)
-"""
+CELL = "\n@kernel" + PRODUCT
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 
+from tests.magics.sources import PRODUCT, PRODUCT_FILE
 from workbench import cli
 from workbench.magics import kernel, looking, registry
 from workbench.magics.options import WORDS, options_of
@@ -21,19 +22,9 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
     mask = offsets < n
     tl.store(out + offsets, tl.load(x + offsets, mask=mask) + tl.load(y + offsets, mask=mask), mask)
 """
-PRODUCT = """
-import triton
-import triton.language as tl
-
-@triton.jit
-def product(a_ptr, b_ptr, c_ptr, K, N: tl.constexpr, BK: tl.constexpr):
-    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
-    total = tl.zeros((N, N), tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        a, b = tl.load(a_ptr + i * K + k[None, :]), tl.load(b_ptr + k[:, None] * N + j)
-        total = tl.dot(a, b, total)
-    tl.store(c_ptr + i * N + j, total)
+FILE = (
+    PRODUCT_FILE
+    + """
 
 @triton.jit
 def scale(x_ptr, y_ptr, B: tl.constexpr):
@@ -44,6 +35,7 @@ def arguments(N=64):
     import torch
     return {"x_ptr": torch.ones(N), "y_ptr": torch.zeros(N)}
 """
+)
 ARGS = "--args x,y,out,n --grid 'cdiv(n, BLOCK)' --set BLOCK=64"
 SIG = '--sig "*f16:16 *f16:16 *f32:16 i32:16" --set N=64 --set BK=32'
 
@@ -89,7 +81,7 @@ COMMANDS = {
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plain")
-    (folder / "k.py").write_text(PRODUCT)
+    (folder / "k.py").write_text(FILE)
     for name in ("a", "b"):
         words = [f"{folder}/k.py::product", "--sig", "*f16:16 *f16:16 *f32:16 i32:16"]
         assert cli.main(["compile", *words, "--set", "N=64", "--set", "BK=32", "--target", "sm_90a",
@@ -105,8 +97,7 @@ def shell():
     registry.clear()
     found.user_ns.update(x=torch.ones(100), y=torch.ones(100), out=torch.zeros(100), n=100)
     found.run_cell_magic("kernel", f"{ARGS} --target cpu -q", CELL)
-    body = PRODUCT.partition("@triton.jit\n")[2].partition("@triton.jit")[0]
-    found.run_cell_magic("kernel", f"{SIG} --target sm_90a -q", body)
+    found.run_cell_magic("kernel", f"{SIG} --target sm_90a -q", PRODUCT)
     yield found
     registry.clear()
     InteractiveShell.clear_instance()

@@ -5,18 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.magics.sources import ADD
 from workbench import run_cell
 from workbench.magics import lines, registry
 from workbench.source import CheckError, CompileError, KernelError, LaunchError, OptionError
 
-ADD = """
-def add(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    x = tl.load(x_ptr + offsets, mask=mask)
-    y = tl.load(y_ptr + offsets, mask=mask)
-    tl.store(out_ptr + offsets, x + y, mask=mask)
-"""
 SEVEN = "--set BLOCK=3 --args x,y,out,7"
 
 

@@ -13,23 +13,23 @@ from workbench.passes.manager import Pass, Recorder, Remarks
 from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.targets.nvidia.chip import Chip, chip
-from workbench.targets.nvidia.passes.apart import split_by_overlap
-from workbench.targets.nvidia.passes.early_loads import load_early
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
-from workbench.targets.nvidia.passes.flatten_loops import flatten_loops
-from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
-from workbench.targets.nvidia.passes.skip_masks import skip_masks
-from workbench.targets.nvidia.passes.skip_ones import skip_ones
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.pipeline import _gpu_passes
+from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
+from workbench.targets.simt.passes.early_loads import load_early
+from workbench.targets.simt.passes.flatten_loops import flatten_loops
+from workbench.targets.simt.passes.full_blocks import split_full_blocks
 from workbench.targets.simt.passes.shared_memory import allocate
+from workbench.targets.simt.passes.skip_masks import skip_masks
+from workbench.targets.simt.passes.skip_ones import skip_ones
 from workbench.targets.simt.passes.turn_tiles import turn_tiles
 from workbench.targets.simt.verifier import verify_layouts
 
@@ -47,7 +47,7 @@ PASSES: dict[str, Pass] = {
     **{name.removesuffix("-again"): work for name, work in TILE_PASSES},
     "narrow-index": narrow_index,
     "check-accesses": check_accesses,
-    "split-full-blocks": partial(split_full_blocks, rules=SM_80.rules),
+    "split-full-blocks": partial(split_full_blocks, chip=SM_80),
     "accumulate-products": accumulate_products,
     "assign-layouts": partial(assign_layouts, chip=SM_80),
     "raise-tma": partial(raise_tma, chip=chip("sm_90a")),

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
+from tests.passes.launches import Launch, launches
+from tests.passes.leaves import GRID
 from tests.passes.meaning import cases, first_difference, meaning
 from tests.passes.pipelines import gpu_steps, tile_steps
-from tests.passes.programs import GRID, Launch, launches, modules
+from tests.passes.programs import modules
 from workbench.analysis.ranges import index_program
 from workbench.ir import Module, print_module, verify_module
 from workbench.passes.manager import Recorder, Remarks

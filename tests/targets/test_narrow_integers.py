@@ -127,8 +127,15 @@ def used(r: np.ndarray, use: str) -> np.ndarray:
     return r.astype(USES[use][1] or r.dtype)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("use", USES)
+#: Every use on targets that make code of an op with its users; the interpreter takes op by op.
+WAYS = [
+    ("itself", "interpreter"),
+    *((use, "cpu") for use in USES),
+    *(pytest.param(use, "device", marks=pytest.mark.gpu) for use in USES),
+]
+
+
+@pytest.mark.parametrize(("use", "target"), WAYS)
 @pytest.mark.parametrize("arity", [1, 2])
 @pytest.mark.parametrize("word", TYPES)
 def test_all_values_wrap_in_every_use(word: str, arity: int, use: str, target: str):

@@ -14,7 +14,7 @@ import pytest
 
 from tests.trace.samples import add_trace, failed_trace, matmul_trace
 from workbench.source import OptionError
-from workbench.trace import Runs, Tune, TuneRow, unpack
+from workbench.trace import Runs, unpack
 from workbench.viewer import MIME, frontend, numbers, plots, save
 from workbench.viewer.page import page
 
@@ -220,12 +220,3 @@ def test_roofline_needs_work_counts() -> None:
     assert figure.axes[0].get_xlabel() == "FLOP/B"
     with pytest.raises(ValueError, match="no roofline"):
         plots.roofline_figure(dataclasses.replace(add_trace("cpu"), runs=Runs()))
-
-
-def test_tuning_plot_names_rejected_configurations() -> None:
-    rows = (
-        TuneRow(config={"BM": 64}, state="ok", milliseconds=2.0),
-        TuneRow(config={"BM": 512}, state="rejected", why="too much shared memory"),
-    )
-    figure = plots.tuning_figure(Tune(axes=("BM",), rows=rows, best=0))
-    assert " ✗ too much shared memory" in [text.get_text() for text in figure.axes[0].texts]

@@ -51,7 +51,7 @@ from workbench.ir import (
     rebuild,
     shape_of,
 )
-from workbench.ops import Cast, Elementwise, For, If, pointee_of
+from workbench.ops import Cast, Elementwise, For, If, counted_loops, pointee_of
 
 #: Forms that name more atoms than this are not looked at.
 _MOST_ATOMS = 64
@@ -157,7 +157,7 @@ class FormSteps:
         self._known: dict[Step, int] = {}
         self._parameters: dict[str, KernelParameter] = {p.name: p for p in module.parameters}
         self._loops: dict[Value, For] = {
-            op.body.arguments[0]: op for op in module.walk() if isinstance(op, For)
+            loop.counter: loop for loop in counted_loops(module.walk())
         }
         self._shape: tuple[int, ...] = ()
         self._atoms: dict[tuple[Atom, tuple[Form, ...], tuple[int, ...]], int] = {}

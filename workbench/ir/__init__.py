@@ -17,18 +17,16 @@ from workbench.ir.effects import (
     writes,
 )
 from workbench.ir.frame import Array, Frame, Rounds
+from workbench.ir.module import KernelParameter, Module, walk
 from workbench.ir.operation import (
     MNEMONICS,
     Block,
     Broken,
-    KernelParameter,
-    Module,
     Op,
     Place,
     Product,
     Value,
     attribute,
-    walk,
 )
 from workbench.ir.parser import parse_module
 from workbench.ir.printer import layout_names, print_module, print_rows, value_names

@@ -1,4 +1,4 @@
-"""Values, ops and blocks: the nodes of the IR, all immutable.
+"""Values, ops and blocks: the nodes of the IR, all immutable (a kernel of them: module.py).
 
 An op is a class whose annotated fields declare what it has, in the order in which it is built
 and printed:
@@ -171,6 +171,8 @@ class Op(_Declared):
     pointwise: ClassVar[bool] = False
     #: Whether an element of its result is one of its only operand's, all of which are there.
     moves: ClassVar[bool] = False
+    #: Whether its result is its only operand, held by other threads.
+    converts: ClassVar[bool] = False
     #: Whether it pairs elements of two tiles on an axis of their own, or takes such pairs apart.
     pairs: ClassVar[bool] = False
     #: What `own_effects` gives where a class does not override it.
@@ -198,6 +200,7 @@ class Op(_Declared):
         exact: bool = False,
         pointwise: bool = False,
         moves: bool = False,
+        converts: bool = False,
         pairs: bool = False,
         side_by_side: bool = False,
         of_program: bool = False,
@@ -211,6 +214,7 @@ class Op(_Declared):
         cls.exact = exact or moves
         cls.pointwise = pointwise
         cls.moves = moves
+        cls.converts = converts
         cls.pairs = pairs
         cls.side_by_side = side_by_side
         cls.of_program = of_program
@@ -544,53 +548,3 @@ def _laid_out(
     if isinstance(types, tuple):
         return tuple(held.with_layout(layout) for held, layout in zip(types, layouts, strict=False))
     return types if types is None else types.with_layout(layouts[0])
-
-
-@dataclass(frozen=True, slots=True)
-class KernelParameter:
-    """A run-time argument of the kernel and what is known about it.
-
-    `divisible` divides the value (of a pointer: the address in bytes); `low` and `high` bound an
-    integer; `noalias` says that no stored argument's memory overlaps a pointer's.
-    """
-
-    name: str
-    value: Value
-    divisible: int = 1
-    low: int | None = None
-    high: int | None = None
-    noalias: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Module:
-    """One kernel: parameters, body, and what the whole of it carries.
-
-    `attributes` holds plain data such as num_warps; `next_id` is the id of the next new op.
-    """
-
-    name: str
-    parameters: tuple[KernelParameter, ...]
-    body: Block
-    attributes: dict[str, Any]
-    next_id: int
-
-    def walk(self) -> Iterator[Op]:
-        """Yield every op, outer before inner, in program order."""
-        yield from walk(self.body)
-
-
-def walk(block: Block) -> Iterator[Op]:
-    """Yield every op of a block and of its regions, outer before inner, in program order."""
-    ops = iter(block.ops)
-    outer: list[Iterator[Op]] = []
-    while True:
-        for op in ops:
-            yield op
-            if op.regions:
-                outer.append(ops)
-                outer += [iter(region.ops) for region in reversed(op.regions)]
-                break
-        if not outer:
-            return
-        ops = outer.pop()

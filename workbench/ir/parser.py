@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from workbench.ir.build import Builder
-from workbench.ir.operation import MNEMONICS, Block, KernelParameter, Module, Op, Value
+from workbench.ir.module import KernelParameter, Module
+from workbench.ir.operation import MNEMONICS, Block, Op, Value
 from workbench.ir.printer import base_name
 from workbench.ir.types import (
     SCALARS,

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from workbench.ir.operation import Block, KernelParameter, Module, Op, Value
+from workbench.ir.module import KernelParameter, Module
+from workbench.ir.operation import Block, Op, Value
 from workbench.ir.types import Shared, Tile, Type, format_type
 from workbench.layouts import LinearLayout
 

@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.ir.build import Builder
-from workbench.ir.operation import Block, Module, Op, Value
+from workbench.ir.module import Module
+from workbench.ir.operation import Block, Op, Value
 
 
 class Drop:

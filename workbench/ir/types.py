@@ -171,11 +171,6 @@ class TensorMap(Type):
     box: tuple[int, ...]
     element: Scalar
 
-    @property
-    def box_bytes(self) -> int:
-        """Bytes of a box, whether or not all of it is inside the array."""
-        return prod(self.box) * self.element.itemsize
-
     def __str__(self) -> str:
         return f"tensor_map<{'x'.join([*map(str, self.box), str(self.element)])}>"
 

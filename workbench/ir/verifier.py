@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from workbench.ir.operation import Block, Module, Value
+from workbench.ir.module import Module
+from workbench.ir.operation import Block, Value
 
 
 class InvalidModuleError(AssertionError):

@@ -60,6 +60,7 @@ from workbench.layouts.coordinates import (
     reshape_is_linear,
     unflatten,
 )
+from workbench.layouts.holes import live_registers
 
 Dimension = Literal["register", "lane", "warp", "cta", "offset"]
 PLACE: tuple[Dimension, ...] = ("register", "lane", "warp", "cta")
@@ -550,37 +551,7 @@ def _text(layout: LinearLayout) -> str:
 
 @lru_cache(4096)
 def _live_registers(layout: LinearLayout) -> tuple[int, ...]:
-    if layout.shape == layout.padded:
-        return tuple(range(layout.registers()))
-    others = f2.basis(flat for dim in layout.dims[1:] for flat in dim)
-    axes = [[layout.unflatten(flat)[axis] for flat in others] for axis in range(layout.rank)]
-    if sum(f2.rank(axis) for axis in axes) == len(others):
-        # The threads reach every combination of what they reach per axis, so
-        # each coordinate can take its own smallest value.
-        reach = [f2.reduced_echelon(axis) for axis in axes]
-
-        def is_live(register: int) -> bool:
-            return all(
-                f2.reduce_modulo(pivots, coordinate) < extent
-                for pivots, coordinate, extent in zip(
-                    reach, layout.unflatten(register), layout.shape, strict=True
-                )
-            )
-    else:
-        threads = f2.table(others)
-
-        def is_live(register: int) -> bool:
-            return any(
-                all(
-                    coordinate < extent
-                    for coordinate, extent in zip(
-                        layout.unflatten(register ^ thread), layout.shape, strict=True
-                    )
-                )
-                for thread in threads
-            )
-
-    return tuple(index for index, flat in enumerate(layout.table("register")) if is_live(flat))
+    return live_registers(layout.dims, layout.shape)
 
 
 def _divide(whole: LinearLayout, tile: LinearLayout, right: bool) -> LinearLayout | None:

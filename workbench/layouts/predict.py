@@ -114,8 +114,3 @@ def linear_sectors(
     overlap.
     """
     return 1 << f2.rank(outer << 32 | inner * itemsize // sector_bytes for outer, inner in bases)
-
-
-def run_sectors(start: int, size: int) -> int:
-    """Return the sectors of a contiguous run of `size` bytes from address `start`."""
-    return (start % SECTOR_BYTES + size + SECTOR_BYTES - 1) // SECTOR_BYTES

@@ -14,7 +14,17 @@ from workbench.ops.arithmetic import (
 )
 from workbench.ops.atomics import AtomicCompareExchange, AtomicUpdate
 from workbench.ops.casts import Bitcast, Cast, convert
-from workbench.ops.control import For, If, Map, Return, While, Yield, count_rounds
+from workbench.ops.control import (
+    For,
+    If,
+    Map,
+    Return,
+    While,
+    Yield,
+    count_rounds,
+    counted,
+    counted_loops,
+)
 from workbench.ops.debug import DeviceAssert, DevicePrint
 from workbench.ops.dots import Dot
 from workbench.ops.functions import FUNCTIONS, Function
@@ -84,6 +94,8 @@ __all__ = [
     "combines",
     "convert",
     "count_rounds",
+    "counted",
+    "counted_loops",
     "elementwise",
     "index_constant",
     "pointee_of",

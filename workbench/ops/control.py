@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -85,6 +85,19 @@ class For(Op, mnemonic="tile.for", effects=NONE, repeats=True, exact=True):
         """Whether the author wants what does not change to stay in the loop."""
         return bool(self.hinted("disable_licm"))
 
+    @property
+    def counter(self) -> Value:
+        """What counts its rounds, inside."""
+        return self.body.arguments[0]
+
+    def stages_in(self, options: Mapping[str, Any]) -> int:
+        """Return how many rounds may be under way: as asked of this loop, else of the kernel."""
+        return options["num_stages"] if self.stages is None else self.stages
+
+    def decided(self, name: str) -> Any:
+        """Return what a target has decided of its rounds by a name; None if nothing."""
+        return dict(self.schedule).get(name)
+
     def infer(self) -> tuple[Type, ...]:
         return tuple(value.type for value in self.inits)
 
@@ -113,6 +126,19 @@ class For(Op, mnemonic="tile.for", effects=NONE, repeats=True, exact=True):
             frame.round(self)
             carried = frame.run(self.body, [np.asarray(i, dtype), *carried])
         return carried
+
+
+def counted(op: Op) -> For | None:
+    """Return an op as a loop whose rounds are counted before the first; None if it is none.
+
+    What may be started rounds ahead is a matter of such loops: which round comes next is known.
+    """
+    return op if isinstance(op, For) else None
+
+
+def counted_loops(ops: Iterable[Op]) -> Iterator[For]:
+    """Yield those of some ops that are loops with a count."""
+    return filter(None, map(counted, ops))
 
 
 #: A loop without a bound may run for ever, which those who wait for the launch can tell.

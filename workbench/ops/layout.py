@@ -6,7 +6,7 @@ from workbench.ir import NONE, Array, Frame, Op, Tile, Type, Value
 from workbench.layouts import LinearLayout
 
 
-class ConvertLayout(Op, mnemonic="gpu.convert_layout", effects=NONE, moves=True):
+class ConvertLayout(Op, mnemonic="gpu.convert_layout", effects=NONE, moves=True, converts=True):
     """The same elements, held by other registers, lanes and warps.
 
     %1 = gpu.convert_layout %0 {layout = linear<2, lane=[(1)]>} : tile<2xf32, linear<2, lane=[(1)]>>

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.ir import Module
 from workbench.passes.manager import PassRecord
 from workbench.questions.aligning import Parting, by_id, first_parting
 from workbench.questions.choosing import outputs_differ
@@ -74,8 +73,3 @@ def _rule(record: PassRecord, parting: Parting | None) -> str:
         if number in numbers:
             return f"{rule.name} ({rule.identity})"
     return ""
-
-
-def modules_of(first: Module, records: Sequence[PassRecord]) -> Module:
-    """Return the last module of a compilation: what the target's rules were given."""
-    return records[-1].after if records else first

@@ -16,7 +16,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from workbench.trace import Trace, Tune, TuneRow
+from workbench.trace import Trace
 from workbench.viewer.numbers import (
     UNITS,
     Metric,
@@ -92,27 +92,6 @@ def roofline_figure(trace: Trace) -> Figure:
     axes.set_ylabel("TFLOP/s")
     axes.set_title(_plain(f"{trace.kernel.name} · roofline · {_device(trace)}"), fontsize=10)
     axes.legend(frameon=False, fontsize=8)
-    _frame(axes)
-    return figure
-
-
-def tuning_figure(tune: Tune) -> Figure:
-    """Return the configurations of a search sorted by time, rejected ones with why."""
-    timed = sorted(
-        (row for row in tune.rows if row.milliseconds is not None and row.state == "ok"),
-        key=lambda row: row.milliseconds or 0,
-    )
-    rejected = [row for row in tune.rows if row not in timed]
-    figure = Figure(figsize=(6.4, 0.9 + 0.22 * max(3, len(tune.rows))), layout="constrained")
-    axes = figure.add_subplot()
-    names = [_plain(_config(row)) for row in (*timed, *rejected)]
-    axes.barh(range(len(timed)), [row.milliseconds or 0 for row in timed], color=COLORS[0])
-    for index, row in enumerate(rejected, len(timed)):
-        why = "wrong result" if row.state == "wrong" else row.why or "rejected"
-        axes.text(0, index, _plain(f" ✗ {why}"), va="center", fontsize=7)
-    axes.set_yticks(range(len(names)), names, fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlabel("ms")
     _frame(axes)
     return figure
 
@@ -278,10 +257,6 @@ def _legend(axes: Axes, found: Sequence[Series], drawn: int) -> None:
 def _device(trace: Trace) -> str:
     own = [bench for bench in trace.runs.benches if bench.kind == "self" and bench.env]
     return own[-1].env.device if own and own[-1].env else trace.kernel.target
-
-
-def _config(row: TuneRow) -> str:
-    return " ".join(f"{name}={value}" for name, value in row.config.items())
 
 
 def _plain(text: str) -> str:

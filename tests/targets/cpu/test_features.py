@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from tests.files import form
 from tests.kernels import rotary
 from tests.passes.corpus import tile_ir
+from workbench.ir import Module
 from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
 from workbench.targets.cpu import pipeline
@@ -35,21 +38,30 @@ PROCESSORS = (
 TEXTS = [t for t in form.texts() if any(run.target == "cpu" for run in t.tests)]
 
 
-#: Quick where the most is switched off, and with a file in five; everything is slow.
+#: Quick where the most is switched off, and with a file in five; the rest is slow.
 QUICK = ("x86-64-v2", "diamondrapids", "neoverse-v2")
+_FIFTH, _ALL = range(0, len(TEXTS), 5), range(len(TEXTS))
+_REST = [number for number in _ALL if number not in _FIFTH]
+
+
+@cache
+def passed(number: int) -> Module:
+    """Return a file's module as every processor's code is written from it."""
+    return pipeline.tile_passes(TEXTS[number].module(), Recorder())
 
 
 @pytest.mark.parametrize(
-    ("processor", "step"),
-    [(p, 5) for p in PROCESSORS if p[1] in QUICK]
-    + [pytest.param(p, 1, marks=pytest.mark.slow) for p in PROCESSORS],
-    ids=lambda p: p[1] if isinstance(p, tuple) else f"each {p}",
+    ("processor", "numbers"),
+    [pytest.param(p, _FIFTH, id=f"{p[1]}-quick") for p in PROCESSORS if p[1] in QUICK]
+    + [
+        pytest.param(p, _REST if p[1] in QUICK else _ALL, id=p[1], marks=pytest.mark.slow)
+        for p in PROCESSORS
+    ],
 )
-def test_files_have_code_on_every_processor(processor, step):
+def test_files_have_code_on_every_processor(processor, numbers):
     triple, name, features = processor
     machine = Machine(triple, name, usable(triple, features), 2, jit=True)
-    for text in TEXTS[::step]:
-        module = pipeline.tile_passes(text.module(), Recorder())
+    for text, module in ((TEXTS[number], passed(number)) for number in numbers):
         writer = pipeline.write(module, machine)
         try:
             assembly(pipeline.llvm_module(writer, module), machine)

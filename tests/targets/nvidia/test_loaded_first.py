@@ -20,7 +20,7 @@ from tests.targets.nvidia.test_dequantised import ordered
 from tests.targets.nvidia.test_odd_extents import staged, staged_arguments
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, integer_product
-from workbench.ir import DROP, Builder, Module, Op, Shared, Tile, layout_of, rebuild
+from workbench.ir import DROP, Builder, Module, Op, Shared, Tile, layout_of, rebuild, shape_of
 from workbench.layouts import (
     BYTE_PAIRS,
     LinearLayout,
@@ -145,8 +145,8 @@ def test_of_two_the_larger_is_first_and_the_other_is_turned():
         last, _, _ = ordered(of(staged(m, n, 32, 4, "tn", "fp32"), "boxes"))
         assert product_of(last).is_turned == (n > m)
         body = loop_with_product(last).body
-        stored = [op.source.type for op in body.ops if isinstance(op, SharedStore)]
-        assert [type.shape for type in stored] in ([(32, 64)], [(64, 32)])  # type: ignore[union-attr]
+        stored = [shape_of(op.source.type) for op in body.ops if isinstance(op, SharedStore)]
+        assert stored in ([(32, 64)], [(64, 32)])
 
 
 def test_the_twin_turns_what_it_reads():

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from tests.execution import execute
+from tests.passes.launches import NUMBERS, Launch
+from tests.passes.leaves import GRID
 from tests.passes.meaning import meaning
-from tests.passes.programs import GRID, NUMBERS, Launch, Writer
+from tests.passes.programs import Writer
 from workbench.analysis.ranges import index_program
 from workbench.ir import print_module
 from workbench.passes.manager import Recorder

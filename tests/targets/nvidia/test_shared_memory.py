@@ -16,9 +16,11 @@ from tests.language.harness import from_text
 from tests.passes import golden
 from tests.passes.corpus import Case
 from tests.passes.corpus import cases as corpus
+from tests.passes.launches import Launch, launches
+from tests.passes.leaves import GRID
 from tests.passes.meaning import cases
 from tests.passes.pipelines import PASSES, SM_80, gpu_steps, tile_steps
-from tests.passes.programs import GRID, Launch, launches, modules
+from tests.passes.programs import modules
 from tests.targets.nvidia.configurations import QUICK, SLOW, Configuration
 from tests.targets.nvidia.hazards import RaceError, simulate
 from workbench.ir import DROP, Block, Module, Op, parse_module, print_module, rebuild

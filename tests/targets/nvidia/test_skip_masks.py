@@ -18,8 +18,8 @@ from workbench.ops import Elementwise, For, If, Select
 from workbench.passes.cleanup import drop_dead
 from workbench.passes.manager import Recorder, Remarks
 from workbench.passes.pipeline import tile_passes
-from workbench.targets.nvidia.passes import skip_masks as skipping
 from workbench.targets.nvidia.pipeline import build
+from workbench.targets.simt.passes import skip_masks as skipping
 
 M, N = 16, 16
 

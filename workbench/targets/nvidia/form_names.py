@@ -8,7 +8,7 @@ from math import gcd
 from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form
 from workbench.ir import I1, I32, I64, Module, Value
-from workbench.ops import For
+from workbench.ops import For, counted_loops
 from workbench.source import Span
 
 
@@ -17,14 +17,12 @@ class Names:
 
     def __init__(self, module: Module, facts: Affine) -> None:
         self.facts = facts
-        self.loops: dict[Value, For] = {}
+        self.loops: dict[Value, For] = {loop.counter: loop for loop in counted_loops(module.walk())}
         self._names: dict[Form, str] = {}
         self._narrow: set[Form] = set()
         for p in module.parameters:
             self._note(p.value, p.name)
         for op in module.walk():
-            if isinstance(op, For):
-                self.loops[op.body.arguments[0]] = op
             for value in op.results:
                 self._note(value, value.hint)
             for region in op.regions:  # carried values have the names of pointers

@@ -8,8 +8,8 @@ from workbench.analysis.affine import Affine
 from workbench.analysis.forms import Atom, Form
 from workbench.ir import I1, I32, I64, Builder, Place, Scalar, Value, shape_of
 from workbench.ops import Cast, Constant, Elementwise, NumPrograms, ProgramId, Select
-from workbench.targets.nvidia.corners import Elements
 from workbench.targets.nvidia.form_names import Names
+from workbench.targets.simt.corners import Elements
 
 
 class Scalars:

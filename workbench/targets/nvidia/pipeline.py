@@ -27,17 +27,11 @@ from workbench.targets.nvidia.chip import MOST_HALVINGS, Chip, chip, residency
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
-from workbench.targets.nvidia.passes.apart import split_by_overlap
-from workbench.targets.nvidia.passes.early_loads import load_early
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
-from workbench.targets.nvidia.passes.flatten_loops import flatten_loops
-from workbench.targets.nvidia.passes.full_blocks import split_full_blocks
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
 from workbench.targets.nvidia.passes.roles import role_partition
-from workbench.targets.nvidia.passes.skip_masks import skip_masks
-from workbench.targets.nvidia.passes.skip_ones import skip_ones
 from workbench.targets.nvidia.passes.stage_products import stage_products
 from workbench.targets.nvidia.passes.start_products import start_products
 from workbench.targets.nvidia.spills import (
@@ -61,15 +55,21 @@ from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.ops import all_warps, is_persistent
 from workbench.targets.simt.options import with_options
+from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
 from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
+from workbench.targets.simt.passes.early_loads import load_early
+from workbench.targets.simt.passes.flatten_loops import flatten_loops
+from workbench.targets.simt.passes.full_blocks import split_full_blocks
 from workbench.targets.simt.passes.shared_memory import (
     Interval,
     allocate,
     bytes_needed,
     room_for_rings,
 )
+from workbench.targets.simt.passes.skip_masks import skip_masks
+from workbench.targets.simt.passes.skip_ones import skip_ones
 from workbench.targets.simt.passes.turn_tiles import turn_tiles
 from workbench.targets.simt.placed import layouts
 from workbench.targets.simt.pressure import fitting, note_pressure, overflows, peak, registers_of
@@ -413,7 +413,7 @@ def _for_warps(module: Module, unit: Chip, warps: int) -> Module | None:
 
 
 def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None = None) -> Module:
-    split = partial(split_full_blocks, rules=unit.rules)
+    split = partial(split_full_blocks, chip=unit)
     module = recorder.run("split-full-blocks", split, module, "gpu")
     module = recorder.run("accumulate-products", accumulate_products, module, "gpu")
     recorder.verify = partial(verify_layouts, chip=unit)

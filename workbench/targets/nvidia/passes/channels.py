@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Module, Op, Shared, Value, shape_of, walk
-from workbench.ops import For
-from workbench.targets.nvidia.passes.rounds import read_by
-from workbench.targets.nvidia.passes.staged_loads import Known, Read, User
+from workbench.ops import For, counted_loops
+from workbench.targets.simt.passes.rounds import read_by
+from workbench.targets.simt.passes.staged_loads import Known, Read, User
 from workbench.targets.simt.rules import Box, RuleTable
 
 
@@ -81,9 +81,8 @@ class RefusedError(Exception):
 
 def loops_with_boxes(module: Module, rules: RuleTable) -> list[For]:
     """Return the loops at the top of a kernel in which tiles are copied as a whole."""
-    return [
-        op for op in module.body.ops if isinstance(op, For) and any(map(rules.box_of, op.body.ops))
-    ]
+    loops = counted_loops(module.body.ops)
+    return [loop for loop in loops if any(map(rules.box_of, loop.body.ops))]
 
 
 def channels_of(loop: For, known: Known) -> list[Channel]:

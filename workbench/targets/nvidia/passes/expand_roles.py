@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workbench.ir import I32, Block, Builder, Module, Op, Shared, Tile, Value, copy_op
-from workbench.ops import Constant, Elementwise, For, Select, Yield
+from workbench.ops import Constant, Elementwise, For, Select, Yield, counted_loops
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import chip_of
 from workbench.targets.nvidia.ops import (
@@ -30,10 +30,10 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
 )
 from workbench.targets.nvidia.passes.ring_loops import read_for
-from workbench.targets.nvidia.passes.rounds import reading_from
-from workbench.targets.nvidia.passes.staged_loads import Known
 from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
 from workbench.targets.simt.passes.roles import Carried, each_program, part_warps
+from workbench.targets.simt.passes.rounds import reading_from
+from workbench.targets.simt.passes.staged_loads import Known
 from workbench.targets.simt.rules import Device, Later
 
 
@@ -60,7 +60,7 @@ def expand_roles(module: Module, remarks: Remarks, chip: Device) -> Module:
 
     Keeps: every value.
     """
-    loops = [op for op in module.body.ops if isinstance(op, For) and op.schedule]
+    loops = [loop for loop in counted_loops(module.body.ops) if loop.schedule]
     if not loops:
         return module
     return _Expansion(module, loops, chip, remarks).module()
@@ -82,8 +82,7 @@ class _Expansion:
         module = self.module_
         self.known = Known(module, self.chip)
         self.channels = {loop: self._channels_of(loop) for loop in self.loops}
-        schedule = dict(self.loops[0].schedule)
-        self.persistent: bool = schedule.get("persistent", False)
+        self.persistent = bool(self.loops[0].decided("persistent"))
         self.held = held_of(module, self.loops, self.known) if self.persistent else []
         self.warps: int = module.attributes["num_warps"]
         self.builder = builder = Builder(module.next_id)
@@ -113,8 +112,8 @@ class _Expansion:
         body = (*rest, *first, end)
         module = replace(module, body=Block((), body), next_id=builder.next_id)
         return part_warps(
-            module, Block((), tuple(producer)), warps=schedule["warps"],
-            registers=schedule["registers"], stays=first, carried=carried,
+            module, Block((), tuple(producer)), warps=self.loops[0].decided("warps"),
+            registers=self.loops[0].decided("registers"), stays=first, carried=carried,
         )  # fmt: skip
 
     def _waited_for(self) -> Op | None:
@@ -139,9 +138,9 @@ class _Expansion:
         return None
 
     def _channels_of(self, loop: For) -> list[Channel]:
-        flight = dict(loop.schedule)["in_flight"]
+        flight = bool(loop.decided("in_flight"))
         return [
-            replace(channel, goes_on=channel.goes_on and bool(flight))
+            replace(channel, goes_on=channel.goes_on and flight)
             for channel in channels_of(loop, self.known)
         ]
 
@@ -392,7 +391,7 @@ class _Expansion:
 
     def _late(self, loop: For, channels: list[Channel]) -> Op | None:
         """Return the product that is started a round later, if one is: its slot is held longer."""
-        options, schedule = self.module_.attributes, dict(loop.schedule)
+        options = self.module_.attributes
         late = late_product(loop, self.chip.rules)
         if late is None:
             return None
@@ -401,8 +400,8 @@ class _Expansion:
         read = {place.operand for c in filled for load in c.loads for place in load.reads}
         reason = obstacle(late, read, self.chip.rules)
         _, needed = registers_needed(loop, late, read, self.chip.rules, copies=0)
-        threads = chip_of(self.chip).most_registers(self.warps + schedule["warps"])
-        most = schedule["registers"][1] if schedule["registers"] else threads
+        registers, warps = loop.decided("registers"), self.warps + loop.decided("warps")
+        most = registers[1] if registers else chip_of(self.chip).most_registers(warps)
         if not reason and needed > most:
             reason = f"{needed} registers needed, {most} there"
         if not reason and slots < 2:

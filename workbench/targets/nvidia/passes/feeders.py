@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from workbench.ir import Module, Op, Shared, Value, shape_of
 from workbench.layouts import swizzled, tensor_fits
-from workbench.ops import For
-from workbench.targets.nvidia.passes.staged_loads import held_of_product, transposes
+from workbench.ops import For, counted_loops
+from workbench.targets.simt.passes.staged_loads import held_of_product, transposes
 from workbench.targets.simt.rules import Device, Raised
 
 
@@ -37,13 +37,11 @@ class Feeders:
 
     def groups(self) -> Iterator[tuple[For | None, list[Feeding]]]:
         """Yield the loads of each loop that feed products and would be copied ahead, if any do."""
-        for op in self.module.walk():
-            if not isinstance(op, For):
+        for loop in counted_loops(self.module.walk()):
+            if loop.stages_in(self.module.attributes) < 2:
                 continue
-            stages = self.module.attributes["num_stages"] if op.stages is None else op.stages
-            found = [f for o in op.body.ops if (f := self.feeding(o))] if stages >= 2 else []
-            if found:
-                yield op, found
+            if found := [f for op in loop.body.ops if (f := self.feeding(op))]:
+                yield loop, found
 
     def first(self) -> Iterator[tuple[For | None, list[Feeding]]]:
         """Yield the loads before all loops that feed products, if they may be copied ahead."""

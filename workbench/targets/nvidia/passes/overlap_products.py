@@ -32,9 +32,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.ir import Block, Builder, Module, Op, Order, Value, copy_op, rebuild
-from workbench.ops import Elementwise, For, If, Yield
+from workbench.ops import Elementwise, For, If, Yield, counted
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.passes.rounds import reached, reading_from
+from workbench.targets.simt.passes.rounds import reached, reading_from
 from workbench.targets.simt.pressure import is_written_where_used, peak_in, registers_held
 from workbench.targets.simt.rules import Later, RuleTable
 
@@ -219,15 +219,14 @@ def overlap_products(module: Module, remarks: Remarks, rules: RuleTable) -> Modu
     """
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
-        if not isinstance(op, For):
-            return None
-        late = late_product(op, rules)
-        if late is None or not late.how.late:
+        loop = counted(op)
+        late = None if loop is None else late_product(loop, rules)
+        if loop is None or late is None or not late.how.late:
             return None
         remarks.note(
             late.product, "started beside the first product of the next round (overlap)", "applied"
         )
-        return _Rotation(op, late, builder, rules).write()
+        return _Rotation(loop, late, builder, rules).write()
 
     return rebuild(module, rewrite)
 

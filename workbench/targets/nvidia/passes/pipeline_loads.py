@@ -40,7 +40,7 @@ from workbench.ir import (
     layout_of,
     rebuild,
 )
-from workbench.ops import For
+from workbench.ops import For, counted
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.passes.overlap_products import (
@@ -49,16 +49,15 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop
-from workbench.targets.nvidia.passes.rounds import begun_once
-from workbench.targets.nvidia.passes.staged_loads import (
+from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop, begun_once
+from workbench.targets.simt.passes.costs import vector_width
+from workbench.targets.simt.passes.shared_memory import scratch_of
+from workbench.targets.simt.passes.staged_loads import (
     Early,
     Known,
     Staged,
     staged_load,
 )
-from workbench.targets.simt.passes.costs import vector_width
-from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.rules import Device, Setting
 
 #: Resident warps beyond which more hide no waiting: four on each of a multiprocessor's schedulers.
@@ -83,26 +82,24 @@ def pipeline_loads(
 
     Needs: layouts. Keeps: every value (memory that the loop stores to is not loaded ahead).
     """
-    stages = module.attributes["num_stages"]
     room = chip.shared_bytes if room is None else room
     known = Known(module, chip)
     rings: list[Value] = []
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
-        if not isinstance(op, For):
+        loop = counted(op)
+        depth = 0 if loop is None else loop.stages_in(module.attributes)
+        if loop is None or depth < 2:
             return None
-        depth = op.stages if op.stages is not None else stages
-        if depth < 2:
-            return None
-        early = Early(op, known)
+        early = Early(loop, known)
         found, plan = _decided(early, depth, chip_of(chip), room, remarks)
         if plan is None:
-            _answer_stages(op, known, remarks)
+            _answer_stages(loop, known, remarks)
             return None
         for staged in found:
             _answer_memory_hints(staged, remarks)
         first = module.attributes.get("loads_first", True)
-        clean = first and _is_untouched(module, op, known)
+        clean = first and _is_untouched(module, loop, known)
         return RingLoop(early, found, plan, builder).written(remarks, rings, clean=clean)
 
     done = rebuild(module, rewrite)

@@ -45,7 +45,6 @@ from workbench.ops import AddPointer, For
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.box_plans import UNBOUNDED, NotRaised, Plan, TileRead, together
-from workbench.targets.nvidia.corners import is_known
 from workbench.targets.nvidia.form_intervals import AnyForm, KnownForm
 from workbench.targets.nvidia.form_names import Names
 from workbench.targets.nvidia.form_values import Scalars
@@ -54,6 +53,7 @@ from workbench.targets.nvidia.passes.feeders import Feeders, Feeding
 from workbench.targets.nvidia.passes.roles import will_stay
 from workbench.targets.nvidia.raising import Request, plan
 from workbench.targets.nvidia.tile_parts import Splitter
+from workbench.targets.simt.corners import is_known
 from workbench.targets.simt.rules import Device
 
 

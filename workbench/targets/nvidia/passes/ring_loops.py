@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.ir import I32, Block, Builder, Op, Tile, Value, element_of, layout_of, shape_of
+from workbench.ir import (
+    I32,
+    Block,
+    Builder,
+    Module,
+    Op,
+    Tile,
+    Value,
+    element_of,
+    layout_of,
+    shape_of,
+    walk,
+)
 from workbench.layouts import LinearLayout
 from workbench.ops import Constant, Elementwise, For, Select
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.ops import Await, Barriers, FenceProducts, WaitCopies
-from workbench.targets.nvidia.passes.rounds import next_slot, read_by, reading_from
-from workbench.targets.nvidia.passes.staged_loads import Early, Read, Staged, User
+from workbench.targets.nvidia.ops import Await, Barriers, FenceProducts, RenewBarriers, WaitCopies
 from workbench.targets.nvidia.passes.started_ahead import Ahead
 from workbench.targets.simt.ops import (
     BlockBarrier,
@@ -21,6 +31,8 @@ from workbench.targets.simt.ops import (
     SharedStore,
     WarpBarrier,
 )
+from workbench.targets.simt.passes.rounds import next_slot, read_by, reading_from
+from workbench.targets.simt.passes.staged_loads import Early, Read, Staged, User
 
 #: Rounds of loads into registers that are under way before a loop: there are no sums yet.
 _AT_ONCE = 2
@@ -317,3 +329,44 @@ def _from_buffer(
     """Return the op that reads what `load` copied, in the layout that `user` wants."""
     type = Tile(shape_of(load.result.type), element_of(load.result.type), layout)
     return SharedLoad(buffer, slot, type=type, span=load.span, origins=(load.id, user.id))
+
+
+def begun_once(module: Module, rings: Collection[Value]) -> Module:
+    """Return a module that makes some rings of barriers once, before the loops around them.
+
+    Where they were made in every round, they are renewed.
+    """
+    builder = Builder(module.next_id)
+    outside: list[Op] = []
+
+    def within(block: Block) -> Block:
+        with builder.block() as ops:
+            for op in block.ops:
+                if any(result in rings for result in op.results):
+                    outside.append(op)
+                    builder.span, builder.origins = op.span, (op.id,)
+                    builder.insert(BlockBarrier())
+                    builder.insert(RenewBarriers(op.result))
+                else:
+                    builder.insert(around(op, again=True))
+        return Block(block.arguments, tuple(ops))
+
+    def around(op: Op, *, again: bool) -> Op:
+        inside = (value for region in op.regions for one in walk(region) for value in one.results)
+        if not any(value in rings for value in inside):
+            return op
+        regions = map(within if again or op.repeats else beside, op.regions)
+        return op.noted(**dict(zip(op.region_names, regions, strict=True)))
+
+    def beside(block: Block) -> Block:
+        with builder.block() as ops:
+            for op in block.ops:
+                new = around(op, again=False)
+                for made in outside:
+                    builder.insert(made)
+                outside.clear()
+                builder.insert(new)
+        return Block(block.arguments, tuple(ops))
+
+    body = beside(module.body)
+    return replace(module, body=body, next_id=builder.next_id)

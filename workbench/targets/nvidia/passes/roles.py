@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Effect, Module, Op, Value, element_of, layout_of, walk
-from workbench.ops import For, count_rounds
+from workbench.ops import For, count_rounds, counted_loops
 from workbench.passes.manager import Remarks, Severity
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import MOST_HALVINGS, Chip, chip_of, residency
@@ -35,16 +35,16 @@ from workbench.targets.nvidia.passes.channels import (
     loops_with_boxes,
     producer_slice,
 )
-from workbench.targets.nvidia.passes.guarded_work import without_branch
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
     obstacle,
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.staged_loads import Known
 from workbench.targets.simt.lowering import used_values
+from workbench.targets.simt.passes.guarded_work import without_branch
 from workbench.targets.simt.passes.shared_memory import scratch_of
+from workbench.targets.simt.passes.staged_loads import Known
 from workbench.targets.simt.pressure import peak_in
 from workbench.targets.simt.rules import Device
 
@@ -113,9 +113,7 @@ def will_stay(module: Module, chip: Device, room: int | None = None) -> bool:
     if module.attributes.get("persistent") is False:
         return False
     decided = role_partition(module, Remarks(), chip, room)
-    return any(
-        dict(op.schedule).get("persistent") for op in decided.body.ops if isinstance(op, For)
-    )
+    return any(loop.decided("persistent") for loop in counted_loops(decided.body.ops))
 
 
 def _parted(module: Module, remarks: Remarks, chip: Device, room: int | None) -> Module:

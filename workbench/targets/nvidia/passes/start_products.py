@@ -24,7 +24,7 @@ from typing import Any
 from workbench.ir import Block, Builder, Module, Op, Value, shape_of, walk
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import Chip, chip_of, residency
-from workbench.targets.nvidia.passes.rounds import read_by, reading_from
+from workbench.targets.simt.passes.rounds import read_by, reading_from
 from workbench.targets.simt.pressure import peak_in
 from workbench.targets.simt.rules import Device, Later
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from workbench.ir import Builder, Op, Value, copy_op, layout_of, shape_of
 from workbench.ops import Elementwise, Splat
 from workbench.targets.nvidia.ops import CommitCopies, Expect
-from workbench.targets.nvidia.passes.rounds import ends_with, reached
-from workbench.targets.nvidia.passes.staged_loads import Early, Staged
+from workbench.targets.simt.passes.rounds import ends_with, reached
+from workbench.targets.simt.passes.staged_loads import Early, Staged
 from workbench.targets.simt.rules import Access
 
 

@@ -26,7 +26,7 @@ def halve_conversions(module: Module, remarks: Remarks, chip: Device) -> Module:
     large = {
         op.id: bytes_
         for op in module.walk()
-        if isinstance(op, ConvertLayout)
+        if op.converts
         and (bytes_ := chip.rules.scratch_of(op, chip, num_warps, used=True).bytes) > most
     }
     if not large:

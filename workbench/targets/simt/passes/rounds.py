@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.masks import implies
-from workbench.ir import I32, Block, Builder, Module, Op, Value, element_of, shape_of, walk
+from workbench.ir import I32, Block, Builder, Op, Value, element_of, shape_of, walk
 from workbench.ops import Constant, Elementwise, For, Select
 from workbench.passes.rules import constant_of
-from workbench.targets.nvidia.ops import RenewBarriers
-from workbench.targets.simt.ops import BlockBarrier
 
 
 def reached(loop: For, index: Value, builder: Builder) -> Value:
@@ -90,44 +87,3 @@ def _block_reading(block: Block, replaced: Mapping[Value, Value]) -> Block:
         ops.append(new)
     same = all(new is old for new, old in zip(ops, block.ops, strict=True))
     return block if same else Block(block.arguments, tuple(ops))
-
-
-def begun_once(module: Module, rings: Collection[Value]) -> Module:
-    """Return a module that makes some rings of barriers once, before the loops around them.
-
-    Where they were made in every round, they are renewed.
-    """
-    builder = Builder(module.next_id)
-    outside: list[Op] = []
-
-    def within(block: Block) -> Block:
-        with builder.block() as ops:
-            for op in block.ops:
-                if any(result in rings for result in op.results):
-                    outside.append(op)
-                    builder.span, builder.origins = op.span, (op.id,)
-                    builder.insert(BlockBarrier())
-                    builder.insert(RenewBarriers(op.result))
-                else:
-                    builder.insert(around(op, again=True))
-        return Block(block.arguments, tuple(ops))
-
-    def around(op: Op, *, again: bool) -> Op:
-        inside = (value for region in op.regions for one in walk(region) for value in one.results)
-        if not any(value in rings for value in inside):
-            return op
-        regions = map(within if again or op.repeats else beside, op.regions)
-        return op.noted(**dict(zip(op.region_names, regions, strict=True)))
-
-    def beside(block: Block) -> Block:
-        with builder.block() as ops:
-            for op in block.ops:
-                new = around(op, again=False)
-                for made in outside:
-                    builder.insert(made)
-                outside.clear()
-                builder.insert(new)
-        return Block(block.arguments, tuple(ops))
-
-    body = beside(module.body)
-    return replace(module, body=body, next_id=builder.next_id)

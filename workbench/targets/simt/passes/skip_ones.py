@@ -14,7 +14,7 @@ from workbench.analysis.steady import Steady
 from workbench.ir import Block, Module, Op, Value, element_of
 from workbench.ir.rebuild import Rebuilder
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.passes.overlap_products import read_by
+from workbench.targets.simt.passes.rounds import read_by
 from workbench.targets.simt.pressure import overflows, registers_held
 from workbench.targets.simt.rules import Device, Neutral
 

@@ -17,10 +17,10 @@ round before the copies that need them, too: the page of a block of keys.
 from __future__ import annotations
 
 from workbench.ir import Block, Builder, Module, Op, Value, copy_op, layout_of, rebuild, shape_of
-from workbench.ops import Elementwise, For, Splat
+from workbench.ops import Elementwise, Splat, counted
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.passes.rounds import reached, reading_from
-from workbench.targets.nvidia.passes.staged_loads import Early, Known
+from workbench.targets.simt.passes.rounds import reached, reading_from
+from workbench.targets.simt.passes.staged_loads import Early, Known
 from workbench.targets.simt.rules import Access, Device
 
 #: The registers of a thread that all such loads of a loop may take, 32 bits each.
@@ -32,15 +32,13 @@ def load_early(module: Module, remarks: Remarks, chip: Device) -> Module:
 
     Needs: layouts. Keeps: every value (memory that the loop stores to is not loaded ahead).
     """
-    stages = module.attributes["num_stages"]
     known = Known(module, chip)
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
-        if not isinstance(op, For) or (op.stages if op.stages is not None else stages) < 2:
+        loop = counted(op)
+        if loop is None or loop.stages_in(module.attributes) < 2 or not known.hides(loop.body):
             return None
-        if not known.hides(op.body):
-            return None
-        early = Early(op, known)
+        early = Early(loop, known)
         chosen = _chosen(early)
         if not chosen:
             return None

@@ -28,10 +28,21 @@ from workbench.ir import (
     shape_of,
     walk,
 )
-from workbench.ops import Bitcast, Cast, Constant, Elementwise, For, If, ProgramId, Yield
+from workbench.ops import (
+    Bitcast,
+    Cast,
+    Constant,
+    Elementwise,
+    For,
+    If,
+    ProgramId,
+    Yield,
+    counted,
+    counted_loops,
+)
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
-from workbench.targets.nvidia.passes.staged_loads import APART, Early, Known, staged_load
+from workbench.targets.simt.passes.staged_loads import APART, Early, Known, staged_load
 from workbench.targets.simt.rules import Device
 
 #: Loops that access more places than this are not written twice.
@@ -49,21 +60,21 @@ def split_by_overlap(module: Module, remarks: Remarks, chip: Device) -> Module:
     """
     if not module.attributes.get("apart", True):
         return module
-    loops = {op.id for op in module.walk() if isinstance(op, For) and _stores(op)}
+    loops = {loop.id for loop in counted_loops(module.walk()) if _stores(loop)}
     if not loops or any(op.side_by_side for op in module.walk()):
         return module
     known = Known(module, chip)
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
-        if not isinstance(op, For) or op.id not in loops or not known.hides(op.body):
+        loop = counted(op) if op.id in loops else None
+        if loop is None or not known.hides(loop.body):
             return None
-        depth = op.stages if op.stages is not None else module.attributes["num_stages"]
-        pairs = _pairs(op, known) if depth > 1 else ()
-        apart = op.changed(schedule=(*op.schedule, (APART, pairs))) if pairs else op
-        if _staged(apart, known) <= _staged(op, known):
+        pairs = _pairs(loop, known) if loop.stages_in(module.attributes) > 1 else ()
+        apart = loop.changed(schedule=(*loop.schedule, (APART, pairs))) if pairs else loop
+        if _staged(apart, known) <= _staged(loop, known):
             return None
-        accesses = {effect: None for effect in _accesses(op) if _roots(effect, known, pairs)}
-        question = _Question(op, known.on.facts, module, builder)
+        accesses = {effect: None for effect in _accesses(loop) if _roots(effect, known, pairs)}
+        question = _Question(loop, known.on.facts, module, builder)
         try:
             holds = question.all_apart([*accesses], pairs, known)
         except _UnknownError:
@@ -131,7 +142,7 @@ class _Question:
         self.facts = facts
         self.builder = builder
         self.parameters = {p.name: p.value for p in module.parameters}
-        self.counters = {op.body.arguments[0]: op for op in module.walk() if isinstance(op, For)}
+        self.counters = {loop.counter: loop for loop in counted_loops(module.walk())}
         self.inside = {
             *loop.body.arguments,
             *(result for op in walk(loop.body) for result in op.results),

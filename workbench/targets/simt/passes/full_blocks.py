@@ -18,9 +18,8 @@ from workbench.ir import Block, Module, Op, Value, copy_op, shape_of, walk
 from workbench.ir.rebuild import Rebuilder
 from workbench.ops import Constant, Elementwise, If, Yield, pointee_of
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.chip import WIDEST_BYTES
-from workbench.targets.nvidia.corners import Elements, comparisons, corner, is_known
-from workbench.targets.simt.rules import RuleTable
+from workbench.targets.simt.corners import Elements, comparisons, corner, is_known
+from workbench.targets.simt.rules import Device
 
 #: More ops than this are not written twice.
 _MOST_OPS = 160
@@ -36,7 +35,7 @@ class _Region:
     accesses: tuple[Op, ...]
 
 
-def split_full_blocks(module: Module, remarks: Remarks, rules: RuleTable) -> Module:
+def split_full_blocks(module: Module, remarks: Remarks, chip: Device) -> Module:
     """Write ops twice, without masks for programs in which they are all on, and as they are.
 
     Before:
@@ -60,20 +59,21 @@ def split_full_blocks(module: Module, remarks: Remarks, rules: RuleTable) -> Mod
     Only where accesses get wider by it, outside of what feeds a product, once for neighbouring
     ops. Needs: num_warps. Keeps: every value.
     """
-    accesses = filter(None, map(rules.access_of, module.walk()))
+    accesses = filter(None, map(chip.rules.access_of, module.walk()))
     if all(access.mask is None for access in accesses):
         return module
-    return _Splitter(module, remarks, rules).run()
+    return _Splitter(module, remarks, chip).run()
 
 
 class _Splitter(Rebuilder):
-    def __init__(self, module: Module, remarks: Remarks, rules: RuleTable) -> None:
+    def __init__(self, module: Module, remarks: Remarks, chip: Device) -> None:
         super().__init__(module, lambda op, builder: None)
         self.module = module
         self.remarks = remarks
-        self.rules = rules
+        self.chip = chip
+        self.rules = chip.rules
         self.facts = tile_forms(module)
-        self.threads = 32 * module.attributes["num_warps"]
+        self.threads = chip.lanes * module.attributes["num_warps"]
         #: The ops of the region that is written twice now.
         self._written: set[int] = set()
 
@@ -146,7 +146,7 @@ class _Splitter(Rebuilder):
         if shape != shape_of(mask.type) or not shape:
             return False
         each = prod(1 << (extent - 1).bit_length() for extent in shape) // self.threads
-        most = min(max(1, each), WIDEST_BYTES // pointee_of(pointers.type).itemsize)
+        most = min(max(1, each), self.chip.widest_bytes // pointee_of(pointers.type).itemsize)
         now = full = 1
         for axis, extent in enumerate(shape):
             width = min(most, extent & -extent, self.facts.vector(pointers, axis, mask))

@@ -40,20 +40,21 @@ from workbench.ir import (
 from workbench.ops import (
     Cast,
     Constant,
-    ConvertLayout,
     Elementwise,
     For,
     If,
     Select,
     Yield,
     count_rounds,
+    counted,
+    counted_loops,
 )
 from workbench.passes.cleanup import hoist_invariants
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
-from workbench.targets.nvidia.passes.rounds import read_by
-from workbench.targets.nvidia.passes.staged_loads import Early, Known, staged_load
+from workbench.targets.simt.passes.rounds import read_by
 from workbench.targets.simt.passes.shared_memory import scratch_of
+from workbench.targets.simt.passes.staged_loads import Early, Known, staged_load
 from workbench.targets.simt.rules import Device
 
 HINT = "flatten"
@@ -108,15 +109,14 @@ def flatten_loops(module: Module, remarks: Remarks, chip: Device) -> Module:
 
 # -- deciding -------------------------------------------------------------------------------------
 def _nests(module: Module) -> Iterator[_Nest]:
-    for op in module.walk():
-        if isinstance(op, For) and (nest := _nest(op)) is not None:
-            yield nest
+    return filter(None, map(_nest, counted_loops(module.walk())))
 
 
 def _nest(outer: For) -> _Nest | None:
     """Return a loop as a nest of two, if that is its form."""
-    *before, inner = outer.body.ops[:-1] or (outer,)
-    if not isinstance(inner, For) or inner is outer or outer.schedule or inner.schedule:
+    *before, last = outer.body.ops[:-1] or (outer,)
+    inner = counted(last)
+    if inner is None or inner is outer or outer.schedule or inner.schedule:
         return None
     plain = all(op.pure and op.results and not op.regions for op in before)
     if not plain or any(op.repeats for op in walk(inner.body)):
@@ -142,16 +142,15 @@ def _handed(outer: For, inner: For) -> tuple[int | None, ...] | None:
         if given != ([] if place is None else [place]):
             return None
         found.append(place)
-    counted = sorted(place for place in found if place is not None)
+    places = sorted(place for place in found if place is not None)
     read = any(argument in elsewhere for argument in carried)
-    return None if read or counted != list(range(len(carried))) else tuple(found)
+    return None if read or places != list(range(len(carried))) else tuple(found)
 
 
 def _pays(nest: _Nest, known: Known) -> bool:
     """Say whether the inner loop has loads that are copied ahead, one by one, again each time."""
     inner, on = nest.inner, known.on
-    depth = inner.stages if inner.stages is not None else on.options["num_stages"]
-    if depth < 2 or not known.hides(inner.body):
+    if inner.stages_in(on.options) < 2 or not known.hides(inner.body):
         return False
     used = known.uses.keys()
     if any(scratch_of(op, on.chip, on.num_warps, used).bytes for op in nest.before):
@@ -189,7 +188,7 @@ class _Flat:
     def _is_made_again(self, op: Op) -> bool:
         """Say whether an op is to be in every round: it has several axes, or counts along one."""
         axes = sum(extent > 1 for extent in shape_of(op.result.type))
-        if not (op.moves or op.pointwise) or isinstance(op, ConvertLayout) or not axes:
+        if not (op.moves or op.pointwise) or op.converts or not axes:
             return False
         return axes > 1 or self._counts(op.result)
 

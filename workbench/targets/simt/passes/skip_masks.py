@@ -15,7 +15,7 @@ from workbench.ir import I1, Block, Module, Op, Value, copy_op, element_of, layo
 from workbench.ir.rebuild import Rebuilder
 from workbench.ops import Elementwise, If, Yield
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.corners import Elements, comparisons, corner, is_known
+from workbench.targets.simt.corners import Elements, comparisons, corner, is_known
 
 #: Elements of a thread below which a branch costs what it saves.
 _FEWEST_ELEMENTS = 8

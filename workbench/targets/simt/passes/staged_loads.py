@@ -16,10 +16,10 @@ from workbench.ir import Block, Effect, Module, Op, Shared, Tile, Value, layout_
 from workbench.layouts import LinearLayout
 from workbench.ops import For, pointee_of
 from workbench.passes.manager import Remarks
-from workbench.targets.nvidia.passes.rounds import read_by
 from workbench.targets.simt.ops import SharedLoad
 from workbench.targets.simt.passes.costs import goes_through_registers
 from workbench.targets.simt.passes.roles import stays_before
+from workbench.targets.simt.passes.rounds import read_by
 from workbench.targets.simt.rules import Access, Ahead, Box, Device, InPlace, RuleTable, Setting
 
 #: In a loop's schedule: the pairs of arguments that do not overlap there (apart.py).
@@ -236,7 +236,7 @@ class Early:
         self.known = known
         self.memory = known.memory
         #: Arguments, read and written, that do not overlap in this loop.
-        self._apart = frozenset[tuple[str, str]](dict(loop.schedule).get(APART, ()))
+        self._apart = frozenset[tuple[str, str]](loop.decided(APART) or ())
         effects = [e for op in loop.body.ops for e in op.effects() if e.space == "global"]
         self._writes = [e for e in effects if e.writes]
         #: What puts accesses into an order that other programs may see.

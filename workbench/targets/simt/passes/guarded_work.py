@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from workbench.ir import I1, Block, Builder, Module, Op, Value, layout_of, shape_of
-from workbench.ops import Constant, Elementwise, For, Select, Splat
-from workbench.targets.nvidia.passes.rounds import reading_from
+from workbench.ops import Constant, Elementwise, Select, Splat, counted
+from workbench.targets.simt.passes.rounds import reading_from
 from workbench.targets.simt.rules import Device, RuleTable
 
 
@@ -60,7 +60,7 @@ def _is_branch(op: Op) -> bool:
 
 def _may_stand_outside(op: Op, rules: RuleTable) -> bool:
     """Say whether an op does nothing where a mask, or its number of rounds, says so."""
-    if op.pure or isinstance(op, For):
+    if op.pure or counted(op):
         return True
     plain = all(effect.order == "plain" for effect in op.own_effects())
     return plain and not op.regions and rules.access_of(op) is not None
@@ -68,8 +68,8 @@ def _may_stand_outside(op: Op, rules: RuleTable) -> bool:
 
 def _under(op: Op, runs: Value, builder: Builder, rules: RuleTable) -> Op:
     builder.span, builder.origins = op.span, (op.id,)
-    if isinstance(op, For):
-        return op.changed(upper=builder.add(Select(runs, op.upper, op.lower)))
+    if loop := counted(op):
+        return loop.changed(upper=builder.add(Select(runs, loop.upper, loop.lower)))
     access = None if op.pure else rules.access_of(op)
     if access is None:
         return op
