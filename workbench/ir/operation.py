@@ -15,8 +15,8 @@ results. An op and its values never change afterwards: passes make new ones (see
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import InitVar, dataclass
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, field
 from math import prod
 from typing import (
     TYPE_CHECKING,
@@ -25,6 +25,7 @@ from typing import (
     Literal,
     NamedTuple,
     Self,
+    TypeVar,
     dataclass_transform,
     get_type_hints,
 )
@@ -184,6 +185,10 @@ class Op(_Declared):
     span: Span | None = attribute(default=None)
     origins: tuple[int, ...] = attribute(default=())
     results: tuple[Value, ...] = attribute(default=(), init=False)
+    #: All values it reads, in the order of its fields.
+    operands: tuple[Value, ...] = attribute(default=(), init=False)
+    #: The blocks it holds, in the order of its fields.
+    regions: tuple[Block, ...] = attribute(default=(), init=False)
     #: Layouts that the results have in GPU IR, one per result; None leaves what `infer` gives.
     layouts: Layouts | None = attribute(default=None)
     #: The name that the results print under.
@@ -420,32 +425,6 @@ class Op(_Declared):
         return any(e.writes and e.space == "global" for e in self.own_effects())
 
     @property
-    def operands(self) -> tuple[Value, ...]:
-        """All values it reads, in the order of its fields."""
-        cached = self.__dict__.get("_operands")
-        if cached is None:
-            cached = tuple(self._iter_operands())
-            self.__dict__["_operands"] = cached
-        return cached
-
-    def _iter_operands(self) -> Iterator[Value]:
-        for spec in self.fields:
-            found = self.__dict__[spec.name] if spec.role != "attribute" else None
-            if found is None or spec.role == "region":
-                continue
-            if spec.role == "operands":
-                yield from found
-            else:
-                yield found
-
-    @property
-    def regions(self) -> tuple[Block, ...]:
-        """The blocks it holds, in the order of its fields."""
-        if not self.region_names:  # of most ops, and passes ask all of them
-            return ()
-        return tuple(self.__dict__[name] for name in self.region_names)
-
-    @property
     def attributes(self) -> dict[str, Any]:
         """What it holds besides operands and regions, by name."""
         return {s.name: self.__dict__[s.name] for s in self.fields if s.role == "attribute"}
@@ -501,7 +480,10 @@ class Op(_Declared):
 
 
 def _make_init(specs: tuple[FieldSpec, ...]) -> Any:
-    """Write the constructor out: fields straight into __dict__, then verify and infer."""
+    """Write the constructor out: fields straight into __dict__, then verify and infer.
+
+    Passes ask each op for its operands and regions again and again: they stand there, too.
+    """
     positional = [s for s in specs if not s.keyword]
     keyword = [s for s in specs if s.keyword]
     defaults = {f"_d_{s.name}": s.default for s in specs if not s.required}
@@ -510,6 +492,10 @@ def _make_init(specs: tuple[FieldSpec, ...]) -> Any:
     words += [s.name if s.required else f"{s.name}=_d_{s.name}" for s in keyword]
     words += ["span=None", "origins=()", "hint=''", "layouts=None"]
     body = "".join(f"    d[{s.name!r}] = {s.name}\n" for s in specs)
+    taken = {"operand": "{},", "operands": "*{},", "optional": "*(() if {0} is None else ({0},)),"}
+    read = "".join(taken[s.role].format(s.name) for s in specs if s.role in taken)
+    held = "".join(f"{s.name}," for s in specs if s.role == "region")
+    body += f"    d['operands'] = ({read})\n    d['regions'] = ({held})\n"
     text = f"def __init__(self, {', '.join(words)}):\n    d = self.__dict__\n{body}"
     text += "    _finish(self, d, span, origins, hint, layouts)\n"
     scope: dict[str, Any] = {**defaults, "_finish": _finish}
@@ -562,6 +548,9 @@ class KernelParameter:
     noalias: bool = False
 
 
+Found = TypeVar("Found")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Module:
     """One kernel: parameters, body, and what the whole of it carries.
@@ -574,10 +563,24 @@ class Module:
     body: Block
     attributes: dict[str, Any]
     next_id: int
+    _ops: tuple[Op, ...] = field(default=(), init=False, repr=False)
+    _found: dict[Hashable, Any] = field(default_factory=dict[Hashable, Any], init=False, repr=False)
 
     def walk(self) -> Iterator[Op]:
-        """Yield every op, outer before inner, in program order."""
-        yield from walk(self.body)
+        """Return every op, outer before inner, in program order; the way is gone once."""
+        if not self._ops:
+            object.__setattr__(self, "_ops", tuple(walk(self.body)))
+        return iter(self._ops)
+
+    def once(self, key: Hashable, find: Callable[[], Found]) -> Found:
+        """Return what `find` finds of this module, which never changes; it is asked once for a key.
+
+        The key names who asks and holds all that the answer depends on besides. Who gets the
+        answer leaves it as it is. Where an error is raised, the next one asks again.
+        """
+        if key not in self._found:
+            self._found[key] = find()
+        return self._found[key]
 
 
 def walk(block: Block) -> Iterator[Op]:
