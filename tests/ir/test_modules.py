@@ -127,7 +127,7 @@ def test_an_op_whose_operands_do_not_fit_is_found():
         store = ops[4]
         fields = store.__dict__
         fields["pointers"], fields["value"] = fields["value"], fields["pointers"]
-        fields.pop("_operands", None)
+        fields["operands"] = fields["operands"][::-1]
         return ops
 
     with pytest.raises(KernelError, match="holds no pointers"):
@@ -191,3 +191,22 @@ def test_an_op_never_changes():
     op = parse_module(TEXT).body.ops[0]
     with pytest.raises(AttributeError, match="immutable"):
         op.value = 3
+
+
+def test_what_is_found_of_a_module_is_its_own() -> None:
+    """Answers are kept by all that they depend on, and another module has none of them."""
+    module = parse_module(TEXT)
+    asked: list[int] = []
+
+    def count(least: int) -> int:
+        asked.append(least)
+        return sum(op.id >= least for op in module.walk())
+
+    found = [module.once(("count", least), lambda least=least: count(least)) for least in (0, 2, 0)]
+    assert (found[0] == found[2], asked) == (True, [0, 2])
+    other = replace(module, body=Block((), module.body.ops[-1:]))
+    assert len([*other.walk()]) < len([*module.walk()])
+    assert other.once(("count", 0), lambda: "asked again") == "asked again"
+    with pytest.raises(ZeroDivisionError):
+        module.once("error", lambda: 1 // 0)
+    assert module.once("error", lambda: 1) == 1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from workbench.ir.operation import Block, Op, Value
 
@@ -25,6 +25,9 @@ class KernelParameter:
     noalias: bool = False
 
 
+Found = TypeVar("Found")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Module:
     """One kernel: parameters, body, and what the whole of it carries.
@@ -37,10 +40,24 @@ class Module:
     body: Block
     attributes: dict[str, Any]
     next_id: int
+    _ops: tuple[Op, ...] = field(default=(), init=False, repr=False)
+    _found: dict[Hashable, Any] = field(default_factory=dict[Hashable, Any], init=False, repr=False)
 
     def walk(self) -> Iterator[Op]:
-        """Yield every op, outer before inner, in program order."""
-        yield from walk(self.body)
+        """Return every op, outer before inner, in program order; the way is gone once."""
+        if not self._ops:
+            object.__setattr__(self, "_ops", tuple(walk(self.body)))
+        return iter(self._ops)
+
+    def once(self, key: Hashable, find: Callable[[], Found]) -> Found:
+        """Return what `find` finds of this module, which never changes; it is asked once for a key.
+
+        The key names who asks and holds all that the answer depends on besides. Who gets the
+        answer leaves it as it is. Where an error is raised, the next one asks again.
+        """
+        if key not in self._found:
+            self._found[key] = find()
+        return self._found[key]
 
 
 def walk(block: Block) -> Iterator[Op]:

@@ -186,6 +186,10 @@ class Op(_Declared):
     span: Span | None = attribute(default=None)
     origins: tuple[int, ...] = attribute(default=())
     results: tuple[Value, ...] = attribute(default=(), init=False)
+    #: All values it reads, in the order of its fields.
+    operands: tuple[Value, ...] = attribute(default=(), init=False)
+    #: The blocks it holds, in the order of its fields.
+    regions: tuple[Block, ...] = attribute(default=(), init=False)
     #: Layouts that the results have in GPU IR, one per result; None leaves what `infer` gives.
     layouts: Layouts | None = attribute(default=None)
     #: The name that the results print under.
@@ -424,32 +428,6 @@ class Op(_Declared):
         return any(e.writes and e.space == "global" for e in self.own_effects())
 
     @property
-    def operands(self) -> tuple[Value, ...]:
-        """All values it reads, in the order of its fields."""
-        cached = self.__dict__.get("_operands")
-        if cached is None:
-            cached = tuple(self._iter_operands())
-            self.__dict__["_operands"] = cached
-        return cached
-
-    def _iter_operands(self) -> Iterator[Value]:
-        for spec in self.fields:
-            found = self.__dict__[spec.name] if spec.role != "attribute" else None
-            if found is None or spec.role == "region":
-                continue
-            if spec.role == "operands":
-                yield from found
-            else:
-                yield found
-
-    @property
-    def regions(self) -> tuple[Block, ...]:
-        """The blocks it holds, in the order of its fields."""
-        if not self.region_names:  # of most ops, and passes ask all of them
-            return ()
-        return tuple(self.__dict__[name] for name in self.region_names)
-
-    @property
     def attributes(self) -> dict[str, Any]:
         """What it holds besides operands and regions, by name."""
         return {s.name: self.__dict__[s.name] for s in self.fields if s.role == "attribute"}
@@ -505,7 +483,10 @@ class Op(_Declared):
 
 
 def _make_init(specs: tuple[FieldSpec, ...]) -> Any:
-    """Write the constructor out: fields straight into __dict__, then verify and infer."""
+    """Write the constructor out: fields straight into __dict__, then verify and infer.
+
+    Passes ask each op for its operands and regions again and again: they stand there, too.
+    """
     positional = [s for s in specs if not s.keyword]
     keyword = [s for s in specs if s.keyword]
     defaults = {f"_d_{s.name}": s.default for s in specs if not s.required}
@@ -514,6 +495,10 @@ def _make_init(specs: tuple[FieldSpec, ...]) -> Any:
     words += [s.name if s.required else f"{s.name}=_d_{s.name}" for s in keyword]
     words += ["span=None", "origins=()", "hint=''", "layouts=None"]
     body = "".join(f"    d[{s.name!r}] = {s.name}\n" for s in specs)
+    taken = {"operand": "{},", "operands": "*{},", "optional": "*(() if {0} is None else ({0},)),"}
+    read = "".join(taken[s.role].format(s.name) for s in specs if s.role in taken)
+    held = "".join(f"{s.name}," for s in specs if s.role == "region")
+    body += f"    d['operands'] = ({read})\n    d['regions'] = ({held})\n"
     text = f"def __init__(self, {', '.join(words)}):\n    d = self.__dict__\n{body}"
     text += "    _finish(self, d, span, origins, hint, layouts)\n"
     scope: dict[str, Any] = {**defaults, "_finish": _finish}

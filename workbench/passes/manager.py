@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from workbench.ir import Module, Op, verify_module
@@ -89,8 +89,8 @@ class Remarks:
         return other
 
     def take(self, aside: Remarks) -> None:
-        """Record what has been said aside."""
-        self._items += aside.items
+        """Record what has been said aside, as the words of the pass that runs now."""
+        self._items += (replace(item, pass_name=self.pass_name) for item in aside.items)
 
     def applied(self, rule: Rule, op: Op) -> None:
         """Record that a rule rewrote `op`; it is written out when somebody looks."""

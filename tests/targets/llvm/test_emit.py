@@ -303,7 +303,7 @@ def test_where_a_nested_write_ends_the_place_is_what_it_was():
     before = emit.current
     emit.at(located(2, Span("kernel.py", 6, 1, 6, 9)))
     assert emit.current != before
-    emit.restore(before)
+    emit.current = before
     emit.effect("load i32, ptr %p")
     assert emit.lines[-1].endswith(before)
 

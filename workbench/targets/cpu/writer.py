@@ -447,7 +447,7 @@ class Writer:
         again = emit.effect(f"icmp eq i32 {said}, 0")
         emit.do(f"br i1 {again}, label %{on}, label %{STOPPED}, !prof {LIKELY}")
         emit.label(on)
-        emit.restore(before)
+        emit.current = before
 
     def tell_of_waiting(self) -> None:
         """Let other programs go on: once per round of a loop that waits for them.
@@ -459,7 +459,7 @@ class Writer:
         emit.at(None)
         waited = emit.effect(f"load ptr, ptr {self.crew}, align 8")
         emit.do(f"call void {waited}(ptr {self.crew})")
-        emit.restore(before)
+        emit.current = before
 
     def either(
         self, condition: str, then: Callable[[], Sequence[tuple[str, str]]],

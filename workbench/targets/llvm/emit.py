@@ -50,7 +50,8 @@ class Emitter:
         self._depth: dict[str, int] = {}
         self._scopes = [0]
         self._next_scope = 1
-        self._suffix = ""
+        #: What `at` has set; whoever puts it back goes on with the same op.
+        self.current = ""
         self._span: Span | None = None
         self._suffixes: dict[tuple[int, Span | None], str] = {}
         self._metadata: list[str] = []
@@ -73,7 +74,7 @@ class Emitter:
             while depth > needed and self._frames[depth][1]:
                 depth -= 1
         name = self._new_name()
-        self._frames[depth][0].append(f"  {name} = {text}{self._suffix}")
+        self._frames[depth][0].append(f"  {name} = {text}{self.current}")
         self._memo[depth][text] = name
         if depth:
             self._depth[name] = depth
@@ -90,14 +91,14 @@ class Emitter:
     def effect(self, text: str) -> str:
         """Write an instruction with a result and return its name."""
         name = self._new_name()
-        self.lines.append(f"  {name} = {text}{self._suffix}")
+        self.lines.append(f"  {name} = {text}{self.current}")
         if len(self._frames) > 1:
             self._depth[name] = len(self._frames) - 1
         return name
 
     def do(self, text: str) -> None:
         """Write an instruction without a result."""
-        self.lines.append(f"  {text}{self._suffix}")
+        self.lines.append(f"  {text}{self.current}")
 
     def fresh(self, word: str) -> str:
         """Return a new label."""
@@ -297,18 +298,10 @@ class Emitter:
     def at(self, op: Op | None) -> None:
         """Let the following instructions belong to `op` (None: made up by the compiler)."""
         if op is None or self._root is None:
-            self._suffix = "" if self._root is None else self._location(0, None)
+            self.current = "" if self._root is None else self._location(0, None)
             return
         self._span = op.span
-        self._suffix = self._location(self._number(op.id), op.span)
-
-    @property
-    def current(self) -> str:
-        """What `at` set; give it to `restore` to go back."""
-        return self._suffix
-
-    def restore(self, current: str) -> None:
-        self._suffix = current
+        self.current = self._location(self._number(op.id), op.span)
 
     def _number(self, op_id: int) -> int:
         number = self._dense.get(op_id)

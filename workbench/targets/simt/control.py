@@ -100,7 +100,7 @@ def _begun(low: Lowering, value: Value) -> list[str | None]:
     before = emit.current
     emit.at(value.op)
     begun = iter(low.chip.begin(emit, _type(low, value), held[0], len(held)))
-    emit.restore(before)
+    emit.current = before
     return [None if register is None else next(begun) for register in registers]
 
 

@@ -198,8 +198,9 @@ class Lowering:
 
     def held(self, value: Value, register: int) -> Held:
         """Return a lazy register in its own form (a pair for integers), else its operand."""
-        if not shape_of(value.type):
-            return self._scalars[value]
+        scalar = self._scalars.get(value)
+        if scalar is not None:
+            return scalar
         lazy = self._lazy.get(value)
         if lazy is None:
             return self._eager_register(value, register)
@@ -208,10 +209,10 @@ class Lowering:
         if known is not None and self.emit.is_open(known[0]):
             return known[1]
         rule, place = lazy
-        before = self.emit.current
-        self.emit.restore(place)
+        emit = self.emit
+        before, emit.current = emit.current, place
         found = rule(register)
-        self.emit.restore(before)
+        emit.current = before
         self._cache[key] = (self.emit.scope_id, found)
         return found
 
@@ -222,9 +223,9 @@ class Lowering:
             return found
         before = self.emit.current
         _, place = self._lazy.get(value, (None, before))
-        self.emit.restore(place)
+        self.emit.current = place
         operand = self.resolve(value, found)
-        self.emit.restore(before)
+        self.emit.current = before
         return operand
 
     def pair(self, value: Value, register: int) -> Pair:
@@ -557,7 +558,7 @@ class Lowering:
             error.add_note(f"while lowering {op!r} at {op.span}; this is our mistake, not yours")
             raise
         finally:
-            emit.restore(before)
+            emit.current = before
 
 
 def element_scalar(value: Value) -> Scalar:

@@ -98,6 +98,14 @@ def role_partition(
     Needs: layouts. Keeps: every value; what is decided are attributes (`schedule` of a loop,
     `role`, `channel` and `slots` of a load).
     """
+    key = ("roles", chip, room)  # `will_stay` has asked for it, perhaps
+    found, said = module.once(key, lambda: _partition(module, chip, room))
+    remarks.take(said)
+    return found
+
+
+def _partition(module: Module, chip: Device, room: int | None) -> tuple[Module, Remarks]:
+    remarks = Remarks()
     outside = (
         module if loops_with_boxes(module, chip.rules) else without_branch(module, chip) or module
     )
@@ -105,7 +113,7 @@ def role_partition(
     found = module if found is outside else found
     if found is module and module.attributes.get("persistent"):
         remarks.note(None, "not persistent: the warps of a block do not part", "missed")
-    return found
+    return found, remarks
 
 
 def will_stay(module: Module, chip: Device, room: int | None = None) -> bool:

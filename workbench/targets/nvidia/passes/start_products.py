@@ -42,6 +42,9 @@ def start_products(module: Module, remarks: Remarks, chip: Device) -> Module:
     if not module.attributes.get("overlap", True):
         return module
     unit = chip_of(chip)
+    every = [module.body, *(region for op in module.walk() for region in op.regions)]
+    if not any(sum(unit.rules.later_of(op) is not None for op in b.ops) > 1 for b in every):
+        return module
     builder = Builder(module.next_id)
     uses: dict[Value, list[Op]] = {}
     for op in module.walk():

@@ -71,13 +71,20 @@ def stays_before(
     *,
     programs: bool = False,
     memory: Memory | None = None,
-) -> set[Op]:
+) -> frozenset[Op]:
     """Return the ops at the top of a kernel that all warps may run: all get the same from them.
 
     Numbers of arguments, and of memory that no program writes, unless what is written before may
     overlap it. With `programs` only those that are the same for all programs of a launch, of which
     nothing follows from what is `carried` from one to the next.
     """
+    key = ("stays before", tuple(carried), programs)
+    return module.once(key, lambda: _stays_before(module, carried, programs, memory))
+
+
+def _stays_before(
+    module: Module, carried: Sequence[Value], programs: bool, memory: Memory | None
+) -> frozenset[Op]:
     found: set[Op] = set()
     elsewhere: set[Value] = set(carried)
     memory, written = memory or Memory(module), list[Effect]()
@@ -90,7 +97,7 @@ def stays_before(
             found.add(op)
         else:
             elsewhere.update(op.results)
-    return found
+    return frozenset(found)
 
 
 def _is_same(op: Op, elsewhere: Container[Value], *, programs: bool) -> bool:

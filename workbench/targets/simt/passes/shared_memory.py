@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
 from workbench.ir import Block, Module, Op, Shared, Value, layout_of
 from workbench.source import Note, ResourceError
@@ -70,7 +71,14 @@ _Placed = tuple[int, int, int, int, "_Want"]
 
 
 def _place(module: Module, chip: Device) -> tuple[list[_Placed], int]:
-    """Return where each piece lies, and the bytes in all."""
+    """Return where each piece lies, and the bytes in all.
+
+    Whether a kernel fits is asked before where it lies.
+    """
+    return module.once(("shared memory", chip), partial(_placed_of, module, chip))
+
+
+def _placed_of(module: Module, chip: Device) -> tuple[list[_Placed], int]:
     wants = _Liveness(module, chip).wants
     placed: list[_Placed] = []
     for want in sorted(wants, key=lambda w: (-w.bytes, w.first)):

@@ -9,6 +9,7 @@ the mask is not computed.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 from workbench.analysis.affine import Affine, tile_forms
 from workbench.ir import I1, Block, Module, Op, Value, copy_op, element_of, layout_of, shape_of
@@ -61,9 +62,13 @@ class _Skipper(Rebuilder):
         super().__init__(module, lambda op, builder: None)
         self.module = module
         self.remarks = remarks
-        self.facts: Affine = tile_forms(module)
         #: Ops to be put under a branch: mask, tile where it holds, what makes it in its block.
         self.found: dict[int, tuple[Value, Value, tuple[Op, ...]]] = {}
+
+    @cached_property
+    def facts(self) -> Affine:
+        """What is known of the module's tiles; of most kernels nobody asks."""
+        return tile_forms(self.module)
 
     def run(self, blocks: list[Block]) -> Module:
         """Return the module with a branch for each mask that rounds may skip."""
