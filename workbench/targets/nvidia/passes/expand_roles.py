@@ -83,7 +83,8 @@ class _Expansion:
         self.known = Known(module, self.chip)
         self.channels = {loop: self._channels_of(loop) for loop in self.loops}
         schedule = dict(self.loops[0].schedule)
-        self.persistent: bool = schedule.get("persistent", False)
+        self.rounds: int = schedule.get("persistent", 0)
+        self.persistent = self.rounds > 0
         self.held = held_of(module, self.loops, self.known) if self.persistent else []
         self.warps: int = module.attributes["num_warps"]
         self.builder = builder = Builder(module.next_id)
@@ -186,7 +187,7 @@ class _Expansion:
     def _carried_turns(self, turns: dict[Any, _Turn]) -> tuple[Carried, dict[Any, _Turn]]:
         """Return how turns go on from program to program, and what they are in one."""
         inner = {key: _Turn(Value(I32, "slot"), Value(I32, "parity")) for key in turns}
-        return Carried(_flat(turns), _flat(inner), ()), inner
+        return Carried(_flat(turns), _flat(inner), (), self.rounds), inner
 
     def _copies(self, turns: dict[Any, _Turn]) -> None:
         """Write the producer's loops for one program; `turns` become those after them."""
