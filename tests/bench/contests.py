@@ -11,6 +11,7 @@ Contests are built on "meta" tensors where they are only compiled (`ahead.py`), 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -33,7 +34,8 @@ MOST_CONFIGS = 14
 class Config(NamedTuple):
     """A configuration: extents of blocks in the kernel's order, warps, stages.
 
-    `more`: options of ours that are switched on, or with "no " in front off. Triton has none.
+    `more`: options of ours that are switched on, with "no " in front off, or that have a number
+    behind "=". Triton has none.
     """
 
     blocks: tuple[int, ...]
@@ -48,7 +50,10 @@ class Config(NamedTuple):
     @property
     def options(self) -> dict[str, int | bool]:
         """What a launch gets beside the kernel's own names."""
-        more = {name.removeprefix("no "): not name.startswith("no ") for name in self.more}
+        more: dict[str, int | bool] = {}
+        for word in self.more:
+            name, _, number = word.removeprefix("no ").partition("=")
+            more[name] = int(number) if number else not word.startswith("no ")
         return {"num_warps": self.warps, "num_stages": self.stages, **more}
 
 
@@ -60,7 +65,8 @@ def configs(*rows: tuple[int, ...]) -> tuple[Config, ...]:
 
 def with_options(options: str, *rows: tuple[int, ...]) -> tuple[Config, ...]:
     """Return configurations with options of ours, given as for `configs`."""
-    return tuple(config._replace(more=tuple(options.split())) for config in configs(*rows))
+    more = tuple(re.findall(r"(?:no )?\S+", options))
+    return tuple(config._replace(more=more) for config in configs(*rows))
 
 
 def instead(

@@ -25,14 +25,35 @@ from tests.bench import (
     products,
     racing,
     skinny,
+    trial,
     versus,
 )
 from tests.bench.contests import Config, Contest, Prepared, Tensors
 from tests.bench.racing import Arena, Log
 from tests.corpus.sample import F32, Launch
 from tests.kernels import vector_add
+from workbench.launch.options import check_options
 
+TRIALS = Path(__file__).parent / "trials"
 CONFIGS = tuple(Config((block,), 4, 1) for block in (64, 128, 256, 512))
+
+
+@pytest.mark.parametrize("path", sorted(TRIALS.iterdir()), ids=lambda path: path.stem)
+def test_trials_name_contests_and_options(path):
+    for line in path.read_text().splitlines():
+        if not line.startswith("#"):
+            (contest,) = trial.matching(line)
+            for who, config in trial.entries(contest, line.partition(":")[2]):
+                assert who in ("ours", "triton")
+                assert len(config.blocks) == len(contest.configs[0].blocks)
+                check_options(config.options)
+
+
+def test_an_option_is_switched_off_or_has_a_number():
+    (config,) = contests.with_options("tma no persistent most_rounds=8", (64, 4, 2))
+    assert config.options == {"num_warps": 4, "num_stages": 2, "tma": True, "persistent": False,
+                              "most_rounds": 8}  # fmt: skip
+    assert trial.config_of(str(config)) == config
 
 
 def adding(tensors, spoil=0):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import workbench
+import workbench.language as tl
 from tests.corpus import grouped, paged_attention
 from tests.corpus import quantised as problems
 from tests.corpus.sample import F16, Maker, Problem, failures, jitted, run
@@ -80,6 +81,30 @@ def test_heads_that_no_instruction_takes(head: int):
     make, problem = _decode(head)
     run(problem, "cpu")
     assert not list(failures(problem, make))
+
+
+def _plain(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)
+    total = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        a = tl.load(a_ptr + m[:, None] * K + k[None, :], (m[:, None] < M) & (k[None, :] < K), 0.0)
+        b = tl.load(b_ptr + k[:, None] * N + n[None, :], (k[:, None] < K) & (n[None, :] < N), 0.0)
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], total, (m[:, None] < M) & (n[None, :] < N))
+
+
+@pytest.mark.parametrize("target", ["interpreter", "cpu"])
+@pytest.mark.parametrize("blocks", [(16, 16, 16), (24, 48, 40), (20, 12, 7)])
+def test_extents_that_are_0_or_less_or_no_multiples(blocks: tuple[int, int, int], target: str):
+    """What is below 0 is empty; every other element is K, of ones times ones."""
+    bm, bn, bk = blocks
+    for m, n, k in ((0, 9, 9), (9, 0, 9), (9, 9, 0), (-5, 9, 9), (9, 9, -3), (5, 7, 33)):
+        a, b = (torch.ones(max(x, 0), max(y, 0), dtype=F16) for x, y in ((m, k), (k, n)))
+        c = torch.full((max(m, 0), max(n, 0)), torch.nan)
+        with guards.guarding(True):
+            workbench.jit(_plain)[(1,)](a, b, c, m, n, k, BM=bm, BN=bn, BK=bk, target=target)
+        assert (c == max(k, 0)).all()
 
 
 def _mixed(kernel: Any, k: int, groups: int, rows: int, target: str) -> torch.Tensor:

@@ -6,7 +6,7 @@ import torch
 
 import workbench.language as tl
 from tests.language.harness import error_of, from_text, lowered, run
-from workbench.source import ShapeError
+from workbench.source import ConstexprError, ShapeError
 
 RANDOM = np.random.default_rng(3)
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
@@ -96,6 +96,19 @@ def test_operands_are_decoded_and_scaled(formats, packs, scales, run_length, acc
     # Exact operands but where fp16 cannot hold a bf16; sums of 64 products in fp32.
     bound = 2e-3 if "fp16" in formats else 1e-5
     assert np.allclose(out.numpy(), want + acc, rtol=bound, atol=bound * np.abs(want).max())
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_only_what_is_packed_is_packed_along_another_axis(side):
+    packs = (side == 1, side == 0)
+    kernel = _kernel(("e4m3", "e4m3"), packs, (False, False), acc=False)
+    a, _ = _operand("e4m3", M, K, 1)
+    b, _ = _operand("e4m3", K, N, 0)
+    name = ("lhs", "rhs")[side]
+    with pytest.raises(ConstexprError, match=f"{name}_k_pack=False for {name}_format 'e4m3'") as at:
+        run(kernel, out=torch.ones((M, N)), a=a, asc=a, b=b, bsc=b, G0=2, G1=2)
+    assert at.value.span is not None
+    assert at.value.hint == f"leave {name}_k_pack out"
 
 
 def test_the_smallest_scale_and_nan():

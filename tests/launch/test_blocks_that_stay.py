@@ -27,13 +27,15 @@ from workbench.source import LaunchError
 MADE = (*(Parameter((n,)) for n in range(6)), Parameter((0, 4), "words", 32, 64, (7, 9)))
 WORDS = (("x", "*f16"), ("m", "i32"), ("k", "i64"))
 DATA = LaunchData("k", "cubin", WORDS, threads=288, dynamic_shared_bytes=1 << 16, made=MADE,
-                  extra={"persistent": True})  # fmt: skip
+                  extra={"persistent": 32})  # fmt: skip
 MOST = 132
 #: Grids of a launch, and the blocks that it starts: as many as programs where these are very many.
 GRIDS = [((1, 1, 1), 1), ((131, 1, 1), 131), ((132, 1, 1), 132), ((133, 1, 1), 132),
          ((11, 12, 1), 132), ((3, 5, 7), 105), ((64, 16, 4), 132), ((32 * 132, 1, 1), 132),
          ((32, 133, 1), 32 * 133), ((64, 128, 4), 1 << 15), ((1 << 20, 1, 2047), 2047 << 20),
          ((2**31 - 1, 1, 1), 2**31 - 1)]  # fmt: skip
+#: The same of a kernel whose blocks stay for any number of programs.
+ALL_TAKEN = [((64, 64, 4), 132), ((1 << 20, 1, 2047), 132), ((5, 1, 1), 5)]
 #: More programs than a block's numbers can tell apart.
 HUGE = [(2**31 - 1, 2, 1), (1 << 20, 1 << 11, 1), (1 << 11, 1 << 10, 1 << 10)]
 
@@ -105,6 +107,15 @@ def test_a_launch_starts_no_more_blocks_than_there_are_at_once_or_as_many_as_pro
     assert not device.others
 
 
+def test_blocks_may_stay_for_any_number_of_programs(device: Any):
+    device.kernel.launch = replace(DATA, extra={"persistent": 2**31 - 1})
+    run = load(device.kernel, 0)
+    for grid, _ in ALL_TAKEN:
+        for m in (5, -6):  # the second time with care
+            run(*grid, 7, 4096, m, 8)
+    assert [at for at, _ in device.launches] == [(n, 1, 1) for _, n in ALL_TAKEN for _ in "mm"]
+
+
 def test_a_launch_that_is_made_with_care_is_the_same(device: Any):
     """What fails once is tried again, with a buffer of its own."""
     run = _runner(Loaded(device.kernel, 0, None, "function", MOST))
@@ -169,10 +180,12 @@ def test_native_launchers_start_the_same_blocks(guarded: bool):
     launcher = Launcher(plan, lambda *args: "slow")
     call, array = launcher.function(), torch.zeros(16, dtype=torch.float16)
     kept = [0, 2, 3]
-    for no, most in ((1, MOST), (2, 0)):
+    for no, most, taken in ((1, MOST, 32 * MOST), (2, 0, 0), (16, MOST, (2**31 - 1) * MOST)):
         assembly = Assembly(MADE, [*kept, *plan.grid_places])
         words = words_of(plan, (array, no, 5, 8))
-        launcher.add(words, 9, 288, 64, kept, "ran", assembly=assembly, most_blocks=most)
+        launcher.add(
+            words, 9, 288, 64, kept, "ran", assembly=assembly, most_blocks=most, most_taken=taken
+        )
     x = array.data_ptr()
     for grid, blocks in GRIDS:
         assert call(grid, array, 1, 5, 8) == "ran"
@@ -184,6 +197,9 @@ def test_native_launchers_start_the_same_blocks(guarded: bool):
     assert call((5, 0), array, 1, 5, 8) == "slow"  # Python knows that nothing runs
     assert call((64, 128, 4), array, 2, 5, 8) == "ran"  # each of its programs has a block
     assert launched.pop()[1] == (64, 128, 4)
+    for grid, blocks in ALL_TAKEN:
+        assert call(grid, array, 16, 5, 8) == "ran"
+        assert launched.pop()[1] == (blocks, 1, 1)
     assert not launched
 
 
@@ -205,7 +221,7 @@ def test_launchers_that_become_native_hand_the_grid_on():
         def runner(self, compiled: Any) -> Any:
             run = super().runner(compiled)
             made = tuple(Parameter((n,)) for n in range(7))
-            run.native = NativeCode(self.address, 111, 128, 0, made, MOST)
+            run.native = NativeCode(self.address, 111, 128, 0, made, MOST, 32 * MOST)
             return run
 
     front = Staying(add)

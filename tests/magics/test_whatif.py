@@ -369,7 +369,7 @@ def test_blocks_that_stay_begin_once_and_take_their_share_of_programs():
     there = speeds("sm_90a").multiprocessors  # one block on each
 
     def told(programs, *, stays):
-        facts = Facts(168, 0, 0, 8, 12, 64, "shared", work, 4, stays)
+        facts = Facts(168, 0, 0, 8, 12, 64, "shared", work, 4, 32 * stays)
         return predict(facts, "sm_90a", (programs,)).microseconds
 
     assert told(there, stays=True) == told(there, stays=False)

@@ -524,7 +524,7 @@ class Startable:
 
     threads = 1
     shared_bytes = 0
-    most_blocks = 0
+    most_blocks = most_taken = 0
 
     def __init__(
         self,

@@ -40,7 +40,8 @@ class Options:
     `through_registers` says whether a tile that no copy brings as a product reads it is loaded
     rounds ahead (unset: where no copy brings it at all), `warp_specialize` whether warps part into
     a producer's and those that multiply, and `persistent` whether blocks whose warps part stay for
-    one program after the other.
+    one program after the other. `most_rounds` says how many programs a block that stays takes at
+    most: where a launch has more, each program has a block (unset: what its loops read decides).
     """
 
     num_warps: int | None = None
@@ -67,6 +68,7 @@ class Options:
     through_registers: bool | None = None
     warp_specialize: bool | None = None
     persistent: bool | None = None
+    most_rounds: int | None = None
     narrow_index: bool = False
     guarded: bool = False
     #: What the code is for, where the kernel asks (tl.target_info).

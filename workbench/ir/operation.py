@@ -15,7 +15,7 @@ results. An op and its values never change afterwards: passes make new ones (see
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import InitVar, dataclass
 from math import prod
 from typing import (

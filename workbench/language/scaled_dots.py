@@ -72,8 +72,9 @@ def dot_scaled(
         block = to_tensor(value)
         if len(block.shape) < 2:
             raise ShapeError(f"dot_scaled needs blocks of 2 or 3 axes, {side} is {describe(block)}")
-    a = _decoded(to_tensor(lhs), formats[0], -1 if static(lhs_k_pack, "lhs_k_pack") else -2, "lhs")
-    b = _decoded(to_tensor(rhs), formats[1], -2 if static(rhs_k_pack, "rhs_k_pack") else -1, "rhs")
+    along_k = _along_k(lhs_k_pack, formats[0], "lhs"), _along_k(rhs_k_pack, formats[1], "rhs")
+    a = _decoded(to_tensor(lhs), formats[0], -1 if along_k[0] else -2, "lhs")
+    b = _decoded(to_tensor(rhs), formats[1], -2 if along_k[1] else -1, "rhs")
     a = _scaled(a, lhs_scale, "lhs", exact_nan=exact_nan)
     if _is_given(rhs_scale):
         b = trans(_scaled(trans(b), rhs_scale, "rhs", exact_nan=exact_nan))
@@ -89,6 +90,18 @@ def _format(word: Any, side: str) -> str:
             hint="use 'e2m1', 'e4m3', 'e5m2', 'bf16' or 'fp16'",
         )
     return name
+
+
+def _along_k(pack: Any, name: str, side: str) -> bool:
+    """Say whether an operand's bytes have neighbours along K; only e2m1 has any."""
+    found = bool(static(pack, f"{side}_k_pack"))
+    if not found and name != "e2m1":
+        raise ConstexprError(
+            f"dot_scaled got {side}_k_pack=False for {side}_format {name!r}: only e2m1 has two "
+            "numbers in a byte, which may be packed along another axis than K",
+            hint=f"leave {side}_k_pack out",
+        )
+    return found
 
 
 def _is_given(scale: Any) -> bool:

@@ -97,7 +97,15 @@ class LaunchData:
         Three more values stand behind those of the arguments, then: the grid, of which the launch
         starts as many blocks as there are at once.
         """
-        return bool(self.extra.get("persistent"))
+        return self.most_rounds > 0
+
+    @property
+    def most_rounds(self) -> int:
+        """How many programs a block takes at most, 0 where each has a block of its own.
+
+        A launch that has more for each block that there is at once starts a block for each.
+        """
+        return self.extra.get("persistent", 0)
 
 
 class Loadable(Protocol):
@@ -151,10 +159,13 @@ class Loadable(Protocol):
 class NativeCode:
     """What native code passes to the launch function at address `launch`.
 
-    `most_blocks`: how many blocks take all programs, 0 where each has one of its own.
+    `most_blocks`: how many blocks take all programs, 0 where each has one of its own; `most_taken`:
+    how many programs they take, further ones have blocks of their own, all of them.
     """
 
-    __slots__ = ("handle", "launch", "made", "most_blocks", "shared_bytes", "threads")
+    __slots__ = (
+        "handle", "launch", "made", "most_blocks", "most_taken", "shared_bytes", "threads",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -164,6 +175,7 @@ class NativeCode:
         shared_bytes: int,
         made: Sequence[Parameter] = (),
         most_blocks: int = 0,
+        most_taken: int = 0,
     ) -> None:
         self.launch = launch
         self.handle = handle
@@ -171,6 +183,7 @@ class NativeCode:
         self.shared_bytes = shared_bytes
         self.made = made
         self.most_blocks = most_blocks
+        self.most_taken = most_taken
 
 
 #: run(grid x, y, z, stream, *values) -> the compiled kernel

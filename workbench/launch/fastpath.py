@@ -263,6 +263,7 @@ class FastPath:
             known.outcome,
             Assembly(code.made, [*known.kept, *plan.grid_places]) if code.made else None,
             code.most_blocks,
+            code.most_taken,
         )
 
 

@@ -18,15 +18,14 @@ GPU_LIMITS = (2**31 - 1, 65535, 65535)
 MOST = 2**31 - 1
 #: Blocks that take several programs number them in 32 bits.
 MOST_NUMBERED = 2**31 - 1
-#: Programs for each of them from which on blocks that could stay do not. They take programs in a
-#: fixed order, so some get ahead, and what they read in common leaves the cache before all have
-#: read it (products of 16384: 7 % slower, of 8192, 16 programs for each block: 1 % faster).
-MOST_ROUNDS = 32
 
 
-def blocks_for(programs: int, most: int) -> int:
-    """Return how many blocks that stay to start for a launch: at most `most`, or one a program."""
-    return programs if programs > MOST_ROUNDS * most else min(programs, most)
+def blocks_for(programs: int, most: int, rounds: int) -> int:
+    """Return how many blocks to start for a launch of a kernel whose blocks may stay.
+
+    At most `most`, or one a program where each block would take more than `rounds`.
+    """
+    return programs if programs > rounds * most else min(programs, most)
 
 
 #: Programs of a launch are numbered in 64 bits.

@@ -12,10 +12,19 @@ from workbench.devices.stops import INTERRUPTED, raise_pending
 from workbench.launch.abi import MOST_ALIGNMENT
 from workbench.launch.assembly import assemble_address
 from workbench.launch.conditions import INTERPRETER, llvm_interpreter, llvm_values
-from workbench.launch.grids import MOST_NUMBERED, MOST_ROUNDS
+from workbench.launch.grids import MOST_NUMBERED
 from workbench.launch.machine import Code
 from workbench.launch.measures import Measure
-from workbench.launch.native_plan import ASSEMBLY, BLOCKS, CONDITION, HEAD, OUTCOME, Plan, Slot
+from workbench.launch.native_plan import (
+    ASSEMBLY,
+    BLOCKS,
+    CONDITION,
+    HEAD,
+    OUTCOME,
+    TAKEN,
+    Plan,
+    Slot,
+)
 
 _ITEMS = tuple.__basicsize__ // 8  # words of a tuple before its items
 
@@ -439,8 +448,7 @@ class Writer:
         total = self._op(f"mul i64 {self._op(f'mul i64 {x}, {y}')}, {z}")
         self._need(self._op(f"icmp ule i64 {total}, {MOST_NUMBERED}"))
         fewer = self._op(f"icmp ult i64 {total}, {most}")
-        rounds = self._op(f"mul i64 {most}, {MOST_ROUNDS}")
-        far_more = self._op(f"icmp ugt i64 {total}, {rounds}")
+        far_more = self._op(f"icmp ugt i64 {total}, {self._item('i64', entry, TAKEN)}")
         each = self._op(f"or i1 {fewer}, {far_more}")
         blocks, last = self._op(f"select i1 {each}, i64 {total}, i64 {most}"), self.block
         self._do("br label %starting")

@@ -13,9 +13,9 @@ from typing import Any
 from workbench.launch.measures import MEASURES, Measure
 
 #: Words of an entry before its parameter places: code, threads, shared, result, condition, outcome,
-#: assembly, most blocks.
-HEAD = 8
-CONDITION, OUTCOME, ASSEMBLY, BLOCKS = 4, 5, 6, 7
+#: assembly, most blocks, most programs that they take.
+HEAD = 9
+CONDITION, OUTCOME, ASSEMBLY, BLOCKS, TAKEN = 4, 5, 6, 7, 8
 
 Guards = Sequence[tuple[Mapping[str, Any], str, Any]]
 

@@ -91,7 +91,8 @@ def _runner(loaded: Loaded) -> Runner:
     )  # fmt: skip
     blocks, free, packed = "x, y, z", "acquire(False)", values
     if launch.persistent:
-        blocks, packed = f"blocks_for(x * y * z, {most}), 1, 1", f"{values}, x, y, z"
+        blocks = f"blocks_for(x * y * z, {most}, {launch.most_rounds}), 1, 1"
+        packed = f"{values}, x, y, z"
         free = f"max(y, z) <= {GPU_LIMITS[1]} and x * y * z <= {MOST_NUMBERED} and {free}"
     text = (
         f"def run(x, y, z, stream{values}):\n"
@@ -131,8 +132,15 @@ def _runner(loaded: Loaded) -> Runner:
     address = cuda.launch_address()
     if address:
         handle, shared_bytes = int(loaded.function), launch.dynamic_shared_bytes
-        run.native = NativeCode(address, handle, launch.threads, shared_bytes, launch.made, most)
+        run.native = NativeCode(
+            address, handle, launch.threads, shared_bytes, launch.made, most,
+            most * launch.most_rounds,
+        )  # fmt: skip
     return run
+
+
+def _staying(programs: int, loaded: Loaded) -> tuple[int, int, int]:
+    return blocks_for(programs, loaded.most_blocks, loaded.kernel.launch.most_rounds), 1, 1
 
 
 def _without_maps(
@@ -167,7 +175,7 @@ def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., Loadable]:
         if launch.persistent:
             if total > MOST_NUMBERED:
                 return _without_maps(loaded, 0, grid, stream, values)
-            blocks, packed = (blocks_for(total, loaded.most_blocks), 1, 1), (*values, *grid)
+            blocks, packed = _staying(total, loaded), (*values, *grid)
         arguments = Arguments(len(packed), launch.made)
         packer.pack_into(arguments.memory, 0, *fitted(packer.format, packed))
         status = arguments.assemble()

@@ -20,6 +20,7 @@ DEFAULTS: dict[str, Any] = {
     "loads_first": True, "apart": True, "computed_first": True, "loaded_first": True,
     "skip_ones": False, "copy_narrow": False, "swap_operands": False, "prefetch_l2": False,
     "through_registers": None, "warp_specialize": None, "persistent": None,
+    "most_rounds": None,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.
@@ -39,7 +40,8 @@ PLACES = frozenset(("stream", "device", "target", "guard"))
 
 
 #: Larger values are slips: no chip has as much.
-_MOST = {"num_warps": 1 << 62, "num_ctas": 1 << 62, "num_stages": 1024, "maxnreg": 1024}
+_MOST = {"num_warps": 1 << 62, "num_ctas": 1 << 62, "num_stages": 1024, "maxnreg": 1024,
+         "most_rounds": (1 << 31) - 1}  # fmt: skip
 
 
 class UnknownOptionError(OptionError, KeyError):

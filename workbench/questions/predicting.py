@@ -94,7 +94,7 @@ class Facts:
         limit: what keeps more from fitting.
         work: what a program does; None where the launch is not known.
         producers: warps of a program besides those, which hold no tiles.
-        stays: whether a block takes several programs.
+        rounds: how many programs a block takes at most, 0 where each has a block of its own.
     """
 
     registers: int | None
@@ -106,7 +106,7 @@ class Facts:
     limit: str
     work: Work | None
     producers: int = 0
-    stays: bool = False
+    rounds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def look(kernel: CompiledKernel, integers: Mapping[str, int] | None, grid: Any) 
         work = workload(built.gpu, unit, grid, integers or {})
     return Facts(
         launch.registers, launch.spill_bytes, built.shared_bytes, built.num_warps,
-        fits.warps, unit.warps, fits.limit, work, warps - built.num_warps, launch.persistent,
+        fits.warps, unit.warps, fits.limit, work, warps - built.num_warps, launch.most_rounds,
     )  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def predict(
     side_by_side = max(1, facts.resident // (facts.num_warps + facts.producers))
     one = _Program(work, units, facts.num_warps)
     most = speed.multiprocessors * side_by_side
-    rounds = -(-programs // blocks_for(programs, most)) if facts.stays else 1
+    rounds = -(-programs // blocks_for(programs, most, facts.rounds)) if facts.rounds else 1
     if rounds > 1:
         resident = min(side_by_side, -(-programs // speed.multiprocessors))
         cycles = one.begin - TURN + rounds * one.together(resident, TURN)

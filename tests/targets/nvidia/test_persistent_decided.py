@@ -27,15 +27,20 @@ from tests.targets.nvidia.persistent import (
 from tests.targets.nvidia.test_odd_extents import staged
 from tests.targets.nvidia.test_specialised import planted
 from workbench.ir import Builder, InvalidModuleError, Module
+from workbench.launch.options import check_options
 from workbench.ops import For, ProgramId
-from workbench.passes.manager import Remarks
-from workbench.source import KernelTypeError
+from workbench.passes.manager import Recorder, Remarks
+from workbench.passes.narrow_index import narrow_index
+from workbench.passes.pipeline import tile_passes
+from workbench.source import KernelTypeError, OptionError
 from workbench.targets.nvidia.chip import Chip
 from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.nvidia.passes.roles import role_partition
+from workbench.targets.nvidia.pipeline import _gpu_passes
 from workbench.targets.simt.kernel import lower
 from workbench.targets.simt.ops import (
     is_persistent,
+    most_rounds,
     roles_of,
 )
 from workbench.targets.simt.passes.shared_memory import allocate
@@ -185,7 +190,9 @@ def test_beside_other_blocks_attention_goes():
     assert built.gpu is not None
     assert roles_of(built.gpu) is not None
     assert not is_persistent(built.gpu)
-    assert compiled(before)[1][0].startswith("persistent: ")
+    built, (told,) = compiled(before)
+    assert told.startswith("persistent: ")
+    assert built.extra["persistent"] == 2**31 - 1
 
 
 def lengths(a_ptr, b_ptr, c_ptr, k_ptr, K, am, bk, M: tl.constexpr, N: tl.constexpr,
@@ -214,8 +221,89 @@ def test_programs_whose_lengths_are_read_stay_where_asked(asked: bool | None):
     remarks = Remarks()
     found = role_partition(raised, remarks, SM_90A)
     (loop,) = (op for op in found.body.ops if isinstance(op, For))
-    assert dict(loop.schedule).get("persistent", False) == bool(asked)
-    assert remarks.items[0].text.startswith("persistent: " if asked else LONG_LOOP)
+    assert dict(loop.schedule).get("persistent", 0) == (32 if asked else 0)
+    (told,) = (item.text for item in remarks.items if "persistent" in item.text)
+    said = "32 for each: how long a loop runs follows from tile.load" if asked else LONG_LOOP
+    assert said in told
+
+
+# -- for how many programs -----------------------------------------------------------------------
+def numbered(
+    a_ptr, b_ptr, c_ptr, K, am, bk, tiles, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr,
+    HOW: tl.constexpr,
+):  # fmt: skip
+    """One tile of a product; which one follows from a program's number in many ways."""
+    rows, columns, inner, z = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK), 0
+    if HOW == "grid":
+        m, n = tl.program_id(0), tl.program_id(1)
+    elif HOW == "columns first":
+        m, n = tl.program_id(1), tl.program_id(0)
+    elif HOW == "one number":
+        m, n = tl.program_id(0) // tiles, tl.program_id(0) % tiles
+    elif HOW == "shifted":
+        m, n = tl.program_id(1), tl.program_id(0) >> 3
+    elif HOW == "further axes":
+        m, n = tl.program_id(2), tl.program_id(1)
+    elif HOW == "groups":
+        group = tl.program_id(0) // (8 * tiles)
+        m = group * 8 + tl.program_id(0) % (8 * tiles) % 8
+        n = tl.program_id(0) % (8 * tiles) // 8
+    else:  # a head's queries: all of them read the same from where their loop begins
+        m, n, z = 0, 0, tl.program_id(1)
+    start = tl.program_id(0) * BK if HOW == "late start" else 0
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for k in range(start, K, BK):
+        at, row, column = k + inner, m * M + rows, n * N + columns
+        a = tl.load(a_ptr + (z * tiles * M + row[:, None]) * am + at[None, :])
+        b = tl.load(b_ptr + (z * K + at[:, None]) * bk + column[None, :])
+        total = tl.dot(a, b, total)
+    place = tl.program_id(0) + 64 * z if HOW == "heads" else m * 64 + n
+    tl.store(c_ptr + (place * M + rows[:, None]) * N + columns[None, :], total)
+
+
+MOVES = {"grid": "a", "columns first": "b", "one number": "b", "shifted": "", "further axes": "b",
+         "groups": "a", "heads": "", "late start": ""}  # fmt: skip
+SHARED = "however many: those in a row read the same in their loops"
+
+
+def rounds_of(how: str, **options: object) -> tuple[int, str]:
+    """Return for how many programs blocks stay, and what is said of it."""
+    words = "*fp16:16 *fp16:16 *fp32:16 i32:16 i32:16 i32:16 i32:16"
+    extents = {"M": 64, "N": 64, "BK": 16, "HOW": how}
+    return decided(tile_ir(numbered, words, extents, num_warps=4, num_stages=2), **options)
+
+
+def decided(module: Module, **options: object) -> tuple[int, str]:
+    recorder = Recorder()
+    module = replace(module, attributes={**module.attributes, **OPTIONS, **options})
+    module = narrow_index(tile_passes(module, recorder), recorder.remarks)
+    found = _gpu_passes(module, SM_90A, recorder)
+    (told,) = (item.text for item in recorder.remarks.items if "persistent" in item.text)
+    return most_rounds(found), told
+
+
+@pytest.mark.parametrize("how", MOVES)
+def test_blocks_stay_for_many_programs_where_neighbours_read_the_same(how: str):
+    rounds, told = rounds_of(how)
+    assert rounds == (32 if MOVES[how] else 2**31 - 1)
+    said = f"at most 32 for each: each reads another part of what {MOVES[how]} is loaded from"
+    assert (said if MOVES[how] else SHARED) in told
+
+
+def test_an_author_may_say_for_how_many_programs():
+    for how in ("grid", "heads"):
+        assert rounds_of(how, most_rounds=7)[0] == 7
+    assert rounds_of("grid", most_rounds=2**31 - 1)[0] == 2**31 - 1
+    with pytest.raises(OptionError, match="most_rounds is a positive integer, got 0"):
+        check_options({"most_rounds": 0})
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_stays_for_any_number_of_programs(causal: bool):
+    """Its second loop begins where its queries do: that is no other part, but a later one."""
+    rounds, told = decided(attention_before(causal))
+    assert rounds == 2**31 - 1
+    assert SHARED in told
 
 
 def branching(

@@ -419,7 +419,7 @@ def test_what_is_decided_is_written_on_ops():
     options = {"narrow_index": True, "warp_specialize": True}
     decided = dict(gpu_steps(final, SM_90A, **options))["role-partition"]
     (loop,) = (op for op in decided.body.ops if isinstance(op, For))
-    schedule = {"warps": 1, "registers": (), "in_flight": 1, "persistent": True}
+    schedule = {"warps": 1, "registers": (), "in_flight": 1, "persistent": 32}
     assert dict(loop.schedule) == schedule
     loads = [op for op in loop.body.ops if isinstance(op, TensorLoad)]
     assert [(op.role, op.channel, op.slots) for op in loads] == [("producer", 0, 4)] * 2

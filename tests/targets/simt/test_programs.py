@@ -33,7 +33,7 @@ def staying(module: Module) -> Module:
     with builder.block() as last:
         builder.insert(Yield(()))
     with builder.block() as body:
-        builder.insert(EachProgram((), Block((), (*ops, *last))))
+        builder.insert(EachProgram((), Block((), (*ops, *last)), most_rounds=32))
         builder.insert(end)
     return replace(module, body=Block((), tuple(body)), next_id=builder.next_id)
 

@@ -53,7 +53,7 @@ from workbench.targets.nvidia.toolchain import (
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
-from workbench.targets.simt.ops import all_warps, is_persistent
+from workbench.targets.simt.ops import all_warps, is_persistent, most_rounds
 from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
@@ -373,8 +373,8 @@ def _extra(module: Module) -> dict[str, Any]:
     if not made:
         return {}
     told: dict[str, Any] = {"made": made}
-    if is_persistent(module):
-        told["persistent"] = True
+    if rounds := most_rounds(module):
+        told["persistent"] = rounds
     if needs and needs.steps:
         told["asked"] = needs.to_data()
     return told

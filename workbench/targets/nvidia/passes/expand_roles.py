@@ -82,7 +82,8 @@ class _Expansion:
         module = self.module_
         self.known = Known(module, self.chip)
         self.channels = {loop: self._channels_of(loop) for loop in self.loops}
-        self.persistent = bool(self.loops[0].decided("persistent"))
+        self.rounds: int = self.loops[0].decided("persistent") or 0
+        self.persistent = self.rounds > 0
         self.held = held_of(module, self.loops, self.known) if self.persistent else []
         self.warps: int = module.attributes["num_warps"]
         self.builder = builder = Builder(module.next_id)
@@ -185,7 +186,7 @@ class _Expansion:
     def _carried_turns(self, turns: dict[Any, _Turn]) -> tuple[Carried, dict[Any, _Turn]]:
         """Return how turns go on from program to program, and what they are in one."""
         inner = {key: _Turn(Value(I32, "slot"), Value(I32, "parity")) for key in turns}
-        return Carried(_flat(turns), _flat(inner), ()), inner
+        return Carried(_flat(turns), _flat(inner), (), self.rounds), inner
 
     def _copies(self, turns: dict[Any, _Turn]) -> None:
         """Write the producer's loops for one program; `turns` become those after them."""

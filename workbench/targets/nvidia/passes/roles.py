@@ -18,12 +18,12 @@ computes it, so what decides where copies begin must not come from a tile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.ir import Block, Effect, Module, Op, Value, element_of, layout_of, walk
+from workbench.ir import Block, Effect, Module, Op, Value, element_of, layout_of
 from workbench.ops import For, count_rounds, counted_loops
-from workbench.passes.manager import Remarks, Severity
+from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.chip import MOST_HALVINGS, Chip, chip_of, residency
 from workbench.targets.nvidia.passes.channels import (
@@ -41,6 +41,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
+from workbench.targets.nvidia.passes.staying import Told, inner_ops, orders_programs, stays
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.passes.guarded_work import without_branch
 from workbench.targets.simt.passes.shared_memory import scratch_of
@@ -63,9 +64,7 @@ _FEWEST_SLOTS = 2
 #: The same where a producer's copies read more numbers in a round: tiles that are several boxes.
 _MORE_NUMBERS, MORE_REGISTERS = 16, {2: (40, 232), 4: (40, 104)}
 
-#: What is said of an op.
-_Told = list[tuple[Op | None, str, Severity]]
-_NO_ROOM: _Told = [
+_NO_ROOM: Told = [
     (
         None,
         "not persistent: rings do not fit shared memory beside what else a program keeps there",
@@ -91,7 +90,7 @@ def role_partition(
     fills the rings for the next one while the others end theirs. They do with `persistent`, and
     unasked where each loop has one product, or where a block has a multiprocessor to itself
     (attention of 128 x 128 by 128: 3 to 12 %, the most where programs are short), unless how long
-    programs take is read from memory: in a fixed order blocks would not share that evenly. For a
+    programs take is read from memory (staying.py, which says for how many programs, too). For a
     loop's only product warps part if a block has a multiprocessor to itself (fp16 of 128 x 256
     by 64: 1.5 to 2.7 % from 3072 to 8192, fp8 3 %).
 
@@ -181,7 +180,7 @@ def _may_stay(module: Module, chip: Chip, room: int | None, known: Known) -> boo
         return False
     if len(channels) != 1 or not channels[0].goes_on:
         return False
-    if not _stays(module, {loop: channels}, known, alone=True)[0]:
+    if not stays(module, {loop: channels}, known, alone=True)[0]:
         return False
     depth = loop.stages or module.attributes["num_stages"]
     ring = depth * channels[0].bytes
@@ -250,12 +249,12 @@ def _decided(
     beside = sum(channel.bytes for channel in held)
     read = {r.operand for found in (*channels.values(), held) for c in found for r in c.reads}
     stored = max(stored_bytes(loop, read, chip.rules) for loop in loops)
-    stays, told = _stays(module, channels, known, alone=ring.is_alone(beside + stored))
-    kept = _scratch(module, chip) if stays and room is None else 0
-    if stays and ring.most(beside + kept) < _FEWEST_SLOTS <= ring.most(0):
-        stays, kept, told = False, 0, _NO_ROOM
+    rounds, told = stays(module, channels, known, alone=ring.is_alone(beside + stored))
+    kept = _scratch(module, chip) if rounds and room is None else 0
+    if rounds and ring.most(beside + kept) < _FEWEST_SLOTS <= ring.most(0):
+        rounds, kept, told = 0, 0, _NO_ROOM
     inside = {id(op) for loop in loops for op in loop.body.ops}
-    inside |= {id(load.op) for channel in held for load in channel.loads} if stays else set()
+    inside |= {id(load.op) for channel in held for load in channel.loads} if rounds else set()
     for load in loads:
         if id(load) not in inside:
             raise RefusedError(load, outside)
@@ -280,7 +279,7 @@ def _decided(
     for loop, found in channels.items():
         flight = int(any(channel.goes_on for channel in found))
         schedule = (("warps", further), ("registers", registers), ("in_flight", flight))
-        schedule += (("persistent", True),) if stays else ()
+        schedule += (("persistent", rounds),) if rounds else ()
         ops = (op.noted(**places[id(op)]) if id(op) in places else op for op in loop.body.ops)
         body = Block(loop.body.arguments, tuple(ops))
         noted[id(loop)] = loop.noted(body=body, schedule=schedule)
@@ -299,82 +298,6 @@ def _decided(
     return replace(module, body=body)
 
 
-def _stays(
-    module: Module, channels: Mapping[For, Sequence[Channel]], known: Known, *, alone: bool
-) -> tuple[bool, _Told]:
-    """Say whether blocks are to stay for one program after the other, and may; remarks.
-
-    Programs of a block then run in the order of their numbers, as far as anybody can tell, and a
-    block's barriers and shared memory are all theirs. A launch has as many blocks as the device
-    holds at once, or as programs if those are fewer. `alone`: whether a block has a multiprocessor
-    to itself.
-    """
-    wanted = module.attributes.get("persistent")
-    if wanted is False:
-        return False, []
-    if wanted is None:
-        op, reason = _why_go(module, channels, alone)
-        if reason:
-            return False, [(op, f"not persistent: {reason}", "note")]
-    for op in module.walk():
-        reason = "asks which block it is in" if op.names_block else ""
-        if any(map(_orders_programs, op.own_effects())):
-            reason = "waits for other programs or signals to them"
-        if reason:
-            return False, [(op, f"not persistent: {op.name} {reason}", "missed")]
-    for loop, found in channels.items():
-        loads = [load for channel in found for load in channel.loads]
-        try:
-            producer_slice(loop, loads, module, known, persistent=True)
-        except RefusedError as refused:
-            return False, [(refused.op, f"not persistent: {refused.why}", "missed")]
-    text = "persistent: as many blocks as the device holds stay for one program after the other"
-    return True, [(None, text, "applied")]
-
-
-def _why_go(
-    module: Module, channels: Mapping[For, Sequence[Channel]], alone: bool
-) -> tuple[Op | None, str]:
-    """Say why blocks that could stay had better not, and of which op; "" if nothing speaks for it.
-
-    Programs are shared out before anybody knows how long they take: what grows along an axis comes
-    out even, what is read from memory does not. Beside other blocks of a multiprocessor a block's
-    beginning and end are hidden anyway.
-    """
-    for loop, found in channels.items():
-        if load := _read_for(loop, module):
-            text = "blocks in a fixed order would not share that evenly"
-            return load, f"how long a loop runs follows from {load.name}: {text}"
-        if len(found) > 1 and not alone:
-            return loop, "other blocks on its multiprocessor fill the time between programs"
-    return None, ""
-
-
-def _read_for(loop: For, module: Module) -> Op | None:
-    """Return an op that reads memory and decides how many rounds a loop has, if one does."""
-    made = {result: op for op in module.body.ops for result in op.results}
-    work, seen = [loop.lower, loop.upper, loop.step], set[Value]()
-    while work:
-        value = work.pop()
-        op = made.get(value)
-        if op is None or value in seen:
-            continue
-        seen.add(value)
-        inner = [op, *_inner(op)]
-        effects = [effect for one in inner for effect in one.own_effects()]
-        if any(effect.reads and effect.space == "global" for effect in effects):
-            return op
-        work += [operand for one in inner for operand in one.operands]
-    return None
-
-
-def _orders_programs(effect: Effect) -> bool:
-    touches = effect.reads or effect.writes
-    return (
-        effect.space == "global" and effect.order != "plain" and (touches or effect.scope != "cta")
-    )
-
-
 def _check_order(module: Module, last: For, loads: Sequence[Op], known: Known) -> None:
     """Raise RefusedError where a producer would overtake what comes before a load.
 
@@ -382,7 +305,7 @@ def _check_order(module: Module, last: For, loads: Sequence[Op], known: Known) -
     """
     reads = [effect for load in loads for effect in load.effects()]
     until = module.body.ops.index(last) + 1
-    before = [inner for op in module.body.ops[:until] for inner in (op, *_inner(op))]
+    before = [inner for op in module.body.ops[:until] for inner in (op, *inner_ops(op))]
     for found in before:
         reasons = (_overtaken(found, effect, reads, known) for effect in found.own_effects())
         if reason := next(filter(None, reasons), ""):
@@ -393,15 +316,11 @@ def _overtaken(op: Op, effect: Effect, reads: Sequence[Effect], known: Known) ->
     """Say why loads must not come before what an op does; "" if they may."""
     if effect.space != "global":
         return ""
-    if _orders_programs(effect):
+    if orders_programs(effect):
         return f"{op.name} waits for other programs or signals to them"
     if effect.writes and any(known.memory.may_meet(read, effect) for read in reads):
         return "it stores to memory that a producer might have read by then"
     return ""
-
-
-def _inner(op: Op) -> list[Op]:
-    return [inner for region in op.regions for inner in walk(region)]
 
 
 def _check(loop: For, channels: Iterable[Channel], module: Module, known: Known) -> list[Op]:

@@ -3,7 +3,7 @@
 They are ops like all others: with inference, verification, interpretation and an example.
 """
 
-from workbench.targets.simt.ops.programs import EachProgram, is_persistent
+from workbench.targets.simt.ops.programs import EachProgram, is_persistent, most_rounds
 from workbench.targets.simt.ops.roles import Roles, all_warps, roles_of
 from workbench.targets.simt.ops.shared import (
     BlockBarrier,
@@ -25,5 +25,6 @@ __all__ = [
     "WarpBarrier",
     "all_warps",
     "is_persistent",
+    "most_rounds",
     "roles_of",
 ]

@@ -15,13 +15,16 @@ class EachProgram(
     n blocks b takes b, 2n - 1 - b, 2n + b, 4n - 1 - b, …. Where programs grow with their number
     along an axis (causal attention), who had a small one then has a large one.
 
+    A block takes at most `most_rounds`: a launch of more than these for each block that there is at
+    once starts one for each program.
+
     In the body `tile.program_id` is the current program's, and all that follows from it has its
     place there; `tile.num_programs` is the author's grid anywhere. The body's arguments are carried
     from one program to the next (places in rings: barriers count on, whose program it is). What is
     in memory is not: programs of a launch come in no order, so nothing waits for a store to global
     memory of the program before.
 
-        gpu.each_program [%x] {
+        gpu.each_program [%x] {most_rounds = 32} {
         ^(%slot: f32):
           tile.yield [%slot]
         }
@@ -29,6 +32,7 @@ class EachProgram(
 
     inits: tuple[Value, ...]
     body: Block
+    most_rounds: int
 
     def verify(self) -> None:
         verify_carried(self, self.inits, self.body.arguments, self.body)
@@ -45,3 +49,8 @@ class EachProgram(
 def is_persistent(module: Module) -> bool:
     """Say whether blocks of a kernel take several programs each."""
     return any(op.per_program for op in module.walk())
+
+
+def most_rounds(module: Module) -> int:
+    """Return how many programs a block takes at most, 0 where each has a block of its own."""
+    return max((op.most_rounds for op in module.walk() if isinstance(op, EachProgram)), default=0)

@@ -13,11 +13,15 @@ from workbench.targets.simt.ops import EachProgram, Roles
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a role carries from one program to the next: first, in the body, and on."""
+    """What a role carries from one program to the next: first, in the body, and on.
+
+    A block takes at most `rounds` programs.
+    """
 
     inits: tuple[Value, ...]
     arguments: tuple[Value, ...]
     yields: tuple[Value, ...]
+    rounds: int
 
 
 def part_warps(
@@ -55,7 +59,8 @@ def each_program(builder: Builder, work: Sequence[Op], carried: Carried) -> tupl
     with builder.block() as last:
         builder.insert(Yield(carried.yields))
     with builder.block() as made:
-        builder.insert(EachProgram(carried.inits, Block(carried.arguments, (*work, *last))))
+        body = Block(carried.arguments, (*work, *last))
+        builder.insert(EachProgram(carried.inits, body, most_rounds=carried.rounds))
     return tuple(made)
 
 

@@ -1,0 +1,145 @@
+"""Blocks that stay: whether they do, for how many programs, and what authors are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from workbench.analysis.successive import Pace, Successive
+from workbench.ir import Effect, Module, Op, Value, walk
+from workbench.ops import For
+from workbench.passes.manager import Severity
+from workbench.targets.nvidia.passes.channels import Channel, RefusedError, producer_slice
+from workbench.targets.simt.passes.staged_loads import Known
+
+#: As many programs as blocks that stay can number.
+MOST_NUMBERED = 2**31 - 1
+#: Programs for each block from which on blocks do not stay that would lose the cache (products of
+#: 16384 from 32 of them on: 7 % slower, of 8192, 16 for each: 1 % faster. Attention of D 128 at
+#: 8192, whose blocks do not lose it: 1.054 of cuDNN with 62 for each, 1.026 with blocks that go).
+FEW_ROUNDS = 32
+
+#: What is said of an op.
+Told = list[tuple[Op | None, str, Severity]]
+
+
+def stays(
+    module: Module, channels: Mapping[For, Sequence[Channel]], known: Known, *, alone: bool
+) -> tuple[int, Told]:
+    """Say for how many programs blocks are to stay and may, 0 if for one alone; remarks.
+
+    Programs of a block then run in the order of their numbers, as far as anybody can tell, and a
+    block's barriers and shared memory are all theirs. A launch has as many blocks as the device
+    holds at once, or as programs if those are fewer. `alone`: whether a block has a multiprocessor
+    to itself.
+    """
+    wanted = module.attributes.get("persistent")
+    if wanted is False:
+        return 0, []
+    if wanted is None:
+        op, reason = _why_go(module, channels, alone)
+        if reason:
+            return 0, [(op, f"not persistent: {reason}", "note")]
+    for op in module.walk():
+        reason = "asks which block it is in" if op.names_block else ""
+        if any(map(orders_programs, op.own_effects())):
+            reason = "waits for other programs or signals to them"
+        if reason:
+            return 0, [(op, f"not persistent: {op.name} {reason}", "missed")]
+    for loop, found in channels.items():
+        loads = [load for channel in found for load in channel.loads]
+        try:
+            producer_slice(loop, loads, module, known, persistent=True)
+        except RefusedError as refused:
+            return 0, [(refused.op, f"not persistent: {refused.why}", "missed")]
+    rounds, why = most_rounds(module, channels)
+    text = "persistent: as many blocks as the device holds stay for one program after the other, "
+    few = f"if these are at most {rounds:,} for each" if rounds < MOST_NUMBERED else "however many"
+    return rounds, [(None, f"{text}{few}: {why}", "applied")]
+
+
+def most_rounds(module: Module, channels: Mapping[For, Sequence[Channel]]) -> tuple[int, str]:
+    """Return how many programs a block takes at most, and why.
+
+    With more each program has a block. Blocks that stay get apart: they take programs in a fixed
+    order, some are faster, and nothing brings them together again. Of operands that programs in a
+    row read in turns (a product's rows of tiles) the cache then holds no longer what the last ones
+    have yet to read; of one that all of them read from its beginning (keys and values of a head)
+    it holds most, whoever is where.
+    """
+    asked: int | None = module.attributes.get("most_rounds")
+    if asked is not None:
+        return asked, "most_rounds says so"
+    for loop in channels:
+        if load := _read_for(loop, module):
+            return FEW_ROUNDS, f"how long a loop runs follows from {load.name}"
+    known = Successive(module)
+    for loop, found in channels.items():
+        moving = _of_round(loop)
+        for load in (load for channel in found for load in channel.loads):
+            lasting = [number for number in load.box.reads if number not in moving]
+            if known.pace(lasting) is Pace.ALWAYS:
+                name = load.op.result.hint or load.op.name
+                text = f"each reads another part of what {name} is loaded from than the one before"
+                return FEW_ROUNDS, f"{text}, and blocks that get apart lose the cache"
+    return MOST_NUMBERED, "those in a row read the same in their loops, so it stays in the cache"
+
+
+def _of_round(loop: For) -> set[Value]:
+    """Return the values that differ between a loop's rounds."""
+    found = set(loop.body.arguments)
+    for op in loop.body.ops:
+        if any(value in found for one in (op, *inner_ops(op)) for value in one.operands):
+            found.update(op.results)
+    return found
+
+
+def _why_go(
+    module: Module, channels: Mapping[For, Sequence[Channel]], alone: bool
+) -> tuple[Op | None, str]:
+    """Say why blocks that could stay had better not, and of which op; "" if nothing speaks for it.
+
+    Programs are shared out before anybody knows how long they take: what grows along an axis comes
+    out even, what is read from memory does not. Beside other blocks of a multiprocessor a block's
+    beginning and end are hidden anyway.
+    """
+    for loop, found in channels.items():
+        if load := _read_for(loop, module):
+            text = "blocks in a fixed order would not share that evenly"
+            return load, f"how long a loop runs follows from {load.name}: {text}"
+        if len(found) > 1 and not alone:
+            return loop, "other blocks on its multiprocessor fill the time between programs"
+    return None, ""
+
+
+def _read_for(loop: For, module: Module) -> Op | None:
+    """Return an op that reads memory and decides how many rounds a loop has, if one does."""
+    made = {result: op for op in module.body.ops for result in op.results}
+    work, seen = [loop.lower, loop.upper, loop.step], set[Value]()
+    while work:
+        value = work.pop()
+        op = made.get(value)
+        if op is None or value in seen:
+            continue
+        seen.add(value)
+        inner = [op, *inner_ops(op)]
+        effects = [effect for one in inner for effect in one.own_effects()]
+        if any(effect.reads and effect.space == "global" for effect in effects):
+            return op
+        work += [operand for one in inner for operand in one.operands]
+    return None
+
+
+def orders_programs(effect: Effect) -> bool:
+    """Say whether an effect puts programs of a launch in an order."""
+    touches = effect.reads or effect.writes
+    return (
+        effect.space == "global" and effect.order != "plain" and (touches or effect.scope != "cta")
+    )
+
+
+def inner_ops(op: Op) -> list[Op]:
+    """Return the ops inside of an op."""
+    return [inner for region in op.regions for inner in walk(region)]
+
+
+__all__ = ["FEW_ROUNDS", "Told", "inner_ops", "most_rounds", "orders_programs", "stays"]
