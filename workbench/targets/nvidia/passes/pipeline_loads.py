@@ -50,7 +50,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     stored_bytes,
 )
 from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop
-from workbench.targets.nvidia.passes.rounds import begun_once
+from workbench.targets.nvidia.passes.rounds import begun_once, counts_ahead
 from workbench.targets.nvidia.passes.staged_loads import (
     Early,
     Known,
@@ -93,6 +93,10 @@ def pipeline_loads(
             return None
         depth = op.stages if op.stages is not None else stages
         if depth < 2:
+            return None
+        if not counts_ahead(op):
+            remarks.note(op, "nothing is copied ahead: the counter may not fit its type behind the "
+                         "last round, and how far a round goes is not known", "missed")  # fmt: skip
             return None
         early = Early(op, known)
         found, plan = _decided(early, depth, chip_of(chip), room, remarks)
