@@ -39,6 +39,9 @@ from workbench.ops.numbers import truncated_quotient
 Interval = tuple[int, int]
 #: Addresses stay this far from the 32-bit limits, so that a constant offset may be split off.
 MARGIN = 1 << 21
+#: Loops have at least so many stages where rounds ahead are counted: nobody may have named them
+#: yet. A slot to spare, the round that follows and one more come to them.
+_FEWEST_STAGES, _ROUNDS_BESIDE = 4, 3
 #: Exact integers are numbers that fit 64 bits, so that bounds beyond this are never met.
 _FARTHEST = 1 << 128
 FULL32: Interval = (-(1 << 31), (1 << 31) - 1)
@@ -138,15 +141,27 @@ def value_intervals(module: Module, narrow: bool) -> dict[Value, Interval]:
 
     With `narrow` (the launch fact) every closed value is known to fit 32 bits.
     """
+    return known_intervals(module, narrow)[0]
+
+
+def known_intervals(
+    module: Module, narrow: bool
+) -> tuple[dict[Value, Interval], dict[Value, Interval]]:
+    """Return what `value_intervals` does, and by loop counter what it may be past the loop's end.
+
+    The second is of the rounds that follow the last one, as many as copies may be started ahead.
+    """
     writer = _Writer(module, opened=())
-    program = IndexProgram(tuple(writer.steps), ())
     found: list[Interval] = []
-    for number, step in enumerate(program.steps):
+    for number, step in enumerate(writer.steps):
         interval = known_interval(step, [found[i] for i in step.inputs])
         if narrow and number in writer.closed:
             interval = (max(interval[0], FULL32[0]), min(interval[1], FULL32[1]))
         found.append(interval)
-    return {value: found[number] for value, number in writer.numbers.items()}
+    return tuple(
+        {value: found[number] for value, number in numbers.items()}
+        for numbers in (writer.numbers, writer.past)
+    )  # type: ignore[return-value]
 
 
 def known_interval(step: Step, inputs: list[Interval]) -> Interval:
@@ -166,6 +181,9 @@ class _Writer:
         self.steps: list[Step] = []
         self.closed: set[int] = set()
         self.numbers: dict[Value, int] = {}
+        #: By loop counter: what it would be in the rounds behind the last one.
+        self.past: dict[Value, int] = {}
+        self.stages: int = module.attributes.get("num_stages") or 1
         for parameter in module.parameters:
             element = element_of(parameter.value.type)
             if isinstance(element, Scalar) and element.is_integer:
@@ -279,9 +297,13 @@ class _Writer:
         inputs = tuple(self.number(v) for v in bounds)
         if self.counts(counter):
             self.define(counter, Step("counter", inputs), closed)
-        # The counter also takes its first value past the end before the loop stops.
-        end = self.define(Value(counter.type), Step("past_end", inputs), closed)
-        assert end >= 0
+        # The counter also takes values past the end: one before the loop stops, and those of the
+        # rounds that are started ahead.
+        rounds = max(_FEWEST_STAGES, self.stages, op.stages or 1) + _ROUNDS_BESIDE
+        count = self.define(Value(INDEX), Step("between", (), (rounds, rounds)), closed)
+        ahead = self.define(Value(INDEX), Step("mul", (inputs[2], count)), closed)
+        past = Step("past_end", (*inputs[:2], ahead))
+        self.past[counter] = self.define(Value(counter.type), past, closed)
         for argument, init, after in zip(carried, op.inits, op.body.yields, strict=True):
             if element_of(argument.type) != INDEX:
                 continue

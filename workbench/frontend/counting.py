@@ -11,7 +11,7 @@ from workbench.frontend.activation import (
     Deferred,
 )
 from workbench.frontend.carried import Carried
-from workbench.ir import Value
+from workbench.ir import INDEX, U32, U64, Builder, Scalar, Value, element_of
 from workbench.language import arithmetic as maths
 from workbench.language.control import LoopRange
 from workbench.language.dtypes import dtype, int32
@@ -23,6 +23,7 @@ from workbench.language.values import (
     to_tensor,
     wrap,
 )
+from workbench.ops import Bitcast, Constant, Elementwise, Select
 from workbench.source import (
     ConstexprError,
     KernelTypeError,
@@ -46,6 +47,45 @@ class Counting:
     def value(self, bound: tensor) -> Value:
         """Return a bound in the counter's type."""
         return operand(bound, self.dtype, (), exact=True)
+
+
+def goes_on(counter: tensor, counting: Counting) -> tensor:
+    """Return whether there is a round with a counter, given that there was one before or none."""
+    up, down = (maths.compare(symbol, counter, counting.upper) for symbol in "<>")
+    if counting.step.constant is not None or counting.dtype.is_int_unsigned():
+        return down if counting.downwards else up
+    return maths.where(maths.compare(">", counting.step, 0), up, down)
+
+
+def following(builder: Builder, counter: tensor, counting: Counting) -> tensor:
+    """Return the next round's counter; the upper bound where its type does not hold that.
+
+    It holds the next one if the distance to the end, without a sign, is more than a step.
+    """
+    moved = maths.arithmetic("+", counter, counting.step)
+    element = counting.dtype.element
+    if element_of(moved.value.type) == INDEX or not isinstance(element, Scalar):
+        return moved
+    upper, step = counting.value(counting.upper), counting.value(counting.step)
+    here, unsigned = counter.value, U64 if element.bits == 64 else U32
+
+    def far(last: Value, first: Value, size: Value) -> Value:
+        distance = builder.add(Elementwise("sub", (last, first)))
+        words = [
+            v if element == unsigned else builder.add(Bitcast(v, unsigned))
+            for v in (distance, size)
+        ]
+        return builder.add(Elementwise("gt", tuple(words)))
+
+    back = builder.add(Elementwise("neg", (step,)))
+    if counting.downwards:
+        more = far(here, upper, back)
+    elif counting.step.constant is not None or not element.is_signed:
+        more = far(upper, here, step)
+    else:
+        rises = builder.add(Elementwise("gt", (step, builder.add(Constant(0, element)))))
+        more = builder.add(Select(rises, far(upper, here, step), far(here, upper, back)))
+    return wrap(builder.add(Select(more, moved.value, upper)), counting.dtype)
 
 
 def variable(node: ast.For) -> str:

@@ -25,6 +25,8 @@ from workbench.frontend.counting import (
     Counting,
     carry_target,
     counter_tensor,
+    following,
+    goes_on,
     variable,
 )
 from workbench.frontend.expressions import evaluate, truth
@@ -79,13 +81,13 @@ def lower_left_early(
         carried.entries[counter] = carried.slots[-1]
 
     def more() -> tensor:
-        return maths.compare(">" if counting.downwards else "<", act.scope[counter], counting.upper)
+        return goes_on(act.scope[counter], counting)
 
     def begin() -> None:
         act.scope[target] = counter_tensor(act.scope[counter].value, counting.dtype, target)
 
     def end() -> None:
-        act.scope[counter] = maths.arithmetic("+", act.scope[counter], counting.step)
+        act.scope[counter] = following(act.builder, act.scope[counter], counting)
 
     _while(act, node, does, carried, more, begin, end)
     del act.scope[counter]

@@ -76,6 +76,9 @@ class For(Op, mnemonic="tile.for", effects=NONE, repeats=True, exact=True):
     hints: tuple[Any, ...] = attribute(default=())
     #: What a target has decided about how its rounds overlap: (name, value) pairs.
     schedule: tuple[Any, ...] = attribute(default=())
+    #: The counter's type may not hold what follows the last round's, or what is as far ahead as
+    #: copies are started (set by narrow-index): nobody may compare that with `upper`.
+    may_wrap: bool = attribute(default=False)
 
     def hinted(self, name: str) -> Any:
         return dict(self.hints).get(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from workbench.analysis.ranges import FULL32, FULL64, value_intervals
+from workbench.analysis.ranges import FULL32, FULL64, known_intervals
 from workbench.ir import (
     I32,
     I64,
@@ -55,7 +55,8 @@ def narrow_index(module: Module, remarks: Remarks) -> Module:
         %4 = tile.add [%5, %6] {no_wrap = True} : tile<8xi64>
 
     A value is 32 bits wide where its interval fits (with the launch fact `narrow_index`: where it
-    depends on nothing loaded), or where only its low 32 bits are used. Keeps: every exact value.
+    depends on nothing loaded), or where only its low 32 bits are used. A loop says whether its
+    counter fits behind the last round (`may_wrap`). Keeps: every exact value.
     """
     worker = _Narrower(module)
     parameters = tuple(map(worker.parameter, module.parameters))
@@ -76,7 +77,7 @@ class _Narrower(Rebuilder):
     def __init__(self, module: Module) -> None:
         super().__init__(module, lambda op, builder: None)
         narrow = bool(module.attributes.get("narrow_index"))
-        self.intervals = value_intervals(module, narrow)
+        self.intervals, self.past = known_intervals(module, narrow)
         self.low_only = _low_bits_only(module)
         self.carried: dict[Value, Scalar] = {}
         for op in module.walk():
@@ -238,6 +239,7 @@ class _Narrower(Rebuilder):
                 fields[name] = self.sized(old, width) if width else self.values.get(old, old)
             fields["inits"] = self._carried_in(op.inits, op.body.arguments[1:])
             fields["body"] = self._region(op.body, op.body.arguments[1:])
+            fields["may_wrap"] = self._wraps_past_end(op, width)
         elif isinstance(op, While):
             fields["inits"] = self._carried_in(op.inits, op.body.arguments)
             fields["condition"] = self.block(op.condition)
@@ -252,6 +254,17 @@ class _Narrower(Rebuilder):
         ):
             return op
         return op.changed(**fields)
+
+    def _wraps_past_end(self, op: For, width: Scalar | None) -> bool:
+        """Say whether the counter may not hold what it would be behind the last round."""
+        counter = op.body.arguments[0]
+        element = width or element_of(counter.type)
+        assert isinstance(element, Scalar)
+        signed = element.kind == "int"
+        low = -(1 << (element.bits - 1)) if signed else 0
+        high = (1 << (element.bits - signed)) - 1
+        past = self.past[counter]
+        return past[0] < low or high < past[1]
 
     def _bound_width(self, op: For) -> Scalar | None:
         counter = op.body.arguments[0]

@@ -4,7 +4,7 @@ Between two barriers threads run in any order, so two accesses to one byte of wh
 need a barrier between them. Each access is an event in an epoch (barriers count epochs). Bytes also
 have an owner, the buffer whose data they hold: a read of another's bytes finds overlapping
 buffers that live at the same time. Asynchronous copies write from their start until they are
-waited for. Slots of rings are the numbers that the kernel really uses.
+waited for, products read until then. Slots of rings are the numbers that the kernel really uses.
 
 Global memory is watched element by element: which warps touched it since the last barrier.
 
@@ -54,6 +54,7 @@ from workbench.targets.simt.ops import (
     SharedLoad,
     SharedStore,
 )
+from workbench.targets.simt.passes.going import most_going
 from workbench.targets.simt.rules import Device, Scratch
 
 Range = tuple[int, int]
@@ -81,6 +82,8 @@ class Simulator(ProgramFrame):
         self.allocated: dict[Value, int] = {}
         self.started: list[tuple[Range, int]] = []
         self.groups: list[list[tuple[Range, int]]] = []
+        #: What products under way read, and whose data that is, the first started first.
+        self.going: list[list[tuple[Range, int]]] = []
         self.step = 0
         self.accesses = 0
         self.order = GlobalOrder(machine.module, self.warps)
@@ -101,7 +104,7 @@ class Simulator(ProgramFrame):
     def of_role(self, roles: Roles) -> Simulator:
         own = super().of_role(roles)
         own.epoch = next(self.roles_epochs)
-        own.started, own.groups = [], []
+        own.started, own.groups, own.going = [], [], []
         own.order = GlobalOrder(self.machine.module, self.warps)
         return own
 
@@ -115,6 +118,7 @@ class Simulator(ProgramFrame):
     def see(self, op: Op) -> None:
         """Note what an op does to memory."""
         self.order.see(op, self.values, self.epoch)
+        self.end(op)
         if isinstance(op, BlockBarrier | Barrier):
             if all(self.values[when] for when in op.operands):
                 self.barrier()
@@ -158,9 +162,29 @@ class Simulator(ProgramFrame):
     def multiply(self, op: SharedDot | WarpgroupDot) -> None:
         """Read operands that lie in buffers."""
         slots = (op.slot_a, op.slot_b) if isinstance(op, WarpgroupDot) else (None, None)
-        for buffer, slot in zip((op.a, op.b), slots, strict=True):
-            if isinstance(buffer.type, Shared):
-                self.get_bytes(*self.place(buffer, slot), op)
+        places = [
+            self.place(buffer, slot)
+            for buffer, slot in zip((op.a, op.b), slots, strict=True)
+            if isinstance(buffer.type, Shared)
+        ]
+        for where, owner in places:
+            self.get_bytes(where, owner, op)
+        if isinstance(op, WarpgroupDot):
+            self.going.append(places)
+            self.end(op)
+
+    def end(self, op: Op) -> None:
+        """End the products that do not go on behind an op: till then they have read."""
+        most = most_going(op, self.chip.rules)
+        while most is not None and len(self.going) > most:
+            for where, owner in self.going.pop(0):
+                self.get_bytes(where, owner, op)
+
+    def under_way(self, where: Range, op: Op) -> None:
+        """Raise RaceError where a product that goes on may still read bytes that are written."""
+        for (low, high), _ in (place for places in self.going for place in places):
+            if low < where[1] and where[0] < high:
+                raise RaceError(f"{op!r} writes bytes that a product is still reading")
 
     def scratch(self, op: Op) -> Scratch:
         """Return the bytes that an op needs for itself."""
@@ -192,6 +216,7 @@ class Simulator(ProgramFrame):
     def put(self, where: Range, owner: int, op: Op, *, again: bool = False) -> None:
         span = slice(*where)
         self.conflict(self.read_in[span], self.reader[span], op, "read")
+        self.under_way(where, op)
         if not again:
             self.conflict(self.written_in[span], self.writer[span], op, "written")
             self.in_flight(where, op)

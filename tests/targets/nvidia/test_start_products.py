@@ -12,16 +12,17 @@ import pytest
 import workbench.language as tl
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
-from tests.targets.nvidia.hazards import simulate
+from tests.targets.nvidia.hazards import RaceError, simulate
 from tests.targets.nvidia.test_ptx import needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
 from tests.targets.nvidia.test_warpgroups import SM_90A, compiled, in_gpu_ir, products, without
-from workbench.ir import Block, Module, Op, Shared, walk
+from workbench.ir import Block, Builder, Module, Op, Shared, Value, rebuild, walk
 from workbench.ops import For
 from workbench.targets.nvidia.ops import WaitProducts, WarpgroupDot
 from workbench.targets.simt.lowering import used_values
-from workbench.targets.simt.ops import SharedStore
-from workbench.targets.simt.passes.shared_memory import scratch_of
+from workbench.targets.simt.ops import BlockBarrier, SharedStore
+from workbench.targets.simt.passes.rounds import reading_from
+from workbench.targets.simt.passes.shared_memory import allocate, scratch_of
 
 M, N, D = 64, 32, 32
 
@@ -225,6 +226,58 @@ def test_nothing_is_written_where_a_product_under_way_reads(form: str, stages: i
         placed, offsets, _ = ordered(in_gpu_ir(one))
         assert sum(isinstance(op, WarpgroupDot) for op in placed.walk()) >= 2
         assert not overwritten(placed, offsets)
+
+
+def going_on(module: Module) -> Module:
+    """Return a kernel whose last product of each round goes on to the end of the round."""
+    (loop,) = [op for op in module.walk() if isinstance(op, For)]
+    *ops, end = loop.body.ops
+    product = [op for op in ops if isinstance(op, WarpgroupDot)][-1]
+    builder, values = Builder(module.next_id), dict[Value, Value]()
+    with builder.block() as body:
+        for op in ops:
+            new = reading_from(op, values, {"in_flight": 1} if op is product else None)
+            builder.insert(new)
+            if new is not op:
+                values.update(zip(op.results, new.results, strict=True))
+            if op is product:
+                builder.insert(BlockBarrier())
+        sums = values[product.result]
+        values[product.result] = builder.add(WaitProducts(sums, pending=0))
+        builder.insert(reading_from(end, values))
+    outer = list[Op]()
+    for op in module.body.ops:
+        body_of_loop = {"body": Block(loop.body.arguments, tuple(body))} if op is loop else None
+        outer.append(reading_from(op, values, body_of_loop))
+        if outer[-1] is not op:
+            values.update(zip(op.results, outer[-1].results, strict=True))
+    return replace(module, body=Block((), tuple(outer)), next_id=builder.next_id)
+
+
+def test_what_a_product_reads_is_kept_until_it_is_waited_for():
+    """No other pass lets a product go on here: bytes and barriers are right all the same."""
+    words = "*fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp16:16 i32"
+    sizes = {"FORM": "stored", "M": 64, "N": 64}
+    module = tile_ir(with_scratch, words, sizes, num_warps=4, num_stages=1, overlap=False)
+    last = going_on(in_gpu_ir(module))
+    (wait,) = [op for op in last.walk() if isinstance(op, WaitProducts)]
+    product = wait.accumulator.op
+    assert isinstance(product, WarpgroupDot)
+    read = {v.op.id for v in (product.a, product.b) if v.op and isinstance(v.type, Shared)}
+    lives = {one.op: one.last for one in allocate(last, SM_90A)[1]}
+    assert read
+    assert {lives[op] for op in read} == {wait.id}
+    placed, offsets, total = ordered(last)
+    arrays = [numbers(2 * 64 * 64, np.float16, n) for n in range(6)]
+    simulate(placed, offsets, total, (1,), [*arrays, 2], SM_90A)
+    # A program whose warps do not meet between the wait and the next round's stores is found.
+    (loop,) = [op for op in placed.walk() if isinstance(op, For)]
+    stored = [isinstance(op, SharedStore) for op in loop.body.ops].index(True)
+    barriers = {op.id for op in loop.body.ops[:stored] if isinstance(op, BlockBarrier)}
+    assert barriers
+    racing = rebuild(placed, lambda op, _: () if op.id in barriers else None)
+    with pytest.raises(RaceError):
+        simulate(racing, offsets, total, (1,), [*arrays, 2], SM_90A)
 
 
 def overwritten(placed: Module, offsets: dict[int, int]) -> list[Op]:

@@ -133,6 +133,25 @@ def _trip_count(w: Writer, lower: str, upper: str, step: str) -> str:
     return apply_function(a, "div", _INDEX, [positive, size])
 
 
+def _trip_count_of_all(w: Writer, op: For, lower: str, upper: str, step: str) -> str:
+    """Return what `_trip_count` does, of bounds whose distance may not fit with a sign.
+
+    (last - first - 1) // |step| + 1 where first < last, else 0.
+    """
+    emit, a = w.emit, w.arithmetic(0)
+    element = element_of(op.lower.type)
+    assert isinstance(element, Scalar)
+    down = "false"
+    if element.is_signed:
+        down = emit.pure(f"icmp slt i64 {step}, 0")
+    first, last = a.select(down, upper, lower, "i64"), a.select(down, lower, upper, "i64")
+    size = a.select(down, emit.sub("i64", "0", step), step, "i64")
+    any_ = emit.pure(f"icmp {'s' if element.is_signed else 'u'}lt i64 {first}, {last}")
+    way = emit.sub("i64", emit.sub("i64", last, first), "1")
+    rounds = emit.add("i64", emit.pure(f"udiv i64 {way}, {size}"), "1")
+    return a.select(any_, rounds, "0", "i64")
+
+
 def work_of(block: Block) -> int:
     """Return about how many elements are computed where each loop of unknown length runs once."""
     work = 0
@@ -158,7 +177,12 @@ def lower_for(w: Writer, op: For) -> None:
     w.flush()
     counter, *arguments = op.body.arguments
     lower, upper, step = (_i64(w, v) for v in (op.lower, op.upper, op.step))
-    count = _trip_count(w, lower, upper, step)
+    wraps = op.may_wrap and element_of(op.lower.type).bits > 32
+    count = (
+        _trip_count_of_all(w, op, lower, upper, step)
+        if wraps
+        else _trip_count(w, lower, upper, step)
+    )
     carried = _classify(w, op.inits, arguments, op)
     w.emit.at(op)
     type = register_type(element_of(counter.type))

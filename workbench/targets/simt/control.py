@@ -210,8 +210,12 @@ def lower_for(low: Lowering, op: For) -> None:
             _bind(low, value, carried[i], in_words=i in words)
         low.block(op.body)
         after = _operands(low, op.body.yields, words)
-        following = emit.add(type, current, step, "nsw " if element.bits >= 32 else "")
-        again = _more(low, op, following, upper, step)
+        again, flags = None, "nsw " if element.bits >= 32 else ""
+        if op.may_wrap:  # nobody may look at what follows the last round
+            again, flags = _follows(low, op, current, upper, step), ""
+        following = emit.add(type, current, step, flags)
+        if again is None:
+            again = _more(low, op, following, upper, step)
         latch = emit.block
         emit.patch(current, f"phi {type} [ {lower}, %{before} ], [ {following}, %{latch} ]")
         _close_phis(low, op.inits, carried, (start, before), (after, latch), words=words)
@@ -226,9 +230,33 @@ def _more(low: Lowering, op: For, counter: str, upper: str, step: str) -> str:
     """Return whether a round with this counter still runs."""
     emit, element = low.emit, element_scalar(op.body.arguments[0])
     up = compare_integers(emit, "lt", element, counter, upper)
+    if not element.is_signed:
+        return up
     if step.lstrip("-").isdigit():
         return up if int(step) > 0 else compare_integers(emit, "gt", element, counter, upper)
     down = compare_integers(emit, "gt", element, counter, upper)
+    rises = compare_integers(emit, "gt", element, step, "0")
+    return emit.pure(f"select i1 {rises}, i1 {up}, i1 {down}")
+
+
+def _follows(low: Lowering, op: For, counter: str, upper: str, step: str) -> str:
+    """Return whether a round follows that with this counter, which is the loop's.
+
+    The distance to the end fits without a sign, and is compared with the step: the next counter
+    may not fit.
+    """
+    emit, element = low.emit, element_scalar(op.body.arguments[0])
+    type = llvm_type(element)
+
+    def far(last: str, first: str, size: str) -> str:
+        return emit.pure(f"icmp ugt {type} {emit.sub(type, last, first)}, {size}")
+
+    if not element.is_signed:
+        return far(upper, counter, step)
+    if step.lstrip("-").isdigit():
+        ends = (upper, counter) if int(step) > 0 else (counter, upper)
+        return far(*ends, str(abs(int(step))))
+    up, down = far(upper, counter, step), far(counter, upper, emit.sub(type, "0", step))
     rises = compare_integers(emit, "gt", element, step, "0")
     return emit.pure(f"select i1 {rises}, i1 {up}, i1 {down}")
 

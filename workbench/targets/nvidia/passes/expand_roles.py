@@ -235,7 +235,10 @@ class _Expansion:
             inits = [values.get(loop.inits[i], loop.inits[i]) for i in carried]
             inits += [v for key in keys for v in (turns[key].slot, turns[key].parity)]
             lower, upper, step = (values.get(v, v) for v in (loop.lower, loop.upper, loop.step))
-            made = For(lower, upper, step, tuple(inits), block, span=loop.span, origins=(loop.id,))
+            made = For(
+                lower, upper, step, tuple(inits), block, may_wrap=loop.may_wrap, span=loop.span,
+                origins=(loop.id,),
+            )  # fmt: skip
             results = builder.insert(made).results[len(carried) :]
             for number, key in enumerate(keys):
                 turns[key] = _Turn(results[2 * number], results[2 * number + 1])

@@ -32,9 +32,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.ir import Block, Builder, Module, Op, Order, Value, copy_op, rebuild
-from workbench.ops import Elementwise, For, If, Yield, counted
+from workbench.ops import Elementwise, For, If, Select, Yield, counted
 from workbench.passes.manager import Remarks
-from workbench.targets.simt.passes.rounds import reached, reading_from
+from workbench.targets.simt.passes.rounds import another, counts_ahead, reached, reading_from
 from workbench.targets.simt.pressure import is_written_where_used, peak_in, registers_held
 from workbench.targets.simt.rules import Later, RuleTable
 
@@ -72,7 +72,7 @@ def late_product(loop: For, rules: RuleTable) -> Late | None:
     Another product of the loop comes before it: it reads what is made of that one.
     """
     products = {op: later for op in loop.body.ops if (later := rules.later_of(op)) is not None}
-    if len(products) < 2:
+    if len(products) < 2 or not counts_ahead(loop):
         return None
     uses: dict[Value, list[Op]] = {}
     for op in loop.body.ops:
@@ -270,13 +270,17 @@ class _Rotation:
             state = dict(zip(arguments[1:], ends, strict=True))
             ahead = self.head.write(state, builder)
             ends = [ahead.get(a, end) for a, end in state.items()]
-        second = builder.add(Elementwise("add", (loop.lower, loop.step), no_wrap=True))
+        wraps, upper = loop.may_wrap, loop.upper
+        second = builder.add(Elementwise("add", (loop.lower, loop.step), no_wrap=not wraps))
+        if wraps:  # no rounds, whatever the second counter would be
+            more = another(loop, loop.lower, second, builder)
+            upper = builder.add(Select(more, upper, second))
         kept = {value: Value(value.type, value.hint) for value in late.held}
         with builder.block() as body:
             builder.insert(Yield(self._round(kept)))
         inits = (*ends, *(values.get(value, value) for value in late.held))
         block = Block((*arguments, *kept.values()), tuple(body))
-        rest = builder.insert(loop.changed(lower=second, inits=inits, body=block))
+        rest = builder.insert(loop.changed(lower=second, upper=upper, inits=inits, body=block))
         results = list(rest.results[: len(loop.results)])
         last = dict(zip(late.held, rest.results[len(loop.results) :], strict=True))
         last[late.how.sums] = results[number]

@@ -51,6 +51,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
 )
 from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop, begun_once
 from workbench.targets.simt.passes.costs import vector_width
+from workbench.targets.simt.passes.rounds import counts_ahead
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.passes.staged_loads import (
     Early,
@@ -90,6 +91,10 @@ def pipeline_loads(
         loop = counted(op)
         depth = 0 if loop is None else loop.stages_in(module.attributes)
         if loop is None or depth < 2:
+            return None
+        if not counts_ahead(loop):
+            remarks.note(op, "nothing is copied ahead: the counter may not fit its type behind the "
+                         "last round, and how far a round goes is not known", "missed")  # fmt: skip
             return None
         early = Early(loop, known)
         found, plan = _decided(early, depth, chip_of(chip), room, remarks)

@@ -40,15 +40,17 @@ class Ahead:
         }
 
     def start(
-        self, index: Value, state: dict[Value, Value], slot: Value, stage: int = 0
-    ) -> dict[Value, Value]:
+        self, index: Value, state: dict[Value, Value], slot: Value, stage: int = 0,
+        runs: Value | None = None,
+    ) -> dict[Value, Value]:  # fmt: skip
         """Start all copies and loads of the round and return the carried values of the next.
 
-        `stage`: minus the rounds that they are ahead of the round they stand in.
+        `stage`: minus the rounds that they are ahead of the round they stand in. `runs`: whether
+        the loop reaches the round, where the counter does not tell.
         """
         builder, loop = self.builder, self.loop
         values = {loop.body.arguments[0]: index, **state}
-        runs = reached(self.loop, index, self.builder)
+        runs = reached(self.loop, index, self.builder) if runs is None else runs
         for op in self.ops:
             copied = copy_op(op, values, builder)
             access = self.rules.access_of(copied)

@@ -12,6 +12,9 @@ made by many warps, which run at different speeds. A barrier stands between two 
 - the first is an acquire and the second an access to what other programs write: what one thread
   has acquired, all warps may use.
 
+What goes on after its op (a product's reads, going.py) is under way until somebody has waited for
+it: a barrier in between orders nothing of it, one behind the wait does.
+
 The order that is asked for is a union over all ways through the program, loops included; a loop is
 summed up once, so the work grows with the program's length, whatever the depth of its loops.
 """
@@ -26,6 +29,7 @@ from workbench.ops import Bitcast, Constant, Elementwise
 from workbench.passes.manager import Remarks
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.ops import BlockBarrier
+from workbench.targets.simt.passes.going import Going, goes_on
 from workbench.targets.simt.passes.hazards import Access, Doubt, Hazards, words_of
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.rules import Device
@@ -58,13 +62,15 @@ class _Pending:
     accesses: dict[Access, None] = field(default_factory=dict[Access, None])
     #: An acquire that one thread has made.
     acquired: Op | None = None
+    #: What goes on, whatever barriers there are, until it is waited for.
+    going: Going[_Touch] = field(default_factory=Going[_Touch])
 
     def copy(self) -> _Pending:
-        return _Pending(dict(self.touches), dict(self.accesses), self.acquired)
+        return _Pending(dict(self.touches), dict(self.accesses), self.acquired, self.going.copy())
 
     def of_memory_shared(self) -> _Pending:
         """Return what is pending in shared memory alone."""
-        return _Pending(dict(self.touches))
+        return _Pending(dict(self.touches), going=self.going.copy())
 
     def add(self, other: _Pending, *, round_before: bool = False) -> None:
         """Let what is pending in `other` be pending too, perhaps from a loop's round before."""
@@ -72,6 +78,7 @@ class _Pending:
         for access in other.accesses:
             self.accesses[replace(access, earlier=True) if round_before else access] = None
         self.acquired = self.acquired or other.acquired
+        self.going.add(other.going)
 
     def clear(self) -> None:
         self.touches.clear()
@@ -85,6 +92,7 @@ class _Own:
 
     before: tuple[_Touch, ...] = ()
     after: tuple[_Touch, ...] = ()
+    going: tuple[_Touch, ...] = ()
     accesses: tuple[Access, ...] = ()
     waits: bool = False
     is_barrier: bool = False
@@ -133,6 +141,8 @@ class _Barriers:
             pending.clear()
         if own.waits:
             pending.clear()
+        # What has ended has done so in warps that waited, others may still be at it.
+        pending.touches.update(dict.fromkeys(pending.going.step(op, self.chip.rules, own.going)))
         pending.touches.update(dict.fromkeys(own.after))
         if not own.waits:
             for access in own.accesses:
@@ -181,6 +191,7 @@ class _Barriers:
         """Return what an op does itself, its regions left aside."""
         before: list[_Touch] = []
         after: list[_Touch] = []
+        going: list[_Touch] = []
         accesses: list[Access] = []
         for effect in op.own_effects():
             if effect.space == "global" and (effect.reads or effect.writes):
@@ -191,7 +202,7 @@ class _Barriers:
             elif effect.space == "shared" and effect.through is not None:
                 touch = self.touch(effect)
                 before.append(touch)
-                after.append(touch)
+                (going if goes_on(effect) else after).append(touch)
             elif effect.is_meeting:
                 return _Own(is_barrier=op.meets)
         scratch = scratch_of(op, self.chip, self.warps, self.used)
@@ -200,7 +211,7 @@ class _Barriers:
             low = self.offsets[op.id]
             before.append(_Touch(low, low + scratch.bytes, writes=True))
             after.append(_Touch(low, low + scratch.bytes, writes=not waits))
-        return _Own(tuple(before), tuple(after), tuple(accesses), waits)
+        return _Own(tuple(before), tuple(after), tuple(going), tuple(accesses), waits)
 
     def allocated(self, op: Op, buffer: Value) -> _Touch:
         assert isinstance(buffer.type, Shared)
@@ -219,7 +230,9 @@ class _Barriers:
     # -- what must wait -------------------------------------------------------------------
     def wait(self, own: _Own, pending: _Pending) -> _Wait:
         """Say why an op has to wait for what is pending, or on what it depends."""
-        if any(a.conflicts(b) for a in own.before for b in pending.touches):
+        if any(
+            a.conflicts(b) for a in own.before for b in (*pending.touches, *pending.going.since)
+        ):
             return _Wait("the shared memory it uses may still be in use")
         doubts: dict[Doubt, None] = {}
         for access in own.accesses:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from workbench.ir import Block, Builder, Module, Op, Value, copy_op, layout_of, rebuild, shape_of
 from workbench.ops import Elementwise, Splat, counted
 from workbench.passes.manager import Remarks
-from workbench.targets.simt.passes.rounds import reached, reading_from
+from workbench.targets.simt.passes.rounds import another, counts_ahead, reached, reading_from
 from workbench.targets.simt.passes.staged_loads import Early, Known
 from workbench.targets.simt.rules import Access, Device
 
@@ -37,6 +37,8 @@ def load_early(module: Module, remarks: Remarks, chip: Device) -> Module:
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         loop = counted(op)
         if loop is None or loop.stages_in(module.attributes) < 2 or not known.hides(loop.body):
+            return None
+        if not counts_ahead(loop):
             return None
         early = Early(loop, known)
         chosen = _chosen(early)
@@ -85,15 +87,18 @@ def _written(early: Early, chosen: list[Op], builder: Builder) -> tuple[Value, .
     needed = {id(op) for op in early.slice_of([v for op in chosen for v in op.operands]) or ()}
     ops = [op for op in loop.body.ops if id(op) in needed]
     ahead = _Ahead(early, ops, chosen, builder)
-    loaded = ahead.load({counter: loop.lower, **dict(zip(arguments, loop.inits, strict=True))})
+    starts = {counter: loop.lower, **dict(zip(arguments, loop.inits, strict=True))}
+    loaded = ahead.load(starts, reached(loop, loop.lower, builder))
     kept = [Value(load.results[0].type, load.results[0].hint) for load in chosen]
     with builder.block() as body:
         values: dict[Value, Value] = {}
         for op in ops:  # what the next round starts with
             builder.insert(copy_op(op, values, builder))
-        following = builder.add(Elementwise("add", (counter, loop.step), no_wrap=True))
+        wraps = loop.may_wrap
+        following = builder.add(Elementwise("add", (counter, loop.step), no_wrap=not wraps))
         ends = [values.get(v, v) for v in loop.body.yields]
-        coming = ahead.load({counter: following, **dict(zip(arguments, ends, strict=True))})
+        runs = another(loop, counter, following, builder)
+        coming = ahead.load({counter: following, **dict(zip(arguments, ends, strict=True))}, runs)
         replaced = dict(zip((load.results[0] for load in chosen), kept, strict=True))
         for op in loop.body.ops[:-1]:
             if op in chosen:
@@ -118,10 +123,9 @@ class _Ahead:
         self.chosen = chosen
         self.builder = builder
 
-    def load(self, values: dict[Value, Value]) -> list[Value]:
+    def load(self, values: dict[Value, Value], runs: Value) -> list[Value]:
         """Return what is loaded in a round; anything in one that the loop does not reach."""
-        loop, rules, builder = self.early.loop, self.early.known.rules, self.builder
-        runs = reached(loop, values[loop.body.arguments[0]], builder)
+        rules, builder = self.early.known.rules, self.builder
         for op in self.ops:
             builder.insert(copy_op(op, values, builder))
         found: list[Value] = []

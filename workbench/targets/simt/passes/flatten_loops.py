@@ -118,6 +118,8 @@ def _nest(outer: For) -> _Nest | None:
     inner = counted(last)
     if inner is None or inner is outer or outer.schedule or inner.schedule:
         return None
+    if outer.may_wrap or inner.may_wrap:
+        return None  # what follows the last round is compared with the end
     plain = all(op.pure and op.results and not op.regions for op in before)
     if not plain or any(op.repeats for op in walk(inner.body)):
         return None

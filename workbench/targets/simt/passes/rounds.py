@@ -7,13 +7,25 @@ from typing import Any
 
 from workbench.analysis.affine import Affine
 from workbench.analysis.masks import implies
-from workbench.ir import I32, Block, Builder, Op, Value, element_of, shape_of, walk
-from workbench.ops import Constant, Elementwise, For, Select
+from workbench.ir import (
+    I32,
+    U32,
+    U64,
+    Block,
+    Builder,
+    Op,
+    Scalar,
+    Value,
+    element_of,
+    shape_of,
+    walk,
+)
+from workbench.ops import Bitcast, Constant, Elementwise, For, Select
 from workbench.passes.rules import constant_of
 
 
 def reached(loop: For, index: Value, builder: Builder) -> Value:
-    """Return whether a loop reaches a round with this counter."""
+    """Return whether a loop reaches a round with this counter, one that its type holds."""
     step = constant_of(loop.step)
     up = builder.add(Elementwise("lt", (index, loop.upper)))
     if step is not None and step > 0:
@@ -26,12 +38,38 @@ def reached(loop: For, index: Value, builder: Builder) -> Value:
     return builder.add(Select(rises, up, down))
 
 
+def counts_ahead(loop: For) -> bool:
+    """Say whether `another` can tell which rounds follow."""
+    return not loop.may_wrap or constant_of(loop.step) is not None
+
+
+def another(loop: For, index: Value, following: Value, builder: Builder) -> Value:
+    """Return whether a round, of counter `following`, comes behind one that a loop reaches.
+
+    The counter's type may not hold `following`: the distance to the end, which fits without a
+    sign, is compared with the step.
+    """
+    if not loop.may_wrap:
+        return reached(loop, following, builder)
+    step, element = constant_of(loop.step), element_of(index.type)
+    assert step is not None
+    assert isinstance(element, Scalar)
+    unsigned = U64 if element.bits == 64 else U32
+    ends = (loop.upper, index) if step > 0 else (index, loop.upper)
+    distance = builder.add(Elementwise("sub", ends))
+    if element != unsigned:
+        distance = builder.add(Bitcast(distance, unsigned))
+    return builder.add(Elementwise("gt", (distance, builder.add(Constant(abs(step), unsigned)))))
+
+
 def ends_with(loop: For, mask: Value, facts: Affine) -> bool:
     """Say whether a mask is off in all rounds behind the last one of a loop: it need not be asked.
 
     `mask` is one of the loop's; where its round is another, its numbers are that one's.
     """
     step = constant_of(loop.step)
+    if loop.may_wrap:  # so may what is compared there
+        return False
     index, upper = (facts.form(v) for v in (loop.body.arguments[0], loop.upper))
     if step is None or step <= 0 or index is None or upper is None:
         return False

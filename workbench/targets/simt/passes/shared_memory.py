@@ -9,6 +9,7 @@ from functools import partial
 from workbench.ir import Block, Module, Op, Shared, Value, layout_of
 from workbench.source import Note, ResourceError
 from workbench.targets.simt.lowering import used_values
+from workbench.targets.simt.passes.going import Going, goes_on
 from workbench.targets.simt.rules import Device, Scratch
 
 #: Swizzled buffers start at multiples of their pattern (8 rows of 128 bytes).
@@ -126,6 +127,8 @@ class _Liveness:
         #: Buffers whose accesses put others into an order.
         self.barriers: list[_Want] = []
         self.clock = 0
+        #: Buffers that products go on reading.
+        self.going: Going[Value] = Going()
         self.visit(module.body)
         for want in self.barriers:  # who waits there may come late, others arrive early
             want.last = self.clock
@@ -136,13 +139,13 @@ class _Liveness:
             self.clock += 1
             start = self.clock
             self.want(op)
-            for region in op.regions:
-                self.visit(region)
+            self.regions(op, start)
             for operand in op.operands:
                 if operand in self.buffers:
                     self.buffers[operand].last = self.clock
                     self.buffers[operand].last_op = op.id
             self.read(op)
+            self.end(op)
             if op.regions and not op.side_by_side:
                 # A buffer from outside that is used in a loop lives through all of it. Roles run
                 # side by side, the producer's first here; what it fills consumers wait for, all of
@@ -150,6 +153,26 @@ class _Liveness:
                 for held in self.buffers.values():
                     if held.first < start <= held.last:
                         held.last = self.clock
+
+    def regions(self, op: Op, start: int) -> None:
+        """Visit the regions of an op; what goes on at the end of one goes on behind the op."""
+        entry, after = self.going, self.going.copy()
+        for region in op.regions:
+            self.going = entry.copy()
+            self.visit(region)
+            after.add(self.going)
+        self.going = after
+        if op.repeats:  # what a round leaves going goes on in the next one, in the same bytes
+            for buffer in after.since:
+                held = self.buffers[buffer]
+                held.first, held.last = min(held.first, start), max(held.last, self.clock)
+
+    def end(self, op: Op) -> None:
+        """Note which buffers an op starts to read, and which are needed until it has waited."""
+        started = [e.through for e in op.own_effects() if goes_on(e) and e.through is not None]
+        for buffer in self.going.step(op, self.chip.rules, started):
+            self.buffers[buffer].last = self.clock
+            self.buffers[buffer].last_op = op.id
 
     def read(self, op: Op) -> None:
         """Note how far behind a buffer an op reads."""
