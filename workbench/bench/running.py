@@ -219,7 +219,8 @@ class _Run:
         record = next(r for r in self.records if r.compiled is compiled)
         if subject.target == "interpreter" and prod(subject.grid) <= MOST_RECORDED_PROGRAMS:
             say("recording every access in the interpreter")
-            with may_stop(), checking() if plan.checked else nullcontext():
+            careful = plan.checked or plan.guard
+            with may_stop(), checking() if careful else nullcontext():
                 record.access = recorded_accesses(subject)
         if plan.timed:
             self._carefully(subject, record)
