@@ -72,7 +72,7 @@ def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> Kernel
     """Return the result that a name, `K@SPEC`, a result or a kernel object stands for.
 
     None stands for the latest result. SPEC is a target, or a part of what the specialisation is
-    called. Raises OptionError K129.
+    called: the result has that compilation alone. Raises OptionError K129.
     """
     if isinstance(what, KernelResult):
         return what
@@ -133,8 +133,7 @@ def _with_spec(newest: KernelResult, known: list[KernelResult], spec: str) -> Ke
         for record in result.records:
             kernel = record.trace.kernel
             if kernel.target == spec or spec in kernel.spec:
-                others = [other for other in result.records if other is not record]
-                return KernelResult(result.kernel, result.name, [record, *others])
+                return KernelResult(result.kernel, result.name, [record], plan=result.plan)
     found = ", ".join(
         dict.fromkeys(
             f"{record.trace.kernel.target} {record.trace.kernel.spec}".strip()
