@@ -219,3 +219,20 @@ def test_words_and_patterns_that_nothing_has_are_told(space):
     for word in ("doctor", "version"):
         with pytest.raises(OptionError, match="takes no word"):
             lines.workbench(word, "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("add@cpu", "add --target cpu"), ("add@sm_80,BLOCK=64", "add --target sm_80 --set BLOCK=64")],
+)
+def test_a_launch_is_described_by_options_and_never_by_a_compilation(space, name, options):
+    """`K@SPEC` would be run as the latest launch was, for another target or other settings."""
+    asks = [
+        lambda: step(name, None, space), lambda: bisect(name, None, space),
+        lambda: lines.check(name, parse("check", "", space), space),
+        lambda: lines.bench(name, parse("bench", "", space), space),
+    ]  # fmt: skip
+    for ask in asks:
+        with pytest.raises(OptionError, match="names a compilation") as caught:
+            ask()
+        assert options in caught.value.hint

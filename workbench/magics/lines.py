@@ -208,6 +208,7 @@ def replace_request(request: Request, **changes: Any) -> Request:
 def _run_existing(
     what: Any, request: Request, namespace: Mapping[str, Any], *, checking: bool = False
 ) -> KernelResult:
+    registry.refuse_spec(what)
     kernel: Any = namespace.get(what) if isinstance(what, str) else what
     if not hasattr(kernel, "kernel_source"):
         kernel = registry.find(what, namespace).kernel

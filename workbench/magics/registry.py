@@ -103,6 +103,18 @@ def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> Kernel
     )
 
 
+def refuse_spec(what: Any) -> None:
+    """Raise OptionError K103 for `K@SPEC` where options say what is compiled and launched."""
+    if isinstance(what, str) and "@" in what:
+        name, _, spec = what.partition("@")
+        options = " ".join(f"--set {w}" if "=" in w else f"--target {w}" for w in spec.split(","))
+        raise OptionError(
+            f"'{what}' names a compilation; here options say what is compiled and run",
+            code="K103",
+            hint=f"say it by options: {name} {options}",
+        )  # fmt: skip
+
+
 def _launched_since(result: KernelResult) -> bool:
     """Whether a cell that knew no types is followed by launches, which told them."""
     nothing = all(record.compiled is None and record.error is None for record in result.records)
