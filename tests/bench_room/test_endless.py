@@ -1,4 +1,4 @@
-"""A check of a kernel that goes round for ever ends by itself, at the loop, within its limit."""
+"""Checks and questions end by themselves where a loop does not, at that loop, within the limit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ import pytest
 import torch
 
 from workbench import run_cell
-from workbench.bench import checking, guarding
+from workbench.bench import guarding
 from workbench.magics import doctor, registry
+from workbench.magics.grammar import parse
+from workbench.magics.questioning import bisect, step
+from workbench.questions import running, stepping
 from workbench.source import KernelError, OptionError
 from workbench.source.budgets import BUDGETS
 
@@ -36,7 +39,8 @@ def names(monkeypatch):
     """Let little time be too much."""
     monkeypatch.setitem(BUDGETS, "checked", replace(BUDGETS["checked"], limit=0.4))
     monkeypatch.setattr(guarding, "CHECK_SECONDS", 0.2)
-    monkeypatch.setattr(checking, "LATE_SECONDS", 0.4)
+    monkeypatch.setattr(guarding, "LATE_SECONDS", 0.4)
+    monkeypatch.setattr(guarding, "SECONDS", 0.2)
     registry.clear()
     yield {"x": torch.ones(4), "out": torch.zeros(1)}
     registry.clear()
@@ -58,10 +62,65 @@ def test_it_ends_at_the_loop(names, condition, step, how, target, check):
     assert time.monotonic() - start < 20
     assert error.code == "K406"
     assert error.span.line == LINE
-    assert "rounds of its loops in" in error.message
+    # The limit is that of what was run: seconds in the interpreter are told beside those of a CPU.
+    assert "rounds of its loops in" in error.render()
+    assert ("in the interpreter" in error.message) == (target == "interpreter")
+    assert ("the launch of total on the CPU was ended after" in error.message) == (target == "cpu")
     assert "i is " in error.render()
     assert "%workbench config checked=" in error.hint
-    assert ("the launch on the CPU was ended after" in error.render()) == (target == "cpu")
+
+
+@pytest.mark.parametrize("target", ["cpu", "interpreter"])
+def test_a_guarded_launch_is_not_made(names, target):
+    with pytest.raises(KernelError, match="rounds of its loops in") as caught:
+        cell(*ENDLESS[0][:2], f"--target {target} --guard", names)
+    assert (caught.value.code, caught.value.span.line) == ("K406", LINE)
+    if target == "cpu":
+        assert "found by --guard; nothing was launched" in caught.value.render()
+
+
+def asked(question, condition, change, names):
+    """Return what a question of a kernel that no cell has run says."""
+    cell(condition, change, "--no-run --target cpu", names)
+    return question("total", parse("step", "--args x,out,100 --grid 1", names), names)
+
+
+@pytest.mark.parametrize(("condition", "change", "how"), ENDLESS, ids=["runs away", "swings"])
+def test_steps_end_at_the_loop(names, condition, change, how):
+    found = asked(step, condition, change, names)
+    assert f"in the interpreter (line {LINE}); after " in found.error
+    assert "i is " in found.text
+    assert len(found.steps) > 1000
+    assert not names["out"].any()
+
+
+def test_steps_end_where_there_is_no_room(names, monkeypatch):
+    monkeypatch.setitem(BUDGETS, "checked", replace(BUDGETS["checked"], limit=60))
+    monkeypatch.setattr(running, "MOST_BYTES", 100 * running.EVENT_BYTES)
+    monkeypatch.setattr(stepping, "MOST_PLAIN", 20)
+    found = asked(step, *ENDLESS[0][:2], names)
+    assert not found.complete
+    assert not found.error
+    assert "ended at the last of these steps, in line " in found.text
+    assert len(found.steps) <= 100
+    data = found.to(50).data()
+    assert (data["count"], data["first"], len(data["steps"])) == (len(found.steps), 40, 20)
+
+
+def test_a_search_for_the_first_wrong_op_ends_at_the_loop(names):
+    answer = asked(bisect, *ENDLESS[0][:2], names)
+    assert (answer.verdict, answer.op.line) == ("unknown", LINE)
+    assert "K406: program (0,) goes round this loop" in answer.text
+    assert "i is " in answer.text
+
+
+def test_so_does_one_beside_a_version_without_an_end(names):
+    cell("i < n", "i += 1", "--no-run --target cpu", names)
+    right = names["total"]
+    cell("i != n", "i += 3", "--no-run --target cpu", names)
+    answer = bisect(right, parse("bisect", "--args x,out,100 --grid 1", names), names, "total")
+    assert "this is total, the version that should be right" in answer.text
+    assert (answer.verdict, answer.op and answer.op.line) == ("unknown", LINE)
 
 
 def test_a_loop_that_ends_is_no_error(names):

@@ -184,3 +184,48 @@ def test_settings_that_are_no_literals_are_compiled_for_as_they_are(space):
     compiled = found.records[0].compiled
     assert dict(compiled.signature.arguments)["TYPE"].value == tl.bfloat16
     assert dict(compiled.signature.options)["num_warps"] == 2
+
+
+# -- names that nothing has -------------------------------------------------------------------
+def test_kernels_without_results_are_an_error_and_specialisations_are_told_apart(space):
+    for name in ("nope", "nope@cpu", "add@sm_120", "@cpu"):
+        with pytest.raises(OptionError) as caught:
+            lines.kernels(name)
+        assert caught.value.code == "K129"
+    run_cell(ADD, LINE.replace("--target cpu", "--target sm_90a --no-run"), space)
+    assert [str(lines.kernels(name)).count("\nadd") for name in ("add", "add@cpu")] == [2, 1]
+
+
+@pytest.mark.parametrize("stage", ["ptx", "sass", "gpu"])
+def test_a_stage_of_one_target_is_not_shown_for_another(space, stage):
+    """A cell that compiles for a chip to look at has both; K@SPEC names one of them."""
+    run_cell(ADD, LINE.replace("--target cpu", ""), space)
+    assert str(getattr(lines, stage)("add", namespace=space))
+    with pytest.raises(OptionError, match="add for cpu has no"):
+        getattr(lines, stage)("add@cpu", namespace=space)
+    with pytest.raises(OptionError):
+        follow("add@cpu", f"{stage}:5", namespace=space)
+
+
+def test_words_and_patterns_that_nothing_has_are_told(space):
+    assert str(lines.passes("add", grep="zz", namespace=space)).startswith("no pass that changed")
+    for word in ("doctor", "version"):
+        with pytest.raises(OptionError, match="takes no word"):
+            lines.workbench(word, "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("add@cpu", "add --target cpu"), ("add@sm_80,BLOCK=64", "add --target sm_80 --set BLOCK=64")],
+)
+def test_a_launch_is_described_by_options_and_never_by_a_compilation(space, name, options):
+    """`K@SPEC` would be run as the latest launch was, for another target or other settings."""
+    asks = [
+        lambda: step(name, None, space), lambda: bisect(name, None, space),
+        lambda: lines.check(name, parse("check", "", space), space),
+        lambda: lines.bench(name, parse("bench", "", space), space),
+    ]  # fmt: skip
+    for ask in asks:
+        with pytest.raises(OptionError, match="names a compilation") as caught:
+            ask()
+        assert options in caught.value.hint

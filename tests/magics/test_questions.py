@@ -15,7 +15,6 @@ from workbench.magics.grammar import parse
 from workbench.magics.options import complete
 from workbench.magics.question_magics import stopped_in_one_line
 from workbench.magics.questioning import bisect, compare, diff, follow
-from workbench.questions import trying
 from workbench.questions.comparing import difference
 from workbench.questions.live import live_where_most
 from workbench.source import CheckError, KernelError, OptionError
@@ -101,19 +100,14 @@ def test_a_forgotten_mask_is_the_answer_and_nothing_runs_unguarded():
     assert not space["out"].any()
 
 
-@pytest.mark.parametrize(
-    ("step", "verdict", "said"),
-    [("i * 2", "source", "K515"), ("i - 1", "unknown", "does its loop ever end")],
-)
-def test_a_loop_without_end_is_the_answer(monkeypatch, step, verdict, said):
-    monkeypatch.setattr(trying, "ONE_SECONDS", 2.0)
+def test_a_loop_in_which_nothing_changes_is_the_answer():
     space = names()
-    head = f"    i = 0\n    while i < n:\n        i = {step}\n    tl.store"
+    head = "    i = 0\n    while i < n:\n        i = i * 2\n    tl.store"
     loop = ADD.replace("    tl.store", head)
     run_cell(loop, f"{LINE} --no-run", space)
     answer = bisect("add", parse("bisect", LINE, space), space)
-    assert answer.verdict == verdict
-    assert said in answer.text
+    assert answer.verdict == "source"
+    assert "K515" in answer.text
 
 
 TOGETHER = {

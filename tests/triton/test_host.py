@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import textwrap
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -423,3 +424,41 @@ def test_a_warmed_up_kernel_is_asked_for_its_numbers_and_takes_every_argument():
     assert kernel.metadata.shared == 0
     kernel[(1, 1, 1)](x, z, 10, 4, 2)
     assert torch.equal(z, 2 * x)
+
+
+@triton.jit
+def normalised(x_ptr, out_ptr, rows, n, SIZE: tl.constexpr):
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0)):
+        at = row * n + tl.arange(0, SIZE)
+        mask = tl.arange(0, SIZE) < n
+        x = tl.exp(tl.load(x_ptr + at, mask=mask, other=-float("inf")))
+        tl.store(out_ptr + at, x / tl.sum(x, axis=0), mask=mask)
+
+
+def test_an_occupancy_is_computed_of_what_a_kernel_takes():
+    """As the softmax tutorial has it; without a GPU the numbers are those of the code shown."""
+    sizes = triton.runtime.driver.active.utils.get_device_properties(0)
+    x, out = torch.rand(50, 600), torch.zeros(50, 600)
+    kernel = normalised.warmup(x, out, 50, 600, SIZE=1024, num_warps=8, grid=(1,), target="cpu")
+    kernel._init_handles()
+    occupancy = sizes["max_num_regs"] // (kernel.n_regs * sizes["warpSize"] * 8)
+    occupancy = min(occupancy, sizes["max_shared_mem"] // kernel.metadata.shared)
+    shown = normalised.warmup(x, out, 50, 600, SIZE=1024, num_warps=8, grid=(1,), target="sm_90a")
+    assert (kernel.n_regs, kernel.n_spills) == (shown.n_regs, shown.n_spills)
+    assert kernel.metadata.shared == shown.metadata.shared > 0
+    programs = min(sizes["multiprocessor_count"] * occupancy, 50)
+    assert programs >= 1
+    kernel[(programs, 1, 1)](x, out, 50, 600, 1024)
+    torch.testing.assert_close(out, torch.softmax(x, dim=1))
+
+
+def test_what_nobody_counted_is_an_error_that_says_why(monkeypatch):
+    from workbench.source import ToolError
+
+    x = torch.arange(10.0)
+    kernel = doubled.warmup(x, x, 10, SIZE=4, stages=2, grid=(1,), target="cpu")
+    uncounted = doubled.warmup(x, x, 10, SIZE=4, stages=2, grid=(1,), target="sm_90a")
+    monkeypatch.setattr(uncounted, "_launch", replace(uncounted.launch, registers=None))
+    monkeypatch.setattr(kernel, "_find_shown", lambda _: uncounted)
+    with pytest.raises(ToolError, match="doubled runs on the CPU, which has no registers"):
+        _ = kernel.n_regs

@@ -12,7 +12,7 @@ import numpy as np
 
 from workbench.bench.arrays import clone, dtype_of, offset_of, shape_of, to_numpy
 from workbench.bench.compare import Comparison, compare
-from workbench.bench.guarding import watch
+from workbench.bench.guarding import launch_in_time
 from workbench.bench.locate import Search, who_stored
 from workbench.bench.phases import say
 from workbench.bench.reference import How, Reference, References, references
@@ -20,14 +20,10 @@ from workbench.bench.roundings import Roundings, roundings
 from workbench.bench.subject import Subject
 from workbench.bench.tolerances import Conditioning, Given, Model
 from workbench.bench.unwritten import described, unwritten
-from workbench.devices.stops import ended_after
 from workbench.ir import element_of
 from workbench.ops import Store
-from workbench.source import CheckError, LaunchError, Note, Span, checking, limit_of, over_budget
+from workbench.source import CheckError, LaunchError, Note, Span, checking
 from workbench.trace import Check, Mismatch
-
-#: How long the interpreter looks for the loop of a launch that does not end.
-LATE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -82,7 +78,7 @@ def check_launch(
         for name, value in subject.arguments.items()
     }
     with checking():
-        _launch_in_time(subject, before)
+        launch_in_time(subject, before, subject.launch)
         synchronize()
         if isinstance(reference, References):
             found = reference
@@ -108,29 +104,6 @@ def check_launch(
     if not failed:
         _look_for_unwritten(subject, verdict, before, said, synchronize, reference is None)
     return verdict
-
-
-def _launch_in_time(subject: Subject, before: Mapping[str, Any]) -> None:
-    """Launch; on the CPU a launch ends after some time, whatever it does.
-
-    Raises KernelError at the loop that goes round for ever, as far as the interpreter finds it.
-    """
-    if subject.target != "cpu":
-        subject.launch()
-        return
-    seconds = limit_of("checked")
-    with ended_after(seconds) as ended:
-        subject.launch()
-    if not ended():
-        return
-    watched = watch(replace(subject, arguments=before), LATE_SECONDS)
-    error = watched.late
-    if error is None:
-        loop = next((op for op in subject.module.walk() if len(op.regions) == 2), None)
-        error = over_budget("checked", f"{subject.name} takes", seconds, loop and loop.span)
-    note = Note(f"the launch on the CPU was ended after {seconds:,} seconds: its results are void")
-    error.notes = (note, *error.notes)
-    raise error
 
 
 def _look_for_unwritten(

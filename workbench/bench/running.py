@@ -40,11 +40,11 @@ from workbench.runtime.compiled import CompiledKernel
 from workbench.runtime.compiling import compile as compile_kernel
 from workbench.runtime.compiling import obtain, source_of
 from workbench.runtime.faults import wait
+from workbench.runtime.gpu_target import SHOWN_CHIP
 from workbench.source import KernelError, KernelSource, LaunchError, Note, OptionError, checking
 from workbench.source.files import shown_file
 from workbench.trace import Kernel, Launch, LaunchArgument, Runs, Skipped, TraceBuilder
 
-SHOWN_CHIP = "sm_90a"
 #: Grids up to this many programs are recorded access by access in the interpreter.
 MOST_RECORDED_PROGRAMS = 4096
 
@@ -219,7 +219,8 @@ class _Run:
         record = next(r for r in self.records if r.compiled is compiled)
         if subject.target == "interpreter" and prod(subject.grid) <= MOST_RECORDED_PROGRAMS:
             say("recording every access in the interpreter")
-            with may_stop(), checking() if plan.checked else nullcontext():
+            careful = plan.checked or plan.guard
+            with may_stop(), checking() if careful else nullcontext():
                 record.access = recorded_accesses(subject)
         if plan.timed:
             self._carefully(subject, record)

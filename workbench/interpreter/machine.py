@@ -12,7 +12,7 @@ from workbench.interpreter.run import Run
 from workbench.interpreter.scheduling import Program, Scheduler
 from workbench.interpreter.watching import Watcher
 from workbench.ir import Module
-from workbench.source import deep
+from workbench.source import deep, seconds_of_loops
 
 
 @deep
@@ -33,16 +33,18 @@ def run_module(
     `watch` races, false promises, and reads of elements that nobody wrote are found too, the last
     in the arguments that `uninitialised` names. Programs run in the order of the grid, one that
     waits lets others run; a `schedule` other than 0 is the seed of another order, in which programs
-    change over at atomics too.
+    change over at atomics too. Loops take as long as they like, unless this is a check.
 
     Raises:
         LaunchError: a wrong argument (K501), an access that leaves its argument (K502), programs
             that wait for ever (K515), or, where it is watched, an assertion that fails (K510).
+        ResourceError: K406 for a loop that takes longer than a check may.
     """
     machine = Machine(
         module, grid, arguments, record=record, watch=watch, uninitialised=uninitialised,
         schedule=schedule,
     )  # fmt: skip
+    machine.most_seconds = seconds_of_loops()
     machine.run_all()
     return machine.recording
 

@@ -16,7 +16,7 @@ from workbench.interpreter.outside import Wrong, outside, pointers_of
 from workbench.interpreter.recording import Access, Recording
 from workbench.ir import Array, Element, Module, Op, Pointer, Scalar, Value
 from workbench.ops.numbers import round_to
-from workbench.source import LaunchError, Span, seconds_of_loops
+from workbench.source import LaunchError, Span, limit_of
 
 #: Accesses beyond this many are not recorded: nobody looks at more of them.
 MOST_ACCESSES = 200_000
@@ -115,8 +115,9 @@ class Run:
         self.blocks = 0
         #: The rounds that all loops of a program may take, None: any number.
         self.most_rounds: int | None = None
-        #: The seconds that they may take, None: any number.
-        self.most_seconds = seconds_of_loops()
+        #: The seconds that they may take, None: any number. Who asks something of a kernel gets an
+        #: answer; a launch that the user made goes on until Stop (`run_module`).
+        self.most_seconds: float | None = limit_of("checked")
         #: Told of every op that has run; its values are in the frame. Nothing is watched then.
         self.listener: Callable[[Op, Any], object] | None = None
         self._dependence: Dependence | None = None

@@ -323,9 +323,10 @@ EXPLANATIONS: dict[str, Explanation] = {
     ),
     "K406": _entry(
         "compiling the kernel would take more than one of the limits that keep a slip from taking "
-        "the machine along.",
-        "for i in tl.static_range(10**9): …      # or 9**9**9",
-        "the message says what was counted and the limit; %workbench config lists all of them.",
+        "the machine along; or a loop takes longer than a check, %step or another question may.",
+        "for i in tl.static_range(10**9): …      # or 9**9**9, or while i != n: i += 3",
+        "the message says what was counted and the limit; %workbench config lists all of them, "
+        "%workbench config checked=600 lets loops that are long run longer.",
     ),
     "K407": _entry(
         "a kernel's stages were let go to save memory, and what the kernel captured has changed.",

@@ -208,6 +208,7 @@ def replace_request(request: Request, **changes: Any) -> Request:
 def _run_existing(
     what: Any, request: Request, namespace: Mapping[str, Any], *, checking: bool = False
 ) -> KernelResult:
+    registry.refuse_spec(what)
     kernel: Any = namespace.get(what) if isinstance(what, str) else what
     if not hasattr(kernel, "kernel_source"):
         kernel = registry.find(what, namespace).kernel
@@ -273,18 +274,22 @@ _HEADINGS = {
 
 
 def kernels(name: str | None = None, *, clear: bool = False, as_json: bool = False) -> Shown:
-    """Return a table of the kernels that have results, or of one; `clear` forgets them.
+    """Return a table of the kernels that have results, or of one (K, K@SPEC); `clear` forgets them.
 
-    One row for each specialisation: its latest time and the verdict of its latest check.
+    One row for each specialisation: its latest time and the verdict of its latest check. Raises
+    OptionError K129 for a name without results.
     """
     if clear:
         registry.clear()
+    own, _, spec = (name or "").partition("@")
+    if name is not None and not clear:
+        registry.find(name)
     rows: list[tuple[str, ...]] = [tuple(_HEADINGS)]
     latest: dict[tuple[str, ...], tuple[Any, ...]] = {}
     for result in registry.results():
         for trace in result.traces:
             row = _row(trace)
-            if name not in (None, row[0]):
+            if own not in ("", row[0]) or not (spec in ("", row[1]) or spec in row[2]):
                 continue
             older = latest.get(row[:3], ("",) * len(row))
             latest[row[:3]] = tuple(
@@ -350,5 +355,7 @@ def workbench(what: str = "doctor", value: str | None = None, *, as_json: bool =
     if what not in known:
         better = closest(what, known)
         raise OptionError(f"unknown word '{what}'{better}", code="K103", hint=" ".join(known))
+    if value is not None and what in ("doctor", "version"):
+        raise OptionError(f"unexpected '{value}': {what} takes no word", code="K103")
     text: str = getattr(doctoring, what)(value)
     return plain(**doctoring.data_of(what, text)) if as_json else Shown(text)

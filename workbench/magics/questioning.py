@@ -69,6 +69,7 @@ def bisect(
 
 def kernel_of(what: Any, names: Mapping[str, Any]) -> tuple[Any, Plan | None]:
     """Return a kernel object, and the plan of its latest run if there is one."""
+    registry.refuse_spec(what)
     found: Any = names.get(what) if isinstance(what, str) else what
     if hasattr(found, "kernel_source"):
         latest = registry.latest(found.kernel_source.name)

@@ -72,7 +72,7 @@ def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> Kernel
     """Return the result that a name, `K@SPEC`, a result or a kernel object stands for.
 
     None stands for the latest result. SPEC is a target, or a part of what the specialisation is
-    called. Raises OptionError K129.
+    called: the result has that compilation alone. Raises OptionError K129.
     """
     if isinstance(what, KernelResult):
         return what
@@ -101,6 +101,18 @@ def find(what: Any = None, namespace: Mapping[str, Any] | None = None) -> Kernel
         code="K129",
         hint=f"known: {', '.join(names()) or 'none'}",
     )
+
+
+def refuse_spec(what: Any) -> None:
+    """Raise OptionError K103 for `K@SPEC` where options say what is compiled and launched."""
+    if isinstance(what, str) and "@" in what:
+        name, _, spec = what.partition("@")
+        options = " ".join(f"--set {w}" if "=" in w else f"--target {w}" for w in spec.split(","))
+        raise OptionError(
+            f"'{what}' names a compilation; here options say what is compiled and run",
+            code="K103",
+            hint=f"say it by options: {name} {options}",
+        )  # fmt: skip
 
 
 def _launched_since(result: KernelResult) -> bool:
@@ -133,8 +145,7 @@ def _with_spec(newest: KernelResult, known: list[KernelResult], spec: str) -> Ke
         for record in result.records:
             kernel = record.trace.kernel
             if kernel.target == spec or spec in kernel.spec:
-                others = [other for other in result.records if other is not record]
-                return KernelResult(result.kernel, result.name, [record, *others])
+                return KernelResult(result.kernel, result.name, [record], plan=result.plan)
     found = ", ".join(
         dict.fromkeys(
             f"{record.trace.kernel.target} {record.trace.kernel.spec}".strip()

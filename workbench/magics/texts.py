@@ -143,7 +143,10 @@ def passes_text(trace: Trace, which: str | None, request: Request) -> Shown:
         times = f"{step.pipe:<5} {step.milliseconds:>6.2f}"
         rows.append(f"{index:>3}  {step.name:<{width}}  {times}    {counts}")
     hidden = len(trace.passes) - len(chosen)
-    if hidden:
+    if request.grep is not None and not chosen:
+        kind = "pass" if request.everything else "pass that changed something"
+        rows = [f"no {kind} is called {request.grep}; %passes {trace.kernel.name} --all lists all"]
+    elif hidden:
         rows.append(f"{hidden} more passes not listed; --all shows those that changed nothing too")
     return Shown("\n".join(rows))
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ import numpy as np
 from workbench.bench.arrays import offset_of, to_numpy
 from workbench.bench.checking import model_of
 from workbench.bench.compare import Comparison, compare
+from workbench.bench.guarding import launch_in_time
 from workbench.bench.phases import say
 from workbench.bench.reference import Reference, References, references
 from workbench.bench.roundings import roundings
@@ -44,7 +46,6 @@ from workbench.questions.slicing import Line, by_line, slice_of
 from workbench.questions.suspects import ranked
 from workbench.questions.trying import (
     Trial,
-    endless,
     failing,
     guarded,
     poisoned,
@@ -52,7 +53,7 @@ from workbench.questions.trying import (
     untellable,
     unwritten,
 )
-from workbench.source import CheckError, KernelError
+from workbench.source import CheckError, KernelError, ResourceError, checking
 
 
 @dataclass(slots=True)
@@ -84,7 +85,8 @@ def find_first_wrong(
 
     Raises CheckError K602 or K603 for a reference that does not fit or fails.
     """
-    return _Inquiry(subject, reference, said, other, others, Given(rtol, atol)).answer()
+    with checking():
+        return _Inquiry(subject, reference, said, other, others, Given(rtol, atol)).answer()
 
 
 def can_run(target: str) -> bool:
@@ -122,7 +124,12 @@ class _Inquiry:
 
     def answer(self) -> Answer:
         """Find out."""
-        return self._tried() or self._compared_answer()
+        try:
+            return self._tried() or self._compared_answer()
+        except ResourceError as error:
+            if error.code != "K406":
+                raise
+            return failing(self.subject, error)
 
     def _tried(self) -> Answer | None:
         """Run the launch where it can do no harm; returns the answer if that goes wrong."""
@@ -130,8 +137,6 @@ class _Inquiry:
         trial = self.trial = tried(self.bench, self.module, self.grid)
         if trial.error is not None:
             return failing(self.subject, trial.error)
-        if trial.stuck is not None:
-            return endless(self.subject, trial.stuck)
         error = guarded(self.subject, self.bench)
         if error is not None:
             return self._unlaunched(error)
@@ -143,9 +148,9 @@ class _Inquiry:
         """Launch, and compare what target, passes, source and reference say."""
         if can_run(self.target) and self.target != "interpreter":
             say(f"launching {self.subject.name} on {self.target}")
-            built = self.compiled.built
-            code = build(self.compiled.lowered.module, self.target, built)
-            launch(code, self.bench, self.grid)
+            code = build(self.compiled.lowered.module, self.target, self.compiled.built)
+            start = partial(launch, code, self.bench, self.grid)
+            launch_in_time(self.subject, self.bench.arguments, start)
             self.got = self.bench.outputs()
         elif self.target == "interpreter":
             self.got = self._interpreted()
@@ -456,7 +461,7 @@ class _Inquiry:
         answer = self._all_right()
         for program in sampled(self.grid):
             found = self._version(program, self._run(program), None, other)
-            if found.verdict == "version":
+            if found.verdict != "right":
                 found.program = program[: len(self.grid)]
                 found.notes += self.notes
                 return found
@@ -476,6 +481,8 @@ class _Inquiry:
             theirs_at, _ = who_stores(other.module, other.grid, self.bench, address, wrong.share)
             program = theirs_at or program
         theirs = self.bench.run(other.module, other.grid, program, keep=True)
+        if theirs.error is not None:
+            return failing(other, theirs.error, version=True)
         part = first_parting(theirs, mine, by_kind(other.module, self.module), versions=True)
         if part is None:
             answer.verdict = "right" if wrong is None else "source"

@@ -25,6 +25,8 @@ from workbench.source import KernelError
 
 #: Tiles are kept until they take so many bytes; a longer program is looked at so far.
 MOST_BYTES = 1 << 30
+#: What is kept of an event besides its tiles, and of the step that is made of it.
+EVENT_BYTES = 1200
 
 Program = tuple[int, int, int]
 
@@ -48,7 +50,10 @@ class Event:
 
 @dataclass(slots=True)
 class Run:
-    """What one program did: its events, and the arguments afterwards; `error` ended it."""
+    """What one program did: its events, and the arguments afterwards; `error` ended it.
+
+    It took so many `seconds`. Where it is not `complete`, later events were not kept.
+    """
 
     module: Module
     program: Program
@@ -56,6 +61,7 @@ class Run:
     outputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, Any])
     error: KernelError | None = None
     complete: bool = True
+    seconds: float = 0.0
 
 
 class Bench:
@@ -132,20 +138,27 @@ class Bench:
 
     def run(
         self, module: Module, grid: Sequence[int], program: Program, *, keep: bool = False,
-        end: float | None = None,
+        end: float | None = None, whole: bool = True,
     ) -> Run:  # fmt: skip
-        """Run one program; with `keep` every tile is kept; at the time `end` it is given up."""
+        """Run one program; with `keep` every tile is kept; at the time `end` it is given up.
+
+        Its loops may take as long as those of a check (K406). Unless it is the `whole` program that
+        is wanted, it ends where no more is kept.
+        """
         self.reset()
+        began = time.monotonic()
         found = Run(module, program)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             try:
                 machine = Machine(module, grid, self.values(module))
                 if keep:
-                    machine.listener = _Keeper(found).heard
+                    machine.listener = _Keeper(found, whole=whole).heard
                 elif end is not None:
                     machine.listener = lambda op, frame: _in_time(end)
                 machine.run([program])
+            except _FullError:
+                pass
             except KernelError as error:
                 found.error = error
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -153,6 +166,7 @@ class Bench:
                 said = f"the IR cannot be run: {type(error).__name__}: {error}"
                 found.error = KernelError(said)
         found.outputs = self.outputs()
+        found.seconds = time.monotonic() - began
         return found
 
 
@@ -165,11 +179,15 @@ def _in_time(end: float) -> None:
         raise ArithmeticError("it takes too long")
 
 
+class _FullError(Exception):
+    """No more events are kept, and nobody wants the rest of the program."""
+
+
 class _Keeper:
     """Writes events down."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, run: Run, *, whole: bool) -> None:
+        self.run, self.whole = run, whole
         self.of: dict[int, int] = {}  # id of an array -> the event that made it
         self.held: list[Array] = []  # so that no id is given out twice
         self.rounds: Counter[Op] = Counter()
@@ -178,6 +196,8 @@ class _Keeper:
         _flat(run.module.body, self.kept)
 
     def heard(self, op: Op, frame: Any) -> None:
+        if not self.run.complete and not self.whole:
+            raise _FullError
         if op not in self.kept or not self.run.complete:
             return
         values = frame.values
@@ -192,6 +212,7 @@ class _Keeper:
             self.held.append(array)
         self.run.events.append(Event(number, op, self.rounds[op], inputs, results, sources))
         self.rounds[op] += 1
+        self.bytes += EVENT_BYTES
         self.run.complete = self.bytes <= MOST_BYTES
 
 

@@ -33,13 +33,15 @@ from workbench.ops import (
 )
 from workbench.questions.choosing import address_of, addresses_of, live_addresses
 from workbench.questions.running import Bench, Event, Program, Run, coordinates
-from workbench.source import OptionError
+from workbench.source import KernelError, OptionError
 from workbench.source.spans import line_of
 
 #: Steps listed around the one that is shown, elements of a table, cells of a picture.
 AROUND, ROWS, COLUMNS, CELLS = 6, 8, 8, 64
 #: Steps whose values stand behind their rows in a notebook.
 MOST_OPEN = 120
+#: Steps as plain data, around the one that is shown.
+MOST_PLAIN = 20_000
 _PLUMBING = (Constant, Splat, Broadcast, ExpandDims, Reshape, AddPointer, Yield)
 
 
@@ -105,7 +107,7 @@ class Steps:
         stops: lines at which `go` and `back` stop; all steps but plumbing if there are none.
         watched: the element that is followed, as it was asked for.
         seen: where it got a value.
-        error: what ended the program early.
+        error: what ended the program early, and in which line.
         compiled: the compilation whose tile IR was run.
     """
 
@@ -278,7 +280,10 @@ class Steps:
         if self.stops:
             parts[0] += f", stops at line {', '.join(map(str, self.stops))}"
         if not self.complete:
-            parts.append("the values take too much memory: steps after the last one were not kept")
+            parts.append(
+                "the values take too much memory: the program was ended at the last of these steps"
+                + (f", in line {self.steps[-1].line}" if self.steps else "")
+            )
         if self.error:
             parts.append(f"it ended early: {self.error}")
         now = self.now
@@ -318,17 +323,21 @@ class Steps:
         return parts
 
     def data(self) -> dict[str, Any]:
-        """Return it as plain data: all steps in short, the one that is shown in full."""
+        """Return it as plain data: the steps in short, the one that is shown in full.
+
+        Of more than `MOST_PLAIN` those around the one that is shown; `count` counts all.
+        """
         now = self.now
+        first = max(0, min(self.at - MOST_PLAIN // 2, len(self.steps) - MOST_PLAIN))
         value = None if now is None or is_address(now) else now.value
         return {
             "kernel": self.kernel, "program": list(self.program), "grid": list(self.grid),
             "at": self.at, "stops": list(self.stops), "complete": self.complete,
-            "error": self.error or None,
+            "error": self.error or None, "count": len(self.steps), "first": first,
             "steps": [
                 {"number": s.number, "line": s.line, "op": s.op.id, "name": s.op.name,
                  "results": list(s.names), "round": s.event.round, "summary": summary(s)}
-                for s in self.steps
+                for s in self.steps[first : first + MOST_PLAIN]
             ],
             "now": None if now is None else {
                 "text": now.text, "access": touched(self, now) or None,
@@ -393,14 +402,21 @@ def step_through(subject: Subject, program: int | Sequence[int] = 0) -> Steps:
     grid = subject.grid
     place = _place(program, grid)
     bench = Bench(subject.arguments, subject.outputs)
-    run: Run = bench.run(subject.module, grid, place, keep=True)
+    run: Run = bench.run(subject.module, grid, place, keep=True, whole=False)
     texts = {number: text.strip() for text, number in reversed(print_rows(subject.module))}
     steps = tuple(_step(event, texts.get(event.op.id, event.op.name)) for event in run.events)
-    error = "" if run.error is None else str(run.error.message)
+    error = "" if run.error is None else _ended_by(run.error)
     return Steps(
         subject.name, place, tuple(grid), steps, error=error, complete=run.complete, bench=bench,
         compiled=subject.compiled,
     )  # fmt: skip
+
+
+def _ended_by(error: KernelError) -> str:
+    """Return what ended a program, in which line, and what was known there, in one sentence."""
+    where = f" (line {error.span.line})" if error.span is not None else ""
+    seen = [note.text for note in error.notes if note.span is not None and error.code == "K406"]
+    return "; ".join([f"{error.code}: {error.message}{where}", *seen])
 
 
 def _place(program: int | Sequence[int], grid: Sequence[int]) -> Program:

@@ -1,9 +1,10 @@
 """A launch tried where it can do no harm, before anything runs unguarded.
 
 The interpreter runs the grid from both ends for some seconds, over the bench's copies: it finds
-accesses that leave their arguments, programs that wait for ever, and one that does not end. What it
-saw stored says which elements several programs write, and which nobody does. On a CPU the launch
-then runs once in checked code, which finds what the compiler did to addresses and masks.
+accesses that leave their arguments, programs that wait for ever, and loops that do not end in the
+time that a check may take. What it saw stored says which elements several programs write, and which
+nobody does. On a CPU the launch then runs once in checked code, which finds what the compiler did
+to addresses and masks.
 """
 
 from __future__ import annotations
@@ -13,37 +14,36 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from workbench.bench.guarding import ENDS_THE_RUN
+from workbench.bench.guarding import ENDS_THE_RUN, launch_in_time
 from workbench.bench.subject import Subject
 from workbench.bench.unwritten import described
 from workbench.interpreter import Machine
 from workbench.interpreter.outside import pointers_of
+from workbench.interpreter.program import PATIENCE, late
 from workbench.ir import Module, Op
-from workbench.ops import Load, pointee_of
+from workbench.ir.operation import walk
+from workbench.ops import For, Load, While, pointee_of
 from workbench.ops.atomics import AtomicCompareExchange, AtomicUpdate
 from workbench.questions.answers import Answer, op_place
 from workbench.questions.choosing import addresses_of, live_addresses
 from workbench.questions.running import Bench, Program, Run
 from workbench.runtime import guards
 from workbench.runtime.faults import from_both_ends
-from workbench.source import KernelError
+from workbench.source import KernelError, limit_of, refused
 
-#: All programs, all where they work together, and one that does not end.
-SECONDS, TOGETHER_SECONDS, ONE_SECONDS = 2.0, 10.0, 20.0
+#: All programs, and all where they work together.
+SECONDS, TOGETHER_SECONDS = 2.0, 10.0
 #: Addresses of stores that are written down.
 MOST_ADDRESSES = 1 << 23
 #: What a launch may not be repeated after, unguarded.
-FATAL = (*ENDS_THE_RUN, "K505")
+FATAL = (*ENDS_THE_RUN, "K505", "K406")
 _ATOMIC = AtomicUpdate | AtomicCompareExchange
-
-
-class _TooLongError(ArithmeticError):
-    """A program did not end."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,6 @@ class Trial:
 
     ended: int = 0
     error: KernelError | None = None
-    stuck: tuple[Program, Op] | None = None
     outputs: dict[str, Any] | None = None
     several: np.ndarray[Any, Any] = field(default_factory=lambda: np.empty(0, np.int64))
     written: np.ndarray[Any, Any] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -99,14 +98,14 @@ class _Watch:
         self.sizes: set[int] = set()
         self.room, self.seen = MOST_ADDRESSES, True
         self.started: dict[Program, float] = {}
-        self.stuck: tuple[Program, Op] | None = None
+        self.most_seconds = limit_of("checked")
 
     def heard(self, op: Op, frame: Any) -> None:
         now = time.monotonic()
         program: Program = frame.program
-        if now - self.started.setdefault(program, now) > ONE_SECONDS:
-            self.stuck = program, op
-            raise _TooLongError
+        took = now - self.started.setdefault(program, now)
+        if took > self.most_seconds and frame.rounds <= PATIENCE:
+            raise _too_slow(op, frame, took)  # rounds that are many count themselves
         if op.writes_memory and self.seen:
             self._store(op, frame, program)
 
@@ -130,6 +129,19 @@ class _Watch:
         return found, found[counts > 1]
 
 
+def _too_slow(op: Op, frame: Any, seconds: float) -> KernelError:
+    """Return K406 for a program that takes too long with few rounds, at the loop that it is in."""
+    loops = [loop for loop in frame.machine.module.walk() if isinstance(loop, For | While)]
+    around = [loop for loop in loops if any(op in walk(region) for region in loop.regions)]
+    if around and frame.rounds:
+        return late(frame, around[-1], seconds)
+    said = (
+        f"program {frame.machine.shown_program(frame.number)} has not ended after {seconds:.3g} "
+        "seconds in the interpreter"
+    )
+    return refused("checked", said, int(seconds), op.span)
+
+
 def tried(bench: Bench, module: Module, grid: Sequence[int]) -> Trial:
     """Run a launch in the interpreter, as far as that takes little time."""
     bench.reset()
@@ -150,8 +162,6 @@ def tried(bench: Bench, module: Module, grid: Sequence[int]) -> Trial:
             machine.listener = watch.heard
             if machine.run(in_time(), ended.append) or not prod(grid):
                 trial.outputs = bench.outputs()
-        except _TooLongError:
-            trial.stuck = watch.stuck
         except KernelError as error:
             # What the interpreter cannot run is another matter.
             trial.error = error if error.code in FATAL else None
@@ -168,7 +178,7 @@ def guarded(subject: Subject, bench: Bench) -> KernelError | None:
     bench.reset()
     try:
         with guards.guarding(True):
-            subject.relaunch(bench.arguments)
+            launch_in_time(subject, bench.arguments, partial(subject.relaunch, bench.arguments))
     except KernelError as error:
         return error
     finally:
@@ -177,14 +187,26 @@ def guarded(subject: Subject, bench: Bench) -> KernelError | None:
 
 
 # -- answers --------------------------------------------------------------------------------------
-def failing(subject: Subject, error: KernelError, *, compiled: bool = False) -> Answer:
-    """Return the answer for a launch that cannot be run: the source's fault, or the compiler's."""
-    answer = Answer(subject.name, subject.target, "lowering" if compiled else "source")
+def failing(
+    subject: Subject, error: KernelError, *, compiled: bool = False, version: bool = False
+) -> Answer:
+    """Return the answer for a launch that cannot be run: the source's fault, or the compiler's.
+
+    `version`: it is that of the version which should be right.
+    """
+    # A loop that takes too long may be right for all that is known.
+    unknown = version or error.code == "K406"
+    kind = "unknown" if unknown else "lowering" if compiled else "source"
+    answer = Answer(subject.name, subject.target, kind)
     answer.sentences.append(f"{error.code}: {error.message}")
-    if compiled:
+    if compiled and kind == "lowering":
         answer.sentences.append(
             f"the code for {subject.target} does so, every pass keeps what the source says, and "
             "that does not: the lowering of an op is wrong"
+        )
+    elif version:
+        answer.sentences.append(
+            f"this is {subject.name}, the version that should be right: nothing was compared"
         )
     else:
         answer.sentences.append("the launch itself goes wrong, so no results were compared")
@@ -196,19 +218,6 @@ def failing(subject: Subject, error: KernelError, *, compiled: bool = False) -> 
             answer.op = op_place(named, subject.module)
     answer.notes += [str(getattr(note, "text", note)) for note in error.notes]
     answer.notes += [error.hint] if error.hint else []
-    return answer
-
-
-def endless(subject: Subject, stuck: tuple[Program, Op]) -> Answer:
-    """Return the answer for a program that does not end."""
-    program, op = stuck
-    answer = Answer(subject.name, subject.target, "unknown")
-    answer.sentences.append(
-        f"program {program[: len(subject.grid)]} of {subject.name} has not ended after "
-        f"{ONE_SECONDS:g} s in the interpreter: does its loop ever end? Nothing was launched"
-    )
-    answer.program = program[: len(subject.grid)]
-    answer.op = op_place(op, subject.module)
     return answer
 
 

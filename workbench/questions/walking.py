@@ -28,7 +28,9 @@ def walk(steps: Steps) -> Walk:
     left = sum(map(_has_tile, kept)) - len(tiles)
     notes = [f"it ended early: {steps.error}"] if steps.error else []
     if not steps.complete:
-        notes.append("the values take too much memory: later steps were not kept")
+        notes.append(
+            "the values take too much memory: the program was ended at the last of its steps"
+        )
     if len(kept) < len(steps.steps):
         notes.append(
             f"steps {first:,} to {first + len(kept) - 1:,} of {len(steps.steps):,} are here: "

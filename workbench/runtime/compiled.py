@@ -37,6 +37,32 @@ ALIASES = {"ttir": "tile", "ttgir": "gpu", "llir": "llvm"}
 _NOT_LOOKED: Any = object()
 
 
+class _Metadata(SimpleNamespace):
+    """Launch numbers; `shared` is looked for when it is read, for which a GPU's code is made."""
+
+    def __init__(self, *, find_shared: Callable[[], int], **numbers: Any) -> None:
+        super().__init__(**numbers)
+        self._find_shared = find_shared
+
+    @property
+    def shared(self) -> int:
+        """The bytes of shared memory of a program."""
+        return self._find_shared()
+
+
+def _counted(kernel: CompiledKernel, what: str) -> int:
+    """Return a number of a GPU's code that ptxas counts; raises ToolError K410 without it."""
+    found: int | None = getattr(kernel.launch, what)
+    if found is None:
+        raise ToolError(
+            f"{kernel.name} runs on the CPU, which has no registers, and nobody counted those of "
+            f"its code for {kernel.target}: ptxas is missing",
+            hint="pip install nvidia-cuda-nvcc, or take a number of programs that needs none",
+            code="K410",
+        )
+    return found
+
+
 class CompiledKernel:
     """One kernel compiled for one specialisation and target.
 
@@ -61,6 +87,7 @@ class CompiledKernel:
         find_twin: Callable[[CompiledKernel], CompiledKernel] | None = None,
         find_checked: Callable[..., CompiledKernel] | None = None,
         find_plain: Callable[[CompiledKernel], CompiledKernel | None] | None = None,
+        find_shown: Callable[[CompiledKernel], CompiledKernel] | None = None,
         outputs: tuple[str, ...] | None = None,
         begun: Begun | None = None,
     ) -> None:
@@ -84,6 +111,7 @@ class CompiledKernel:
         self._find_twin = find_twin
         self._find_checked = find_checked
         self._find_plain = find_plain
+        self._find_shown = find_shown
         self._trace: LazyTrace | None = None
         self._hulls: Any = _NOT_LOOKED
         self._lock = renewed_lock()
@@ -236,14 +264,17 @@ class CompiledKernel:
     # -- what people look at --------------------------------------------------------------
     @property
     def metadata(self) -> SimpleNamespace:
-        """Launch numbers under Triton's names: shared, num_warps, num_stages, threads, …."""
+        """Launch numbers under Triton's names: shared, num_warps, num_stages, threads, ….
+
+        Of a kernel for the CPU `shared` is that of the code for a GPU (see `n_regs`).
+        """
         from workbench.runtime.gpu_target import target_of
 
         compiled = self._compiled  # another thread may let it go
         built = compiled.built if compiled is not None else self.launch
-        return SimpleNamespace(
+        return _Metadata(
+            find_shared=lambda: self._on_gpu().launch.shared_bytes,
             name=built.symbol,
-            shared=built.shared_bytes,
             num_warps=built.num_warps,
             num_stages=built.num_stages,
             num_ctas=1,
@@ -284,13 +315,25 @@ class CompiledKernel:
 
     @property
     def n_regs(self) -> int | None:
-        """Registers of a thread; None where no tool could say."""
-        return self.launch.registers
+        """Registers of a thread; None where no tool could say.
+
+        A kernel for the CPU has none. It gives the number of the code that the panes show, for the
+        chip whose sizes the CPU's driver names, so that what computes an occupancy of it runs.
+        Raises ToolError K410 where that code could not be assembled.
+        """
+        found = self._on_gpu()
+        return found.launch.registers if found is self else _counted(found, "registers")
 
     @property
     def n_spills(self) -> int | None:
-        """Bytes of registers spilled to memory; None where no tool could say."""
-        return self.launch.spill_bytes
+        """Bytes of registers spilled to memory; of the same code as `n_regs`."""
+        found = self._on_gpu()
+        return found.launch.spill_bytes if found is self else _counted(found, "spill_bytes")
+
+    def _on_gpu(self) -> CompiledKernel:
+        """Return the kernel, or that of the chip to look at for one of the CPU as it is written."""
+        written = self.target == "cpu" and self.signature.override is None
+        return self if self._find_shown is None or not written else self._find_shown(self)
 
     @property
     def outputs(self) -> tuple[str, ...]:

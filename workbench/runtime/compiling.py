@@ -18,6 +18,7 @@ from workbench.launch.options import check_options
 from workbench.launch.signature import Words, read_signature
 from workbench.runtime import cache
 from workbench.runtime.compiled import CompiledKernel
+from workbench.runtime.gpu_target import SHOWN_CHIP
 from workbench.runtime.retaining import Latest
 from workbench.source import (
     ArgumentError,
@@ -230,6 +231,7 @@ def _made(*args: Any, **given: Any) -> CompiledKernel:
         find_twin=lambda kernel: twin_of(kernel),
         find_checked=checked_twin,
         find_plain=without_maps,
+        find_shown=for_shown_chip,
         **given,
     )
 
@@ -259,6 +261,11 @@ def without_maps(kernel: CompiledKernel) -> CompiledKernel | None:
     options = {**dict(kernel.signature.options), "tma": False}
     signature = replace(kernel.signature, options=tuple(sorted(options.items())))
     return obtain(kernel.source, signature, kernel.target)
+
+
+def for_shown_chip(kernel: CompiledKernel) -> CompiledKernel:
+    """Return the same kernel compiled for the chip that is looked at where there is none."""
+    return obtain(kernel.source, kernel.signature, SHOWN_CHIP)
 
 
 def checked_twin(

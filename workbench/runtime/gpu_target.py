@@ -5,6 +5,9 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
+#: The chip that is looked at where there is none.
+SHOWN_CHIP = "sm_90a"
+
 
 @dataclass(frozen=True, slots=True)
 class GPUTarget:

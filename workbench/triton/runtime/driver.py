@@ -16,7 +16,8 @@ from typing import Any
 from workbench.devices import arrays, cuda
 from workbench.devices.streams import current_stream
 from workbench.runtime.do_bench import do_bench
-from workbench.runtime.gpu_target import GPUTarget, name_of, target_of
+from workbench.runtime.gpu_target import SHOWN_CHIP, GPUTarget, name_of, target_of
+from workbench.targets.nvidia.chip import REGISTERS, chip
 
 
 def target_name(target: GPUTarget | str | None) -> str:
@@ -126,12 +127,17 @@ class CpuUtils:
     """Numbers of the CPU."""
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
-        """Return the cores as multiprocessors; what a CPU does not have is 0."""
+        """Return the cores as multiprocessors; what a CPU does not have is that of the shown chip.
+
+        Registers and shared memory of a kernel for the CPU are those of that chip's code, too
+        (`CompiledKernel.n_regs`), so that an occupancy can be computed. Clocks and the bus are 0.
+        """
+        shown = chip(SHOWN_CHIP)
         return {
-            "max_shared_mem": 0,
-            "max_num_regs": 0,
+            "max_shared_mem": shown.shared_bytes,
+            "max_num_regs": REGISTERS,
             "multiprocessor_count": os.cpu_count() or 1,
-            "warpSize": 1,
+            "warpSize": shown.lanes,
             "sm_clock_rate": 0,
             "mem_clock_rate": 0,
             "mem_bus_width": 0,
