@@ -45,6 +45,14 @@ def test_an_extreme_of_one_block_is_no_reduction(name: str):
     assert f"tl.{name}(x, axis=0)" in said
 
 
+@pytest.mark.parametrize("call", ["load(p)", "store(p, 0)"])
+def test_a_comma_at_the_end_makes_a_tuple_of_one(call: str):
+    body = f"def kernel(x):\n    p = (x + tl.arange(0, 4),)\n    tl.{call}\n"
+    said = str(error_of(from_text(body), x=X))
+    assert "needs a pointer, got tuple" in said
+    assert "a comma at the end makes a tuple of one" in said
+
+
 def test_options_of_triton_that_steer_nothing_here_are_taken():
     copy[(1,)](X, Y, 8, BLOCK=8, enable_reflect_ftz=False, ptx_options="-v")
     assert Y.tolist() == X.tolist()
