@@ -24,13 +24,13 @@ def printed(lines: list[str]) -> PrintedTable:
 
 
 def elements(values: list[float]) -> list[str]:
-    return [f"pid (0, 0, 0) idx ({i},) x at {value}" for i, value in enumerate(values)]
+    return [f"pid (0, 0, 0) idx ({i},) x at: {value}" for i, value in enumerate(values)]
 
 
 def test_two_tiles_of_one_print_are_two_lines_of_its_cell():
     pairs = zip(elements([5, 6, 7]), elements([0, 1, 2]), strict=True)
     lines = [line for pair in pairs for line in pair]
-    table = printed([*lines, "pid (0, 0, 0) sum 18"])
+    table = printed([*lines, "pid (0, 0, 0) sum: 18"])
     assert repr(table).splitlines() == [
         "program  x at   sum",
         "0        5 6 7  18",

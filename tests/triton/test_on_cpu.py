@@ -119,6 +119,8 @@ def test_questions_about_the_device(pretended):
     cuda = torch.cuda
     assert cuda.is_available()
     assert (cuda.device_count(), cuda.current_device()) == (1, 0)
+    with cuda._DeviceGuard(0), cuda.device(0):
+        assert cuda.current_device() == 0
     assert cuda.get_device_capability() == cuda.get_device_capability("cuda:0") == (9, 0)
     assert cuda.get_device_properties(0).multi_processor_count > 0
     assert "CPU" in cuda.get_device_name(torch.device("cuda"))

@@ -153,6 +153,8 @@ class Activation:
         self.is_kernel = is_kernel
         self.scope: dict[str, Any] = {}
         self.constexprs: set[str] = set()
+        #: Names that `x: tl.constexpr` has declared without a value.
+        self.declared: set[str] = set()
         self.places: dict[str, Span] = {}
         self.loops = 0
         #: Flags that nobody reads after the block being lowered, as nothing follows it.

@@ -136,6 +136,14 @@ def _extreme(name: str) -> Lower:
         values = list(args[0]) if len(args) == 1 and is_tuple(args[0]) else args
         if not values:
             raise act.error(ArgumentError, f"{name} of nothing", node)
+        if len(args) == 1 and isinstance(values[0], tensor) and not is_tuple(args[0]):
+            # Python's function of one sequence is its largest item, Triton refuses it as well.
+            raise act.error(
+                ArgumentError,
+                f"{name} needs at least 2 values, got {describe(values[0])}",
+                node,
+                hint=f"tl.{name}(x, axis=0) reduces a block",
+            )
         result = values[0]
         for value in values[1:]:
             numbers = is_number(result) and is_number(value)

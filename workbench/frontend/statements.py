@@ -177,7 +177,9 @@ def assign(
     act: Activation, target: ast.expr, value: Any, node: ast.AST, *, weak: bool = False
 ) -> None:
     """Give a target its value; `weak` keeps numbers as they are."""
-    if isinstance(target, ast.Name):
+    if isinstance(target, ast.Name) and target.id in act.declared:
+        _assign_constexpr(act, target, value, node)
+    elif isinstance(target, ast.Name):
         _assign_name(act, target.id, value if weak else decay(value), node)
         act.saw(target, act.scope[target.id])
     elif isinstance(target, ast.Tuple | ast.List):
@@ -246,23 +248,30 @@ def _augmented(act: Activation, node: ast.AugAssign) -> None:
 
 
 def _annotated(act: Activation, node: ast.AnnAssign) -> None:
-    if not isinstance(node.target, ast.Name) or node.value is None:
+    is_constexpr = "constexpr" in ast.unparse(node.annotation)
+    if not isinstance(node.target, ast.Name):
         raise act.error(
-            UnsupportedSyntaxError,
-            "an annotation needs one name and a value",
-            node,
-            hint="write x: T = value",
+            UnsupportedSyntaxError, "an annotation needs one name", node, hint="write x: T = value"
         )
+    if node.value is None:  # a declaration: it says what later assignments make (Triton 3.8)
+        if is_constexpr:
+            act.declared.add(node.target.id)
+        return
     value = evaluate(act, node.value)
-    if "constexpr" not in ast.unparse(node.annotation):
+    if not is_constexpr:
         assign(act, node.target, value, node)
         return
     act.at(node.value)
-    name = node.target.id
+    _assign_constexpr(act, node.target, value, node)
+
+
+def _assign_constexpr(act: Activation, target: ast.Name, value: Any, node: ast.AST) -> None:
+    name = target.id
     if isinstance(value, tensor) and (value.constant is None or value.shape):
         # As in Triton the annotation is no check: what needs a compile-time value refuses it.
         act.session.remark(f"'{name}' is annotated as a constexpr, it got a run-time value")
-        assign(act, node.target, value, node)
+        _assign_name(act, name, decay(value), node)
+        act.saw(target, act.scope[name])
         return
     known = static(value, f"'{name}', annotated as constexpr,")
     place = act.span(node)

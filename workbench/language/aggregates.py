@@ -16,7 +16,8 @@ class Range:
 An instance is a tuple of its fields, so it goes through branches, loops and calls like one; its
 own `__getitem__`, `__add__` and the like are kept aside and only kernels see them. The constructor
 runs while the kernel is compiled, on an object that has the methods already; methods are device
-functions, or builtins where they have a parameter `_semantic`.
+functions, or builtins where they have a parameter `_semantic`. A value in the class body is a
+field's default; an aggregate may inherit from aggregates: their fields come first (Triton 3.8).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from workbench.language.constexprs import constexpr, unwrap
 
@@ -37,6 +38,11 @@ class Aggregate(tuple[Any, ...]):
     _fields: tuple[str, ...] = ()
     #: Special methods by name: in the class itself they would change what a tuple does.
     __operators__: Mapping[str, Any] = {}
+    #: Fields with their annotations, and with their values in the class body; and the class of
+    #: what a constructor fills.
+    __declared__: Mapping[str, Any] = {}
+    __defaults__: Mapping[str, Any] = {}
+    __draft__: type = object
 
     @classmethod
     def _make(cls, items: Iterable[Any]) -> Aggregate:
@@ -50,11 +56,18 @@ class Aggregate(tuple[Any, ...]):
 class _Field:
     """Reads one field of an instance."""
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, place: int, name: str) -> None:
         self.place = place
+        self.name = name
 
     def __get__(self, instance: Aggregate | None, owner: type) -> Any:
         return self if instance is None else instance[self.place]
+
+    def __set__(self, instance: Aggregate, value: Any) -> None:
+        raise AttributeError(
+            f"cannot assign to field '{self.name}' on immutable aggregate "
+            f"{type(instance).__name__}; make another one"
+        )
 
 
 class _Method:
@@ -76,44 +89,84 @@ def aggregate(cls: type, hidden: Callable[[Callable[..., Any]], dict[str, Any]])
 
     `hidden` says what a constructor gets in parameters that authors do not write.
     """
-    annotations = inspect.get_annotations(cls)
+    bases = _bases(cls)
+    annotations = {n: word for base in reversed(bases) for n, word in base.__declared__.items()}
+    annotations |= inspect.get_annotations(cls)
     names = tuple(annotations)
     constants = {n for n in names if "constexpr" in str(annotations[n])}
     constructor = cls.__dict__.get("__init__")
+    defaults = {n: value for base in reversed(bases) for n, value in base.__defaults__.items()}
+    own = vars(cls)
+    defaults |= {n: own[n] for n in annotations if n in own and not callable(own[n])}
+    # What a constructor fills: an object of a class that is no tuple, with the methods.
+    draft: Any = type(cls.__name__, tuple(base.__draft__ for base in bases), _body(cls))
 
     def new(made: type[Aggregate], *args: Any, **kwargs: Any) -> Aggregate:
-        held = object.__new__(cast("Any", cls))
-        if constructor is not None:
+        if constructor is None:
+            given = _given(cls.__name__, names, defaults, args, kwargs)
+        else:
+            held = draft()
             function = getattr(constructor, "fn", constructor)
             function(held, *args, **{**hidden(function), **kwargs})
-        else:
-            for name, value in zip(names, args, strict=False):
-                setattr(held, name, value)
-            for name, value in kwargs.items():
-                setattr(held, name, value)
-        missing = [name for name in names if name not in vars(held)]
+            given: dict[str, Any] = {**defaults, **vars(held)}
+        missing = [name for name in names if name not in given]
         if missing:
             raise TypeError(f"{cls.__name__} leaves {', '.join(missing)} without a value")
-        values = [getattr(held, n) for n in names]
         return _tuple(
-            made,
-            [
-                constexpr(v) if n in constants else unwrap(v)
-                for n, v in zip(names, values, strict=True)
-            ],
+            made, [constexpr(given[n]) if n in constants else unwrap(given[n]) for n in names]
         )
 
     space: dict[str, Any] = {
         name: value if isinstance(value, types.FunctionType | staticmethod | property) else
         _Method(value) if hasattr(value, "kernel_source") else value
-        for name, value in vars(cls).items()
-        if name not in ("__dict__", "__weakref__", "__init__", "__annotations__")
+        for name, value in _body(cls).items()
     }  # fmt: skip
     special = {name: space.pop(name) for name in list(space) if _is_operator(name, space[name])}
-    space |= {name: _Field(place) for place, name in enumerate(names)}
+    space |= {name: _Field(place, name) for place, name in enumerate(names)}
     space |= {"__new__": new, "_fields": names, "__slots__": (), "__doc__": cls.__doc__}
-    space["__operators__"] = {name: getattr(f, "function", f) for name, f in special.items()}
-    return type(cls.__name__, (Aggregate,), space)
+    inherited = {n: f for base in reversed(bases) for n, f in base.__operators__.items()}
+    space["__operators__"] = inherited | {
+        name: getattr(f, "function", f) for name, f in special.items()
+    }
+    space |= {"__declared__": annotations, "__defaults__": defaults, "__draft__": draft}
+    return type(cls.__name__, bases or (Aggregate,), space)
+
+
+def _bases(cls: type) -> tuple[type[Aggregate], ...]:
+    """Return the aggregates that a class inherits fields from; raises TypeError for others."""
+    bases = [base for base in cls.__bases__ if base is not object]
+    for base in bases:
+        if not issubclass(base, Aggregate):
+            raise TypeError(
+                f"Aggregates can only inherit from other aggregates: {cls.__name__} inherits from "
+                f"{base.__name__}, which is none (decorate it, too)"
+            )
+    return tuple(bases)
+
+
+def _body(cls: type) -> dict[str, Any]:
+    unused = ("__dict__", "__weakref__", "__init__", "__annotations__")
+    return {name: value for name, value in vars(cls).items() if name not in unused}
+
+
+def _given(
+    name: str,
+    fields: tuple[str, ...],
+    defaults: Mapping[str, Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what a call of a class without a constructor gives each field."""
+    called = f"{name}({', '.join(fields)})"
+    if len(args) > len(fields):
+        raise TypeError(f"{called} takes {len(fields)} values but {len(args)} were given")
+    placed = dict(zip(fields, args, strict=False))
+    for key in kwargs:
+        if key not in fields:
+            raise TypeError(f"{called} got an unexpected keyword argument '{key}'")
+        if key in placed:
+            raise TypeError(f"{called} got multiple values for argument '{key}'")
+    return {**defaults, **placed, **kwargs}
 
 
 def _is_operator(name: str, value: Any) -> bool:

@@ -19,6 +19,8 @@ def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
     text = static(prefix, "the prefix of device_print")
     if not isinstance(text, str) or not text.isascii():
         raise ConstexprError("device_print needs an ASCII string literal as its first argument")
+    if args and text[-1:].isalnum():
+        text += ": "  # as Triton does: a word and a number are not one word
     values = tuple(to_tensor(v).stored() for v in args)
     op = DevicePrint(values, prefix=text, hexadecimal=bool(static(hex, "hex")))
     current().builder.insert(op)

@@ -40,17 +40,18 @@ def dot(
     input_precision: Any = None,
     allow_tf32: Any = None,
     max_num_imprecise_acc: Any = None,
-    out_dtype: Any = float32,
+    out_dtype: Any = None,
 ) -> tensor:
     """Return input @ other (+ acc) for blocks [.., M, K] and [.., K, N].
 
     `input_precision` says how fp32 operands reach the tensor core: "tf32" (default), "tf32x3",
-    "bf16x3", "bf16x6" or "ieee". `allow_tf32` is its old spelling.
+    "bf16x3", "bf16x6" or "ieee". `allow_tf32` is its old spelling. Without `out_dtype` the result
+    has the type of a float16 `acc` (as since Triton 3.8), else float32.
     """
     a, b = (_of_tensor_cores(to_tensor(x)) for x in (input, other))
     precision = _precision(input_precision, allow_tf32)
     _check_shapes(a, b)
-    wanted = as_dtype(out_dtype)
+    wanted = _wanted(out_dtype, acc)
     result = _result_dtype(a, b, wanted)
     limit = _limit(max_num_imprecise_acc, a, result)
     shape = (*a.shape[:-1], b.shape[-1])
@@ -71,6 +72,12 @@ def dot(
         result,
     )
     return reshape_tensor(product, shape)
+
+
+def _wanted(out_dtype: Any, acc: Any) -> dtype:
+    if static(out_dtype, "out_dtype") is not None:
+        return as_dtype(out_dtype)
+    return float16 if acc is not None and to_tensor(acc).dtype == float16 else float32
 
 
 def _of_tensor_cores(x: tensor) -> tensor:

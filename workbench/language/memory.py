@@ -7,6 +7,7 @@ from typing import Any
 from workbench.ir import Value
 from workbench.language.block_pointers import BlockPointer, load_block, store_block
 from workbench.language.casts import cast_tensor
+from workbench.language.constexprs import is_tuple
 from workbench.language.dtypes import dtype, int1, pointer_type
 from workbench.language.shapes import broadcast_tensor, common_shape, merge_shapes, operand
 from workbench.language.state import current
@@ -127,10 +128,10 @@ def pointer_of(pointer: Any, name: str) -> tensor:
     """Return an operand that must be pointers."""
     if isinstance(pointer, tensor) and pointer.dtype.is_ptr():
         return pointer
-    raise KernelTypeError(
-        f"{name} needs a pointer, got {describe(pointer)}",
-        hint="pass the tensor itself to the kernel, and add offsets to its parameter",
-    )
+    hint = "pass the tensor itself to the kernel, and add offsets to its parameter"
+    if is_tuple(pointer):
+        hint = f"{name} one of its items; a comma at the end makes a tuple of one: p = (x + i,)"
+    raise KernelTypeError(f"{name} needs a pointer, got {describe(pointer)}", hint=hint)
 
 
 def mask_of(mask: Any) -> tensor:

@@ -82,8 +82,11 @@ def sort(x: Any, dim: Any = None, descending: Any = 0) -> tensor:
 
 
 @builtin
-def topk(x: Any, k: Any, dim: Any = None) -> tensor:
-    """Return the `k` largest elements of each row (the last axis), the largest first."""
+def topk(x: Any, k: Any, dim: Any = None, descending: Any = True) -> tensor:
+    """Return the `k` largest elements of each row (the last axis), the largest first.
+
+    Without `descending` (Triton 3.8): the smallest, the smallest first.
+    """
     value = block_of(x, "topk")
     _last_axis(value, dim, "topk")
     count, extent = static_int(k, "k"), value.shape[-1]
@@ -93,7 +96,7 @@ def topk(x: Any, k: Any, dim: Any = None) -> tensor:
             hint="take the next power of two and use the first k elements",
         )
     keys = _keys(value)
-    op = Sort(keys.stored(), descending=True, keep=count)
+    op = Sort(keys.stored(), descending=bool(static(descending, "descending")), keep=count)
     return _from_keys(made(op, keys.dtype), value.dtype)
 
 

@@ -212,6 +212,13 @@ def _rounded(known: Argument, needed: Sequence[int]) -> Argument:
 
 def _constexpr(source: KernelSource, name: str, value: Any) -> Argument:
     value = _unwrapped(value)
+    if hasattr(value, "data_ptr") or hasattr(value, "__array_interface__"):
+        raise ArgumentError(
+            f"constexpr '{name}' got a {type(value).__name__}, whose elements are not known when "
+            "the kernel is compiled",
+            parameter_span(source, name),
+            hint=f"pass a number, e.g. {name}=x.item(), or drop ': tl.constexpr'",
+        )
     try:
         hash(value)
     except Exception as error:

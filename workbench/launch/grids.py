@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping
@@ -36,10 +37,10 @@ def resolve_grid(grid: Any, meta: Callable[[], Mapping[str, Any]]) -> Grid:
     """Return a grid as three integers; `meta` gives the bound arguments for a callable grid.
 
     Raises:
-        OptionError: anything but 1 to 3 integers >= 0 (K111).
+        OptionError: anything but 1 to 3 integers >= 0, or a name that `meta` lacks (K111).
     """
     if callable(grid):
-        grid = grid(dict(meta()))
+        grid = grid(_Meta(meta()))
     try:
         sizes = (
             tuple(operator.index(size) for size in itertools.islice(grid, 4))
@@ -52,6 +53,24 @@ def resolve_grid(grid: Any, meta: Callable[[], Mapping[str, Any]]) -> Grid:
         raise _wrong(grid)
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
+
+
+class _NoArgumentError(OptionError, KeyError):
+    """A grid asks for a name that the launch does not have (a KeyError as in Triton)."""
+
+    code = "K111"
+
+
+class _Meta(dict[str, Any]):
+    """What a callable grid gets: the launch's arguments by name."""
+
+    def __missing__(self, name: Any) -> Any:
+        close = difflib.get_close_matches(str(name), self, n=1, cutoff=0.5)
+        better = f"; did you mean {close[0]}?" if close else ""
+        raise _NoArgumentError(
+            f"the grid asks for {shown(name)}, which is no argument of this launch{better}",
+            hint=f"its arguments are {', '.join(self)}",
+        )
 
 
 def check_limits(grid: Grid, name: str, *, gpu: bool) -> None:

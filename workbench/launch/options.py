@@ -32,6 +32,7 @@ SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
 #: AMD stand in its tutorials' lists for whatever is no CUDA device.
 WITHOUT_EFFECT = frozenset((
     "launch_cooperative_grid", "launch_pdl", "ir_override", "extern_libs", "sanitize_overflow",
+    "enable_reflect_ftz", "ptx_options", "ptx_version", "instrumentation_mode",
     "waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint",
 ))  # fmt: skip
 

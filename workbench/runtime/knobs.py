@@ -125,7 +125,9 @@ class NvidiaTool:
         from workbench.targets.nvidia.toolchain import find, version
 
         path = find(name)
-        return None if path is None else cls(path, version(name) or "")
+        # As in Triton "13.0": code that asks splits it into two numbers.
+        known = ".".join((version(name) or "").split(".")[:2])
+        return None if path is None else cls(path, known)
 
 
 class env_nvidia_tool(env_base[str, Any]):  # noqa: N801 - Triton's names

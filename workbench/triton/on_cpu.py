@@ -319,6 +319,8 @@ def _answers(torch: Any) -> dict[str, Any]:
         "utilization",
         "temperature",
         "power_draw",
+        "_exchange_device",  # of `_DeviceGuard`, which code written by torch.compile enters
+        "_maybe_exchange_device",
     ]
     silent = [
         "synchronize",

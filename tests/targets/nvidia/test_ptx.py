@@ -7,14 +7,17 @@ from collections.abc import Iterable
 
 import pytest
 
+import workbench as wb
 from tests.checking import check
 from tests.kernels import matmul, softmax, vector_add
+from tests.language.harness import from_text
 from tests.targets.nvidia.configurations import QUICK, SEED_ADD, SLOW, Configuration
 from workbench.passes.manager import Recorder
 from workbench.targets.nvidia.toolchain import assemble, find
 from workbench.trace import Rendered
 
 CHIPS = ("sm_80", "sm_90a")
+EVICTIONS = ("", "evict_first", "evict_last")
 needs_ptxas = pytest.mark.skipif(
     find("ptxas") is None, reason="no ptxas: pip install nvidia-cuda-nvcc"
 )
@@ -70,6 +73,22 @@ def test_the_64_bit_twin_of_a_matmul_copies_ahead_too():
     text = ptx(wide, "sm_90a")
     assert len(re.findall(r"cp\.async\.cg\.shared\.global \[[^]]*\], \[[^]]*\], 16", text)) >= 8
     assert not re.findall(r"ld\.global", text)
+
+
+@needs_ptxas
+@pytest.mark.parametrize("chip", ["sm_80", "sm_89"])
+@pytest.mark.parametrize("hint", ["cache_modifier", "eviction_policy"])
+def test_every_hint_assembles_on_every_chip(hint: str, chip: str):
+    """A hint of a later PTX version than the chip's first raises the version of the text."""
+    words = {"cache_modifier": ((".ca", ".cg", ".cv"), (".wb", ".cg", ".cs", ".wt"))}
+    loads, stores = words.get(hint, (EVICTIONS, EVICTIONS))
+    lines = [f"    v{i} = tl.load(x + i + {i}, {hint}={w!r})" for i, w in enumerate(loads)]
+    lines += [f"    tl.store(x + i + 64 * {i}, v0, {hint}={w!r})" for i, w in enumerate(stores)]
+    lines += [f"    tl.store(x + i + 1, v{i})" for i in range(1, len(loads))]
+    body = "\n".join(["def kernel(x):", "    i = tl.arange(0, 64)", *lines])
+    compiled = wb.compile(from_text(body + "\n"), "*fp32:16", {}, target=chip)
+    assert compiled.n_regs is not None
+    assert ("L1::evict_last" in compiled.asm["ptx"]) == (hint == "eviction_policy")
 
 
 # -- rows -------------------------------------------------------------------------------------

@@ -17,12 +17,14 @@ from workbench.runtime.interface import KernelInterface
 from workbench.runtime.jit import JITFunction, JitFunctionInfo, jit
 from workbench.source import kernel_source
 from workbench.source.parameters import Parameter, undeclared
+from workbench.triton._utils import type_canonicalisation_dict
 from workbench.triton.runtime.driver import driver
 
 __all__ = [
     "BoundConstexprFunction", "ConstexprFunction", "JITCallable", "JITFunction", "JitFunctionInfo",
     "KernelInterface", "KernelParam", "MockTensor", "T", "TensorWrapper", "constexpr_function",
     "driver", "get_full_name", "get_jit_fn_file_line", "jit", "knobs", "mangle_type", "reinterpret",
+    "type_canonicalisation_dict",
 ]  # fmt: skip
 
 T = TypeVar("T")
