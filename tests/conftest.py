@@ -1,5 +1,7 @@
 """Options of the test run."""
 
+import gc
+
 import pytest
 
 
@@ -25,6 +27,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for n, item in enumerate(items)
                                              if n % shares != number - 1])  # fmt: skip
         items[:] = items[number - 1 :: shares]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave what is there for the whole run out of every later collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def main(mode: str) -> int:
     tally.side_by_side([
         ("pyright", [str(executables / "pyright"), "--pythonpath", sys.executable]),
         # What it writes, the processes of run_pytest need not: pytest's own form of each test file.
-        ("collection", [sys.executable, "-m", "pytest", "-q", "--collect-only"]),
+        ("collection", [sys.executable, "-m", "pytest", "-qq", "--collect-only"]),
         ("ruff check", [str(executables / "ruff"), "check", "."]),
         ("ruff format", [str(executables / "ruff"), "format", "--check", "."]),
         ("lint-imports", [str(executables / "lint-imports"), "--no-cache"]),

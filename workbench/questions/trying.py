@@ -26,8 +26,7 @@ from workbench.bench.unwritten import described
 from workbench.interpreter import Machine
 from workbench.interpreter.outside import pointers_of
 from workbench.interpreter.program import PATIENCE, late
-from workbench.ir import Module, Op
-from workbench.ir.operation import walk
+from workbench.ir import Module, Op, walk
 from workbench.ops import For, Load, While, pointee_of
 from workbench.ops.atomics import AtomicCompareExchange, AtomicUpdate
 from workbench.questions.answers import Answer, op_place
