@@ -80,6 +80,24 @@ def test_neighbours_are_handed_over_together(pack: int, target: str):
     assert np.array_equal(out, want)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_each_element_has_its_own_rounds(target: str):
+    function = from_text("""
+        def between(n, most):
+            total = 0
+            for k in range(n, most):
+                total += k
+            return total
+
+        def kernel(out, x, most):
+            i = tl.arange(0, 8)
+            tl.store(out + i, tl.map_elementwise(between, tl.load(x + i), most))
+    """)
+    x, out = np.arange(8, dtype=np.int32), np.zeros(8, np.int32)
+    run_on(target, function, out=out, x=x, most=6)
+    assert out.tolist() == [sum(range(n, 6)) for n in range(8)]
+
+
 def test_one_result_is_a_block_and_operands_are_broadcast():
     function = from_text("""
         def larger(a, b):

@@ -169,6 +169,20 @@ def test_members_of_tuples_that_are_no_numbers_are_part_of_the_kernel():
             assert out.item() == getattr(first, "value", first) + number
 
 
+def test_a_constexpr_may_be_a_number_of_numpy_and_no_tensor():
+    @wb.jit
+    def scaled(out_ptr, by: tl.constexpr):
+        tl.store(out_ptr, by * 2.0)
+
+    out = torch.zeros(1)
+    for by in (np.int64(3), np.float64(0.5), np.float32(0.25), np.int64(4), 5):
+        scaled[(1,)](out, by)
+        assert out.item() == by * 2
+    for given in (torch.tensor(3), np.array(3)):
+        with pytest.raises(wb.source.KernelError, match=r"K220.*elements are not known"):
+            scaled[(1,)](out, given)
+
+
 @wb.jit(debug=True)
 def checked(out_ptr, n):
     offsets = tl.program_id(0) * 4 + tl.arange(0, 4)

@@ -211,8 +211,10 @@ def _rounded(known: Argument, needed: Sequence[int]) -> Argument:
 
 
 def _constexpr(source: KernelSource, name: str, value: Any) -> Argument:
-    value = _unwrapped(value)
-    if hasattr(value, "data_ptr") or hasattr(value, "__array_interface__"):
+    value = _plain(_unwrapped(value))
+    if not isinstance(value, type) and (
+        hasattr(value, "data_ptr") or hasattr(value, "__array_interface__")
+    ):
         raise ArgumentError(
             f"constexpr '{name}' got a {type(value).__name__}, whose elements are not known when "
             "the kernel is compiled",

@@ -256,15 +256,18 @@ class _Narrower(Rebuilder):
         return op.changed(**fields)
 
     def _wraps_past_end(self, op: For, width: Scalar | None) -> bool:
-        """Say whether the counter may not hold what it would be behind the last round."""
+        """Say whether the counter may not hold what it would be behind the last round.
+
+        Of loops in what combines elements nothing is known.
+        """
         counter = op.body.arguments[0]
         element = width or element_of(counter.type)
         assert isinstance(element, Scalar)
         signed = element.kind == "int"
         low = -(1 << (element.bits - 1)) if signed else 0
         high = (1 << (element.bits - signed)) - 1
-        past = self.past[counter]
-        return past[0] < low or high < past[1]
+        past = self.past.get(counter)
+        return past is None or past[0] < low or high < past[1]
 
     def _bound_width(self, op: For) -> Scalar | None:
         counter = op.body.arguments[0]

@@ -40,6 +40,8 @@ _NOT_LOOKED: Any = object()
 class _Metadata(SimpleNamespace):
     """Launch numbers; `shared` is looked for when it is read, for which a GPU's code is made."""
 
+    __slots__ = ("_find_shared",)  # no number: neither shown nor compared
+
     def __init__(self, *, find_shared: Callable[[], int], **numbers: Any) -> None:
         super().__init__(**numbers)
         self._find_shared = find_shared
@@ -272,17 +274,19 @@ class CompiledKernel:
 
         compiled = self._compiled  # another thread may let it go
         built = compiled.built if compiled is not None else self.launch
-        return _Metadata(
-            find_shared=lambda: self._on_gpu().launch.shared_bytes,
-            name=built.symbol,
-            num_warps=built.num_warps,
-            num_stages=built.num_stages,
-            num_ctas=1,
-            cluster_dims=(1, 1, 1),
-            threads=built.threads,
-            target=target_of(self.target),
-            hash=self.hash,
-        )
+        numbers: dict[str, Any] = {
+            "name": built.symbol,
+            "num_warps": built.num_warps,
+            "num_stages": built.num_stages,
+            "num_ctas": 1,
+            "cluster_dims": (1, 1, 1),
+            "threads": built.threads,
+            "target": target_of(self.target),
+            "hash": self.hash,
+        }
+        if self.target != "cpu":
+            return SimpleNamespace(shared=built.shared_bytes, **numbers)
+        return _Metadata(find_shared=lambda: self._on_gpu().launch.shared_bytes, **numbers)
 
     @property
     def kernel(self) -> bytes:

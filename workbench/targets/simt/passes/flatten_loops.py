@@ -285,7 +285,7 @@ class _Flat:
                 break
             total *= count_rounds(lower, upper, step)
         else:
-            if total < 1 << 31:
+            if total < 1 << 30:  # rounds ahead are counted, too
                 return self._number(total, I32)
         one, other = (self._count(loop) for loop in (self.nest.outer, self.nest.inner))
         return self._of("mul", one, other)

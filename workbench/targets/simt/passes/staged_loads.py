@@ -105,8 +105,6 @@ class Known:
         self.rules: RuleTable = chip.rules
         self.on = Setting(module, chip)
         self.memory = Memory(module)
-        self._module = module
-        self._stays: dict[bool, frozenset[Op]] = {}
         self.uses: dict[Value, list[Op]] = {}
         for op in module.walk():
             for operand in op.operands:
@@ -125,10 +123,7 @@ class Known:
 
     def stays(self, *, programs: bool) -> frozenset[Op]:
         """Return what all warps may run (`stays_before`)."""
-        if programs not in self._stays:
-            found = stays_before(self._module, programs=programs, memory=self.memory)
-            self._stays[programs] = found
-        return self._stays[programs]
+        return stays_before(self.on.module, programs=programs, memory=self.memory)
 
     @cached_property
     def beside(self) -> set[Value]:
