@@ -24,7 +24,7 @@ class Base:
 @core._aggregate
 class Derived(Base):
     second: tl.tensor
-    more: tl.constexpr = 4
+    more: tl.constexpr = tl.constexpr(4)  # callable, as a device function is
 
     def total(self):
         return self.scaled() + self.second * self.more

@@ -216,7 +216,11 @@ def test_words_and_patterns_that_nothing_has_are_told(space):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("add@cpu", "add --target cpu"), ("add@sm_80,BLOCK=64", "add --target sm_80 --set BLOCK=64")],
+    [
+        ("add@cpu", "add --target cpu"),
+        ("add@sm_80,BLOCK=64", "add --target sm_80 --set BLOCK=64"),
+        ("add@f32·BLOCK=16·w8", "add --set BLOCK=16"),
+    ],
 )
 def test_a_launch_is_described_by_options_and_never_by_a_compilation(space, name, options):
     """`K@SPEC` would be run as the latest launch was, for another target or other settings."""

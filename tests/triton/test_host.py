@@ -15,6 +15,7 @@ import workbench.triton as triton
 import workbench.triton.language as tl
 from workbench.runtime import folders
 from workbench.runtime.cache import CacheWarning
+from workbench.targets.nvidia.toolchain import find
 
 torch = pytest.importorskip("torch")
 
@@ -435,6 +436,7 @@ def normalised(x_ptr, out_ptr, rows, n, SIZE: tl.constexpr):
         tl.store(out_ptr + at, x / tl.sum(x, axis=0), mask=mask)
 
 
+@pytest.mark.skipif(find("ptxas") is None, reason="no ptxas: pip install nvidia-cuda-nvcc")
 def test_an_occupancy_is_computed_of_what_a_kernel_takes():
     """As the softmax tutorial has it; without a GPU the numbers are those of the code shown."""
     sizes = triton.runtime.driver.active.utils.get_device_properties(0)

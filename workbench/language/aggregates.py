@@ -97,7 +97,7 @@ def aggregate(cls: type, hidden: Callable[[Callable[..., Any]], dict[str, Any]])
     constructor = cls.__dict__.get("__init__")
     defaults = {n: value for base in reversed(bases) for n, value in base.__defaults__.items()}
     own = vars(cls)
-    defaults |= {n: own[n] for n in annotations if n in own and not callable(own[n])}
+    defaults |= {n: own[n] for n in annotations if n in own}
     # What a constructor fills: an object of a class that is no tuple, with the methods.
     draft: Any = type(cls.__name__, tuple(base.__draft__ for base in bases), _body(cls))
 

@@ -356,6 +356,8 @@ def workbench(what: str = "doctor", value: str | None = None, *, as_json: bool =
         better = closest(what, known)
         raise OptionError(f"unknown word '{what}'{better}", code="K103", hint=" ".join(known))
     if value is not None and what in ("doctor", "version"):
-        raise OptionError(f"unexpected '{value}': {what} takes no word", code="K103")
+        raise OptionError(
+            f"unexpected '{value}': {what} takes no word", code="K103", hint=f"%workbench {what}"
+        )
     text: str = getattr(doctoring, what)(value)
     return plain(**doctoring.data_of(what, text)) if as_json else Shown(text)

@@ -11,6 +11,8 @@ from workbench.source import OptionError, limit_of
 
 KEPT = 20  # results of one kernel
 IN_ALL = limit_of("results")
+#: Targets that are no GPUs.
+_HOST = ("cpu", "interpreter")
 
 _results: dict[str, list[KernelResult]] = {}
 _order: list[KernelResult] = []
@@ -107,7 +109,11 @@ def refuse_spec(what: Any) -> None:
     """Raise OptionError K103 for `K@SPEC` where options say what is compiled and launched."""
     if isinstance(what, str) and "@" in what:
         name, _, spec = what.partition("@")
-        options = " ".join(f"--set {w}" if "=" in w else f"--target {w}" for w in spec.split(","))
+        words = [word.strip() for word in spec.replace("·", ",").split(",")]
+        settings = [f"--set {word}" for word in words if "=" in word]
+        # What is left are the arguments' types, which no option of a launch says.
+        targets = [f"--target {w}" for w in words if w in _HOST or w.startswith("sm_")]
+        options = " ".join([*targets, *settings]) or "--target T --set NAME=VALUE"
         raise OptionError(
             f"'{what}' names a compilation; here options say what is compiled and run",
             code="K103",
