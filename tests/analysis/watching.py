@@ -97,6 +97,8 @@ class Watched(ProgramFrame):
 
     def rounds_of(self, loop: For, *, done: bool) -> int:
         """Return the number of the current round of a loop, or how many there are."""
+        if not {loop.lower, loop.upper, loop.step} <= self.values.keys():
+            return 0  # of a branch that was not taken
         lower, upper, step = (int(self.values[v]) for v in (loop.lower, loop.upper, loop.step))
         if done:
             return (int(self.values[loop.body.arguments[0]]) - lower) // step

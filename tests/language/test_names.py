@@ -37,7 +37,7 @@ def test_printing_on_the_device():
 
     printed = run(kernel, out=np.zeros(1, np.float32), n=7)
     assert [line.split(") ")[-1] for line in printed[:2]] == ["i: 0x0", "i: 0x1"]
-    assert printed[2].endswith("n7")
+    assert printed[2].endswith("n: 7")
 
 
 def test_assertions_run_under_debug_alone():

@@ -239,13 +239,13 @@ class Affine:
             parts = [MOVES[type(op)](self, op, h) for h in self.conjuncts(op.operands[0])]
             if all(part is not None for part in parts):
                 return tuple(part for part in parts if part is not None)
-        if isinstance(op, Elementwise):
-            if op.function == "and":
-                return tuple({h: None for v in op.inputs for h in self.conjuncts(v)})
-            if op.row.compares and op.function != "ne":
-                f, g = (self.form(v) for v in op.inputs)
-                if f is not None and g is not None:
-                    return _below(op.function, f, g)
+        both = None if op is None else op.holds_with()
+        if both is not None:
+            return tuple({h: None for v in both for h in self.conjuncts(v)})
+        if isinstance(op, Elementwise) and op.row.compares and op.function != "ne":
+            f, g = (self.form(v) for v in op.inputs)
+            if f is not None and g is not None:
+                return _below(op.function, f, g)
         if not shape_of(mask.type):
             return (Form({(self.atom("value", mask),): -1}),)
         ones = (1,) * len(shape_of(mask.type))
@@ -267,6 +267,8 @@ class Affine:
         op = mask.op
         if not shape_of(mask.type) or isinstance(op, Constant | Splat):
             return UNBOUNDED
+        if isinstance(op, Select):
+            return min(self.mask_run(v, axis, extent) for v in op.operands)
         if isinstance(op, Elementwise):
             if op.function in ("and", "or", "xor"):
                 return min(self.mask_run(v, axis, extent) for v in op.inputs)

@@ -185,6 +185,9 @@ class Select(Op, mnemonic="tile.select", effects=NONE, exact=True, pointwise=Tru
     def where_on(self, masks: Container[Value]) -> Op | Value:
         return self.then if self.condition in masks else self
 
+    def holds_with(self) -> tuple[Value, ...] | None:
+        return (self.condition, self.then) if self.otherwise is self.condition else None
+
 
 def elementwise(function: str, *inputs: Value) -> Elementwise:
     """Return the op that applies `function` to the inputs."""

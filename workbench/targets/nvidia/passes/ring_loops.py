@@ -195,13 +195,15 @@ class RingLoop:
         return index, runs, state, *loaded[-1]
 
     def _following(self, index: Value, runs: Value | None) -> tuple[Value, Value | None]:
-        """Return the next counter, and whether it is reached if that of this one was asked."""
+        """Return the next counter, and whether it is reached if that of this one was asked.
+
+        A counter that leaves its type is looked at by nobody: its round is not reached. As it may
+        not wrap, it is known where tiles of that round lie, and so how wide their copies are.
+        """
         builder, loop = self.builder, self.loop
-        wraps = runs is not None
-        following = builder.add(Elementwise("add", (index, loop.step), no_wrap=not wraps))
+        following = builder.add(Elementwise("add", (index, loop.step), no_wrap=True))
         if runs is not None:
-            more = another(loop, index, following, builder)
-            runs = builder.add(Elementwise("and", (runs, more)))
+            runs = builder.add(Select(runs, another(loop, index, following, builder), runs))
         return following, runs
 
     def _number(self, value: int) -> Value:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from workbench.ir import Builder, Op, Value, copy_op, layout_of, shape_of
-from workbench.ops import Elementwise, Splat
+from workbench.ops import Elementwise, Select, Splat
 from workbench.targets.nvidia.ops import CommitCopies, Expect
 from workbench.targets.simt.passes.rounds import ends_with, reached
 from workbench.targets.simt.passes.staged_loads import Early, Staged
@@ -133,4 +133,6 @@ class Ahead:
             runs = self.builder.add(Splat(runs, shape_of(type), layouts=(layout_of(type),)))
         if access.mask is None:
             return runs
+        if self.loop.may_wrap:  # off, whatever a counter makes of the mask that left its type
+            return self.builder.add(Select(runs, access.mask, runs))
         return self.builder.add(Elementwise("and", (runs, access.mask)))

@@ -51,7 +51,12 @@ def skip_masks(module: Module, remarks: Remarks) -> Module:
 
 
 def _choices(op: Op) -> list[tuple[Value, Value]]:
-    """Return (mask, tile) of an op that comes down to a tile where a mask holds everywhere."""
+    """Return (mask, tile) of an op that comes down to a tile where a mask holds everywhere.
+
+    What two masks make is one more of them: who asks that of it has to see what it is made of.
+    """
+    if any(element_of(result.type) == I1 for result in op.results if shape_of(result.type)):
+        return []
     masks = [v for v in op.operands if shape_of(v.type) and element_of(v.type) == I1]
     found = [(mask, op.where_on((mask,))) for mask in masks if op.pointwise]
     return [(mask, taken) for mask, taken in found if isinstance(taken, Value)]
