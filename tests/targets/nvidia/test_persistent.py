@@ -367,7 +367,9 @@ def test_stores_leave_rings_their_slots_and_blocks_their_place(
     before = staged(m, n, 64, warps)
     built, told = compiled(before)
     assert told == [
-        "persistent: as many blocks as the device holds stay for one program after the other"
+        "persistent: as many blocks as the device holds stay for one program after the other, "
+        "if these are at most 32 for each: each reads another part of what a is loaded from than "
+        "the one before, and blocks that get apart lose the cache"
     ]
     assert built.shared_bytes <= most
     assert built.gpu is not None
@@ -403,7 +405,7 @@ def test_the_code_takes_the_grid_behind_its_arguments():
     count = len(staged(64, 64, 16, 4).parameters)
     assert [one["inputs"] for one in made[: count + 3]] == [(n,) for n in range(count + 3)]
     assert all("maker" in one for one in made[count + 3 :])
-    assert built.extra["persistent"] is True
+    assert built.extra["persistent"] == 32
     text = built.texts["llvm"]().text
     head = next(row for row in text.splitlines() if row.startswith("define ptx_kernel"))
     assert re.search(r"i32 %grid0, i32 %grid1, i32 %grid2, ptr.*%map0", head)
