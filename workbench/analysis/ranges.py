@@ -158,10 +158,11 @@ def known_intervals(
         if narrow and number in writer.closed:
             interval = (max(interval[0], FULL32[0]), min(interval[1], FULL32[1]))
         found.append(interval)
-    return tuple(
+    known, past = (
         {value: found[number] for value, number in numbers.items()}
         for numbers in (writer.numbers, writer.past)
-    )  # type: ignore[return-value]
+    )
+    return known, past
 
 
 def known_interval(step: Step, inputs: list[Interval]) -> Interval:
