@@ -145,7 +145,8 @@ class TensorLoad(Op, mnemonic="gpu.tensor_load", exact=True):
     Axis i of the tile is the map's axis `axes[i]`; of the others the box has one element. The last
     coordinate is a multiple of 16 bytes. With `parts` the tile is so many boxes, one behind the
     other along its outermost axis of the map, and coordinates are those of one after the other.
-    Addresses are numbers of 64 bits: what sums of steps have beyond these is lost.
+    Addresses are numbers of 64 bits: what sums of steps have beyond these is lost. A box that lies
+    outside of the extents as a whole reads nothing, but the map's base has to be in memory.
     `role`, `channel` and `slots` say what has been decided (passes/roles.py): a producer's warps
     copy it through a ring of so many slots.
 
@@ -434,6 +435,8 @@ def _box(
         where = start + np.arange(count, dtype=np.int64)
         inside = inside[..., None] & (where >= 0) & (where < extents[axis])
         offset = offset[..., None] + where * strides[axis]
+    if not inside.any():  # the hardware translates the base's address then, and no other
+        frame.read(op, np.array([base], np.int64), np.ones(1, bool), element)
     # An address that is not read may lie anywhere; all are numbers of 64 bits.
     addresses = base + np.where(inside, offset, 0) * element.itemsize
     order = [*axes, *(axis for axis in range(rank) if axis not in axes)]
