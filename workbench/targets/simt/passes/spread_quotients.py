@@ -22,19 +22,6 @@ _QUOTIENT, _MOVED = 9.0, 2.0
 def spread_quotients(module: Module, remarks: Remarks, chip: Device) -> Module:
     """Have the lanes that hold the same rows compute the quotients of different ones.
 
-    Before:
-        #L0 = linear<4, register=[1,2], lane=[0,0,0,0,0]>
-        %0 = tile.iota {start = 0, type = tile<4xindex, #L0>} : tile<4xindex, #L0>
-        %1 = tile.splat %n {shape = (4,)} : tile<4xindex, #L0>
-        %2 = tile.div [%0, %1] : tile<4xindex, #L0>
-    After:
-        #L0 = linear<4, register=[1,2], lane=[0,0,0,0,0]>
-        #L1 = linear<4, register=[0,0], lane=[1,2,0,0,0]>
-        %0 = tile.iota {start = 0, type = tile<4xindex, #L1>} : tile<4xindex, #L1>
-        %1 = tile.splat %n {shape = (4,)} : tile<4xindex, #L1>
-        %2 = tile.div [%0, %1] : tile<4xindex, #L1>
-        %3 = gpu.convert_layout %2 {layout = #L0} : tile<4xindex, #L0>
-
     Needs: layouts. Keeps: every value.
     """
     del chip
@@ -79,7 +66,7 @@ class _Spread:
         old, new = layout_of(op.result.type), self._layouts[op.id]
         assert old is not None
         rows, each = (_distinct(layout) for layout in (old, new))
-        return _QUOTIENT * (rows - each) > 2 * _MOVED * rows
+        return _QUOTIENT * (rows - each) > 3 * _MOVED * rows
 
     def rewrite(self, op: Op, builder: Builder) -> Value | None:
         """Write an op of a slice once more, spread out; bring back what others read."""
