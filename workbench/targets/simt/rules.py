@@ -91,6 +91,7 @@ class Layouts:
     floats: it is cheap and pure, so that it is written again in every layout that is asked for.
     cost: what it costs to work in a layout.
     offers: layouts worth trying.
+    within: one worth trying where an operand has a layout: in which warps keep what they have.
     fixed: it works in no other layout than those offered.
     far: what it takes is to reach the loads behind it, however many ops lie between.
     becomes: writes what stands for the op in GPU IR, given its operands; None: it stays.
@@ -105,6 +106,7 @@ class Layouts:
     floats: bool = False
     cost: Cost | None = None
     offers: Callable[[], Iterable[LinearLayout]] | None = None
+    within: Map | None = None
     fixed: bool = False
     far: bool = False
     becomes: Callable[[Builder, Sequence[Value]], tuple[Value, ...]] | None = None
@@ -116,7 +118,9 @@ class Scratch:
     """Shared memory that an op needs while it runs: written, waited for, read.
 
     purpose: what the user would call it; empty: "<op> across warps".
-    alone: every warp has bytes of its own, so that the block need not wait in between.
+    alone: every warp has bytes of its own, an equal part in the order of warps, so that the block
+        need not wait in between; nor before it where the same bytes were used so. The op has the
+        warp wait for its lanes first.
     """
 
     bytes: int

@@ -47,10 +47,14 @@ class _Touch:
     writes: bool
     #: The ring this is a slot of: slots filled and read between two of its barriers differ.
     ring: Value | None = None
+    #: Whether each warp has a part of it that no other touches, as many bytes as the next one has.
+    shared_out: bool = False
 
     def conflicts(self, other: _Touch) -> bool:
         if self.ring is not None and self.ring is other.ring:
             return False
+        if self.shared_out and other.shared_out and (self.low, self.high) == (other.low, other.high):
+            return False  # whoever uses such bytes waits for its own warp first
         return (self.writes or other.writes) and self.low < other.high and other.low < self.high
 
 
@@ -209,8 +213,9 @@ class _Barriers:
         waits = scratch.bytes > 0 and not scratch.alone
         if scratch.bytes:
             low = self.offsets[op.id]
-            before.append(_Touch(low, low + scratch.bytes, writes=True))
-            after.append(_Touch(low, low + scratch.bytes, writes=not waits))
+            held = _Touch(low, low + scratch.bytes, writes=True, shared_out=scratch.alone)
+            before.append(held)
+            after.append(replace(held, writes=not waits))
         return _Own(tuple(before), tuple(after), tuple(going), tuple(accesses), waits)
 
     def allocated(self, op: Op, buffer: Value) -> _Touch:
