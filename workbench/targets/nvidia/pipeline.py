@@ -28,6 +28,7 @@ from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
+from workbench.targets.nvidia.passes.keep_extremes import keep_extremes
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
@@ -431,6 +432,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("merge-equal", merge_equal),
         ("skip-masks", skip_masks),  # copies what makes a mask: not to be merged again
         ("skip-ones", partial(skip_ones, chip=unit)),
+        ("keep-extremes", keep_extremes),
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),
         ("turn-tiles", partial(turn_tiles, chip=unit)),

@@ -472,8 +472,11 @@ class _Expansion:
         return _Turn(builder.add(Constant(0, I32)), builder.add(Constant(parity, I32)))
 
     def _following(self, channel: Channel, turns: Mapping[Any, _Turn]) -> _Turn:
-        """Return the turn after this one of what has one slot."""
-        turn, one = turns[channel.key], self.builder.add(Constant(1, I32))
+        """Return the turn after this one of what is loaded once for a program."""
+        turn, slots = turns[channel.key], self.rings[channel.key].slots
+        if slots > 1:
+            return _Turn(*self._next(turn, slots))
+        one = self.builder.add(Constant(1, I32))
         return _Turn(turn.slot, self.builder.add(Elementwise("xor", (turn.parity, one))))
 
     def _next(self, turn: _Turn, slots: int) -> list[Value]:

@@ -61,6 +61,9 @@ _TWO_GROUPS = 8
 #: launch takes, else `setmaxnreg` waits for ever.
 REGISTERS = {2: (24, 240), 4: (24, 112)}
 _FEWEST_SLOTS = 2
+#: Of how many programs what is loaded before the loops is there at once, where blocks stay: the
+#: next one's comes while this one still reads its own.
+_PROGRAMS = 2
 #: The same where a producer's copies read more numbers in a round: tiles that are several boxes.
 _MORE_NUMBERS, MORE_REGISTERS = 16, {2: (40, 232), 4: (40, 104)}
 
@@ -265,9 +268,12 @@ def _decided(
         own += producer_slice(None, channel.loads, module, known, persistent=True)[0]
     _check_order(module, loops[-1], own, known)
     slots = ring.slots(beside, kept)
+    ahead = 1
+    if rounds and ring.most(_PROGRAMS * beside + kept) >= slots:
+        ahead, beside = _PROGRAMS, _PROGRAMS * beside
     keys = [*rings, *(channel.key for channel in held)]
     places = {
-        id(load.op): load.box.decided(keys.index(channel.key), 1 if channel.held else slots)
+        id(load.op): load.box.decided(keys.index(channel.key), ahead if channel.held else slots)
         for found in (*channels.values(), held)
         for channel in found
         for load in channel.loads
