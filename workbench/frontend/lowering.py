@@ -112,7 +112,7 @@ def _attributes(options: Options) -> dict[str, Any]:
     found |= {name: False for name in on if not getattr(options, name)}
     off = (
         *("skip_ones", "copy_narrow", "swap_operands", "prefetch_l2"),
-        *("keep_extremes", "fast_rescale"),
+        *("keep_extremes", "fast_rescale", "keep_operands"),
     )
     found |= {name: True for name in off if getattr(options, name)}
     chosen = ("through_registers", "warp_specialize", "persistent", "most_rounds")

@@ -66,6 +66,7 @@ class Options:
     swap_operands: bool = False
     prefetch_l2: bool = False
     keep_extremes: bool = False
+    keep_operands: bool = False
     fast_rescale: bool = False
     through_registers: bool | None = None
     warp_specialize: bool | None = None

@@ -19,7 +19,7 @@ DEFAULTS: dict[str, Any] = {
     "debug": False, "wgmma": True, "tma": True, "overlap": True, "skip_masks": True,
     "loads_first": True, "apart": True, "computed_first": True, "loaded_first": True,
     "skip_ones": False, "copy_narrow": False, "swap_operands": False, "prefetch_l2": False,
-    "keep_extremes": False, "fast_rescale": False,
+    "keep_extremes": False, "keep_operands": False, "fast_rescale": False,
     "through_registers": None, "warp_specialize": None, "persistent": None,
     "most_rounds": None,
 }  # fmt: skip

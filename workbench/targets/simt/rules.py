@@ -10,6 +10,7 @@
     @OWN.staged(Dot)         which operands are worth such copies
     @OWN.in_place(Product)   from which buffers it reads operands where they lie
     @OWN.stored(Product)     which operands must lie in buffers
+    @OWN.in_registers(Product) which operand it may have in registers, round after round
     @OWN.later(Product)      what of it may be waited for, or started, after its turn
     @OWN.waiting(Multiply)   how it waits for sums that it reads, where it can do so itself
     @OWN.neutral(Multiply)   what it leaves as it is for which operand, and what asks for that
@@ -274,6 +275,15 @@ class InPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class InRegisters:
+    """An operand that an op may have in registers, in a layout: its fields, given the tile."""
+
+    operand: Value
+    layout: LinearLayout
+    fields: Callable[[Value], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """An operand, a tile, that must lie in a buffer of a type; `field` is its name in the op."""
 
@@ -341,6 +351,7 @@ class Told:
 
 
 InPlaceRule = Callable[[Any, Value, Shared, bool], InPlace | None]
+InRegistersRule = Callable[[Any], InRegisters | None]
 StoredRule = Callable[[Any], Sequence[Stored]]
 PartsRule = Callable[[Any], Parts | None]
 LaterRule = Callable[[Any], Later | None]
@@ -366,6 +377,7 @@ class RuleTable(LoweringTable):
         self._raised: dict[type[Op], RaisedRule] = {}
         self._staged: dict[type[Op], StagedRule] = {}
         self._in_place: dict[type[Op], InPlaceRule] = {}
+        self._in_registers: dict[type[Op], InRegistersRule] = {}
         self._stored: dict[type[Op], StoredRule] = {}
         self._later: dict[type[Op], LaterRule] = {}
         self._parts: dict[type[Op], PartsRule] = {}
@@ -417,6 +429,10 @@ class RuleTable(LoweringTable):
         transpose, may lie; None if it must not.
         """
         return self._register(self._in_place, "in place", classes)
+
+    def in_registers(self, *classes: type[Op]) -> Callable[[InRegistersRule], InRegistersRule]:
+        """Register the decorated function (op) -> InRegisters, None if it has no such operand."""
+        return self._register(self._in_registers, "in registers", classes)
 
     def stored(self, *classes: type[Op]) -> Callable[[StoredRule], StoredRule]:
         """Register the decorated function (op) -> the tiles that it reads out of buffers."""
@@ -511,6 +527,11 @@ class RuleTable(LoweringTable):
         """Return how an op reads an operand in a buffer itself; None for most ops."""
         rule = self._found("_in_place", op)
         return None if rule is None else rule(op, operand, buffer, turned)
+
+    def in_registers_of(self, op: Op) -> InRegisters | None:
+        """Return the operand that an op may have in registers; None for most ops."""
+        rule = self._found("_in_registers", op)
+        return None if rule is None else rule(op)
 
     def stored_of(self, op: Op) -> Sequence[Stored]:
         """Return the tiles that an op reads out of buffers; () for most ops."""
