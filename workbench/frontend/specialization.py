@@ -65,8 +65,8 @@ class Options:
     copy_narrow: bool = False
     swap_operands: bool = False
     prefetch_l2: bool = False
-    keep_extremes: bool = False
-    keep_operands: bool = False
+    reorder: bool = True
+    keep_operands: bool = True
     fast_rescale: bool = False
     through_registers: bool | None = None
     warp_specialize: bool | None = None

@@ -63,6 +63,7 @@ from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
+from workbench.targets.simt.passes.longest_first import longest_first, told_order
 from workbench.targets.simt.passes.shared_memory import (
     Interval,
     allocate,
@@ -417,6 +418,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     split = partial(split_full_blocks, chip=unit)
     module = recorder.run("split-full-blocks", split, module, "gpu")
     module = recorder.run("accumulate-products", accumulate_products, module, "gpu")
+    module = recorder.run("longest-first", partial(longest_first, chip=unit), module, "gpu")
     recorder.verify = partial(verify_layouts, chip=unit)
     steps = [
         ("assign-layouts", partial(_assign, unit=unit)),
@@ -438,6 +440,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("turn-tiles", partial(turn_tiles, chip=unit)),
         ("start-products", partial(start_products, chip=unit)),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
+        ("told-order", told_order),
     ]
     return recorder.pipeline(steps, module, "gpu")
 

@@ -300,7 +300,7 @@ class _Expansion:
 
     def _read_once(self, channel: Channel, turn: _Turn) -> None:
         """Read what products may have in registers in all rounds, if these suffice."""
-        if not self.module_.attributes.get("keep_operands", False):
+        if not self.module_.attributes.get("keep_operands", True):
             return
         ring, tiles = self.rings[channel.key], dict[LinearLayout, Value]()
         for load, buffer in zip(channel.loads, ring.buffers, strict=True):

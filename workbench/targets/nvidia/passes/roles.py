@@ -41,9 +41,10 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.staying import Told, inner_ops, orders_programs, stays
+from workbench.targets.nvidia.passes.staying import Told, inner_ops, stays
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.passes.guarded_work import without_branch
+from workbench.targets.simt.passes.longest_first import orders_programs
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.passes.staged_loads import Known
 from workbench.targets.simt.pressure import peak_in
