@@ -13,10 +13,9 @@ class Kept(Op, mnemonic="gpu.kept", effects=NONE):
 
     `combine` gives one of the elements that it combines, the extreme of a row along `axis`; `after`
     makes of it, and of the row's elements of `others`, what `carried` becomes. A thread first asks
-    that of the elements that it has itself: where in all threads of a warp nothing becomes of
-    `carried`, nothing does of the extremes, and no number goes from lane to lane.
-
-    With `slack` a warp in which all that comes of `carried` lies so near keeps that; it may.
+    that of the elements that it has itself: where that lies within `slack` of `carried` in all
+    threads of a warp, `carried` stays, and no number goes from lane to lane. So it may: what comes
+    of the extremes would be as right.
 
     %1 = gpu.kept %0, %x, [%0] {axis = 1} {
     ^(%a: f32, %b: f32):
