@@ -17,8 +17,9 @@ DEFAULTS: dict[str, Any] = {
     "num_warps": None, "num_stages": None, "num_ctas": 1, "maxnreg": None,
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
     "debug": False, "wgmma": True, "tma": True, "overlap": True, "skip_masks": True,
-    "loads_first": True, "apart": True, "computed_first": True, "loaded_first": True,
+    "loads_first": True, "apart": True, "computed_first": True, "loaded_first": True, "reorder": True,
     "skip_ones": False, "copy_narrow": False, "swap_operands": False, "prefetch_l2": False,
+    "keep_operands": True, "fast_rescale": False,
     "through_registers": None, "warp_specialize": None, "persistent": None,
     "most_rounds": None,
 }  # fmt: skip

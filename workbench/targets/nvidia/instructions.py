@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from workbench.ir import Scalar
 from workbench.source import TargetError
-from workbench.targets.llvm.emit import Emitter
+from workbench.targets.llvm.emit import Emitter, float_literal
 from workbench.targets.simt.hardware import (
     GLOBAL,
     Atomic,
@@ -249,6 +249,32 @@ class Instructions(Device):
             constraints = ",".join([f"={letter}"] + [letter] * len(v))
             arguments = ", ".join(f"{type} {x}" for x in v)
             return emit.pure(f'call {type} asm "{name} $0{sources};", "{constraints}"({arguments})')
+
+        return rule
+
+    def quotients(self, emit: Emitter) -> Rule:
+        """What ptxas makes of div.full, but for what it does anew for each dividend.
+
+        Both sides are scaled where the reciprocal would be subnormal, or infinite too early.
+        """
+        inverse = self.float_rule(emit, "reciprocal", "float")
+        assert inverse is not None
+        known: dict[str, tuple[str, str]] = {}
+
+        def of(divisor: str) -> tuple[str, str]:
+            size = emit.call("float", "llvm.fabs.f32", f"float {divisor}", "float")
+            scale = float_literal(1.0, "float")
+            for test, bound, factor in (("ogt", 2.0**126, 0.25), ("olt", 2.0**-126, 2.0**24)):
+                beyond = emit.pure(f"fcmp {test} float {size}, {float_literal(bound, 'float')}")
+                text = f"select i1 {beyond}, float {float_literal(factor, 'float')}, float {scale}"
+                scale = emit.pure(text)
+            return scale, inverse([emit.pure(f"fmul float {divisor}, {scale}")])
+
+        def rule(v: Sequence[str]) -> str:
+            if v[1] not in known:
+                known[v[1]] = of(v[1])
+            scale, reciprocal = known[v[1]]
+            return emit.pure(f"fmul float {emit.pure(f'fmul float {v[0]}, {scale}')}, {reciprocal}")
 
         return rule
 

@@ -28,6 +28,7 @@ from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
+from workbench.targets.nvidia.passes.keep_extremes import keep_extremes
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
@@ -62,6 +63,7 @@ from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
+from workbench.targets.simt.passes.longest_first import longest_first, told_order
 from workbench.targets.simt.passes.shared_memory import (
     Interval,
     allocate,
@@ -416,6 +418,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     split = partial(split_full_blocks, chip=unit)
     module = recorder.run("split-full-blocks", split, module, "gpu")
     module = recorder.run("accumulate-products", accumulate_products, module, "gpu")
+    module = recorder.run("longest-first", partial(longest_first, chip=unit), module, "gpu")
     recorder.verify = partial(verify_layouts, chip=unit)
     steps = [
         ("assign-layouts", partial(_assign, unit=unit)),
@@ -431,11 +434,13 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("merge-equal", merge_equal),
         ("skip-masks", skip_masks),  # copies what makes a mask: not to be merged again
         ("skip-ones", partial(skip_ones, chip=unit)),
+        ("keep-extremes", keep_extremes),
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),
         ("turn-tiles", partial(turn_tiles, chip=unit)),
         ("start-products", partial(start_products, chip=unit)),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
+        ("told-order", told_order),
     ]
     return recorder.pipeline(steps, module, "gpu")
 

@@ -11,7 +11,7 @@ from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer, wrap
 from workbench.targets.simt import narrow
 from workbench.targets.simt.functions import float_function
-from workbench.targets.simt.hardware import Hardware
+from workbench.targets.simt.hardware import Hardware, Rule
 from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type, split_limit
 from workbench.targets.simt.rules import elementwise
 from workbench.targets.simt.table import SIMT
@@ -115,12 +115,23 @@ def _float_rule(low: Lowering, op: Elementwise, element: Scalar) -> Callable[[in
         )
     if op.row.compares:
         return lambda r: compare_floats(low.emit, op.function, element, *_inputs(low, op, r))
-    rule = float_function(op.function, element, low)
+    rule = _quotients(low, op, element) or float_function(op.function, element, low)
     if rule is None:
         raise TargetError(
             f"{op.name} on {element} values is not available on {low.chip.name}", op.span
         )
     return lambda r: rule(_inputs(low, op, r))
+
+
+def _quotients(low: Lowering, op: Elementwise, element: Scalar) -> Rule | None:
+    """Return how the chip divides a thread's elements where most have one divisor with others."""
+    if op.function != "div" or element.bits != 32:
+        return None
+    registers = low.live(op.result) if shape_of(op.result.type) else ()
+    divisors = {low.register(op.inputs[1], r) for r in registers}
+    if len(registers) < 4 * len(divisors):
+        return None
+    return low.chip.quotients(low.emit)
 
 
 def _define(low: Lowering, op: Elementwise | Select, register: Callable[[int], str]) -> None:

@@ -321,6 +321,13 @@ class Hardware(ABC):
 
         return rule
 
+    def quotients(self, emit: Emitter) -> Rule | None:
+        """Return a "div" of f32 that finds once for each divisor what follows from it alone.
+
+        None where that saves nothing.
+        """
+        return None
+
     def toward_zero(self, emit: Emitter, value: str, from_type: str, to_type: str) -> str:
         """Return a float in a narrower type, cut: f64 in f32 or f16, f32 in f16 or bf16."""
         near = emit.pure(f"fptrunc {from_type} {value} to {to_type}")

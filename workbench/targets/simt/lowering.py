@@ -354,7 +354,7 @@ class Lowering:
     # -- programs -------------------------------------------------------------------------
     def program(self, axis: int) -> str:
         """Return the number of this program along an axis of the grid, i32."""
-        if not self.persistent:
+        if self._place is None and not self.persistent:
             return self.chip.program(self.emit, axis)
         if self._place is None:
             raise InvalidModuleError("a program's number is asked for where there is none")

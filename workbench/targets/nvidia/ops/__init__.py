@@ -4,6 +4,7 @@ They are ops like all others: with inference, verification, interpretation and a
 """
 
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, WaitCopies
+from workbench.targets.nvidia.ops.extremes import Kept
 from workbench.targets.nvidia.ops.products import (
     FenceProducts,
     Scale,
@@ -30,6 +31,7 @@ __all__ = [
     "CommitCopies",
     "Expect",
     "FenceProducts",
+    "Kept",
     "MakeTensorMap",
     "RenewBarriers",
     "Scale",

@@ -41,9 +41,10 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
-from workbench.targets.nvidia.passes.staying import Told, inner_ops, orders_programs, stays
+from workbench.targets.nvidia.passes.staying import Told, inner_ops, stays
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.passes.guarded_work import without_branch
+from workbench.targets.simt.passes.longest_first import orders_programs
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.passes.staged_loads import Known
 from workbench.targets.simt.pressure import peak_in
@@ -61,6 +62,9 @@ _TWO_GROUPS = 8
 #: launch takes, else `setmaxnreg` waits for ever.
 REGISTERS = {2: (24, 240), 4: (24, 112)}
 _FEWEST_SLOTS = 2
+#: Of how many programs what is loaded before the loops is there at once, where blocks stay: the
+#: next one's comes while this one still reads its own.
+_PROGRAMS = 2
 #: The same where a producer's copies read more numbers in a round: tiles that are several boxes.
 _MORE_NUMBERS, MORE_REGISTERS = 16, {2: (40, 232), 4: (40, 104)}
 
@@ -265,9 +269,12 @@ def _decided(
         own += producer_slice(None, channel.loads, module, known, persistent=True)[0]
     _check_order(module, loops[-1], own, known)
     slots = ring.slots(beside, kept)
+    ahead = 1
+    if rounds and ring.most(_PROGRAMS * beside + kept) >= slots:
+        ahead, beside = _PROGRAMS, _PROGRAMS * beside
     keys = [*rings, *(channel.key for channel in held)]
     places = {
-        id(load.op): load.box.decided(keys.index(channel.key), 1 if channel.held else slots)
+        id(load.op): load.box.decided(keys.index(channel.key), ahead if channel.held else slots)
         for found in (*channels.values(), held)
         for channel in found
         for load in channel.loads
