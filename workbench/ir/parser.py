@@ -153,7 +153,10 @@ class _Parser:
             where = "shared memory" if word == "shared" else "a tensor map"
             raise self.fail(f"{where} holds numbers, found '{element}'", last=True)
         if word == "tensor_map":
-            return TensorMap(shape, element)
+            walked = self.accept(",")
+            if walked:
+                self.expect("walked")
+            return TensorMap(shape, element, walked)
         return Shared(shape, element, layout, slots)
 
     def shape(self, word: str) -> tuple[int, ...]:
