@@ -334,10 +334,15 @@ class _Parser:
             self.define(name, value)
 
     def operands(self, cls: type[Op]) -> dict[str, Any]:
-        """Read the operands: required ones and lists first, then optional ones by name."""
+        """Read the operands: required ones and lists first, then optional ones by name.
+
+        A list that may be empty, behind others, is not written where it is.
+        """
         fields: dict[str, Any] = {}
         for spec in cls.fields:
             if spec.role in ("operand", "operands"):
+                if fields and not spec.required and self.peek()[1] != ",":
+                    continue
                 if fields:
                     self.expect(",")
                 fields[spec.name] = self.value() if spec.role == "operand" else self.value_list()

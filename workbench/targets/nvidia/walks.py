@@ -54,13 +54,14 @@ class Walk:
 
 
 def walk(facts: Affine, form: Form, conjuncts: Iterable[Form], halves: Halves) -> Walk | None:
-    """Return how an address walks along an axis of its tile; None if it has no digits.
+    """Return how an address walks along an axis of its tile; None if it divides no index.
 
-    Raises NotRaised where it has some that make no walk.
+    (A remainder alone is a row that wraps, of which raising.py knows more.) Raises NotRaised where
+    its digits make no walk.
     """
-    found = {digit_of(a): a for a in form.atoms() if a.axes and a.kind in ("div", "rem")}
+    found = [digit_of(a) for a in form.atoms() if a.axes and a.kind in ("div", "rem")]
     known = [digit for digit in found if digit is not None]
-    if not known:
+    if all(digit.unit == number(1) for digit in known):
         return None
     digits = _chain(known)
     (axis,) = digits[0].dividend.axes
@@ -194,11 +195,13 @@ class _Walker:
                 lower = other
             else:
                 raise NotRaised("its mask bounds a place twice")
-        if any(factor not in (step, -step) for factor, _ in bounds) or self.halves(step)[1].terms:
+        if any(factor not in (step, -step) for factor, _ in bounds):
             raise NotRaised("its mask scales a place in several ways")
         each = quotient(stride, step)
         if each is None:
             raise NotRaised("places of its mask are not those of its address")
+        if any(self.halves(f)[1].terms for f in (step, each, digit.unit, digit.count) if f):
+            raise NotRaised("its rows are not the same places in all programs and rounds")
         # -(s·digit + a) - 1 < 0, s·digit + a - H < 0
         if lower is not None:
             moved = -lower - number(1)

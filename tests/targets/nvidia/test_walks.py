@@ -1,0 +1,110 @@
+"""Rows that are places of several axes, read as walked tensor maps: the bytes that pointers read."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workbench.language as tl
+from tests.kernels import convolution
+from tests.passes.meaning import SCALE
+from tests.targets.nvidia.raising import Tried
+from workbench.analysis.forms import Form
+from workbench.ir import parse_module
+from workbench.source import KernelError
+from workbench.targets.nvidia import walks
+
+
+def gathered(  # noqa: C901
+    x_ptr, y_ptr, N, H, W, P, Q, C, sn, sh, sw, stride, pad, dilation,
+    BM: tl.constexpr, BC: tl.constexpr, FORM: tl.constexpr, MASK: tl.constexpr,
+    TAPS: tl.constexpr,
+):  # fmt: skip
+    """What of an image each tap meets, for each place of the result; summed up with weights."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    if FORM == "from outside":
+        n, left = m // (P * Q), m % (P * Q)
+        p, q = left // Q, left % Q
+    elif FORM == "from inside":
+        rows = m // Q
+        n, p, q = rows // P, rows % P, m % Q
+    else:
+        n, p, q = m // (P * Q), (m // Q) % P, m % Q
+    if FORM == "one image":
+        n = n * 0
+    group = tl.program_id(1)
+    total = tl.zeros((BM, BC), tl.float32)
+    for r in range(TAPS):
+        for s in range(TAPS):
+            h, w = p * stride - pad + r * dilation, q * stride - pad + s * dilation
+            live = m >= 0
+            if "n" in MASK:
+                live = live & (n < N)
+            if "h" in MASK:
+                live = live & (h >= 0) & (h < H)
+            if "w" in MASK:
+                live = live & (w >= 0) & (w < W)
+            if "H" in MASK:
+                live = live & (h < H - 1)
+            for start in range(0, C, BC):
+                c = start + tl.arange(0, BC)
+                at = n[:, None] * sn + h[:, None] * sh + w[:, None] * sw + (group * C + c)[None, :]
+                mask = live[:, None] & (c[None, :] < C)
+                x = tl.load(x_ptr + at, mask=mask, other=0.0)
+                total = total * 3 + x
+    keep = (m < N * P * Q)[:, None] & (tl.arange(0, BC)[None, :] < BC)
+    where = (tl.program_id(1) * N * P * Q + m)[:, None] * BC + tl.arange(0, BC)[None, :]
+    tl.store(y_ptr + where, total, mask=keep)
+
+
+def one_convolution(pick: random.Random) -> Counter[str]:
+    """Launch a convolution of random form some times, and return what came of it."""
+    taps, groups = pick.choice([1, 2, 3]), pick.choice([1, 1, 2])
+    sizes = {
+        "BM": pick.choice([4, 8, 16]), "BC": pick.choice([4, 8]), "TAPS": taps,
+        "FORM": pick.choice(["mixed", "from outside", "from inside"]),
+        "MASK": pick.choice(["nhw", "nhw", "hw", "nw", "nhwH"]),
+    }  # fmt: skip
+    fixed = [pick.random() < 0.5 for _ in range(3)]
+    words = "*fp32:16 *fp32:16 i32 i32 i32 i32 i32 i32:4 i32:4 i32:4 i32:4"
+    steps = ["i32=1" if one else "i32" for one in fixed]
+    tried = Tried(gathered, " ".join((words, *steps)), sizes)
+    found: Counter[str] = Counter()
+    if not tried.boxes:
+        found[f"refused: {tried.missed}"] += 1
+        return found
+    for _ in range(3):
+        stride, pad, dilation = (
+            1 if one else pick.choice(others)
+            for one, others in zip(fixed, ([1, 2, 3], [0, 1, 2], [1, 2]), strict=True)
+        )
+        N, H, W, C = pick.randint(1, 3), pick.randint(1, 6), pick.randint(1, 6), 4 * pick.randint(1, 3)
+        whole = (H + 2 * pad - dilation * (taps - 1), W + 2 * pad - dilation * (taps - 1))
+        P, Q = ((size - 1) // stride + 1 for size in whole)
+        if min(P, Q) < 1:
+            continue
+        sw = groups * C + 4 * pick.choice([0, 1])
+        x = np.random.default_rng(pick.randrange(1 << 30)).integers(-4, 5, (N * H * W, sw))
+        x = x.astype(np.float32)
+        x[:, groups * C :] = np.nan
+
+        moves = [n for n, one in zip((stride, pad, dilation), fixed, strict=True) if not one]
+        given = (N, H, W, P, Q, C, H * W * sw, W * sw, sw, *moves)
+
+        def make(x: Any = x, rest: Any = given) -> list[Any]:
+            return [x.ravel().copy(), np.zeros(8192, np.float32), *rest]
+
+        found[tried.launch(make, (-(-N * P * Q // sizes["BM"]), groups))] += 1
+    return found
+
+
+def test_convolutions_of_every_form_read_what_pointers_read():
+    pick = random.Random("convolutions")
+    found = sum((one_convolution(pick) for _ in range(int(16 * SCALE))), Counter[str]())
+    assert found["same"] > 30, found
+    assert found["same"] > 4 * (sum(found.values()) - found["same"]), found
