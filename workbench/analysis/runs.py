@@ -236,7 +236,7 @@ class Runs:
     def sign_run(self, h: Form, axis: int, extent: int, *, level: bool = False) -> int:
         """Return the length of aligned runs over which h < 0 is constant; `level`: h itself."""
         # An address before the array is nobody's; a mask of negative numbers has to be right.
-        if not all(self._rounds_down(a) for m in h.terms for a in m if axis in a.axes):
+        if not self._rounds_down(h, axis, extent):
             return 1
         stride, run, start = self.run(h, axis, extent)
         if stride == 0:
@@ -250,13 +250,25 @@ class Runs:
         step = abs(stride)
         return min(run, power_of_two(start // step)) if start % step == 0 else 1
 
-    def _rounds_down(self, atom: Atom) -> bool:
-        """Say whether no negative number is divided in an atom: division truncates toward zero."""
-        if atom.kind in ("min", "max", "select"):
-            return all(self._rounds_down(a) for form in atom.parts for a in form.atoms())
+    def _rounds_down(self, form: Form, axis: int, extent: int) -> bool:
+        """Say whether no negative number that moves along an axis is divided in a form.
+
+        Division truncates toward zero: there runs do not begin at multiples of their length.
+        """
+        moving = (atom for atom in form.atoms() if axis in atom.axes)
+        return all(self._atom_rounds_down(atom, axis, extent) for atom in moving)
+
+    def _atom_rounds_down(self, atom: Atom, axis: int, extent: int) -> bool:
         if atom.beside is not None:
-            return all(map(self._rounds_down, atom.beside.atoms()))
-        return atom.kind not in ("div", "rem") or self.not_negative(atom.key[0])
+            return self._rounds_down(atom.beside, axis, extent)
+        if atom.kind in ("div", "rem"):
+            dividend, _ = atom.parts
+            if self.not_negative(dividend):
+                return True
+            # What is the same along runs stays that, whatever is made of it.
+            still = self.run(dividend, axis, extent)[0] == 0
+            return still and self._rounds_down(dividend, axis, extent)
+        return all(self._rounds_down(form, axis, extent) for form in atom.parts)
 
     def not_negative(self, form: Form) -> bool:
         """Say whether a form is a sum of what is known not to be negative."""
@@ -269,7 +281,9 @@ class Runs:
         if atom.kind == "arg":
             low = self._lows[atom.key]
             return low is not None and low >= 0
-        if atom.kind in ("div", "rem"):
+        if atom.kind == "rem":  # it has the dividend's sign
+            return self.not_negative(atom.key[0])
+        if atom.kind == "div":
             return all(map(self.not_negative, atom.key))
         if atom.kind == "select":
             return all(map(self.not_negative, atom.parts[-2:]))
