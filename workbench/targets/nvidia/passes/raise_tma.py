@@ -358,7 +358,13 @@ class Plans:
         if self.fits(form):
             return True
         low, high = self._known(form)
-        return FULL32[0] <= low and high <= FULL32[1]
+        if FULL32[0] <= low and high <= FULL32[1]:
+            return True
+        atom = next(iter(form.atoms()), None)
+        if atom is None or atom.kind not in ("div", "rem") or form != Form({(atom,): 1}):
+            return False
+        # No quotient and no remainder of a number that is not negative is larger.
+        return self._known(atom.parts[0])[0] >= 0 and all(map(self.is_small, atom.parts))
 
     def _never(self, held: Form, shape: tuple[int, ...]) -> bool:
         """Say whether a form is known to be below 0 all over a tile."""
