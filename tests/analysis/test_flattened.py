@@ -1,4 +1,4 @@
-"""Indices flattened into one and taken apart by // and %: what is claimed of them, by brute force."""
+"""Indices flattened into one and taken apart by // and %: claims about them, by brute force."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ def test_what_a_branch_gives_is_divided_by_what_divides_both(wrap: str, divisibl
     facts, values = facts_of(CARRIED.format(wrap=wrap), parameters, tiles=True)
     for name in ("a", "b", "anew", "held"):
         value: Any = values.get(name) or next(
-            v for v in facts._forms if v.hint == name  # pyright: ignore[reportPrivateUsage]
+            v
+            for v in facts._forms
+            if v.hint == name  # pyright: ignore[reportPrivateUsage]
         )
         form = facts.form(value)
         assert form is not None

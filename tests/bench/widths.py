@@ -93,7 +93,7 @@ def main(words: list[str]) -> int:
     from triton.runtime import driver  # pyright: ignore
 
     driver.set_active(_NoGpu())  # pyright: ignore
-    known: set[Any] = set()
+    known: set[str] = set()
     bad = 0
     for entry in every.SAMPLES:
         title = f"{entry.suite} {entry.name}"
@@ -101,7 +101,7 @@ def main(words: list[str]) -> int:
             continue
         peer = peers.under_triton(entry.module)
         for launch in sample(entry).launches:
-            key = kind(launch, "ours")
+            key = repr(kind(launch, "ours"))
             if key in known:
                 continue
             known.add(key)

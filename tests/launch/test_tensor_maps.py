@@ -76,7 +76,9 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         return 0
 
     @WALKED
-    def walked(target, kind, rank, base, extents, strides, low, high, elements, places, steps, *rest):
+    def walked(
+        target, kind, rank, base, extents, strides, low, high, elements, places, steps, *rest
+    ):
         found.append((
             target % 64, kind, rank, base, extents[:rank], strides[: rank - 1], low[: rank - 2],
             high[: rank - 2], elements, places, steps[:rank], rest,

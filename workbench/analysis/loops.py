@@ -145,7 +145,6 @@ class Loops:
         self._lasting.update({a: found[atom] for a, (_, atom, _) in self._marks.items()})
         self._marks.clear()
 
-
     def _carried(
         self, value: Value, init: Value, argument: Value, rounds: Form | None,
         last: Value | None = None,

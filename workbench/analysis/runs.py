@@ -25,7 +25,7 @@ class Runs:
     def __init__(self, parameters: Iterable[KernelParameter]) -> None:
         #: What divides an atom, as far as that is not seen from its parts.
         self.divisors: dict[Atom, int] = {}
-        #: Forms of which an atom is one: of a branch, or of what a loop began with and goes on with.
+        #: Forms of which an atom is one: of a branch, or what a loop began and went on with.
         self.either: dict[Atom, tuple[Form, ...]] = {}
         #: Other names of atoms: the same elements at other coordinates.
         self._names: dict[Atom, Atom] = {}

@@ -183,20 +183,7 @@ class _Walker:
         self, digit: Digit, stride: Form, bounds: list[tuple[Form, Form]]
     ) -> tuple[Axis, Form]:
         """Return the axis of a digit, and how far its places lie behind s·digit."""
-        step = number(1)
-        lower: Form | None = None
-        upper: list[Form] = []
-        for factor, other in bounds:
-            negative = next(iter(factor.terms.values())) < 0
-            step = -factor if negative else factor
-            if not negative:
-                upper.append(other)
-            elif lower in (None, other):
-                lower = other
-            else:
-                raise NotRaised("its mask bounds a place twice")
-        if any(factor not in (step, -step) for factor, _ in bounds):
-            raise NotRaised("its mask scales a place in several ways")
+        step, lower, upper = _sides(bounds)
         each = quotient(stride, step)
         if each is None:
             raise NotRaised("places of its mask are not those of its address")
@@ -207,12 +194,7 @@ class _Walker:
             moved = -lower - number(1)
         else:
             moved = self.halves(upper[0])[1] if upper else number(0)
-        extent: Form | None = None
-        for other in upper:
-            end, varying = self.halves(moved - other)
-            if varying.terms:
-                raise NotRaised("bounds of a place move differently")
-            extent = end if extent is None else opaque(self.facts, "min", (extent, end))
+        extent = self._extent(moved, upper)
         start = _without_coordinates(digit.dividend)
         place = opaque(self.facts, "div", (start, digit.unit))
         if digit.count is None:
@@ -220,15 +202,40 @@ class _Walker:
                 raise NotRaised("its mask scales the index of an image")
             end = number(UNBOUNDED) if extent is None else extent
             return Axis(each, end, place + moved, bounded_below=lower is not None), moved
-        place = opaque(self.facts, "rem", (place, digit.count))
-        if extent is None:
-            if lower is not None:
-                raise NotRaised("its mask bounds a place below, but not above")
-            extent = digit.count
+        if extent is None and lower is not None:
+            raise NotRaised("its mask bounds a place below, but not above")
         first, offset = self.halves(moved)
+        at = step * opaque(self.facts, "rem", (place, digit.count)) + first
         window = Window(first, digit.count, step, offset)
-        at = step * place + first
-        return Axis(each, extent, at, bounded_below=True, window=window), moved
+        end = digit.count if extent is None else extent
+        return Axis(each, end, at, bounded_below=True, window=window), moved
+
+    def _extent(self, moved: Form, upper: Iterable[Form]) -> Form | None:
+        """Return how far places go by bounds of a mask, None: without end."""
+        extent: Form | None = None
+        for other in upper:
+            end, varying = self.halves(moved - other)
+            if varying.terms:
+                raise NotRaised("bounds of a place move differently")
+            extent = end if extent is None else opaque(self.facts, "min", (extent, end))
+        return extent
+
+
+def _sides(bounds: Iterable[tuple[Form, Form]]) -> tuple[Form, Form | None, list[Form]]:
+    """Return s of bounds ±s·digit + r < 0, r of the one below, and of those above."""
+    steps: set[Form] = set()
+    lower: set[Form] = set()
+    upper: list[Form] = []
+    for factor, other in bounds:
+        if next(iter(factor.terms.values())) < 0:
+            steps.add(-factor)
+            lower.add(other)
+        else:
+            steps.add(factor)
+            upper.append(other)
+    if len(steps) > 1 or len(lower) > 1:
+        raise NotRaised("its mask bounds a place in several ways")
+    return next(iter(steps), number(1)), next(iter(lower), None), upper
 
 
 def beside(axes: Iterable[Axis], windows: int) -> tuple[list[Axis], list[Form]]:
@@ -243,11 +250,11 @@ def beside(axes: Iterable[Axis], windows: int) -> tuple[list[Axis], list[Form]]:
         if extent == number(UNBOUNDED):
             extent, most = number(CORNERS[windows]), CORNERS[windows] - 1
         zero, one = number(0), number(1)
-        window = Window(zero, one, one, axis.coordinate)
         asked += [axis.coordinate, number(most) - axis.coordinate]
         told = axis.told if axis.told is not None else (axis.coordinate, axis.extent)
-        found.append(replace(
-            axis, extent=extent, coordinate=zero, within=True, told=told, window=window))  # fmt: skip
+        window = Window(zero, one, one, axis.coordinate)
+        moved = replace(axis, extent=extent, coordinate=zero, within=True, told=told)
+        found.append(replace(moved, window=window))
     return found, asked
 
 

@@ -6,8 +6,8 @@ as those of tiles are, from the outermost to the one along which elements lie si
 box has outside the array reads as zero.
 
 The box of a map that is *walked* is a number of places, one after the other: along the last axis
-but one, then in the next row of it, and so on outwards. Each axis between the first and the last has
-a window: the coordinate of its first place, how many places there are, and how far they are apart.
+but one, then in the next row of it, and so on outwards. Each axis between the first and the last
+has a window: the coordinate of its first place, how many there are, and how far they are apart.
 The box begins at one place, and an offset of each of those axes leads from places to what is read,
 so that the columns of a convolution as a product are boxes: places are its results, offsets its
 taps ("im2col" to the hardware).
@@ -465,10 +465,8 @@ def _boxes(
 
 def _counted_on(starts: Sequence[int], box: Sequence[int]) -> list[Array]:
     """Return the coordinates of a box, those of each axis along that axis."""
-    return list(np.meshgrid(
-        *(start + np.arange(count, dtype=np.int64) for start, count in zip(starts, box, strict=True)),
-        indexing="ij",
-    ))  # fmt: skip
+    lines = (s + np.arange(n, dtype=np.int64) for s, n in zip(starts, box, strict=True))
+    return list(np.meshgrid(*lines, indexing="ij"))
 
 
 def _walked(
@@ -485,10 +483,12 @@ def _walked(
         first, many, step = windows[3 * axis : 3 * axis + 3]
         place, rest = divmod(at[axis] - first, step)
         if rest or not 0 <= place < many:
-            raise LaunchError(f"{op.name} begins at {at[axis]}, which is no place of axis {axis + 1}",
-                              op.span)  # fmt: skip
+            why = f"begins at {at[axis]}, which is no place of axis {axis + 1}"
+            raise LaunchError(f"{op.name} {why}", op.span)
         if not 0 <= offsets[axis] < OFFSETS[count]:
-            raise LaunchError(f"{op.name} is offset by {offsets[axis]} along axis {axis + 1}", op.span)
+            raise LaunchError(
+                f"{op.name} is offset by {offsets[axis]} along axis {axis + 1}", op.span
+            )
         turn, places = turn + place * places, places * many
     turn = turn + np.arange(box[-2], dtype=np.int64)
     found: list[Array] = []
@@ -521,8 +521,7 @@ def _box(
     into = starts[rank - 1] * element.itemsize
     if into % GRAIN:
         raise LaunchError(
-            f"{op.name} begins {into} bytes into a row, "
-            f"no multiple of {GRAIN}",
+            f"{op.name} begins {into} bytes into a row, no multiple of {GRAIN}",
             op.span,
         )
     if type.walked:
