@@ -5,17 +5,24 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import workbench.language as tl
-from tests.passes.meaning import SCALE
-from tests.targets.nvidia.raising import Tried
+from tests.kernels import convolution
+from tests.passes.corpus import numbers, tile_ir
+from tests.passes.meaning import SCALE, meaning
+from tests.passes.pipelines import gpu_steps, tile_steps
+from tests.targets.nvidia.raising import SM_90A, Tried, may_run
 from workbench.analysis.forms import number
+from workbench.ops import For, If
 from workbench.source import KernelError
 from workbench.targets.nvidia import raising, walks
+from workbench.targets.nvidia.ops import TensorCopy
+from workbench.targets.simt.ops import roles_of
 
 
 def gathered(  # noqa: C901
@@ -135,6 +142,39 @@ def one_launch(tried: Tried, **given: int) -> str:
 def test_what_no_map_can_be_is_asked_of_the_launch(given: dict[str, int], found: str):
     """Steps of at most 8, corners and offsets of 5 bits (a third window is for groups)."""
     assert one_launch(Tried(gathered, WORDS, FIXED), **given) == found
+
+
+WEIGHTS = "*fp16:16 *fp16:16 *fp16:16 *fp16:16"
+SIZES = {"R": 2, "S": 3, "HAS_BIAS": False, "BLOCK_M": 64, "BLOCK_K": 16, "BLOCK_C": 16}
+
+
+@pytest.mark.parametrize("parted", [False, True])
+def test_a_convolution_is_one_loop_of_boxes(parted: bool):
+    """Of all taps and channels: 2 images of 5 x 6 places, 32 channels, 24 results."""
+    words = f"{WEIGHTS} i32 i32 i32 i32 i32 i32 i32 i32=1 i32=1 i32=1 i32=1 i32=1 "
+    words += "i32:16 i32=1 i32:16 i32:16 i32:16 i32=1 i32:16 i32:16 i32:8 i32=1 i32:8 i32:8 i32:16 i32:8"
+    tile = tile_ir(convolution.conv2d, words, SIZES)
+    final = [tile, *(after for _, after in tile_steps(tile))][-1]
+    final = replace(final, attributes={**final.attributes, "narrow_index": True})
+    options = {"warp_specialize": parted, "persistent": False}
+    steps = dict(gpu_steps(final, SM_90A, **options))
+    loops = [op for op in steps["flatten-boxes"].walk() if isinstance(op, For)]
+    assert len(loops) == 1
+    assert not any(isinstance(op, If) for op in loops[0].body.ops)
+    made = steps["insert-barriers"]
+    maps = {op.map.type for op in made.walk() if isinstance(op, TensorCopy)}
+    assert sum(held.walked for held in maps) == 1
+    assert bool(roles_of(made)) is parted
+    n, h, w, c, k, p, q = 2, 5, 6, 32, 24, 6, 6
+    x, taps = (numbers(count, np.float16, seed) for seed, count in enumerate((n * h * w * c, k * 6 * c)))
+
+    def arguments() -> list[Any]:
+        return [x.copy(), taps.copy(), taps, np.zeros(n * p * q * k, np.float16), n, c, h, w, k, p, q,
+                h * w * c, w * c, c, 6 * c, 3 * c, c, p * q * k, q * k, k, c, k]  # fmt: skip
+
+    assert may_run(made, arguments(), (2, 2, 1))
+    wanted = meaning(steps["narrow-index"], (2, 2, 1), arguments())
+    assert meaning(made, (2, 2, 1), arguments()) == wanted
 
 
 #: Faults by name: what is replaced, by what, and a launch that shows it.
