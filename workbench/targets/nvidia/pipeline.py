@@ -428,6 +428,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
         ("raise-tma", partial(raise_tma, chip=unit, room=room)),
+        ("flatten-boxes", partial(flatten_loops, chip=unit, boxes=True)),
         ("role-partition", partial(role_partition, chip=unit, room=room)),
         ("expand-roles", partial(expand_roles, chip=unit)),
         ("split-by-overlap", partial(split_by_overlap, chip=unit)),

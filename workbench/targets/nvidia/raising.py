@@ -11,6 +11,7 @@ coordinates may be anything that a program computes. The plan finds both from T 
     x(d) < R, R known to the program alone (loaded)      extent B, coordinate B - R, of B elements
                                                          at most R; the way back is an axis beside
     a coordinate that is loaded, perhaps below 0         2^30 more: lifted
+    rows that are places of several axes: walks.py       one window for each, a walked map
     a predicate of the whole access                      an axis of extent 1, coordinate 0 or 1
 
 An axis in front of all takes away what was lifted: 2^30 steps of 2^34 - s elements are -s·2^30 in
@@ -51,6 +52,8 @@ from workbench.targets.nvidia.box_plans import (
     is_loaded,
     loaded_in,
 )
+from workbench.targets.nvidia.ops.tensors import OFFSETS
+from workbench.targets.nvidia.walks import Walk, beside, in_reach, walk
 
 #: Multiples of so many bytes; the most axes.
 GRAIN, MOST_AXES = 16, 5
@@ -92,17 +95,27 @@ class Request:
 
 def plan(facts: Affine, request: Request) -> Plan:
     """Return the box that an access reads; raises NotRaised if there is none."""
-    return _Planner(facts, request).plan()
+    try:
+        return _Planner(facts, request).plan()
+    except TileRead:
+        raise
+    except NotRaised:
+        found = walk(facts, request.form, request.conjuncts, halves)
+        if found is None or len(request.shape) != 2:
+            raise
+    return _Planner(facts, request, found).plan()
 
 
 class _Planner:
-    def __init__(self, facts: Affine, request: Request) -> None:
+    def __init__(self, facts: Affine, request: Request, walk: Walk | None = None) -> None:
         self.facts = facts
         self.request = request
         self.words = request.words
         self.shape = request.shape
-        self.rank = range(len(request.shape))
-        self.conjuncts = list(request.conjuncts)
+        self.walk = walk
+        #: Axes of the tile that are one of the map, or two.
+        self.rank = [d for d in range(len(request.shape)) if walk is None or d != walk.axis]
+        self.conjuncts = list(request.conjuncts if walk is None else walk.conjuncts)
         self.at_least_0: list[Form] = []
         self.dropped: list[Atom] = []
         #: The strides of axes whose coordinates are 2^30 more than they say.
@@ -110,7 +123,7 @@ class _Planner:
 
     def plan(self) -> Plan:
         """Return the plan, step by step as the head of this file has it."""
-        array, offsets = self._root()
+        array, offsets = self._root(self.request.form if self.walk is None else self.walk.rest)
         offsets = self._without_regions(offsets)
         strides, start = self._linear(offsets)
         inner = self._inner(strides)
@@ -136,9 +149,11 @@ class _Planner:
         more += self._beside(extra, bounds.guards)
         more = [*self._around(), *more]
         if bounds.extents.get(inner) is None and not axes[-1].bounded_below:
-            more, axes[-1] = _merged(more, axes[-1], MOST_AXES - len(axes))
-        axes = [*more, *axes]
-        found = tuple(next(i for i, a in enumerate(axes) if a.axis == d) for d in self.rank)
+            taken = len(axes) + (0 if self.walk is None else len(self.walk.axes))
+            more, axes[-1] = _merged(more, axes[-1], MOST_AXES - taken)
+        axes = [*more, *axes] if self.walk is None else self._walked(self.walk, more, axes)
+        every = range(len(self.shape))
+        found = tuple(next(i for i, a in enumerate(axes) if a.axis == d) for d in every)
         self._ask(Form({(array,): 1}), base, axes)
         for axis in axes:
             if not (axis.bounded_below or axis.within):
@@ -148,9 +163,19 @@ class _Planner:
         asked = tuple(dict.fromkeys(self.at_least_0))
         return Plan(array.key, base, tuple(axes), found, asked, tuple(self.dropped))
 
+    def _walked(self, walk: Walk, more: list[Axis], axes: list[Axis]) -> list[Axis]:
+        """Return the axes of a walked map: between the first and the last each has a window."""
+        count = len(walk.axes) + len(more) - 1
+        if len(axes) > 1 or count not in OFFSETS:
+            raise NotRaised(f"its walk needs {count + 1 + len(axes)} axes")
+        first, *places = walk.axes
+        places[-1] = replace(places[-1], axis=walk.axis)
+        held, asked = beside(more, count)
+        self.at_least_0 += [*walk.at_least_0, *asked, *in_reach(places, count)]
+        return [first, *held, *places, *axes]
+
     # -- the address ----------------------------------------------------------------------
-    def _root(self) -> tuple[Atom, Form]:
-        form = self.request.form
+    def _root(self, form: Form) -> tuple[Atom, Form]:
         roots = [
             m for m in form.terms
             if any(a.kind == "arg" and a.key in self.request.pointers for a in m)
@@ -215,7 +240,7 @@ class _Planner:
 
     def _linear(self, form: Form) -> tuple[list[Form], Form]:
         """Return the stride of each axis, and what has no coordinate."""
-        strides = [number(0) for _ in self.rank]
+        strides = [number(0) for _ in self.shape]
         start = number(0)
         for monomial, coefficient in form.terms.items():
             moving = [a for a in monomial if a.axes]
@@ -226,7 +251,7 @@ class _Planner:
                 strides[moving[0].key] = strides[moving[0].key] + rest
             else:
                 start = start + rest
-        for d, stride in enumerate(strides):
+        for d, stride in ((d, strides[d]) for d in self.rank):
             if varies(stride):
                 raise NotRaised(
                     f"the stride of axis {d}, {self.words(stride)}, is not the same in all "
@@ -239,7 +264,7 @@ class _Planner:
     def _inner(self, strides: list[Form]) -> int:
         units = [d for d in self.rank if strides[d].constant == 1]
         if not units:
-            words = " and ".join(self.words(s) for s in strides)
+            words = " and ".join(self.words(strides[d]) for d in self.rank)
             raise NotRaised(f"neither stride is known to be 1: {words}")
         if len(units) > 1:
             raise NotRaised("two axes have a stride of 1")

@@ -98,7 +98,11 @@ def ring_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
     over, width = _is_bounded(source), _width(source, shape[inner])
     layout = swizzled(shape, size, (inner, 1 - inner), exchange=False, width=width)
     buffer = Shared(shape, element, layout)
-    fits = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts) is not None
+    plan = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts)
+    # Where the next places of a walk are is not known before it has been walked.
+    fits = plan is not None and not (
+        source.type.walked and piece_of(plan, op.axes, rank)[-2] < source.type.box[-2]
+    )
     return Ahead(
         buffer=buffer,
         box=box,
@@ -119,9 +123,9 @@ def box_of_load(op: TensorLoad) -> Box | None:
         assert plan is not None
         piece = piece_of(plan, op.axes, rank)
         return MakeTensorMap(
-            source.base, source.extents, source.strides, type=source.type, swizzle=plan.swizzle,
-            piece=() if piece == source.type.box else piece, span=source.span,
-            origins=(source.id,),
+            source.base, source.extents, source.strides, source.windows, type=source.type,
+            swizzle=plan.swizzle, piece=() if piece == source.type.box else piece,
+            span=source.span, origins=(source.id,),
         )  # fmt: skip
 
     def prepare(builder: Builder, buffer: Shared) -> Value:
@@ -151,7 +155,10 @@ def box_of_load(op: TensorLoad) -> Box | None:
 
 @NVIDIA.lower(TensorCopy)
 def lower_copy(low: Lowering, op: TensorCopy) -> None:
-    """PTX ISA 9.0, cp.async.bulk.tensor (sm_90): axes from the inner one outwards."""
+    """PTX ISA 9.0, cp.async.bulk.tensor (sm_90): axes from the inner one outwards.
+
+    Of a walked map it is `.im2col`, with the offsets in 16 bits.
+    """
     source, buffer = op.map.op, op.buffer.type
     assert isinstance(source, MakeTensorMap)
     assert isinstance(buffer, Shared)
@@ -163,10 +170,15 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
         raise KernelTypeError(f"{op.name} of {source.type} does not fill a {buffer}", op.span)
     base, counter = slot_base(low, op.buffer, op.slot), _place(low, op.barriers, op.turn)
     starts = [_i32(low, v) for v in op.coordinates]
-    names = ", ".join(f"${2 + n}" for n in range(rank))
+    offsets = [low.emit.trunc(v, "i32", "i16") for v in reversed(starts[op.parts * rank :])]
+    names, more = (
+        ", ".join(f"${n}" for n in range(first, first + count))
+        for first, count in ((2, rank), (3 + rank, len(offsets)))
+    )
     text = (
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[$0], [$1, {{{names}}}], [${2 + rank}];"
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global{'.im2col' if offsets else ''}"
+        f".mbarrier::complete_tx::bytes [$0], [$1, {{{names}}}], [${2 + rank}]"
+        f"{f', {{{more}}}' if offsets else ''};"
     )
     along = outermost(op.axes)
     for where, offset in plan.pieces:
@@ -177,7 +189,8 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
         target = low.emit.pure(f"ptrtoint {low.shared_pointer} {at(low, base, str(offset))} to i32")
         arguments = [f"i32 {target}", f"ptr {low.scalar(op.map)}"]
         arguments += [f"i32 {start}" for start in reversed(moved)]
-        _one_does(low, text, [*arguments, f"i32 {counter}"], op.when)
+        arguments += [f"i32 {counter}", *(f"i16 {offset}" for offset in offsets)]
+        _one_does(low, text, arguments, op.when)
 
 
 def _replaced(where: Sequence[int], place: int, by: int) -> list[int]:
@@ -260,7 +273,8 @@ def _one_does(
     """
     holds = None if when is None else low.scalar(when)
     condition = low.and_all([leader or low.first_thread, holds])
-    kinds = ["l" if a.startswith("ptr") else "r" for a in arguments]
+    words = {"ptr": "l", "i32": "r", "i16": "h"}
+    kinds = [words[a.split()[0]] for a in arguments]
     low.emit.do(
         f'call void asm sideeffect "@${len(arguments)} {text}", '
         f'"{",".join([*kinds, "b"])},~{{memory}}"({", ".join([*arguments, f"i1 {condition}"])})'
