@@ -3,6 +3,7 @@
 They are ops like all others: with inference, verification, interpretation and an example.
 """
 
+from workbench.targets.nvidia.ops.clusters import ClusterBarrier, HasPeers
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.ops.products import (
     FenceProducts,
@@ -27,9 +28,11 @@ __all__ = [
     "AsyncCopy",
     "Await",
     "Barriers",
+    "ClusterBarrier",
     "CommitCopies",
     "Expect",
     "FenceProducts",
+    "HasPeers",
     "MakeTensorMap",
     "RenewBarriers",
     "Scale",
