@@ -45,7 +45,9 @@ class Options:
     rounds ahead (unset: where no copy brings it at all), `warp_specialize` whether warps part into
     a producer's and those that multiply, and `persistent` whether blocks whose warps part stay for
     one program after the other. `most_rounds` says how many programs a block that stays takes at
-    most: where a launch has more, each program has a block (unset: what its loops read decides).
+    most: where a launch has more, each program has a block (unset: what its loops read decides),
+    and `cluster` how many of these blocks copy together what their programs all read, a power of
+    two.
     """
 
     num_warps: int | None = None
@@ -76,6 +78,7 @@ class Options:
     warp_specialize: bool | None = None
     persistent: bool | None = None
     most_rounds: int | None = None
+    cluster: int | None = None
     narrow_index: bool = False
     guarded: bool = False
     #: What the code is for, where the kernel asks (tl.target_info).

@@ -22,7 +22,7 @@ DEFAULTS: dict[str, Any] = {
     "skip_ones": False, "copy_narrow": False, "swap_operands": False, "prefetch_l2": False,
     "keep_operands": True, "fast_rescale": False,
     "through_registers": None, "warp_specialize": None, "persistent": None,
-    "most_rounds": None,
+    "most_rounds": None, "cluster": None,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.
@@ -137,6 +137,12 @@ def _check(name: str, value: Any) -> None:
         )
     if value > _MOST.get(name, value):
         raise OptionError(f"{name} is at most {_MOST[name]:,}, got {shown(value)}", code="K112")
+    if name == "cluster" and value not in (1, 2, 4, 8):
+        raise OptionError(
+            f"cluster is a power of two up to 8, got {shown(value)}",
+            hint="use 1, 2, 4 or 8",
+            code="K112",
+        )
     if name == "num_warps" and (value > 32 or value & (value - 1)):
         raise OptionError(
             f"num_warps is a power of two up to 32, got {shown(value)}",

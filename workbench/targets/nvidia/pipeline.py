@@ -54,7 +54,7 @@ from workbench.targets.nvidia.toolchain import (
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
-from workbench.targets.simt.ops import all_warps, is_persistent, most_rounds
+from workbench.targets.simt.ops import all_warps, cluster_of, is_persistent, most_rounds
 from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
@@ -74,7 +74,7 @@ from workbench.targets.simt.passes.skip_masks import skip_masks
 from workbench.targets.simt.passes.skip_ones import skip_ones
 from workbench.targets.simt.passes.turn_tiles import turn_tiles
 from workbench.targets.simt.placed import layouts
-from workbench.targets.simt.pressure import fitting, note_pressure, overflows, peak, registers_of
+from workbench.targets.simt.pressure import fitting, note_pressure, overflows, peak
 from workbench.targets.simt.schedule import pipelines
 from workbench.targets.simt.verifier import verify_layouts
 from workbench.targets.stages import Step, go, read_module
@@ -243,7 +243,9 @@ def _beside_rings(module: Module, unit: Chip) -> Chip:
     """
     if not is_persistent(module):
         return replace(unit, halvings=0)
-    registers = min(registers_of(module, unit), _BESIDE_TILES + peak(module)[1])
+    # What a launch takes, whoever has more of it then.
+    most = unit.most_registers(all_warps(module))
+    registers = min(most, _BESIDE_TILES + peak(module)[1])
     units = [replace(unit, halvings=n) for n in range(MOST_HALVINGS + 1)]
     return max(units, key=lambda one: residency(
         unit, all_warps(module), registers, bytes_needed(module, one)).warps)  # fmt: skip
@@ -381,6 +383,8 @@ def _extra(module: Module) -> dict[str, Any]:
     told: dict[str, Any] = {"made": made}
     if rounds := most_rounds(module):
         told["persistent"] = rounds
+    if (blocks := cluster_of(module)) > 1:
+        told["cluster"] = blocks
     if needs and needs.steps:
         told["asked"] = needs.to_data()
     return told
@@ -477,7 +481,9 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     name = symbol_of(module.name)
     parameters = [*parameters_of(module), *map_parameters(module)]
     limit = module.attributes.get("maxnreg")
-    registers = f' "nvvm.maxnreg"="{limit}"' if limit else ""
+    more = f' "nvvm.maxnreg"="{limit}"' if limit else ""
+    blocks = cluster_of(module)
+    more += f' "nvvm.cluster_dim"="{blocks},1,1"' if blocks > 1 else ""
     return (
         f'source_filename = "{name}"\n'
         f'target triple = "nvptx64-nvidia-cuda"\n'
@@ -485,6 +491,6 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
         f"{globals_}\n{declared}\n"
         f"define ptx_kernel void @{name}({', '.join(parameters)}) #0{low.debug} {{\n"
         f"entry:\n{body}\n}}\n"
-        f'attributes #0 = {{ nounwind "nvvm.reqntid"="{threads}"{registers} }}\n'
+        f'attributes #0 = {{ nounwind "nvvm.reqntid"="{threads}"{more} }}\n'
         f"{low.emit.metadata()}"
     )

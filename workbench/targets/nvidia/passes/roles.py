@@ -41,6 +41,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
+from workbench.targets.nvidia.passes.sharing import together
 from workbench.targets.nvidia.passes.staying import Told, inner_ops, stays
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.passes.guarded_work import without_branch
@@ -262,6 +263,7 @@ def _decided(
     for load in loads:
         if id(load) not in inside:
             raise RefusedError(load, outside)
+    blocks, more = together(module, channels, held, known, stays=rounds > 0)
     own = [*loads]
     for loop in loops:
         own += _check(loop, channels[loop], module, known)
@@ -280,13 +282,14 @@ def _decided(
         for load in channel.loads
     }
 
-    for op, text, kind in told:
+    for op, text, kind in [*told, *more]:
         remarks.note(op, text, kind)
     noted: dict[int, Op] = {}
     for loop, found in channels.items():
         flight = int(any(channel.goes_on for channel in found))
         schedule = (("warps", further), ("registers", registers), ("in_flight", flight))
         schedule += (("persistent", rounds),) if rounds else ()
+        schedule += (("blocks", blocks),) if blocks > 1 else ()
         ops = (op.noted(**places[id(op)]) if id(op) in places else op for op in loop.body.ops)
         body = Block(loop.body.arguments, tuple(ops))
         noted[id(loop)] = loop.noted(body=body, schedule=schedule)
@@ -357,7 +360,7 @@ def _words_of(tile: Value) -> int:
     layout = layout_of(tile.type)
     assert layout is not None
     again = layout.flat("register").count(0)
-    return (layout.registers() >> again) * element_of(tile.type).itemsize // 4
+    return (len(layout.live_registers()) >> again) * element_of(tile.type).itemsize // 4
 
 
 def _registers_of(
