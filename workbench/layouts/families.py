@@ -375,6 +375,7 @@ def swizzled(
     exchange: bool = True,
     width: int = 0,
     turned: bool = False,
+    spread: bool = False,
 ) -> LinearLayout:
     """Return a shared layout without bank conflicts for rows and for 8x8 matrices.
 
@@ -389,7 +390,9 @@ def swizzled(
     per phase. The base address must be a multiple of 8 * W bytes. `width` is a W that
     leaves more of a row empty than need be (0: the one that `swizzle_width` says).
     `turned` XORs the bits of the row number in the opposite order: accesses to 2 rows of 4 chunks
-    or 4 rows of 2 take one wavefront per phase, too. TMA and wgmma know nothing of that.
+    or 4 rows of 2 take one wavefront per phase, too. `spread` XORs the number of a column into the
+    chunks, so that lanes which are a column apart find other banks: those that have 32 neighbours
+    of 2 bytes, two rows of four. TMA and wgmma know nothing of either.
 
     >>> print(swizzled((4, 64), 2))
     linear<4x64, offset=[(0,1),(0,2),(0,4),(0,8),(0,16),(0,32),(1,8),(2,16)]>
@@ -420,6 +423,10 @@ def swizzled(
         count = min(apart, bits[axis], len(columns) - inside)
         for bit in range(count):
             columns[inside + bit] |= 1 << below[axis] + bit
+    if spread:
+        for bit in range(inside, len(columns)):
+            moved = mask + 1 >> 2 + bit - inside << chunk
+            columns[bit] |= moved << below[contiguous]
     offsets += columns[inside:]
     for axis in order[2:]:
         offsets += [1 << below[axis] + bit for bit in range(bits[axis])]

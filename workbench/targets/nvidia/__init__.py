@@ -11,6 +11,7 @@ from workbench.targets.nvidia import (  # noqa: F401 - importing a family regist
     dots,
     inline_assembly,
     late_products,
+    moves,
     scaling,
     tensors,
     vector_atomics,

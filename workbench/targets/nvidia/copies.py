@@ -54,7 +54,8 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
         return None
     shape = layout.shape
     order = tuple(sorted(range(len(shape)), key=lambda d: -layout.consecutive("register", d)))
-    orders = [swizzled(shape, element.itemsize, order, turned=turned) for turned in (False, True)]
+    ways = ({}, {"turned": True}, {"spread": True})
+    orders = [swizzled(shape, element.itemsize, order, **way) for way in ways]
     buffer, *others = [Shared(shape, element, swizzle) for swizzle in dict.fromkeys(orders)]
     # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a descriptor only.
     asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,

@@ -33,7 +33,7 @@ from workbench.ops import (
 
 #: What a lane reads at once, in bits, and the neighbours along k that this may make: more, and
 #: lanes that read the wider operand meet in the same banks.
-_RUN_BITS, _MOST_NEIGHBOURS = 128, 16
+_RUN_BITS, _MOST_NEIGHBOURS = 128, 32
 
 Fragments = tuple[LinearLayout, LinearLayout, LinearLayout]
 
