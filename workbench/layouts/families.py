@@ -203,18 +203,24 @@ def _fragment_k(extent: int, kw: int) -> tuple[list[Step], int]:
     return _steps(0, log2(4 * kw), end), end
 
 
-def _in_runs(axis: int, bits: int, kw: int, end: int, run: int) -> tuple[list[Step], list[Step]]:
+def _in_runs(
+    axis: int, bits: int, kw: int, end: int, run: int, apart: int
+) -> tuple[list[Step], list[Step]]:
     # The steps of k by registers in their order, and by lanes: a thread has `run` neighbours.
     first = max(log2(kw), log2(run))
     if first + 2 > bits and run > kw:
         raise ValueError(f"{run} neighbours for each of four lanes; K has {1 << bits} elements")
     lanes = _steps(axis, first, first + 2)
     steps = [step for step in _steps(axis, 0, max(bits, end)) if step not in lanes]
+    if apart:
+        steps.insert(0, steps.pop(log2(apart)))
     return steps, lanes
 
 
 @lru_cache(1024)
-def mma_a(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> LinearLayout:
+def mma_a(
+    shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0, apart: int = 0
+) -> LinearLayout:
     """Return the layout of the left operand of mma.sync over a [.., M, K] tile.
 
     kw is the elements of k per 32-bit register. Registers: one fragment (k = 8
@@ -224,14 +230,15 @@ def mma_a(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> 
 
     `run`: the neighbours along K that a thread has, more than kw. The product is a sum over K, so
     both operands may go through it in another order, the same one: fragments take what a thread
-    has, and memory is read in wider pieces.
+    has, and memory is read in wider pieces. `apart`: how far two elements of a register lie from
+    each other in such a run (0: they are neighbours).
 
     >>> print(mma_a((16, 32), 2, (1, 2)).flat("register"), mma_a((16, 32), 2, (1, 2)).flat("warp"))
     (1, 256, 8, 16) (0,)
     """
     m, k, batch = _tile_axes(shape)
     inner, end = _fragment_k(shape[k], kw)
-    steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run)
+    steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run, apart)
     word, half = log2(kw), log2(kw) + len(inner)
     register = [*steps[:word], (m, 3), *steps[word:half]]
     register += [*_repeat(shape, m, 4, warps[0]), *steps[half:], *batch]
@@ -241,7 +248,9 @@ def mma_a(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> 
 
 
 @lru_cache(1024)
-def mma_b(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> LinearLayout:
+def mma_b(
+    shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0, apart: int = 0
+) -> LinearLayout:
     """Return the layout of the right operand of mma.sync over a [.., K, N] tile.
 
     As mma_a, with n in the place of m: one fragment, fragments along N, steps
@@ -252,7 +261,7 @@ def mma_b(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> 
     """
     k, n, batch = _tile_axes(shape)
     inner, end = _fragment_k(shape[k], kw)
-    steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run)
+    steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run, apart)
     half = log2(kw) + len(inner)
     register = [*steps[:half], *_repeat(shape, n, 3, warps[1]), *steps[half:], *batch]
     lane = [*lanes, *_steps(n, 0, 3)]
