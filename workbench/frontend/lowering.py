@@ -107,7 +107,7 @@ def _attributes(options: Options) -> dict[str, Any]:
         found["maxnreg"] = options.maxnreg
     on = (
         *("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart"),
-        *("computed_first", "loaded_first"),
+        *("computed_first", "loaded_first", "rounds_together"),
     )
     found |= {name: False for name in on if not getattr(options, name)}
     off = ("skip_ones", "copy_narrow", "swap_operands", "prefetch_l2")

@@ -18,6 +18,7 @@ DEFAULTS: dict[str, Any] = {
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
     "debug": False, "wgmma": True, "tma": True, "overlap": True, "skip_masks": True,
     "loads_first": True, "apart": True, "computed_first": True, "loaded_first": True,
+    "rounds_together": True,
     "skip_ones": False, "copy_narrow": False, "swap_operands": False, "prefetch_l2": False,
     "through_registers": None, "warp_specialize": None, "persistent": None,
     "most_rounds": None,

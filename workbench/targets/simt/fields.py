@@ -192,7 +192,10 @@ def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
         if number.field.width < 8 and places[register ^ 1] == (word, place ^ 2):
             pair, which = _spread_apart(low, number, word, place % 2), place // 2
         else:
-            pair, which = _widened(low, _code(emit, number, word), place // 2, number.high), place % 2
+            pair, which = (
+                _widened(low, _code(emit, number, word), place // 2, number.high),
+                place % 2,
+            )
         made = _on_lines(low, pair, [number, number])
         found.append(low.unpack(made, number.type)[which])
     return found
