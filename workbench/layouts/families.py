@@ -432,11 +432,9 @@ def swizzled(
         count = min(apart, bits[axis], len(columns) - inside)
         for bit in range(count):
             columns[inside + bit] |= 1 << below[axis] + bit
-    if spread:
-        for bit in range(inside, len(columns)):
-            moved = mask + 1 >> 2 + bit - inside << chunk
-            columns[bit] |= moved << below[contiguous]
-    offsets += columns[inside:]
+    for number, column in enumerate(columns[inside:]):
+        moved = (mask + 1 >> 2 + number) * spread << chunk
+        offsets.append(column | moved << below[contiguous])
     for axis in order[2:]:
         offsets += [1 << below[axis] + bit for bit in range(bits[axis])]
     return LinearLayout.from_flat((tuple(offsets),), shape, "shared")
