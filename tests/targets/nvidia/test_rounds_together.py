@@ -29,26 +29,25 @@ def product(
     a_ptr, b_ptr, c_ptr, k_all, stride_a, stride_b, M: tl.constexpr, N: tl.constexpr,
     K: tl.constexpr, STEP: tl.constexpr, CARRIED: tl.constexpr,
 ):  # fmt: skip
-    """Blocks of K columns, every STEP of them; pointers are carried or made anew."""
+    """Blocks of K columns, STEP from one to the next; pointers are carried or made anew."""
     m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     a_ptrs = a_ptr + m[:, None] * stride_a + k[None, :]
     b_ptrs = b_ptr + k[:, None] + n[None, :] * stride_b
     total = tl.zeros((M, N), tl.float32)
-    for start in range(0, k_all, K * STEP):
-        live = k < k_all - start
+    for start in range(0, k_all, STEP):
         at = 0 if CARRIED else start
-        a = tl.load(a_ptrs + at, mask=live[None, :], other=0.0)
-        b = tl.load(b_ptrs + at, mask=live[:, None], other=0.0)
+        a = tl.load(a_ptrs + at, mask=k[None, :] < k_all - start, other=0.0)
+        b = tl.load(b_ptrs + at, mask=k[:, None] < k_all - start, other=0.0)
         total = tl.dot(a, b, total)
         if CARRIED:
-            a_ptrs += K * STEP
-            b_ptrs += K * STEP
+            a_ptrs += STEP
+            b_ptrs += STEP
     tl.store(c_ptr + m[:, None] * N + n[None, :], total)
 
 
 def tile_module(*, step: int = 1, carried: bool = False, stages: int = 3, k: int = K) -> Module:
     words = "*fp16:16 *fp16:16 *fp32:16 i32:16 i32:16 i32:16"
-    sizes = {"M": M, "N": N, "K": k, "STEP": step, "CARRIED": carried}
+    sizes = {"M": M, "N": N, "K": k, "STEP": step * k, "CARRIED": carried}
     module = tile_ir(product, words, sizes, num_warps=2, num_stages=stages)
     return replace(module, attributes={**module.attributes, "narrow_index": True})
 
@@ -65,7 +64,7 @@ def in_gpu_ir(module: Module) -> Module:
 
 
 def slots_of(module: Module) -> set[int]:
-    return {op.result.type.slots for op in module.walk() if isinstance(op, SharedAllocate)}
+    return {op.type.slots for op in module.walk() if isinstance(op, SharedAllocate)}
 
 
 def started(module: Module) -> list[If]:
@@ -103,9 +102,9 @@ def test_it_means_the_same(k_all: int, carried: bool):
     simulate(placed, offsets, total, (1,), arguments(k_all), SM_90A)
 
 
-@pytest.mark.parametrize("how", [{"step": 2}, {"k": 128}])
-def test_rows_that_are_long_or_do_not_go_on_are_copied_round_by_round(how: dict[str, int]):
-    module = in_gpu_ir(tile_module(**how))
+@pytest.mark.parametrize(("step", "k"), [(2, K), (1, 128)])
+def test_rows_that_are_long_or_do_not_go_on_are_copied_round_by_round(step: int, k: int):
+    module = in_gpu_ir(tile_module(step=step, k=k))
     assert not started(module)
     assert slots_of(module) == {3}
 

@@ -327,7 +327,8 @@ def _row_that_goes_on(early: Early, staged: Staged) -> int:
     rounds = [m for m in index.terms if len(m) == 1 and m[0].kind == "trip"]
     for monomial, factor in form.terms.items():
         if factor == 1 and len(monomial) == 1 and monomial[0].kind == "x":
-            extent = shape_of(pointers.type)[monomial[0].key]
+            axis: int = monomial[0].key
+            extent = shape_of(pointers.type)[axis]
             size = extent * pointee_of(pointers.type).itemsize
             steps = [form.terms.get(one) for one in rounds]
             return size if steps == [extent] and size & (size - 1) == 0 else 0
