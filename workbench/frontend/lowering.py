@@ -107,7 +107,7 @@ def _attributes(options: Options) -> dict[str, Any]:
         found["maxnreg"] = options.maxnreg
     on = (
         *("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart"),
-        *("computed_first", "loaded_first", "reorder", "keep_operands"),
+        *("computed_first", "loaded_first", "rounds_together", "reorder", "keep_operands"),
     )
     found |= {name: False for name in on if not getattr(options, name)}
     off = (

@@ -33,7 +33,8 @@ class Options:
     it is computed of what memory holds, on chips that have products by four warps; without
     `loaded_first` an operand that memory has as no such product reads it is turned by threads;
     without `reorder` programs begin in the order of their numbers, however long their loops;
-    without `keep_operands` what products read in all rounds comes from shared memory in each.
+    without `keep_operands` what products read in all rounds comes from shared memory in each;
+    without `rounds_together` each round's copies start by themselves, however short their rows are.
     With `skip_ones` warps ask each round whether factors that are mostly 1 are; with `copy_narrow`
     rings bring what lies so thinly over the threads that no copy would, in another layout, and rows
     and columns that meet the results of products; with `swap_operands` a product of few rows goes
@@ -67,6 +68,7 @@ class Options:
     apart: bool = True
     computed_first: bool = True
     loaded_first: bool = True
+    rounds_together: bool = True
     skip_ones: bool = False
     copy_narrow: bool = False
     swap_operands: bool = False

@@ -536,7 +536,9 @@ class Lowering:
         late: set[int] = set()
         for op in block.ops:
             if (parts := self.chip.rules.parts_of(op)) is not None:
-                chain = chain_of(block, op, parts.operand, self.chip, self.num_warps)
+                chain = chain_of(
+                    block, op, parts.operand, self.chip, self.num_warps, loads=parts.loads
+                )
                 self._chains[op.id] = chain
                 late.update(map(id, chain))
         for op in block.ops:

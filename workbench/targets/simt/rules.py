@@ -325,10 +325,14 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The operand, a tile, that an op takes in parts, and the registers of each, in order."""
+    """The operand, a tile, that an op takes in parts, and the registers of each, in order.
+
+    loads: whether what is read from shared memory for a part waits for its turn, too.
+    """
 
     operand: Value
     registers: tuple[tuple[int, ...], ...]
+    loads: bool = True
 
 
 @dataclass(frozen=True, slots=True)
