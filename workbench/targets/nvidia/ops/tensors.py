@@ -48,6 +48,7 @@ from workbench.ir import (
 from workbench.ops.numbers import round_to
 from workbench.source import KernelTypeError, LaunchError, ShapeError
 from workbench.targets.nvidia.ops.barriers import Barrier, barrier_of, verify_barriers
+from workbench.targets.nvidia.ops.clusters import verify_cluster
 from workbench.targets.simt.ops.shared import slot_of, verify_slot
 
 #: Bytes that memory is asked for at once.
@@ -231,6 +232,9 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
     One thread starts it, if `when` holds. It ends when the phase of barrier `turn` ends, which has
     been told to expect its bytes: those of the whole box, however much of it is inside the array.
     `stage` -2: in its loop it copies what is read two rounds later; a producer (`role`) at most so.
+    Where `together` holds, each of a cluster's `blocks` copies a part of it to all of them, if all
+    do so for the same box: the part of its number, of the tile's rows along the other axis than
+    that whose elements lie side by side. All bytes arrive at the barrier of each, then, too.
 
         gpu.tensor_copy %0, [%1, %2], %3, %4, %5 slot %6 {axes = (0, 1)}
     """
@@ -242,12 +246,15 @@ class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
     turn: Value
     slot: Value | None = None
     when: Value | None = None
+    together: Value | None = None
     axes: tuple[int, ...] = attribute()
     parts: int = attribute(default=1)
+    blocks: int = attribute(default=1)
     role: str = attribute(default="")
     stage: int = attribute(default=0)
 
     def verify(self) -> None:
+        verify_cluster(self, self.blocks)
         boxes = _verify_boxes(self, self.map, self.coordinates, self.axes, self.parts)
         shape, element = boxes
         verify_slot(self, self.buffer, shape, element, self.slot)
@@ -364,7 +371,9 @@ class Expect(Op, mnemonic="gpu.expect", exact=True):
 class Arrive(Op, mnemonic="gpu.arrive", exact=True):
     """Arrive at barrier `turn`: one thread does, if `when` holds.
 
-    With `warps` one thread of each warp does, of which the block (or the role) has so many.
+    With `warps` one thread of each warp does, of which the block (or the role) has so many. With
+    `blocks` it does so at that barrier of each block of a cluster, and at its own for those that
+    have no program: each then gets as many arrivals.
     What this thread did before, those who wait for the phase see. PTX ISA 9.0, mbarrier.arrive.
 
         gpu.arrive %0, %1
@@ -374,8 +383,10 @@ class Arrive(Op, mnemonic="gpu.arrive", exact=True):
     turn: Value
     when: Value | None = None
     warps: int = attribute(default=0)
+    blocks: int = attribute(default=1)
 
     def verify(self) -> None:
+        verify_cluster(self, self.blocks)
         verify_barriers(self, self.barriers)
 
     def own_effects(self) -> Effects:
@@ -383,7 +394,8 @@ class Arrive(Op, mnemonic="gpu.arrive", exact=True):
 
     def interpret(self, frame: Frame) -> None:
         if frame.get(self.when, True):
-            barrier_of(frame, self.barriers, self.turn).arrive(self, self.warps or 1)
+            times = (self.warps or 1) * self.blocks
+            barrier_of(frame, self.barriers, self.turn).arrive(self, times)
 
 
 class Await(Op, mnemonic="gpu.await", exact=True):
