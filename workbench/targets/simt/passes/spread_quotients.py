@@ -48,13 +48,13 @@ class _Spread:
             for operand in op.operands:
                 users.setdefault(operand, []).append(op)
             if _is_quotient(op) and (layout := _spread_out(op.result)) is not None:
-                slice = _slice_of(op)
-                if slice is not None:
-                    slices[op.id] = slice
+                behind = _slice_of(op)
+                if behind is not None:
+                    slices[op.id] = behind
                     self._layouts[op.id] = layout
-        for number, slice in slices.items():
+        for number, behind in slices.items():
             inner = {other for n, s in slices.items() if n != number for other in s}
-            op = slice[number]
+            op = behind[number]
             outside = [u for u in users.get(op.result, []) if u.id not in inner]
             if outside and self._pays(op):
                 self.ends[number] = op
@@ -146,4 +146,3 @@ def _spread_out(value: Value) -> LinearLayout | None:
 def _distinct(layout: LinearLayout) -> int:
     """Return how many different elements a thread holds."""
     return 1 << sum(any(basis) for basis in layout.bases.get("register", ()))
-
