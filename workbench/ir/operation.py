@@ -311,6 +311,11 @@ class Op(_Declared):
         """
         return 0 if self.exact else 1
 
+    @property
+    def divisor(self) -> Value | None:
+        """What integers are divided by, where the result is a quotient or a remainder of these."""
+        return None
+
     def awaited(self) -> tuple[Value, int] | None:
         """Return the sums that this op waits for, and how many products may then be under way."""
         return None

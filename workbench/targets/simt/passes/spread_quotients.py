@@ -7,9 +7,9 @@ launch takes some ten instructions there, a shuffle takes one.
 
 from __future__ import annotations
 
-from workbench.ir import Builder, Module, Op, Tile, Value, element_of, layout_of, rebuild, shape_of
+from workbench.ir import Builder, Module, Op, Tile, Value, layout_of, rebuild, shape_of
 from workbench.layouts import LinearLayout
-from workbench.ops import Constant, ConvertLayout, Elementwise
+from workbench.ops import ConvertLayout
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
 from workbench.targets.simt.rules import Device
@@ -96,13 +96,8 @@ class _Spread:
 
 def _is_quotient(op: Op) -> bool:
     """Say whether an op divides the integers of a tile by what is not known."""
-    return (
-        isinstance(op, Elementwise)
-        and op.function in ("div", "rem")
-        and bool(shape_of(op.result.type))
-        and element_of(op.result.type).is_integer
-        and constant_of(op.inputs[1]) is None
-    )
+    by = op.divisor
+    return by is not None and bool(shape_of(by.type)) and constant_of(by) is None
 
 
 def _slice_of(end: Op) -> dict[int, Op] | None:
@@ -116,7 +111,7 @@ def _slice_of(end: Op) -> dict[int, Op] | None:
             continue
         tiles = [v for v in op.operands if shape_of(v.type)]
         known = op.pure and not op.regions and len(op.results) == 1 and not op.converts
-        plain = op.pointwise or not tiles or isinstance(op, Constant)
+        plain = op.pointwise or not tiles
         if not known or not plain or layout_of(op.result.type) != layout:
             return None
         found[op.id] = op
