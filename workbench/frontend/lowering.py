@@ -110,9 +110,11 @@ def _attributes(options: Options) -> dict[str, Any]:
         *("computed_first", "loaded_first", "rounds_together"),
     )
     found |= {name: False for name in on if not getattr(options, name)}
-    off = ("skip_ones", "copy_narrow", "swap_operands", "prefetch_l2")
+    off = ("skip_ones", "swap_operands", "prefetch_l2")
     found |= {name: True for name in off if getattr(options, name)}
-    chosen = ("through_registers", "warp_specialize", "persistent", "most_rounds")
+    chosen = (
+        *("copy_narrow", "through_registers", "warp_specialize", "persistent", "most_rounds"),
+    )
     found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):
         found[name] = getattr(options, name)

@@ -33,11 +33,13 @@ class Options:
     it is computed of what memory holds, on chips that have products by four warps; without
     `loaded_first` an operand that memory has as no such product reads it is turned by threads;
     without `rounds_together` each round's copies start by themselves, however short their rows are.
-    With `skip_ones` warps ask each round whether factors that are mostly 1 are; with `copy_narrow`
-    rings bring what lies so thinly over the threads that no copy would, in another layout, and rows
-    and columns that meet the results of products; with `swap_operands` a product of few rows goes
-    by four warps as C.T = B.T @ A.T, whose few columns an instruction may have; with `prefetch_l2`
-    copies bring 256 bytes around each vector to the L2, which next rounds read.
+    With `skip_ones` warps ask each round whether factors that are mostly 1 are; with
+    `swap_operands` a product of few rows goes by four warps as C.T = B.T @ A.T, whose few columns
+    an instruction may have; with `prefetch_l2` copies bring 256 bytes around each vector to the
+    L2, which next rounds read.
+    `copy_narrow` says whether rings bring what lies so thinly over the threads that no copy would,
+    in another layout, and rows and columns that meet the results of products (unset: where
+    products of few rows read narrower numbers in runs, whose scales rounds would wait for),
     `through_registers` says whether a tile that no copy brings as a product reads it is loaded
     rounds ahead (unset: where no copy brings it at all), `warp_specialize` whether warps part into
     a producer's and those that multiply, and `persistent` whether blocks whose warps part stay for
@@ -64,9 +66,9 @@ class Options:
     loaded_first: bool = True
     rounds_together: bool = True
     skip_ones: bool = False
-    copy_narrow: bool = False
     swap_operands: bool = False
     prefetch_l2: bool = False
+    copy_narrow: bool | None = None
     through_registers: bool | None = None
     warp_specialize: bool | None = None
     persistent: bool | None = None

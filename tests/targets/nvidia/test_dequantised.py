@@ -21,7 +21,7 @@ from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.in_flight import loop_of_products, written_in_flight
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
-from workbench.ir import Builder, Module, Op, Shared, Tile, Value, layout_of, rebuild, shape_of
+from workbench.ir import Builder, Module, Op, Shared, Tile, Value, layout_of, rebuild, shape_of, walk
 from workbench.ops import ConvertLayout, Dot, Elementwise, For, Load, Splat
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.fragments import is_turned
@@ -285,7 +285,7 @@ def test_where_weights_stay_the_second_operand(
 def rounds_of(module: Module) -> tuple[list[Load], list[AsyncCopy]]:
     """Return what a round loads, and what it copies for a later one."""
     (loop,) = (op for op in module.walk() if isinstance(op, For))
-    ops = loop.body.ops
+    ops = list(walk(loop.body))
     loads = [op for op in ops if isinstance(op, Load)]
     return loads, [op for op in ops if isinstance(op, AsyncCopy)]
 
@@ -293,8 +293,11 @@ def rounds_of(module: Module) -> tuple[list[Load], list[AsyncCopy]]:
 @pytest.mark.parametrize("kind", KERNELS)
 @pytest.mark.parametrize("behind", [False, True])
 def test_scales_are_copied_beside_what_they_scale(kind: str, behind: bool):
-    """Two bytes of a column for each thread: fewer of them copy more, and no round waits."""
-    module = module_of(kind, (16, 64, 128), behind=behind, copy_narrow=True)
+    """Two bytes of a column for each thread: fewer of them copy more, and no round waits.
+
+    Nobody has asked for it: such products go through narrower numbers in runs.
+    """
+    module = module_of(kind, (16, 64, 128), behind=behind, rounds_together=False)
     loads, copies = rounds_of(in_gpu_ir(module))
     assert not loads
     lines = [copy for copy in copies if len(shape_of(copy.pointers.type)) == 1]
@@ -322,7 +325,7 @@ def test_copies_ask_for_what_lies_around_where_the_author_says_so(wanted: bool):
 
 def test_without_that_scales_are_loaded_a_round_ahead():
     """The loop only hands on what it loads."""
-    last = in_gpu_ir(module_of("i8", (16, 32, 64), num_stages=3))
+    last = in_gpu_ir(module_of("i8", (16, 32, 64), num_stages=3, copy_narrow=False))
     (loop,) = (op for op in last.walk() if isinstance(op, For))
     ((load,), _) = rounds_of(last)
     assert load.result in loop.body.yields

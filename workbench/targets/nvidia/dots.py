@@ -17,6 +17,7 @@ from workbench.ir import (
     F32,
     I8,
     I32,
+    Module,
     Scalar,
     Value,
     element_of,
@@ -27,7 +28,7 @@ from workbench.layouts import LinearLayout
 from workbench.ops import Dot
 from workbench.source import ResourceError
 from workbench.targets.nvidia.chip import Chip, chip_of
-from workbench.targets.nvidia.fragments import fragments_of, is_turned
+from workbench.targets.nvidia.fragments import fragments_of, is_turned, neighbours_of
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.nvidia.warpgroup_choice import warpgroup_layouts
 from workbench.targets.simt.casts import cast
@@ -133,6 +134,24 @@ def _check_length(op: Dot, num_warps: int) -> None:
         hint=smaller_dot(op, count, MOST_PRODUCTS) + ", in a loop over the rest",
         code="K402",
     )
+
+
+def reads_narrow_runs(module: Module, chip: Chip) -> bool:
+    """Say whether warps multiply what is made of narrower numbers, read in runs along k.
+
+    That is streamed, and so much faster than memory answers that what goes with it must be, too.
+    """
+    on = Setting(module, chip)
+
+    def does(op: Dot) -> bool:
+        unit = matrix_unit(op, chip)
+        return (
+            unit is not None
+            and neighbours_of(op, unit.kw) > 0
+            and warpgroup_layouts(op, on) is None
+        )
+
+    return any(isinstance(op, Dot) and does(op) for op in module.walk())
 
 
 @NVIDIA.lower(Dot)
