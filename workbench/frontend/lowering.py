@@ -107,13 +107,14 @@ def _attributes(options: Options) -> dict[str, Any]:
         found["maxnreg"] = options.maxnreg
     on = (
         *("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart"),
-        *("computed_first", "loaded_first", "rounds_together"),
+        *("computed_first", "loaded_first"),
     )
     found |= {name: False for name in on if not getattr(options, name)}
-    off = ("skip_ones", "swap_operands", "prefetch_l2")
+    off = ("skip_ones", "swap_operands", "rounds_together")
     found |= {name: True for name in off if getattr(options, name)}
     chosen = (
-        *("copy_narrow", "through_registers", "warp_specialize", "persistent", "most_rounds"),
+        *("copy_narrow", "prefetch_l2", "through_registers"),
+        *("warp_specialize", "persistent", "most_rounds"),
     )
     found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):

@@ -21,7 +21,18 @@ from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.in_flight import loop_of_products, written_in_flight
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
-from workbench.ir import Builder, Module, Op, Shared, Tile, Value, layout_of, rebuild, shape_of, walk
+from workbench.ir import (
+    Builder,
+    Module,
+    Op,
+    Shared,
+    Tile,
+    Value,
+    layout_of,
+    rebuild,
+    shape_of,
+    walk,
+)
 from workbench.ops import ConvertLayout, Dot, Elementwise, For, Load, Splat
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.fragments import is_turned
@@ -233,7 +244,7 @@ def test_copies_ask_their_mask_alone_where_it_ends_with_the_loop():
     for kind in KERNELS:
         module = module_of(kind, (16, 64, 128), num_stages=3)
         # Else the counter may leave its type, and nothing of the mask says which rounds are.
-        narrow = {**module.attributes, "narrow_index": True, "rounds_together": False}
+        narrow = {**module.attributes, "narrow_index": True}
         last = in_gpu_ir(dataclasses.replace(module, attributes=narrow))
         copies = [op for op in last.walk() if isinstance(op, AsyncCopy)]
         copies = [op for op in copies if len(shape_of(op.pointers.type)) == 2]
@@ -297,7 +308,7 @@ def test_scales_are_copied_beside_what_they_scale(kind: str, behind: bool):
 
     Nobody has asked for it: such products go through narrower numbers in runs.
     """
-    module = module_of(kind, (16, 64, 128), behind=behind, rounds_together=False)
+    module = module_of(kind, (16, 64, 128), behind=behind)
     loads, copies = rounds_of(in_gpu_ir(module))
     assert not loads
     lines = [copy for copy in copies if len(shape_of(copy.pointers.type)) == 1]
@@ -308,8 +319,8 @@ def test_scales_are_copied_beside_what_they_scale(kind: str, behind: bool):
 
 
 @needs_ptxas
-@pytest.mark.parametrize("wanted", [False, True])
-def test_copies_ask_for_what_lies_around_where_the_author_says_so(wanted: bool):
+@pytest.mark.parametrize("wanted", [False, True, None])
+def test_copies_ask_for_what_lies_around_unless_the_author_says_no(wanted: bool | None):
     """Of 64 bytes of a row the next round reads the next: vectors of 16 bytes, not of four."""
     blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP": GROUP}
     compiled = workbench.compile(
@@ -317,7 +328,7 @@ def test_copies_ask_for_what_lies_around_where_the_author_says_so(wanted: bool):
     )
     text = compiled.asm["ptx"]
     assert len(re.findall(r"cp\.async\.cg\.shared\.global\.L2::256B", text)) == (
-        len(re.findall(r"cp\.async\.cg", text)) if wanted else 0
+        0 if wanted is False else len(re.findall(r"cp\.async\.cg", text))
     )
     assert "cp.async.ca.shared.global.L2" not in text
     assert compiled.n_spills == 0

@@ -136,22 +136,19 @@ def _check_length(op: Dot, num_warps: int) -> None:
     )
 
 
-def reads_narrow_runs(module: Module, chip: Chip) -> bool:
-    """Say whether warps multiply what is made of narrower numbers, read in runs along k.
+def options_for_weights(module: Module, chip: Chip) -> dict[str, bool]:
+    """Return the options that products of narrower numbers, read in runs along k, choose.
 
-    That is streamed, and so much faster than memory answers that what goes with it must be, too.
+    They are so fast that a round would wait for scales that it has loaded a round ahead. Of few
+    rows (by warps) memory is what bounds, and a round reads short pieces of its rows.
     """
-    on = Setting(module, chip)
-
-    def does(op: Dot) -> bool:
-        unit = matrix_unit(op, chip)
-        return (
-            unit is not None
-            and neighbours_of(op, unit.kw) > 0
-            and warpgroup_layouts(op, on) is None
-        )
-
-    return any(isinstance(op, Dot) and does(op) for op in module.walk())
+    on, chosen = Setting(module, chip), dict[str, bool]()
+    for op in module.walk():
+        if isinstance(op, Dot) and (unit := matrix_unit(op, chip)) and neighbours_of(op, unit.kw):
+            chosen["copy_narrow"] = True
+            if warpgroup_layouts(op, on) is None:
+                chosen["prefetch_l2"] = True
+    return chosen
 
 
 @NVIDIA.lower(Dot)

@@ -293,7 +293,7 @@ def _together(early: Early, found: list[Staged], plain: Plan, chip: Chip, room: 
     """
     on = early.known.on
     plain_reads = all(staged.is_vectors and not staged.in_place for staged in found)
-    if not plain_reads or not on.options.get("rounds_together", True):
+    if not plain_reads or not on.options.get("rounds_together", False):
         return plain
     sizes = [staged.ahead.buffer.bytes for staged in found]
     large = [s for s, size in zip(found, sizes, strict=True) if 2 * size >= max(sizes)]
