@@ -50,7 +50,12 @@ Step = tuple[int, int]
 
 @lru_cache(4096)
 def blocked(
-    shape: Coordinates, vector: int, axis_order: Coordinates, warps: int, lanes: int = 32
+    shape: Coordinates,
+    vector: int,
+    axis_order: Coordinates,
+    warps: int,
+    lanes: int = 32,
+    apart: tuple[int, ...] = (),
 ) -> LinearLayout:
     """Return the layout that walks the tile with vectors, then lanes, then warps.
 
@@ -58,6 +63,7 @@ def blocked(
     lanes go on along that axis and then along the next, warps go on after the
     lanes, further registers after the warps. Bits that the tile does not have
     become zero bases: copies. vector, warps and lanes (of a warp) are powers of two.
+    `apart`: the columns of the warps, single bits, where they are given: the walk leaves them out.
 
     >>> print(blocked((4, 8), 1, (1, 0), 4))
     linear<4x8, lane=[(0,1),(0,2),(0,4),(1,0),(2,0)], warp=[(0,0),(0,0)]>
@@ -71,13 +77,13 @@ def blocked(
     walk: list[int] = []
     for axis in axis_order:
         below = sum(bits[axis + 1 :])
-        walk.extend(1 << below + bit for bit in range(bits[axis]))
+        walk.extend(1 << below + bit for bit in range(bits[axis]) if 1 << below + bit not in apart)
     head = min(log2(vector), bits[axis_order[0]]) if shape else 0
     lane_end = head + log2(lanes)
-    warp_end = lane_end + log2(warps)
+    warp_end = lane_end + (0 if apart else log2(warps))
     absent = [0] * warp_end
     lane = (walk[head:lane_end] + absent)[: log2(lanes)]
-    warp = (walk[lane_end:warp_end] + absent)[: log2(warps)]
+    warp = [*apart] or (walk[lane_end:warp_end] + absent)[: log2(warps)]
     register = walk[:head] + walk[warp_end:]
     return LinearLayout.from_flat((tuple(register), tuple(lane), tuple(warp), ()), shape, "blocked")
 

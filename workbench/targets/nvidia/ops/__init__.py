@@ -3,7 +3,9 @@
 They are ops like all others: with inference, verification, interpretation and an example.
 """
 
+from workbench.targets.nvidia.ops.clusters import ClusterBarrier, HasPeers
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, WaitCopies
+from workbench.targets.nvidia.ops.extremes import Kept
 from workbench.targets.nvidia.ops.products import (
     FenceProducts,
     Scale,
@@ -27,9 +29,12 @@ __all__ = [
     "AsyncCopy",
     "Await",
     "Barriers",
+    "ClusterBarrier",
     "CommitCopies",
     "Expect",
     "FenceProducts",
+    "HasPeers",
+    "Kept",
     "MakeTensorMap",
     "RenewBarriers",
     "Scale",
