@@ -239,6 +239,44 @@ def test_two_numbers_take_two_integer_instructions(kind: str, most: float):
     assert "LDG" not in names
 
 
+@pytest.mark.parametrize(("blocks", "apart"), [((8, 128, 128), 4), ((16, 64, 128), 1)])
+def test_halves_lie_apart_where_that_saves_permutes(blocks: tuple[int, int, int], apart: int):
+    """Two fragments of weights for each of X: exchanging X's halves costs less than theirs."""
+    last = in_gpu_ir(module_of("i4", blocks, num_stages=3))
+    (dot,) = (op for op in last.walk() if isinstance(op, Dot))
+    for value, axis in ((dot.a, 1), (dot.b, 0)):
+        layout = layout_of(value.type)
+        assert layout is not None
+        assert layout.bases["register"][0][axis] == apart
+
+
+@needs_ptxas
+def test_fields_that_lie_apart_take_a_mask_for_two():
+    """And a shift for each second one; the rest of the permutes is of X."""
+    blocks = {"BLOCK_M": 8, "BLOCK_N": 128, "BLOCK_K": 128, "GROUP": GROUP}
+    text = workbench.compile(
+        KERNELS["i4"], POINTERS.format("i8"), blocks, target="sm_90a", num_warps=4
+    ).asm["ptx"]
+    pairs, of_x = 128 * 128 // 128 // 2, 8 * 128 // 64
+    assert pairs <= len(re.findall(r"xor\.b32|lop3\.b32", text)) <= pairs + 24
+    assert len(re.findall(r"prmt\.b32", text)) <= of_x + 4
+
+
+def test_numbers_are_made_in_front_of_the_instruction_that_takes_them():
+    """Not all of a round's before the first: an instruction is started every few scalings."""
+    blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP": GROUP}
+    compiled = workbench.compile(
+        KERNELS["i4"], POINTERS.format("i8"), blocks, target="sm_90a", num_warps=4
+    )
+    rows = re.findall(r"mma\.sync|mul\.f16 ", compiled.asm["ptx"])
+    products = [place for place, row in enumerate(rows) if row == "mma.sync"]
+    scalings = [place for place, row in enumerate(rows) if row != "mma.sync"]
+    assert len(scalings) == 64
+    assert len(products) == 16
+    assert products[0] == 8  # numbers of a fragment
+    assert all(b - a in (1, 9) for a, b in zip(products, products[1:], strict=False))
+
+
 def test_copies_ask_their_mask_alone_where_it_ends_with_the_loop():
     """`k < K` says that a round is reached, `k / 2 < K / 2` too."""
     for kind in KERNELS:

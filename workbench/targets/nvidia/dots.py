@@ -183,10 +183,13 @@ def _steps_along_k(layout: LinearLayout, axis: int, kw: int) -> list[list[int]]:
 
 @NVIDIA.parts(Dot)
 def parts_along_k(op: Dot) -> Parts | None:
-    """An operand that is computed: what an instruction takes of it is written in front of it.
+    """What is computed of narrower numbers: an instruction's part is written in front of it.
 
     So instructions wait for each other while the next ones' numbers are made, in few registers.
     """
+    product = layout_of(op.result.type)
+    if product is None or not is_turned(product):
+        return None
     operand = next((v for v in (op.b, op.a) if v.op is not None and not v.op.effects()), None)
     if operand is None:
         return None
