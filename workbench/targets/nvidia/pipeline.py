@@ -24,6 +24,7 @@ from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import MOST_HALVINGS, Chip, chip, residency
+from workbench.targets.nvidia.dots import options_for_weights
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
@@ -466,7 +467,8 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
 
 
 def _assign(module: Module, remarks: Remarks, unit: Chip) -> Module:
-    return assign_layouts(module, remarks, unit)
+    chosen = options_for_weights(module, unit)
+    return assign_layouts(_with(module, **{**chosen, **module.attributes}), remarks, unit)
 
 
 def machine(unit: Chip, text: str) -> Machine:
