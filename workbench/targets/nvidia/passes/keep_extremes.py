@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from workbench.ir import Block, Module, Op, Value, element_of, layout_of
+from workbench.ir import Block, Module, Op, Value, copy_op, element_of, layout_of
 from workbench.ir.rebuild import Rebuilder
 from workbench.layouts import reduce_plan
 from workbench.ops import Yield
@@ -168,6 +168,12 @@ class _Keeper(Rebuilder):
                 inside[op.results[0]] = one.results[0]
             self.builder.insert(Yield((inside[found.chain[-1].results[0]],)))
         after = Block(tuple(arguments), tuple(ops))
+        own = tuple(Value(a.type, a.hint) for a in combine.arguments)
+        values = dict(zip(combine.arguments, own, strict=True))
+        with self.builder.block() as copied:
+            for op in combine.ops:
+                self.builder.insert(copy_op(op, values, self.builder))
+        combine = Block(own, tuple(copied))
         layouts = (layout_of(found.carried.type),)
         return Kept(
             found.carried, source, others, axis=axis, slack=_SLACK, combine=combine,
