@@ -55,6 +55,7 @@ PASSES: dict[str, Pass] = {
     "told-order": told_order,
     "assign-layouts": partial(assign_layouts, chip=SM_80),
     "raise-tma": partial(raise_tma, chip=chip("sm_90a")),
+    "flatten-boxes": partial(flatten_loops, chip=chip("sm_90a"), boxes=True),
     "split-by-overlap": partial(split_by_overlap, chip=SM_80),
     "flatten-loops": partial(flatten_loops, chip=SM_80),
     "load-early": partial(load_early, chip=SM_80),

@@ -337,13 +337,41 @@ def _allow_shared(function: Any, image: Image, device: int) -> None:
     _checked(api.cuFuncSetAttribute(function, attribute, size), image.name, device)
 
 
-def blocks_at_once(function: Any, threads: int, shared_bytes: int, device: int) -> int:
-    """Return how many blocks of a function a device holds at once, at least 1."""
+def blocks_at_once(
+    function: Any, threads: int, shared_bytes: int, device: int, cluster: int = 1
+) -> int:
+    """Return how many blocks of a function a device holds at once, at least a cluster's.
+
+    Clusters are placed as wholes, so some multiprocessors may have none.
+    """
     api = driver()
     with current(device):
+        if cluster > 1:
+            return (
+                max(1, _clusters_at_once(function, threads, shared_bytes, device, cluster))
+                * cluster
+            )
         ask = api.cuOccupancyMaxActiveBlocksPerMultiprocessor
         each = int(_checked(ask(function, threads, shared_bytes), "occupancy", device))
     return max(1, each * properties(device).multiprocessors)
+
+
+def _clusters_at_once(
+    function: Any, threads: int, shared_bytes: int, device: int, cluster: int
+) -> int:
+    api = driver()
+    config, attribute = api.CUlaunchConfig(), api.CUlaunchAttribute()
+    value = api.CUlaunchAttributeValue()
+    value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster, 1, 1
+    attribute.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    attribute.value = value
+    blocks = properties(device).multiprocessors // cluster * cluster
+    config.gridDimX, config.gridDimY, config.gridDimZ = max(cluster, blocks), 1, 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+    config.sharedMemBytes = shared_bytes
+    config.attrs, config.numAttrs = [attribute], 1
+    asked = api.cuOccupancyMaxActiveClusters(function, config)
+    return int(_checked(asked, "occupancy of clusters", device))
 
 
 def launch_address() -> int:
@@ -351,12 +379,15 @@ def launch_address() -> int:
     return _address_of("cuLaunchKernel")
 
 
-def encoder_address() -> int:
-    """Return where `cuTensorMapEncodeTiled` lies in memory, 0 where there is none."""
-    return _address_of("cuTensorMapEncodeTiled")
+def encoder_address(*, walked: bool = False) -> int:
+    """Return where what encodes tensor maps lies in memory, 0 where there is none.
+
+    `cuTensorMapEncodeTiled`, or `cuTensorMapEncodeIm2col`.
+    """
+    return _address_of(f"cuTensorMapEncode{'Im2col' if walked else 'Tiled'}")
 
 
-@lru_cache(2)
+@lru_cache(3)
 def _address_of(function: str) -> int:
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:

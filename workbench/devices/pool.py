@@ -525,6 +525,7 @@ class Startable:
     threads = 1
     shared_bytes = 0
     most_blocks = most_taken = 0
+    cluster = 1
 
     def __init__(
         self,

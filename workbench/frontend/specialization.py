@@ -33,7 +33,8 @@ class Options:
     it is computed of what memory holds, on chips that have products by four warps; without
     `loaded_first` an operand that memory has as no such product reads it is turned by threads;
     without `reorder` programs begin in the order of their numbers, however long their loops;
-    without `keep_operands` what products read in all rounds comes from shared memory in each.
+    without `keep_operands` what products read in all rounds comes from shared memory in each;
+    without `rounds_together` each round's copies start by themselves, however short their rows are.
     With `skip_ones` warps ask each round whether factors that are mostly 1 are; with `copy_narrow`
     rings bring what lies so thinly over the threads that no copy would, in another layout, and rows
     and columns that meet the results of products; with `swap_operands` a product of few rows goes
@@ -45,7 +46,9 @@ class Options:
     rounds ahead (unset: where no copy brings it at all), `warp_specialize` whether warps part into
     a producer's and those that multiply, and `persistent` whether blocks whose warps part stay for
     one program after the other. `most_rounds` says how many programs a block that stays takes at
-    most: where a launch has more, each program has a block (unset: what its loops read decides).
+    most: where a launch has more, each program has a block (unset: what its loops read decides),
+    and `cluster` how many of these blocks copy together what their programs all read, a power of
+    two.
     """
 
     num_warps: int | None = None
@@ -65,6 +68,7 @@ class Options:
     apart: bool = True
     computed_first: bool = True
     loaded_first: bool = True
+    rounds_together: bool = True
     skip_ones: bool = False
     copy_narrow: bool = False
     swap_operands: bool = False
@@ -76,6 +80,7 @@ class Options:
     warp_specialize: bool | None = None
     persistent: bool | None = None
     most_rounds: int | None = None
+    cluster: int | None = None
     narrow_index: bool = False
     guarded: bool = False
     #: What the code is for, where the kernel asks (tl.target_info).

@@ -250,6 +250,14 @@ class Op(_Declared):
         raise AttributeError(f"{type(self).__name__} is immutable; build a new op")
 
     # -- what each op defines -------------------------------------------------------------
+    def at_peer(self, peer: int) -> Self | None:
+        """Return the op as the program would run whose number differs from this one's in bits.
+
+        None where nobody knows what that gives.
+        """
+        del peer
+        return None if self.of_program else self
+
     def infer(self) -> Type | tuple[Type, ...] | None:
         """Return the type of the result, of the results, or None."""
         return None

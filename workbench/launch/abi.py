@@ -107,6 +107,11 @@ class LaunchData:
         """
         return self.extra.get("persistent", 0)
 
+    @property
+    def cluster(self) -> int:
+        """How many blocks are a cluster: a launch starts a multiple of these."""
+        return self.extra.get("cluster", 1)
+
 
 class Loadable(Protocol):
     """A compiled kernel as launches need it."""
@@ -160,11 +165,13 @@ class NativeCode:
     """What native code passes to the launch function at address `launch`.
 
     `most_blocks`: how many blocks take all programs, 0 where each has one of its own; `most_taken`:
-    how many programs they take, further ones have blocks of their own, all of them.
+    how many programs they take, further ones have blocks of their own, all of them; `cluster`: of
+    how many blocks a multiple is started.
     """
 
     __slots__ = (
-        "handle", "launch", "made", "most_blocks", "most_taken", "shared_bytes", "threads",
+        "cluster", "handle", "launch", "made", "most_blocks", "most_taken", "shared_bytes",
+        "threads",
     )  # fmt: skip
 
     def __init__(
@@ -176,6 +183,7 @@ class NativeCode:
         made: Sequence[Parameter] = (),
         most_blocks: int = 0,
         most_taken: int = 0,
+        cluster: int = 1,
     ) -> None:
         self.launch = launch
         self.handle = handle
@@ -184,6 +192,7 @@ class NativeCode:
         self.made = made
         self.most_blocks = most_blocks
         self.most_taken = most_taken
+        self.cluster = cluster
 
 
 #: run(grid x, y, z, stream, *values) -> the compiled kernel

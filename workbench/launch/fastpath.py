@@ -264,6 +264,7 @@ class FastPath:
             Assembly(code.made, [*known.kept, *plan.grid_places]) if code.made else None,
             code.most_blocks,
             code.most_taken,
+            code.cluster,
         )
 
 

@@ -21,12 +21,17 @@ MOST = 2**31 - 1
 MOST_NUMBERED = 2**31 - 1
 
 
-def blocks_for(programs: int, most: int, rounds: int) -> int:
+def blocks_for(programs: int, most: int, rounds: int, cluster: int = 1) -> int:
     """Return how many blocks to start for a launch of a kernel whose blocks may stay.
 
-    At most `most`, or one a program where each block would take more than `rounds`.
+    At most `most`, or one a program where each block would take more than `rounds`; as many as
+    whole clusters have.
+
+    >>> blocks_for(561, 132, 32), blocks_for(561, 132, 2), blocks_for(561, 132, 2, cluster=2)
+    (132, 561, 562)
     """
-    return programs if programs > rounds * most else min(programs, most)
+    found = programs if programs > rounds * most else min(programs, most)
+    return -(-found // cluster) * cluster
 
 
 #: Programs of a launch are numbered in 64 bits.

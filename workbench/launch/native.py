@@ -102,6 +102,7 @@ class Launcher:
         assembly: Assembly | None = None,
         most_blocks: int = 0,
         most_taken: int = 0,
+        cluster: int = 1,
     ) -> None:
         """Enter one specialisation; when all places are taken the oldest gives way.
 
@@ -118,6 +119,7 @@ class Launcher:
             assembly: puts the code's parameters together where they are not the slots themselves.
             most_blocks: how many blocks take all programs, 0 where each has one of its own.
             most_taken: how many programs they take; where there are more, each has a block.
+            cluster: blocks are started in multiples of this power of two.
         """
         plan = self.plan
         number = self._next
@@ -125,7 +127,7 @@ class Launcher:
         filled = [*places, *[0] * (len(plan.runtime) - len(places))]
         asked = 0 if condition is None else condition.address
         entry = [code, threads, shared, id(result), asked, int(outcome)]
-        entry += [0 if assembly is None else assembly.address, most_blocks, most_taken]
+        entry += [0 if assembly is None else assembly.address, most_blocks, most_taken, cluster]
         entry += [*filled, *words]
         start = 1 + number * plan.width
         self.table[start : start + plan.width] = entry

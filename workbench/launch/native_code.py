@@ -18,6 +18,7 @@ from workbench.launch.measures import Measure
 from workbench.launch.native_plan import (
     ASSEMBLY,
     BLOCKS,
+    CLUSTER,
     CONDITION,
     HEAD,
     OUTCOME,
@@ -450,7 +451,11 @@ class Writer:
         fewer = self._op(f"icmp ult i64 {total}, {most}")
         far_more = self._op(f"icmp ugt i64 {total}, {self._item('i64', entry, TAKEN)}")
         each = self._op(f"or i1 {fewer}, {far_more}")
-        blocks, last = self._op(f"select i1 {each}, i64 {total}, i64 {most}"), self.block
+        blocks = self._op(f"select i1 {each}, i64 {total}, i64 {most}")
+        beside = self._op(f"sub i64 {self._item('i64', entry, CLUSTER)}, 1")
+        blocks = self._op(f"add i64 {blocks}, {beside}")
+        blocks = self._op(f"and i64 {blocks}, {self._op(f'xor i64 {beside}, -1')}")
+        last = self.block
         self._do("br label %starting")
         self._label("starting")
         return [

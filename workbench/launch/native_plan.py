@@ -13,9 +13,9 @@ from typing import Any
 from workbench.launch.measures import MEASURES, Measure
 
 #: Words of an entry before its parameter places: code, threads, shared, result, condition, outcome,
-#: assembly, most blocks, most programs that they take.
-HEAD = 9
-CONDITION, OUTCOME, ASSEMBLY, BLOCKS, TAKEN = 4, 5, 6, 7, 8
+#: assembly, most blocks, most programs that they take, blocks of a cluster.
+HEAD = 10
+CONDITION, OUTCOME, ASSEMBLY, BLOCKS, TAKEN, CLUSTER = 4, 5, 6, 7, 8, 9
 
 Guards = Sequence[tuple[Mapping[str, Any], str, Any]]
 

@@ -50,7 +50,7 @@ def load(kernel: Loadable, device: int) -> Runner:
     most = 0
     if launch.persistent:
         shared_bytes = launch.dynamic_shared_bytes
-        most = cuda.blocks_at_once(function, launch.threads, shared_bytes, device)
+        most = cuda.blocks_at_once(function, launch.threads, shared_bytes, device, launch.cluster)
     return _runner(Loaded(kernel, device, module, function, most))
 
 
@@ -91,7 +91,7 @@ def _runner(loaded: Loaded) -> Runner:
     )  # fmt: skip
     blocks, free, packed = "x, y, z", "acquire(False)", values
     if launch.persistent:
-        blocks = f"blocks_for(x * y * z, {most}, {launch.most_rounds}), 1, 1"
+        blocks = f"blocks_for(x * y * z, {most}, {launch.most_rounds}, {launch.cluster}), 1, 1"
         packed = f"{values}, x, y, z"
         free = f"max(y, z) <= {GPU_LIMITS[1]} and x * y * z <= {MOST_NUMBERED} and {free}"
     text = (
@@ -134,13 +134,14 @@ def _runner(loaded: Loaded) -> Runner:
         handle, shared_bytes = int(loaded.function), launch.dynamic_shared_bytes
         run.native = NativeCode(
             address, handle, launch.threads, shared_bytes, launch.made, most,
-            most * launch.most_rounds,
+            most * launch.most_rounds, launch.cluster,
         )  # fmt: skip
     return run
 
 
 def _staying(programs: int, loaded: Loaded) -> tuple[int, int, int]:
-    return blocks_for(programs, loaded.most_blocks, loaded.kernel.launch.most_rounds), 1, 1
+    launch = loaded.kernel.launch
+    return blocks_for(programs, loaded.most_blocks, launch.most_rounds, launch.cluster), 1, 1
 
 
 def _without_maps(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from math import prod
+from typing import Any, Self
 
 import numpy as np
 
@@ -30,17 +31,34 @@ from workbench.ops.numbers import value_dtype
 class ProgramId(Op, mnemonic="tile.program_id", effects=NONE, exact=True, of_program=True):
     """The index of this program instance along a grid axis.
 
-    %0 = tile.program_id {axis = 0} : index
+    With `peer` that of the program whose number differs from this one's in those bits; this one's
+    where the launch has none of that number. Programs are numbered along the grid, axis 0 first.
+
+        %0 = tile.program_id {axis = 0} : index
     """
 
     axis: int
     type: Scalar = attribute(default=INDEX)
+    peer: int = attribute(default=0)
 
     def infer(self) -> Type:
         return self.type
 
+    def at_peer(self, peer: int) -> Self:
+        return self.changed(peer=self.peer ^ peer)
+
     def interpret(self, frame: Frame) -> Array:
-        return np.asarray(frame.program_id(self.axis), value_dtype(self.type))
+        number, grid = number_of(frame), [frame.num_programs(axis) for axis in range(3)]
+        if (number ^ self.peer) < prod(grid):
+            number ^= self.peer
+        place = number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])
+        return np.asarray(place[self.axis], value_dtype(self.type))
+
+
+def number_of(frame: Frame) -> int:
+    """Return the number of a program, which counts along the grid, axis 0 first."""
+    (x, y, z), (wide, high) = map(frame.program_id, range(3)), map(frame.num_programs, range(2))
+    return x + wide * (y + high * z)
 
 
 class NumPrograms(Op, mnemonic="tile.num_programs", effects=NONE, exact=True):

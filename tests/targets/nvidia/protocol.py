@@ -10,6 +10,9 @@ single slot the fill that was waited for last. So must its n-th read of a buffer
 What it finds: waits that nobody ends, slots overwritten while they are read, products over what has
 not landed or is gone, barriers that get more arrivals than a phase has, copies under way at the
 end. What it does not know: which warps of a consumer arrive, and memory beside the rings.
+
+Blocks of a cluster are recorded each by itself, too, and explored together: slots lie in as many
+parts as there are blocks, and an arrival or a copy may reach another's barriers and slots.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -49,13 +54,16 @@ class Protocol:
     consumer: list[tuple[Any, ...]] = field(default_factory=list)
     arrivals: dict[int, int] = field(default_factory=dict)
     groups: int = 1
+    #: The blocks of its cluster.
+    blocks: int = 1
 
 
 class _Recorder(ProgramFrame):
     """Runs one program, each role by itself; nobody waits."""
 
-    def __init__(self, machine: Machine, protocol: Protocol) -> None:
+    def __init__(self, machine: Machine, protocol: Protocol, block: int) -> None:
         super().__init__(machine, (0, 0, 0))
+        self.number = self.block = block
         self.protocol = protocol
         self.steps: list[Any] = []
         self.rings: dict[Value, int] = {}
@@ -112,13 +120,22 @@ class _Recorder(ProgramFrame):
 
     def step(self, op: Arrive | Expect | TensorCopy) -> tuple[Any, ...]:
         where = self.place(op.barriers, op.turn)
-        if isinstance(op, Arrive):
-            return ("arrive", where, op.warps or 1)
         if isinstance(op, Expect):
             return ("expect", where, op.bytes)
+        self.protocol.blocks = max(self.protocol.blocks, op.blocks)
+        every, mine = range(op.blocks), self.block % op.blocks
+        if isinstance(op, Arrive):
+            total = prod(map(self.num_programs, range(3)))
+            peers = [mine ^ bits if self.number ^ bits < total else mine for bits in every]
+            return ("arrive", where, op.warps or 1, peers)
         assert op.slot is not None
         self.full[op.buffer] = op.barriers
-        return ("copy", where, self.place(op.buffer, op.slot), op.bytes)
+        parts = (
+            [(peer, mine) for peer in every]
+            if self.get(op.together, default=False)
+            else [(mine, part) for part in every]
+        )
+        return ("copy", where, self.place(op.buffer, op.slot), op.bytes // op.blocks, parts)
 
     def fill(self, buffer: Value) -> int | None:
         """Return which fill of a buffer with one slot a product reads; None of a ring."""
@@ -133,17 +150,18 @@ class _Recorder(ProgramFrame):
 
 
 def record(
-    module: Module, arguments: Sequence[Any], groups: int, grid: Sequence[int] = (1,)
-) -> Protocol:
+    module: Module, arguments: Sequence[Any], groups: int, grid: Sequence[int] = (1,),
+    block: int = 0, blocks: int = 1,
+) -> Protocol:  # fmt: skip
     """Return the protocol of a kernel whose consumers are so many groups of warps.
 
-    A block that stays takes the whole grid.
+    A block that stays takes what one of so many takes of the grid: the whole.
     """
     protocol = Protocol(groups=groups)
     machine = Machine(module, grid, arguments)
-    machine.blocks = 1
+    machine.blocks = blocks
     with np.errstate(all="ignore"):
-        _Recorder(machine, protocol).run(module.body, ())
+        _Recorder(machine, protocol, block).run(module.body, ())
     return protocol
 
 
@@ -165,16 +183,20 @@ class _State:
 
 
 class _Explorer:
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, *protocols: Protocol) -> None:
         self.arrivals: list[int] = []
-        self.barriers: dict[Place, int] = {}
-        self.slots: dict[Place, int] = {}
-        self.groups = protocol.groups
-        self.arrivals_of = protocol.arrivals
-        producer = self._numbered(protocol.producer)
-        self.roles = [producer] + [self._numbered(protocol.consumer)] * protocol.groups
+        self.barriers: dict[tuple[int, Place], int] = {}
+        self.slots: dict[tuple[int, Place, int], int] = {}
+        (first, *_) = protocols
+        self.parts, self.groups = first.blocks, first.groups
+        self.arrivals_of = first.arrivals
+        #: Producers, then consumers of one block after the other.
+        self.producers = len(protocols)
+        self.roles = [self._numbered(n, one.producer) for n, one in enumerate(protocols)]
+        for n, one in enumerate(protocols):
+            self.roles += [self._numbered(n, one.consumer)] * self.groups
 
-    def _numbered(self, steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def _numbered(self, block: int, steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Return steps with barriers and slots as numbers, copies and products with their fills."""
         found: list[tuple[Any, ...]] = []
         fills: dict[int, int] = {}
@@ -185,33 +207,41 @@ class _Explorer:
 
         for kind, *rest in steps:
             if kind in ("product", "read"):
+                reads = [
+                    (place, fill(place[0]) if known is None else known) for place, known in rest[0]
+                ]
                 found.append((kind, tuple(
-                    (self._slot(place), fill(place[0]) if known is None else known)
-                    for place, known in rest[0]
+                    (self._slot(block, place, part), known)
+                    for place, known in reads for part in range(self.parts)
                 )))  # fmt: skip
             elif kind == "products":
                 found.append((kind, rest[0]))
             elif kind == "copy":
-                where, slot, size = rest
-                found.append((kind, self._barrier(where), self._slot(slot), fill(slot[0]), size))
+                where, slot, size, parts = rest
+                number = fill(slot[0])
+                found.append((kind, [
+                    (self._slot(at, slot, part), number, self._barrier(at, where), size)
+                    for at, part in parts
+                ]))  # fmt: skip
+            elif kind == "arrive":
+                where, times, peers = rest
+                found.append((kind, [self._barrier(at, where) for at in peers], times))
             else:
-                found.append((kind, self._barrier(rest[0]), rest[1]))
+                found.append((kind, self._barrier(block, rest[0]), rest[1]))
         return found
 
-    def _barrier(self, place: Place) -> int:
-        if place not in self.barriers:
-            self.barriers[place] = len(self.arrivals)
+    def _barrier(self, block: int, place: Place) -> int:
+        key = block, place
+        if key not in self.barriers:
+            self.barriers[key] = len(self.arrivals)
             self.arrivals.append(self.arrivals_of[place[0]])
-        return self.barriers[place]
+        return self.barriers[key]
 
-    def _slot(self, place: Place) -> int:
-        return self.slots.setdefault(place, len(self.slots))
+    def _slot(self, block: int, place: Place, part: int) -> int:
+        return self.slots.setdefault((block, place, part), len(self.slots))
 
     def explore(self) -> tuple[str, int]:
-        start = _State(
-            (0,) * len(self.roles), tuple((0, count, 0) for count in self.arrivals),
-            (-1,) * len(self.slots), frozenset(), ((),) * self.groups,
-        )  # fmt: skip
+        start = self.start()
         seen, queue = {start}, deque([start])
         while queue:
             state = queue.popleft()
@@ -234,6 +264,27 @@ class _Explorer:
                 return "too many states", len(seen)
         return "ok", len(seen)
 
+    def walk(self, seed: int) -> str:
+        """Return "ok" or what goes wrong in one interleaving."""
+        choice, state = Random(seed), self.start()
+        while True:
+            try:
+                after = list(self.successors(state))
+            except WrongError as wrong:
+                return str(wrong)
+            if not after:
+                if not self.ended(state):
+                    return "deadlock"
+                return "a copy is under way at the end" if state.copies else "ok"
+            state = choice.choice(after)
+
+    def start(self) -> _State:
+        return _State(
+            (0,) * len(self.roles), tuple((0, count, 0) for count in self.arrivals),
+            (-1,) * len(self.slots), frozenset(),
+            ((),) * (len(self.roles) - self.producers),
+        )  # fmt: skip
+
     def ended(self, state: _State) -> bool:
         return all(at == len(steps) for at, steps in zip(state.at, self.roles, strict=True))
 
@@ -246,8 +297,8 @@ class _Explorer:
         for copy in state.copies:
             slot, fill, barrier, size = copy
             yield _State(
-                state.at, self.counted(state, barrier, 0, -size), _put(state.slots, slot, fill),
-                state.copies - {copy}, state.products,
+                state.at, self._counted(state.barriers, barrier, 0, -size),
+                _put(state.slots, slot, fill), state.copies - {copy}, state.products,
             )  # fmt: skip
         for group, queue in enumerate(state.products):
             if queue:
@@ -259,28 +310,27 @@ class _Explorer:
         """Return the state after a role's step; None if it has to wait."""
         kind, *rest = step
         barriers, slots, copies = state.barriers, state.slots, state.copies
-        products = state.products
+        products, group = state.products, role - self.producers
         if kind == "wait":
             if barriers[rest[0]][0] == rest[1]:
                 return None
         elif kind == "expect":
-            barriers = self.counted(state, rest[0], 1, rest[1])
+            barriers = self._counted(barriers, rest[0], 1, rest[1])
         elif kind == "arrive":
             # Each group of consumers makes its share of the arrivals.
-            times = rest[1] // self.groups if role and rest[1] > 1 else rest[1]
-            barriers = self.counted(state, rest[0], times, 0)
+            times = rest[1] // self.groups if group >= 0 and rest[1] > 1 else rest[1]
+            for barrier in rest[0]:
+                barriers = self._counted(barriers, barrier, times, 0)
         elif kind == "copy":
-            barrier, slot, fill, size = rest
-            if any(slot == other for queue in products for reads in queue for other, _ in reads):
-                raise WrongError("a copy overwrites a slot while a product reads it")
-            if slots[slot] is None:
-                raise WrongError("a slot is filled again before its copy has landed")
-            slots, copies = _put(slots, slot, None), copies | {(slot, fill, barrier, size)}
+            read = {slot for queue in products for reads in queue for slot, _ in reads}
+            for slot, fill, barrier, size in rest[0]:
+                _check_free(slots, slot, read)
+                slots, copies = _put(slots, slot, None), copies | {(slot, fill, barrier, size)}
         elif kind in ("product", "read"):
             self.check(state, rest[0], f"a {kind} of a slot that does not hold its fill")
             begun = (rest[0],) if kind == "product" else ()
-            products = _put(products, role - 1, (*products[role - 1], *begun))
-        elif len(products[role - 1]) > rest[0]:
+            products = _put(products, group, (*products[group], *begun))
+        elif len(products[group]) > rest[0]:
             return None
         return _State(_put(state.at, role, state.at[role] + 1), barriers, slots, copies, products)
 
@@ -289,23 +339,39 @@ class _Explorer:
             if state.slots[slot] != fill:
                 raise WrongError(f"{what}: {state.slots[slot]}, not {fill}")
 
-    def counted(
-        self, state: _State, number: int, arrived: int, size: int
+    def _counted(
+        self, barriers: tuple[tuple[int, int, int], ...], number: int, arrived: int, size: int
     ) -> tuple[tuple[int, int, int], ...]:
-        phase, missing, bytes_ = state.barriers[number]
+        phase, missing, bytes_ = barriers[number]
         missing, bytes_ = missing - arrived, bytes_ + size
         if missing < 0:
             raise WrongError("a phase gets more arrivals than it has")
         now = (phase, missing, bytes_)
         if not missing and not bytes_:
             now = (phase ^ 1, self.arrivals[number], 0)
-        return _put(state.barriers, number, now)
+        return _put(barriers, number, now)
+
+
+def _check_free(slots: Sequence[int | None], slot: int, read: set[int]) -> None:
+    if slot in read:
+        raise WrongError("a copy overwrites a slot while a product reads it")
+    if slots[slot] is None:
+        raise WrongError("a slot is filled again before its copy has landed")
 
 
 def _put(held: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:
     return (*held[:place], value, *held[place + 1 :])
 
 
-def explore(protocol: Protocol) -> tuple[str, int]:
-    """Return ("ok" or what goes wrong in some interleaving, the states that were looked at)."""
-    return _Explorer(protocol).explore()
+def explore(*protocols: Protocol) -> tuple[str, int]:
+    """Return ("ok" or what goes wrong in some interleaving, the states that were looked at).
+
+    Of one block, or of those of a cluster.
+    """
+    return _Explorer(*protocols).explore()
+
+
+def walks(count: int, *protocols: Protocol) -> set[str]:
+    """Return what comes of so many interleavings, where all would be too many."""
+    explorer = _Explorer(*protocols)
+    return {explorer.walk(seed) for seed in range(count)}

@@ -101,7 +101,7 @@ class Instructions(Device):
         if letter is None or count < _MANY:
             return [constant] * count
         text = " ".join(f"mov.b32 ${n}, ${count};" for n in range(count))
-        returned = "{" + ", ".join([type] * count) + "}"
+        returned = emit.struct(type, count)
         constraints = f"={letter}," * count + letter
         whole = emit.effect(f'call {returned} asm "{text}", "{constraints}"({type} {constant})')
         return [emit.effect(f"extractvalue {returned} {whole}, {n}") for n in range(count)]
@@ -252,29 +252,29 @@ class Instructions(Device):
 
         return rule
 
-    def quotients(self, emit: Emitter) -> Rule:
-        """What ptxas makes of div.full, but for what it does anew for each dividend.
+    def shared_rule(self, emit: Emitter, function: str, type: str) -> Rule | None:
+        """What ptxas makes of div.full, but the divisor's part of it once.
 
-        Both sides are scaled where the reciprocal would be subnormal, or infinite too early.
+        a / b is (s a) (1 / s b), where s brings divisors in range of the reciprocal. ptxas
+        multiplies each dividend twice, behind predicates, and that by the reciprocal.
         """
-        inverse = self.float_rule(emit, "reciprocal", "float")
-        assert inverse is not None
-        known: dict[str, tuple[str, str]] = {}
+        if (function, type) != ("div", "float"):
+            return None
+        reciprocal = self.float_rule(emit, "reciprocal", "float")
+        assert reciprocal is not None
 
-        def of(divisor: str) -> tuple[str, str]:
-            size = emit.call("float", "llvm.fabs.f32", f"float {divisor}", "float")
-            scale = float_literal(1.0, "float")
-            for test, bound, factor in (("ogt", 2.0**126, 0.25), ("olt", 2.0**-126, 2.0**24)):
-                beyond = emit.pure(f"fcmp {test} float {size}, {float_literal(bound, 'float')}")
-                text = f"select i1 {beyond}, float {float_literal(factor, 'float')}, float {scale}"
-                scale = emit.pure(text)
-            return scale, inverse([emit.pure(f"fmul float {divisor}, {scale}")])
+        def times(a: str, b: str) -> str:  # never one instruction with an addition
+            name = "llvm.nvvm.mul.rn.f"
+            return emit.call("float", name, f"float {a}, float {b}", "float, float", _READ)
 
         def rule(v: Sequence[str]) -> str:
-            if v[1] not in known:
-                known[v[1]] = of(v[1])
-            scale, reciprocal = known[v[1]]
-            return emit.pure(f"fmul float {emit.pure(f'fmul float {v[0]}, {scale}')}, {reciprocal}")
+            size = emit.call("float", "llvm.fabs.f32", f"float {v[1]}", "float")
+            large = emit.pure(f"fcmp ogt float {size}, {float_literal(2.0**126, 'float')}")
+            normal = emit.pure(f"fcmp uge float {size}, {float_literal(2.0**-126, 'float')}")
+            one, up, down = (float_literal(x, "float") for x in (1.0, 2.0**24, 0.25))
+            scale = emit.pure(f"select i1 {normal}, float {one}, float {up}")
+            scale = emit.pure(f"select i1 {large}, float {down}, float {scale}")
+            return times(times(v[0], scale), reciprocal([times(v[1], scale)]))
 
         return rule
 

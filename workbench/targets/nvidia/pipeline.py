@@ -54,7 +54,7 @@ from workbench.targets.nvidia.toolchain import (
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
-from workbench.targets.simt.ops import all_warps, is_persistent, most_rounds
+from workbench.targets.simt.ops import all_warps, cluster_of, is_persistent, most_rounds
 from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
@@ -74,7 +74,7 @@ from workbench.targets.simt.passes.skip_masks import skip_masks
 from workbench.targets.simt.passes.skip_ones import skip_ones
 from workbench.targets.simt.passes.turn_tiles import turn_tiles
 from workbench.targets.simt.placed import layouts
-from workbench.targets.simt.pressure import fitting, note_pressure, overflows, peak, registers_of
+from workbench.targets.simt.pressure import fitting, note_pressure, overflows, peak
 from workbench.targets.simt.schedule import pipelines
 from workbench.targets.simt.verifier import verify_layouts
 from workbench.targets.stages import Step, go, read_module
@@ -148,6 +148,10 @@ def _gpu(state: State) -> State:
     state = _placed(state, module, way.beside_rings(module))
     ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=state.unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
+    rounds = module.attributes.get("most_rounds")
+    if rounds is not None and not is_persistent(module):
+        text = f"most_rounds={rounds} is not obeyed: no block stays for another program"
+        recorder.remarks.note(None, text, "missed")
     recorder.remarks.pass_name = "registers"
     # What would fit takes the passes again for other warps.
     said = deep(partial(note_pressure, module, recorder.remarks, unit, for_warps))
@@ -239,10 +243,21 @@ def _beside_rings(module: Module, unit: Chip) -> Chip:
     """
     if not is_persistent(module):
         return replace(unit, halvings=0)
-    registers = min(registers_of(module, unit), _BESIDE_TILES + peak(module)[1])
-    units = [replace(unit, halvings=n) for n in range(MOST_HALVINGS + 1)]
-    return max(units, key=lambda one: residency(
-        unit, all_warps(module), registers, bytes_needed(module, one)).warps)  # fmt: skip
+    # What a launch takes, whoever has more of it then.
+    registers = min(unit.most_registers(all_warps(module)), _BESIDE_TILES + peak(module)[1])
+
+    def warps(shared_bytes: int) -> int:
+        return residency(unit, all_warps(module), registers, shared_bytes).warps
+
+    best, resident, most = replace(unit, halvings=0), -1, warps(0)
+    for halvings in range(MOST_HALVINGS + 1):
+        one = replace(unit, halvings=halvings)
+        found = warps(bytes_needed(module, one))
+        if found > resident:
+            best, resident = one, found
+        if resident == most:  # registers allow no more
+            break
+    return best
 
 
 def _read_gpu(state: State, override: Override) -> State:
@@ -377,6 +392,8 @@ def _extra(module: Module) -> dict[str, Any]:
     told: dict[str, Any] = {"made": made}
     if rounds := most_rounds(module):
         told["persistent"] = rounds
+    if (blocks := cluster_of(module)) > 1:
+        told["cluster"] = blocks
     if needs and needs.steps:
         told["asked"] = needs.to_data()
     return told
@@ -424,6 +441,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
         ("raise-tma", partial(raise_tma, chip=unit, room=room)),
+        ("flatten-boxes", partial(flatten_loops, chip=unit, boxes=True)),
         ("role-partition", partial(role_partition, chip=unit, room=room)),
         ("expand-roles", partial(expand_roles, chip=unit)),
         ("split-by-overlap", partial(split_by_overlap, chip=unit)),
@@ -472,7 +490,9 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
     name = symbol_of(module.name)
     parameters = [*parameters_of(module), *map_parameters(module)]
     limit = module.attributes.get("maxnreg")
-    registers = f' "nvvm.maxnreg"="{limit}"' if limit else ""
+    more = f' "nvvm.maxnreg"="{limit}"' if limit else ""
+    blocks = cluster_of(module)
+    more += f' "nvvm.cluster_dim"="{blocks},1,1"' if blocks > 1 else ""
     return (
         f'source_filename = "{name}"\n'
         f'target triple = "nvptx64-nvidia-cuda"\n'
@@ -480,6 +500,6 @@ def llvm_module(low: Lowering, module: Module, unit: Chip) -> str:
         f"{globals_}\n{declared}\n"
         f"define ptx_kernel void @{name}({', '.join(parameters)}) #0{low.debug} {{\n"
         f"entry:\n{body}\n}}\n"
-        f'attributes #0 = {{ nounwind "nvvm.reqntid"="{threads}"{registers} }}\n'
+        f'attributes #0 = {{ nounwind "nvvm.reqntid"="{threads}"{more} }}\n'
         f"{low.emit.metadata()}"
     )

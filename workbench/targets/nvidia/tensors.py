@@ -13,7 +13,9 @@ from workbench.targets.nvidia.ops import (
     Arrive,
     Await,
     Barriers,
+    ClusterBarrier,
     Expect,
+    HasPeers,
     MakeTensorMap,
     RenewBarriers,
     TensorCopy,
@@ -27,6 +29,7 @@ from workbench.targets.simt.shared import slot_base
 
 NVIDIA.layouts(MakeTensorMap, TensorLoad, TensorCopy)(as_they_are)
 NVIDIA.layouts(Barriers, RenewBarriers, Expect, Arrive, Await)(as_they_are)
+NVIDIA.layouts(ClusterBarrier, HasPeers)(as_they_are)
 NVIDIA.unsupported[TensorLoad] = "is left to copies into shared memory, or to loads by pointers"
 
 
@@ -43,17 +46,18 @@ def lower_map(low: Lowering, op: MakeTensorMap) -> None:
 
 
 def tensor_plan(
-    buffer: Shared, axes: Sequence[int], rank: int, *, over: bool, parts: int = 1
+    buffer: Shared, axes: Sequence[int], rank: int, *, over: bool, parts: int = 1, blocks: int = 1
 ) -> TensorPlan | None:
     """Return how copies fill a buffer with boxes whose axes are those of a map of some rank.
 
     `over`: whether they may bring what lies beyond the box along the map's last axis. `parts`: how
-    many boxes lie one behind the other along the other axis.
+    many boxes lie one behind the other along the other axis, `blocks`: how many make them, each
+    as many of its rows.
     """
     if buffer.layout is None or rank - 1 not in axes:
         return None
     inner = axes.index(rank - 1)
-    most = buffer.shape[1 - inner] // parts if len(buffer.shape) == 2 else None
+    most = buffer.shape[1 - inner] // (parts * blocks) if len(buffer.shape) == 2 else None
     return tensor_fits(buffer.layout, buffer.element.itemsize, inner, over=over, most=most)
 
 
@@ -98,7 +102,11 @@ def ring_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
     over, width = _is_bounded(source), _width(source, shape[inner])
     layout = swizzled(shape, size, (inner, 1 - inner), exchange=False, width=width)
     buffer = Shared(shape, element, layout)
-    fits = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts) is not None
+    plan = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts)
+    # Where the next places of a walk are is not known before it has been walked.
+    fits = plan is not None and not (
+        source.type.walked and piece_of(plan, op.axes, rank)[-2] < source.type.box[-2]
+    )
     return Ahead(
         buffer=buffer,
         box=box,
@@ -109,19 +117,24 @@ def ring_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
 @NVIDIA.boxes(TensorLoad)
 def box_of_load(op: TensorLoad) -> Box | None:
     """The map for a buffer lies as that does; coordinates begin where the load's do."""
+    return _box(op, 1)
+
+
+def _box(op: TensorLoad, blocks: int) -> Box | None:
+    """Return how a load copies its tile, which so many blocks copy together."""
     source = op.map.op
     if not isinstance(source, MakeTensorMap):
         return None
     rank, over = len(source.type.box), _is_bounded(source)
 
     def prepared(buffer: Shared) -> MakeTensorMap:
-        plan = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts)
+        plan = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts, blocks=blocks)
         assert plan is not None
         piece = piece_of(plan, op.axes, rank)
         return MakeTensorMap(
-            source.base, source.extents, source.strides, type=source.type, swizzle=plan.swizzle,
-            piece=() if piece == source.type.box else piece, span=source.span,
-            origins=(source.id,),
+            source.base, source.extents, source.strides, source.windows, type=source.type,
+            swizzle=plan.swizzle, piece=() if piece == source.type.box else piece,
+            span=source.span, origins=(source.id,),
         )  # fmt: skip
 
     def prepare(builder: Builder, buffer: Shared) -> Value:
@@ -134,8 +147,15 @@ def box_of_load(op: TensorLoad) -> Box | None:
         (buffer, slot), (barriers, turn) = to, counted
         return TensorCopy(
             held, tuple(coordinates), buffer, barriers, turn, slot, when, axes=op.axes,
-            parts=op.parts,
+            parts=op.parts, blocks=blocks,
         )  # fmt: skip
+
+    def shared(buffer: Shared, many: int) -> Box | None:
+        if rank - 1 not in op.axes or op.parts > 1:
+            return None
+        plan = tensor_plan(buffer, op.axes, rank, over=over, blocks=many)
+        whole = buffer.shape[1 - op.axes.index(rank - 1)] % many == 0
+        return _box(op, many) if plan is not None and whole else None
 
     return Box(
         source=op.map,
@@ -146,38 +166,82 @@ def box_of_load(op: TensorLoad) -> Box | None:
         decided=lambda channel, slots: {"role": "producer", "channel": channel, "slots": slots},
         prepare=prepare,
         copy=copy,
+        shared=shared,
     )
 
 
 @NVIDIA.lower(TensorCopy)
 def lower_copy(low: Lowering, op: TensorCopy) -> None:
-    """PTX ISA 9.0, cp.async.bulk.tensor (sm_90): axes from the inner one outwards."""
+    """PTX ISA 9.0, cp.async.bulk.tensor (sm_90): axes from the inner one outwards.
+
+    Of a walked map it is `.im2col`, with the offsets in 16 bits.
+    """
     source, buffer = op.map.op, op.buffer.type
     assert isinstance(source, MakeTensorMap)
     assert isinstance(buffer, Shared)
     rank = len(source.type.box)
-    plan = tensor_plan(buffer, op.axes, rank, over=True, parts=op.parts)
+    plan = tensor_plan(buffer, op.axes, rank, over=True, parts=op.parts, blocks=op.blocks)
     if plan is None or (plan.swizzle, piece_of(plan, op.axes, rank)) != (
         source.swizzle, source.copied,
     ):  # fmt: skip
         raise KernelTypeError(f"{op.name} of {source.type} does not fill a {buffer}", op.span)
     base, counter = slot_base(low, op.buffer, op.slot), _place(low, op.barriers, op.turn)
     starts = [_i32(low, v) for v in op.coordinates]
-    names = ", ".join(f"${2 + n}" for n in range(rank))
-    text = (
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[$0], [$1, {{{names}}}], [${2 + rank}];"
-    )
+    offsets = [low.emit.trunc(v, "i32", "i16") for v in reversed(starts[op.parts * rank :])]
     along = outermost(op.axes)
-    for where, offset in plan.pieces:
+
+    def start(
+        where: Sequence[int], address: str, leader: str | None, *, together: bool = False
+    ) -> None:
         part, within = divmod(where[along], source.type.box[op.axes[along]])
         moved = starts[part * rank : (part + 1) * rank]
         for axis, step in zip(op.axes, _replaced(where, along, within), strict=True):
             moved[axis] = low.emit.add("i32", moved[axis], str(step))
-        target = low.emit.pure(f"ptrtoint {low.shared_pointer} {at(low, base, str(offset))} to i32")
+        if together:
+            row = op.axes[1 - op.axes.index(rank - 1)]
+            moved[row] = low.emit.add("i32", moved[row], _part_of(low, buffer.shape[rows], op))
+        target = low.emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
         arguments = [f"i32 {target}", f"ptr {low.scalar(op.map)}"]
         arguments += [f"i32 {start}" for start in reversed(moved)]
-        _one_does(low, text, [*arguments, f"i32 {counter}"], op.when)
+        arguments += [f"i32 {counter}", *(f"i16 {offset}" for offset in offsets)]
+        arguments += [f"i16 {(1 << op.blocks) - 1}"] if together else []
+        _one_does(low, _copying(rank, len(offsets), together=together), arguments, op.when, leader)
+
+    if op.together is None:
+        for where, offset in plan.pieces:
+            start(where, at(low, base, str(offset)), None)
+        return
+    rows, held = 1 - op.axes.index(rank - 1), low.scalar(op.together)
+    alone = low.and_all([low.first_thread, low.emit.bitwise("xor", "i1", held, "true")])
+    both = low.and_all([low.first_thread, held])
+    part = _part_of(low, buffer.shape[rows] * plan.swizzle, op)
+    for where, offset in plan.pieces:
+        start(where, at(low, base, str(offset)), alone)
+        if where[rows] < buffer.shape[rows] // op.blocks:
+            start(where, at(low, at(low, base, str(offset)), part), both, together=True)
+
+
+def _copying(rank: int, offsets: int, *, together: bool) -> str:
+    names, more = (
+        ", ".join(f"${n}" for n in range(first, first + count))
+        for first, count in ((2, rank), (3 + rank, offsets))
+    )
+    walked, places = (".im2col", f", {{{more}}}") if offsets else ("", "")
+    to, mask = (".multicast::cluster", f", ${3 + rank + offsets}") if together else ("", "")
+    return (
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global{walked}.mbarrier::complete_tx::bytes"
+        f"{to} [$0], [$1, {{{names}}}], [${2 + rank}]{places}{mask};"
+    )
+
+
+def _part_of(low: Lowering, whole: int, op: TensorCopy) -> str:
+    """Return where the part of this block begins in what those of a cluster share evenly."""
+    return low.emit.mul("i32", _rank(low, op.blocks), str(whole // op.blocks))
+
+
+def _rank(low: Lowering, blocks: int) -> str:
+    """Return the number of this block among those of its cluster, i32."""
+    return low.emit.bitwise("and", "i32", low.chip.program(low.emit, 0), str(blocks - 1))
 
 
 def _replaced(where: Sequence[int], place: int, by: int) -> list[int]:
@@ -216,9 +280,36 @@ def lower_expect(low: Lowering, op: Expect) -> None:
 
 @NVIDIA.lower(Arrive)
 def lower_arrive(low: Lowering, op: Arrive) -> None:
-    text = "mbarrier.arrive.shared::cta.b64 _, [$0];"
-    leader = low.emit.pure(f"icmp eq i32 {low.lane}, 0") if op.warps else None
-    _one_does(low, text, [f"i32 {_place(low, op.barriers, op.turn)}"], op.when, leader)
+    """PTX ISA 9.0, mbarrier.arrive, mapa: a lane for each block of a cluster."""
+    place = _place(low, op.barriers, op.turn)
+    if op.blocks == 1:
+        text = "mbarrier.arrive.shared::cta.b64 _, [$0];"
+        leader = low.emit.pure(f"icmp eq i32 {low.lane}, 0") if op.warps else None
+        _one_does(low, text, [f"i32 {place}"], op.when, leader)
+        return
+    emit, mine = low.emit, _rank(low, op.blocks)
+    other = emit.bitwise("xor", "i32", mine, low.lane)
+    _, there = low.peer(low.lane)
+    rank = emit.pure(f"select i1 {there}, i32 {other}, i32 {mine}")
+    mapped = emit.pure(
+        f'call i32 asm "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r"(i32 {place}, i32 {rank})'
+    )
+    leader = emit.pure(f"icmp ult i32 {low.lane}, {op.blocks}")
+    text = "mbarrier.arrive.shared::cluster.b64 _, [$0];"
+    _one_does(low, text, [f"i32 {mapped}"], op.when, leader)
+
+
+@NVIDIA.lower(ClusterBarrier)
+def lower_cluster_barrier(low: Lowering, op: ClusterBarrier) -> None:
+    """PTX ISA 9.0, barrier.cluster; with a release it would wait for all stores of the chip."""
+    text = "barrier.cluster.arrive.relaxed; barrier.cluster.wait;"
+    low.emit.do(f'call void asm sideeffect "{text}", "~{{memory}}"() convergent')
+
+
+@NVIDIA.lower(HasPeers)
+def lower_has_peers(low: Lowering, op: HasPeers) -> None:
+    number = low.emit.bitwise("or", "i32", low.number, str(op.blocks - 1))
+    low.set_scalar(op.result, low.is_program(number))
 
 
 @NVIDIA.lower(Await)
@@ -247,6 +338,10 @@ def _i32(low: Lowering, value: Value) -> str:
     )
 
 
+#: How inline assembly names operands of a type.
+_KINDS = {"ptr": "l", "i16": "h"}
+
+
 def _one_does(
     low: Lowering,
     text: str,
@@ -260,7 +355,7 @@ def _one_does(
     """
     holds = None if when is None else low.scalar(when)
     condition = low.and_all([leader or low.first_thread, holds])
-    kinds = ["l" if a.startswith("ptr") else "r" for a in arguments]
+    kinds = [_KINDS.get(a.split()[0], "r") for a in arguments]
     low.emit.do(
         f'call void asm sideeffect "@${len(arguments)} {text}", '
         f'"{",".join([*kinds, "b"])},~{{memory}}"({", ".join([*arguments, f"i1 {condition}"])})'

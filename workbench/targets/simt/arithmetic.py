@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workbench.ir import Scalar, element_of, shape_of
+from workbench.ir import F32, Scalar, element_of, shape_of
 from workbench.ops import Constant, Elementwise, Iota, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.source import TargetError
@@ -74,7 +74,7 @@ def lower_select(low: Lowering, op: Select) -> None:
 def lower_elementwise(low: Lowering, op: Elementwise) -> None:
     element = element_scalar(op.inputs[0])
     if element.is_float:
-        _define(low, op, _float_rule(low, op, element))
+        _define(low, op, float_rule(low, op))
     elif op.row.compares:
         inside = _inside_run(low, op)
         _define(low, op, lambda r: compare_integers(low.emit, op.function, element,
@@ -108,30 +108,37 @@ def _inputs(low: Lowering, op: Elementwise, register: int) -> list[str]:
     return [low.register(value, register) for value in op.inputs]
 
 
-def _float_rule(low: Lowering, op: Elementwise, element: Scalar) -> Callable[[int], str]:
+def float_rule(low: Lowering, op: Elementwise) -> Callable[[int], str]:
+    """Return what writes a register of a function of floats."""
+    element = element_scalar(op.inputs[0])
     if element.bits == 8 and op.function not in ("eq", "ne"):
         raise TargetError(
             f"{op.name} on {element} values", op.span, hint="cast to tl.float16 or tl.float32 first"
         )
     if op.row.compares:
         return lambda r: compare_floats(low.emit, op.function, element, *_inputs(low, op, r))
-    rule = _quotients(low, op, element) or float_function(op.function, element, low)
+    rule = float_function(op.function, element, low)
     if rule is None:
         raise TargetError(
             f"{op.name} on {element} values is not available on {low.chip.name}", op.span
         )
+    if element == F32 and len(op.inputs) > 1 and shape_of(op.result.type):
+        rule = _shared_rule(low, op) or rule
     return lambda r: rule(_inputs(low, op, r))
 
 
-def _quotients(low: Lowering, op: Elementwise, element: Scalar) -> Rule | None:
-    """Return how the chip divides a thread's elements where most have one divisor with others."""
-    if op.function != "div" or element.bits != 32:
+def _shared_rule(low: Lowering, op: Elementwise) -> Rule | None:
+    """Return the rule for several elements that share the last operand, where there are such.
+
+    Constants are left to ptxas, and 1 divided by something is one instruction.
+    """
+    rule = low.chip.shared_rule(low.emit, op.function, "float")
+    if rule is None:
         return None
-    registers = low.live(op.result) if shape_of(op.result.type) else ()
-    divisors = {low.register(op.inputs[1], r) for r in registers}
-    if len(registers) < 4 * len(divisors):
+    found = {tuple(_inputs(low, op, r)) for r in low.live(op.result)}
+    if not all(operand.startswith("%") for inputs in found for operand in inputs):
         return None
-    return low.chip.quotients(low.emit)
+    return rule if len(found) >= 2 * len({inputs[-1] for inputs in found}) else None
 
 
 def _define(low: Lowering, op: Elementwise | Select, register: Callable[[int], str]) -> None:

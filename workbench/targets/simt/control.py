@@ -297,14 +297,7 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
         carried = _open_phis(low, op.inits, start, entry)
         for value, registers in zip(op.body.arguments, carried, strict=True):
             _bind(low, value, registers)
-        row = emit.pure(f"udiv i32 {number}, {x}")
-        place = tuple(
-            emit.pure(text)
-            for text in (
-                f"urem i32 {number}, {x}", f"urem i32 {row}, {y}", f"udiv i32 {row}, {y}"
-            )
-        )  # fmt: skip
-        with low.as_program(place):
+        with low.as_program(place_in_grid(low, number), number):
             low.block(op.body)
         after = _operands(low, op.body.yields)
         following = emit.add("i32", number, step, "nuw ")
@@ -316,6 +309,15 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
         _close_phis(low, op.inits, carried, (start, entry), (after, latch))
         emit.branch(again, body, end)
     emit.label(end)
+
+
+def place_in_grid(low: Lowering, number: str) -> tuple[str, str, str]:
+    """Return where in the grid the program of a number is."""
+    emit, x, y = low.emit, low.programs(0), low.programs(1)
+    row = emit.pure(f"udiv i32 {number}, {x}")
+    texts = f"urem i32 {number}, {x}", f"urem i32 {row}, {y}", f"udiv i32 {row}, {y}"
+    first, second, third = map(emit.pure, texts)
+    return first, second, third
 
 
 @SIMT.lower(While)

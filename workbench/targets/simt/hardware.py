@@ -321,10 +321,11 @@ class Hardware(ABC):
 
         return rule
 
-    def quotients(self, emit: Emitter) -> Rule | None:
-        """Return a "div" of f32 that finds once for each divisor what follows from it alone.
+    def shared_rule(self, emit: Emitter, function: str, type: str) -> Rule | None:
+        """Return how a function is computed where several of a thread's elements share an operand.
 
-        None where that saves nothing.
+        It is the last one, of which as much as can be is written once. Results are those of
+        `float_rule` to the bit; None where nothing is gained.
         """
         return None
 

@@ -117,6 +117,7 @@ class Lowering:
         #: Whether blocks take several programs, of a grid that the launch hands over.
         self.persistent = is_persistent(module)
         self._place: Sequence[str] | None = None
+        self._number = ""
         #: Values that some op reads.
         self.used = used_values(module)
         self._scalars: dict[Value, str] = {}
@@ -129,6 +130,8 @@ class Lowering:
         #: With the debug location of the op that says how, whoever needs a register.
         self._lazy: dict[Value, tuple[Callable[[int], Held], str]] = {}
         self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
+        #: What writes a combine region whose arguments are given (reductions.py).
+        self.combining: dict[Block, Callable[[], Sequence[str]]] = {}
         #: What is put off until an op takes it in parts (parts.py), by that op's id.
         self._chains: dict[int, tuple[Op, ...]] = {}
         #: The registers of its results that are written now.
@@ -218,6 +221,9 @@ class Lowering:
 
     def register(self, value: Value, register: int) -> str:
         """Return the operand of one register of a tile (or of a scalar)."""
+        eager = self._eager.get(value)
+        if eager is not None and (operand := eager[register]) is not None:
+            return operand
         found = self.held(value, register)
         if isinstance(found, str):
             return found
@@ -365,13 +371,32 @@ class Lowering:
         return f"%grid{axis}" if self.persistent else self.chip.programs(self.emit, axis)
 
     @contextmanager
-    def as_program(self, place: Sequence[str]) -> Generator[None]:
-        """Write code of the program at a place in the grid."""
-        self._place = place
+    def as_program(self, place: Sequence[str], number: str) -> Generator[None]:
+        """Write code of the program at a place in the grid, which has a number."""
+        self._place, self._number = place, number
         try:
             yield
         finally:
-            self._place = None
+            self._place, self._number = None, ""
+
+    def peer(self, bits: str) -> tuple[str, str]:
+        """Return the number that differs from this program's in bits, and whether there is one."""
+        number = self.emit.bitwise("xor", "i32", self.number, bits)
+        return number, self.is_program(number)
+
+    def is_program(self, number: str) -> str:
+        """Return whether the launch has a program of a number."""
+        total = self.programs(0)
+        for axis in (1, 2):
+            total = self.emit.mul("i32", total, self.programs(axis))
+        return self.emit.pure(f"icmp ult i32 {number}, {total}")
+
+    @property
+    def number(self) -> str:
+        """The number of the program, i32, where blocks take several."""
+        if not self._number:
+            raise InvalidModuleError("a program's number is asked for where there is none")
+        return self._number
 
     # -- places ---------------------------------------------------------------------------
     @property
@@ -516,7 +541,9 @@ class Lowering:
         late: set[int] = set()
         for op in block.ops:
             if (parts := self.chip.rules.parts_of(op)) is not None:
-                chain = chain_of(block, op, parts.operand, self.chip, self.num_warps)
+                chain = chain_of(
+                    block, op, parts.operand, self.chip, self.num_warps, loads=parts.loads
+                )
                 self._chains[op.id] = chain
                 late.update(map(id, chain))
         for op in block.ops:

@@ -192,7 +192,7 @@ def registers_held(value: Value) -> int:
     if layout is None or is_uniform(value):
         return 0
     again = layout.flat("register").count(0)  # bits that lead to the same element
-    return (layout.registers() >> again) * element.bits // 32
+    return (len(layout.live_registers()) >> again) * element.bits // 32
 
 
 def is_uniform(value: Value) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workbench.ops import Assume, Barrier, NumPrograms, ProgramId, Promise
+from workbench.targets.simt.control import place_in_grid
 from workbench.targets.simt.lowering import Lowering, llvm_type
 from workbench.targets.simt.ops import BlockBarrier, WarpBarrier
 from workbench.targets.simt.rules import as_they_are, elementwise
@@ -14,7 +15,12 @@ SIMT.layouts(Promise)(elementwise)
 
 @SIMT.lower(ProgramId)
 def lower_program_id(low: Lowering, op: ProgramId) -> None:
-    _set_index(low, op, low.program(op.axis))
+    if not op.peer:
+        _set_index(low, op, low.program(op.axis))
+        return
+    number, there = low.peer(str(op.peer))
+    held = low.emit.pure(f"select i1 {there}, i32 {number}, i32 {low.number}")
+    _set_index(low, op, place_in_grid(low, held)[op.axis])
 
 
 @SIMT.lower(NumPrograms)

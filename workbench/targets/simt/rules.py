@@ -166,6 +166,8 @@ class Box:
     prepare: writes, before any copy, what all of them read, for the type of the buffer.
     copy: makes what starts a copy: of what was prepared, from the numbers, to (buffer, slot),
         counted by (barriers, turn), if a number of type i1 says so (None: always).
+    shared: the copy into a buffer as so many blocks make it together, each a part for all, where
+        its op says that they are to (`together`); None: they cannot.
     """
 
     source: Value
@@ -178,6 +180,7 @@ class Box:
     copy: Callable[
         [Value, Sequence[Value], tuple[Value, Value], tuple[Value, Value], Value | None], Op
     ]
+    shared: Callable[[Shared, int], Box | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,10 +325,14 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The operand, a tile, that an op takes in parts, and the registers of each, in order."""
+    """The operand, a tile, that an op takes in parts, and the registers of each, in order.
+
+    loads: whether what is read from shared memory for a part waits for its turn, too.
+    """
 
     operand: Value
     registers: tuple[tuple[int, ...], ...]
+    loads: bool = True
 
 
 @dataclass(frozen=True, slots=True)

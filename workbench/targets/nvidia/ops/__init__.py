@@ -3,6 +3,7 @@
 They are ops like all others: with inference, verification, interpretation and an example.
 """
 
+from workbench.targets.nvidia.ops.clusters import ClusterBarrier, HasPeers
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, WaitCopies
 from workbench.targets.nvidia.ops.extremes import Kept
 from workbench.targets.nvidia.ops.products import (
@@ -28,9 +29,11 @@ __all__ = [
     "AsyncCopy",
     "Await",
     "Barriers",
+    "ClusterBarrier",
     "CommitCopies",
     "Expect",
     "FenceProducts",
+    "HasPeers",
     "Kept",
     "MakeTensorMap",
     "RenewBarriers",

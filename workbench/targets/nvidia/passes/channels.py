@@ -218,6 +218,30 @@ def producer_slice(
     )
 
 
+def read_before(loop: For, load: Load) -> list[Value]:
+    """Return what is computed before a loop and decides where a load's copies begin in its rounds.
+
+    Beside the number of the round.
+    """
+    inside = {r: op for op in loop.body.ops for r in op.results}
+    counter, *arguments = loop.body.arguments
+    work, found = [*load.box.reads, loop.lower, loop.step], dict[Value, None]()
+    seen: set[Value] = set()
+    while work:
+        value = work.pop()
+        if value in seen or value is counter:
+            continue
+        seen.add(value)
+        if value in arguments:
+            place = arguments.index(value)
+            work += [loop.body.yields[place], loop.inits[place]]
+        elif value in inside:
+            work += read_by(inside[value])
+        else:
+            found[value] = None
+    return list(found)
+
+
 def in_buffers(channels: Iterable[Channel], known: Known) -> list[Value]:
     loaded = [load.op.result for channel in channels for load in channel.loads]
     return [*loaded, *(turned for tile in loaded for turned in known.transposes(tile))]
@@ -225,5 +249,5 @@ def in_buffers(channels: Iterable[Channel], known: Known) -> list[Value]:
 
 __all__ = [
     "Channel", "Load", "RefusedError", "channels_of", "held_of", "in_buffers",
-    "loops_with_boxes", "producer_slice",
+    "loops_with_boxes", "producer_slice", "read_before",
 ]  # fmt: skip

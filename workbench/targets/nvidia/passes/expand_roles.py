@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,8 +15,10 @@ from workbench.targets.nvidia.ops import (
     Arrive,
     Await,
     Barriers,
+    ClusterBarrier,
     Expect,
     FenceProducts,
+    HasPeers,
 )
 from workbench.targets.nvidia.passes.channels import (
     Channel,
@@ -24,6 +26,7 @@ from workbench.targets.nvidia.passes.channels import (
     channels_of,
     held_of,
     producer_slice,
+    read_before,
 )
 from workbench.targets.nvidia.passes.overlap_products import (
     late_product,
@@ -35,7 +38,10 @@ from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
 from workbench.targets.simt.passes.roles import Carried, each_program, part_warps
 from workbench.targets.simt.passes.rounds import reading_from
 from workbench.targets.simt.passes.staged_loads import Known
-from workbench.targets.simt.rules import Device, InRegisters, Later
+from workbench.targets.simt.rules import Box, Device, InRegisters, Later
+
+#: What is said of loads where each block copies its own.
+NOWHERE: Mapping[int, Value] = {}
 
 
 @dataclass
@@ -87,6 +93,7 @@ class _Expansion:
         self.channels = {loop: self._channels_of(loop) for loop in self.loops}
         self.rounds: int = self.loops[0].decided("persistent") or 0
         self.persistent = self.rounds > 0
+        self.blocks: int = self.loops[0].decided("blocks") or 1
         self.held = held_of(module, self.loops, self.known) if self.persistent else []
         self.warps: int = module.attributes["num_warps"]
         self.builder = builder = Builder(module.next_id)
@@ -107,17 +114,23 @@ class _Expansion:
             # Other buffers may have been where rings are, of which threads wrote elements.
             builder.insert(FenceProducts())
             builder.insert(BlockBarrier())
+            if self.blocks > 1:
+                builder.insert(ClusterBarrier())
         with builder.block() as producer:
             self._producer()
             builder.insert(Yield(()))
         with builder.block() as rest:
             carried = self._consumers()
+        with builder.block() as last:  # a block is there until the others do not reach for it
+            if self.blocks > 1:
+                builder.insert(ClusterBarrier())
         *_, end = module.body.ops
         body = (*rest, *first, end)
         module = replace(module, body=Block((), body), next_id=builder.next_id)
         return part_warps(
             module, Block((), tuple(producer)), warps=self.loops[0].decided("warps"),
             registers=self.loops[0].decided("registers"), stays=first, carried=carried,
+            last=last,
         )  # fmt: skip
 
     def _waited_for(self) -> Op | None:
@@ -155,7 +168,14 @@ class _Expansion:
         """Have what copies into a ring read: a tensor map whose boxes lie as the buffer does."""
         if (load.box.source, load.buffer) not in self.maps:
             self._at(load.op)
-            self.maps[load.box.source, load.buffer] = load.box.prepare(self.builder, load.buffer)
+            box = self._box(load)
+            self.maps[load.box.source, load.buffer] = box.prepare(self.builder, load.buffer)
+
+    def _box(self, load: Load) -> Box:
+        """Return how a load is copied: by all blocks of a cluster, where that is decided."""
+        box = load.box.shared(load.buffer, self.blocks) if self.blocks > 1 else load.box
+        assert box is not None
+        return box
 
     def _ring(self, loop: For, channel: Channel) -> None:
         for load in channel.loads:
@@ -170,7 +190,7 @@ class _Expansion:
             buffers.append(builder.add(SharedAllocate(type=ring), load.op.result.hint))
         self._at(loop)
         full = builder.add(Barriers(slots), "full")
-        empty = builder.add(Barriers(slots, arrivals=self.warps), "empty")
+        empty = builder.add(Barriers(slots, arrivals=self.warps * self.blocks), "empty")
         self.rings[channel.key] = _Ring(tuple(buffers), full, empty, slots)
 
     # -- the producer ---------------------------------------------------------------------
@@ -189,7 +209,7 @@ class _Expansion:
     def _carried_turns(self, turns: dict[Any, _Turn]) -> tuple[Carried, dict[Any, _Turn]]:
         """Return how turns go on from program to program, and what they are in one."""
         inner = {key: _Turn(Value(I32, "slot"), Value(I32, "parity")) for key in turns}
-        return Carried(_flat(turns), _flat(inner), (), self.rounds), inner
+        return Carried(_flat(turns), _flat(inner), (), self.rounds, self.blocks), inner
 
     def _copies(self, turns: dict[Any, _Turn]) -> None:
         """Write the producer's loops for one program; `turns` become those after them."""
@@ -212,6 +232,7 @@ class _Expansion:
             values: dict[Value, Value] = {}
             for op in before:
                 builder.insert(copy_op(op, values, builder))
+            together = self._together(loop, loads, before, values) if self.blocks > 1 else {}
             keys = list(dict.fromkeys(channel.key for channel in channels))
             arguments = loop.body.arguments
             counter = Value(arguments[0].type, arguments[0].hint)
@@ -224,7 +245,7 @@ class _Expansion:
                 for op in within:
                     builder.insert(copy_op(op, inside, builder))
                 for number, channel in enumerate(channels):
-                    self._fill(channel, inner[channel.key], inside)
+                    self._fill(channel, inner[channel.key], inside, together)
                     self._at(loop)
                     if number == 0 and self.hold is not None:
                         zero = builder.add(Constant(0, I32))
@@ -246,7 +267,38 @@ class _Expansion:
             for number, key in enumerate(keys):
                 turns[key] = _Turn(results[2 * number], results[2 * number + 1])
 
-    def _fill(self, channel: Channel, turn: _Turn, values: dict[Value, Value]) -> None:
+    def _together(
+        self, loop: For, loads: Sequence[Load], before: Sequence[Op], values: Mapping[Value, Value]
+    ) -> dict[int, Value]:
+        """Return whether each load reads the same in all programs of a cluster, by its op.
+
+        It does if what it is computed of is equal there before the loop, whose rounds are as many.
+        """
+        builder, own = self.builder, {result for op in before for result in op.results}
+        others: list[dict[Value, Value]] = []
+        for peer in range(1, self.blocks):
+            there: dict[Value, Value] = {}
+            for op in before:
+                other = copy_op(op, there, builder).at_peer(peer)
+                assert other is not None
+                there.update(zip(op.results, builder.insert(other).results, strict=True))
+            others.append(there)
+        self._at(loop)
+        every = builder.add(HasPeers(self.blocks), "peers")
+        found: dict[int, Value] = {}
+        for load in loads:
+            same = every
+            for value in (v for v in read_before(loop, load) if v in own):
+                for there in others:
+                    equal = builder.add(Elementwise("eq", (values[value], there[value])))
+                    same = builder.add(Elementwise("and", (same, equal)))
+            found[id(load.op)] = same
+        return found
+
+    def _fill(
+        self, channel: Channel, turn: _Turn, values: dict[Value, Value],
+        together: Mapping[int, Value] = NOWHERE,
+    ) -> None:  # fmt: skip
         """Wait for an empty slot and start the copies of a round into it."""
         builder, ring = self.builder, self.rings[channel.key]
         self._at(channel.loads[0].op)
@@ -257,8 +309,9 @@ class _Expansion:
             self._at(load.op)
             reads = [values.get(v, v) for v in load.box.reads]
             source, counted = self.maps[load.box.source, load.buffer], (ring.full, turn.slot)
-            copy = load.box.copy(source, reads, (buffer, turn.slot), counted, None)
-            builder.insert(copy.changed(role="producer", stage=-ring.slots))
+            copy = self._box(load).copy(source, reads, (buffer, turn.slot), counted, None)
+            same = {"together": held} if (held := together.get(id(load.op))) else {}
+            builder.insert(copy.changed(role="producer", stage=-ring.slots, **same))
 
     # -- the consumers --------------------------------------------------------------------
     def _consumers(self) -> Carried | None:
@@ -340,7 +393,7 @@ class _Expansion:
             if self._readers(channel)[-1] is loop:
                 self._at(loop)
                 ring, turn = self.rings[channel.key], turns[channel.key]
-                self.builder.insert(Arrive(ring.empty, turn.slot, warps=self.warps))
+                self._arrive(ring.empty, turn.slot)
                 turns[channel.key] = self._following(channel, turns)
 
     def _held_fields(self, op: Op, turns: Mapping[Any, _Turn]) -> dict[str, Any]:
@@ -488,7 +541,7 @@ class _Expansion:
         if channel.goes_on:
             self._give_back(ring.empty, held)
         else:
-            builder.insert(Arrive(ring.empty, turn.slot, warps=self.warps))
+            self._arrive(ring.empty, turn.slot)
 
     def _later(self, product: Op) -> Later:
         later = self.known.rules.later_of(product)
@@ -500,7 +553,11 @@ class _Expansion:
         builder = self.builder
         zero = builder.add(Constant(0, I32))
         was = builder.add(Elementwise("ge", (slot, zero)))
-        builder.insert(Arrive(empty, slot, was, warps=self.warps))
+        self._arrive(empty, slot, was)
+
+    def _arrive(self, empty: Value, slot: Value, when: Value | None = None) -> None:
+        """Give a slot back to all who fill it."""
+        self.builder.insert(Arrive(empty, slot, when, warps=self.warps, blocks=self.blocks))
 
     def _copied(
         self, op: Op, values: dict[Value, Value], given: Mapping[str, Any] | None = None

@@ -41,6 +41,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
     stored_bytes,
 )
+from workbench.targets.nvidia.passes.sharing import together
 from workbench.targets.nvidia.passes.staying import Told, inner_ops, stays
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.passes.guarded_work import without_branch
@@ -186,7 +187,7 @@ def _may_stay(module: Module, chip: Chip, room: int | None, known: Known) -> boo
         return False
     if not stays(module, {loop: channels}, known, alone=True)[0]:
         return False
-    depth = loop.stages or module.attributes["num_stages"]
+    depth = loop.stages_in(module.attributes)
     ring = depth * channels[0].bytes
     fits = ring <= (chip.shared_bytes if room is None else room)
     return fits and residency(chip, warps, needed, ring).warps <= warps
@@ -208,7 +209,7 @@ def _pays(module: Module, chip: Chip, room: int | None, known: Known) -> bool:
             _registers(module, chip, needed)
         except RefusedError:
             return False
-        depth = loop.stages or module.attributes["num_stages"]
+        depth = loop.stages_in(module.attributes)
         ring = depth * sum(channel.bytes for channel in channels)
         beside = stored_bytes(loop, in_rings, chip.rules)
         alone = residency(chip, warps, plain, ring + beside).warps <= warps
@@ -262,6 +263,7 @@ def _decided(
     for load in loads:
         if id(load) not in inside:
             raise RefusedError(load, outside)
+    blocks, more = together(module, channels, held, known, stays=rounds > 0)
     own = [*loads]
     for loop in loops:
         own += _check(loop, channels[loop], module, known)
@@ -280,13 +282,14 @@ def _decided(
         for load in channel.loads
     }
 
-    for op, text, kind in told:
+    for op, text, kind in [*told, *more]:
         remarks.note(op, text, kind)
     noted: dict[int, Op] = {}
     for loop, found in channels.items():
         flight = int(any(channel.goes_on for channel in found))
         schedule = (("warps", further), ("registers", registers), ("in_flight", flight))
         schedule += (("persistent", rounds),) if rounds else ()
+        schedule += (("blocks", blocks),) if blocks > 1 else ()
         ops = (op.noted(**places[id(op)]) if id(op) in places else op for op in loop.body.ops)
         body = Block(loop.body.arguments, tuple(ops))
         noted[id(loop)] = loop.noted(body=body, schedule=schedule)
@@ -357,7 +360,7 @@ def _words_of(tile: Value) -> int:
     layout = layout_of(tile.type)
     assert layout is not None
     again = layout.flat("register").count(0)
-    return (layout.registers() >> again) * element_of(tile.type).itemsize // 4
+    return (len(layout.live_registers()) >> again) * element_of(tile.type).itemsize // 4
 
 
 def _registers_of(
@@ -422,11 +425,17 @@ class _Ring:
         return min(MOST_SLOTS, there // max(self.each, 1))
 
     @property
-    def wanted(self) -> int:
-        """How many the author wants, 0 where nobody said anything."""
-        asked = max((loop.stages or 0 for loop in self.loops), default=0)
-        free = not asked and self.module.attributes.get("stages_are_free")
-        return 0 if free else asked or self.module.attributes["num_stages"]
+    def wanted(self) -> int | None:
+        """How many the author wants, None where nobody said anything."""
+        asked = [loop.stages for loop in self.loops if loop.stages is not None]
+        if not asked and self.module.attributes.get("stages_are_free"):
+            return None
+        return max(asked, default=self.module.attributes["num_stages"])
+
+    @property
+    def _usual(self) -> int:
+        wanted = self.wanted
+        return self.module.attributes["num_stages"] if wanted is None else wanted
 
     def _resident(self, slots: int, beside: int) -> int:
         needed = slots * self.each + beside
@@ -434,7 +443,7 @@ class _Ring:
 
     def is_alone(self, beside: int) -> bool:
         """Say whether a block with the slots that are wanted has a multiprocessor to itself."""
-        slots = max(_FEWEST_SLOTS, self.wanted or self.module.attributes["num_stages"])
+        slots = max(_FEWEST_SLOTS, self._usual)
         return self._resident(slots, beside) <= self.threads.warps
 
     def slots(self, held: int, kept: int) -> int:
@@ -448,8 +457,8 @@ class _Ring:
         if most < _FEWEST_SLOTS:
             text = f"there is no room for two slots of {self.each:,} bytes"
             raise RefusedError(self.loops[0], text)
-        start = max(_FEWEST_SLOTS, min(self.wanted or self.module.attributes["num_stages"], most))
-        last = min(most, start + 1) if self.wanted else most
+        start = max(_FEWEST_SLOTS, min(self._usual, most))
+        last = most if self.wanted is None else min(most, start + 1)
         found = start
         for slots in range(start + 1, last + 1):
             if self._resident(slots, held) == self._resident(start, held):

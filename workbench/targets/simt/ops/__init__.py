@@ -3,7 +3,12 @@
 They are ops like all others: with inference, verification, interpretation and an example.
 """
 
-from workbench.targets.simt.ops.programs import EachProgram, is_persistent, most_rounds
+from workbench.targets.simt.ops.programs import (
+    EachProgram,
+    cluster_of,
+    is_persistent,
+    most_rounds,
+)
 from workbench.targets.simt.ops.roles import Roles, all_warps, roles_of
 from workbench.targets.simt.ops.shared import (
     BlockBarrier,
@@ -24,6 +29,7 @@ __all__ = [
     "SharedStore",
     "WarpBarrier",
     "all_warps",
+    "cluster_of",
     "is_persistent",
     "most_rounds",
     "roles_of",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.ir import NONE, Block, Frame, Module, Op, Value
+from workbench.ir import NONE, Block, Frame, Module, Op, Value, attribute
 from workbench.ops.control import carried, verify_carried
 
 
@@ -14,6 +14,10 @@ class EachProgram(
     Programs are numbered along the author's grid, axis 0 first. Blocks take them back and forth: of
     n blocks b takes b, 2n - 1 - b, 2n + b, 4n - 1 - b, …. Where programs grow with their number
     along an axis (causal attention), who had a small one then has a large one.
+
+    With `blocks` = C, a power of two, blocks whose numbers differ in those bits alone are a
+    cluster, and there is a multiple of C of them: then their programs differ in those bits alone,
+    too, and only the launch's last may lack some.
 
     A block takes at most `most_rounds`: a launch of more than these for each block that there is at
     once starts one for each program.
@@ -33,6 +37,7 @@ class EachProgram(
     inits: tuple[Value, ...]
     body: Block
     most_rounds: int
+    blocks: int = attribute(default=1)
 
     def verify(self) -> None:
         verify_carried(self, self.inits, self.body.arguments, self.body)
@@ -54,3 +59,8 @@ def is_persistent(module: Module) -> bool:
 def most_rounds(module: Module) -> int:
     """Return how many programs a block takes at most, 0 where each has a block of its own."""
     return max((op.most_rounds for op in module.walk() if isinstance(op, EachProgram)), default=0)
+
+
+def cluster_of(module: Module) -> int:
+    """Return how many blocks of a kernel make a cluster, 1 where each is by itself."""
+    return max((op.blocks for op in module.walk() if isinstance(op, EachProgram)), default=1)

@@ -15,13 +15,14 @@ from workbench.targets.simt.ops import EachProgram, Roles
 class Carried:
     """What a role carries from one program to the next: first, in the body, and on.
 
-    A block takes at most `rounds` programs.
+    A block takes at most `rounds` programs; `blocks` of them are a cluster.
     """
 
     inits: tuple[Value, ...]
     arguments: tuple[Value, ...]
     yields: tuple[Value, ...]
     rounds: int
+    blocks: int = 1
 
 
 def part_warps(
@@ -32,12 +33,13 @@ def part_warps(
     registers: tuple[int, ...] = (),
     stays: Sequence[Op] = (),
     carried: Carried | None = None,
+    last: Sequence[Op] = (),
 ) -> Module:
     """Return the kernel with its work in the consumers' region, and a producer beside it.
 
     What stays before the warps part: numbers computed from arguments alone, for both, and `stays`
-    (buffers and barriers that both use). With `carried` the consumers do their work for each
-    program of a block that stays; the producer is given so.
+    (buffers and barriers that both use); `last` comes when both have ended. With `carried` the
+    consumers do their work for each program of a block that stays; the producer is given so.
     """
     *ops, end = module.body.ops
     own = carried.arguments if carried is not None else ()
@@ -50,6 +52,8 @@ def part_warps(
             if op in before:
                 builder.insert(op)
         builder.insert(Roles(producer, consumers, warps=warps, registers=registers))
+        for op in last:
+            builder.insert(op)
         builder.insert(end)
     return replace(module, body=Block((), tuple(body)), next_id=builder.next_id)
 
@@ -60,7 +64,9 @@ def each_program(builder: Builder, work: Sequence[Op], carried: Carried) -> tupl
         builder.insert(Yield(carried.yields))
     with builder.block() as made:
         body = Block(carried.arguments, (*work, *last))
-        builder.insert(EachProgram(carried.inits, body, most_rounds=carried.rounds))
+        builder.insert(EachProgram(
+            carried.inits, body, most_rounds=carried.rounds, blocks=carried.blocks
+        ))  # fmt: skip
     return tuple(made)
 
 
