@@ -53,5 +53,7 @@ def test_lanes_meet_behind_a_vote():
     rows = [re.sub(r"^/\*\w+\*/\s*", "", row.strip()) for row in sass.splitlines()]
     vote = next(n for n, row in enumerate(rows) if re.search(r"\bVOTE\.ANY P", row))
     branch = next(n for n in range(vote, len(rows)) if re.match(r"@!?P\d BRA", rows[n]))
-    end = next(n for n in range(branch, len(rows)) if re.match(r"@?!?P?\d? ?(BRA|MUFU)", rows[n + 1]))
+    end = next(
+        n for n in range(branch, len(rows)) if re.match(r"@?!?P?\d? ?(BRA|MUFU)", rows[n + 1])
+    )
     assert sum("SHFL" in row for row in rows[branch:end]) == 4

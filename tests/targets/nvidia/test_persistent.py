@@ -282,7 +282,7 @@ HELD_FAULTS = {
 def test_a_planted_fault_of_what_is_loaded_first_is_found(
     fault: str, causal: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    """In one slot, read in all rounds: those of two programs, read once, come late enough anyway."""
+    """In one slot, read in all rounds: those of two programs, read once, come late enough."""
     monkeypatch.setattr(roles, "_PROGRAMS", 1)
     module = staying(attention_before(causal), loads_first=True, keep_operands=False)
     wrong = HELD_FAULTS[fault](module)

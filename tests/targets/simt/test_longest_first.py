@@ -48,17 +48,22 @@ def order_of(form: str, **options: Any) -> int:
     return longest_first(module, Remarks(), MACHINE).attributes.get("longest_first", 0)
 
 
-#: 32 MB hold what 2^15 programs load, each of which has 4 rounds of 256 bytes more than the one before.
+#: 32 MB hold what 2^15 programs load, each of 4 rounds of 256 bytes more than the one before.
 @pytest.mark.parametrize(
     ("form", "wanted"),
     [
-        ("grows", 16), ("shrinks", -16), ("ends with the keys", 16), ("loaded", 16), ("fixed", 0),
+        ("grows", 16), ("shrinks", -16), ("ends with the keys", 16), ("fixed", 0),
         ("along another axis", 0), ("counts", 0),
     ],
 )  # fmt: skip
 def test_the_order_follows_from_loops(form: str, wanted: int):
-    assert order_of(form) == wanted
+    assert order_of(form) == order_of(form, reorder=True) == wanted
     assert order_of(form, reorder=False) == 0
+
+
+def test_where_lengths_are_loaded_only_authors_know():
+    assert order_of("loaded") == 0
+    assert order_of("loaded", reorder=True) == 16
 
 
 @pytest.mark.parametrize("order", [1, 4, 9, -5])
