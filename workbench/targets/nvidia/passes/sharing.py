@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from workbench.ir import Module, Value
 from workbench.ops import For
 from workbench.targets.nvidia.passes.channels import Channel, RefusedError, producer_slice
-from workbench.targets.nvidia.passes.staying import Told, inner_ops
+from workbench.targets.nvidia.passes.staying import Told
+from workbench.targets.simt.passes.longest_first import inner_ops
 from workbench.targets.simt.passes.staged_loads import Known
 
 
