@@ -198,7 +198,7 @@ def test_the_machine_code_multiplies_by_warpgroups(dtype: str, kind: str, instru
     ("m", "n", "warps", "a_beyond", "b_beyond"),
     [
         (256, 160, 8, False, False), (128, 144, 8, False, False), (64, 160, 8, False, True),
-        (192, 96, 4, False, False), (96, 64, 4, True, False), (192, 64, 8, True, False),
+        (192, 96, 4, False, False), (96, 160, 4, True, False), (192, 64, 8, False, True),
         (64, 72, 4, False, True),
     ],
 )  # fmt: skip

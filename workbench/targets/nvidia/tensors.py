@@ -40,13 +40,9 @@ def tensor_maps(module: Module) -> list[MakeTensorMap]:
 
 @NVIDIA.lower(MakeTensorMap)
 def lower_map(low: Lowering, op: MakeTensorMap) -> None:
-    """The launch has made it: it is a parameter, and lies where the copies can read it.
-
-    It is fetched while barriers begin and numbers are computed. PTX ISA 9.0, prefetch.tensormap.
-    """
+    """The launch has made it: it is a parameter, and lies where the copies can read it."""
     number = [found.id for found in tensor_maps(low.module)].index(op.id)
     low.set_scalar(op.result, f"%map{number}")
-    _one_does(low, "prefetch.tensormap [$0];", [f"ptr %map{number}"], None)
 
 
 def tensor_plan(
