@@ -34,8 +34,13 @@ from workbench.passes.pipeline import tile_passes
 
 
 def check(module: Module, grid: tuple[int, ...], arguments: list[Any]) -> None:
-    """Compare all forms of a module with what its values are: plain, with tiles, as promised."""
+    """Compare all forms of a module with what its values are, in a test of hypothesis."""
     note(print_module(module))
+    look_at(module, grid, arguments)
+
+
+def look_at(module: Module, grid: tuple[int, ...], arguments: list[Any]) -> None:
+    """Compare all forms of a module with what its values are: plain, with tiles, as promised."""
     plain, tiles = Affine(module), Affine(module, tiles=True)
     told = Affine(module, tiles=True, promises=True)
 

@@ -17,7 +17,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from functools import cache, partial
 from itertools import chain, islice
 from multiprocessing import get_context
@@ -161,36 +161,59 @@ def run_marked(report: Report) -> None:
 
 
 # -- correctness cases ----------------------------------------------------------------------------
-def check_part(first: int, step: int) -> tuple[int, list[str]]:
-    """Run every `step`th case; returns how many, and what is wrong with those that failed."""
+def check_part(first: int, step: int) -> tuple[int, list[str], int | None]:
+    """Run every `step`th case; say how many ran, what is wrong with some, and where to go on.
+
+    A kernel that reads or writes outside its arrays takes the process' context with it: the part
+    ends there, names the case, and the next one is for another process (None: nothing is left).
+    """
     import torch
 
     from tests.gpu import cases
 
     total, failed = 0, []
-    for name, run in islice(
-        chain.from_iterable(family() for family in cases.ALL), first, None, step
-    ):
+    chosen = islice(chain.from_iterable(family() for family in cases.ALL), first, None, step)
+    for number, (name, run) in enumerate(chosen, 1):
         total += 1
         try:
             outcome = run()
+            torch.cuda.synchronize()
             if not outcome.ok:
                 failed.append(f"{outcome.name}: error {outcome.error} allowed {outcome.allowed}")
         except Exception as error:
             last = " / ".join(traceback.format_exc().strip().splitlines()[-3:])
             failed.append(f"{name}: {type(error).__name__}: {str(error)[:300]} | {last[:300]}")
-    torch.cuda.synchronize()
-    return total, failed
+            if not usable():
+                return total, failed, first + number * step
+    return total, failed, None
+
+
+def usable() -> bool:
+    """Say whether the context of this process still takes work."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return False
+    return True
 
 
 def check(report: Report) -> str:
     """Run all correctness cases, in several processes."""
     start = time.perf_counter()
-    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
-        parts = list(pool.map(check_part, range(WORKERS), [WORKERS] * WORKERS))
-    messages = [message for _, found in parts for message in found]
+    total, messages = 0, []
+    # A process each: what follows a lost context must have another.
+    with ProcessPoolExecutor(WORKERS, get_context("spawn"), max_tasks_per_child=1) as pool:
+        running = {pool.submit(check_part, first, WORKERS) for first in range(WORKERS)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for count, failed, following in (part.result() for part in done):
+                total += count
+                messages += failed
+                if following is not None:
+                    running.add(pool.submit(check_part, following, WORKERS))
     report.failed += [f"check: {message}" for message in messages]
-    total = sum(count for count, _ in parts)
     if not total:
         report.missing.append("check: there are no cases")
     seconds = time.perf_counter() - start

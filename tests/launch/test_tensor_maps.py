@@ -39,6 +39,12 @@ ENCODE = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64),
     ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint32), *[ctypes.c_uint] * 4,
 )  # fmt: skip
+WALKED = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_int32), ctypes.c_uint, ctypes.c_uint,
+    ctypes.POINTER(ctypes.c_uint32), *[ctypes.c_uint] * 4,
+)  # fmt: skip
 #: x, m, k, s, and whether a map can be made of them.
 BASE = 0x7F0000000000
 LAUNCHES = [
@@ -69,7 +75,22 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         ctypes.memset(target, 7, 128)
         return 0
 
-    monkeypatch.setattr(cuda, "encoder_address", lambda: ctypes.cast(encode, ctypes.c_void_p).value)
+    @WALKED
+    def walked(
+        target, kind, rank, base, extents, strides, low, high, elements, places, steps, *rest
+    ):
+        found.append((
+            target % 64, kind, rank, base, extents[:rank], strides[: rank - 1], low[: rank - 2],
+            high[: rank - 2], elements, places, steps[:rank], rest,
+        ))  # fmt: skip
+        ctypes.memset(target, 7, 128)
+        return 0
+
+    places = {
+        False: ctypes.cast(encode, ctypes.c_void_p).value,
+        True: ctypes.cast(walked, ctypes.c_void_p).value,
+    }
+    monkeypatch.setattr(cuda, "encoder_address", lambda *, walked=False: places[walked])
     yield found
     tensor_maps._code.cache_clear()
 
@@ -115,6 +136,42 @@ def test_the_program_says_what_must_hold(values: tuple[int, ...], fine: bool):
     base, columns, rows, step = results or [0] * 4
     _, _, _, *given = wanted(*values)
     assert [base, [columns, rows], [step]] == (given[:3] if fine else [0, [0, 0], [0]])
+
+
+IMAGES = """
+kernel @k(%x: ptr<f16>, %n: i32, %h: i32, %w: i32, %p: i32, %q: i32, %step: i32, %pad: i32) {num_warps = 4} {
+  %c = tile.constant {value = 64, type = i32} : i32
+  %row = tile.mul [%w, %c] {no_wrap = True} : i32
+  %image = tile.mul [%row, %h] {no_wrap = True} : i32
+  %zero = tile.constant {value = 0, type = i32} : i32
+  %first = tile.sub [%zero, %pad] {no_wrap = True} : i32
+  %map = gpu.tensor_map %x, [%n, %h, %w, %c], [%image, %row, %c], [%first, %p, %step, %first, %q, %step] {type = tensor_map<1x1x128x64xf16, walked>, swizzle = 128} : tensor_map<1x1x128x64xf16, walked>
+  tile.return
+}"""  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("places", "step", "pad", "fine"),
+    [((28, 28), 1, 1, True), ((14, 14), 2, 1, True), ((26, 28), 1, 0, True),
+     ((28, 0), 1, 1, False), ((28, 28), 9, 1, False), ((28, 28), 0, 1, False),
+     ((28, 28), 1, 129, False), ((28, 200), 1, 0, False)],
+)  # fmt: skip
+def test_maps_that_are_walked_have_corners(
+    places: tuple[int, int], step: int, pad: int, fine: bool, encoded: list[Any]
+):
+    parameters = [Parameter(**fields) for fields in made_parameters(parse_module(IMAGES))]
+    assert MapWords.read(parameters[-1].data).words() == parameters[-1].data
+    arguments = Arguments(8, parameters)
+    for place, value in enumerate((BASE, 32, 28, 30, *places, step, pad)):
+        struct.pack_into("<q", arguments.memory, 8 * place, value)
+    assert arguments.assemble() == (0 if fine else REFUSED)
+    p, q = places
+    high = [-pad + (q - 1) * step - 29, -pad + (p - 1) * step - 27]
+    want = (
+        0, 6, 4, BASE, [64, 30, 28, 32], [128, 3840, 107520], [-pad, -pad], high, 64, 128,
+        [1, step, step, 1], (0, 3, 3, 0),
+    )  # fmt: skip
+    assert encoded == ([want] if fine else [])
 
 
 @pytest.mark.skipif(not native.supported(), reason="another object layout")

@@ -14,6 +14,7 @@ from workbench.passes.narrow_index import narrow_index
 from workbench.passes.pipeline import TILE_PASSES, tile_passes
 from workbench.targets.nvidia.chip import Chip, chip
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
+from workbench.targets.nvidia.passes.keep_extremes import keep_extremes
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import raise_tma
@@ -27,6 +28,7 @@ from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
+from workbench.targets.simt.passes.longest_first import longest_first, told_order
 from workbench.targets.simt.passes.shared_memory import allocate
 from workbench.targets.simt.passes.skip_masks import skip_masks
 from workbench.targets.simt.passes.skip_ones import skip_ones
@@ -49,8 +51,11 @@ PASSES: dict[str, Pass] = {
     "check-accesses": check_accesses,
     "split-full-blocks": partial(split_full_blocks, chip=SM_80),
     "accumulate-products": accumulate_products,
+    "longest-first": partial(longest_first, chip=SM_80),
+    "told-order": told_order,
     "assign-layouts": partial(assign_layouts, chip=SM_80),
     "raise-tma": partial(raise_tma, chip=chip("sm_90a")),
+    "flatten-boxes": partial(flatten_loops, chip=chip("sm_90a"), boxes=True),
     "split-by-overlap": partial(split_by_overlap, chip=SM_80),
     "flatten-loops": partial(flatten_loops, chip=SM_80),
     "load-early": partial(load_early, chip=SM_80),
@@ -60,6 +65,7 @@ PASSES: dict[str, Pass] = {
     "overlap-products": partial(overlap_products, rules=chip("sm_90a").rules),
     "skip-masks": skip_masks,
     "skip-ones": partial(skip_ones, chip=chip("sm_90a")),
+    "keep-extremes": keep_extremes,
     "stage-products": partial(stage_products, chip=chip("sm_90a")),
     "turn-tiles": partial(turn_tiles, chip=SM_80),
     "halve-conversions": partial(halve_conversions, chip=SM_80),

@@ -27,7 +27,7 @@ FREE_AFTER = {"narrow-index": {"n": "i32"}}
 LONG = (
     *("raise-tma", "pipeline-loads", "split-full-blocks", "stage-products", "overlap-products"),
     *("role-partition", "expand-roles", "skip-masks", "flatten-loops", "split-by-overlap"),
-    "load-early",
+    *("flatten-boxes", "load-early"),
     "skip-ones",
 )
 OPTIONS = {"num_warps": 1, "num_stages": 2}

@@ -32,7 +32,7 @@ in loops.py; how forms go along an axis in runs.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import gcd
+from math import gcd, lcm
 from typing import Any
 
 from workbench.analysis.forms import Atom, Form, number
@@ -308,32 +308,46 @@ class Affine:
 
         `unwrapped`: what it is where numbers do not wrap.
         """
-        atom = self.atom("value", value)
-        self._runs.divisors[atom] = divisor
-        if unwrapped is not None:
-            self._runs.unwrapped[atom] = unwrapped
-        return Form({(atom,): 1})
+        return self._named(self.atom("value", value), divisor, unwrapped)
 
     def unwrapped(self, atom: Atom) -> Form | None:
         """Return what an unknown number is where it does not wrap, None: nobody knows."""
         return self._runs.unwrapped.get(atom)
 
-    def unknown(self, value: Value, divisor: int = 1, unwrapped: Form | None = None) -> Form:
+    def unknown(
+        self, value: Value, divisor: int = 1, unwrapped: Form | None = None,
+        either: tuple[Form, ...] = (),
+    ) -> Form:  # fmt: skip
         """Return the form of a tile of which only that `divisor` divides all elements is known.
 
-        `unwrapped`: what it is where numbers do not wrap.
+        `unwrapped`: what it is where numbers do not wrap; `either`: forms of which it is one.
         """
         shape = shape_of(value.type)
-        ones = (1,) * len(shape)
-        same = [
-            min(run, 1 << (extent - 1).bit_length())
-            for run, extent in zip(self.equal_runs(value), shape, strict=True)
+        known = [
+            self._known_along(axis, extent, run, either)
+            for axis, (extent, run) in enumerate(zip(shape, self.equal_runs(value), strict=True))
         ]
-        form = promising(self, value, (ones, same, (divisor,) * len(shape)))
-        self._runs.divisors.update(dict.fromkeys(form.atoms(), divisor))
+        words = zip(*((*runs, lcm(first, divisor)) for *runs, first in known), strict=True)
+        return self._named(_name(promising(self, value, words)), divisor, unwrapped)
+
+    def _known_along(
+        self, axis: int, extent: int, equal: int, either: tuple[Form, ...]
+    ) -> tuple[int, int, int]:
+        """Return how long runs of an unknown are, consecutive and equal, and what begins them."""
+        whole = 1 << (extent - 1).bit_length()
+        runs = [self.run(form, axis, extent) for form in either]
+        strides = {stride for stride, _, _ in runs}
+        run = min((run for _, run, _ in runs), default=1)
+        if strides == {1}:
+            return min(run, whole), 1, gcd(*(first for _, _, first in runs))
+        return 1, min(whole, max(equal, run) if strides == {0} else equal), 1
+
+    def _named(self, atom: Atom, divisor: int, unwrapped: Form | None) -> Form:
+        self._runs.divisors[atom] = divisor
         if unwrapped is not None:
-            self._runs.unwrapped.update(dict.fromkeys(form.atoms(), unwrapped))
-        return form
+            self._runs.unwrapped[atom] = unwrapped
+            self._runs.choose(atom, (unwrapped,))
+        return Form({(atom,): 1})
 
     def constant_runs(self, value: Value) -> tuple[int, ...]:
         """Return, for each axis, the length of aligned runs over which all elements are equal."""
@@ -404,7 +418,7 @@ class Affine:
         if rule is not None:
             form = rule(self, op)
             if form is not None and self._size(form) > _most_atoms(op):
-                self.own(op.results[0], self.divisor(form))
+                self.own(op.results[0], either=(form,))
                 return
             self._forms[op.results[0]] = form
         elif isinstance(op, For | While):
@@ -425,16 +439,25 @@ class Affine:
             if self._forms.get(result) is None:
                 self.own(result)
 
-    def own(self, value: Value, divisor: int = 1) -> None:
-        """Give a scalar the form of an unknown; tiles have one only if these are asked for."""
+    def own(self, value: Value, divisor: int = 1, either: tuple[Form | None, ...] = ()) -> None:
+        """Give a scalar the form of an unknown; tiles have one only if these are asked for.
+
+        `either`: forms of which the value is one, if all of these are known.
+        """
         self._forms[value] = None
         if not may_have_form(value):
             return
-        rank = len(shape_of(value.type))
-        if not rank:
-            self._forms[value] = self.promised(value, divisor)
+        forms = tuple(form for form in either if form is not None)
+        forms = forms if len(forms) == len(either) else ()
+        if not shape_of(value.type):
+            found = self.promised(value, divisor)
         elif self.tiles:
-            self._forms[value] = self.unknown(value, divisor)
+            found = self.unknown(value, divisor, either=forms)
+        else:
+            return
+        self._forms[value] = found
+        if forms:
+            self._runs.choose(_name(found), forms)
 
     def _joined(self, op: If, value: Value, then: Value, otherwise: Value) -> None:
         """Give the result of a branch a form: of both, or one of two."""
@@ -446,12 +469,18 @@ class Affine:
         elif self.tiles and self._size(found := self._choice(op, a, b)) <= _MOST_CHOSEN:
             self._forms[value] = found
         else:
-            self.own(value, gcd(self.divisor(a), self.divisor(b)))
+            self.own(value, either=(a, b))
 
     def _choice(self, op: If, then: Form, otherwise: Form) -> Form:
         found = selected(self, op.condition, then, otherwise)
         assert found is not None
         return found
+
+
+def _name(form: Form) -> Atom:
+    """Return the atom that a form is."""
+    ((atom,),) = form.terms
+    return atom
 
 
 _latest: tuple[Module, Affine] | None = None

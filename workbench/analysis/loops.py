@@ -23,8 +23,11 @@ class Unfinished(Forms, Protocol):
         """Let a value have this form from now on."""
         ...
 
-    def own(self, value: Value, divisor: int = 1) -> None:
-        """Give a scalar the form of an unknown; tiles have one only if these are asked for."""
+    def own(self, value: Value, divisor: int = 1, either: tuple[Form | None, ...] = ()) -> None:
+        """Give a scalar the form of an unknown; tiles have one only if these are asked for.
+
+        `either`: forms of which the value is one, if all of these are known.
+        """
         ...
 
     def block(self, block: Block) -> None:
@@ -48,6 +51,8 @@ class Loops:
         self._lasting: dict[Value, int] = {}
         #: Carried values whose change is another in each round.
         self._varying: set[Value] = set()
+        #: What a carried value begins with, its name, and what it goes on with.
+        self._marks: dict[Value, tuple[Form, Atom, Form]] = {}
         self._looking: Literal["not in a loop", "first", "again"] = "not in a loop"
 
     def look(self, op: For | While) -> None:
@@ -61,6 +66,7 @@ class Loops:
             return
         self._looking = "first"
         self._rounds(op)
+        self._read_divisors()
         self._looking = "again"
         self.forms.forget_masks()
         self._rounds(op)
@@ -82,15 +88,18 @@ class Loops:
             for value in {argument: None, twin: None}:
                 if self._looking == "first":
                     self._mark(value)
+                    if value is argument:
+                        self._begin(argument, self.forms.form(init))
                 else:
                     self._carried(value, init, argument, trip)
         for region in op.regions:
             self.forms.block(region)
         if self._looking == "first":
             self._read_changes(op, carried)
-            self._read_divisors(op, carried)
-        for init, argument, result in zip(op.inits, carried, op.results, strict=True):
-            self._carried(result, init, argument, trips)
+        for n, (init, argument, result) in enumerate(
+            zip(op.inits, carried, op.results, strict=True)
+        ):
+            self._carried(result, init, argument, trips, op.body.yields[n])
 
     def _mark(self, value: Value) -> None:
         """Give a carried value a name of its own; a tile's says where it is turned."""
@@ -108,6 +117,10 @@ class Loops:
         }
         for argument, after in zip(carried, op.body.yields, strict=True):
             mark, end = self.forms.form(argument), self.forms.form(after)
+            if argument in self._marks:
+                start, atom, _ = self._marks.pop(argument)
+                if end is not None:
+                    self._marks[argument] = start, atom, end
             if mark is None or end is None:
                 continue
             change = end - mark
@@ -119,50 +132,45 @@ class Loops:
             if True in named or (tile and not self.forms.tiles):
                 self._varying.add(argument)
 
-    def _read_divisors(self, op: For | While, carried: tuple[Value, ...]) -> None:
-        """Note what divides each carried value in all rounds: its start, and the next if it does.
+    def _begin(self, argument: Value, start: Form | None) -> None:
+        """Note what a carried value begins with, if it has a name."""
+        mark = self.forms.form(argument)
+        if start is not None and mark is not None and len(mark.terms) == 1:
+            ((atom,),) = mark.terms
+            self._marks[argument] = start, atom, mark
 
-        All are first taken to be divisible as they start, then by less until that goes on.
-        """
-        marks: list[tuple[Value, Atom, int, Form]] = []
-        for init, argument, after in zip(op.inits, carried, op.body.yields, strict=True):
-            start, mark, end = map(self.forms.form, (init, argument, after))
-            if start is None or mark is None or end is None or mark == end:
-                continue
-            if len(mark.terms) == 1 and mark.constant is None:
-                ((atom,),) = mark.terms
-                marks.append((argument, atom, self.runs.divisor(start), end))
-        known = self.runs.divisors
-        taken = {atom: divisor for _, atom, divisor, _ in marks}
-        while any(divisor > 1 for divisor in taken.values()):
-            self.runs.divisors = {**known, **taken}  # what is remembered meanwhile is as doubtful
-            found = {atom: gcd(taken[atom], self.runs.divisor(end)) for _, atom, _, end in marks}
-            if found == taken:
-                break
-            taken = found
-        self.runs.divisors = known
-        self._lasting.update({argument: taken[atom] for argument, atom, _, _ in marks})
+    def _read_divisors(self) -> None:
+        """Note what divides each carried value in all rounds."""
+        found = self.runs.lasting({atom: (f, g) for f, atom, g in self._marks.values()})
+        self._lasting.update({a: found[atom] for a, (_, atom, _) in self._marks.items()})
+        self._marks.clear()
 
-    def _carried(self, value: Value, init: Value, argument: Value, rounds: Form | None) -> None:
+    def _carried(
+        self, value: Value, init: Value, argument: Value, rounds: Form | None,
+        last: Value | None = None,
+    ) -> None:  # fmt: skip
         """Give a value that a loop carries the form that follows from the change in a round.
 
         `rounds`: the number of rounds until the value is looked at, None if that has no name.
+        `last`: what a result is where there was a round.
         """
         start, change = self.forms.form(init), self._changes.get(argument)
         lasting = self._lasting.get(argument, 1)
         if start is None or change is None:
-            self.forms.own(value, lasting)
+            either = () if last is None else (start, self.forms.form(last))
+            self.forms.own(value, lasting, either)
             return
         change = self._settled(change)
-        divisor = self.runs.divisor(change)
         if rounds is not None and argument not in self._varying:
             self.forms.settle(value, start + change * rounds)
         elif self.forms.tiles:
             moved = self.forms.atom("moved", (value, start))
-            self.runs.divisors[moved] = lcm(divisor, lasting)
+            self.runs.divisors[moved] = lasting
+            self.runs.choose(moved, (change,))  # a sum of what is one of them in each round
             self.forms.settle(value, start + Form({(moved,): 1}))
         else:
-            self.forms.own(value, lcm(gcd(divisor, self.runs.divisor(start)), lasting))
+            divisor = gcd(self.runs.divisor(change), self.runs.divisor(start))
+            self.forms.own(value, lcm(divisor, lasting))
 
     def _settled(self, change: Form) -> Form:
         """Return a change with the names of carried values replaced by their forms."""

@@ -6,7 +6,7 @@ their number, over which a form has one stride.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import gcd, lcm
 
 from workbench.analysis.forms import Atom, Form, Monomial, number
@@ -25,6 +25,12 @@ class Runs:
     def __init__(self, parameters: Iterable[KernelParameter]) -> None:
         #: What divides an atom, as far as that is not seen from its parts.
         self.divisors: dict[Atom, int] = {}
+        #: Forms of which an atom is one: of a branch, or what a loop began and went on with.
+        self.either: dict[Atom, tuple[Form, ...]] = {}
+        #: Other names of atoms: the same elements at other coordinates.
+        self._names: dict[Atom, Atom] = {}
+        #: What was found of atoms that are one of several forms.
+        self._found: dict[Atom, int] = {}
         #: What unknown numbers are where they do not wrap.
         self.unwrapped: dict[Atom, Form] = {}
         self._lows = {parameter.name: parameter.low for parameter in parameters}
@@ -38,6 +44,49 @@ class Runs:
                 product *= self._atom_divisor(atom)
             result = gcd(result, product)
         return result or UNBOUNDED
+
+    def choose(self, atom: Atom, forms: tuple[Form, ...]) -> None:
+        """Let an atom be one of these forms, made of atoms that were there before it.
+
+        One that has an unwrapped form is that if it does not wrap.
+        """
+        self.either[atom] = forms
+        self._found.pop(atom, None)
+        self._atom_divisor(atom)
+
+    def lasting(self, marks: Mapping[Atom, tuple[Form, Form]]) -> dict[Atom, int]:
+        """Return what divides what loops carry in all rounds, of atoms that are nothing else.
+
+        `marks`: what each begins with and what follows it, in the order in which loops begin. All
+        are first taken to be divisible as they begin, then by less until that goes on.
+        """
+        first = min((atom.order for atom in marks), default=0)
+        later = [a for a in {**self._found, **self.either, **marks} if a.order >= first]
+        later.sort(key=lambda atom: atom.order)  # each after those that it is made of
+        taken: dict[Atom, int] = {}
+        self._forget(later)
+        for atom in later:
+            if atom in marks:
+                taken[atom] = self._found[atom] = self.divisor(marks[atom][0])
+            else:
+                self._atom_divisor(atom)
+        while any(divisor > 1 for divisor in taken.values()):
+            found = {
+                atom: gcd(taken[atom], *map(self.divisor, forms)) for atom, forms in marks.items()
+            }
+            self._forget(later)  # it was as doubtful
+            if found == taken:
+                break
+            taken = found
+            self._found.update(taken)
+            for atom in later:
+                self._atom_divisor(atom)
+        self._forget(later)
+        return taken
+
+    def _forget(self, atoms: Iterable[Atom]) -> None:
+        for atom in atoms:
+            self._found.pop(atom, None)
 
     def run(self, form: Form, axis: int, extent: int) -> tuple[int | None, int, int]:
         """Return (stride, run, start) of a form along an axis.
@@ -116,7 +165,7 @@ class Runs:
             stride, run = 1, max(run, contiguous[axis])
         if stride == 1 and run < extent:
             multiple = gcd(multiple, run)
-        return stride, run, lcm(start, multiple)
+        return stride, run, lcm(start, multiple, self._atom_divisor(atom))
 
     def _quotient_run(self, atom: Atom, axis: int, extent: int) -> tuple[int | None, int, int]:
         inner, divisor = atom.key
@@ -187,7 +236,7 @@ class Runs:
     def sign_run(self, h: Form, axis: int, extent: int, *, level: bool = False) -> int:
         """Return the length of aligned runs over which h < 0 is constant; `level`: h itself."""
         # An address before the array is nobody's; a mask of negative numbers has to be right.
-        if not all(self._rounds_down(a) for m in h.terms for a in m if axis in a.axes):
+        if not self._rounds_down(h, axis, extent):
             return 1
         stride, run, start = self.run(h, axis, extent)
         if stride == 0:
@@ -201,13 +250,25 @@ class Runs:
         step = abs(stride)
         return min(run, power_of_two(start // step)) if start % step == 0 else 1
 
-    def _rounds_down(self, atom: Atom) -> bool:
-        """Say whether no negative number is divided in an atom: division truncates toward zero."""
-        if atom.kind in ("min", "max", "select"):
-            return all(self._rounds_down(a) for form in atom.parts for a in form.atoms())
+    def _rounds_down(self, form: Form, axis: int, extent: int) -> bool:
+        """Say whether no negative number that moves along an axis is divided in a form.
+
+        Division truncates toward zero: there runs do not begin at multiples of their length.
+        """
+        moving = (atom for atom in form.atoms() if axis in atom.axes)
+        return all(self._atom_rounds_down(atom, axis, extent) for atom in moving)
+
+    def _atom_rounds_down(self, atom: Atom, axis: int, extent: int) -> bool:
         if atom.beside is not None:
-            return all(map(self._rounds_down, atom.beside.atoms()))
-        return atom.kind not in ("div", "rem") or self.not_negative(atom.key[0])
+            return self._rounds_down(atom.beside, axis, extent)
+        if atom.kind in ("div", "rem"):
+            dividend, _ = atom.parts
+            if self.not_negative(dividend):
+                return True
+            # What is the same along runs stays that, whatever is made of it.
+            still = self.run(dividend, axis, extent)[0] == 0
+            return still and self._rounds_down(dividend, axis, extent)
+        return all(self._rounds_down(form, axis, extent) for form in atom.parts)
 
     def not_negative(self, form: Form) -> bool:
         """Say whether a form is a sum of what is known not to be negative."""
@@ -220,7 +281,9 @@ class Runs:
         if atom.kind == "arg":
             low = self._lows[atom.key]
             return low is not None and low >= 0
-        if atom.kind in ("div", "rem"):
+        if atom.kind == "rem":  # it has the dividend's sign
+            return self.not_negative(atom.key[0])
+        if atom.kind == "div":
             return all(map(self.not_negative, atom.key))
         if atom.kind == "select":
             return all(map(self.not_negative, atom.parts[-2:]))
@@ -230,8 +293,10 @@ class Runs:
 
     def also(self, atom: Atom, renamed: Atom, move: Callable[[Form], Form]) -> None:
         """Let what is known of an atom hold of its other name too; `move` renames coordinates."""
-        if atom in self.divisors:
-            self.divisors[renamed] = self.divisors[atom]
+        while atom in self._names:
+            atom = self._names[atom]
+        if atom is not renamed:
+            self._names[renamed] = atom
         if atom in self.unwrapped:
             self.unwrapped[renamed] = move(self.unwrapped[atom])
 
@@ -241,10 +306,22 @@ class Runs:
         if atom.kind == "div" and (by := atom.parts[1].constant):
             whole = self.divisor(atom.parts[0])
             return 1 if whole % by else abs(whole // by)
-        known = self.divisors.get(atom)
-        if known is None and atom.beside is not None:
-            known = self.divisors[atom] = self._told_divisor(atom)
-        return known or 1
+        while atom in self._names:
+            atom = self._names[atom]
+        given = self.divisors.get(atom, 1)
+        if atom.beside is None and atom not in self.either and atom not in self._found:
+            return given
+        known = self._found.get(atom)
+        if known is None:
+            one_of = self.either.get(atom)
+            if one_of is not None:
+                known = gcd(*map(self.divisor, one_of))
+            else:
+                known = self._told_divisor(atom)
+            if atom in self.unwrapped:  # a power of two divides what wraps, too
+                known = min(power_of_two(known), 1 << 31)
+            known = self._found[atom] = lcm(known, given)
+        return known
 
     def _told_divisor(self, atom: Atom) -> int:
         """Return what divides a promised tile: multiples that each number is the first of."""

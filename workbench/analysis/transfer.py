@@ -118,11 +118,9 @@ def _elementwise(self: Forms, op: Elementwise) -> Form | None:
     if exact is None or element != I32 or op.no_wrap:
         return exact
     # It may wrap, then it is no polynomial; a power of two that divides it still does.
-    divisor = self.divisor(exact)
-    divisor = min(divisor & -divisor, 1 << 31)
     if not shape_of(op.result.type):
-        return self.promised(op.result, divisor, exact)
-    return self.unknown(op.result, divisor, exact) if self.tiles else None
+        return self.promised(op.result, 1, exact)
+    return self.unknown(op.result, 1, exact) if self.tiles else None
 
 
 def _polynomial(function: str, a: Form, b: Form) -> Form | None:

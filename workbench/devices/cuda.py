@@ -379,12 +379,15 @@ def launch_address() -> int:
     return _address_of("cuLaunchKernel")
 
 
-def encoder_address() -> int:
-    """Return where `cuTensorMapEncodeTiled` lies in memory, 0 where there is none."""
-    return _address_of("cuTensorMapEncodeTiled")
+def encoder_address(*, walked: bool = False) -> int:
+    """Return where what encodes tensor maps lies in memory, 0 where there is none.
+
+    `cuTensorMapEncodeTiled`, or `cuTensorMapEncodeIm2col`.
+    """
+    return _address_of(f"cuTensorMapEncode{'Im2col' if walked else 'Tiled'}")
 
 
-@lru_cache(2)
+@lru_cache(3)
 def _address_of(function: str) -> int:
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:

@@ -153,7 +153,10 @@ class _Parser:
             where = "shared memory" if word == "shared" else "a tensor map"
             raise self.fail(f"{where} holds numbers, found '{element}'", last=True)
         if word == "tensor_map":
-            return TensorMap(shape, element)
+            walked = self.accept(",")
+            if walked:
+                self.expect("walked")
+            return TensorMap(shape, element, walked)
         return Shared(shape, element, layout, slots)
 
     def shape(self, word: str) -> tuple[int, ...]:
@@ -331,10 +334,15 @@ class _Parser:
             self.define(name, value)
 
     def operands(self, cls: type[Op]) -> dict[str, Any]:
-        """Read the operands: required ones and lists first, then optional ones by name."""
+        """Read the operands: required ones and lists first, then optional ones by name.
+
+        A list that may be empty, behind others, is not written where it is.
+        """
         fields: dict[str, Any] = {}
         for spec in cls.fields:
             if spec.role in ("operand", "operands"):
+                if fields and not spec.required and self.peek()[1] != ",":
+                    continue
                 if fields:
                     self.expect(",")
                 fields[spec.name] = self.value() if spec.role == "operand" else self.value_list()

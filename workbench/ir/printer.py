@@ -163,7 +163,7 @@ class _Printer:
             found = op.__dict__[spec.name]
             if spec.role == "operand":
                 words.append(self.name(found))
-            elif spec.role == "operands":
+            elif spec.role == "operands" and (found or spec.required or not words):
                 words.append("[" + ", ".join(self.name(v) for v in found) + "]")
             elif spec.role == "optional" and found is not None:
                 later.append(f" {spec.name} {self.name(found)}")

@@ -166,13 +166,18 @@ class Shared(Type):
 
 @dataclass(frozen=True, slots=True)
 class TensorMap(Type):
-    """How an array lies in global memory, for copies of boxes of it; `box` is one's extents."""
+    """How an array lies in global memory, for copies of boxes of it; `box` is one's extents.
+
+    walked: a box goes on from the last axis but one to those outside of it, and begins anew there.
+    """
 
     box: tuple[int, ...]
     element: Scalar
+    walked: bool = False
 
     def __str__(self) -> str:
-        return f"tensor_map<{'x'.join([*map(str, self.box), str(self.element)])}>"
+        words = "x".join([*map(str, self.box), str(self.element)])
+        return f"tensor_map<{words}{', walked' if self.walked else ''}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,12 @@ Step = tuple[int, int]
 
 @lru_cache(4096)
 def blocked(
-    shape: Coordinates, vector: int, axis_order: Coordinates, warps: int, lanes: int = 32
+    shape: Coordinates,
+    vector: int,
+    axis_order: Coordinates,
+    warps: int,
+    lanes: int = 32,
+    apart: tuple[int, ...] = (),
 ) -> LinearLayout:
     """Return the layout that walks the tile with vectors, then lanes, then warps.
 
@@ -58,6 +63,7 @@ def blocked(
     lanes go on along that axis and then along the next, warps go on after the
     lanes, further registers after the warps. Bits that the tile does not have
     become zero bases: copies. vector, warps and lanes (of a warp) are powers of two.
+    `apart`: the columns of the warps, single bits, where they are given: the walk leaves them out.
 
     >>> print(blocked((4, 8), 1, (1, 0), 4))
     linear<4x8, lane=[(0,1),(0,2),(0,4),(1,0),(2,0)], warp=[(0,0),(0,0)]>
@@ -71,13 +77,13 @@ def blocked(
     walk: list[int] = []
     for axis in axis_order:
         below = sum(bits[axis + 1 :])
-        walk.extend(1 << below + bit for bit in range(bits[axis]))
+        walk.extend(1 << below + bit for bit in range(bits[axis]) if 1 << below + bit not in apart)
     head = min(log2(vector), bits[axis_order[0]]) if shape else 0
     lane_end = head + log2(lanes)
-    warp_end = lane_end + log2(warps)
+    warp_end = lane_end + (0 if apart else log2(warps))
     absent = [0] * warp_end
     lane = (walk[head:lane_end] + absent)[: log2(lanes)]
-    warp = (walk[lane_end:warp_end] + absent)[: log2(warps)]
+    warp = [*apart] or (walk[lane_end:warp_end] + absent)[: log2(warps)]
     register = walk[:head] + walk[warp_end:]
     return LinearLayout.from_flat((tuple(register), tuple(lane), tuple(warp), ()), shape, "blocked")
 
@@ -203,18 +209,24 @@ def _fragment_k(extent: int, kw: int) -> tuple[list[Step], int]:
     return _steps(0, log2(4 * kw), end), end
 
 
-def _in_runs(axis: int, bits: int, kw: int, end: int, run: int) -> tuple[list[Step], list[Step]]:
+def _in_runs(
+    axis: int, bits: int, kw: int, end: int, run: int, apart: int
+) -> tuple[list[Step], list[Step]]:
     # The steps of k by registers in their order, and by lanes: a thread has `run` neighbours.
     first = max(log2(kw), log2(run))
     if first + 2 > bits and run > kw:
         raise ValueError(f"{run} neighbours for each of four lanes; K has {1 << bits} elements")
     lanes = _steps(axis, first, first + 2)
     steps = [step for step in _steps(axis, 0, max(bits, end)) if step not in lanes]
+    if apart:
+        steps.insert(0, steps.pop(log2(apart)))
     return steps, lanes
 
 
 @lru_cache(1024)
-def mma_a(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> LinearLayout:
+def mma_a(
+    shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0, apart: int = 0
+) -> LinearLayout:
     """Return the layout of the left operand of mma.sync over a [.., M, K] tile.
 
     kw is the elements of k per 32-bit register. Registers: one fragment (k = 8
@@ -224,14 +236,15 @@ def mma_a(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> 
 
     `run`: the neighbours along K that a thread has, more than kw. The product is a sum over K, so
     both operands may go through it in another order, the same one: fragments take what a thread
-    has, and memory is read in wider pieces.
+    has, and memory is read in wider pieces. `apart`: how far two elements of a register lie from
+    each other in such a run (0: they are neighbours).
 
     >>> print(mma_a((16, 32), 2, (1, 2)).flat("register"), mma_a((16, 32), 2, (1, 2)).flat("warp"))
     (1, 256, 8, 16) (0,)
     """
     m, k, batch = _tile_axes(shape)
     inner, end = _fragment_k(shape[k], kw)
-    steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run)
+    steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run, apart)
     word, half = log2(kw), log2(kw) + len(inner)
     register = [*steps[:word], (m, 3), *steps[word:half]]
     register += [*_repeat(shape, m, 4, warps[0]), *steps[half:], *batch]
@@ -241,7 +254,9 @@ def mma_a(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> 
 
 
 @lru_cache(1024)
-def mma_b(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> LinearLayout:
+def mma_b(
+    shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0, apart: int = 0
+) -> LinearLayout:
     """Return the layout of the right operand of mma.sync over a [.., K, N] tile.
 
     As mma_a, with n in the place of m: one fragment, fragments along N, steps
@@ -252,7 +267,7 @@ def mma_b(shape: Coordinates, kw: int, warps: tuple[int, int], run: int = 0) -> 
     """
     k, n, batch = _tile_axes(shape)
     inner, end = _fragment_k(shape[k], kw)
-    steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run)
+    steps, lanes = _in_runs(k, axis_bits(shape)[k], kw, end, run, apart)
     half = log2(kw) + len(inner)
     register = [*steps[:half], *_repeat(shape, n, 3, warps[1]), *steps[half:], *batch]
     lane = [*lanes, *_steps(n, 0, 3)]
@@ -381,6 +396,7 @@ def swizzled(
     exchange: bool = True,
     width: int = 0,
     turned: bool = False,
+    spread: bool = False,
 ) -> LinearLayout:
     """Return a shared layout without bank conflicts for rows and for 8x8 matrices.
 
@@ -395,7 +411,9 @@ def swizzled(
     per phase. The base address must be a multiple of 8 * W bytes. `width` is a W that
     leaves more of a row empty than need be (0: the one that `swizzle_width` says).
     `turned` XORs the bits of the row number in the opposite order: accesses to 2 rows of 4 chunks
-    or 4 rows of 2 take one wavefront per phase, too. TMA and wgmma know nothing of that.
+    or 4 rows of 2 take one wavefront per phase, too. `spread` XORs the number of a column into the
+    chunks, so that lanes which are a column apart find other banks: those that have 32 neighbours
+    of 2 bytes, two rows of four. TMA and wgmma know nothing of either.
 
     >>> print(swizzled((4, 64), 2))
     linear<4x64, offset=[(0,1),(0,2),(0,4),(0,8),(0,16),(0,32),(1,8),(2,16)]>
@@ -426,7 +444,9 @@ def swizzled(
         count = min(apart, bits[axis], len(columns) - inside)
         for bit in range(count):
             columns[inside + bit] |= 1 << below[axis] + bit
-    offsets += columns[inside:]
+    for number, column in enumerate(columns[inside:]):
+        moved = (mask + 1 >> 2 + number) * spread << chunk
+        offsets.append(column | moved << below[contiguous])
     for axis in order[2:]:
         offsets += [1 << below[axis] + bit for bit in range(bits[axis])]
     return LinearLayout.from_flat((tuple(offsets),), shape, "shared")

@@ -233,7 +233,7 @@ def test_copies_ask_their_mask_alone_where_it_ends_with_the_loop():
     for kind in KERNELS:
         module = module_of(kind, (16, 64, 128), num_stages=3)
         # Else the counter may leave its type, and nothing of the mask says which rounds are.
-        narrow = {**module.attributes, "narrow_index": True}
+        narrow = {**module.attributes, "narrow_index": True, "rounds_together": False}
         last = in_gpu_ir(dataclasses.replace(module, attributes=narrow))
         copies = [op for op in last.walk() if isinstance(op, AsyncCopy)]
         copies = [op for op in copies if len(shape_of(op.pointers.type)) == 2]

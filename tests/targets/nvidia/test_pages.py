@@ -196,7 +196,7 @@ PLANTED: dict[str, tuple[str, Any, int, int]] = {
     "what is lifted stays up": ("workbench.targets.nvidia.raising._AROUND", 1 << 32, 64, 64),
     "a row too many": (
         "workbench.targets.nvidia.raising._Planner._ragged",
-        lambda self, *given: RAGGED(self, *given[:3], given[3] + number(1), given[4]), 64, 64,
+        lambda self, *given: RAGGED(self, *given[:3], given[3] + number(1)), 64, 64,
     ),
     "parts have the first one's page": (
         "workbench.targets.nvidia.tile_parts._Part.first", property(lambda self: 0), 32, 64,

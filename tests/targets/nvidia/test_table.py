@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,15 @@ def _tells(node: ast.AST) -> bool:
     return isinstance(node, ast.MatchClass) or (
         isinstance(node, ast.Compare) and "type(" in ast.unparse(node)
     )
+
+
+def test_what_accesses_cost_is_known_wherever_code_is_made():
+    """Rings are laid out by it: no module that only tells users of it may have to be imported."""
+    code = (
+        "import workbench.targets.nvidia.pipeline as p\n"
+        "from workbench.targets.nvidia.ops import AsyncCopy\n"
+        "from workbench.targets.nvidia.table import NVIDIA\n"
+        "from workbench.targets.simt.ops import SharedLoad\n"
+        "assert {AsyncCopy, SharedLoad} <= {*NVIDIA.__dict__['_moves']}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -111,6 +111,23 @@ def test_what_the_hardware_refuses_is_an_error(change: dict[str, Any], found: st
         run_module(module, (1,), arrays)
 
 
+@pytest.mark.parametrize(("start", "fails"), [(8, False), (15, False), (16, True), (-8, True)])
+def test_a_box_with_nothing_inside_asks_for_a_base_in_memory(start: int, fails: bool):
+    """Hardware translates the base's address, whatever the coordinates: a base in front is none."""
+    text = box_kernel((16, 8), (8,), (8, 8), (0, 1), (start, 0))
+    shift = """  %back = tile.constant {value = -64, type = i64} : i64
+  %front = tile.add_pointer %x, %back : ptr<f16>
+  %map = gpu.tensor_map %front"""
+    module = parse_module(text.replace("  %map = gpu.tensor_map %x", shift))
+    arrays = [np.ones((8, 8), np.float16), *(np.zeros((8, 8), np.float16) for _ in range(2))]
+    if fails:
+        with pytest.raises(LaunchError, match="128 bytes before the start of x"):
+            run_module(module, (1,), arrays)
+        return
+    run_module(module, (1,), arrays)
+    assert arrays[1].sum() == 8 * (16 - start)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [

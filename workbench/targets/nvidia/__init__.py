@@ -9,8 +9,10 @@ passes/ for asynchronous copies, the tools. pipeline.py is the list of what runs
 from workbench.targets.nvidia import (  # noqa: F401 - importing a family registers its rules
     copies,
     dots,
+    extremes,
     inline_assembly,
     late_products,
+    moves,
     scaling,
     tensors,
     vector_atomics,

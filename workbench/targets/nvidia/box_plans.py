@@ -20,6 +20,19 @@ class TileRead(NotRaised):
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Where the places of an axis of a walked map are: the first, how many, how far apart.
+
+    offset: how far behind a place lies what is read.
+    """
+
+    first: Form
+    count: Form
+    step: Form
+    offset: Form
+
+
+@dataclass(frozen=True, slots=True)
 class Axis:
     """An axis of a map; `axis` is that of the tile, None where the box has one element.
 
@@ -27,6 +40,7 @@ class Axis:
     within: the coordinate has 32 bits and is not below 0, by how it is made.
     told: where it begins and ends as the author has it, if that is something else; () where the
         author knows no such axis.
+    window: of an axis of a walked map, but for the first and the last.
     """
 
     stride: Form
@@ -36,6 +50,7 @@ class Axis:
     bounded_below: bool = False
     within: bool = False
     told: tuple[Form, ...] | None = None
+    window: Window | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +75,11 @@ class Plan:
     def coordinates(self) -> tuple[tuple[Form, ...], ...]:
         """Where each box begins."""
         return self.parts or (tuple(axis.coordinate for axis in self.axes),)
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of a walked map; () of another."""
+        return tuple(axis.window for axis in self.axes if axis.window is not None)
 
     @property
     def begins(self) -> Iterator[tuple[Axis, Form]]:

@@ -54,7 +54,11 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
         return None
     shape = layout.shape
     order = tuple(sorted(range(len(shape)), key=lambda d: -layout.consecutive("register", d)))
-    orders = [swizzled(shape, element.itemsize, order, turned=turned) for turned in (False, True)]
+    ways = ((False, False), (True, False), (False, True))
+    orders = [
+        swizzled(shape, element.itemsize, order, turned=turned, spread=spread)
+        for turned, spread in ways
+    ]
     buffer, *others = [Shared(shape, element, swizzle) for swizzle in dict.fromkeys(orders)]
     # PTX ISA 9.0, cp.async: .ca or .cg by its width, an eviction policy by a descriptor only.
     asked = {"cache_modifier": "" if op.cache in ("ca", "cg") else op.cache,

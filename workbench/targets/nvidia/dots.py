@@ -20,6 +20,7 @@ from workbench.ir import (
     Scalar,
     Value,
     element_of,
+    layout_of,
     shape_of,
 )
 from workbench.layouts import LinearLayout
@@ -33,7 +34,7 @@ from workbench.targets.simt.casts import cast
 from workbench.targets.simt.dots import ACCUMULATOR_FIRST, smaller_dot
 from workbench.targets.simt.dots import dot_layouts as multiply_add_layouts
 from workbench.targets.simt.lowering import Lowering, element_scalar, zero
-from workbench.targets.simt.rules import SAME, Along, Layouts, Setting
+from workbench.targets.simt.rules import SAME, Along, Layouts, Parts, Setting
 
 #: The most instructions of one product that are written out for a warp: twice what 256 × 256 × 512
 #: takes for eight warps.
@@ -158,14 +159,43 @@ def _along(layout: LinearLayout, axis: int) -> list[int]:
     return found
 
 
+def _steps_along_k(layout: LinearLayout, axis: int, kw: int) -> list[list[int]]:
+    """Return the coordinates along k of lane 0 that each instruction multiplies, in order."""
+    along = _along(layout, axis)
+    return [along[first : first + 2 * kw] for first in range(0, len(along), 2 * kw)]
+
+
+@NVIDIA.parts(Dot)
+def parts_along_k(op: Dot) -> Parts | None:
+    """An operand that is computed: what an instruction takes of it is written in front of it.
+
+    So instructions wait for each other while the next ones' numbers are made, in few registers.
+    """
+    operand = next((v for v in (op.b, op.a) if v.op is not None and not v.op.effects()), None)
+    if operand is None:
+        return None
+    layout, axis = layout_of(operand.type), 1 if operand is op.a else 0
+    if layout is None or layout.rank != 2:
+        return None
+    table = [layout.unflatten(flat)[axis] for flat in layout.table("register")]
+    live = layout.live_registers()
+    steps = _steps_along_k(layout, axis, 4 // element_of(operand.type).itemsize)
+    registers = tuple(tuple(r for r in live if table[r] in step) for step in steps)
+    return Parts(operand, registers, loads=False)
+
+
 def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
     emit = low.emit
-    a, b = _operand_words(low, op.a, 1), _operand_words(low, op.b, 0)
-    if unit.types.startswith("f32.tf32"):
-        a, b = (_to_tf32(low, words) for words in (a, b))
+    parts = parts_along_k(op) if low.comes_in_parts(op) else None
+    words = {
+        value: _words(low, unit, op, value)
+        for value in (op.a, op.b)
+        if parts is None or value is not parts.operand
+    }
+    first_operand, second_operand = op.a, op.b
     a_layout, b_layout, c_layout = map(low.layout, (op.a, op.b, op.accumulator))
     if is_turned(c_layout):  # fragments are those of C.T = B.T @ A.T
-        a, b = b, a
+        first_operand, second_operand = op.b, op.a
         turned = [layout.transpose((1, 0)) for layout in (b_layout, a_layout, c_layout)]
         a_layout, b_layout, c_layout = turned
     a_at, b_at, rows_at = map(_coordinates, (a_layout, b_layout, c_layout))
@@ -180,11 +210,14 @@ def _matrix_product(low: Lowering, op: Dot, unit: MatrixUnit) -> None:
     )
     k_words = unit.kw
     held, instruction = _instruction(unit)
-    along_k = _along(a_layout, 1)
-    for first in range(0, len(along_k), 2 * k_words):
-        if along_k[first] >= extent_k:
+    for number, step in enumerate(_steps_along_k(a_layout, 1, k_words)):
+        if step[0] >= extent_k:
             continue
-        halves = along_k[first], along_k[first + k_words]
+        halves = step[0], step[k_words]
+        if parts is not None:
+            low.write_part(op, parts.operand, parts.registers[number])
+            words[parts.operand] = _words(low, unit, op, parts.operand)
+        a, b = words[first_operand], words[second_operand]
         for m0, n0 in starts:
             register = rows_at[m0, n0]
             if live.isdisjoint(range(register, register + 4)):
@@ -228,6 +261,12 @@ def _instruction(unit: MatrixUnit) -> tuple[str, str]:
 
 def _struct(type: str) -> str:
     return "{" + ", ".join([type] * 4) + "}"
+
+
+def _words(low: Lowering, unit: MatrixUnit, op: Dot, value: Value) -> list[str]:
+    """Return an operand's words as the instruction takes them."""
+    words = _operand_words(low, value, 1 if value is op.a else 0)
+    return _to_tf32(low, words) if unit.types.startswith("f32.tf32") else words
 
 
 def _operand_words(low: Lowering, value: Value, k_axis: int) -> list[str]:

@@ -8,6 +8,10 @@ would be read two at a time. Lanes that have a run of neighbours read them as th
 The first operand's fragments have two rows of the tile side by side: what is read in wide pieces of
 one row would have to be moved there, while what is computed is computed there. So C.T = B.T @ A.T
 is what is multiplied, where B is computed and A read.
+
+Numbers of 4 bits that are neighbours in memory are not in the two halves of a word; those four
+apart are, so that one instruction puts two of them where halves want them. Registers hold such
+pairs where that saves more than the other operand, whose halves are exchanged for it, costs.
 """
 
 from __future__ import annotations
@@ -30,10 +34,13 @@ from workbench.ops import (
     Splat,
     Transpose,
 )
+from workbench.targets.simt.fields import field_of
 
 #: What a lane reads at once, in bits, and the neighbours along k that this may make: more, and
 #: lanes that read the wider operand meet in the same banks.
-_RUN_BITS, _MOST_NEIGHBOURS = 128, 16
+_RUN_BITS, _MOST_NEIGHBOURS = 128, 32
+#: How far apart along k the halves of a register may lie.
+_APART = (4,)
 
 Fragments = tuple[LinearLayout, LinearLayout, LinearLayout]
 
@@ -48,13 +55,16 @@ def fragments_of(op: Dot, kw: int, num_warps: int) -> Fragments:
     if held is None:
         run = _neighbours(op, kw)
         turned = run > 0 and isinstance(op.a.op, Load) and not isinstance(op.b.op, Load)
-        return _fragments(op, kw, num_warps, run, turned)
+        apart = _apart(op, run, num_warps) if turned else 0
+        return _fragments(op, kw, num_warps, run, turned, apart)
     runs = (0, *(1 << bit for bit in range(2, _MOST_NEIGHBOURS.bit_length())))
     k, turned = shape_of(op.a.type)[-1], is_turned(held)
     found = [
-        _fragments(op, kw, num_warps, run, turned)
+        _fragments(op, kw, num_warps, run, turned, apart)
         for run in runs
         if not run or (kw == 2 and k & (k - 1) == 0 and 4 * run <= k)
+        for apart in (0, *_APART)
+        if not apart or (turned and run >= 2 * apart)
     ]
     wanted = layout_of(op.a.type), layout_of(op.b.type)
     return next((one for one in found if one[1:] == wanted), found[0])
@@ -65,7 +75,9 @@ def is_turned(product: LinearLayout) -> bool:
     return bool(product.bases["register"][0][0])
 
 
-def _fragments(op: Dot, kw: int, num_warps: int, run: int, turned: bool) -> Fragments:
+def _fragments(
+    op: Dot, kw: int, num_warps: int, run: int, turned: bool, apart: int = 0
+) -> Fragments:
     shape, a, b = (shape_of(value.type) for value in (op.result, op.a, op.b))
     if not turned:
         split = split_warps(shape, num_warps)
@@ -73,9 +85,41 @@ def _fragments(op: Dot, kw: int, num_warps: int, run: int, turned: bool) -> Frag
     split, back = split_warps(shape[::-1], num_warps), (1, 0)
     return (
         mma_c(shape[::-1], split).transpose(back),
-        mma_b(a[::-1], kw, split, run).transpose(back),
-        mma_a(b[::-1], kw, split, run).transpose(back),
+        mma_b(a[::-1], kw, split, run, apart).transpose(back),
+        mma_a(b[::-1], kw, split, run, apart).transpose(back),
     )
+
+
+def _apart(op: Dot, run: int, num_warps: int) -> int:
+    """Return how far apart the halves of a register should lie along k; 0: side by side.
+
+    Side by side, fields of bytes take a permute for each word of the computed operand; apart, a
+    shift for each second one, and two permutes for the words that an instruction reads of the
+    other operand.
+    """
+    bits = _field_bits(op.b)
+    found = 16 // bits if bits else 0
+    if found not in _APART or run < 2 * found:
+        return 0
+    columns, rows = shape_of(op.result.type)[::-1]
+    across, along = split_warps((columns, rows), num_warps)
+    computed, read = max(1, columns // 16 // across), max(1, rows // 8 // along)
+    return found if 3 * computed > 2 * read else 0
+
+
+def _field_bits(value: Value) -> int:
+    """Return the bits of the fields of which a tile is made in pairs; 0 if of none."""
+    made = value.op
+    if isinstance(made, Join):
+        found = {
+            field.width
+            for half in made.operands
+            if isinstance(half.op, Cast) and (field := field_of(half.op.source)) is not None
+        }
+        return found.pop() if len(found) == 1 else 0
+    if made is None or isinstance(made, Load):
+        return 0
+    return max((_field_bits(v) for v in made.operands if not _is_small(v)), default=0)
 
 
 def _neighbours(op: Dot, kw: int) -> int:

@@ -27,7 +27,7 @@ from workbench.ops import AddPointer, Cast, Constant, Elementwise, Promise
 from workbench.targets.nvidia.tensors import tensor_maps
 from workbench.targets.simt.ops import is_persistent
 
-MAKER = "tensor_map"
+MAKER, WALKED_MAKER = "tensor_map", "walked_map"
 BYTES, ALIGNMENT = 128, 64
 
 #: Instructions: (which, a, b), where a and b are numbers of earlier ones. "constant" has its value;
@@ -50,7 +50,9 @@ class MapWords:
     """One tensor map; axes from the inner one outwards, as the hardware has them.
 
     type, swizzle: the driver's codes. itemsize: bytes of an element. box: extents of one copy.
-    code: the instructions; results: those that give base (an address), extents, strides (elements).
+    windows: how many axes have one.
+    code: the instructions; results: those that give base (an address), extents, strides (elements),
+    then first places, how many there are, and how far apart.
     """
 
     type: int
@@ -59,21 +61,22 @@ class MapWords:
     box: tuple[int, ...]
     code: tuple[tuple[str, int, int], ...]
     results: tuple[int, ...]
+    windows: int = 0
 
     def words(self) -> tuple[int, ...]:
         """Return it as numbers."""
         code = [n for name, a, b in self.code for n in (INSTRUCTIONS.index(name), a, b)]
-        head = self.type, self.swizzle, self.itemsize, len(self.box), *self.box, len(self.code)
-        return (*head, *code, *self.results)
+        head = self.type, self.swizzle, self.itemsize, self.windows, len(self.box), *self.box
+        return (*head, len(self.code), *code, *self.results)
 
     @classmethod
     def read(cls, words: Sequence[int]) -> MapWords:
         """Return what some numbers say."""
-        type, swizzle, itemsize, rank, *rest = words
+        type, swizzle, itemsize, windows, rank, *rest = words
         box, count, rest = tuple(rest[:rank]), rest[rank], rest[rank + 1 :]
         rows = [rest[3 * n : 3 * n + 3] for n in range(count)]
         code = tuple((INSTRUCTIONS[which], a, b) for which, a, b in rows)
-        return cls(type, swizzle, itemsize, box, code, tuple(rest[3 * count :]))
+        return cls(type, swizzle, itemsize, box, code, tuple(rest[3 * count :]), windows)
 
 
 def made_parameters(module: Module) -> list[dict[str, object]]:
@@ -90,16 +93,19 @@ def made_parameters(module: Module) -> list[dict[str, object]]:
     found: list[dict[str, object]] = [{"inputs": (n,)} for n in range(own)]
     for op in maps:
         writer = _Writer(places)
-        order = [op.base, *reversed(op.extents), *reversed(op.strides)]
+        windows = (axis for part in range(3) for axis in reversed(op.windows[part::3]))
+        order = [op.base, *reversed(op.extents), *reversed(op.strides), *windows]
         results = tuple(map(writer.value, order))
         element = op.type.element
         code = _TYPES.get(element, _WORDS[element.itemsize])
         box = tuple(reversed(op.copied))
         words = MapWords(
-            code, _SWIZZLES[op.swizzle], element.itemsize, box, tuple(writer.code), results
-        )
+            code, _SWIZZLES[op.swizzle], element.itemsize, box, tuple(writer.code), results,
+            len(op.windows) // 3,
+        )  # fmt: skip
+        maker = WALKED_MAKER if op.type.walked else MAKER
         found.append({
-            "inputs": tuple(writer.inputs), "maker": MAKER, "size": BYTES, "alignment": ALIGNMENT,
+            "inputs": tuple(writer.inputs), "maker": maker, "size": BYTES, "alignment": ALIGNMENT,
             "data": words.words(),
         })  # fmt: skip
     return found
@@ -194,4 +200,4 @@ def _is_positive(value: Value) -> bool:
     return isinstance(value.op, Constant) and value.op.value > 0
 
 
-__all__ = ["MAKER", "MapWords", "is_launch_value", "made_parameters"]
+__all__ = ["MAKER", "WALKED_MAKER", "MapWords", "is_launch_value", "made_parameters"]

@@ -28,6 +28,7 @@ from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
+from workbench.targets.nvidia.passes.keep_extremes import keep_extremes
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
@@ -62,6 +63,7 @@ from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
+from workbench.targets.simt.passes.longest_first import longest_first, told_order
 from workbench.targets.simt.passes.shared_memory import (
     Interval,
     allocate,
@@ -146,6 +148,10 @@ def _gpu(state: State) -> State:
     state = _placed(state, module, way.beside_rings(module))
     ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=state.unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
+    rounds = module.attributes.get("most_rounds")
+    if rounds is not None and not is_persistent(module):
+        text = f"most_rounds={rounds} is not obeyed: no block stays for another program"
+        recorder.remarks.note(None, text, "missed")
     recorder.remarks.pass_name = "registers"
     # What would fit takes the passes again for other warps.
     said = deep(partial(note_pressure, module, recorder.remarks, unit, for_warps))
@@ -238,11 +244,20 @@ def _beside_rings(module: Module, unit: Chip) -> Chip:
     if not is_persistent(module):
         return replace(unit, halvings=0)
     # What a launch takes, whoever has more of it then.
-    most = unit.most_registers(all_warps(module))
-    registers = min(most, _BESIDE_TILES + peak(module)[1])
-    units = [replace(unit, halvings=n) for n in range(MOST_HALVINGS + 1)]
-    return max(units, key=lambda one: residency(
-        unit, all_warps(module), registers, bytes_needed(module, one)).warps)  # fmt: skip
+    registers = min(unit.most_registers(all_warps(module)), _BESIDE_TILES + peak(module)[1])
+
+    def warps(shared_bytes: int) -> int:
+        return residency(unit, all_warps(module), registers, shared_bytes).warps
+
+    best, resident, most = replace(unit, halvings=0), -1, warps(0)
+    for halvings in range(MOST_HALVINGS + 1):
+        one = replace(unit, halvings=halvings)
+        found = warps(bytes_needed(module, one))
+        if found > resident:
+            best, resident = one, found
+        if resident == most:  # registers allow no more
+            break
+    return best
 
 
 def _read_gpu(state: State, override: Override) -> State:
@@ -420,11 +435,13 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
     split = partial(split_full_blocks, chip=unit)
     module = recorder.run("split-full-blocks", split, module, "gpu")
     module = recorder.run("accumulate-products", accumulate_products, module, "gpu")
+    module = recorder.run("longest-first", partial(longest_first, chip=unit), module, "gpu")
     recorder.verify = partial(verify_layouts, chip=unit)
     steps = [
         ("assign-layouts", partial(_assign, unit=unit)),
         ("hoist-invariants", hoist_invariants),
         ("raise-tma", partial(raise_tma, chip=unit, room=room)),
+        ("flatten-boxes", partial(flatten_loops, chip=unit, boxes=True)),
         ("role-partition", partial(role_partition, chip=unit, room=room)),
         ("expand-roles", partial(expand_roles, chip=unit)),
         ("split-by-overlap", partial(split_by_overlap, chip=unit)),
@@ -435,11 +452,13 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("merge-equal", merge_equal),
         ("skip-masks", skip_masks),  # copies what makes a mask: not to be merged again
         ("skip-ones", partial(skip_ones, chip=unit)),
+        ("keep-extremes", keep_extremes),
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),
         ("turn-tiles", partial(turn_tiles, chip=unit)),
         ("start-products", partial(start_products, chip=unit)),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
+        ("told-order", told_order),
     ]
     return recorder.pipeline(steps, module, "gpu")
 

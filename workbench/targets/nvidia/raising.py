@@ -10,11 +10,12 @@ coordinates may be anything that a program computes. The plan finds both from T 
                                                          that coordinate; else an axis of its own
     x(d) < R, R known to the program alone (loaded)      extent B, coordinate B - R, of B elements
                                                          at most R; the way back is an axis beside
-    a coordinate that is loaded, perhaps below 0         2^30 more where it is, and an axis along
-                                                         which 2^30 steps take these away again
+    a coordinate that is loaded, perhaps below 0         2^30 more: lifted
+    rows that are places of several axes: walks.py       one window for each, a walked map
     a predicate of the whole access                      an axis of extent 1, coordinate 0 or 1
 
-The last but one makes use of addresses being 64 bits: 2^30 steps of 2^34 - s elements are -s·2^30.
+An axis in front of all takes away what was lifted: 2^30 steps of 2^34 - s elements are -s·2^30 in
+the 64 bits of an address, s the sum of the strides of axes that were.
 
 An index `(e + x) % M` (or a minimum, maximum, selection of e + x) is e + x inside of a region. If
 the mask or the demand on what is loaded (analysis/demanded.py) says that nobody looks outside of
@@ -25,8 +26,10 @@ coordinate are multiples of 16 bytes. The launch has to ask the rest of it: exte
 2^32, strides not below 0 and below 2^40 bytes, and `at_least_0`, forms that must not be negative:
 coordinates of axes on which the author has no lower bound. There pointers read what lies below.
 
-PTX ISA 9.0, cp.async.bulk.tensor; asked of an H200: a box that begins in its inner axis at no
-multiple of 16 bytes is an illegal instruction, everything else outside the array reads as zero.
+PTX ISA 9.0, cp.async.bulk.tensor; asked of H100 and H200: a box that begins in its inner axis at
+no multiple of 16 bytes is an illegal instruction, everything else outside the extents reads as
+zero. A box of which nothing lies inside of them still translates the address of the map's base: it
+must be memory, so no base is laid in front of its array.
 """
 
 from __future__ import annotations
@@ -49,10 +52,12 @@ from workbench.targets.nvidia.box_plans import (
     is_loaded,
     loaded_in,
 )
+from workbench.targets.nvidia.ops.tensors import OFFSETS
+from workbench.targets.nvidia.walks import Walk, beside, in_reach, walk
 
 #: Multiples of so many bytes; the most axes.
 GRAIN, MOST_AXES = 16, 5
-#: What is added to numbers below 0; elements of which so many steps are 0 in 64 bits.
+#: What is added to numbers that may be below 0; elements of which so many steps are 0 in 64 bits.
 _LIFT, _AROUND = 1 << 30, 1 << 34
 #: What is loaded and never as far counts along an axis of the tile.
 _NEAR = 1 << 20
@@ -90,23 +95,35 @@ class Request:
 
 def plan(facts: Affine, request: Request) -> Plan:
     """Return the box that an access reads; raises NotRaised if there is none."""
-    return _Planner(facts, request).plan()
+    try:
+        return _Planner(facts, request).plan()
+    except TileRead:
+        raise
+    except NotRaised:
+        found = walk(facts, request.form, request.conjuncts, halves)
+        if found is None or len(request.shape) != 2:
+            raise
+    return _Planner(facts, request, found).plan()
 
 
 class _Planner:
-    def __init__(self, facts: Affine, request: Request) -> None:
+    def __init__(self, facts: Affine, request: Request, walk: Walk | None = None) -> None:
         self.facts = facts
         self.request = request
         self.words = request.words
         self.shape = request.shape
-        self.rank = range(len(request.shape))
-        self.conjuncts = list(request.conjuncts)
+        self.walk = walk
+        #: Axes of the tile that are one of the map, or two.
+        self.rank = [d for d in range(len(request.shape)) if walk is None or d != walk.axis]
+        self.conjuncts = list(request.conjuncts if walk is None else walk.conjuncts)
         self.at_least_0: list[Form] = []
         self.dropped: list[Atom] = []
+        #: The strides of axes whose coordinates are 2^30 more than they say.
+        self.lifted: list[Form] = []
 
     def plan(self) -> Plan:
         """Return the plan, step by step as the head of this file has it."""
-        array, offsets = self._root()
+        array, offsets = self._root(self.request.form if self.walk is None else self.walk.rest)
         offsets = self._without_regions(offsets)
         strides, start = self._linear(offsets)
         inner = self._inner(strides)
@@ -115,33 +132,50 @@ class _Planner:
         rest = start
         for d, coordinate in coordinates.items():
             rest = rest - strides[d] * coordinate
-        for d in self.rank:  # what has no bound takes what is a multiple of its stride
-            if d not in coordinates and d != inner:
-                coordinates[d], rest = self._taken(rest, strides[d])
+        near = [d for d in self.rank if d not in coordinates and d != inner]
+        for d in near:  # what has no bound takes what is a multiple of its stride
+            coordinates[d], rest = self._taken(rest, strides[d])
         base, moving = halves(rest)
         extra = self._grouped(moving, inner, coordinates)
         axes: list[Axis] = []
         more: list[Axis] = []
         for d in self.rank:
             found, base = self._axes(d, strides[d], coordinates[d], bounds, base)
+            if d in near and self._may_be_below(found[-1]):
+                found[-1] = self._lifted(found[-1])
             more += found[:-1]
             axes.append(found[-1])
         axes.sort(key=lambda axis: axis.axis == inner)
         more += self._beside(extra, bounds.guards)
+        more = [*self._around(), *more]
         if bounds.extents.get(inner) is None and not axes[-1].bounded_below:
-            more, axes[-1] = _merged(more, axes[-1], MOST_AXES - len(axes))
-        axes = [*more, *axes]
-        found = tuple(next(i for i, a in enumerate(axes) if a.axis == d) for d in self.rank)
+            taken = len(axes) + (0 if self.walk is None else len(self.walk.axes))
+            more, axes[-1] = _merged(more, axes[-1], MOST_AXES - taken)
+        axes = [*more, *axes] if self.walk is None else self._walked(self.walk, more, axes)
+        every = range(len(self.shape))
+        found = tuple(next(i for i, a in enumerate(axes) if a.axis == d) for d in every)
         self._ask(Form({(array,): 1}), base, axes)
         for axis in axes:
             if not (axis.bounded_below or axis.within):
                 self.at_least_0.append(axis.coordinate)
+        if any(coefficient < 0 for coefficient in base.terms.values()):
+            self.at_least_0.append(base)
         asked = tuple(dict.fromkeys(self.at_least_0))
         return Plan(array.key, base, tuple(axes), found, asked, tuple(self.dropped))
 
+    def _walked(self, walk: Walk, more: list[Axis], axes: list[Axis]) -> list[Axis]:
+        """Return the axes of a walked map: between the first and the last each has a window."""
+        count = len(walk.axes) + len(more) - 1
+        if len(axes) > 1 or count not in OFFSETS:
+            raise NotRaised(f"its walk needs {count + 1 + len(axes)} axes")
+        first, *places = walk.axes
+        places[-1] = replace(places[-1], axis=walk.axis)
+        held, asked = beside(more, count)
+        self.at_least_0 += [*walk.at_least_0, *asked, *in_reach(places, count)]
+        return [first, *held, *places, *axes]
+
     # -- the address ----------------------------------------------------------------------
-    def _root(self) -> tuple[Atom, Form]:
-        form = self.request.form
+    def _root(self, form: Form) -> tuple[Atom, Form]:
         roots = [
             m for m in form.terms
             if any(a.kind == "arg" and a.key in self.request.pointers for a in m)
@@ -206,7 +240,7 @@ class _Planner:
 
     def _linear(self, form: Form) -> tuple[list[Form], Form]:
         """Return the stride of each axis, and what has no coordinate."""
-        strides = [number(0) for _ in self.rank]
+        strides = [number(0) for _ in self.shape]
         start = number(0)
         for monomial, coefficient in form.terms.items():
             moving = [a for a in monomial if a.axes]
@@ -217,7 +251,7 @@ class _Planner:
                 strides[moving[0].key] = strides[moving[0].key] + rest
             else:
                 start = start + rest
-        for d, stride in enumerate(strides):
+        for d, stride in ((d, strides[d]) for d in self.rank):
             if varies(stride):
                 raise NotRaised(
                     f"the stride of axis {d}, {self.words(stride)}, is not the same in all "
@@ -230,7 +264,7 @@ class _Planner:
     def _inner(self, strides: list[Form]) -> int:
         units = [d for d in self.rank if strides[d].constant == 1]
         if not units:
-            words = " and ".join(self.words(s) for s in strides)
+            words = " and ".join(self.words(strides[d]) for d in self.rank)
             raise NotRaised(f"neither stride is known to be 1: {words}")
         if len(units) > 1:
             raise NotRaised("two axes have a stride of 1")
@@ -286,9 +320,7 @@ class _Planner:
         if found.lower.get(d):
             raise NotRaised(f"axis {d} is bounded below, and above by {name}, which is loaded")
 
-    def _ragged(
-        self, d: int, stride: Form, coordinate: Form, left: Form, base: Form
-    ) -> tuple[list[Axis], Form]:
+    def _ragged(self, d: int, stride: Form, coordinate: Form, left: Form) -> list[Axis]:
         """Return the axes of one of which the program says how many elements are `left`.
 
         The box begins so far before the end of an extent, its own, as elements are to be read. The
@@ -297,25 +329,26 @@ class _Planner:
         extent = number(self.shape[d])
         some = opaque(self.facts, "min", (left, extent))
         some = opaque(self.facts, "max", (some, number(0)))
-        self.at_least_0.append(coordinate)
-        beside = Axis(stride, number(UNBOUNDED), coordinate + some, within=True, told=())
+        beside = Axis(stride, number(UNBOUNDED), coordinate + some - extent, told=())
+        # Lifted, neither end may leave the extent. All of the box is read from where it begins.
+        self.at_least_0.append(coordinate + number(_NEAR))
+        self.at_least_0.append(number(UNBOUNDED - _LIFT) - coordinate)
         told = (coordinate, coordinate + left)
         axis = Axis(stride, extent, extent - some, d, within=True, told=told)
-        return [beside, axis], base - stride * extent
+        return [self._lifted(beside), axis]
 
     # -- coordinates ----------------------------------------------------------------------
     def _taken(self, rest: Form, stride: Form) -> tuple[Form, Form]:
         """Return how many strides what varies moves by, as far as it is a multiple, and the rest.
 
-        Of what is loaded only what is never far: a remainder. If it may be below 0, the array
-        begins so much earlier.
+        Of what is loaded only what is never far: a remainder, perhaps below 0.
         """
-        taken, low = number(0), 0
+        taken = number(0)
         for _, factor in _quotients(halves(rest)[1], stride):
             least, most = self.request.known(factor) if is_loaded(factor) else (0, 0)
             if varies(factor) and least > -_NEAR and most < _NEAR:
-                taken, low = taken + factor, low + min(least, 0)
-        return taken - number(low), rest - stride * (taken - number(low))
+                taken = taken + factor
+        return taken, rest - stride * taken
 
     def _grouped(
         self, moving: Form, inner: int, coordinates: dict[int, Form]
@@ -347,7 +380,7 @@ class _Planner:
         found: list[Axis] = []
         for stride, coordinate in extra:
             axis, guards = self._guarded(Axis(stride, number(UNBOUNDED), coordinate), guards)
-            found += self._lifted(axis)
+            found.append(self._beyond(axis))
         if guards:
             one = number(1)
             live = opaque(self.facts, "select", (*guards, number(0), one))
@@ -370,27 +403,46 @@ class _Planner:
                 left.append(held)
         return axis, tuple(left)
 
-    def _lifted(self, axis: Axis) -> list[Axis]:
-        """Return the axes for one whose coordinate is loaded, and may be below 0: see the head."""
+    def _beyond(self, axis: Axis) -> Axis:
+        """Return an axis lifted if its coordinate is loaded, and may be below 0."""
         loaded, unbounded = is_loaded(axis.coordinate), axis.extent.constant == UNBOUNDED
         if not loaded or axis.bounded_below or not unbounded or axis.stride.constant == 0:
-            return [axis]
-        coordinate, lift, none = axis.coordinate, number(_LIFT), number(0)
+            return axis
+        coordinate = axis.coordinate
         if not self.request.narrow(coordinate):
             coordinate = opaque(self.facts, "max", (coordinate, number(-_LIFT - 1)))
-            coordinate = opaque(self.facts, "min", (coordinate, number(UNBOUNDED)))
-        up = opaque(self.facts, "select", (coordinate, lift, none))
+            coordinate = opaque(self.facts, "min", (coordinate, number(_LIFT)))
         self.at_least_0.append(axis.stride - number(-(-_LEAST_APART // self.request.itemsize)))
         told = (axis.coordinate, axis.extent)
-        around = Axis(number(_AROUND) - axis.stride, axis.extent, up, within=True, told=())
-        return [around, replace(axis, coordinate=coordinate + up, within=True, told=told)]
+        return self._lifted(replace(axis, coordinate=coordinate, told=told))
+
+    def _may_be_below(self, axis: Axis) -> bool:
+        """Say whether an axis begins at what is loaded, and perhaps below 0."""
+        loaded = not axis.within and is_loaded(axis.coordinate)
+        return loaded and self.request.known(axis.coordinate)[0] < 0
+
+    def _lifted(self, axis: Axis) -> Axis:
+        """Return an axis that begins 2^30 steps later."""
+        self.lifted.append(axis.stride)
+        told = (axis.coordinate, axis.extent) if axis.told is None else axis.told
+        lifted = axis.coordinate + number(_LIFT)
+        return replace(axis, coordinate=lifted, within=True, told=told)
+
+    def _around(self) -> list[Axis]:
+        """Return the axis that takes away what was lifted, if anything was."""
+        if not self.lifted:
+            return []
+        stride = number(_AROUND)
+        for lifted in self.lifted:
+            stride = stride - lifted
+        return [Axis(stride, number(UNBOUNDED), number(_LIFT), within=True, told=())]
 
     def _axes(
         self, d: int, stride: Form, coordinate: Form, bounds: _Bounds, base: Form
     ) -> tuple[list[Axis], Form]:
         """Return the axes for an axis of the tile, its own the last, and the base for them."""
         if d in bounds.left:
-            return self._ragged(d, stride, coordinate, bounds.left[d], base)
+            return self._ragged(d, stride, coordinate, bounds.left[d]), base
         extent, lower = bounds.extents.get(d), bounds.lower
         if extent is not None:
             start = _origin(base, stride, extent)

@@ -102,7 +102,11 @@ def ring_of_load(op: TensorLoad, on: Setting) -> Ahead | None:
     over, width = _is_bounded(source), _width(source, shape[inner])
     layout = swizzled(shape, size, (inner, 1 - inner), exchange=False, width=width)
     buffer = Shared(shape, element, layout)
-    fits = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts) is not None
+    plan = tensor_plan(buffer, op.axes, rank, over=over, parts=op.parts)
+    # Where the next places of a walk are is not known before it has been walked.
+    fits = plan is not None and not (
+        source.type.walked and piece_of(plan, op.axes, rank)[-2] < source.type.box[-2]
+    )
     return Ahead(
         buffer=buffer,
         box=box,
@@ -128,9 +132,9 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
         assert plan is not None
         piece = piece_of(plan, op.axes, rank)
         return MakeTensorMap(
-            source.base, source.extents, source.strides, type=source.type, swizzle=plan.swizzle,
-            piece=() if piece == source.type.box else piece, span=source.span,
-            origins=(source.id,),
+            source.base, source.extents, source.strides, source.windows, type=source.type,
+            swizzle=plan.swizzle, piece=() if piece == source.type.box else piece,
+            span=source.span, origins=(source.id,),
         )  # fmt: skip
 
     def prepare(builder: Builder, buffer: Shared) -> Value:
@@ -147,8 +151,8 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
         )  # fmt: skip
 
     def shared(buffer: Shared, many: int) -> Box | None:
-        if rank - 1 not in op.axes or op.parts > 1:
-            return None
+        if rank - 1 not in op.axes or op.parts > 1 or source.type.walked:
+            return None  # where a walk goes on is not known before it has been walked
         plan = tensor_plan(buffer, op.axes, rank, over=over, blocks=many)
         whole = buffer.shape[1 - op.axes.index(rank - 1)] % many == 0
         return _box(op, many) if plan is not None and whole else None
@@ -169,7 +173,10 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
 
 @NVIDIA.lower(TensorCopy)
 def lower_copy(low: Lowering, op: TensorCopy) -> None:
-    """PTX ISA 9.0, cp.async.bulk.tensor (sm_90): axes from the inner one outwards."""
+    """PTX ISA 9.0, cp.async.bulk.tensor (sm_90): axes from the inner one outwards.
+
+    Of a walked map it is `.im2col`, with the offsets in 16 bits.
+    """
     source, buffer = op.map.op, op.buffer.type
     assert isinstance(source, MakeTensorMap)
     assert isinstance(buffer, Shared)
@@ -181,6 +188,7 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
         raise KernelTypeError(f"{op.name} of {source.type} does not fill a {buffer}", op.span)
     base, counter = slot_base(low, op.buffer, op.slot), _place(low, op.barriers, op.turn)
     starts = [_i32(low, v) for v in op.coordinates]
+    offsets = [low.emit.trunc(v, "i32", "i16") for v in reversed(starts[op.parts * rank :])]
     along = outermost(op.axes)
 
     rows, emit = 1 - op.axes.index(rank - 1), low.emit
@@ -198,9 +206,10 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
         target = emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
         arguments = [f"i32 {target}", f"ptr {low.scalar(op.map)}"]
         arguments += [f"i32 {start}" for start in reversed(moved)]
-        arguments += [f"i32 {counter}"]
+        arguments += [f"i32 {counter}", *(f"i16 {offset}" for offset in offsets)]
         arguments += [f"i16 {(1 << op.blocks) - 1}"] if together else []
-        _one_does(low, _copying(rank, together=together), arguments, op.when)
+        text = _copying(rank, len(offsets), together=together)
+        _one_does(low, text, arguments, op.when)
 
     if op.together is None:
         for where, offset in plan.pieces:
@@ -218,12 +227,16 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
     emit.label(end)
 
 
-def _copying(rank: int, *, together: bool) -> str:
-    names = ", ".join(f"${2 + n}" for n in range(rank))
-    to, last = (".multicast::cluster", f", ${3 + rank}") if together else ("", "")
+def _copying(rank: int, offsets: int, *, together: bool) -> str:
+    names, more = (
+        ", ".join(f"${n}" for n in range(first, first + count))
+        for first, count in ((2, rank), (3 + rank, offsets))
+    )
+    walked, places = (".im2col", f", {{{more}}}") if offsets else ("", "")
+    to, mask = (".multicast::cluster", f", ${3 + rank + offsets}") if together else ("", "")
     return (
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{to} "
-        f"[$0], [$1, {{{names}}}], [${2 + rank}]{last};"
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global{walked}.mbarrier::complete_tx::bytes"
+        f"{to} [$0], [$1, {{{names}}}], [${2 + rank}]{places}{mask};"
     )
 
 

@@ -54,6 +54,7 @@ from workbench.targets.simt.rules import (
     SAME,
     Along,
     InPlace,
+    InRegisters,
     Layouts,
     Parts,
     Setting,
@@ -291,16 +292,34 @@ def _permuted(plain: LinearLayout, layout: LinearLayout) -> tuple[int, ...]:
 
 def fragment_of(op: WarpgroupDot) -> LinearLayout | None:
     """Return the layout in which the first operand is read from registers, if it is in that."""
-    unit, held = unit_of(op), layout_of(op.first.type)
-    if unit is None or held is None:
+    held = layout_of(op.first.type)
+    wanted = None if held is None else fragment_for(op)
+    return wanted if held == wanted else None
+
+
+def fragment_for(op: WarpgroupDot) -> LinearLayout | None:
+    """Return the layout in which the first operand could be read from registers."""
+    unit, sums = unit_of(op), layout_of(op.result.type)
+    if unit is None or sums is None:
         return None
-    warps, shape = held.size("warp"), shape_of(op.first.type)
+    warps, shape = sums.size("warp"), op.shapes[int(op.is_turned)]
     shares, rows = _arrangement(op, warps)
     if op.is_turned:
-        wanted = wgmma_a(shape[::-1], unit.kw, warps, shares.across, rows).transpose((1, 0))
-    else:
-        wanted = wgmma_a(shape, unit.kw, warps, shares.across, rows)
-    return wanted if held == wanted else None
+        return wgmma_a(shape[::-1], unit.kw, warps, shares.across, rows).transpose((1, 0))
+    return wgmma_a(shape, unit.kw, warps, shares.across, rows)
+
+
+@NVIDIA.in_registers(WarpgroupDot)
+def operand_in_registers(op: WarpgroupDot) -> InRegisters | None:
+    """The first operand, in registers for as long as it stays the same."""
+    layout, name = fragment_for(op), "b" if op.is_turned else "a"
+    if layout is None:
+        return None
+
+    def fields(tile: Value) -> dict[str, Any]:
+        return {name: tile, f"slot_{name}": None, f"turned_{name}": False}
+
+    return InRegisters(op.first, layout, fields)
 
 
 @NVIDIA.parts(WarpgroupDot)

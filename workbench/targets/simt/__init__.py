@@ -17,6 +17,7 @@ from workbench.targets.simt import (  # noqa: F401 - importing a family register
     dots,
     layout,
     memory,
+    moves,
     program,
     reductions,
     roles,

@@ -13,6 +13,8 @@ Two fields whose numbers become neighbours, as the halves of a byte do, are spre
     bytes  = one byte twice, or two
     halves = (bytes & fields) ^ signs ^ 0x6400
 
+Two fields that are two bytes apart in a word are spread as they lie there.
+
 `x`, `x & 15`, `x >> 4`, `(x << 4) >> 4` and the like are fields; so is what a constant is added to.
 """
 
@@ -187,9 +189,15 @@ def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
         if register not in live:
             found.append(None)
             continue
-        pair = _widened(low, _code(emit, number, word), place // 2, number.high)
+        if number.field.width < 8 and places[register ^ 1] == (word, place ^ 2):
+            pair, which = _spread_apart(low, number, word, place % 2), place // 2
+        else:
+            pair, which = (
+                _widened(low, _code(emit, number, word), place // 2, number.high),
+                place % 2,
+            )
         made = _on_lines(low, pair, [number, number])
-        found.append(low.unpack(made, number.type)[place % 2])
+        found.append(low.unpack(made, number.type)[which])
     return found
 
 
@@ -241,6 +249,18 @@ def _code(emit: Emitter, number: _Number, word: str) -> str:
     if number.mask != 0xFF:
         code = emit.bitwise("and", "i32", code, str(_four(number.mask)))
     return emit.bitwise("xor", "i32", code, str(_four(number.sign))) if number.sign else code
+
+
+def _spread_apart(low: Lowering, number: _Number, word: str, place: int) -> str:
+    """Return the numbers of the bytes `place` and `place` + 2 of a word, as codes of halves."""
+    emit, first = low.emit, number.field.start - number.start
+    held = emit.shift("lshr", "i32", word, 8 * place)
+    if first:
+        held = emit.shift("lshr", "i32", held, first)
+    fields = low.chip.held(emit, number.mask | number.mask << 16)
+    code = number.high << 8 | number.sign
+    held = emit.bitwise("and", "i32", held, fields)
+    return emit.bitwise("xor", "i32", held, str(code | code << 16))
 
 
 def _four(byte: int) -> int:

@@ -219,7 +219,7 @@ def _staged(
     written = [r for r in loaded if r is not None] + [target for target, _ in plan.copies]
     found: list[str | None] = [None] * (1 + max(written))
     for number, (stores, loads) in enumerate(zip(plan.store.rounds, plan.load.rounds, strict=True)):
-        if number:
+        if number or plan.barrier == "warp":  # its lanes may still read what was there before
             wait(low)
         _store_round(low, plan, stores, registers, type, itemsize, base)
         wait(low)

@@ -130,6 +130,8 @@ class Lowering:
         #: With the debug location of the op that says how, whoever needs a register.
         self._lazy: dict[Value, tuple[Callable[[int], Held], str]] = {}
         self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
+        #: What writes a combine region whose arguments are given (reductions.py).
+        self.combining: dict[Block, Callable[[], Sequence[str]]] = {}
         #: What is put off until an op takes it in parts (parts.py), by that op's id.
         self._chains: dict[int, tuple[Op, ...]] = {}
         #: The registers of its results that are written now.
@@ -219,6 +221,9 @@ class Lowering:
 
     def register(self, value: Value, register: int) -> str:
         """Return the operand of one register of a tile (or of a scalar)."""
+        eager = self._eager.get(value)
+        if eager is not None and (operand := eager[register]) is not None:
+            return operand
         found = self.held(value, register)
         if isinstance(found, str):
             return found
@@ -355,7 +360,7 @@ class Lowering:
     # -- programs -------------------------------------------------------------------------
     def program(self, axis: int) -> str:
         """Return the number of this program along an axis of the grid, i32."""
-        if not self.persistent:
+        if self._place is None and not self.persistent:
             return self.chip.program(self.emit, axis)
         if self._place is None:
             raise InvalidModuleError("a program's number is asked for where there is none")
@@ -536,7 +541,9 @@ class Lowering:
         late: set[int] = set()
         for op in block.ops:
             if (parts := self.chip.rules.parts_of(op)) is not None:
-                chain = chain_of(block, op, parts.operand, self.chip, self.num_warps)
+                chain = chain_of(
+                    block, op, parts.operand, self.chip, self.num_warps, loads=parts.loads
+                )
                 self._chains[op.id] = chain
                 late.update(map(id, chain))
         for op in block.ops:

@@ -12,7 +12,12 @@ from workbench.targets.simt.arithmetic import literal
 from workbench.targets.simt.hardware import GLOBAL, Transfer
 from workbench.targets.simt.lowering import Lowering, Place, llvm_type, memory_type, split_limit
 from workbench.targets.simt.owners import answer, answer_scratch, first_of_copies, owner_of
-from workbench.targets.simt.passes.costs import access_cost, coalesced, vector_width
+from workbench.targets.simt.passes.costs import (
+    access_cost,
+    coalesced,
+    coalesced_within,
+    vector_width,
+)
 from workbench.targets.simt.rules import (
     NO_SCRATCH,
     SAME,
@@ -37,6 +42,7 @@ def access_layouts(op: Op, on: Setting) -> Layouts:
         operands=(SAME,) * len(op.operands),
         cost=lambda layout: access_cost(on, pointers, mask, layout, itemsize),
         offers=lambda: [coalesced(on, pointers, mask, itemsize)],
+        within=None if op.results else lambda held: coalesced_within(on, pointers, mask, itemsize, held),
     )
 
 

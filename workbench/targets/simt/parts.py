@@ -22,11 +22,14 @@ from workbench.layouts import LinearLayout
 from workbench.targets.simt.rules import Device
 
 
-def chain_of(block: Block, taker: Op, operand: Value, chip: Device, warps: int) -> tuple[Op, ...]:
+def chain_of(
+    block: Block, taker: Op, operand: Value, chip: Device, warps: int, *, loads: bool = True
+) -> tuple[Op, ...]:
     """Return the ops of a block, in order, that compute an operand of the taker and nothing else.
 
     None of them can tell whether it happens in its turn or right before the taker. The chain is
-    empty if the op that gives the operand is none of them.
+    empty if the op that gives the operand is none of them. `loads`: what reads shared memory may
+    be one of them.
     """
     users: dict[Value, set[int]] = {}
     for op in walk(block):
@@ -37,7 +40,8 @@ def chain_of(block: Block, taker: Op, operand: Value, chip: Device, warps: int) 
     quiet = _quiet_from(before)
     for op in reversed(before):
         used = {user for result in op.results for user in users.get(result, ())}
-        if used and used <= taken and _may_wait(op, quiet, chip, warps):
+        turn = loads or not op.effects()
+        if used and used <= taken and turn and _may_wait(op, quiet, chip, warps):
             late[op.result] = op
             taken.add(id(op))
     if not _is_new(operand, late):

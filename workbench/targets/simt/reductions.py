@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from workbench.ir import Block, Scalar, Value, layout_of, shape_of
 from workbench.layouts import LinearLayout, ReducePlan, blocked, f2, reduce_plan
-from workbench.ops import Reduce, combine_function
+from workbench.ops import Elementwise, Reduce, combine_function
 from workbench.targets.llvm.emit import Emitter
-from workbench.targets.simt.arithmetic import literal
+from workbench.targets.simt.arithmetic import float_rule, literal
 from workbench.targets.simt.hardware import Costs
 from workbench.targets.simt.layout import shuffle
 from workbench.targets.simt.lowering import Lowering, at, element_scalar, llvm_type
@@ -74,12 +74,7 @@ def _cost(layout: LinearLayout, axis: int, inputs: int, costs: Costs) -> float:
 def lower_reduce(low: Lowering, op: Reduce) -> None:
     layout = low.layout(op.inputs[0])
     plan = reduce_plan(layout, op.axis)
-    states = [_in_thread(low, op, layout, group) for group in plan.groups]
-    for mask in plan.lane_masks:
-        moved = [
-            _from_lane(low, op, states[r ^ mask.register], mask.lane) for r in range(len(states))
-        ]
-        states = [combine_present(low, op, a, b) for a, b in zip(states, moved, strict=True)]
+    states = across_lanes(low, op, plan, in_threads(low, op, layout, plan))
     if plan.warp_masks:
         states = _across_warps(low, op, plan, states)
     _finish(low, op, plan, states)
@@ -105,6 +100,11 @@ class Combining(Protocol):
         ...
 
     @property
+    def axis(self) -> int:
+        """Along which they are combined."""
+        ...
+
+    @property
     def combine(self) -> Block:
         """What becomes of two elements of each."""
         ...
@@ -115,7 +115,22 @@ def elements_of(op: Combining) -> list[Scalar]:
     return [element_scalar(v) for v in op.inputs]
 
 
-def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[int]) -> Row:
+def in_threads(low: Lowering, op: Combining, layout: LinearLayout, plan: ReducePlan) -> list[Row]:
+    """Return what a thread's own elements of each row combine to."""
+    return [_in_thread(low, op, layout, group) for group in plan.groups]
+
+
+def across_lanes(low: Lowering, op: Combining, plan: ReducePlan, states: list[Row]) -> list[Row]:
+    """Combine what the lanes of a warp have of each row."""
+    for mask in plan.lane_masks:
+        moved = [
+            _from_lane(low, op, states[r ^ mask.register], mask.lane) for r in range(len(states))
+        ]
+        states = [combine_present(low, op, a, b) for a, b in zip(states, moved, strict=True)]
+    return states
+
+
+def _in_thread(low: Lowering, op: Combining, layout: LinearLayout, group: Sequence[int]) -> Row:
     """Combine a thread's registers of one row, neighbours first (a tree keeps latency low).
 
     Where the row has holes, a combine with a neutral element replaces them by it; any other
@@ -144,7 +159,7 @@ def _in_thread(low: Lowering, op: Reduce, layout: LinearLayout, group: Sequence[
     return Row([literal(0, element) for element in elements], present)
 
 
-def _neutral(op: Reduce) -> str | None:
+def _neutral(op: Combining) -> str | None:
     """Return the literal that holes are replaced by; None if the combine has none."""
     function, (element, *_) = combine_function(op.combine), elements_of(op)
     if function is None or function.identity is None:
@@ -152,12 +167,12 @@ def _neutral(op: Reduce) -> str | None:
     return literal(function.identity(element), element)
 
 
-def _may_be_absent(op: Reduce, layout: LinearLayout) -> bool:
+def _may_be_absent(op: Combining, layout: LinearLayout) -> bool:
     """Say whether a thread may hold nothing of a row, so that states say if there is a value."""
     return layout.shape[op.axis] != layout.padded[op.axis] and _neutral(op) is None
 
 
-def _tree(low: Lowering, op: Reduce, rows: list[Row]) -> Row:
+def _tree(low: Lowering, op: Combining, rows: list[Row]) -> Row:
     """Combine rows, neighbours first."""
     while len(rows) > 1:
         paired = [
@@ -190,9 +205,37 @@ def combine(low: Lowering, region: Block, operands: Sequence[str]) -> State:
     """Return what a combine region gives for operands (left ones first)."""
     for argument, operand in zip(region.arguments, operands, strict=True):
         low.set_scalar(argument, operand)
+    rule = low.combining.get(region)
+    if rule is None:
+        rule = low.combining[region] = _rule_of(low, region)
     with low.emit.scope():
-        low.block(region)
-        return [low.scalar(v) for v in region.yields]
+        return rule()
+
+
+def _rule_of(low: Lowering, region: Block) -> Callable[[], State]:
+    """Return what writes a combine region: most are one function, whose rule is looked up once."""
+    first = region.ops[0]
+    if (
+        not isinstance(first, Elementwise)
+        or combine_function(region) is None
+        or not element_scalar(first.inputs[0]).is_float
+    ):
+
+        def block() -> State:
+            low.block(region)
+            return [low.scalar(v) for v in region.yields]
+
+        return block
+    rule = float_rule(low, first)
+
+    def function() -> State:
+        before = low.emit.current
+        low.emit.at(first)
+        found = rule(0)
+        low.emit.current = before
+        return [found]
+
+    return function
 
 
 def to_words(low: Lowering, value: str, element: Scalar) -> list[str]:
@@ -440,10 +483,12 @@ __all__ = [
     "PRESENT",
     "Parts",
     "Row",
+    "across_lanes",
     "combine",
     "combine_present",
     "elements_of",
     "from_words",
+    "in_threads",
     "kinds_of",
     "to_words",
     "word_bytes",

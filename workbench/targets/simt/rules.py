@@ -10,6 +10,7 @@
     @OWN.staged(Dot)         which operands are worth such copies
     @OWN.in_place(Product)   from which buffers it reads operands where they lie
     @OWN.stored(Product)     which operands must lie in buffers
+    @OWN.in_registers(Product) which operand it may have in registers, round after round
     @OWN.later(Product)      what of it may be waited for, or started, after its turn
     @OWN.waiting(Multiply)   how it waits for sums that it reads, where it can do so itself
     @OWN.neutral(Multiply)   what it leaves as it is for which operand, and what asks for that
@@ -91,6 +92,7 @@ class Layouts:
     floats: it is cheap and pure, so that it is written again in every layout that is asked for.
     cost: what it costs to work in a layout.
     offers: layouts worth trying.
+    within: one worth trying where an operand has a layout: in which warps keep what they have.
     fixed: it works in no other layout than those offered.
     far: what it takes is to reach the loads behind it, however many ops lie between.
     becomes: writes what stands for the op in GPU IR, given its operands; None: it stays.
@@ -105,6 +107,7 @@ class Layouts:
     floats: bool = False
     cost: Cost | None = None
     offers: Callable[[], Iterable[LinearLayout]] | None = None
+    within: Map | None = None
     fixed: bool = False
     far: bool = False
     becomes: Callable[[Builder, Sequence[Value]], tuple[Value, ...]] | None = None
@@ -116,7 +119,9 @@ class Scratch:
     """Shared memory that an op needs while it runs: written, waited for, read.
 
     purpose: what the user would call it; empty: "<op> across warps".
-    alone: every warp has bytes of its own, so that the block need not wait in between.
+    alone: every warp has bytes of its own, an equal part in the order of warps, so that the block
+        need not wait in between; nor before it where the same bytes were used so. The op has the
+        warp wait for its lanes first.
     """
 
     bytes: int
@@ -275,6 +280,15 @@ class InPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class InRegisters:
+    """An operand that an op may have in registers, in a layout: its fields, given the tile."""
+
+    operand: Value
+    layout: LinearLayout
+    fields: Callable[[Value], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """An operand, a tile, that must lie in a buffer of a type; `field` is its name in the op."""
 
@@ -313,10 +327,14 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The operand, a tile, that an op takes in parts, and the registers of each, in order."""
+    """The operand, a tile, that an op takes in parts, and the registers of each, in order.
+
+    loads: whether what is read from shared memory for a part waits for its turn, too.
+    """
 
     operand: Value
     registers: tuple[tuple[int, ...], ...]
+    loads: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +360,7 @@ class Told:
 
 
 InPlaceRule = Callable[[Any, Value, Shared, bool], InPlace | None]
+InRegistersRule = Callable[[Any], InRegisters | None]
 StoredRule = Callable[[Any], Sequence[Stored]]
 PartsRule = Callable[[Any], Parts | None]
 LaterRule = Callable[[Any], Later | None]
@@ -367,6 +386,7 @@ class RuleTable(LoweringTable):
         self._raised: dict[type[Op], RaisedRule] = {}
         self._staged: dict[type[Op], StagedRule] = {}
         self._in_place: dict[type[Op], InPlaceRule] = {}
+        self._in_registers: dict[type[Op], InRegistersRule] = {}
         self._stored: dict[type[Op], StoredRule] = {}
         self._later: dict[type[Op], LaterRule] = {}
         self._parts: dict[type[Op], PartsRule] = {}
@@ -418,6 +438,10 @@ class RuleTable(LoweringTable):
         transpose, may lie; None if it must not.
         """
         return self._register(self._in_place, "in place", classes)
+
+    def in_registers(self, *classes: type[Op]) -> Callable[[InRegistersRule], InRegistersRule]:
+        """Register the decorated function (op) -> InRegisters, None if it has no such operand."""
+        return self._register(self._in_registers, "in registers", classes)
 
     def stored(self, *classes: type[Op]) -> Callable[[StoredRule], StoredRule]:
         """Register the decorated function (op) -> the tiles that it reads out of buffers."""
@@ -512,6 +536,11 @@ class RuleTable(LoweringTable):
         """Return how an op reads an operand in a buffer itself; None for most ops."""
         rule = self._found("_in_place", op)
         return None if rule is None else rule(op, operand, buffer, turned)
+
+    def in_registers_of(self, op: Op) -> InRegisters | None:
+        """Return the operand that an op may have in registers; None for most ops."""
+        rule = self._found("_in_registers", op)
+        return None if rule is None else rule(op)
 
     def stored_of(self, op: Op) -> Sequence[Stored]:
         """Return the tiles that an op reads out of buffers; () for most ops."""

@@ -5,6 +5,7 @@ They are ops like all others: with inference, verification, interpretation and a
 
 from workbench.targets.nvidia.ops.clusters import ClusterBarrier, HasPeers
 from workbench.targets.nvidia.ops.copies import AsyncCopy, CommitCopies, WaitCopies
+from workbench.targets.nvidia.ops.extremes import Kept
 from workbench.targets.nvidia.ops.products import (
     FenceProducts,
     Scale,
@@ -33,6 +34,7 @@ __all__ = [
     "Expect",
     "FenceProducts",
     "HasPeers",
+    "Kept",
     "MakeTensorMap",
     "RenewBarriers",
     "Scale",

@@ -5,9 +5,16 @@ far apart. A launch makes it, so all of it must follow from the launch's argumen
 as those of tiles are, from the outermost to the one along which elements lie side by side. What a
 box has outside the array reads as zero.
 
+The box of a map that is *walked* is a number of places, one after the other: along the last axis
+but one, then in the next row of it, and so on outwards. Each axis between the first and the last
+has a window: the coordinate of its first place, how many there are, and how far they are apart.
+The box begins at one place, and an offset of each of those axes leads from places to what is read,
+so that the columns of a convolution as a product are boxes: places are its results, offsets its
+taps ("im2col" to the hardware).
+
 What the hardware asks for is asked here as well, with KernelErrors that name it: a pass that raises
 a load to a map must have proven it, or have the launch ask. PTX ISA 9.0, "Tensors" and
-"cp.async.bulk.tensor" (sm_90); encoding: cuTensorMapEncodeTiled.
+"cp.async.bulk.tensor" (sm_90); encoding: cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col.
 """
 
 from __future__ import annotations
@@ -50,6 +57,12 @@ _LINE = 128
 GRAIN = 16
 #: The most axes, elements along one, and bytes between two of one axis, plus one.
 MOST_AXES, MOST_EXTENT, STRIDE_END = 5, 1 << 32, 1 << 40
+#: Of walked maps, by the number of axes with a window: what the first place of one and its distance
+#: from the last element are at least and less than, and offsets less than. And the most places of a
+#: box, elements of its row, and elements between two places.
+CORNERS = {1: 1 << 15, 2: 1 << 7, 3: 1 << 4}
+OFFSETS = {1: 1 << 16, 2: 1 << 8, 3: 1 << 5}
+MOST_PLACES, MOST_IN_PLACE, MOST_STEP = 1024, 256, 8
 
 
 class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
@@ -61,7 +74,8 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
     With `swizzle` = 32, 64 or 128 the copies write the rows of a piece, which are then no longer
     than so many bytes, with the 16-byte chunks of eight of them exchanged (layouts.SWIZZLES).
     `piece`: the box of one copy, where a box of the type is several; () for the whole. The last of
-    them along the last axis may reach beyond the box.
+    them along the last axis may reach beyond the box. `windows` of a walked map: first place, how
+    many and how far apart, of each axis that has one.
 
         %4 = gpu.tensor_map %0, [%1, %2], [%3] {type = tensor_map<16x8xf16>} : tensor_map<16x8xf16>
     """
@@ -69,6 +83,7 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
     base: Value
     extents: tuple[Value, ...]
     strides: tuple[Value, ...]
+    windows: tuple[Value, ...] = ()
     type: TensorMap = attribute()
     swizzle: int = attribute(default=0)
     piece: tuple[int, ...] = attribute(default=())
@@ -88,7 +103,8 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
                 f"{len(self.strides)} strides",
                 self.span,
             )
-        _verify_integers(self, (*self.extents, *self.strides))
+        _verify_integers(self, (*self.extents, *self.strides, *self.windows))
+        self._verify_windows()
         if self.swizzle not in (0, 32, 64, 128):
             raise ShapeError(f"{self.name} has no swizzle of {self.swizzle} bytes", self.span)
         if self.piece and (
@@ -97,6 +113,27 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
             or any(b % p for b, p in zip(self.type.box[:-1], self.piece[:-1], strict=True))
         ):
             raise ShapeError(f"{self.name} of {self.type} in pieces of {self.piece}", self.span)
+
+    def _verify_windows(self) -> None:
+        box, count = self.type.box, windowed(self.type)
+        if len(self.windows) != 3 * count:
+            raise ShapeError(
+                f"{self.name} of {self.type} has windows of {len(self.windows)} numbers, "
+                f"not {3 * count}",
+                self.span,
+            )
+        if self.type.walked and (
+            count not in CORNERS
+            or any(extent != 1 for extent in box[:-2])
+            or self.copied[-2] != box[-2]
+            or box[-2] > MOST_PLACES
+            or self.copied[-1] > MOST_IN_PLACE
+        ):
+            raise ShapeError(
+                f"{self.name} walks over boxes of 1 x ... x places x elements, at most "
+                f"{MOST_PLACES} x {MOST_IN_PLACE}, not {self.type}",
+                self.span,
+            )
 
     @property
     def copied(self) -> tuple[int, ...]:
@@ -133,7 +170,16 @@ class MakeTensorMap(Op, mnemonic="gpu.tensor_map", effects=NONE, exact=True):
         for axis, stride in enumerate(strides):
             if stride * size % GRAIN or not 0 <= stride * size < STRIDE_END:
                 raise self._refused(f"has elements {stride * size} bytes apart along axis {axis}")
-        return np.array([base, *extents, *strides], np.int64)
+        windows = [int(frame[v]) for v in self.windows]
+        for axis in range(len(windows) // 3):
+            first, count, step = windows[3 * axis : 3 * axis + 3]
+            last = first + (count - 1) * step - (extents[axis + 1] - 1)
+            most = CORNERS[len(windows) // 3]
+            if not all(-most <= n < most for n in (first, last)):
+                raise self._refused(f"begins at {first} and ends {last} behind its last element")
+            if not (1 <= step <= MOST_STEP and count >= 1):
+                raise self._refused(f"has {count} places {step} apart along axis {axis + 1}")
+        return np.array([base, *extents, *strides, *windows], np.int64)
 
     def _refused(self, why: str) -> LaunchError:
         return LaunchError(f"{self.name}: no tensor map can be made of an array that {why}",
@@ -146,7 +192,9 @@ class TensorLoad(Op, mnemonic="gpu.tensor_load", exact=True):
     Axis i of the tile is the map's axis `axes[i]`; of the others the box has one element. The last
     coordinate is a multiple of 16 bytes. With `parts` the tile is so many boxes, one behind the
     other along its outermost axis of the map, and coordinates are those of one after the other.
-    Addresses are numbers of 64 bits: what sums of steps have beyond these is lost.
+    Behind the coordinates of a walked map come the offsets of its axes with windows.
+    Addresses are numbers of 64 bits: what sums of steps have beyond these is lost. A box that lies
+    outside of the extents as a whole reads nothing, but the map's base has to be in memory.
     `role`, `channel` and `slots` say what has been decided (passes/roles.py): a producer's warps
     copy it through a ring of so many slots.
 
@@ -385,6 +433,11 @@ def _verify_integers(op: Op, values: Sequence[Value]) -> None:
             raise KernelTypeError(f"{op.name} got a {value.type} for an integer", op.span)
 
 
+def windowed(type: TensorMap) -> int:
+    """Return how many axes of a map have a window: all between the first and the last."""
+    return len(type.box) - 2 if type.walked else 0
+
+
 def outermost(axes: Sequence[int]) -> int:
     """Return the axis of a tile, of those of a map, along which it may be several boxes."""
     return axes.index(min(axes))
@@ -398,7 +451,8 @@ def _verify_boxes(
     if not isinstance(type, TensorMap):
         raise KernelTypeError(f"{op.name} needs a tensor map, not a {type}", op.span)
     _verify_integers(op, coordinates)
-    if parts < 1 or len(coordinates) != parts * len(type.box):
+    count = len(type.box) + windowed(type)
+    if parts < 1 or len(coordinates) != parts * count or (type.walked and parts > 1):
         raise ShapeError(
             f"{op.name} names {len(coordinates)} coordinates of {parts} x {type}", op.span
         )
@@ -422,6 +476,48 @@ def _boxes(
     return np.concatenate(found, outermost(axes))
 
 
+def _counted_on(starts: Sequence[int], box: Sequence[int]) -> list[Array]:
+    """Return the coordinates of a box, those of each axis along that axis."""
+    lines = (s + np.arange(n, dtype=np.int64) for s, n in zip(starts, box, strict=True))
+    return list(np.meshgrid(*lines, indexing="ij"))
+
+
+def _walked(
+    op: Op, starts: Sequence[int], extents: Sequence[int], windows: Sequence[int],
+    box: Sequence[int],
+) -> list[Array]:  # fmt: skip
+    """Return the coordinates of a walked box in the same form."""
+    count = len(windows) // 3
+    outer, *at = starts[: count + 1]
+    offsets = starts[count + 2 :]
+    turn = np.zeros((), np.int64)
+    places = 1
+    for axis in reversed(range(count)):
+        first, many, step = windows[3 * axis : 3 * axis + 3]
+        place, rest = divmod(at[axis] - first, step)
+        if rest or not 0 <= place < many:
+            why = f"begins at {at[axis]}, which is no place of axis {axis + 1}"
+            raise LaunchError(f"{op.name} {why}", op.span)
+        if not 0 <= offsets[axis] < OFFSETS[count]:
+            raise LaunchError(
+                f"{op.name} is offset by {offsets[axis]} along axis {axis + 1}", op.span
+            )
+        turn, places = turn + place * places, places * many
+    turn = turn + np.arange(box[-2], dtype=np.int64)
+    found: list[Array] = []
+    for axis in reversed(range(count)):
+        first, many, step = windows[3 * axis : 3 * axis + 3]
+        found.insert(0, first + turn % many * step + offsets[axis])
+        turn = turn // many
+    shape = (*[1] * count, box[-2], 1)
+    inner = starts[count + 1] + np.arange(box[-1], dtype=np.int64)
+    whole = tuple(box)
+    return [
+        *(np.broadcast_to(line.reshape(shape), whole) for line in (outer + turn, *found)),
+        np.broadcast_to(inner, whole),
+    ]
+
+
 def _box(
     op: Op, frame: Frame, source: Value, coordinates: Sequence[Value], axes: Sequence[int]
 ) -> Array:
@@ -430,22 +526,27 @@ def _box(
     assert isinstance(type, TensorMap)
     rank, element = len(type.box), type.element
     given = [int(n) for n in frame[source]]
-    base, extents, strides = given[0], given[1 : 1 + rank], [*given[1 + rank :], 1]
+    base, extents, strides = given[0], given[1 : 1 + rank], [*given[1 + rank : 2 * rank], 1]
     starts = [int(frame[v]) for v in coordinates]
     for start in starts:
         if not -(1 << 31) <= start < 1 << 31:
             raise LaunchError(f"{op.name}: the coordinate {start} has no 32 bits", op.span)
-    if starts[-1] * element.itemsize % GRAIN:
+    into = starts[rank - 1] * element.itemsize
+    if into % GRAIN:
         raise LaunchError(
-            f"{op.name} begins {starts[-1] * element.itemsize} bytes into a row, "
-            f"no multiple of {GRAIN}",
+            f"{op.name} begins {into} bytes into a row, no multiple of {GRAIN}",
             op.span,
         )
+    if type.walked:
+        along = _walked(op, starts, extents, given[2 * rank :], type.box)
+    else:
+        along = _counted_on(starts, type.box)
     offset, inside = np.zeros((), np.int64), np.ones((), bool)
-    for axis, (start, count) in enumerate(zip(starts, type.box, strict=True)):
-        where = start + np.arange(count, dtype=np.int64)
-        inside = inside[..., None] & (where >= 0) & (where < extents[axis])
-        offset = offset[..., None] + where * strides[axis]
+    for axis, where in enumerate(along):
+        inside = inside & (where >= 0) & (where < extents[axis])
+        offset = offset + where * strides[axis]
+    if not inside.any():  # the hardware translates the base's address then, and no other
+        frame.read(op, np.array([base], np.int64), np.ones(1, bool), element)
     # An address that is not read may lie anywhere; all are numbers of 64 bits.
     addresses = base + np.where(inside, offset, 0) * element.itemsize
     order = [*axes, *(axis for axis in range(rank) if axis not in axes)]

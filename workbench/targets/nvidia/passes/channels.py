@@ -42,7 +42,7 @@ class Channel:
     """Loads that one product reads, and whether it goes on into the next round.
 
     `number`: how many like it its loop has before. What is `held` is loaded once for a program,
-    before its loops: it has one slot, which is given back behind the last loop that reads it.
+    before its loops: its slot is given back behind the last loop that reads it.
     """
 
     loads: tuple[Load, ...]

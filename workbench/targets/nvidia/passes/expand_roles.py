@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.ir import I32, Block, Builder, Module, Op, Shared, Tile, Value, copy_op
+from workbench.ir import I32, Block, Builder, Module, Op, Shared, Tile, Value, copy_op, element_of
+from workbench.layouts import LinearLayout
 from workbench.ops import Constant, Elementwise, For, Select, Yield, counted_loops
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import chip_of
@@ -33,11 +34,11 @@ from workbench.targets.nvidia.passes.overlap_products import (
     registers_needed,
 )
 from workbench.targets.nvidia.passes.ring_loops import read_for
-from workbench.targets.simt.ops import BlockBarrier, SharedAllocate
+from workbench.targets.simt.ops import BlockBarrier, SharedAllocate, SharedLoad
 from workbench.targets.simt.passes.roles import Carried, each_program, part_warps
 from workbench.targets.simt.passes.rounds import reading_from
 from workbench.targets.simt.passes.staged_loads import Known
-from workbench.targets.simt.rules import Box, Device, Later
+from workbench.targets.simt.rules import Box, Device, InRegisters, Later
 
 #: What is said of loads where each block copies its own.
 NOWHERE: Mapping[int, Value] = {}
@@ -81,6 +82,8 @@ class _Expansion:
     rings: dict[tuple[object, ...], _Ring] = field(default_factory=dict[Any, _Ring])
     #: Tensor maps for copies that lie as the rings do, by the loads' map and buffer.
     maps: dict[tuple[Value, Shared], Value] = field(default_factory=dict[Any, Value])
+    #: Operands loaded before all loops that consumers have in registers, by the products' ids.
+    in_registers: dict[int, Value] = field(default_factory=dict[int, Value])
     #: What a producer waits for behind its first copy: consumers have what they begin with.
     hold: Value | None = None
 
@@ -346,6 +349,44 @@ class _Expansion:
                 self._at(channel.loads[0].op)
                 ring, turn = self.rings[channel.key], turns[channel.key]
                 self.builder.insert(Await(ring.full, turn.slot, turn.parity))
+                self._read_once(channel, turn)
+
+    def _read_once(self, channel: Channel, turn: _Turn) -> None:
+        """Read what products may have in registers in all rounds, if these suffice."""
+        if not self.module_.attributes.get("keep_operands", True):
+            return
+        ring, tiles = self.rings[channel.key], dict[LinearLayout, Value]()
+        for load, buffer in zip(channel.loads, ring.buffers, strict=True):
+            for read in load.reads:
+                how = self.chip.rules.in_registers_of(read.op)
+                if how is None or not how.operand is read.operand is load.op.result:
+                    continue
+                if not self._suffice(read.op, how):
+                    text = "read from shared memory in each round: registers do not suffice"
+                    self.remarks.note(read.op, text, "missed")
+                    continue
+                if how.layout not in tiles:
+                    type = Tile(buffer.type.shape, buffer.type.element, how.layout)
+                    tiles[how.layout] = self.builder.add(
+                        SharedLoad(buffer, turn.slot, type=type), load.op.result.hint
+                    )
+                self.in_registers[id(read.op)] = tiles[how.layout]
+
+    def _suffice(self, product: Op, how: InRegisters) -> bool:
+        """Say whether a thread has registers for an operand beside all else of its loop."""
+        loop = next(loop for loop in self.loops if product in loop.body.ops)
+        filled = [*self.channels[loop], *self.held]
+        read = {place.operand for c in filled for load in c.loads for place in load.reads}
+        late = late_product(loop, self.chip.rules)
+        if late is None:
+            return False
+        _, needed = registers_needed(loop, late, read, self.chip.rules, copies=0)
+        words = how.layout.registers() * element_of(how.operand.type).itemsize // 4
+        return needed + words <= self._registers_there(loop)
+
+    def _registers_there(self, loop: For) -> int:
+        registers, warps = loop.decided("registers"), self.warps + loop.decided("warps")
+        return registers[1] if registers else chip_of(self.chip).most_registers(warps)
 
     def _give_held_back(self, loop: Op, turns: dict[Any, _Turn]) -> None:
         for channel in self.held:
@@ -364,6 +405,10 @@ class _Expansion:
                 for read in load.reads:
                     if read.op is op:
                         fields |= read.how.fields(buffer, turn.slot)
+        if id(op) in self.in_registers:
+            how = self.chip.rules.in_registers_of(op)
+            assert how is not None
+            fields |= how.fields(self.in_registers[id(op)])
         return fields
 
     def _loop(self, loop: For, turns: dict[Any, _Turn], values: dict[Value, Value]) -> None:
@@ -457,8 +502,7 @@ class _Expansion:
         read = {place.operand for c in filled for load in c.loads for place in load.reads}
         reason = obstacle(late, read, self.chip.rules)
         _, needed = registers_needed(loop, late, read, self.chip.rules, copies=0)
-        registers, warps = loop.decided("registers"), self.warps + loop.decided("warps")
-        most = registers[1] if registers else chip_of(self.chip).most_registers(warps)
+        most = self._registers_there(loop)
         if not reason and needed > most:
             reason = f"{needed} registers needed, {most} there"
         if not reason and slots < 2:
@@ -529,8 +573,11 @@ class _Expansion:
         return _Turn(builder.add(Constant(0, I32)), builder.add(Constant(parity, I32)))
 
     def _following(self, channel: Channel, turns: Mapping[Any, _Turn]) -> _Turn:
-        """Return the turn after this one of what has one slot."""
-        turn, one = turns[channel.key], self.builder.add(Constant(1, I32))
+        """Return the turn after this one of what is loaded once for a program."""
+        turn, slots = turns[channel.key], self.rings[channel.key].slots
+        if slots > 1:
+            return _Turn(*self._next(turn, slots))
+        one = self.builder.add(Constant(1, I32))
         return _Turn(turn.slot, self.builder.add(Elementwise("xor", (turn.parity, one))))
 
     def _next(self, turn: _Turn, slots: int) -> list[Value]:

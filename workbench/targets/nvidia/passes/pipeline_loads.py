@@ -20,6 +20,11 @@ free a round later too, so the ring has one more, or the copies start one round 
 A product that adds to sums and reads what is made of another one may be started a round later
 (overlap_products.py); its slot is free as much later.
 
+Rows of a tile that the next round goes on with, and that are short, are asked for by several rounds
+at once: memory gives 32 bytes of a row at two fifths of its speed, 64 at three, 256 at nine tenths
+(H100, tests/bench/mixed.py). Every so many rounds the block waits for what these read, meets, and
+starts the copies of as many later ones.
+
 What no copy brings as such a product reads it goes through registers: turned tiles, and elements of
 which fewer than four bytes lie side by side. Round i loads what round i+S-1 needs, and the next one
 stores it to its slot, right behind the barrier; who multiplies it has met the others since then.
@@ -39,8 +44,10 @@ from workbench.ir import (
     element_of,
     layout_of,
     rebuild,
+    shape_of,
+    walk,
 )
-from workbench.ops import For, counted
+from workbench.ops import For, counted, pointee_of
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.chip import MOST_REGISTERS, Chip, chip_of, residency
 from workbench.targets.nvidia.passes.overlap_products import (
@@ -50,6 +57,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     stored_bytes,
 )
 from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop, begun_once
+from workbench.targets.simt.ops import roles_of
 from workbench.targets.simt.passes.costs import vector_width
 from workbench.targets.simt.passes.rounds import counts_ahead
 from workbench.targets.simt.passes.shared_memory import scratch_of
@@ -72,6 +80,12 @@ _OTHER_REGISTERS = 72
 _OTHER_ADDRESSES = 24
 #: Rounds ahead in which a tile is loaded that is stored a round later, for all to see in the next.
 _LEAST_DISTANCE = 2
+#: Bytes of a row that memory gives at about its speed, if they are asked for together.
+_ROW_BYTES = 256
+#: Rounds whose copies may start together: their code is written so often.
+_MOST_TOGETHER = 8
+#: Resident warps that stay where a ring takes more slots to bring such rows.
+_LEAST_WARPS = 8
 
 
 def pipeline_loads(
@@ -86,6 +100,9 @@ def pipeline_loads(
     room = chip.shared_bytes if room is None else room
     known = Known(module, chip)
     rings: list[Value] = []
+    roles = roles_of(module)  # there a producer copies ahead already
+    regions = () if roles is None else roles.regions
+    fed = {op.id for region in regions for op in walk(region)}
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         loop = counted(op)
@@ -99,7 +116,8 @@ def pipeline_loads(
         early = Early(loop, known)
         found, plan = _decided(early, depth, chip_of(chip), room, remarks)
         if plan is None:
-            _answer_stages(loop, known, remarks)
+            if loop.id not in fed:
+                _answer_stages(loop, known, remarks)
             return None
         for staged in found:
             _answer_memory_hints(staged, remarks)
@@ -250,7 +268,7 @@ def _planned(
         ways = [(depth + 2, depth - 1), (depth + 1, depth - 2), (depth + 1, depth - 1)]
         ways.append((depth, depth - 2))
     if product is None and late is None:
-        return plain
+        return _together(early, found, plain, chip, room)
     each, warps = sum(staged.ahead.buffer.bytes for staged in found), early.known.on.num_warps
     in_rings = {place.operand for staged in found for place in staged.in_place}
     beside = stored_bytes(early.loop, in_rings, early.known.rules) + _scratch_bytes(early)
@@ -272,6 +290,55 @@ def _planned(
         )
         remarks.note(late, text, "missed")
     return plain
+
+
+def _together(early: Early, found: list[Staged], plain: Plan, chip: Chip, room: int) -> Plan:
+    """Return the ring of a loop that starts copies of several rounds together, if that pays.
+
+    Not where products read it in place: they take tiles of so many rows that memory can wait.
+    """
+    on = early.known.on
+    plain_reads = all(staged.is_vectors and not staged.in_place for staged in found)
+    if not plain_reads or not on.options.get("rounds_together", True):
+        return plain
+    largest = max(found, key=lambda staged: staged.ahead.buffer.bytes)
+    row = _row_that_goes_on(early, largest)
+    count = min(_MOST_TOGETHER, _ROW_BYTES // row) if row else 1
+    each = sum(staged.ahead.buffer.bytes for staged in found)
+
+    def warps_with(slots: int) -> int:
+        size = slots * each + _scratch_bytes(early)
+        return residency(chip, on.num_warps, _OTHER_REGISTERS, size).warps
+
+    least = min(max(1, warps_with(plain.slots)), _LEAST_WARPS)
+    while count > 1:
+        slots = max(2, -(-plain.slots // count)) * count
+        if slots * each <= room and warps_with(slots) >= least:
+            return Plan(slots, slots - count, together=count)
+        count //= 2
+    return plain
+
+
+def _row_that_goes_on(early: Early, staged: Staged) -> int:
+    """Return the bytes of a tile that lie side by side, where the next round's lie behind them.
+
+    0 if they do not, or are no power of two.
+    """
+    facts, loop = early.known.on.facts, early.loop
+    assert staged.access is not None
+    pointers = staged.access.pointers
+    form, index = facts.form(pointers), facts.form(loop.body.arguments[0])
+    if form is None or index is None:
+        return 0
+    rounds = [m for m in index.terms if len(m) == 1 and m[0].kind == "trip"]
+    for monomial, factor in form.terms.items():
+        if factor == 1 and len(monomial) == 1 and monomial[0].kind == "x":
+            axis: int = monomial[0].key
+            extent = shape_of(pointers.type)[axis]
+            size = extent * pointee_of(pointers.type).itemsize
+            steps = [form.terms.get(one) for one in rounds]
+            return size if steps == [extent] and size & (size - 1) == 0 else 0
+    return 0
 
 
 def _scratch_bytes(early: Early) -> int:

@@ -358,7 +358,13 @@ class Plans:
         if self.fits(form):
             return True
         low, high = self._known(form)
-        return FULL32[0] <= low and high <= FULL32[1]
+        if FULL32[0] <= low and high <= FULL32[1]:
+            return True
+        atom = next(iter(form.atoms()), None)
+        if atom is None or atom.kind not in ("div", "rem") or form != Form({(atom,): 1}):
+            return False
+        # No quotient and no remainder of a number that is not negative is larger.
+        return self._known(atom.parts[0])[0] >= 0 and all(map(self.is_small, atom.parts))
 
     def _never(self, held: Form, shape: tuple[int, ...]) -> bool:
         """Say whether a form is known to be below 0 all over a tile."""
@@ -468,11 +474,16 @@ class Raiser(Rebuilder):
         for place, raised in self.found.items():
             found, load, element = raised.plan, raised.load, raised.how.element
             box = found.box(shape_of(raised.tile.type))
-            fields = tuple((axis.stride, axis.extent) for axis in found.axes)
+            fields = tuple(
+                (axis.stride, axis.extent, w and (w.first, w.count, w.step))
+                for axis in found.axes
+                for w in (axis.window,)
+            )
             key = found.root, found.base, box, element, fields
             if key not in made:
                 builder.span, builder.origins = load.span, (load.id,)
-                made[key] = self._tensor_map(found, TensorMap(box, element))
+                walked = bool(found.windows)
+                made[key] = self._tensor_map(found, TensorMap(box, element, walked))
             self.maps[place] = made[key]
         builder.span, builder.origins = before
 
@@ -483,7 +494,10 @@ class Raiser(Rebuilder):
             base = self.builder.add(AddPointer(base, write.value(found.base)))
         extents = tuple(write.value(axis.extent) for axis in found.axes)
         strides = tuple(write.value(axis.stride) for axis in found.axes[:-1])
-        return self.builder.add(MakeTensorMap(base, extents, strides, type=type), "map")
+        windows = tuple(
+            write.value(form) for w in found.windows for form in (w.first, w.count, w.step)
+        )
+        return self.builder.add(MakeTensorMap(base, extents, strides, windows, type=type), "map")
 
     def _replacement(self, op: Op) -> Value | Drop | None:
         if op.id in self.fenced:
@@ -496,7 +510,8 @@ class Raiser(Rebuilder):
             return None
         write = self._scalars(I32)
         starts = raised.plan.coordinates
-        coordinates = tuple(write.value(form) for start in starts for form in start)
+        offsets = tuple(window.offset for window in raised.plan.windows)
+        coordinates = tuple(write.value(form) for start in (*starts, offsets) for form in start)
         held = raised.tile.type
         tile = Tile(shape_of(held), raised.how.element, layout_of(held))
         box = TensorLoad(

@@ -20,7 +20,7 @@ from workbench.ir import (
     walk,
 )
 from workbench.layouts import LinearLayout
-from workbench.ops import Constant, Elementwise, For, Select
+from workbench.ops import Constant, Elementwise, For, If, Select, Yield
 from workbench.passes.manager import Remarks
 from workbench.targets.nvidia.ops import Await, Barriers, FenceProducts, RenewBarriers, WaitCopies
 from workbench.targets.nvidia.passes.started_ahead import Ahead
@@ -50,12 +50,15 @@ class Plan:
 
     product: one that is waited for a round later, if there is one.
     late: one that is started a round later, if there is one.
+    together: of so many rounds copies start at one time, and are waited for. Slots and distance
+        are multiples of it.
     """
 
     slots: int
     distance: int
     product: Op | None = None
     late: Op | None = None
+    together: int = 1
 
 
 @dataclass(slots=True)
@@ -123,6 +126,8 @@ class RingLoop:
         return tuple(results)
 
     def _loop(self, ahead: Ahead, buffers: list[Value], barriers: Value | None) -> Op:
+        if self.plan.together > 1:
+            return self._loop_together(ahead, buffers)
         builder, loop = self.builder, self.loop
         carried, arguments = _Carried(), loop.body.arguments
         index, any_more, state, waiting, last_slot = self._begun(ahead)
@@ -170,6 +175,60 @@ class RingLoop:
         block = Block((*arguments, *carried.inside), tuple(body))
         return builder.insert(loop.changed(inits=(*loop.inits, *carried.inits), body=block))
 
+    def _loop_together(self, ahead: Ahead, buffers: list[Value]) -> Op:
+        """Insert the loop where the copies of several rounds start together.
+
+        In the first of so many rounds the block waits for what all of them read, meets, and starts
+        those that come `distance` rounds later, into the slots of the rounds before.
+        """
+        builder, loop, plan = self.builder, self.loop, self.plan
+        carried, arguments = _Carried(), loop.body.arguments
+        index, any_more, state, _, _ = self._begun(ahead)
+        next_index = carried.add(index, "ahead")
+        slot = carried.add(self._number(0), "slot")
+        shadows = {a: carried.add(value, a.hint) for a, value in state.items()}
+        runs = None if any_more is None else carried.add(any_more, "runs")
+        stay = [next_index, *shadows.values(), *([] if runs is None else [runs])]
+        with builder.block() as body:
+            place = builder.add(Elementwise("and", (slot, self._number(plan.together - 1))))
+            is_first = builder.add(Elementwise("eq", (place, self._number(0))))
+            with builder.block() as then:
+                builder.insert(WaitCopies(plan.distance // plan.together - 1))
+                builder.insert(BlockBarrier())
+                builder.insert(Yield(tuple(self._started(ahead, next_index, shadows, slot, runs))))
+            with builder.block() as otherwise:
+                builder.insert(Yield(tuple(stay)))
+            branch = If(is_first, Block((), tuple(then)), Block((), tuple(otherwise)))
+            moved = list(builder.insert(branch).results)
+            replaced = _Reading(self.early, self.found, buffers, slot, builder).write(plan)
+            yields = [replaced.get(v, v) for v in loop.body.yields]
+            following, _ = next_slot(slot, plan.slots, builder)
+            ends = [moved[0], following, *moved[1:]]
+            builder.insert(loop.body.terminator.changed(values=(*yields, *ends)))
+        block = Block((*arguments, *carried.inside), tuple(body))
+        return builder.insert(loop.changed(inits=(*loop.inits, *carried.inits), body=block))
+
+    def _started(
+        self, ahead: Ahead, index: Value, shadows: dict[Value, Value], slot: Value,
+        runs: Value | None,
+    ) -> list[Value]:  # fmt: skip
+        """Start the copies of some rounds; returns what a loop carries for the next ones."""
+        builder, plan = self.builder, self.plan
+        state = dict(shadows)
+        each = self._number(plan.together)
+        before = builder.add(Elementwise("sub", (slot, each), no_wrap=True))
+        wraps = builder.add(Elementwise("lt", (slot, each)))
+        first = builder.add(Select(wraps, self._number(plan.distance), before))
+        for number in range(plan.together):
+            place = first
+            if number:
+                step = self._number(number)
+                place = builder.add(Elementwise("add", (first, step), no_wrap=True))
+            state = ahead.start(index, state, place, stage=-plan.distance - number, runs=runs,
+                                commit=number == plan.together - 1)  # fmt: skip
+            index, runs = self._following(index, runs)
+        return [index, *(state[a] for a in shadows), *([] if runs is None else [runs])]
+
     def _begun(
         self, ahead: Ahead
     ) -> tuple[Value, Value | None, dict[Value, Value], list[tuple[Value, Value]], Value]:
@@ -187,7 +246,8 @@ class RingLoop:
             if len(loaded) == _AT_ONCE:
                 _store(*loaded.pop(0), builder)
             slot = self._number(stage)
-            state = ahead.start(index, state, slot, runs=runs)
+            commit = (stage + 1) % self.plan.together == 0
+            state = ahead.start(index, state, slot, runs=runs, commit=commit)
             loaded.append((ahead.loaded, slot))
             index, runs = self._following(index, runs)
         for tiles, slot in loaded[:-1]:
@@ -220,6 +280,7 @@ class RingLoop:
             self.loop,
             f"{len(self.found)} loads copied {distance} rounds ahead "
             f"through {total:,} bytes of shared memory"
+            + (f", those of {self.plan.together} rounds together" * (self.plan.together > 1))
             + (", the product goes on into the next round" if self.plan.product else ""),
             "applied",
         )

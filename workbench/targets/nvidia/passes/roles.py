@@ -18,7 +18,7 @@ computes it, so what decides where copies begin must not come from a tile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Effect, Module, Op, Value, element_of, layout_of
@@ -42,9 +42,10 @@ from workbench.targets.nvidia.passes.overlap_products import (
     stored_bytes,
 )
 from workbench.targets.nvidia.passes.sharing import together
-from workbench.targets.nvidia.passes.staying import Told, inner_ops, orders_programs, stays
+from workbench.targets.nvidia.passes.staying import Told, inner_ops, stays
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.passes.guarded_work import without_branch
+from workbench.targets.simt.passes.longest_first import orders_programs
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.passes.staged_loads import Known
 from workbench.targets.simt.pressure import peak_in
@@ -62,6 +63,9 @@ _TWO_GROUPS = 8
 #: launch takes, else `setmaxnreg` waits for ever.
 REGISTERS = {2: (24, 240), 4: (24, 112)}
 _FEWEST_SLOTS = 2
+#: Of how many programs what is loaded before the loops is there at once, where blocks stay: the
+#: next one's comes while this one still reads its own.
+_PROGRAMS = 2
 #: The same where a producer's copies read more numbers in a round: tiles that are several boxes.
 _MORE_NUMBERS, MORE_REGISTERS = 16, {2: (40, 232), 4: (40, 104)}
 
@@ -183,7 +187,7 @@ def _may_stay(module: Module, chip: Chip, room: int | None, known: Known) -> boo
         return False
     if not stays(module, {loop: channels}, known, alone=True)[0]:
         return False
-    depth = loop.stages or module.attributes["num_stages"]
+    depth = loop.stages_in(module.attributes)
     ring = depth * channels[0].bytes
     fits = ring <= (chip.shared_bytes if room is None else room)
     return fits and residency(chip, warps, needed, ring).warps <= warps
@@ -205,7 +209,7 @@ def _pays(module: Module, chip: Chip, room: int | None, known: Known) -> bool:
             _registers(module, chip, needed)
         except RefusedError:
             return False
-        depth = loop.stages or module.attributes["num_stages"]
+        depth = loop.stages_in(module.attributes)
         ring = depth * sum(channel.bytes for channel in channels)
         beside = stored_bytes(loop, in_rings, chip.rules)
         alone = residency(chip, warps, plain, ring + beside).warps <= warps
@@ -260,16 +264,14 @@ def _decided(
         if id(load) not in inside:
             raise RefusedError(load, outside)
     blocks, more = together(module, channels, held, known, stays=rounds > 0)
-    own = [*loads]
-    for loop in loops:
-        own += _check(loop, channels[loop], module, known)
-    for channel in held:
-        own += producer_slice(None, channel.loads, module, known, persistent=True)[0]
-    _check_order(module, loops[-1], own, known)
+    _check_order(module, loops[-1], _produced(module, channels, held, loads, known), known)
     slots = ring.slots(beside, kept)
+    ahead = 1
+    if rounds and ring.most(_PROGRAMS * beside + kept) >= slots:
+        ahead, beside = _PROGRAMS, _PROGRAMS * beside
     keys = [*rings, *(channel.key for channel in held)]
     places = {
-        id(load.op): load.box.decided(keys.index(channel.key), 1 if channel.held else slots)
+        id(load.op): load.box.decided(keys.index(channel.key), ahead if channel.held else slots)
         for found in (*channels.values(), held)
         for channel in found
         for load in channel.loads
@@ -299,6 +301,19 @@ def _decided(
     top = [op.noted(**places[id(op)]) if id(op) in places else op for op in module.body.ops]
     body = Block((), tuple(noted.get(id(op), op) for op in top))
     return replace(module, body=body)
+
+
+def _produced(
+    module: Module, channels: Mapping[For, Sequence[Channel]], held: Iterable[Channel],
+    loads: Sequence[Op], known: Known,
+) -> list[Op]:  # fmt: skip
+    """Return what a producer does; raise RefusedError where it has no role in a loop."""
+    found = [*loads]
+    for loop in channels:
+        found += _check(loop, channels[loop], module, known)
+    for channel in held:
+        found += producer_slice(None, channel.loads, module, known, persistent=True)[0]
+    return found
 
 
 def _check_order(module: Module, last: For, loads: Sequence[Op], known: Known) -> None:
@@ -418,11 +433,17 @@ class _Ring:
         return min(MOST_SLOTS, there // max(self.each, 1))
 
     @property
-    def wanted(self) -> int:
-        """How many the author wants, 0 where nobody said anything."""
-        asked = max((loop.stages or 0 for loop in self.loops), default=0)
-        free = not asked and self.module.attributes.get("stages_are_free")
-        return 0 if free else asked or self.module.attributes["num_stages"]
+    def wanted(self) -> int | None:
+        """How many the author wants, None where nobody said anything."""
+        asked = [loop.stages for loop in self.loops if loop.stages is not None]
+        if not asked and self.module.attributes.get("stages_are_free"):
+            return None
+        return max(asked, default=self.module.attributes["num_stages"])
+
+    @property
+    def _usual(self) -> int:
+        wanted = self.wanted
+        return self.module.attributes["num_stages"] if wanted is None else wanted
 
     def _resident(self, slots: int, beside: int) -> int:
         needed = slots * self.each + beside
@@ -430,7 +451,7 @@ class _Ring:
 
     def is_alone(self, beside: int) -> bool:
         """Say whether a block with the slots that are wanted has a multiprocessor to itself."""
-        slots = max(_FEWEST_SLOTS, self.wanted or self.module.attributes["num_stages"])
+        slots = max(_FEWEST_SLOTS, self._usual)
         return self._resident(slots, beside) <= self.threads.warps
 
     def slots(self, held: int, kept: int) -> int:
@@ -444,8 +465,8 @@ class _Ring:
         if most < _FEWEST_SLOTS:
             text = f"there is no room for two slots of {self.each:,} bytes"
             raise RefusedError(self.loops[0], text)
-        start = max(_FEWEST_SLOTS, min(self.wanted or self.module.attributes["num_stages"], most))
-        last = min(most, start + 1) if self.wanted else most
+        start = max(_FEWEST_SLOTS, min(self._usual, most))
+        last = most if self.wanted is None else min(most, start + 1)
         found = start
         for slots in range(start + 1, last + 1):
             if self._resident(slots, held) == self._resident(start, held):

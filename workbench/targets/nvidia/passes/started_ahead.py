@@ -41,12 +41,13 @@ class Ahead:
 
     def start(
         self, index: Value, state: dict[Value, Value], slot: Value, stage: int = 0,
-        runs: Value | None = None,
+        runs: Value | None = None, commit: bool = True,
     ) -> dict[Value, Value]:  # fmt: skip
         """Start all copies and loads of the round and return the carried values of the next.
 
         `stage`: minus the rounds that they are ahead of the round they stand in. `runs`: whether
-        the loop reaches the round, where the counter does not tell.
+        the loop reaches the round, where the counter does not tell. `commit`: they are the last of
+        those that are waited for together.
         """
         builder, loop = self.builder, self.loop
         values = {loop.body.arguments[0]: index, **state}
@@ -68,7 +69,7 @@ class Ahead:
         for staged, buffer in vectors:
             with self._for(staged):
                 self._start_vectors(staged, buffer, (slot, stage), values, runs)
-        if vectors:
+        if vectors and commit:
             builder.insert(CommitCopies())
         if self.barriers is not None:
             self._start_boxes(pairs, (slot, stage), values, runs)

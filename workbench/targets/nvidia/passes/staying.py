@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from workbench.analysis.successive import Pace, Successive
-from workbench.ir import Effect, Module, Op, Value, walk
+from workbench.ir import Module, Op, Value, walk
 from workbench.ops import For
 from workbench.passes.manager import Severity
 from workbench.targets.nvidia.passes.channels import Channel, RefusedError, producer_slice
+from workbench.targets.simt.passes.longest_first import orders_programs
 from workbench.targets.simt.passes.staged_loads import Known
 
 #: As many programs as blocks that stay can number.
@@ -129,17 +130,9 @@ def _read_for(loop: For, module: Module) -> Op | None:
     return None
 
 
-def orders_programs(effect: Effect) -> bool:
-    """Say whether an effect puts programs of a launch in an order."""
-    touches = effect.reads or effect.writes
-    return (
-        effect.space == "global" and effect.order != "plain" and (touches or effect.scope != "cta")
-    )
-
-
 def inner_ops(op: Op) -> list[Op]:
     """Return the ops inside of an op."""
     return [inner for region in op.regions for inner in walk(region)]
 
 
-__all__ = ["FEW_ROUNDS", "Told", "inner_ops", "most_rounds", "orders_programs", "stays"]
+__all__ = ["FEW_ROUNDS", "Told", "inner_ops", "most_rounds", "stays"]

@@ -23,14 +23,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import product
 
-from workbench.ir import U64, Block, Builder, Effect, Module, Op, Shared, Value
-from workbench.ops import Bitcast, Constant, Elementwise
+from workbench.ir import U64, Block, Builder, Effect, Module, Op, Shared, Value, shape_of
+from workbench.ops import Bitcast, Constant, Elementwise, pointee_of
 from workbench.passes.manager import Remarks
+from workbench.targets.simt.corners import Elements
 from workbench.targets.simt.lowering import used_values
-from workbench.targets.simt.ops import BlockBarrier
+from workbench.targets.simt.ops import BlockBarrier, is_persistent
 from workbench.targets.simt.passes.going import Going, goes_on
-from workbench.targets.simt.passes.hazards import Access, Doubt, Hazards, words_of
+from workbench.targets.simt.passes.hazards import Access, Doubt, Hazards, Overlap, words_of
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.rules import Device
 
@@ -47,10 +49,14 @@ class _Touch:
     writes: bool
     #: The ring this is a slot of: slots filled and read between two of its barriers differ.
     ring: Value | None = None
+    #: Whether each warp has a part of it that no other touches, as many bytes as the next one has.
+    shared_out: bool = False
 
     def conflicts(self, other: _Touch) -> bool:
         if self.ring is not None and self.ring is other.ring:
             return False
+        if self.shared_out and other.shared_out and (self.low, self.high) == (other.low, other.high):
+            return False  # whoever uses such bytes waits for its own warp first
         return (self.writes or other.writes) and self.low < other.high and other.low < self.high
 
 
@@ -103,7 +109,7 @@ class _Wait:
     """Why an op waits, or on which arguments it depends whether it must."""
 
     reason: str = ""
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Doubt | Overlap, ...] = ()
 
 
 class _Barriers:
@@ -121,15 +127,22 @@ class _Barriers:
         self.used = used_values(module)
         self.hazards = Hazards(module, self.used)
         self.buffers: dict[Value, tuple[int, int]] = {}
+        #: Where blocks stay, a barrier has groups of warps wait that are programs apart.
+        self.costs = is_persistent(module)
+        #: Ops whose operands are known where code is being written.
+        self.open: list[set[int]] = []
         #: What a block leaves pending that began with nothing pending.
         self._left: dict[Block, _Pending] = {}
 
     # -- walking --------------------------------------------------------------------------
     def block(self, block: Block, pending: _Pending, write: bool) -> Block:
         """Go through a block; `pending` becomes what is pending at its end."""
+        self.open.append(set())
         with self.builder.block() as ops:
             for op in block.ops:
                 self.op(op, pending, write)
+                self.open[-1].add(op.id)
+        self.open.pop()
         return Block(block.arguments, tuple(ops)) if write else block
 
     def op(self, op: Op, pending: _Pending, write: bool) -> None:
@@ -209,8 +222,9 @@ class _Barriers:
         waits = scratch.bytes > 0 and not scratch.alone
         if scratch.bytes:
             low = self.offsets[op.id]
-            before.append(_Touch(low, low + scratch.bytes, writes=True))
-            after.append(_Touch(low, low + scratch.bytes, writes=not waits))
+            held = _Touch(low, low + scratch.bytes, writes=True, shared_out=scratch.alone)
+            before.append(held)
+            after.append(replace(held, writes=not waits))
         return _Own(tuple(before), tuple(after), tuple(going), tuple(accesses), waits)
 
     def allocated(self, op: Op, buffer: Value) -> _Touch:
@@ -234,7 +248,7 @@ class _Barriers:
             a.conflicts(b) for a in own.before for b in (*pending.touches, *pending.going.since)
         ):
             return _Wait("the shared memory it uses may still be in use")
-        doubts: dict[Doubt, None] = {}
+        doubts: dict[Doubt | Overlap, None] = {}
         for access in own.accesses:
             if reason := self.order_of(access, pending):
                 return _Wait(reason)
@@ -243,11 +257,17 @@ class _Barriers:
             for other in pending.accesses:
                 if not self.hazards.meet(other, access):
                     continue
-                doubt = self.hazards.doubt(other, access)
+                doubt = self.hazards.doubt(other, access) or self.asked(other, access)
                 if doubt is None or len(doubts) == MOST_DOUBTS:
                     return _Wait(words_of(other, access))
                 doubts[doubt] = None
         return _Wait("", tuple(doubts))
+
+    def asked(self, first: Access, second: Access) -> Overlap | None:
+        """Return what decides whether two accesses meet, if that is worth asking and known here."""
+        if not self.costs or not any(first.op.id in ops for ops in self.open):
+            return None
+        return self.hazards.overlap(first, second)
 
     def order_of(self, access: Access, pending: _Pending) -> str:
         """Say which order between programs an access has to wait for; "" for none."""
@@ -268,12 +288,48 @@ class _Barriers:
             self.remarks.note(op, f"barrier: {wait.reason}")
             builder.insert(BlockBarrier())
         elif wait.doubts:
-            names = sorted({v.hint for doubt in wait.doubts for v in (doubt.one, doubt.two)})
+            names = sorted({name for doubt in wait.doubts for name in self.names(doubt)})
             self.remarks.note(op, f"barrier if arguments overlap: {', '.join(names)}")
-            holds = [self.overlap(doubt) for doubt in wait.doubts]
+            holds = [
+                self.ends_meet(doubt) if isinstance(doubt, Overlap) else self.overlap(doubt)
+                for doubt in wait.doubts
+            ]
             when = reduce(lambda x, y: builder.add(Elementwise("or", (x, y))), holds)
             builder.insert(BlockBarrier(when))
         builder.span, builder.origins = before
+
+    def names(self, doubt: Doubt | Overlap) -> list[str]:
+        """Return the names of the arguments that a doubt is about."""
+        if isinstance(doubt, Doubt):
+            return [doubt.one.hint, doubt.two.hint]
+        effects = (doubt.first.effect, doubt.second.effect)
+        return [name for effect in effects for name in self.hazards.roots(effect)]
+
+    def ends_meet(self, doubt: Overlap) -> Value:
+        """Write whether the bytes between the ends of two accesses have some in common."""
+        builder, elements = self.builder, Elements(self.builder, {})
+
+        def ends(pointers: Value) -> tuple[Value, Value]:
+            corners = product(*((0, extent - 1) for extent in shape_of(pointers.type)))
+            places = [
+                builder.add(Bitcast(elements.at(pointers, place), U64))
+                for place in dict.fromkeys(corners)
+            ]
+            least, most = (
+                reduce(lambda x, y, of=of: builder.add(Elementwise(of, (x, y))), places)
+                for of in ("min", "max")
+            )
+            last = builder.add(Constant(pointee_of(pointers.type).itemsize - 1, U64))
+            return least, builder.add(Elementwise("add", (most, last)))
+
+        one, two = doubt.first.effect.through, doubt.second.effect.through
+        assert one is not None
+        assert two is not None
+        (low, high), (first, last) = ends(one), ends(two)
+        before = builder.add(Elementwise("le", (low, last)))
+        return builder.add(
+            Elementwise("and", (before, builder.add(Elementwise("le", (first, high)))))
+        )
 
     def overlap(self, doubt: Doubt) -> Value:
         """Write whether two arguments lie so near that accesses by equal offsets meet."""

@@ -120,13 +120,18 @@ def instructions_of(layout: LinearLayout, width: int) -> int:
 
 
 def coalesced(
-    on: Setting, pointers: Value, mask: Value | None, itemsize: int, least: int = 1
+    on: Setting,
+    pointers: Value,
+    mask: Value | None,
+    itemsize: int,
+    least: int = 1,
+    apart: tuple[int, ...] = (),
 ) -> LinearLayout:
     """Return the layout in which a tile of pointers is accessed in whole sectors.
 
     Axes in order of stride, the unit stride first; vectors as wide as addresses and mask allow,
     but no wider than leaves every lane something to do (LAYOUTS: choosing the coalesced layout),
-    or than `least` elements.
+    or than `least` elements. `apart`: the columns of the warps, where they are given.
     """
     facts, shape = on.facts, shape_of(pointers.type)
     threads = on.lanes * on.num_warps
@@ -138,8 +143,28 @@ def coalesced(
         max(1, on.chip.widest_bytes // itemsize),
         max(least, prod(1 << (e - 1).bit_length() for e in shape) // threads),
     )
-    found = blocked(shape, width, tuple(order), on.num_warps, on.lanes)
-    return _runs_across(found, order) if width == 1 and fastest != len(shape) - 1 else found
+    found = blocked(shape, width, tuple(order), on.num_warps, on.lanes, apart)
+    if width == 1 and fastest != len(shape) - 1 and not apart:
+        return _runs_across(found, order)
+    return found
+
+
+def coalesced_within(
+    on: Setting, pointers: Value, mask: Value | None, itemsize: int, held: LinearLayout
+) -> LinearLayout | None:
+    """Return the layout in which each warp accesses the elements that it has in another layout.
+
+    What goes from that to this goes from lane to lane, and no warp waits for another. None where
+    warps share elements.
+    """
+    warps = held.flat("warp")
+    others = {base for dim in ("register", "lane") for base in held.flat(dim)}
+    apart = 0
+    for base in warps:
+        apart |= base
+    if apart.bit_count() != len(warps) or any(base & apart for base in others):
+        return None
+    return coalesced(on, pointers, mask, itemsize, apart=tuple(warps))
 
 
 def _runs_across(layout: LinearLayout, order: list[int]) -> LinearLayout:

@@ -49,7 +49,7 @@ from workbench.ops import (
     counted,
     counted_loops,
 )
-from workbench.passes.cleanup import hoist_invariants
+from workbench.passes.cleanup import drop_dead, hoist_invariants
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
 from workbench.targets.simt.passes.rounds import read_by
@@ -75,16 +75,21 @@ class _Nest:
     handed: tuple[int | None, ...]
 
 
-def flatten_loops(module: Module, remarks: Remarks, chip: Device) -> Module:
+def flatten_loops(
+    module: Module, remarks: Remarks, chip: Device, *, boxes: bool = False
+) -> Module:
     """Make one loop of two whose inner one copies loads ahead, if the outer one only prepares it.
 
+    With `boxes` loops of copies of whole tiles, which warps may part for, else those of others.
     Needs: layouts, whole-tile copies decided (raise-tma). Keeps: every value, and the order of all
     rounds.
     """
     said: set[int] = set()
+    if boxes and next(_nests(module), None) is not None:
+        module = drop_dead(module, remarks)  # pointers and masks of what boxes bring
     while nests := {nest.outer.id: nest for nest in _nests(module)}:
         known = Known(module, chip)
-        chosen = {number: nest for number, nest in nests.items() if _pays(nest, known)}
+        chosen = {number: nest for number, nest in nests.items() if _pays(nest, known, boxes)}
         if not chosen:
             break
 
@@ -101,6 +106,8 @@ def flatten_loops(module: Module, remarks: Remarks, chip: Device) -> Module:
 
         # The number of rounds is the same in each of a loop around this one.
         module = hoist_invariants(rebuild(module, rewrite), remarks)
+    if boxes:  # others may still be obeyed
+        return module
     unheard = {op.span: op for op in module.walk() if op.hinted(HINT) and op.id not in said}
     for op in unheard.values():  # once, however many copies unrolling made
         remarks.note(op, f"{HINT}=True is not obeyed: nested loops stay nested", "missed")
@@ -149,8 +156,11 @@ def _handed(outer: For, inner: For) -> tuple[int | None, ...] | None:
     return None if read or places != list(range(len(carried))) else tuple(found)
 
 
-def _pays(nest: _Nest, known: Known) -> bool:
-    """Say whether the inner loop has loads that are copied ahead, one by one, again each time."""
+def _pays(nest: _Nest, known: Known, boxes: bool) -> bool:
+    """Say whether the inner loop has loads that are copied ahead again each time.
+
+    As `boxes`, or one by one.
+    """
     inner, on = nest.inner, known.on
     if inner.stages_in(on.options) < 2 or not known.hides(inner.body):
         return False
@@ -159,7 +169,7 @@ def _pays(nest: _Nest, known: Known) -> bool:
         return False
     early = Early(inner, known)
     staged = [s for op in inner.body.ops if (s := staged_load(early, op, Remarks())) is not None]
-    return bool(staged) and all(one.box is None for one in staged)
+    return bool(staged) and all((one.box is not None) is boxes for one in staged)
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -244,18 +254,25 @@ class _Flat:
         self, past: Value, held: dict[Value, Value], kept: Sequence[Value],
         yields: Sequence[Value], anew: Sequence[int],
     ) -> tuple[Value, ...]:  # fmt: skip
-        """Insert the branch at the end of a round: the outer counter, what is kept, what restarts.
+        """Insert the end of a round: the outer counter, what is kept, what restarts.
 
-        They are of the next outer round where the inner loop is past its end.
+        They are of the next outer round where the inner loop is past its end: behind a branch, or
+        numbers, which are chosen.
         """
         outer, inner, builder = self.nest.outer, self.nest.inner, self.builder
         counter = outer.body.arguments[0]
+        wanted = [*kept, *(inner.inits[n] for n in anew)]
+        same = held[counter], *(held[value] for value in kept), *yields
+        if not any(shape_of(value.type) for value in wanted):
+            following = self._of("add", held[counter], outer.step, no_wrap=True)
+            others = following, *self._computed({counter: following}, wanted)
+            pairs = zip(others, same, strict=True)
+            return tuple(builder.add(Select(past, other, one)) for other, one in pairs)
         with builder.block() as then:
             following = self._of("add", held[counter], outer.step, no_wrap=True)
-            wanted = [*kept, *(inner.inits[n] for n in anew)]
             builder.insert(Yield((following, *self._computed({counter: following}, wanted))))
         with builder.block() as otherwise:
-            builder.insert(Yield((held[counter], *(held[value] for value in kept), *yields)))
+            builder.insert(Yield(same))
         none = ()
         made = If(past, Block(none, tuple(then)), Block(none, tuple(otherwise)))
         return builder.insert(made).results

@@ -20,10 +20,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from workbench.analysis.affine import Affine, tile_forms
-from workbench.analysis.forms import Form
+from workbench.analysis.forms import Form, Monomial
 from workbench.analysis.memory import Memory
-from workbench.ir import Effect, Module, Op, Value, element_of, layout_of, shape_of
+from workbench.ir import Effect, Module, Op, Pointer, Value, element_of, layout_of, shape_of
 from workbench.ops import pointee_of
+from workbench.targets.simt.corners import is_known
 
 #: Names that mean one thing throughout a program.
 _FIXED = frozenset(("arg", "pid", "programs", "x"))
@@ -51,6 +52,14 @@ class Doubt:
     but_equal: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two accesses, through tiles of pointers, that meet only if the bytes between their ends do."""
+
+    first: Access
+    second: Access
+
+
 class Hazards:
     """Compares the accesses of a module of GPU IR."""
 
@@ -62,6 +71,10 @@ class Hazards:
         self._affine: Affine | None = None
         self._users: dict[Value, list[Op]] | None = None
         self._private: dict[Value, bool] = {}
+
+    def roots(self, effect: Effect) -> list[str]:
+        """Return the names of the arguments behind an access."""
+        return sorted(self._memory.roots(effect))
 
     def is_settled(self, access: Access) -> bool:
         """Say whether no program writes the arguments that an access touches."""
@@ -110,6 +123,25 @@ class Hazards:
             return None
         size = (reach[1] - reach[0] + 1) * pointee_of(one.through.type).itemsize
         return Doubt(starts[0], starts[1], size, but_equal=self._same_layout(one, two))
+
+    def overlap(self, first: Access, second: Access) -> Overlap | None:
+        """Return what decides whether two accesses through different arguments meet, if ends do.
+
+        Each goes straight along its axes, so that its ends are where the tile's corners are, and
+        these can be computed from numbers. None where it is not so.
+        """
+        one, two = first.effect, second.effect
+        here, there = (self._memory.roots(effect) for effect in (one, two))
+        if first.earlier or second.earlier or here == there or len(here) != 1 or len(there) != 1:
+            return None
+        for effect in (one, two):
+            pointers = effect.through
+            if pointers is None or effect.later or not isinstance(element_of(pointers.type), Pointer):
+                return None
+            form = self._form(pointers, earlier=False)
+            if form is None or not is_known(pointers, ()) or not all(map(_is_straight, form.terms)):
+                return None
+        return Overlap(first, second)
 
     def _commute(self, first: Op, second: Op) -> bool:
         """Say whether nobody could tell which of two updates came first."""
@@ -202,6 +234,12 @@ class Hazards:
                 for operand in op.operands:
                     self._users.setdefault(operand, []).append(op)
         return self._users.get(value, [])
+
+
+def _is_straight(monomial: Monomial) -> bool:
+    """Say whether what is added up goes straight along each axis, or not at all."""
+    moving = [atom for atom in monomial if atom.axes]
+    return len(moving) < 2 and all(atom.kind == "x" for atom in moving)
 
 
 def _moving(form: Form) -> Form:

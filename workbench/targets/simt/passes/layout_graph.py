@@ -275,6 +275,17 @@ class LayoutGraph:
                 for node in self.nodes:
                     if not node.candidates:
                         node.offer(default_layout(node.shape, self.num_warps, self.chip.lanes))
+        self._within()
+
+    def _within(self) -> None:
+        """Offer what lets the warps of a store keep the elements that they have."""
+        for edge in self.edges:
+            target = self.nodes[edge.target]
+            plan = None if target.op is None else self.plans.get(target.op.id)
+            if plan is None or plan.within is None:
+                continue
+            for layout in self.nodes[edge.source].candidates:
+                target.offer(plan.within(layout))
 
     def _spread(self) -> bool:
         changed = False

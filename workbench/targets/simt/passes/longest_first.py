@@ -1,0 +1,119 @@
+"""Programs whose loops are longest begin first, where each has a block of its own.
+
+Blocks begin in the order of their numbers, axis 0 first, as others end. Where a program's loop is
+the longer the further along that axis it is (causal attention: a block of queries sees all keys
+before it), each head's longest program begins last, and so does the launch's: in the end most of
+the device waits for a few. So programs are taken in another order: those of several columns of the
+grid (heads) together, the longest of all of them first. Columns are as many as read no more in
+their loops than the cache holds, since programs of a column mostly read the same.
+
+Which program a block is decides its code alone (lowering.py): in the IR a program's number stays
+what it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from workbench.analysis.affine import Affine, tile_forms
+from workbench.analysis.forms import Form
+from workbench.ir import Effect, Module, shape_of
+from workbench.ops import For, counted_loops, pointee_of
+from workbench.passes.manager import Remarks
+from workbench.targets.simt.rules import Device
+
+#: Bytes that stay in the cache while programs read them again, about (hopper_attention: 32 MB).
+_CACHED = 32 << 20
+#: The most programs of a group, as a power of two: numbers of 32 bits hold twice as many.
+_MOST = 24
+
+
+def longest_first(module: Module, remarks: Remarks, chip: Device) -> Module:
+    """Say in which order programs begin (`longest_first`), if some are known to be longer.
+
+    A positive number, where programs grow along axis 0, or a negative one, where they shrink: one
+    more than the power of two of the programs that are taken together.
+
+    Keeps: every value. Nothing that waits for other programs or signals to them is reordered.
+    """
+    del remarks
+    if not module.attributes.get("reorder", True) or _orders_programs(module):
+        return module
+    facts, growth, each = tile_forms(module), 0.0, 0
+    for loop in counted_loops(module.walk()):
+        lower, upper, by = map(facts.form, (loop.lower, loop.upper, loop.step))
+        step = None if by is None else by.constant
+        if lower is None or upper is None or step is None or step <= 0:
+            continue
+        growth += (_along(upper, facts) - _along(lower, facts)) / step
+        each = max(each, _loaded(loop, chip))
+    if not growth or not each:
+        return module
+    together = max(1, int(_CACHED / (abs(growth) * each))).bit_length() - 1
+    found = 1 + min(together, _MOST)
+    attributes = {**module.attributes, "longest_first": found if growth > 0 else -found}
+    return replace(module, attributes=attributes)
+
+
+def told_order(module: Module, remarks: Remarks) -> Module:
+    """Drop the order where blocks stay, which take programs in one of their own; tell the author.
+
+    Keeps: every value.
+    """
+    order = module.attributes.get("longest_first")
+    if order is None:
+        return module
+    if any(op.per_program for op in module.walk()):
+        rest = {name: held for name, held in module.attributes.items() if name != "longest_first"}
+        return replace(module, attributes=rest)
+    text = f"programs with the longest loops begin first, about {1 << abs(order) - 1} together"
+    remarks.note(None, text, "applied")
+    return module
+
+
+def _along(form: Form, facts: Affine, most: int = 8) -> int:
+    """Return by how much a number grows from one program to the next along axis 0, about.
+
+    Numbers are taken not to wrap. `most`: as many are looked through one behind the other.
+    """
+    found = 0
+    for monomial, coefficient in form.terms.items():
+        if len(monomial) != 1 or not most:
+            continue
+        (atom,) = monomial
+        if atom.kind == "pid" and atom.key == 0:
+            found += coefficient
+        elif atom.kind in ("min", "max"):
+            parts = (_along(part, facts, most - 1) for part in atom.parts)
+            found += coefficient * max(parts, key=abs)
+        elif atom.kind == "value" and (inner := facts.unwrapped(atom)) is not None:
+            found += coefficient * _along(inner, facts, most - 1)
+    return found
+
+
+def _loaded(loop: For, chip: Device) -> int:
+    """Return the bytes that a loop loads in a round."""
+    found = 0
+    for op in loop.body.ops:
+        access = chip.rules.access_of(op)
+        if access is not None and op.results:
+            pointers = access.pointers
+            found += prod(shape_of(pointers.type)) * pointee_of(pointers.type).itemsize
+    return found
+
+
+def _orders_programs(module: Module) -> bool:
+    """Say whether a kernel waits for other programs, signals to them, or asks which block it is."""
+    ops = [*module.walk()]
+    return any(op.names_block for op in ops) or any(
+        orders_programs(effect) for op in ops for effect in op.own_effects()
+    )
+
+
+def orders_programs(effect: Effect) -> bool:
+    """Say whether an effect puts programs of a launch in an order."""
+    touches = effect.reads or effect.writes
+    return (
+        effect.space == "global" and effect.order != "plain" and (touches or effect.scope != "cta")
+    )
