@@ -365,6 +365,7 @@ class _Expansion:
                     text = "read from shared memory in each round: registers do not suffice"
                     self.remarks.note(read.op, text, "missed")
                     continue
+                assert isinstance(buffer.type, Shared)
                 if how.layout not in tiles:
                     type = Tile(buffer.type.shape, buffer.type.element, how.layout)
                     tiles[how.layout] = self.builder.add(
