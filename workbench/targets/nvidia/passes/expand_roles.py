@@ -371,16 +371,13 @@ class _Expansion:
         for load, buffer in zip(channel.loads, ring.buffers, strict=True):
             for read in load.reads:
                 how = self.chip.rules.in_registers_of(read.op)
-                if (
-                    how is None
-                    or how.operand is not read.operand
-                    or read.operand is not load.op.result
-                ):
+                if how is None or not (how.operand is read.operand is load.op.result):
                     continue
                 if not self._suffice(read.op, how):
                     text = "read from shared memory in each round: registers do not suffice"
                     self.remarks.note(read.op, text, "missed")
                     continue
+                assert isinstance(buffer.type, Shared)
                 if how.layout not in tiles:
                     type = Tile(shape_of(buffer.type), element_of(buffer.type), how.layout)
                     tiles[how.layout] = self.builder.add(

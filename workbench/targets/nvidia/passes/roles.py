@@ -18,7 +18,7 @@ computes it, so what decides where copies begin must not come from a tile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Effect, Module, Op, Value, element_of, layout_of
@@ -264,12 +264,7 @@ def _decided(
         if id(load) not in inside:
             raise RefusedError(load, outside)
     blocks, more = together(module, channels, held, known, stays=rounds > 0)
-    own = [*loads]
-    for loop in loops:
-        own += _check(loop, channels[loop], module, known)
-    for channel in held:
-        own += producer_slice(None, channel.loads, module, known, persistent=True)[0]
-    _check_order(module, loops[-1], own, known)
+    _check_order(module, loops[-1], _produced(module, channels, held, loads, known), known)
     slots = ring.slots(beside, kept)
     ahead = ring.programs(beside, kept, slots) if rounds else 1
     beside *= ahead
@@ -305,6 +300,19 @@ def _decided(
     top = [op.noted(**places[id(op)]) if id(op) in places else op for op in module.body.ops]
     body = Block((), tuple(noted.get(id(op), op) for op in top))
     return replace(module, body=body)
+
+
+def _produced(
+    module: Module, channels: Mapping[For, Sequence[Channel]], held: Iterable[Channel],
+    loads: Sequence[Op], known: Known,
+) -> list[Op]:  # fmt: skip
+    """Return what a producer does; raise RefusedError where it has no role in a loop."""
+    found = [*loads]
+    for loop in channels:
+        found += _check(loop, channels[loop], module, known)
+    for channel in held:
+        found += producer_slice(None, channel.loads, module, known, persistent=True)[0]
+    return found
 
 
 def _check_order(module: Module, last: For, loads: Sequence[Op], known: Known) -> None:
