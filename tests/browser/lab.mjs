@@ -493,7 +493,7 @@ let browser;
 try {
   const start = Date.now();
   while (!(await fetch(`${base}/api`).then((reply) => reply.ok, () => false))) {
-    assert.ok(server.exitCode === null && Date.now() - start < 60_000, log);
+    assert.ok(server.exitCode === null && Date.now() - start < 180_000, log);
     await new Promise((done) => setTimeout(done, 100));
   }
   browser = await launch();

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from workbench.ir import Module
@@ -303,6 +303,10 @@ def _built(state: State) -> Built:
     made: dict[str, Binary] = {}
     assembled: list[str] = []  # the text that was, if it was: with a limit of registers, perhaps
 
+    @cache
+    def rows_of(text: str) -> Rendered:
+        return ptx_rows(text, ops, state.llvm)
+
     def binary() -> Binary:
         if "cubin" not in made:
             if find("ptxas") is None:
@@ -332,16 +336,20 @@ def _built(state: State) -> Built:
                     remarks.later(lambda: note_spills(result, sass(), module, remarks))
                 if result.notes:
                     remarks.later(lambda: note_assembler(
-                        found, ptx_rows(found.ptx, ops, state.llvm), module, remarks))  # fmt: skip
+                        found, rows_of(found.ptx), module, remarks))  # fmt: skip
         return made["cubin"]
+
+    @cache
+    def disassembled() -> Rendered:
+        made = binary()
+        live = live_registers(made.data) if made.resources.spill_store_bytes else ""
+        return sass_rows(disassemble(made.data), rows_of(ptx), live)
 
     def sass() -> Rendered:
         for tool in ("ptxas", "nvdisasm"):
             if find(tool) is None:
                 return Rendered("", (), "missing", f"SASS {missing(tool)}")
-        made = binary()
-        live = live_registers(made.data) if made.resources.spill_store_bytes else ""
-        return sass_rows(disassemble(made.data), ptx_rows(ptx, ops, state.llvm), live)
+        return disassembled()
 
     return Built(
         symbol=symbol_of(module.name),
@@ -355,7 +363,7 @@ def _built(state: State) -> Built:
         machine=machine(unit, state.llvm),
         texts={
             "llvm": lambda: llvm_rows(state.llvm, ops),
-            "ptx": lambda: ptx_rows(assembled[0] if assembled else ptx, ops, state.llvm),
+            "ptx": lambda: rows_of(assembled[0] if assembled else ptx),
             "sass": sass,
         },
         fields={
