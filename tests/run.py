@@ -76,6 +76,9 @@ def main(mode: str) -> int:
     beside = Tally()
     linting = threading.Thread(target=beside.one_by_one, args=[tools])
     linting.start()
+    # What it writes, the processes of run_pytest need not: pytest's own form of each test file.
+    collect = [sys.executable, "-m", "pytest", "-qq", "--collect-only"]
+    tally.one_by_one([("collection", collect)])
     run_pytest(tally, ["-m", FAST] if mode == "check" else [])
     linting.join()
     tally.passed += beside.passed

@@ -297,15 +297,18 @@ STEPS: tuple[Step[State], ...] = (
 )
 
 
+def _disassembled(made: Binary, rows: Rendered) -> Rendered:
+    live = live_registers(made.data) if made.resources.spill_store_bytes else ""
+    return sass_rows(disassemble(made.data), rows, live)
+
+
 def _built(state: State) -> Built:
     module, unit, ptx, ops = state.module, state.unit, state.ptx, state.ops
     shared_bytes, remarks = state.shared_bytes, state.recorder.remarks
     made: dict[str, Binary] = {}
     assembled: list[str] = []  # the text that was, if it was: with a limit of registers, perhaps
 
-    @cache
-    def rows_of(text: str) -> Rendered:
-        return ptx_rows(text, ops, state.llvm)
+    rows_of = cache(partial(ptx_rows, ops=ops, llvm=state.llvm))
 
     def binary() -> Binary:
         if "cubin" not in made:
@@ -339,11 +342,7 @@ def _built(state: State) -> Built:
                         found, rows_of(found.ptx), module, remarks))  # fmt: skip
         return made["cubin"]
 
-    @cache
-    def disassembled() -> Rendered:
-        made = binary()
-        live = live_registers(made.data) if made.resources.spill_store_bytes else ""
-        return sass_rows(disassemble(made.data), rows_of(ptx), live)
+    disassembled = cache(lambda: _disassembled(binary(), rows_of(ptx)))
 
     def sass() -> Rendered:
         for tool in ("ptxas", "nvdisasm"):
