@@ -47,9 +47,10 @@ class Options:
     no copy brings it at all), `warp_specialize` whether warps part into a producer's and those
     that multiply, and `persistent` whether blocks whose warps part stay for one program after the
     other; `reorder` says whether programs with the longest loops begin first (unset: where nothing
-    that is loaded decides how long these are). `most_rounds` says how many programs a block that stays takes at most: where a launch
-    has more, each program has a block (unset: what its loops read decides), and `cluster` how many
-    of these blocks copy together what their programs all read, a power of two.
+    that is loaded decides how long these are). `most_rounds` says how many programs a block that
+    stays takes at most: where a launch has more, each program has a block (unset: what its loops
+    read decides), and `cluster` how many of these blocks copy together what their programs all
+    read, a power of two.
     """
 
     num_warps: int | None = None
