@@ -1,15 +1,18 @@
-"""Conditions mean the same evaluated, as Python text and as native code."""
+"""Conditions mean the same evaluated, as Python text, as native code and in C."""
 
 from __future__ import annotations
 
 import ctypes
+import shutil
+import subprocess
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workbench.analysis.ranges import IndexProgram, Step
 from workbench.launch import native, native_code
-from workbench.launch.conditions import python_lines
+from workbench.launch.conditions import c_lines, python_lines
 from workbench.launch.index_width import width_program
 
 NAMES = ("n", "m")
@@ -77,3 +80,30 @@ def test_width_programs_say_what_the_intervals_say(program, data):
         assert (width.evaluate(values, grid) is not None) == expected
         assert run_text(width, values, grid) == expected
         assert run_native(width, values, grid) == expected
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(index_programs(), min_size=40, max_size=40), st.data())
+def test_c_says_what_the_intervals_say(tmp_path_factory, programs, data):
+    values = [[abs(data.draw(numbers)) % 2**62 for _ in NAMES] for _ in programs]
+    grids = [[data.draw(extents), data.draw(extents), 1] for _ in programs]
+    places = tuple((name, place, False) for place, name in enumerate(NAMES))
+    widths = [width_program(program, places) for program in programs]
+    functions = []
+    for number, width in enumerate(widths):
+        lines, _ = c_lines(width, NAMES, ("x", "y", "z"), "return 0;")
+        body = "\n".join(lines)
+        head = f"int fits{number}(int64_t x, int64_t y, int64_t z, int64_t n, int64_t m)"
+        functions.append(
+            f"{head}\n{{\n(void)x, (void)y, (void)z, (void)n, (void)m;\n{body}\nreturn 1;\n}}"
+        )
+    folder = tmp_path_factory.mktemp("c")
+    (folder / "fits.c").write_text("#include <stdint.h>\n" + "\n".join(functions))
+    command = ["cc", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", "fits.so"]
+    subprocess.run([*command, "fits.c"], cwd=folder, check=True)
+    library = ctypes.CDLL(str(folder / "fits.so"))
+    for number, program in enumerate(programs):
+        expected = program.fits(dict(zip(NAMES, values[number], strict=True)), grids[number])
+        given_ = map(ctypes.c_int64, (*grids[number], *values[number]))
+        assert getattr(library, f"fits{number}")(*given_) == expected

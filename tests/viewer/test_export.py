@@ -74,7 +74,7 @@ def test_svg_says_what_was_compiled(tmp_path: Path) -> None:
 
 
 def test_cubin_is_written_byte_for_byte(tmp_path: Path) -> None:
-    path = save(TRACES, tmp_path / "add.cubin", cubin=b"\x7fELF\x00")
+    path = save(TRACES, tmp_path / "add.cubin", made={".cubin": lambda: b"\x7fELF\x00"})
     assert path.read_bytes() == b"\x7fELF\x00"
 
 

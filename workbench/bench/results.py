@@ -146,6 +146,8 @@ class KernelResult:
         self.shown = False
         #: The latest launch, with its arguments; None if nothing was launched.
         self.subject: Subject | None = None
+        #: A launch of the same kernel compiled otherwise, which exports repeat.
+        self.example: Subject | None = None
         self._launch = launch
 
     def forget_frames(self) -> None:
@@ -271,19 +273,13 @@ class KernelResult:
         return self.trace
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
-        """Write what the suffix names: .html .wbt .json .ptx .ll .sass .cubin .png .svg .csv."""
+        """Write what the suffix names: .html .wbt .json .ptx .ll .sass .cubin .c .py .png .csv."""
+        from workbench.bench.exports import made_of
         from workbench.viewer import save
 
-        cubin = None
-        if Path(path).suffix.lower() == ".cubin":
-            cubin = self._cubin()
-        return save(self.traces, path, force=force, cubin=cubin, show=self.show)
-
-    def _cubin(self) -> bytes | None:
-        for record in self.records:
-            if record.compiled is not None and "cubin" in record.compiled.asm:
-                return record.compiled.asm["cubin"]
-        return None
+        compiled = [record.compiled for record in self.records if record.compiled is not None]
+        made = made_of(compiled, self.subject or self.example, self.plan)
+        return save(self.traces, path, force=force, made=made, show=self.show)
 
     def to_pandas(self) -> Any:
         """Return the measured points as a pandas DataFrame."""

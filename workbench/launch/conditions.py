@@ -1,4 +1,4 @@
-"""Conditions over the integers of a launch, as plain data that runs in three places.
+"""Conditions over the integers of a launch, as plain data that runs in four places.
 
 A *program* is a list of instructions over 64-bit integers: arguments by place, extents of the grid
 by axis, arithmetic, comparisons, and *requirements*, which end it. What it gives are its results,
@@ -7,6 +7,7 @@ or nothing where a requirement does not hold. The same program is
     evaluated               `Program.evaluate`: the careful path; what the others are tested by
     written as Python text  `python_expressions`, `python_lines`: launchers made in Python
     in native launchers     in line (`llvm_values`), or by an interpreter (`llvm_interpreter`)
+    written as C            `c_lines`: launchers that stand alone (runtime/c_launcher.py)
 
 so that a fact of an argument, or whether 32 bits hold every index, is spelled once.
 
@@ -32,38 +33,53 @@ def truncated(a: int, b: int) -> int:
     return a // b if a >= 0 else -(-a // b)
 
 
-#: name -> (meaning, Python text, LLVM text of each step; the last gives the value)
-#: `{0}`, `{1}`, `{2}` are the operands, `{a}`, `{b}` the values of earlier steps.
-_OPERATORS: dict[str, tuple[Callable[..., int], str, tuple[str, ...]]] = {
-    "add": (lambda a, b: a + b, "({0} + {1})", ("add i64 {0}, {1}",)),
-    "sub": (lambda a, b: a - b, "({0} - {1})", ("sub i64 {0}, {1}",)),
-    "mul": (lambda a, b: a * b, "({0} * {1})", ("mul i64 {0}, {1}",)),
-    "mask": (lambda a, b: a & b, "({0} & {1})", ("and i64 {0}, {1}",)),
-    "join": (lambda a, b: a | b, "({0} | {1})", ("or i64 {0}, {1}",)),
+#: name -> (meaning, Python text, LLVM text of each step (the last gives the value), C text)
+#: `{0}`, `{1}`, `{2}` are the operands, `{a}`, `{b}` the values of earlier steps. What is computed
+#: of garbage may be anything, but is defined in C, too.
+_OPERATORS: dict[str, tuple[Callable[..., int], str, tuple[str, ...], str]] = {
+    "add": (
+        lambda a, b: a + b, "({0} + {1})", ("add i64 {0}, {1}",),
+        "(int64_t)((uint64_t){0} + (uint64_t){1})",
+    ),
+    "sub": (
+        lambda a, b: a - b, "({0} - {1})", ("sub i64 {0}, {1}",),
+        "(int64_t)((uint64_t){0} - (uint64_t){1})",
+    ),
+    "mul": (
+        lambda a, b: a * b, "({0} * {1})", ("mul i64 {0}, {1}",),
+        "(int64_t)((uint64_t){0} * (uint64_t){1})",
+    ),
+    "mask": (lambda a, b: a & b, "({0} & {1})", ("and i64 {0}, {1}",), "{0} & {1}"),
+    "join": (lambda a, b: a | b, "({0} | {1})", ("or i64 {0}, {1}",), "{0} | {1}"),
     "min": (
         min, "({0} if {0} < {1} else {1})",
-        ("icmp slt i64 {0}, {1}", "select i1 {a}, i64 {0}, i64 {1}"),
+        ("icmp slt i64 {0}, {1}", "select i1 {a}, i64 {0}, i64 {1}"), "{0} < {1} ? {0} : {1}",
     ),
     "max": (
         max, "({0} if {0} > {1} else {1})",
-        ("icmp sgt i64 {0}, {1}", "select i1 {a}, i64 {0}, i64 {1}"),
+        ("icmp sgt i64 {0}, {1}", "select i1 {a}, i64 {0}, i64 {1}"), "{0} > {1} ? {0} : {1}",
     ),
     # By a positive number, towards zero.
     "quotient": (
         truncated, "({0} // {1} if {0} >= 0 else -(-{0} // {1}))", ("sdiv i64 {0}, {1}",),
+        "{1} > 0 ? {0} / {1} : 0",
     ),
     # 2 to the power of a number between 0 and 62.
-    "power": (lambda a: 1 << a, "(1 << {0})", ("shl i64 1, {0}",)),
+    "power": (
+        lambda a: 1 << a, "(1 << {0})", ("shl i64 1, {0}",), "(int64_t)((uint64_t)1 << ({0} & 63))",
+    ),
     "equal": (
         lambda a, b: int(a == b), "({0} == {1})", ("icmp eq i64 {0}, {1}", "zext i1 {a} to i64"),
+        "{0} == {1}",
     ),
     "between": (
         lambda a, low, high: int(low <= a <= high), "({1} <= {0} <= {2})",
         ("icmp sge i64 {0}, {1}", "icmp sle i64 {0}, {2}", "and i1 {a}, {b}", "zext i1 {c} to i64"),
+        "{1} <= {0} && {0} <= {2}",
     ),
     "select": (
         lambda a, b, c: b if a else c, "({1} if {0} else {2})",
-        ("icmp ne i64 {0}, 0", "select i1 {a}, i64 {1}, i64 {2}"),
+        ("icmp ne i64 {0}, 0", "select i1 {a}, i64 {1}, i64 {2}"), "{0} ? {1} : {2}",
     ),
 }  # fmt: skip
 
@@ -239,6 +255,44 @@ def _python(name: str, operands: tuple[int, ...], text: Sequence[str], names: Se
     if name == "extent":
         return "xyz"[operands[0]]
     return _OPERATORS[name][1].format(*(text[n] for n in operands))
+
+
+# -- C ----------------------------------------------------------------------------------------
+def c_lines(
+    program: Program,
+    names: Sequence[str],
+    grid: Sequence[str],
+    otherwise: str,
+    *,
+    prefix: str = "c",
+) -> tuple[list[str], list[str]]:
+    """Return statements that do `otherwise` where a requirement does not hold, and the results.
+
+    `names` are the `int64_t` of the arguments by place, `grid` those of its extents; each value is
+    a constant named by `prefix` and a number.
+    """
+    text: list[str] = []
+    lines: list[str] = []
+    for number, (name, operands) in enumerate(program.code):
+        if name == "constant":
+            text.append(_c_constant(operands[0]))
+        elif name in _LEAVES:
+            text.append((names if name == "argument" else grid)[operands[0]])
+        elif name == REQUIRE:
+            lines += [f"if (!{text[operands[0]]})", f"    {otherwise}"]
+            text.append("1")
+        else:
+            words = _OPERATORS[name][3].format(*(text[n] for n in operands))
+            lines.append(f"const int64_t {prefix}{number} = {words};")
+            text.append(f"{prefix}{number}")
+    return lines, [text[n] for n in program.results]
+
+
+def _c_constant(value: int) -> str:
+    value = _wrapped(value)
+    if value == -(1 << 63):
+        return "INT64_MIN"
+    return f"INT64_C({value})" if value >= 0 else f"(-INT64_C({-value}))"
 
 
 # -- LLVM -------------------------------------------------------------------------------------

@@ -43,7 +43,15 @@ def made(
     `settings`: values of other names, as they are.
     """
     found = compiled_as(result, words, settings)
-    return KernelResult(result.kernel, result.name, [Record(lambda: found.trace, found)])
+    made = KernelResult(result.kernel, result.name, [Record(lambda: found.trace, found)])
+    subject, known = result.subject or result.example, result.compiled
+    if subject is not None and known is not None and _constants(found) == _constants(known):
+        made.example, made.plan = subject, result.plan  # the same grid
+    return made
+
+
+def _constants(kernel: CompiledKernel) -> list[tuple[str, str]]:
+    return [(n, known.text()) for n, known in kernel.signature.arguments if known.is_constant]
 
 
 def compiled_as(

@@ -471,14 +471,14 @@ class CompiledKernel:
         return sha256("\n".join(places).encode()).hexdigest()[:16]
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
-        """Write what the suffix names: .html .wbt .json .ptx .ll .sass .s .cubin; returns the path.
+        """Write what the suffix names: .html .wbt .json .ptx .ll .cubin .c .py …; returns the path.
 
-        The viewer writes all of them from the trace. It stands above the runtime, which meets it
-        only here and by name.
+        The viewer writes all of them. It stands above the runtime, which meets it, and what writes
+        Python files, only here and by name.
         """
+        exports = importlib.import_module("workbench.bench.exports")
         write = importlib.import_module("workbench.viewer").save
-        cubin = self.asm["cubin"] if Path(path).suffix.lower() == ".cubin" else None
-        return write([self.trace], path, force=force, cubin=cubin)
+        return write([self.trace], path, force=force, made=exports.made_of([self]))
 
     def __getitem__(self, grid: Any) -> Any:
         """Return a callable that launches this very compilation with run-time arguments."""

@@ -6,6 +6,8 @@
 | .wbt, .json | the trace: gzip, or canonical JSON |
 | .tile .gpu .ll .ptx .sass .s | the text of a stage |
 | .cubin | the assembled code, byte for byte |
+| .c .h | what launches it from C, and its header |
+| .py | the launch as a file that runs by itself |
 | .png .svg | the benchmark's plot |
 | .csv | the benchmark's points |
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from workbench.source import KernelError, OptionError
@@ -33,7 +35,9 @@ STAGE_OF: dict[str, tuple[str, str]] = {  # suffix -> (stage, how a comment begi
     ".sass": ("sass", "//"),
     ".s": ("asm", "#"),
 }
-SUFFIXES = (".html", ".wbt", ".json", *STAGE_OF, ".cubin", ".png", ".svg", ".csv")
+#: What is made of a compiled kernel, not of its trace; who has one gives `save` functions for them.
+OF_KERNELS = (".cubin", ".c", ".h", ".py")
+SUFFIXES = (".html", ".wbt", ".json", *STAGE_OF, *OF_KERNELS, ".png", ".svg", ".csv")
 
 
 def save(
@@ -41,19 +45,20 @@ def save(
     path: Path | str,
     *,
     force: bool = False,
-    cubin: bytes | None = None,
+    made: Mapping[str, Callable[[], bytes]] | None = None,
     show: Sequence[str] = (),
     answer: Answer | None = None,
 ) -> Path:
     """Write traces to `path` in the form that its suffix names; returns the path.
 
-    `answer` is what was asked of them: pages show it first, files of traces hold it.
+    `made` gives the contents of OF_KERNELS, where a kernel is at hand. `answer` is what was asked
+    of the traces: pages show it first, files of traces hold it.
 
     Raises OptionError for an existing file without `force`, an unknown suffix, or content that
     the traces do not have. A failed export leaves an existing file as it was.
     """
     path = Path(path).expanduser()
-    write = _writer(finished(traces), path, cubin, show, answer)
+    write = _writer(finished(traces), path, made or {}, show, answer)
     if path.exists() and not force:
         raise _error("K802", f"{path} exists", "add --force, in Python force=True, to overwrite it")
     if not path.parent.is_dir():
@@ -128,7 +133,7 @@ def stage_text(traces: Sequence[Trace], suffix: str) -> str:
 def _writer(
     traces: Sequence[Trace],
     path: Path,
-    cubin: bytes | None,
+    made: Mapping[str, Callable[[], bytes]],
     show: Sequence[str],
     answer: Answer | None,
 ) -> Callable[[], bytes]:
@@ -144,11 +149,14 @@ def _writer(
         case ".csv":
             text = bench_csv(traces)
             return lambda: text.encode()
-        case ".cubin":
-            if cubin is None:
-                help_ = "pip install nvidia-cuda-nvcc, then compile for an sm_ target"
-                raise _error("K804", "there is no cubin to write", help_)
-            return lambda: cubin
+        case _ if suffix in OF_KERNELS:
+            if suffix not in made:
+                said = "a trace holds no code" if not made else "it was not compiled"
+                raise _error(
+                    "K804", f"there is no {suffix[1:]} to write: {said}", "save a kernel's"
+                )
+            content = made[suffix]()
+            return lambda: content
         case ".png" | ".svg":
             return lambda: _plot(traces, suffix)
         case _ if suffix in STAGE_OF:

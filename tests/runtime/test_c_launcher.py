@@ -1,0 +1,177 @@
+"""Kernels as C: it builds without CUDA, and asks a pretended driver what Python would."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.runtime.kernels import add, matmul
+from workbench.runtime.c_launcher import Sample, SampleArray, header, launcher
+from workbench.runtime.compiled import CompiledKernel
+from workbench.source import OptionError
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-overlength-strings")
+
+
+def build(folder: Path, *arguments: str) -> None:
+    done = subprocess.run(["cc", *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def run(folder: Path, *command: str, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def pretended(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the folder with a driver that prints what it is asked."""
+    folder = tmp_path_factory.mktemp("driver")
+    source = Path(__file__).with_name("fake_driver.c")
+    build(folder, "-shared", "-fPIC", str(source), "-o", "libcuda.so.1")
+    return str(folder)
+
+
+@cache
+def product(size: int = 512, **options: object) -> CompiledKernel:
+    arrays = [np.zeros((size, size), np.float16) for _ in range(3)]
+    return matmul.warmup(
+        *arrays, size, size, size, size, size, size, BM=128, BN=128, BK=64,
+        grid=(size // 128, size // 128), target="sm_90a", num_warps=8, **options,
+    )  # fmt: skip
+
+
+def test_a_launch_repeats_itself_and_says_what_is_missing(tmp_path: Path, pretended: str) -> None:
+    n = 1000
+    arrays = [np.zeros(n, np.float32) for _ in range(3)]
+    kernel = add.warmup(*arrays, n, BLOCK=256, grid=(4,), target="sm_90a")
+    lists = {name: SampleArray(n, 4) for name in ("x_ptr", "y_ptr", "out_ptr")}
+    (tmp_path / "add.c").write_text(
+        launcher(kernel, "kernel add", Sample((4, 1, 1), {"n": n}, lists))
+    )
+    build(tmp_path, *WARNINGS, "add.c", "-o", "add")
+    missing = run(tmp_path, "./add")
+    if "no NVIDIA driver" in missing[2]:  # a machine without one
+        assert missing[0] == 1
+        assert missing[2].startswith(
+            "add: the code cannot be loaded: there is no NVIDIA driver here ("
+        )
+    code, out, _ = run(tmp_path, "./add", LD_LIBRARY_PATH=pretended, SIZES="8,8,8,4")
+    lines = out.splitlines()
+    assert code == 0
+    assert re.fullmatch(
+        r"launch 1 grid 4 1 1 threads 128 shared 0 stream 0:( \d+){3} 1000", lines[0]
+    )
+    assert lines[1].startswith("out_ptr: ")
+    assert len([line for line in lines if line.startswith("launch")]) == 21
+    assert lines[-1] == "add, grid (4, 1, 1): 0.5000 ms (median of 20, the caches warm)"
+    none = run(tmp_path, "./add", LD_LIBRARY_PATH=pretended, NO_DEVICE="1")
+    assert none[0] == 1
+    assert "no CUDA-capable device" in none[2]
+    other = run(tmp_path, "./add", LD_LIBRARY_PATH=pretended, OTHER_CHIP="1")
+    assert "the code is for sm_90a, this GPU is an sm_80" in other[2]
+
+
+DRIVE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include "matmul.h"
+int main(int count, char **words)
+{
+    uint64_t a = strtoull(words[1], NULL, 0);
+    int n[5];
+    for (int i = 0; i < 5; i++)
+        n[i] = i + 2 < count ? atoi(words[i + 2]) : 4;
+    int status = matmul_launch(NULL, (unsigned)n[4], 4, 1, a, a + 1048576, a + 2097152, n[0], n[1],
+                               n[2], n[3], n[3], n[3]);
+    printf("%d %s\\n", status, matmul_error(status));
+    return 0;
+}
+"""
+A = 1 << 32
+SIZES = "8,8,8,4,4,4,4,4,4,128,128"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("library")
+    kernel = product()
+    (folder / "matmul.c").write_text(launcher(kernel, "kernel matmul"))
+    (folder / "matmul.h").write_text(header(kernel, "kernel matmul"))
+    (folder / "drive.c").write_text(DRIVE)
+    build(folder, *WARNINGS, "-DNO_MAIN", "matmul.c", "drive.c", "-o", "drive")
+    return folder
+
+
+def test_tensor_maps_are_what_python_makes(library: Path, pretended: str) -> None:
+    words = [A, 512, 512, 512, 512]
+    _, out, _ = run(library, "./drive", *map(str, words), LD_LIBRARY_PATH=pretended, SIZES=SIZES)
+    assert out.splitlines() == [
+        f"map 1 type 6 base {A}: 512/64/1 512/128/1 step 1024 modes 0 3 3 0",
+        f"map 2 type 6 base {A + 2**20}: 512/64/1 512/64/1 step 1024 modes 0 3 3 0",
+        f"launch 1 grid 4 4 1 threads 256 shared {product().launch.dynamic_shared_bytes} stream 0: "
+        f"{A} {A + 2**20} {A + 2**21} 512 512 512 512 512 512 map1 map2",
+        "0 fine",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "which"),
+    [
+        ((A, 512, 512, 512, 528), "launch 1"),  # rows that begin anywhere in a line
+        ((A, 0, 512, 512, 512), "launch 2"),  # no tensor map has an extent of 0
+        ((A, 2147483632, 512, 512, 512), "launch 3"),  # 32 bits hold no such index
+        ((A, 512, 512, 512, -512), "launch 3"),
+        ((A, 512, 512, 512, 512, 0), "0 fine"),
+        ((A + 8, 512, 512, 512, 512), "-4 the value of a_ptr is none that the code was compiled"),
+        ((A, 510, 512, 512, 512), "-4 the value of M is none that the code was compiled"),
+    ],
+)
+def test_each_launch_gets_code_that_is_right_for_it(
+    library: Path, pretended: str, words: tuple[int, ...], which: str
+) -> None:
+    _, out, _ = run(library, "./drive", *map(str, words), LD_LIBRARY_PATH=pretended, SIZES=SIZES)
+    found = [line for line in out.splitlines() if not line.startswith("map")]
+    assert found[0].startswith(which)
+
+
+def test_blocks_that_stay_get_the_grid_and_as_many_as_there_are(
+    tmp_path: Path, pretended: str
+) -> None:
+    kernel = product(persistent=True, num_stages=4)
+    rounds = kernel.launch.most_rounds
+    assert rounds > 0
+    (tmp_path / "matmul.c").write_text(launcher(kernel, "kernel matmul"))
+    (tmp_path / "matmul.h").write_text(header(kernel, "kernel matmul"))
+    (tmp_path / "drive.c").write_text(DRIVE)
+    build(tmp_path, *WARNINGS, "-DNO_MAIN", "matmul.c", "drive.c", "-o", "drive")
+    sizes = "8,8,8,4,4,4,4,4,4,8,8,8,128,128"
+    for wide, blocks in ((4, 16), (100, 132), (132 * rounds, 4 * 132 * rounds)):
+        words = [A, 512, 512, 512, 512, wide]
+        _, out, _ = run(
+            tmp_path, "./drive", *map(str, words), LD_LIBRARY_PATH=pretended, SIZES=sizes
+        )
+        launch = next(line for line in out.splitlines() if line.startswith("launch"))
+        assert f"grid {blocks} 1 1" in launch
+        assert launch.endswith(f" {wide} 4 1 map1 map2")
+
+
+def test_only_code_of_gpus_is_launched_from_c() -> None:
+    n = 8
+    arrays = [np.zeros(n, np.float32) for _ in range(3)]
+    kernel = add.warmup(*arrays, n, BLOCK=8, grid=(1,), target="cpu")
+    with pytest.raises(OptionError, match="compiled for cpu") as caught:
+        launcher(kernel, "")
+    assert "add@sm_90a" in str(caught.value)
