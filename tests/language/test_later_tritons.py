@@ -44,6 +44,55 @@ def test_aggregates_inherit_fields_methods_and_defaults():
     assert Derived._fields == ("first", "step", "second", "more")
 
 
+@core._aggregate
+class Filled:
+    first: tl.tensor
+    second: tl.tensor
+
+    def __init__(self, first, second):
+        self.first = first + second
+        self.second = second
+
+
+@core._aggregate
+class FilledAlike(Filled):
+    def total(self):
+        return self.first * 10
+
+
+@core._aggregate
+class FilledMore(Filled):
+    third: tl.tensor
+
+    def __init__(self, first, third):
+        super().__init__(first, third)
+        self.third = third
+
+
+@core._aggregate
+class FilledByName(Filled):
+    third: tl.tensor
+
+    def __init__(self, first, third):
+        Filled.__init__(self, first, second=third)
+        self.third = third * 2
+
+
+def test_a_constructor_is_inherited_and_can_be_called():
+    kernel = from_text(
+        """
+        def kernel(out, n):
+            tl.store(out, FilledAlike(n, 1).total())
+            more = FilledMore(n, 2)
+            tl.store(out + 1, more.first * 100 + more.second * 10 + more.third)
+            named = FilledByName(n, 3)
+            tl.store(out + 2, named.first * 100 + named.second * 10 + named.third)
+        """,
+        FilledAlike=FilledAlike, FilledMore=FilledMore, FilledByName=FilledByName,
+    )  # fmt: skip
+    assert result(kernel, np.int32, 3, n=7).tolist() == [80, 922, 1036]
+
+
 @pytest.mark.parametrize(
     ("args", "given", "said"),
     [

@@ -62,3 +62,22 @@ def matmul(
         acc = tl.dot(a, b, acc)
     c_mask = (m[:, None] < M) & (n[None, :] < N)
     tl.store(c_ptr + m[:, None] * stride_c + n[None, :], acc.to(tl.float16), mask=c_mask)
+
+
+@wb.jit
+def ringed(
+    a_ptr, b_ptr, c_ptr, M, N, K, stride_a, stride_b, stride_c,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in tl.range(0, K, BK, num_stages=STAGES, warp_specialize=True):
+        k = start + tl.arange(0, BK)
+        a_mask = (m[:, None] < M) & (k[None, :] < K)
+        b_mask = (k[:, None] < K) & (n[None, :] < N)
+        a = tl.load(a_ptr + m[:, None] * stride_a + k[None, :], mask=a_mask, other=0.0)
+        b = tl.load(b_ptr + k[:, None] * stride_b + n[None, :], mask=b_mask, other=0.0)
+        acc = tl.dot(a, b, acc)
+    c_mask = (m[:, None] < M) & (n[None, :] < N)
+    tl.store(c_ptr + m[:, None] * stride_c + n[None, :], acc.to(tl.float16), mask=c_mask)

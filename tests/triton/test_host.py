@@ -464,3 +464,5 @@ def test_what_nobody_counted_is_an_error_that_says_why(monkeypatch):
     monkeypatch.setattr(kernel, "_find_shown", lambda _: uncounted)
     with pytest.raises(ToolError, match="doubled runs on the CPU, which has no registers"):
         _ = kernel.n_regs
+    assert getattr(kernel, "n_regs", None) is None
+    assert not hasattr(kernel, "n_regs")

@@ -205,7 +205,7 @@ class KernelResult:
     @property
     def n_spills(self) -> int | None:
         """Bytes spilled, None if unknown."""
-        return self.compiled.n_spills if self.compiled is not None else None
+        return getattr(self.compiled, "n_spills", None)
 
     @property
     def metadata(self) -> Any:

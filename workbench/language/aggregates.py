@@ -17,7 +17,8 @@ An instance is a tuple of its fields, so it goes through branches, loops and cal
 own `__getitem__`, `__add__` and the like are kept aside and only kernels see them. The constructor
 runs while the kernel is compiled, on an object that has the methods already; methods are device
 functions, or builtins where they have a parameter `_semantic`. A value in the class body is a
-field's default; an aggregate may inherit from aggregates: their fields come first (Triton 3.8).
+field's default; an aggregate may inherit from aggregates: their fields come first (Triton 3.8), and
+a constructor that one of them has is its own, too, unless it has another.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Aggregate(tuple[Any, ...]):
     __declared__: Mapping[str, Any] = {}
     __defaults__: Mapping[str, Any] = {}
     __draft__: type = object
+    #: What an author wrote to fill one; None: fields are given in their order.
+    __fill__: Callable[..., None] | None = None
 
     @classmethod
     def _make(cls, items: Iterable[Any]) -> Aggregate:
@@ -94,21 +97,25 @@ def aggregate(cls: type, hidden: Callable[[Callable[..., Any]], dict[str, Any]])
     annotations |= inspect.get_annotations(cls)
     names = tuple(annotations)
     constants = {n for n in names if "constexpr" in str(annotations[n])}
-    constructor = cls.__dict__.get("__init__")
     defaults = {n: value for base in reversed(bases) for n, value in base.__defaults__.items()}
     own = vars(cls)
     defaults |= {n: own[n] for n in annotations if n in own}
     # What a constructor fills: an object of a class that is no tuple, with the methods.
     draft: Any = type(cls.__name__, tuple(base.__draft__ for base in bases), _body(cls))
+    written = own.get("__init__")
+    if written is None:
+        fill = next((base.__fill__ for base in bases if base.__fill__ is not None), None)
+    else:
+        fill = _filling(getattr(written, "fn", written), draft, hidden)
+
+    def place(held: Any, *args: Any, **kwargs: Any) -> None:
+        for name, value in _given(cls.__name__, names, defaults, args, kwargs).items():
+            setattr(held, name, value)
+
+    draft.__init__ = place if fill is None else fill
 
     def new(made: type[Aggregate], *args: Any, **kwargs: Any) -> Aggregate:
-        if constructor is None:
-            given = _given(cls.__name__, names, defaults, args, kwargs)
-        else:
-            held = draft()
-            function = getattr(constructor, "fn", constructor)
-            function(held, *args, **{**hidden(function), **kwargs})
-            given: dict[str, Any] = {**defaults, **vars(held)}
+        given: dict[str, Any] = {**defaults, **vars(draft(*args, **kwargs))}
         missing = [name for name in names if name not in given]
         if missing:
             raise TypeError(f"{cls.__name__} leaves {', '.join(missing)} without a value")
@@ -129,7 +136,41 @@ def aggregate(cls: type, hidden: Callable[[Callable[..., Any]], dict[str, Any]])
         name: getattr(f, "function", f) for name, f in special.items()
     }
     space |= {"__declared__": annotations, "__defaults__": defaults, "__draft__": draft}
+    space |= {"__fill__": None if fill is None else staticmethod(fill), "__init__": _init(draft)}
     return type(cls.__name__, bases or (Aggregate,), space)
+
+
+def _filling(
+    function: Any, draft: type, hidden: Callable[[Callable[..., Any]], dict[str, Any]]
+) -> Callable[..., None]:
+    """Return a constructor that gets what authors do not write; its `super()` is the draft's."""
+    captured = function.__code__.co_freevars
+    if "__class__" in captured:
+        cells = [
+            types.CellType(draft) if name == "__class__" else cell
+            for name, cell in zip(captured, function.__closure__, strict=True)
+        ]
+        other = types.FunctionType(
+            function.__code__, function.__globals__, function.__name__, function.__defaults__,
+            tuple(cells),
+        )  # fmt: skip
+        other.__kwdefaults__ = function.__kwdefaults__
+        function = other
+
+    def fill(held: Any, *args: Any, **kwargs: Any) -> None:
+        function(held, *args, **{**hidden(function), **kwargs})
+
+    return fill
+
+
+def _init(draft: Any) -> Callable[..., None]:
+    """Return `__init__` of the tuples: `Base.__init__(self, …)` of a constructor fills its part."""
+
+    def init(held: Any, *args: Any, **kwargs: Any) -> None:
+        if not isinstance(held, Aggregate):
+            draft.__init__(held, *args, **kwargs)
+
+    return init
 
 
 def _bases(cls: type) -> tuple[type[Aggregate], ...]:

@@ -7,6 +7,7 @@ are accepted where ignoring them cannot change a result.
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,13 +29,23 @@ _CHOSEN = ("through_registers", "warp_specialize", "persistent")
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
 
-#: Accepted and without effect here: they steer what our compiler does not do. Those of Triton for
-#: AMD stand in its tutorials' lists for whatever is no CUDA device.
-WITHOUT_EFFECT = frozenset((
-    "launch_cooperative_grid", "launch_pdl", "ir_override", "extern_libs", "sanitize_overflow",
-    "enable_reflect_ftz", "ptx_options", "ptx_version", "instrumentation_mode",
-    "waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint",
-))  # fmt: skip
+#: Accepted and without effect here, since they steer what our compiler does not do: what stands for
+#: "unset", and what is said of any other value ("": nothing, who lists it does so for others).
+#: Those of Triton for AMD stand in its tutorials' lists for whatever is no CUDA device.
+_UNHEARD: dict[str, tuple[Any, str]] = {
+    "ir_override": (None, "an edited stage is given by %%override, or wb.compile(override=...)"),
+    "enable_reflect_ftz": (True, "libdevice's functions are this compiler's own, nothing reflects"),
+    "extern_libs": (None, "no library is linked; libdevice's functions are this compiler's own"),
+    "sanitize_overflow": (False, "integers wrap unchecked; --guard and interpret find accesses"),
+    "ptx_options": (None, "ptxas gets the options that this compiler wants"),
+    "ptx_version": (None, "PTX has the version that the chip needs"),
+    "instrumentation_mode": ("", "nothing is instrumented"),
+    "launch_cooperative_grid": (False, "launches are plain: not all programs need run at one time"),
+    "launch_pdl": (False, "launches of a stream run one after the other"),
+    "waves_per_eu": (None, ""), "matrix_instr_nonkdim": (None, ""), "kpack": (None, ""),
+    "schedule_hint": (None, ""),
+}  # fmt: skip
+WITHOUT_EFFECT = frozenset(_UNHEARD)
 
 #: Options of a launch that choose where and how it runs.
 PLACES = frozenset(("stream", "device", "target", "guard"))
@@ -43,6 +54,10 @@ PLACES = frozenset(("stream", "device", "target", "guard"))
 #: Larger values are slips: no chip has as much.
 _MOST = {"num_warps": 1 << 62, "num_ctas": 1 << 62, "num_stages": 1024, "maxnreg": 1024,
          "most_rounds": (1 << 31) - 1}  # fmt: skip
+
+
+class UnheardOptionWarning(UserWarning):
+    """An option of a launch asks for something that is not done here."""
 
 
 class UnknownOptionError(OptionError, KeyError):
@@ -61,6 +76,8 @@ def check_options(
 ) -> tuple[tuple[str, Any], ...]:
     """Return the options that differ from their defaults, under their long names, sorted.
 
+    What asks for something that is not done here is a warning, once in a process.
+
     Raises:
         UnknownOptionError: a name that is neither an option nor a parameter (K112).
         OptionError: a value that the option cannot take (K112).
@@ -69,6 +86,7 @@ def check_options(
     for word, value in given.items():
         name = SHORT_FORMS.get(word, word)
         if name in WITHOUT_EFFECT:
+            _say_unheard(name, value)
             continue
         if name not in DEFAULTS:
             raise unknown_option(word, source)
@@ -76,6 +94,13 @@ def check_options(
         if value is not None and value != DEFAULTS[name]:
             chosen[name] = value
     return tuple(sorted(chosen.items()))
+
+
+def _say_unheard(name: str, value: Any) -> None:
+    unset, instead = _UNHEARD[name]
+    if instead and value is not None and value != unset and (value or unset):
+        text = f"{name}={shown(value, 40)} has no effect: {instead}"
+        warnings.warn(text, UnheardOptionWarning, stacklevel=2)
 
 
 def unknown_option(word: str, source: KernelSource | None) -> UnknownOptionError:

@@ -12,6 +12,8 @@ per input:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from workbench.ir import (
@@ -66,7 +68,7 @@ class Reduce(Op, mnemonic="tile.reduce", effects=NONE):
         while (n := parts[0].shape[0]) > 1:
             even = n // 2 * 2
             left, right = [p[0:even:2] for p in parts], [p[1:even:2] for p in parts]
-            merged = frame.run(self.combine, [*left, *right])
+            merged = _merged(frame, self.combine, left, right)
             parts = [
                 np.concatenate([np.broadcast_to(m, part[0:even:2].shape), part[even:]])
                 for m, part in zip(merged, parts, strict=True)
@@ -105,7 +107,7 @@ class Scan(Op, mnemonic="tile.scan", effects=NONE):
         step = 1
         while step < parts[0].shape[0]:
             left, right = [p[:-step] for p in parts], [p[step:] for p in parts]
-            merged = frame.run(self.combine, [*left, *right])
+            merged = _merged(frame, self.combine, left, right)
             parts = [
                 np.concatenate([part[:step], np.broadcast_to(m, part[step:].shape)])
                 for m, part in zip(merged, parts, strict=True)
@@ -114,6 +116,20 @@ class Scan(Op, mnemonic="tile.scan", effects=NONE):
         if self.reverse:
             parts = [part[::-1] for part in parts]
         return tuple(np.moveaxis(part, 0, self.axis) for part in parts)
+
+
+def _merged(
+    frame: Frame, combine: Block, left: Sequence[Array], right: Sequence[Array]
+) -> Sequence[Array]:
+    """Combine arrays: all elements at once, or one by one where each goes its own way."""
+    if not any(op.regions for op in combine.ops):
+        return frame.run(combine, [*left, *right])
+    found = [np.empty(part.shape, part.dtype) for part in left]
+    for place in np.ndindex(left[0].shape):
+        values = frame.run(combine, [np.asarray(part[place]) for part in (*left, *right)])
+        for array, value in zip(found, values, strict=True):
+            array[place] = value
+    return found
 
 
 def _roundings_along(inputs: tuple[Value, ...], axis: int, combine: Block) -> int:

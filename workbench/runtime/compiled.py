@@ -52,15 +52,20 @@ class _Metadata(SimpleNamespace):
         return self._find_shared()
 
 
+class NotCountedError(ToolError, AttributeError):
+    """A number that ptxas would count: who asks by `getattr(kernel, "n_regs", None)` gets None."""
+
+    code = "K410"
+
+
 def _counted(kernel: CompiledKernel, what: str) -> int:
-    """Return a number of a GPU's code that ptxas counts; raises ToolError K410 without it."""
+    """Return a number of a GPU's code that ptxas counts; raises NotCountedError without it."""
     found: int | None = getattr(kernel.launch, what)
     if found is None:
-        raise ToolError(
+        raise NotCountedError(
             f"{kernel.name} runs on the CPU, which has no registers, and nobody counted those of "
             f"its code for {kernel.target}: ptxas is missing",
             hint="pip install nvidia-cuda-nvcc, or take a number of programs that needs none",
-            code="K410",
         )
     return found
 
@@ -323,7 +328,8 @@ class CompiledKernel:
 
         A kernel for the CPU has none. It gives the number of the code that the panes show, for the
         chip whose sizes the CPU's driver names, so that what computes an occupancy of it runs.
-        Raises ToolError K410 where that code could not be assembled.
+        Raises NotCountedError (K410), which is an AttributeError too, where that code could not be
+        assembled.
         """
         found = self._on_gpu()
         return found.launch.registers if found is self else _counted(found, "registers")

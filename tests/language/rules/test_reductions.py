@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import workbench.language as tl
+from tests.execution import execute
 from tests.language.harness import (
     dtype_of,
+    from_text,
     lowered,
     result,
     run,
@@ -159,3 +161,46 @@ def test_30_philox_streams(seed):
     assert np.allclose(
         normal, radius * np.cos(6.283185307179586 * u2.astype(np.float64)), atol=2e-5
     )
+
+
+BRANCHING = """
+    def larger(a, b):
+        if a > b:
+            r = a
+        else:
+            r = b
+        return r
+
+    def counted(a, b):
+        r = a
+        for i in range(0, b):
+            r += 1
+        return r
+
+    def waited(a, b):
+        r, left = a, b
+        while left > 0:
+            left -= 1
+            r += 1
+        return r
+
+    def kernel(out, x):
+        i = tl.arange(0, 16)
+        v = tl.load(x + i)
+        tl.store(out, tl.reduce(v, 0, larger))
+        tl.store(out + 1, tl.reduce(v, 0, counted))
+        tl.store(out + 2, tl.reduce(v, 0, waited))
+        tl.store(out + 16 + i, tl.associative_scan(v, 0, larger))
+        tl.store(out + 32 + i, tl.associative_scan(v, 0, counted))
+"""
+
+
+@pytest.mark.parametrize("target", ["interpreter", "cpu", "sm_90a"])
+def test_a_combine_function_may_branch_and_loop_by_its_elements(target):
+    x = np.array([3, 0, 7, 1, 2, 0, 0, 5, 1, 1, 9, 0, 4, 2, 1, 6], np.int32)
+    out = np.zeros(48, np.int32)
+    module, _ = lowered(from_text(BRANCHING), out=out, x=x)
+    execute(module, (1,), [out, x], target)
+    assert out[:3].tolist() == [9, x.sum(), x.sum()]
+    assert out[16:32].tolist() == np.maximum.accumulate(x).tolist()
+    assert out[32:].tolist() == x.cumsum().tolist()

@@ -503,3 +503,17 @@ def test_more_registers_than_a_launch_takes_are_refused():
     check_shares(assembled, module)
     with pytest.raises(ResourceError, match="ask for 68,608, a block of 12 warps has 64,512"):
         check_shares(assembled, rebuild(module, greedy))
+
+
+def test_a_depth_that_rings_have_is_not_said_to_be_missed():
+    from tests.runtime.kernels import ringed
+
+    arrays = [np.zeros((512, 512), np.float16) for _ in range(3)]
+    for stages in (3, 0):
+        kernel = ringed.warmup(
+            *arrays, 512, 512, 512, 512, 512, 512, BM=128, BN=128, BK=64, STAGES=stages,
+            grid=(4, 4), target="sm_90a", num_warps=8, num_stages=4,
+        )  # fmt: skip
+        told = [r.text for r in kernel.trace.remarks]
+        assert not [text for text in told if "num_stages" in text]
+        assert any("ring of 3 x 32,768 bytes" in text for text in told) == (stages == 3)

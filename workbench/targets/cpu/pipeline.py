@@ -43,6 +43,7 @@ from workbench.trace import Resources
 
 _ONE_THREAD = "a program runs on one thread of a processor"
 _NO_COPIES = "a processor loads ahead by itself, nothing is copied"
+_POOL = "threads of a pool take programs as they come"
 _CACHES = "a processor's caches take no such hint"
 UNOBEYED = Unobeyed(
     loops={
@@ -54,6 +55,9 @@ UNOBEYED = Unobeyed(
     options={
         "num_warps": _ONE_THREAD,
         "num_stages": _NO_COPIES,
+        "warp_specialize": _ONE_THREAD,
+        "persistent": _POOL,
+        "most_rounds": _POOL,
         "maxnreg": "the registers of a processor are given out by its code generator",
     },
     memory={"cache_modifier": _CACHES, "eviction_policy": _CACHES},

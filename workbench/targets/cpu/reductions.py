@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from workbench.ir import Block, Op, Scalar, Value, element_of, shape_of
 from workbench.ops import If, Reduce, Scan, combine_function
@@ -16,6 +16,7 @@ from workbench.targets.cpu.chunks import (
 )
 from workbench.targets.cpu.nests import schedule
 from workbench.targets.cpu.sinks import Copy, Part, Sink
+from workbench.targets.cpu.statements import write_block
 from workbench.targets.cpu.table import CPU
 from workbench.targets.cpu.writer import Buffer, Writer
 
@@ -73,8 +74,10 @@ class Reduction(Sink):
         return a.select(a.compare(how, type, text, held), text, held, type)
 
     def combined(self, w: Writer, left: list[str], right: list[str], lanes: int) -> list[str]:
-        if lanes and _has_branches(self.block):
-            return self._combined_by_lane(w, left, right, lanes)
+        if _has_branches(self.block):
+            if lanes:
+                return self._combined_by_lane(w, left, right, lanes)
+            return _combined_apart(w, self.block, [*left, *right])
         outer = w.lanes
         w.lanes = lanes
         chunks = w.combine(self.block, [Chunk(text, lanes) for text in (*left, *right)])
@@ -155,6 +158,15 @@ def _part(w: Writer, type: str, text: str, start: int, count: int) -> str:
         return w.emit.pure(f"extractelement {type} {text}, i64 {start}")
     order = ", ".join(f"i32 {start + i}" for i in range(count))
     return w.emit.pure(f"shufflevector {type} {text}, {type} poison, <{count} x i32> <{order}>")
+
+
+def _combined_apart(w: Writer, block: Block, texts: Sequence[str]) -> list[str]:
+    """Run a combine region that has control flow on scalars, as the body of a kernel is written."""
+    with w.temporary(), w.body(0):
+        for argument, text in zip(block.arguments, texts, strict=True):
+            w.scalars[argument] = text
+        write_block(w, block)
+        return [w.scalar(value) for value in block.yields]
 
 
 def _has_branches(block: Block) -> bool:
@@ -282,7 +294,11 @@ def scan(w: Writer, op: Scan) -> None:
                 with w.body(0):
                     here = place_of(i)
                     items = [w.read(b, here) for b in inputs]
-                    chunks = w.combine(op.combine, [*(Chunk(h, 0) for h in held), *items])
+                    if _has_branches(op.combine):
+                        texts = [*held, *(item.text for item in items)]
+                        chunks = [Chunk(t, 0) for t in _combined_apart(w, op.combine, texts)]
+                    else:
+                        chunks = w.combine(op.combine, [*(Chunk(h, 0) for h in held), *items])
                     for buffer, chunk in zip(results, chunks, strict=True):
                         w.write(buffer, here, chunk)
                     return [chunk.text for chunk in chunks]

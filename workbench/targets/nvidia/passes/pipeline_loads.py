@@ -39,6 +39,7 @@ from workbench.ir import (
     element_of,
     layout_of,
     rebuild,
+    walk,
 )
 from workbench.ops import For, counted
 from workbench.passes.manager import Remarks
@@ -50,6 +51,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     stored_bytes,
 )
 from workbench.targets.nvidia.passes.ring_loops import Plan, RingLoop, begun_once
+from workbench.targets.simt.ops import roles_of
 from workbench.targets.simt.passes.costs import vector_width
 from workbench.targets.simt.passes.rounds import counts_ahead
 from workbench.targets.simt.passes.shared_memory import scratch_of
@@ -86,6 +88,9 @@ def pipeline_loads(
     room = chip.shared_bytes if room is None else room
     known = Known(module, chip)
     rings: list[Value] = []
+    roles = roles_of(module)  # there a producer copies ahead already
+    regions = () if roles is None else roles.regions
+    fed = {op.id for region in regions for op in walk(region)}
 
     def rewrite(op: Op, builder: Builder) -> tuple[Value, ...] | None:
         loop = counted(op)
@@ -99,7 +104,8 @@ def pipeline_loads(
         early = Early(loop, known)
         found, plan = _decided(early, depth, chip_of(chip), room, remarks)
         if plan is None:
-            _answer_stages(loop, known, remarks)
+            if loop.id not in fed:
+                _answer_stages(loop, known, remarks)
             return None
         for staged in found:
             _answer_memory_hints(staged, remarks)

@@ -182,7 +182,7 @@ def _may_stay(module: Module, chip: Chip, room: int | None, known: Known) -> boo
         return False
     if not stays(module, {loop: channels}, known, alone=True)[0]:
         return False
-    depth = loop.stages or module.attributes["num_stages"]
+    depth = loop.stages_in(module.attributes)
     ring = depth * channels[0].bytes
     fits = ring <= (chip.shared_bytes if room is None else room)
     return fits and residency(chip, warps, needed, ring).warps <= warps
@@ -204,7 +204,7 @@ def _pays(module: Module, chip: Chip, room: int | None, known: Known) -> bool:
             _registers(module, chip, needed)
         except RefusedError:
             return False
-        depth = loop.stages or module.attributes["num_stages"]
+        depth = loop.stages_in(module.attributes)
         ring = depth * sum(channel.bytes for channel in channels)
         beside = stored_bytes(loop, in_rings, chip.rules)
         alone = residency(chip, warps, plain, ring + beside).warps <= warps
@@ -415,11 +415,17 @@ class _Ring:
         return min(MOST_SLOTS, there // max(self.each, 1))
 
     @property
-    def wanted(self) -> int:
-        """How many the author wants, 0 where nobody said anything."""
-        asked = max((loop.stages or 0 for loop in self.loops), default=0)
-        free = not asked and self.module.attributes.get("stages_are_free")
-        return 0 if free else asked or self.module.attributes["num_stages"]
+    def wanted(self) -> int | None:
+        """How many the author wants, None where nobody said anything."""
+        asked = [loop.stages for loop in self.loops if loop.stages is not None]
+        if not asked and self.module.attributes.get("stages_are_free"):
+            return None
+        return max(asked, default=self.module.attributes["num_stages"])
+
+    @property
+    def _usual(self) -> int:
+        wanted = self.wanted
+        return self.module.attributes["num_stages"] if wanted is None else wanted
 
     def _resident(self, slots: int, beside: int) -> int:
         needed = slots * self.each + beside
@@ -427,7 +433,7 @@ class _Ring:
 
     def is_alone(self, beside: int) -> bool:
         """Say whether a block with the slots that are wanted has a multiprocessor to itself."""
-        slots = max(_FEWEST_SLOTS, self.wanted or self.module.attributes["num_stages"])
+        slots = max(_FEWEST_SLOTS, self._usual)
         return self._resident(slots, beside) <= self.threads.warps
 
     def slots(self, held: int, kept: int) -> int:
@@ -441,8 +447,8 @@ class _Ring:
         if most < _FEWEST_SLOTS:
             text = f"there is no room for two slots of {self.each:,} bytes"
             raise RefusedError(self.loops[0], text)
-        start = max(_FEWEST_SLOTS, min(self.wanted or self.module.attributes["num_stages"], most))
-        last = min(most, start + 1) if self.wanted else most
+        start = max(_FEWEST_SLOTS, min(self._usual, most))
+        last = most if self.wanted is None else min(most, start + 1)
         found = start
         for slots in range(start + 1, last + 1):
             if self._resident(slots, held) == self._resident(start, held):
