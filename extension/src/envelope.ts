@@ -4,6 +4,9 @@ import { type Comparison, type Route, TRACE_VERSION, type Trace, type Walk } fro
 
 export const MIME = "application/vnd.workbench.trace+json";
 
+/** What JupyterLab calls the content of a `.wbt` file: gzip, which it reads as base64. */
+export const FILE_MIME = "application/vnd.workbench.trace+gzip";
+
 export interface Envelope {
   v: number;
   id?: string;
@@ -37,6 +40,17 @@ export async function openEnvelope(envelope: Envelope, fetchFile?: FetchFile): P
   const bundle = await unpack(await bytesOf(envelope, fetchFile));
   const trimmed = envelope.ref === undefined ? (envelope.summary?.trimmed ?? []) : [];
   return { ...bundle, trimmed };
+}
+
+/** Return the traces in a file, whose bytes are given as base64; any text but that is an error. */
+export async function openFile(base64: string): Promise<Bundle> {
+  if (base64.trim() === "") throw new Error("The file is empty; it holds no workbench trace.");
+  try {
+    return await unpack(bytesOfBase64(base64));
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Error(`The file holds no workbench trace, or is cut off: ${why}`);
+  }
 }
 
 async function bytesOf(

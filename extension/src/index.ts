@@ -1,10 +1,20 @@
 // The prebuilt extension for JupyterLab 4.4+ and Notebook 7: renders the trace MIME type of saved and
-// live outputs ahead of text/html and of the widget view. It needs no kernel.
+// live outputs ahead of text/html and of the widget view, and trace files (.wbt) in tabs of their own.
+// It needs no kernel.
 import type { IRenderMime } from "@jupyterlab/rendermime-interfaces";
 import type { Message } from "@lumino/messaging";
 import { Widget } from "@lumino/widgets";
 import { make } from "./dom";
-import { type Envelope, type FetchFile, MIME, openEnvelope, urlOfPath } from "./envelope";
+import {
+  type Bundle,
+  type Envelope,
+  type FetchFile,
+  FILE_MIME,
+  MIME,
+  openEnvelope,
+  openFile,
+  urlOfPath,
+} from "./envelope";
 import { followCell } from "./stale";
 import { mountSweep, SWEEP_MIME } from "./sweep";
 import type { Sweep } from "./trace";
@@ -39,8 +49,7 @@ class TraceRenderer extends Widget implements IRenderMime.IRenderer {
     this.#latest += 1;
     const own = this.#latest;
     try {
-      const envelope = model.data[MIME] as unknown as Envelope;
-      const bundle = await openEnvelope(envelope, this.#fetchFile);
+      const bundle = await this.#open(model);
       if (own !== this.#latest) return; // a newer output came while this one was unpacked
       if (this.#viewer) this.#viewer.update(bundle);
       else this.#viewer = mount(this.node, bundle, { started });
@@ -48,6 +57,16 @@ class TraceRenderer extends Widget implements IRenderMime.IRenderer {
     } catch (error) {
       this.#showStatic(model, error instanceof Error ? error.message : String(error));
     }
+  }
+
+  /** A trace file comes as the text of its bytes, an output's trace in an envelope. */
+  #open(model: IRenderMime.IMimeModel): Promise<Bundle> {
+    const file = model.data[FILE_MIME];
+    if (typeof file === "string") {
+      this.node.style.setProperty("--wb-panes-most", "max(440px, 100vh - 330px)"); // a whole tab
+      return openFile(file);
+    }
+    return openEnvelope(model.data[MIME] as unknown as Envelope, this.#fetchFile);
   }
 
   protected override onAfterAttach(message: Message): void {
@@ -124,4 +143,35 @@ const traces: IRenderMime.IExtension = {
   },
 };
 
-export default [traces, sweeps];
+const FILE_TYPE = "workbench-trace";
+
+/** What `%save add add.wbt` wrote, opened from the file browser. */
+const files: IRenderMime.IExtension = {
+  id: "@workbench/jupyterlab:trace-files",
+  rank: RANK,
+  dataType: "string",
+  rendererFactory: {
+    safe: true, // as above
+    mimeTypes: [FILE_MIME],
+    defaultRank: RANK,
+    createRenderer: (options) => new TraceRenderer(options),
+  },
+  fileTypes: [
+    {
+      name: FILE_TYPE,
+      displayName: "Workbench trace",
+      fileFormat: "base64",
+      mimeTypes: [FILE_MIME],
+      extensions: [".wbt"],
+    },
+  ],
+  documentWidgetFactoryOptions: {
+    name: "Workbench trace",
+    modelName: "base64",
+    primaryFileType: FILE_TYPE,
+    fileTypes: [FILE_TYPE],
+    defaultFor: [FILE_TYPE],
+  },
+};
+
+export default [traces, sweeps, files];

@@ -1,6 +1,13 @@
 // @vitest-environment node
 import { expect, test } from "vitest";
-import { bundleOf, isBesideNotebook, openEnvelope, unpack, urlOfPath } from "../src/envelope";
+import {
+  bundleOf,
+  isBesideNotebook,
+  openEnvelope,
+  openFile,
+  unpack,
+  urlOfPath,
+} from "../src/envelope";
 import { readAtMost, unzipAtMost } from "../src/limits";
 import { addTrace } from "./fixture";
 
@@ -44,6 +51,20 @@ test("an embedded trace is read back, with what was left out", async () => {
   expect(bundle.traces).toEqual([addTrace()]);
   expect(bundle.show).toEqual(["tile"]);
   expect(bundle.trimmed).toEqual(["all pass texts"]);
+});
+
+test("a trace file is read back; what is none is an error of one sentence", async () => {
+  const bundle = await openFile(base64(await packed({ traces: [addTrace()], show: ["tile"] })));
+  expect(bundle.traces).toEqual([addTrace()]);
+  const whole = await packed({ traces: [addTrace()] });
+  const bad = [
+    "bm8gdHJhY2U=",
+    base64(whole.slice(0, 90)),
+    "&&",
+    base64(await packed({ traces: [] })),
+  ];
+  for (const text of bad) await expect(openFile(text)).rejects.toThrow(/holds no workbench trace/);
+  await expect(openFile("\n")).rejects.toThrow(/is empty/);
 });
 
 test("a file beside the notebook must be the one that was saved", async () => {

@@ -26,6 +26,7 @@ writeFileSync(path.join(work, "widget.ipynb"), JSON.stringify(widgetNotebook()))
 writeFileSync(path.join(work, "asked.ipynb"), JSON.stringify(askedNotebook()));
 writeFileSync(path.join(work, "typing.ipynb"), JSON.stringify(typingNotebook()));
 writeFileSync(path.join(work, "trace.wbt"), Buffer.from(envelope([makeTrace()]).data, "base64"));
+writeFileSync(path.join(work, "broken.wbt"), "no trace");
 if (notebook) copyFileSync(notebook, path.join(work, path.basename(notebook)));
 
 /** Outputs as `%%kernel` publishes them: the trace, and what any reader understands. */
@@ -489,6 +490,35 @@ async function checkNotebook(browser, file) {
   await page.close();
 }
 
+/** A trace file opens in a tab of its own, from the file browser too; what is none says so. */
+async function checkFile(browser) {
+  const page = await browser.newPage({ viewport: { width: 1600, height: 1100 } });
+  page.errors = collectErrors(page);
+  await page.goto(`${base}/lab/tree/trace.wbt?reset`, { waitUntil: "domcontentloaded" });
+  await painted(page, 1);
+  const shown = await page.evaluate(() => window.jupyterapp.shell.currentWidget.context.path);
+  assert.equal(shown, "trace.wbt");
+  const viewer = page.locator('[data-ready="1"] > .wb');
+  await viewer.locator('.wb-scroller [data-row="17"]').first().click();
+  const rows = await marked(viewer);
+  assert.ok(rows.length >= 2 && rows.every((count) => count > 0), `every pane links: ${rows}`);
+  const reach = await viewer.evaluate((element) => {
+    const tab = element.closest(".jp-MimeDocument").getBoundingClientRect();
+    const own = element.getBoundingClientRect();
+    return { tab: [tab.width, tab.height], own: [own.width, own.height] };
+  });
+  assert.ok(reach.own[0] > 0.9 * reach.tab[0], `the viewer takes its tab: ${JSON.stringify(reach)}`);
+  assert.deepEqual(await axeViolations(page), []);
+  await page.screenshot({ path: path.join(out, "lab_file.png") });
+  await page.evaluate(() => window.jupyterapp.commands.execute("docmanager:open", { path: "broken.wbt" }));
+  await page.waitForFunction(() =>
+    document.querySelector(".jp-MimeDocument [role=alert]")?.textContent.includes("no workbench trace"),
+  );
+  await page.screenshot({ path: path.join(out, "lab_file_broken.png") });
+  assert.deepEqual(page.errors, []);
+  await page.close();
+}
+
 let browser;
 try {
   const start = Date.now();
@@ -499,6 +529,7 @@ try {
   browser = await launch();
   const journeys = {
     saved: () => checkSaved(browser),
+    file: () => checkFile(browser),
     notebook7: () => checkNotebook7(browser),
     widget: () => checkWidget(browser),
     asked: () => checkAsked(browser),
