@@ -491,8 +491,8 @@ async function checkNotebook(context, file) {
 }
 
 /** A trace file opens in a tab of its own, from the file browser too; what is none says so. */
-async function checkFile(browser) {
-  const page = await browser.newPage({ viewport: { width: 1600, height: 1100 } });
+async function checkFile(context) {
+  const page = await context.newPage();
   page.errors = collectErrors(page);
   await page.goto(`${base}/lab/tree/trace.wbt?reset`, { waitUntil: "domcontentloaded" });
   await painted(page, 1);
