@@ -66,7 +66,7 @@ PASSES: dict[str, Pass] = {
     "overlap-products": partial(overlap_products, rules=chip("sm_90a").rules),
     "skip-masks": skip_masks,
     "skip-ones": partial(skip_ones, chip=chip("sm_90a")),
-    "spread-quotients": partial(spread_quotients, chip=SM_80),
+    "spread-quotients": spread_quotients,
     "keep-extremes": keep_extremes,
     "stage-products": partial(stage_products, chip=chip("sm_90a")),
     "turn-tiles": partial(turn_tiles, chip=SM_80),

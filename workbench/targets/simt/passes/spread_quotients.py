@@ -7,27 +7,28 @@ launch takes some ten instructions there, a shuffle takes one.
 
 from __future__ import annotations
 
-from workbench.ir import Builder, Module, Op, Tile, Value, layout_of, rebuild, shape_of
+from workbench.ir import Builder, Module, Op, Tile, Value, layout_of, rebuild, shape_of, walk
 from workbench.layouts import LinearLayout
 from workbench.ops import ConvertLayout
+from workbench.passes.cleanup import drop_dead
 from workbench.passes.manager import Remarks
 from workbench.passes.rules import constant_of
-from workbench.targets.simt.rules import Device
 
 #: Instructions of a quotient beside what all by one divisor share (counted in SASS), and of a row
 #: that comes from another lane.
 _QUOTIENT, _MOVED = 9.0, 2.0
 
 
-def spread_quotients(module: Module, remarks: Remarks, chip: Device) -> Module:
+def spread_quotients(module: Module, remarks: Remarks) -> Module:
     """Have the lanes that hold the same rows compute the quotients of different ones.
 
+    Those of loops stay (not measured).
     Needs: layouts. Keeps: every value.
     """
-    del chip
-    found = _Spread(module)
-    if not found.ends:
+    if not _Spread(module).ends:
         return module
+    module = drop_dead(module, remarks)  # rows of what has become boxes
+    found = _Spread(module)
     for op in found.ends.values():
         remarks.note(op, "lanes that hold the same rows compute a part of them each", "applied")
     return rebuild(module, found.rewrite)
@@ -44,10 +45,21 @@ class _Spread:
         self._layouts: dict[int, LinearLayout] = {}
         self._new: dict[int, Value] = {}
         slices: dict[int, dict[int, Op]] = {}
+        inside = {
+            inner.id
+            for op in module.walk()
+            if op.repeats and not op.per_program
+            for region in op.regions
+            for inner in walk(region)
+        }
         for op in module.walk():
             for operand in op.operands:
                 users.setdefault(operand, []).append(op)
-            if _is_quotient(op) and (layout := _spread_out(op.result)) is not None:
+            if (
+                op.id not in inside
+                and _is_quotient(op)
+                and (layout := _spread_out(op.result)) is not None
+            ):
                 behind = _slice_of(op)
                 if behind is not None:
                     slices[op.id] = behind
