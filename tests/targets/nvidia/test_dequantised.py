@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -274,7 +275,7 @@ def test_numbers_are_made_in_front_of_the_instruction_that_takes_them():
     assert len(scalings) == 64
     assert len(products) == 16
     assert products[0] == 8  # numbers of a fragment
-    assert all(b - a in (1, 9) for a, b in zip(products, products[1:], strict=False))
+    assert all(b - a in (1, 9) for a, b in pairwise(products))
 
 
 def test_copies_ask_their_mask_alone_where_it_ends_with_the_loop():
