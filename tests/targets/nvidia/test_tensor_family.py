@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.bench import attentions, backward, experts, mixed, paged, products, skinny
+from tests.bench import (
+    attentions,
+    backward,
+    convolutions,
+    experts,
+    mixed,
+    paged,
+    products,
+    skinny,
+)
 from tests.bench.ahead import compile_ours
 from tests.bench.contests import Config, Tensors
 from tests.bench.sass_facts import Facts, facts_of, sample
@@ -100,6 +109,14 @@ CASES: dict[str, tuple[partial[Any], Config, int, Want]] = {
     "tables": (
         partial(experts.group_products, rows=experts.GROUPS["8 uneven"], how="tables"),
         Config((128, 128, 64), 4, 4), 0, Want("HGMMA"),
+    ),
+    "convolution": (
+        partial(convolutions.convolve, shape=convolutions.SHAPES[3], last=True),
+        Config((128, 128, 64), 8, 3), 0, Want("HGMMA", boxes=True),
+    ),
+    "convolution, copied": (
+        partial(convolutions.convolve, shape=convolutions.SHAPES[3], last=True),
+        Config((128, 128, 64), 8, 3, ("no tma",)), 0, Want("HGMMA"),
     ),
     "experts": (
         partial(experts.expert_products, tokens=512, n_experts=8, top_k=2, width=4096, inner=1792),

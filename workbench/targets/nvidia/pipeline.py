@@ -73,6 +73,7 @@ from workbench.targets.simt.passes.shared_memory import (
 )
 from workbench.targets.simt.passes.skip_masks import skip_masks
 from workbench.targets.simt.passes.skip_ones import skip_ones
+from workbench.targets.simt.passes.spread_quotients import spread_quotients
 from workbench.targets.simt.passes.turn_tiles import turn_tiles
 from workbench.targets.simt.placed import layouts
 from workbench.targets.simt.pressure import fitting, note_pressure, overflows, peak
@@ -453,6 +454,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("merge-equal", merge_equal),
         ("skip-masks", skip_masks),  # copies what makes a mask: not to be merged again
         ("skip-ones", partial(skip_ones, chip=unit)),
+        ("spread-quotients", partial(spread_quotients, chip=unit)),
         ("keep-extremes", keep_extremes),
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),

@@ -151,7 +151,8 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
         )  # fmt: skip
 
     def shared(buffer: Shared, many: int) -> Box | None:
-        if rank - 1 not in op.axes or op.parts > 1:
+        # Where the rows of another block's part begin is not known before they have been walked.
+        if rank - 1 not in op.axes or op.parts > 1 or source.type.walked:
             return None
         plan = tensor_plan(buffer, op.axes, rank, over=over, blocks=many)
         whole = buffer.shape[1 - op.axes.index(rank - 1)] % many == 0
