@@ -78,22 +78,23 @@ WAVE_CONFIGS = configs(
     (256, 144, 64, 8, 3),
     (256, 160, 64, 8, 3),
 )
-#: Where rows begin at 16 bytes and not at 128, all blocks read each line twice: large ones, which
-#: read least, and those that leave no wave nearly empty (4104 = 16.03 * 256, 2056 = 8.03 * 256).
+#: Where rows begin at 16 bytes and not at 128, each line is asked for twice: large ones, which ask
+#: for least, and those that leave no wave nearly empty (4104 = 21.4 * 192 = 16.03 * 256, 2056 =
+#: 10.7 * 192). Ours are clusters of two blocks there, unasked.
 ODD_CONFIGS = configs(
     (64, 128, 64, 4, 4),
     (64, 128, 128, 4, 3),
-    (128, 128, 32, 4, 4),
-    (128, 128, 64, 4, 3),
     (128, 128, 64, 8, 3),
-    (128, 192, 64, 8, 3),
-    (128, 224, 64, 8, 3),
-    (128, 256, 32, 8, 4),
+    (128, 192, 64, 8, 4),
+    (128, 208, 64, 8, 4),
     (128, 256, 64, 8, 3),
     (128, 256, 64, 8, 4),
-    (256, 128, 64, 8, 3),
-    (256, 144, 64, 8, 3),
+    (176, 192, 64, 8, 4),
+    (192, 176, 64, 8, 4),
+    (192, 192, 64, 8, 4),
+    (192, 256, 64, 8, 3),
     (256, 160, 64, 8, 3),
+    (256, 176, 64, 8, 3),
     (256, 192, 64, 8, 3),
 )
 #: Ours with blocks that stay for several tiles, instead of some that were the best of no contest.
@@ -104,10 +105,24 @@ OURS = instead(
     with_options(STAYING, (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 128, 64, 8, 4)),
     configs((64, 256, 64, 4, 3), (128, 128, 32, 4, 4), (128, 64, 64, 4, 4)),
 )
+#: Tiles of 96 and 192 leave two groups of warps no row too many, and those of 8 warps that leave
+#: one block on a multiprocessor stay unasked.
 OUR_WAVES = instead(
     WAVE_CONFIGS,
-    with_options(STAYING, (128, 160, 64, 8, 4), (128, 192, 64, 8, 3), (128, 224, 64, 8, 3)),
+    configs((96, 192, 64, 8, 5), (192, 96, 64, 8, 5), (192, 192, 64, 8, 4)),
     configs((64, 192, 64, 4, 3), (128, 96, 64, 8, 4), (128, 128, 64, 4, 4)),
+)
+#: Small ones in clusters: only blocks that stay are.
+OUR_SMALL_ODD = instead(
+    SMALL_CONFIGS,
+    with_options(STAYING, (64, 128, 64, 4, 8), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4)),
+    configs((32, 32, 64, 2, 5), (32, 64, 64, 4, 5), (64, 32, 64, 4, 8)),
+)
+#: Where memory has both operands of tf32 with k as rows, threads turn the smaller one.
+OUR_TURNED = instead(
+    OURS,
+    with_options("through_registers", (128, 256, 64, 8, 3), (256, 128, 64, 8, 3)),
+    configs((64, 64, 64, 4, 5), (64, 128, 128, 4, 3)),
 )
 #: The sizes that take WAVE_CONFIGS.
 WAVE_SIZES = (1536, 3072, 5120)
@@ -251,6 +266,7 @@ def _squares(
 ) -> Iterator[Contest]:
     for size in sizes:
         name, tuned_at, table = _family(size)
+        table = OUR_TURNED if dtype == F32 and layout == "tn" else table
         tunes = size == tuned_at and dtype != BF16
         yield _contest(
             suite, layout, dtype, size,
@@ -282,9 +298,12 @@ def contests() -> Iterator[Contest]:
             # What 8 does not divide is another kernel, tuned by itself.
             even = size % 8 == 0 and size >= 2048
             table = SMALL_CONFIGS if size < 2048 else ODD_CONFIGS if even else CONFIGS
+            peers = CONFIGS if even else ()
+            if size % 8 == 0 and size < 2048:
+                table, peers = OUR_SMALL_ODD, SMALL_CONFIGS
             prepare = partial(product, size=size, dtype=F16, layout=layout)
             yield _contest("odd", layout, F16, size, prepare, table, f"odd {layout} {size}",
-                           tunes=True, peers=CONFIGS if even else ())  # fmt: skip
+                           tunes=True, peers=peers)  # fmt: skip
     for layout in ("nn", "nt"):
         yield from _squares("small", layout, F16, (512, 1024), hot=True)
     for imprecise, name in ((None, "fast"), (128, "exact")):

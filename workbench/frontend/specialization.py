@@ -32,7 +32,6 @@ class Options:
     do not overlap; without `computed_first` a product's second operand goes to shared memory where
     it is computed of what memory holds, on chips that have products by four warps; without
     `loaded_first` an operand that memory has as no such product reads it is turned by threads;
-    without `reorder` programs begin in the order of their numbers, however long their loops;
     without `keep_operands` what products read in all rounds comes from shared memory in each. With
     `skip_ones` warps ask each round whether factors that are mostly 1 are; with `swap_operands` a
     product of few rows goes by four warps as C.T = B.T @ A.T, whose few columns an instruction may
@@ -47,9 +46,11 @@ class Options:
     whether a tile that no copy brings as a product reads it is loaded rounds ahead (unset: where
     no copy brings it at all), `warp_specialize` whether warps part into a producer's and those
     that multiply, and `persistent` whether blocks whose warps part stay for one program after the
-    other. `most_rounds` says how many programs a block that stays takes at most: where a launch
-    has more, each program has a block (unset: what its loops read decides), and `cluster` how many
-    of these blocks copy together what their programs all read, a power of two.
+    other; `reorder` says whether programs with the longest loops begin first (unset: where nothing
+    that is loaded decides how long these are). `most_rounds` says how many programs a block that
+    stays takes at most: where a launch has more, each program has a block (unset: what its loops
+    read decides), and `cluster` how many of these blocks copy together what their programs all
+    read, a power of two.
     """
 
     num_warps: int | None = None
@@ -72,7 +73,6 @@ class Options:
     skip_ones: bool = False
     swap_operands: bool = False
     rounds_together: bool = False
-    reorder: bool = True
     keep_operands: bool = True
     fast_rescale: bool = False
     copy_narrow: bool | None = None
@@ -80,6 +80,7 @@ class Options:
     through_registers: bool | None = None
     warp_specialize: bool | None = None
     persistent: bool | None = None
+    reorder: bool | None = None
     most_rounds: int | None = None
     cluster: int | None = None
     narrow_index: bool = False

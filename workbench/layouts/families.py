@@ -277,8 +277,9 @@ def mma_b(
 
 @lru_cache(1024)
 def wgmma_d(
-    shape: Coordinates, warps: int, across: int = 1, rows: Coordinates = ()
-) -> LinearLayout:
+    shape: Coordinates, warps: int, across: int = 1, rows: Coordinates = (),
+    in_turns: bool = False,
+) -> LinearLayout:  # fmt: skip
     """Return the accumulator layout of wgmma.mma_async m64nN over an [M, N] tile.
 
     Four warps hold 64 rows (the hardware fixes warp % 4), further warpgroups the next 64, but for
@@ -287,15 +288,20 @@ def wgmma_d(
     are PTX's d_0 ... sm_90a.
 
     `rows[i]`: which bit of a row of the tile bit i of a row of the instructions stands for, where
-    they multiply rows in another order than the tile has them.
+    they multiply rows in another order than the tile has them. `in_turns`: warpgroups take the
+    columns eight by eight in turns, which divides any multiple of 8 * `across` evenly.
 
     >>> wgmma_d((64, 32), 8, 2).flat("warp")
     (512, 1024, 16)
+    >>> wgmma_d((64, 48), 8, 2, in_turns=True).flat("warp")
+    (1024, 2048, 8)
     """
     m, n, batch = _tile_axes(shape)
-    register = [(n, 0), (m, 3), *_repeat(shape, n, 3, across)]
+    first = 3 + log2(across) if in_turns else 3
+    columns = _steps(n, 3, first) if in_turns else _warp_steps(shape, n, 3, across)
+    repeated = _repeat(shape, n, first, 1 if in_turns else across)
+    register = [(n, 0), (m, 3), *repeated]
     lane = [*_steps(n, 1, 3), *_steps(m, 0, 3)]
-    columns = _warp_steps(shape, n, 3, across)
     return _warpgroups(shape, register, lane, batch, warps, columns, rows)
 
 

@@ -59,12 +59,13 @@ def _place(parts: Sequence[int], coordinate: int) -> int:
 
 @lru_cache(1024)
 def warpgroup_fits(
-    shared: LinearLayout, itemsize: int, k_axis: int, count: int
+    shared: LinearLayout, itemsize: int, k_axis: int, count: int, apart: int = 1
 ) -> WarpgroupPlan | None:
     """Return how wgmma reads matrices of `count` rows (columns) by 32 bytes of k; None: it cannot.
 
     shared: the layout of a buffer of two axes whose elements have `itemsize` bytes, packed
-    (packing.py). The buffer's address must be a multiple of 1024.
+    (packing.py). The buffer's address must be a multiple of 1024. `apart`: of the groups of 8 rows
+    an instruction takes every so-manieth, one begins with another.
     """
     if shared.rank != 2 or K_BYTES % itemsize:
         return None
@@ -76,17 +77,22 @@ def warpgroup_fits(
         inside = 1 << log2(K_BYTES // itemsize)  # of k in one instruction
         if len(k) < log2(inside):
             return None
-        if plan := _k_major(k, mn, itemsize, width, inside, count):
+        if plan := _k_major(k, mn, itemsize, width, inside, count, apart):
             return plan
-        if itemsize == 2 and (plan := _mn_major(k, mn, itemsize, width, inside, count)):
+        if (
+            itemsize == 2
+            and apart == 1
+            and (plan := _mn_major(k, mn, itemsize, width, inside, count))
+        ):
             return plan
     return None
 
 
 def _k_major(
-    k: Sequence[int], mn: Sequence[int], itemsize: int, width: int, inside: int, count: int
-) -> WarpgroupPlan | None:
-    stride = _distance(mn, 3, count)
+    k: Sequence[int], mn: Sequence[int], itemsize: int, width: int, inside: int, count: int,
+    apart: int,
+) -> WarpgroupPlan | None:  # fmt: skip
+    stride = _distance(mn, 3 + log2(apart), count)
     if stride is None or not _runs(k, log2(inside), itemsize) or not _runs(mn, 3, width):
         return None
     return WarpgroupPlan(True, _MODES[width], 0, stride, tuple(mn), tuple(k))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import workbench.language as tl
+from tests.kernels import matmul
 from tests.passes.corpus import numbers, tile_ir
 from tests.passes.meaning import meaning
 from tests.targets.nvidia.persistent import OPTIONS, compiled, last_of, results, staying
@@ -198,6 +199,31 @@ def test_what_is_read_from_memory_is_compared_like_any_number():
     for programs in (1, 2):
         grid = (programs,)
         assert results(module, grid, given(), 2) == meaning(last_of(before), grid, given())
+
+
+def lying(stride: str) -> Module:
+    """A product whose rows are so many elements apart."""
+    strides = f"{stride} i32=1 {stride} i32=1 i32:8 i32=1"
+    words = f"*fp16:16 *fp16:16 *fp16:16 i32:8 i32:8 i32:8 {strides}"
+    blocks = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 2, "ACTIVATION": ""}
+    return tile_ir(matmul.matmul, words, blocks, num_warps=8, num_stages=3)
+
+
+@pytest.mark.parametrize(
+    ("stride", "blocks"),
+    [("i32:16", 1), ("i32:8", 2), ("i32=4104", 2), ("i32=4096", 1), ("i32=4128", 2)],
+)
+def test_blocks_are_clusters_unasked_where_rows_begin_in_the_midst_of_lines(
+    stride: str, blocks: int
+):
+    """4104 elements of two bytes are 64 lines and a bit; of a multiple of 16 nobody knows."""
+    said = told(lying(stride), persistent=None, warp_specialize=None)
+    assert len(said) == blocks - 1
+    assert all("rows of a begin anywhere in a line of memory" in text for text in said)
+
+
+def test_blocks_may_be_told_to_stay_alone():
+    assert told(lying("i32:8"), cluster=1) == []
 
 
 # -- launches -------------------------------------------------------------------------------------

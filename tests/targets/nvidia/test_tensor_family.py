@@ -25,7 +25,7 @@ from tests.bench.ahead import compile_ours
 from tests.bench.contests import Config, Tensors
 from tests.bench.sass_facts import Facts, facts_of, sample
 from tests.corpus import every
-from tests.corpus.sample import Launch
+from tests.corpus.sample import Launch, Problem
 from tests.targets.nvidia.test_ptx import needs_ptxas
 
 
@@ -137,8 +137,13 @@ def launch_of(name: str) -> Launch:
         prepare, config, which, _ = CASES[name]
         return prepare(Tensors("meta")).launches(config)[which]
     title, which, _ = SAMPLES[name]
+    return problem(title).launches[which]
+
+
+@cache
+def problem(title: str) -> Problem:
     (entry,) = (e for e in every.SAMPLES if f"{e.suite} {e.name}" == title)
-    return sample(entry).launches[which]
+    return sample(entry)
 
 
 @cache

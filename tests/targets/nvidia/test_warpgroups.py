@@ -36,8 +36,7 @@ from workbench.targets.nvidia.ops import (
 )
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.nvidia.toolchain import assemble
-from workbench.targets.nvidia.warpgroup_code import _steps
-from workbench.targets.nvidia.warpgroups import columns_among, own_columns
+from workbench.targets.nvidia.warpgroups import columns_split, shares_of
 from workbench.targets.simt.ops import SharedAllocate, roles_of
 
 SM_90A = chip("sm_90a")
@@ -199,7 +198,7 @@ def test_the_machine_code_multiplies_by_warpgroups(dtype: str, kind: str, instru
     ("m", "n", "warps", "a_beyond", "b_beyond"),
     [
         (256, 160, 8, False, False), (128, 144, 8, False, False), (64, 160, 8, False, True),
-        (192, 96, 4, False, False), (96, 64, 4, True, False), (192, 64, 8, True, False),
+        (192, 96, 4, False, False), (96, 160, 4, True, False), (192, 64, 8, False, True),
         (64, 72, 4, False, True),
     ],
 )  # fmt: skip
@@ -232,7 +231,7 @@ def arguments_of_long_sums(m: int, n: int, k: int) -> list[Any]:
 @pytest.mark.parametrize(
     ("m", "n", "k", "warps", "limit", "after", "columns"),
     [
-        (128, 64, 64, 4, 32, 32, 64), (64, 160, 32, 8, 32, 32, 128), (192, 96, 64, 4, 64, 64, 96),
+        (128, 64, 64, 4, 32, 32, 64), (64, 160, 32, 8, 32, 32, 80), (192, 96, 64, 4, 64, 64, 96),
         (64, 256, 32, 4, 32, 32, 128),
     ],
 )  # fmt: skip
@@ -356,11 +355,54 @@ def test_sums_that_fill_all_registers_go_by_warps(m: int, n: int, warps: int, su
     ("m", "n", "warps"), [(64, 16, 16), (64, 32, 32), (128, 16, 32), (64, 256, 8)]
 )
 def test_warpgroups_start_at_the_columns_that_their_layout_gives_them(m: int, n: int, warps: int):
-    (across,) = columns_among((m, n), warps)
-    layout = wgmma_d((m, n), warps, across)
+    shares = shares_of((m, n), warps)
+    layout = wgmma_d((m, n), warps, shares.across)
     columns = [layout.unflatten(flat)[1] for flat in layout.flat("warp")[2:]]
     wanted = [c for c in columns if c]
-    assert _steps(own_columns(n, across), across)[: len(wanted)] == wanted
+    assert shares.steps(n)[: len(wanted)] == wanted
+
+
+#: Rows, columns, warps; among how many columns are divided, own ones, sums of a thread.
+TURNS = [
+    (192, 176, 8, 2, 88, 132), (192, 96, 8, 2, 48, 72), (64, 144, 8, 2, 72, 36),
+    (128, 144, 8, 1, 144, 72), (256, 192, 8, 1, 192, 192), (192, 160, 16, 4, 40, 60),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("m", "n", "warps", "across", "own", "sums"), TURNS)
+def test_columns_in_turns_divide_evenly(
+    m: int, n: int, warps: int, across: int, own: int, sums: int
+):
+    """No row and no column is multiplied that the tile does not have."""
+    shares = shares_of((m, n), warps, in_turns=True)
+    assert (shares.across, shares.own(n)) == (across, own)
+    assert shares.padded((m, n), warps) == (m, n)
+    layout = wgmma_d((m, n), warps, across, (), shares.in_turns).verify()
+    assert len(layout.live_registers()) == sums
+    for group in range(warps // 4):
+        found = {layout.apply(register=r, lane=lane, warp=4 * group)[1]
+                 for r in layout.live_registers() for lane in range(4)}  # fmt: skip
+        first = min(found)
+        assert sorted(found) == [first + shares.column(c) for c in range(own)]
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "kind", "in_turns"),
+    [(192, 48, "nt", True), (64, 48, "tt", True), (192, 48, "nn", False), (64, 96, "tn", False)],
+)
+@pytest.mark.parametrize("specialize", [None, True])
+def test_products_of_columns_in_turns_are_right(
+    m: int, n: int, kind: str, in_turns: bool, specialize: bool | None
+):
+    """Only an operand with k inside lies so that every other group of columns can be read."""
+    before = staged(m, n, 32, 8, kind)
+    final = [before, *(after for _, after in tile_steps(before))][-1]
+    steps = gpu_steps(final, SM_90A, warp_specialize=specialize, narrow_index=True)
+    last = [after for _, after in steps][-1]
+    (product,) = products(last)
+    assert columns_split(product, 8).in_turns == in_turns
+    wanted = meaning(before, (1,), staged_arguments(m, n, 96, kind))
+    assert meaning(last, (1,), staged_arguments(m, n, 96, kind)) == wanted
 
 
 def computed(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from workbench.ir import Module
@@ -316,11 +316,18 @@ STEPS: tuple[Step[State], ...] = (
 )
 
 
+def _disassembled(made: Binary, rows: Rendered) -> Rendered:
+    live = live_registers(made.data) if made.resources.spill_store_bytes else ""
+    return sass_rows(disassemble(made.data), rows, live)
+
+
 def _built(state: State) -> Built:
     module, unit, ptx, ops = state.module, state.unit, state.ptx, state.ops
     shared_bytes, remarks = state.shared_bytes, state.recorder.remarks
     made: dict[str, Binary] = {}
     assembled: list[str] = []  # the text that was, if it was: with a limit of registers, perhaps
+
+    rows_of = cache(partial(ptx_rows, ops=ops, llvm=state.llvm))
 
     def binary() -> Binary:
         if "cubin" not in made:
@@ -351,16 +358,16 @@ def _built(state: State) -> Built:
                     remarks.later(lambda: note_spills(result, sass(), module, remarks))
                 if result.notes:
                     remarks.later(lambda: note_assembler(
-                        found, ptx_rows(found.ptx, ops, state.llvm), module, remarks))  # fmt: skip
+                        found, rows_of(found.ptx), module, remarks))  # fmt: skip
         return made["cubin"]
+
+    disassembled = cache(lambda: _disassembled(binary(), rows_of(ptx)))
 
     def sass() -> Rendered:
         for tool in ("ptxas", "nvdisasm"):
             if find(tool) is None:
                 return Rendered("", (), "missing", f"SASS {missing(tool)}")
-        made = binary()
-        live = live_registers(made.data) if made.resources.spill_store_bytes else ""
-        return sass_rows(disassemble(made.data), ptx_rows(ptx, ops, state.llvm), live)
+        return disassembled()
 
     return Built(
         symbol=symbol_of(module.name),
@@ -374,7 +381,7 @@ def _built(state: State) -> Built:
         machine=machine(unit, state.llvm),
         texts={
             "llvm": lambda: llvm_rows(state.llvm, ops),
-            "ptx": lambda: ptx_rows(assembled[0] if assembled else ptx, ops, state.llvm),
+            "ptx": lambda: rows_of(assembled[0] if assembled else ptx),
             "sass": sass,
         },
         fields={

@@ -35,10 +35,12 @@ def fitted(ptx: str, chip: Chip, num_warps: int) -> Fitted:
 
     ptxas gives up on some large kernels: it then uses 32 registers and spills the rest. With a
     limit stated it does not. A limit on the command line is ignored where the text has `.reqntid`.
+    Nor does it always see how many warps begin with, where some give registers to others (C7508).
     """
     first = assemble(ptx, chip.name)
     limit = chip.most_registers(num_warps)
-    if not spilled(first) or first.registers >= limit - 7 or ".maxnreg" in ptx:
+    all_used = first.registers >= limit - 7 and "setmaxnreg" not in ptx
+    if not spilled(first) or all_used or ".maxnreg" in ptx:
         return Fitted(ptx, first)
     again = re.sub(r"(\.reqntid [\d, ]+)", rf"\1 .maxnreg {limit}", ptx, count=1)
     second = assemble(again, chip.name)

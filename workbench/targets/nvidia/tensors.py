@@ -151,9 +151,8 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
         )  # fmt: skip
 
     def shared(buffer: Shared, many: int) -> Box | None:
-        # Where the rows of another block's part begin is not known before they have been walked.
         if rank - 1 not in op.axes or op.parts > 1 or source.type.walked:
-            return None
+            return None  # where a walk goes on is not known before it has been walked
         plan = tensor_plan(buffer, op.axes, rank, over=over, blocks=many)
         whole = buffer.shape[1 - op.axes.index(rank - 1)] % many == 0
         return _box(op, many) if plan is not None and whole else None
@@ -168,6 +167,7 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
         prepare=prepare,
         copy=copy,
         shared=shared,
+        steps=source.strides,
     )
 
 
@@ -191,35 +191,40 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
     offsets = [low.emit.trunc(v, "i32", "i16") for v in reversed(starts[op.parts * rank :])]
     along = outermost(op.axes)
 
-    def start(
-        where: Sequence[int], address: str, leader: str | None, *, together: bool = False
-    ) -> None:
+    rows, emit = 1 - op.axes.index(rank - 1), low.emit
+
+    def start(where: Sequence[int], offset: int, *, together: bool = False) -> None:
         part, within = divmod(where[along], source.type.box[op.axes[along]])
         moved = starts[part * rank : (part + 1) * rank]
         for axis, step in zip(op.axes, _replaced(where, along, within), strict=True):
-            moved[axis] = low.emit.add("i32", moved[axis], str(step))
+            moved[axis] = emit.add("i32", moved[axis], str(step))
+        address = at(low, base, str(offset))
         if together:
-            row = op.axes[1 - op.axes.index(rank - 1)]
-            moved[row] = low.emit.add("i32", moved[row], _part_of(low, buffer.shape[rows], op))
-        target = low.emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
+            row = op.axes[rows]
+            moved[row] = emit.add("i32", moved[row], _part_of(low, buffer.shape[rows], op))
+            address = at(low, address, _part_of(low, buffer.shape[rows] * plan.swizzle, op))
+        target = emit.pure(f"ptrtoint {low.shared_pointer} {address} to i32")
         arguments = [f"i32 {target}", f"ptr {low.scalar(op.map)}"]
         arguments += [f"i32 {start}" for start in reversed(moved)]
         arguments += [f"i32 {counter}", *(f"i16 {offset}" for offset in offsets)]
         arguments += [f"i16 {(1 << op.blocks) - 1}"] if together else []
-        _one_does(low, _copying(rank, len(offsets), together=together), arguments, op.when, leader)
+        text = _copying(rank, len(offsets), together=together)
+        _one_does(low, text, arguments, op.when)
 
     if op.together is None:
         for where, offset in plan.pieces:
-            start(where, at(low, base, str(offset)), None)
+            start(where, offset)
         return
-    rows, held = 1 - op.axes.index(rank - 1), low.scalar(op.together)
-    alone = low.and_all([low.first_thread, low.emit.bitwise("xor", "i1", held, "true")])
-    both = low.and_all([low.first_thread, held])
-    part = _part_of(low, buffer.shape[rows] * plan.swizzle, op)
-    for where, offset in plan.pieces:
-        start(where, at(low, base, str(offset)), alone)
-        if where[rows] < buffer.shape[rows] // op.blocks:
-            start(where, at(low, at(low, base, str(offset)), part), both, together=True)
+    share, alone, end = (emit.fresh(word) for word in ("share", "alone", "copied"))
+    emit.branch(low.scalar(op.together), share, alone)
+    for label, together in ((share, True), (alone, False)):
+        emit.label(label)
+        with emit.scope():
+            for where, offset in plan.pieces:
+                if not together or where[rows] < buffer.shape[rows] // op.blocks:
+                    start(where, offset, together=together)
+        emit.jump(end)
+    emit.label(end)
 
 
 def _copying(rank: int, offsets: int, *, together: bool) -> str:

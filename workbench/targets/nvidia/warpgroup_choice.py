@@ -29,11 +29,11 @@ from workbench.targets.nvidia.ops import WarpgroupDot
 from workbench.targets.nvidia.warpgroups import (
     MOST_COLUMNS,
     ROWS,
-    columns_among,
+    Shares,
     long_after,
     obstacle_of_shape,
     obstacle_of_type,
-    own_columns,
+    shares_of,
     sums_of,
     unit_of,
 )
@@ -43,6 +43,8 @@ from workbench.targets.simt.rules import SAME, Along, Layouts, Setting
 
 #: Registers of a thread that are not for sums where a producer has some of them.
 _BESIDE_A_PRODUCER = 48
+#: A product is turned to multiply no more than so much of what it would.
+_FAR_LESS = 0.8
 #: The fewest bytes side by side of which there are copies to shared memory.
 _COPIED_BYTES = 4
 
@@ -88,19 +90,28 @@ def _fragments(
     first, warps = shape_of(op.a.type), on.num_warps
     if turned:
         shape, first = shape[::-1], shape_of(op.b.type)[::-1]
-    found: dict[LinearLayout, LinearLayout] = {}
-    for across in columns_among(shape, warps):
-        rows: tuple[int, ...] = ()
-        if loaded:
-            buffer, size = _as_it_lies(op, turned=turned), element_of(op.a.type).itemsize
-            groups = warps // 4 // across
-            rows = row_order(buffer, size, unit.kw, int(not turned), groups, on.chip.banks)
-        d, a = (
-            wgmma_d(shape, warps, across, rows),
-            wgmma_a(first, unit.kw, warps, across, rows),
-        )
-        found[d.transpose((1, 0)) if turned else d] = a.transpose((1, 0)) if turned else a
-    return found
+    shares = _shares(op, on, turned=turned)
+    rows: tuple[int, ...] = ()
+    if loaded:
+        buffer, size = _as_it_lies(op, turned=turned), element_of(op.a.type).itemsize
+        groups = warps // 4 // shares.across
+        rows = row_order(buffer, size, unit.kw, int(not turned), groups, on.chip.banks)
+    d = wgmma_d(shape, warps, shares.across, rows, shares.in_turns)
+    a = wgmma_a(first, unit.kw, warps, shares.across, rows)
+    return {d.transpose((1, 0)): a.transpose((1, 0))} if turned else {d: a}
+
+
+def _shares(op: Dot, on: Setting, *, turned: bool) -> Shares:
+    """Return how warpgroups divide the columns of a dot.
+
+    In turns only what the instruction reads with k inside: of columns side by side it takes 64.
+    """
+    unit, second = unit_of(op), op.a if turned else op.b
+    assert unit is not None
+    inside = not unit.turns or _order_in_memory(second, on)[0] == int(turned)
+    shape = shape_of(op.result.type)
+    in_turns = inside and unit.accumulator.is_float
+    return shares_of(shape[::-1] if turned else shape, on.num_warps, in_turns=in_turns)
 
 
 def _as_it_lies(op: Dot, *, turned: bool) -> LinearLayout:
@@ -194,7 +205,21 @@ def is_to_be_turned(op: Dot, on: Setting) -> bool:
     loaded = _is_held_as_loaded(op, op.b, on)
     if loaded and _is_held_as_loaded(op, op.a, on):  # threads turn the other one, the smaller
         loaded = prod(shape_of(op.b.type)) > prod(shape_of(op.a.type))
-    return few or loaded
+    return few or loaded or _multiplies_less_turned(op, on)
+
+
+def _multiplies_less_turned(op: Dot, on: Setting) -> bool:
+    """Say whether far less lies beside the tile if its columns are the instruction's rows.
+
+    Of 176 by 192 with k inside A alone two groups of warps take the columns by 64, the rows in
+    turns: 33,792 sums instead of 49,152.
+    """
+    unit, shape = unit_of(op), shape_of(op.result.type)
+    if unit is None or not unit.turns or on.num_warps % 4:
+        return False
+    plain = _shares(op, on, turned=False).padded(shape, on.num_warps)
+    turned = _shares(op, on, turned=True).padded(shape[::-1], on.num_warps)
+    return prod(turned) <= _FAR_LESS * prod(plain)
 
 
 def is_first_as_loaded(op: Dot, on: Setting) -> bool:
@@ -288,8 +313,7 @@ def _columns_of_piece(op: Dot, on: Setting) -> int:
     fewer, and two groups of warps take turns there.
     """
     shape, warps = shape_of(op.result.type), on.num_warps
-    (across,) = columns_among(shape, warps)
-    own = own_columns(shape[1], across)
+    own = _shares(op, on, turned=False).own(shape[1])
     have = min(chip_of(on.chip).most_registers(warps), on.options.get("maxnreg") or MOST_COLUMNS)
     spare = (have - _BESIDE_A_PRODUCER - sums_of(shape, warps)) * 2
     pieces = -(-own // max(8, min(own, MOST_COLUMNS, spare // 8 * 8)))

@@ -30,7 +30,6 @@ from workbench.targets.nvidia.warpgroups import (
     WarpgroupUnit,
     columns_split,
     instruction_shape,
-    own_columns,
     parts_along_k,
     plan_of,
     rows_of,
@@ -205,13 +204,13 @@ def _instructions(
     """Return the instructions of a product, or those of the part of it with such k."""
     (rows, columns), inner = instruction_shape(op), op.shapes[0][1]
     first_is_a = not op.is_turned
-    across, most = columns_split(op, low.num_warps), op.columns or MOST_COLUMNS
-    groups = low.num_warps // 4 // across  # along the rows
+    shares, most = columns_split(op, low.num_warps), op.columns or MOST_COLUMNS
+    groups = low.num_warps // 4 // shares.across  # along the rows
     padded = 1 << (columns - 1).bit_length()
-    own = own_columns(columns, across)
-    room = max(8, padded // across) // 2  # registers of its 64 rows
+    own = shares.own(columns)
+    room = max(8, padded // shares.across) // 2  # registers of its 64 rows
     group = _warpgroup(low)
-    steps = [0] * (groups.bit_length() - 1) + _steps(own, across)
+    steps = [0] * (groups.bit_length() - 1) + shares.steps(columns)
     b = _operand(low, op, not first_is_a, steps, group)
     a: _Operand | None = None
     words: list[str] = []
@@ -247,7 +246,7 @@ def _instructions(
                     ]  # fmt: skip
                 found.append(_Instruction(
                     word, _ending(unit, a, b), range(first, first + count // 2), held, b,
-                    start, b.start(column, k), k,
+                    start, b.start(shares.column(column), k), k,
                 ))  # fmt: skip
     return found
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
+from math import prod
 from typing import Any
 
 from workbench.ir import (
@@ -153,27 +155,59 @@ def obstacle_of_shape(shape: tuple[int, ...], chip: Chip, options: Mapping[str, 
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Among how many warpgroups columns are divided, and whether eight by eight in turns."""
+
+    across: int = 1
+    in_turns: bool = False
+
+    def own(self, columns: int) -> int:
+        """Return the columns of one of them: 8 at least."""
+        if self.across == 1:
+            return columns
+        if self.in_turns:
+            return columns // self.across
+        return max(8, (1 << (columns - 1).bit_length()) // self.across)
+
+    def column(self, own: int) -> int:
+        """Return which column of the tile a column of the first of them is."""
+        return own + own // 8 * 8 * (self.across - 1) if self.in_turns else own
+
+    def steps(self, columns: int) -> list[int]:
+        """Return by how many columns each bit of their number moves."""
+        first = 8 if self.in_turns else self.own(columns)
+        return [first << bit for bit in range(self.across.bit_length() - 1)]
+
+    def padded(self, shape: tuple[int, ...], num_warps: int) -> tuple[int, int]:
+        """Return the rows and columns that all of them multiply."""
+        rows = ROWS * (num_warps // 4 // self.across)
+        return -(-shape[0] // rows) * rows, self.own(shape[1]) * self.across
+
+
 def sums_of(shape: tuple[int, ...], num_warps: int) -> int:
     """Return the registers of a thread that the sums of a tile fill."""
-    (rows, columns), (across,) = shape, columns_among(shape, num_warps)
-    columns = own_columns(columns, across)
-    return -(-rows // (ROWS * (num_warps // 4 // across))) * -(-columns // 8) * 4
+    shares = shares_of(shape, num_warps)
+    rows, columns = shares.padded(shape, num_warps)
+    own = -(-columns // shares.across // 8) * 8
+    return rows // (ROWS * (num_warps // 4 // shares.across)) * own // 2
 
 
-def own_columns(columns: int, across: int) -> int:
-    """Return the columns of one of several warpgroups that divide them: 8 at least."""
-    if across == 1:
-        return columns
-    return max(8, (1 << (columns - 1).bit_length()) // across)
+def shares_of(shape: tuple[int, ...], num_warps: int, *, in_turns: bool = False) -> Shares:
+    """Return among how many warpgroups columns are divided: the fewest that leave rows.
 
-
-def columns_among(shape: tuple[int, ...], num_warps: int) -> list[int]:
-    """Return among how many warpgroups the columns may be divided: the fewest that leave rows."""
+    Or as many as multiply least beside the tile: two have 192 rows by 256 columns without a row too
+    many, and of 176 columns if they may take these `in_turns`.
+    """
     groups, across = num_warps // 4, 1
     rows = 1 << (shape[0] - 1).bit_length()
     while rows < ROWS * (groups // across) and across < groups:
         across *= 2
-    return [across]
+    ways = [1 << bit for bit in range(1, groups.bit_length())]
+    found = [Shares(across), *(Shares(way) for way in ways if shape[1] % (64 * way) == 0)]
+    if in_turns:
+        found += [Shares(way, in_turns=True) for way in ways if shape[1] % (8 * way) == 0]
+    return min(found, key=lambda shares: prod(shares.padded(shape, num_warps)))
 
 
 def long_after(op: Dot, unit: WarpgroupUnit) -> int:
@@ -207,8 +241,8 @@ def instruction_shape(op: WarpgroupDot) -> tuple[int, int]:
     return (columns, rows) if op.is_turned else (rows, columns)
 
 
-def columns_split(op: WarpgroupDot, num_warps: int) -> int:
-    """Return among how many warpgroups the columns of a product are divided."""
+def columns_split(op: WarpgroupDot, num_warps: int) -> Shares:
+    """Return how the columns of a product are divided among warpgroups."""
     return _arrangement(op, num_warps)[0]
 
 
@@ -220,7 +254,7 @@ def rows_of(op: WarpgroupDot, num_warps: int) -> tuple[int, ...]:
     return _arrangement(op, num_warps)[1]
 
 
-def _arrangement(op: WarpgroupDot, num_warps: int) -> tuple[int, tuple[int, ...]]:
+def _arrangement(op: WarpgroupDot, num_warps: int) -> tuple[Shares, tuple[int, ...]]:
     layout = layout_of(op.result.type)
     assert layout is not None
     if op.is_turned:
@@ -231,17 +265,17 @@ def _arrangement(op: WarpgroupDot, num_warps: int) -> tuple[int, tuple[int, ...]
 @lru_cache(1024)
 def _arranged(
     layout: LinearLayout, shape: tuple[int, ...], num_warps: int
-) -> tuple[int, tuple[int, ...]]:
+) -> tuple[Shares, tuple[int, ...]]:
     """Return how a layout of sums divides columns, and the order of its rows."""
-    across = 1
-    while True:
-        plain = wgmma_d(shape, num_warps, across)
+    for bit, in_turns in product(range((num_warps // 4).bit_length()), (False, True)):
+        across = 1 << bit
+        plain = wgmma_d(shape, num_warps, across, (), in_turns)
         if plain == layout:
-            return across, ()
+            return Shares(across, in_turns), ()
         rows = _permuted(plain, layout)
-        if rows and wgmma_d(shape, num_warps, across, rows) == layout:
-            return across, rows
-        across *= 2
+        if rows and wgmma_d(shape, num_warps, across, rows, in_turns) == layout:
+            return Shares(across, in_turns), rows
+    raise AssertionError(f"no product by warpgroups has sums that lie as {layout}")
 
 
 def _permuted(plain: LinearLayout, layout: LinearLayout) -> tuple[int, ...]:
@@ -269,10 +303,10 @@ def fragment_for(op: WarpgroupDot) -> LinearLayout | None:
     if unit is None or sums is None:
         return None
     warps, shape = sums.size("warp"), op.shapes[int(op.is_turned)]
-    across, rows = _arrangement(op, warps)
+    shares, rows = _arrangement(op, warps)
     if op.is_turned:
-        return wgmma_a(shape[::-1], unit.kw, warps, across, rows).transpose((1, 0))
-    return wgmma_a(shape, unit.kw, warps, across, rows)
+        return wgmma_a(shape[::-1], unit.kw, warps, shares.across, rows).transpose((1, 0))
+    return wgmma_a(shape, unit.kw, warps, shares.across, rows)
 
 
 @NVIDIA.in_registers(WarpgroupDot)
@@ -390,10 +424,13 @@ def _first_axis_inside(buffer: Shared) -> bool:
 def plan_of(op: WarpgroupDot, buffer: Shared, turned: bool, is_a: bool) -> WarpgroupPlan | None:
     """Return how an operand of a product is read from a buffer of a type."""
     assert buffer.layout is not None
-    k_axis = int(is_a) ^ turned
-    _, columns = instruction_shape(op)
-    count = ROWS if is_a != op.is_turned else min(MOST_COLUMNS, columns)
-    plan = warpgroup_fits(buffer.layout, buffer.element.itemsize, k_axis, count)
+    k_axis, apart, count = int(is_a) ^ turned, 1, ROWS
+    if is_a == op.is_turned:
+        layout = layout_of(op.result.type)
+        shares = columns_split(op, layout.size("warp")) if layout is not None else Shares()
+        count = min(MOST_COLUMNS, instruction_shape(op)[1])
+        apart = shares.across if shares.in_turns else 1
+    plan = warpgroup_fits(buffer.layout, buffer.element.itemsize, k_axis, count, apart)
     if plan is None or (buffer.slots and buffer.slot_bytes % plan.atom_bytes):
         return None
     return plan

@@ -371,8 +371,8 @@ class Lowering:
         return f"%grid{axis}" if self.persistent else self.chip.programs(self.emit, axis)
 
     @contextmanager
-    def as_program(self, place: Sequence[str], number: str) -> Generator[None]:
-        """Write code of the program at a place in the grid, which has a number."""
+    def as_program(self, place: Sequence[str], number: str = "") -> Generator[None]:
+        """Write code of the program at a place in the grid, which has a number if blocks stay."""
         self._place, self._number = place, number
         try:
             yield

@@ -168,6 +168,7 @@ class Box:
         counted by (barriers, turn), if a number of type i1 says so (None: always).
     shared: the copy into a buffer as so many blocks make it together, each a part for all, where
         its op says that they are to (`together`); None: they cannot.
+    steps: how many elements rows and what is outside of them lie apart in memory.
     """
 
     source: Value
@@ -181,6 +182,7 @@ class Box:
         [Value, Sequence[Value], tuple[Value, Value], tuple[Value, Value], Value | None], Op
     ]
     shared: Callable[[Shared, int], Box | None]
+    steps: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ computes it, so what decides where copies begin must not come from a tile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.ir import Block, Effect, Module, Op, Value, element_of, layout_of
@@ -42,10 +42,10 @@ from workbench.targets.nvidia.passes.overlap_products import (
     stored_bytes,
 )
 from workbench.targets.nvidia.passes.sharing import together
-from workbench.targets.nvidia.passes.staying import Told, inner_ops, stays
+from workbench.targets.nvidia.passes.staying import Told, stays
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.passes.guarded_work import without_branch
-from workbench.targets.simt.passes.longest_first import orders_programs
+from workbench.targets.simt.passes.longest_first import inner_ops, orders_programs
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.passes.staged_loads import Known
 from workbench.targets.simt.pressure import peak_in
@@ -264,16 +264,10 @@ def _decided(
         if id(load) not in inside:
             raise RefusedError(load, outside)
     blocks, more = together(module, channels, held, known, stays=rounds > 0)
-    own = [*loads]
-    for loop in loops:
-        own += _check(loop, channels[loop], module, known)
-    for channel in held:
-        own += producer_slice(None, channel.loads, module, known, persistent=True)[0]
-    _check_order(module, loops[-1], own, known)
+    _check_order(module, loops[-1], _produced(module, channels, held, loads, known), known)
     slots = ring.slots(beside, kept)
-    ahead = 1
-    if rounds and ring.most(_PROGRAMS * beside + kept) >= slots:
-        ahead, beside = _PROGRAMS, _PROGRAMS * beside
+    ahead = ring.programs(beside, kept, slots) if rounds else 1
+    beside *= ahead
     keys = [*rings, *(channel.key for channel in held)]
     places = {
         id(load.op): load.box.decided(keys.index(channel.key), ahead if channel.held else slots)
@@ -306,6 +300,19 @@ def _decided(
     top = [op.noted(**places[id(op)]) if id(op) in places else op for op in module.body.ops]
     body = Block((), tuple(noted.get(id(op), op) for op in top))
     return replace(module, body=body)
+
+
+def _produced(
+    module: Module, channels: Mapping[For, Sequence[Channel]], held: Iterable[Channel],
+    loads: Sequence[Op], known: Known,
+) -> list[Op]:  # fmt: skip
+    """Return what a producer does; raise RefusedError where it has no role in a loop."""
+    found = [*loads]
+    for loop in channels:
+        found += _check(loop, channels[loop], module, known)
+    for channel in held:
+        found += producer_slice(None, channel.loads, module, known, persistent=True)[0]
+    return found
 
 
 def _check_order(module: Module, last: For, loads: Sequence[Op], known: Known) -> None:
@@ -464,6 +471,17 @@ class _Ring:
             if self._resident(slots, held) == self._resident(start, held):
                 found = slots
         return found
+
+    def programs(self, held: int, kept: int, slots: int) -> int:
+        """Return of how many programs what is loaded first is there, beside so many slots.
+
+        One where the next one's would cost a slot, or a resident block.
+        """
+        more = _PROGRAMS * held
+        fits = self.most(more + kept) >= slots
+        return (
+            _PROGRAMS if fits and self._resident(slots, more) == self._resident(slots, held) else 1
+        )
 
 
 def _scratch(module: Module, chip: Chip) -> int:
