@@ -78,6 +78,8 @@ class Simulator(ProgramFrame):
         #: Epoch of the last read and write of each byte, and the buffer whose data it holds.
         self.read_in, self.written_in, self.owner = (np.zeros(size, np.int64) for _ in range(3))
         self.writer = np.zeros(size, np.int64)
+        #: Of bytes that warps share out: which range they are of; 0 for others.
+        self.parts = np.zeros(size, np.int64)
         self.reader = np.zeros(size, np.int64)
         self.allocated: dict[Value, int] = {}
         self.started: list[tuple[Range, int]] = []
@@ -194,8 +196,9 @@ class Simulator(ProgramFrame):
         """Write scratch, wait, and read it."""
         where = (self.offsets[op.id], self.offsets[op.id] + scratch.bytes)
         alone = scratch.alone
-        self.put(where, op.id, op)
-        if not alone:  # else every warp has bytes of its own
+        # Every warp has an equal part of its own, the same one for whoever shares these bytes out.
+        self.put(where, op.id, op, parts=where[0] << 32 | where[1] if alone else 0)
+        if not alone:
             self.barrier()
         self.get_bytes(where, op.id, op, own=alone)
 
@@ -213,13 +216,17 @@ class Simulator(ProgramFrame):
             assert 0 <= number < type.slots
         return (start + number * size, start + (number + 1) * size), op * 64 + number
 
-    def put(self, where: Range, owner: int, op: Op, *, again: bool = False) -> None:
+    def put(self, where: Range, owner: int, op: Op, *, again: bool = False, parts: int = 0) -> None:
         span = slice(*where)
-        self.conflict(self.read_in[span], self.reader[span], op, "read")
+        others = np.ones(where[1] - where[0], bool)
+        if parts:
+            others = self.parts[span] != parts
+        self.conflict(self.read_in[span][others], self.reader[span][others], op, "read")
         self.under_way(where, op)
         if not again:
-            self.conflict(self.written_in[span], self.writer[span], op, "written")
+            self.conflict(self.written_in[span][others], self.writer[span][others], op, "written")
             self.in_flight(where, op)
+        self.parts[span] = parts
         self.written_in[span] = self.epoch
         self.writer[span] = self.step
         self.owner[span] = owner

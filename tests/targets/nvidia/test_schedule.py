@@ -142,7 +142,7 @@ def test_loops_after_each_other_share_rings_and_a_product_is_late():
     first, second = pipelines(found)
     assert first.registers == second.registers == (24, 240)
     assert first.rings == second.rings
-    assert [ring.value for ring in first.rings] == ["kt", "v", "q"]  # blocks stay
+    assert [ring.value for ring in first.rings] == ["kt", "v"]  # queries are in registers
     for one in (first, second):
         late = [step for step in one.steps if step.phase == "round" and step.stage == 1]
         assert [step.kind for step in late] == ["wait", "product", "wait", "arrive"]
