@@ -61,9 +61,11 @@ def main(folder: str) -> None:
     if ours:  # only building needed them; who tests the front end gets them again
         shutil.rmtree(packages, ignore_errors=True)
     # Read by every later process, also where Python is told to write no bytecode itself. On all
-    # processors, which pip does not use; packages bring files of other versions of Python, too.
+    # processors, which pip does not use; packages bring files of other versions of Python, too, and
+    # their tests, which nobody runs here (a sixth of all).
     compiling = [str(python), "-m", "compileall", "-qq", "-j", "0"]
-    subprocess.run([*compiling, str(target / "lib")], env=environment)
+    unread = r"/(tests?|pip)/"
+    subprocess.run([*compiling, "-x", unread, str(target / "lib")], env=environment)
     subprocess.run([*compiling, str(ROOT / "workbench")], check=True, env=environment)
     say("environment ready")
 

@@ -1,8 +1,18 @@
 """Options of the test run."""
 
 import gc
+from pathlib import Path
 
 import pytest
+
+#: Files that take longest, the longest first (tests/run.py prints them). Whoever takes one of them
+#: last works alone while the others have nothing left.
+LONGEST = (
+    "browser/test_lab.py", "notebooks/test_stories.py", "browser/test_page.py",
+    "fuzz/test_programs.py", "targets/test_long_sources.py", "corpus/test_corpus.py",
+    "inductor/test_torch_compile.py", "targets/cpu/test_ops.py", "puzzles/test_puzzles.py",
+    "bench/test_compare.py", "targets/nvidia/test_tensor_family.py", "files/test_files.py",
+)  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,12 +26,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put files of slow tests first, so that two processes that take files end together.
+    """Put files that take long first, so that processes that take files end together.
 
     Then keep one share; shares of equal runs have every test once.
     """
+    order = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST)}
     slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "browser")))}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (order.get(item.path, len(order)), item.path not in slow))
     number, shares = map(int, config.getoption("--share").split("/"))
     if shares > 1:
         config.hook.pytest_deselected(items=[item for n, item in enumerate(items)

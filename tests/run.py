@@ -12,10 +12,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,17 +36,15 @@ class Tally:
     #: Seconds that the tests of a file took.
     seconds: collections.Counter[str] = field(default_factory=collections.Counter)
 
-    def side_by_side(self, steps: Sequence[Step]) -> None:
-        """Run tools, two at a time; each counts as one test. What one that fails said is shown."""
-        with ThreadPoolExecutor(2) as pool:
-            for name, (result, seconds) in zip(
-                (name for name, _ in steps), pool.map(run_step, steps), strict=True
-            ):
-                ok = result.returncode == 0
-                self.passed += ok
-                self.failed += not ok
-                shown = "" if ok else f"\n{result.stdout}"
-                print(f"{'ok   ' if ok else 'FAIL '} {name} ({seconds:.1f} s){shown}", flush=True)
+    def one_by_one(self, steps: Sequence[Step]) -> None:
+        """Run tools; each counts as one test. What one that fails said is shown."""
+        for step in steps:
+            result, seconds = run_step(step)
+            ok = result.returncode == 0
+            self.passed += ok
+            self.failed += not ok
+            shown = "" if ok else f"\n{result.stdout}"
+            print(f"\n{'ok   ' if ok else 'FAIL '} {step[0]} ({seconds:.1f} s){shown}", flush=True)
 
     def read_junit(self, report: Path) -> None:
         """Add the results that pytest wrote."""
@@ -67,17 +65,24 @@ def main(mode: str) -> int:
     # Tests start hundreds of interpreters; without bytecode each would compile all that it imports.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     executables = Path(sys.executable).parent
-    # What takes longest begins first: it has one of two processors to itself.
-    tally.side_by_side([
+    tools: list[Step] = [
         ("pyright", [str(executables / "pyright"), "--pythonpath", sys.executable]),
-        # What it writes, the processes of run_pytest need not: pytest's own form of each test file.
-        ("collection", [sys.executable, "-m", "pytest", "-qq", "--collect-only"]),
         ("ruff check", [str(executables / "ruff"), "check", "."]),
         ("ruff format", [str(executables / "ruff"), "format", "--check", "."]),
         ("lint-imports", [str(executables / "lint-imports"), "--no-cache"]),
         *front_end_steps(tally),
-    ])  # fmt: skip
+    ]
+    # Beside the tests, of which some wait for browsers and kernels: no processor is ever idle.
+    beside = Tally()
+    linting = threading.Thread(target=beside.one_by_one, args=[tools])
+    linting.start()
+    # What it writes, the processes of run_pytest need not: pytest's own form of each test file.
+    collect = [sys.executable, "-m", "pytest", "-qq", "--collect-only"]
+    tally.one_by_one([("collection", collect)])
     run_pytest(tally, ["-m", FAST] if mode == "check" else [])
+    linting.join()
+    tally.passed += beside.passed
+    tally.failed += beside.failed
     longest = ", ".join(f"{name} {took:.0f} s" for name, took in tally.seconds.most_common(12))
     print(f"longest: {longest}")
     for reason, count in sorted(tally.skipped.items()):

@@ -8,14 +8,27 @@ from typing import NamedTuple
 
 import torch
 
-from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
+from tests.bench.contests import Config, Contest, Prepared, Tensors, configs, with_options
 from tests.corpus.sample import Launch
 from tests.kernels import convolution
 from workbench import cdiv
 
 F16 = torch.float16
-#: BLOCK_M, BLOCK_K, BLOCK_C, warps, stages.
-CONFIGS = configs(
+#: BLOCK_M, BLOCK_K, BLOCK_C, warps, stages: those of which one was best in a race of some shape.
+CONFIGS = (
+    *with_options(
+        "warp_specialize persistent", (64, 256, 64, 4, 3), (64, 256, 64, 4, 4), (64, 128, 64, 4, 3),
+        (64, 128, 128, 4, 2),
+    ),
+    *with_options("warp_specialize", (128, 64, 64, 4, 4)),
+    *configs(
+        (64, 128, 64, 4, 3), (64, 128, 64, 4, 4), (64, 128, 128, 4, 3), (128, 64, 64, 4, 3),
+        (128, 128, 64, 4, 3), (128, 128, 64, 8, 3), (128, 256, 64, 8, 3), (256, 64, 32, 8, 3),
+        (256, 64, 64, 8, 4),
+    ),
+)  # fmt: skip
+#: Triton's.
+PEERS = configs(
     (64, 64, 32, 4, 4), (64, 64, 64, 4, 3), (64, 128, 64, 4, 3), (128, 64, 32, 4, 3),
     (128, 64, 64, 4, 3), (128, 64, 64, 4, 4), (128, 128, 32, 4, 4), (128, 128, 64, 4, 3),
     (128, 128, 64, 8, 3), (128, 256, 64, 8, 3), (256, 64, 32, 8, 3), (256, 128, 64, 8, 3),
@@ -85,5 +98,5 @@ def contests() -> Iterator[Contest]:
                 "conv2d", f"{shape} {'NHWC' if last else 'NCHW'}", F16, shape.extent, convolution,
                 partial(convolve, shape=shape, last=last), CONFIGS, 2 * products,
                 moved + 2 * shape.channels * shape.outputs * shape.taps**2,
-                f"conv {shape} {last}", tunes=True,
+                f"conv {shape} {last}", tunes=True, peer_configs=PEERS,
             )  # fmt: skip

@@ -11,7 +11,15 @@ from functools import partial
 
 import torch
 
-from tests.bench.contests import Config, Contest, Prepared, Tensors, configs
+from tests.bench.contests import (
+    Config,
+    Contest,
+    Prepared,
+    Tensors,
+    configs,
+    instead,
+    with_options,
+)
 from tests.corpus.quantised import E2M1
 from tests.corpus.sample import Launch
 from tests.kernels import quantised as kernels
@@ -30,8 +38,17 @@ FEW = configs(
     (16, 64, 128, 4, 6), (16, 128, 128, 2, 4), (16, 128, 128, 4, 3), (16, 128, 128, 4, 4),
     (16, 128, 128, 4, 6), (16, 128, 128, 8, 4),
 )  # fmt: skip
-#: Of ours alone for one row: eight rows of a block are as many columns as an instruction has.
-ONE = tuple(config._replace(blocks=(8, *config.blocks[1:])) for config in FEW)
+#: Of ours alone: rounds ask together for what they read of a row, 64 or 128 bytes each.
+OWN_FEW = instead(
+    FEW,
+    with_options(
+        "rounds_together", (16, 32, 128, 2, 8), (16, 32, 128, 4, 8), (16, 64, 128, 4, 4),
+        (16, 128, 128, 8, 4),
+    ),
+    configs((16, 32, 128, 2, 4), (16, 64, 64, 4, 5), (16, 64, 128, 2, 6), (16, 128, 128, 2, 4)),
+)  # fmt: skip
+#: For one row eight rows of a block are as many columns as an instruction has.
+ONE = tuple(config._replace(blocks=(8, *config.blocks[1:])) for config in OWN_FEW)
 MANY = configs(
     (64, 64, 64, 4, 4), (64, 128, 64, 4, 3), (64, 128, 64, 4, 4), (64, 256, 64, 8, 3),
     (128, 64, 64, 4, 4), (128, 128, 32, 4, 4), (128, 128, 64, 4, 3), (128, 128, 64, 8, 3),
@@ -101,9 +118,10 @@ def contests() -> Iterator[Contest]:
         for k, n in SHAPES if kind not in ("e2m1", "mxfp8") else SHAPES[:1]:
             for m in ROWS:
                 table = FEW if m <= 16 else MANY
+                own = ONE if m == 1 else OWN_FEW if m <= 16 else MANY
                 yield Contest(
                     "mixed", f"{kind} {k}x{n}", F16, m, kernels,
-                    partial(mixed, kind=kind, m=m, k=k, n=n), ONE if m == 1 else table,
+                    partial(mixed, kind=kind, m=m, k=k, n=n), own,
                     2 * m * k * n, k * n * bits // 8 + 2 * (m * k + m * n),
                     f"mixed {kind} {m}", tunes=(k, n) == SHAPES[0],
                     peer_configs=table,

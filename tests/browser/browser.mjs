@@ -35,20 +35,69 @@ export function collectErrors(page) {
 
 const RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"];
 
-/** What axe objects to; `colours` alone where all else was judged in the other theme. */
+/** Kinds of elements that were judged, by theme: what axe said of one, it says of all. */
+const judged = { light: new Set(), dark: new Set() };
+
+/**
+ * What axe objects to. A pane has hundreds of elements of few kinds, so one of each kind is judged in
+ * each theme, whichever page it is on. A kind is what rules look at: the element's name, classes,
+ * colours, attributes and roles, whether it has text, and the kind of what it is in.
+ * `colours`: contrast alone, where all else was judged in the other theme.
+ */
 export async function axeViolations(page, within = ".wb", { colours = false } = {}) {
   if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
   const runOnly = colours ? { type: "rule", values: ["color-contrast"] } : RULES;
-  return page.evaluate(
-    async ([selector, asked]) => {
-      const { violations } = await globalThis.axe.run(selector, { runOnly: asked, resultTypes: ["violations"] });
-      return violations.map(({ id, nodes }) => {
+  const theme = await page.evaluate((selector) => {
+    const { colorScheme } = getComputedStyle(document.querySelector(selector));
+    const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    return ["light", "dark"].includes(colorScheme) ? colorScheme : system;
+  }, within);
+  const { wrong, fresh } = await page.evaluate(
+    async ([selector, asked, before]) => {
+      const seen = new Set(before);
+      const fresh = [];
+      const kindOf = (element, above) => {
+        const { color, background, opacity } = element.style;
+        const values = [...element.attributes].map(({ name, value }) => {
+          if (name === "style") return [color, background, opacity].join(" ");
+          return /^(class|role|type|tabindex|aria-(?!label|value|controls|described|active))/.test(name)
+            ? `${name}=${value}`
+            : name;
+        });
+        const text = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+        return `${above} > ${element.tagName} ${values.sort().join(" ")}${text ? " says" : ""}`;
+      };
+      /** Mark what is all of known kinds, as much at once as can be; say whether `element` is. */
+      const known = (element, above) => {
+        if (!element.checkVisibility({ visibilityProperty: true })) return true; // judged when it is seen
+        const kind = kindOf(element, above);
+        const old = seen.has(kind);
+        if (!old) {
+          seen.add(kind);
+          fresh.push(kind);
+        }
+        const parts = [...element.children].map((child) => [child, known(child, kind)]);
+        if (old && parts.every(([, part]) => part)) return true;
+        for (const [child, part] of parts) child.toggleAttribute("data-judged", part);
+        return false;
+      };
+      const roots = [...document.querySelectorAll(selector)].filter((root) => !known(root, ""));
+      if (roots.length === 0) return { wrong: [], fresh };
+      const { violations } = await globalThis.axe.run(
+        { include: roots, exclude: [["[data-judged]"]] },
+        { runOnly: asked, resultTypes: ["violations"] },
+      );
+      for (const element of document.querySelectorAll("[data-judged]")) element.removeAttribute("data-judged");
+      const wrong = violations.map(({ id, nodes }) => {
         const [first] = nodes;
         return `${id} x${nodes.length}: ${first.html.slice(0, 120)} ${first.failureSummary.slice(0, 200)}`;
       });
+      return { wrong, fresh };
     },
-    [within, runOnly],
+    [within, runOnly, [...judged[theme]]],
   );
+  for (const kind of fresh) judged[theme].add(kind);
+  return wrong;
 }
 
 /** Median and worst, in ms. */

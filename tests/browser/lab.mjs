@@ -186,8 +186,8 @@ const painted = (page, count, timeout = 60_000) =>
     { timeout },
   );
 
-async function open(browser, name) {
-  const page = await browser.newPage({ viewport: { width: 1600, height: 1100 } });
+async function open(context, name) {
+  const page = await context.newPage();
   page.errors = collectErrors(page);
   await page.goto(`${base}/lab/tree/${name}?reset`, { waitUntil: "domcontentloaded" });
   await idle(page, name);
@@ -227,8 +227,8 @@ async function executed(page, timeout) {
 }
 
 /** The saved notebook: our renderer ahead of text/html, links, keys that stay inside, axe. */
-async function checkSaved(browser) {
-  const page = await open(browser, "saved.ipynb");
+async function checkSaved(context) {
+  const page = await open(context, "saved.ipynb");
   await painted(page, 2);
   const times = await page.$$eval("[data-ready]", (all) => all.map((e) => Math.round(e.dataset.ms)));
   console.log("saved: trace -> painted ms", times, "pin", JSON.stringify(await pinLatency(page)));
@@ -279,8 +279,8 @@ async function checkStale(page) {
 }
 
 /** `%diff`, `%follow` and `%step` where they are asked: Compare and both sliders, keys that stay inside. */
-async function checkAsked(browser) {
-  const page = await open(browser, "asked.ipynb");
+async function checkAsked(context) {
+  const page = await open(context, "asked.ipynb");
   await page.evaluate(() => void window.jupyterapp.commands.execute("notebook:run-all-cells"));
   await executed(page, 120_000);
   await painted(page, 5);
@@ -353,14 +353,14 @@ async function checkMap(page) {
 }
 
 /** Notebook 7, where it is installed, shows the same outputs through the same extension. */
-async function checkNotebook7(browser) {
+async function checkNotebook7(context) {
   const url = `${base}/notebooks/saved.ipynb`;
   const reply = await fetch(url);
   if (!reply.ok) {
     console.log(`Notebook 7 is not installed here (${reply.status})`);
     return;
   }
-  const page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
+  const page = await context.newPage();
   page.errors = collectErrors(page);
   await page.goto(url, { waitUntil: "domcontentloaded" });
   await painted(page, 2);
@@ -374,16 +374,16 @@ async function checkNotebook7(browser) {
   const errors = page.errors.filter((error) => /workbench|\bwb\b/i.test(error));
   assert.deepEqual(errors, []);
   await page.close();
-  await checkDiffInNotebook7(browser);
+  await checkDiffInNotebook7(context);
 }
 
 /** `%diff` run in Notebook 7, saved there, and opened again as a page that no kernel stands behind. */
-async function checkDiffInNotebook7(browser) {
+async function checkDiffInNotebook7(context) {
   const name = "diff7.ipynb";
   const asked = askedNotebook();
   asked.cells = asked.cells.filter(({ id }) => ["load", "one", "two", "diff"].includes(id));
   writeFileSync(path.join(work, name), JSON.stringify(asked));
-  const page = await browser.newPage({ viewport: { width: 1400, height: 1000 } });
+  const page = await context.newPage();
   page.errors = collectErrors(page);
   const compare = page.locator('[data-ready="1"] > .wb').nth(2);
   await page.goto(`${base}/notebooks/${name}`, { waitUntil: "domcontentloaded" });
@@ -410,9 +410,9 @@ async function checkDiffInNotebook7(browser) {
 }
 
 /** The widget paints while the kernel is busy, leaves no payload in its state, survives a reload. */
-async function checkWidget(browser) {
+async function checkWidget(context) {
   const name = "widget.ipynb";
-  const page = await open(browser, name);
+  const page = await open(context, name);
   const run = () =>
     page.evaluate(() => void window.jupyterapp.commands.execute("notebook:run-all-cells"));
   await run();
@@ -457,9 +457,9 @@ async function checkLinks(viewer, name) {
 }
 
 /** A notebook run from top to bottom: every kernel cell shows a viewer whose panes link. */
-async function checkNotebook(browser, file) {
+async function checkNotebook(context, file) {
   const name = path.basename(file);
-  const page = await open(browser, name);
+  const page = await open(context, name);
   const kernels = await page.evaluate(
     () =>
       window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.filter((cell) =>
@@ -491,8 +491,8 @@ async function checkNotebook(browser, file) {
 }
 
 /** A trace file opens in a tab of its own, from the file browser too; what is none says so. */
-async function checkFile(browser) {
-  const page = await browser.newPage({ viewport: { width: 1600, height: 1100 } });
+async function checkFile(context) {
+  const page = await context.newPage();
   page.errors = collectErrors(page);
   await page.goto(`${base}/lab/tree/trace.wbt?reset`, { waitUntil: "domcontentloaded" });
   await painted(page, 1);
@@ -523,18 +523,20 @@ let browser;
 try {
   const start = Date.now();
   while (!(await fetch(`${base}/api`).then((reply) => reply.ok, () => false))) {
-    assert.ok(server.exitCode === null && Date.now() - start < 60_000, log);
+    assert.ok(server.exitCode === null && Date.now() - start < 180_000, log);
     await new Promise((done) => setTimeout(done, 100));
   }
   browser = await launch();
+  // One context: what a page has loaded of JupyterLab, and V8 compiled, the next one finds.
+  const context = await browser.newContext({ viewport: { width: 1600, height: 1100 } });
   const journeys = {
-    saved: () => checkSaved(browser),
-    file: () => checkFile(browser),
-    notebook7: () => checkNotebook7(browser),
-    widget: () => checkWidget(browser),
-    asked: () => checkAsked(browser),
-    notebook: async () => notebook && checkNotebook(browser, notebook),
-    typing: async () => checkTyping(await open(browser, "typing.ipynb"), out), // leaves it dark
+    saved: () => checkSaved(context),
+    file: () => checkFile(context),
+    notebook7: () => checkNotebook7(context),
+    widget: () => checkWidget(context),
+    asked: () => checkAsked(context),
+    notebook: async () => notebook && checkNotebook(context, notebook),
+    typing: async () => checkTyping(await open(context, "typing.ipynb"), out), // leaves it dark
   };
   for (const [name, journey] of Object.entries(journeys)) {
     const wanted = process.env.JOURNEY ?? name; // JOURNEY=typing runs that alone

@@ -101,11 +101,15 @@ async function checkLarge(browser, colorScheme) {
   await page.keyboard.press("Escape");
 
   await page.click('[role=tab][data-tab="stages"]');
-  const pin = await pinLatency(page);
-  const motion = await motionLatency(page);
-  console.log(colorScheme, JSON.stringify({ painted: Math.round(painted), pin, motion }));
-  assert.ok(pin.clicks > 10);
-  assert.ok(motion.rows < 300, `${motion.rows} rows exist; only visible ones may`);
+  console.log(colorScheme, JSON.stringify({ painted: Math.round(painted) }));
+  if (!page.dark) {
+    // How fast it is, no theme changes.
+    const pin = await pinLatency(page);
+    const motion = await motionLatency(page);
+    console.log(JSON.stringify({ pin, motion }));
+    assert.ok(pin.clicks > 10);
+    assert.ok(motion.rows < 300, `${motion.rows} rows exist; only visible ones may`);
+  }
   await closeClean(page);
 }
 

@@ -412,3 +412,18 @@ def test_who_knows_other_libraries_is_told_what_to_write(expression: str, hint: 
 def test_loops_over_what_has_no_rounds(over: str, hint: str):
     text = f"def k(x):\n    v = tl.load(x + tl.arange(0, 16))\n    for a in {over}:\n        pass\n"
     assert error_of(text, x=X).hint == hint
+
+
+def test_errors_of_one_statement_are_all_found_in_their_order():
+    error = error_of(
+        """
+        def kernel(x_ptr, out):
+            tl.store(out, tl.lod(x_ptr) + tl.foo(1) * undefined, mask=tl.bar(2), other=nothing)
+            tl.store(out, tl.zeros((3,), tl.flaot32) + tl.zeros((4,), tl.float32))
+        """,
+        x_ptr=np.zeros(4, np.float32), out=np.zeros(4, np.float32),
+    )  # fmt: skip
+    words = ["lod", "foo", "undefined", "bar", "nothing", "flaot32"]
+    found = [error, *error.others]
+    assert len(found) == len(words)
+    assert all(f"'{word}'" in one.message for word, one in zip(words, found, strict=True))

@@ -27,7 +27,6 @@ from workbench.ir import Builder, Op, parse_module, print_module, rebuild, verif
 from workbench.ops import AtomicCompareExchange, AtomicUpdate, Reduce
 from workbench.ops.functions import FUNCTIONS
 
-CHUNK = 25
 KEPT_SOURCES = sorted(FOUND.glob("*.txt"))
 #: Where new findings are written; not by default, so that a run of the tests changes no file.
 KEEP = FOUND if os.environ.get("WORKBENCH_KEEP_FOUND") else None
@@ -60,50 +59,43 @@ def test_targets_agree_with_numpy_on_some_sources():
     check(range(20, 26), "cpu", try_source)
 
 
-# Here and above, some 200 programs and sources in all; `make fuzz` runs ranges of any length.
+# Here and above, some 130 programs and sources in all; `make fuzz` runs ranges of any length.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(20, 45, CHUNK))
-def test_the_cpu_agrees_on_random_programs(start: int):
-    check(range(start, start + CHUNK), "cpu")
+def test_the_cpu_agrees_on_random_programs():
+    check(range(20, 32), "cpu")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(320, 345, CHUNK))
-def test_passes_keep_what_random_programs_mean(start: int):
-    check(range(start, start + CHUNK), "interpreter")
+def test_passes_keep_what_random_programs_mean():
+    check(range(320, 332), "interpreter")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(420, 445, CHUNK))
-def test_gpu_ir_agrees_on_random_programs(start: int):
-    check(range(start, start + CHUNK), "sm_90a")
+def test_gpu_ir_agrees_on_random_programs():
+    check(range(420, 432), "sm_90a")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(26, 51, CHUNK))
-def test_the_interpreter_agrees_with_numpy_on_random_sources(start: int):
-    check(range(start, start + CHUNK), "interpreter", try_source)
+def test_the_interpreter_agrees_with_numpy_on_random_sources():
+    check(range(26, 38), "interpreter", try_source)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(126, 151, CHUNK))
-def test_the_cpu_agrees_with_numpy_on_random_sources(start: int):
-    check(range(start, start + CHUNK), "cpu", try_source)
+def test_the_cpu_agrees_with_numpy_on_random_sources():
+    check(range(126, 138), "cpu", try_source)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(376, 401, CHUNK))
-def test_gpu_ir_agrees_with_numpy_on_random_sources(start: int):
-    check(range(start, start + CHUNK), "sm_90a", try_source)
+def test_gpu_ir_agrees_with_numpy_on_random_sources():
+    check(range(376, 388), "sm_90a", try_source)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", range(520, 545, CHUNK))
-def test_a_watched_run_finds_nothing_wrong_in_random_programs(start: int):
+def test_a_watched_run_finds_nothing_wrong_in_random_programs():
     """They keep apart what they store, or order it by locks, flags and counts."""
-    for seed in range(start, start + CHUNK):
+    for seed in range(520, 532):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             found = run_module(program(seed), GRID, launch(seed).arguments(), watch=True)

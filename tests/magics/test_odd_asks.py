@@ -233,3 +233,12 @@ def test_a_launch_is_described_by_options_and_never_by_a_compilation(space, name
         with pytest.raises(OptionError, match="names a compilation") as caught:
             ask()
         assert options in caught.value.hint
+
+
+def test_what_was_asked_wrongly_changes_nothing_of_later_runs(space, monkeypatch):
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    for wrong in ("--bench --target sm_90a", "--set BLCK=3"):
+        with pytest.raises(OptionError):
+            lines.bench("add", parse("bench", wrong.removeprefix("--bench "), space), space)
+        assert registry.find("add").trace.kernel.target == "cpu"
+    assert lines.check("add", parse("check", "", space), space).check.ok

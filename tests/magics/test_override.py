@@ -9,7 +9,7 @@ from tests.magics.sources import ADD
 from workbench.magics import lines, overriding, registry
 from workbench.magics.cells import default_names
 from workbench.magics.grammar import parse
-from workbench.source import CheckError, CompileError, OptionError
+from workbench.source import CheckError, CompileError, LaunchError, OptionError
 
 torch = pytest.importorskip("torch")
 
@@ -105,3 +105,44 @@ def test_the_passes_of_llvm(names):
     assert "+++ after codegenprepare" in shown
     with pytest.raises(OptionError, match="no pass of LLVM's 'nothing'"):
         lines.passes("add", "nothing", llvm_passes=True, namespace=names)
+
+
+@pytest.fixture
+def of_a_gpu():
+    """Return the names after a cell that was run on the CPU and compiled for a chip to look at."""
+    if torch.cuda.is_available():
+        pytest.skip("the edit is launched")
+    registry.clear()
+    found = default_names()
+    wb.run_cell(CELL, "--args x,y,out,200 --set BLOCK=64", found, file="In[1]")
+    yield found
+    registry.clear()
+
+
+def of_gpu_ir(names, old, new):
+    head, _, body = overriding.override_text("add", "gpu", namespace=names).partition("\n")
+    assert old in body
+    return overriding.run_override(
+        body.replace(old, new), head.removeprefix("%%override "), names, file="In[2]"
+    )
+
+
+def test_without_a_gpu_gpu_ir_is_compared_in_the_interpreter(of_a_gpu):
+    found = of_gpu_ir(of_a_gpu, "[%x, %y]", "[%y, %x]")
+    rows = {name: (one, two) for name, one, two in found.rows}
+    assert rows["result"] == ("out_ptr", "the same, bit for bit")
+    assert rows["run"][0] == "GPU IR in the interpreter: no CUDA device"
+    assert found.check.ok
+    with pytest.raises(CheckError, match="differs from the unedited kernel"):
+        of_gpu_ir(of_a_gpu, "tile.add [%x, %y]", "tile.sub [%x, %y]")
+    with pytest.raises(LaunchError) as raised:
+        of_gpu_ir(of_a_gpu, "tile.lt", "tile.le")
+    assert raised.value.code == "K502"
+    assert raised.value.span.file == "In[2]"
+
+
+def test_many_programs_are_not_interpreted(of_a_gpu, monkeypatch):
+    monkeypatch.setattr(overriding, "MOST_INTERPRETED", 3)
+    found = of_gpu_ir(of_a_gpu, "[%x, %y]", "[%y, %x]")
+    said = "not launched: no CUDA device, and 4 programs are many for the interpreter"
+    assert ("run", said, "") in found.rows

@@ -101,7 +101,7 @@ def copy(x, out, n, B: tl.constexpr):
         (lambda: placing.layouts("product", "a", by="lane"), "%a has banks"),
         (lambda: placing.layouts("product", "total", by="bank"), "%total has no banks"),
         (lambda: placing.access("product", "2"), "accesses no memory in line 2"),
-        (lambda: placing.access("product", "x"), "'x' is no line"),
+        (lambda: placing.access("product", "nosuch"), "product has no value 'nosuch'"),
     ],
 )
 def test_what_there_is_not(call, said):

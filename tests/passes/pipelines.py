@@ -32,6 +32,7 @@ from workbench.targets.simt.passes.longest_first import longest_first, told_orde
 from workbench.targets.simt.passes.shared_memory import allocate
 from workbench.targets.simt.passes.skip_masks import skip_masks
 from workbench.targets.simt.passes.skip_ones import skip_ones
+from workbench.targets.simt.passes.spread_quotients import spread_quotients
 from workbench.targets.simt.passes.turn_tiles import turn_tiles
 from workbench.targets.simt.verifier import verify_layouts
 
@@ -65,6 +66,7 @@ PASSES: dict[str, Pass] = {
     "overlap-products": partial(overlap_products, rules=chip("sm_90a").rules),
     "skip-masks": skip_masks,
     "skip-ones": partial(skip_ones, chip=chip("sm_90a")),
+    "spread-quotients": partial(spread_quotients, chip=SM_80),
     "keep-extremes": keep_extremes,
     "stage-products": partial(stage_products, chip=chip("sm_90a")),
     "turn-tiles": partial(turn_tiles, chip=SM_80),

@@ -27,8 +27,8 @@ FREE_AFTER = {"narrow-index": {"n": "i32"}}
 LONG = (
     *("raise-tma", "pipeline-loads", "split-full-blocks", "stage-products", "overlap-products"),
     *("role-partition", "expand-roles", "skip-masks", "flatten-loops", "split-by-overlap"),
-    *("flatten-boxes", "load-early"),
-    "skip-ones",
+    *("flatten-boxes", "load-early", "skip-ones", "keep-extremes", "longest-first"),
+    *("told-order", "spread-quotients"),
 )
 OPTIONS = {"num_warps": 1, "num_stages": 2}
 _RESULTS = re.compile(r"((?:%\w+(?:, )?)+) = ")

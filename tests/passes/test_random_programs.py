@@ -36,7 +36,7 @@ def check_steps(module: Module, launch: Launch, steps: Iterable[tuple[str, Modul
 
 
 @given(modules(), launches())
-@cases(40)
+@cases(25)
 def test_every_tile_pass_keeps_the_meaning(module: Module, launch: Launch):
     check_steps(module, launch, tile_steps(module))
 
@@ -53,7 +53,7 @@ def narrowed(module: Module, launch: Launch) -> Iterable[tuple[str, Module]]:
 
 
 @given(modules(indices=True), launches())
-@cases(40)
+@cases(25)
 def test_exact_integers_keep_their_values_in_machine_widths(module: Module, launch: Launch):
     check_steps(module, launch, narrowed(module, launch))
     final = tile_passes(module, Recorder())
@@ -61,7 +61,7 @@ def test_exact_integers_keep_their_values_in_machine_widths(module: Module, laun
 
 
 @given(modules(most=12), launches(), st.sampled_from([1, 2, 4]), st.booleans())
-@cases(20)
+@cases(12)
 def test_every_gpu_pass_keeps_the_meaning(
     module: Module, launch: Launch, num_warps: int, optimise: bool
 ):
@@ -72,7 +72,7 @@ def test_every_gpu_pass_keeps_the_meaning(
 
 @pytest.mark.slow
 @given(modules(most=25), launches(), st.sampled_from([1, 2, 4, 8]))
-@cases(60)
+@cases(30)
 def test_all_passes_one_after_the_other_keep_the_meaning(
     module: Module, launch: Launch, num_warps: int
 ):

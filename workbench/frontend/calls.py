@@ -19,7 +19,7 @@ from workbench.frontend.activation import (
     suggestion,
     unsupported,
 )
-from workbench.frontend.expressions import evaluate
+from workbench.frontend.expressions import evaluate_each
 from workbench.frontend.python_functions import PYTHON, call_now, call_python, is_compile_time
 from workbench.frontend.words import of_function
 from workbench.language.aggregates import Aggregate
@@ -52,23 +52,21 @@ _BUILTINS: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
 
 def lower_call(act: Activation, node: ast.Call) -> Any:
     """Return the value of a call."""
-    function = evaluate(act, node.func)
-    args: list[Any] = []
-    for argument in node.args:
-        if isinstance(argument, ast.Starred):
-            inner = evaluate(act, argument.value)
-            if not is_tuple(inner):
-                raise act.error(
-                    KernelTypeError, f"'*' needs a tuple, got {describe(inner)}", argument
-                )
-            args.extend(inner)
-        else:
-            args.append(evaluate(act, argument))
-    kwargs: dict[str, Any] = {}
     for keyword in node.keywords:
         if keyword.arg is None:
             raise unsupported(act, "**kwargs in a call", keyword.value)
-        kwargs[keyword.arg] = evaluate(act, keyword.value)
+    inner = [a.value if isinstance(a, ast.Starred) else a for a in node.args]
+    function, *values = evaluate_each(act, [node.func, *inner, *(k.value for k in node.keywords)])
+    args: list[Any] = []
+    for argument, value in zip(node.args, values, strict=False):
+        if not isinstance(argument, ast.Starred):
+            args.append(value)
+        elif is_tuple(value):
+            args.extend(value)
+        else:
+            raise act.error(KernelTypeError, f"'*' needs a tuple, got {describe(value)}", argument)
+    named = values[len(node.args) :]
+    kwargs = {str(k.arg): value for k, value in zip(node.keywords, named, strict=True)}
     act.at(node)
     return call(act, function, args, kwargs, node)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import workbench.language as tl
@@ -29,6 +29,7 @@ from workbench.language.values import (
 from workbench.ops import Reshape
 from workbench.source import (
     ConstexprError,
+    KernelError,
     KernelTypeError,
     ShapeError,
     UnknownNameError,
@@ -82,6 +83,26 @@ def evaluate(act: Activation, node: ast.expr) -> Any:
     value = handler(act, node)
     act.saw(node, value)
     return value
+
+
+def evaluate_each(act: Activation, nodes: Sequence[ast.expr]) -> list[Any]:
+    """Return the values of expressions that do not depend on each other; all errors are reported.
+
+    Raises the first one, which is not reported twice.
+    """
+    found: list[Any] = []
+    failed: KernelError | PoisonError | None = None
+    for node in nodes:
+        try:
+            found.append(evaluate(act, node))
+        except KernelError as error:
+            act.session.report(error)
+            failed = failed or error
+        except PoisonError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return found
 
 
 def truth(act: Activation, value: Any, node: ast.AST, what: str) -> Any:
@@ -241,7 +262,7 @@ def operator_of(value: Any, op: ast.AST) -> Any:
 
 
 def _binary(act: Activation, node: ast.BinOp) -> Any:
-    a, b = evaluate(act, node.left), evaluate(act, node.right)
+    a, b = evaluate_each(act, (node.left, node.right))
     return binary(act, node.op, a, b, node)
 
 
@@ -457,4 +478,4 @@ _HANDLERS: dict[type[ast.expr], Callable[[Activation, Any], Any]] = {
     ast.Call: _call,
 }
 
-__all__ = ["PoisonError", "binary", "constexpr", "dtype", "evaluate", "truth"]
+__all__ = ["PoisonError", "binary", "constexpr", "dtype", "evaluate", "evaluate_each", "truth"]

@@ -107,15 +107,15 @@ def _attributes(options: Options) -> dict[str, Any]:
         found["maxnreg"] = options.maxnreg
     on = (
         *("wgmma", "tma", "overlap", "skip_masks", "loads_first", "apart"),
-        *("computed_first", "loaded_first", "rounds_together", "reorder", "keep_operands"),
+        *("computed_first", "loaded_first", "keep_operands"),
     )
     found |= {name: False for name in on if not getattr(options, name)}
-    off = (
-        *("skip_ones", "copy_narrow", "swap_operands", "prefetch_l2"),
-        "fast_rescale",
-    )
+    off = ("skip_ones", "swap_operands", "rounds_together", "fast_rescale")
     found |= {name: True for name in off if getattr(options, name)}
-    chosen = ("through_registers", "warp_specialize", "persistent", "most_rounds", "cluster")
+    chosen = (
+        *("copy_narrow", "prefetch_l2", "through_registers"),
+        *("warp_specialize", "persistent", "reorder", "most_rounds", "cluster"),
+    )
     found |= {name: held for name in chosen if (held := getattr(options, name)) is not None}
     for name in ("exact", "wrap_index", "wrap_loaded", "debug", "narrow_index"):
         found[name] = getattr(options, name)

@@ -19,15 +19,18 @@ DEFAULTS: dict[str, Any] = {
     "enable_fp_fusion": True, "exact": False, "wrap_index": False, "wrap_loaded": False,
     "debug": False, "wgmma": True, "tma": True, "overlap": True, "skip_masks": True,
     "loads_first": True, "apart": True, "computed_first": True, "loaded_first": True,
-    "rounds_together": True, "reorder": True,
-    "skip_ones": False, "copy_narrow": False, "swap_operands": False, "prefetch_l2": False,
     "keep_operands": True, "fast_rescale": False,
-    "through_registers": None, "warp_specialize": None, "persistent": None,
+    "skip_ones": False, "swap_operands": False, "rounds_together": False,
+    "copy_narrow": None, "prefetch_l2": None,
+    "through_registers": None, "warp_specialize": None, "persistent": None, "reorder": None,
     "most_rounds": None, "cluster": None,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.
-_CHOSEN = ("through_registers", "warp_specialize", "persistent")
+_CHOSEN = (
+    *("copy_narrow", "prefetch_l2", "through_registers", "warp_specialize", "persistent"),
+    "reorder",
+)
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}
 

@@ -233,7 +233,8 @@ def _run_existing(
         result = run_plan(kernel, plan, previous_call(source.name))
     except KernelError as error:
         found: KernelResult | None = getattr(error, "result", None)
-        if found is not None:  # what the error proposes looks for it
+        # What the error proposes looks for it; what was asked wrongly is not asked again.
+        if found is not None and found.subject is not None and not isinstance(error, OptionError):
             registry.add(found)
         raise
     registry.add(result)

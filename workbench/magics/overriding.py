@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from workbench.bench.results import KernelResult, Record
 from workbench.bench.roundings import UNIT
 from workbench.bench.running import chip, launch_record, run_plan, synchronize, without_runs
 from workbench.bench.subject import Subject
+from workbench.interpreter import run_module
 from workbench.magics import registry, variants
 from workbench.magics.grammar import Origin, parse, split_cell
 from workbench.magics.options import Request
@@ -33,6 +35,7 @@ from workbench.runtime.compiling import overridden
 from workbench.runtime.measuring import measure
 from workbench.runtime.timing import Effort
 from workbench.source import OptionError, register_text
+from workbench.source.budgets import checking
 from workbench.source.overrides import Override
 from workbench.trace import STAGE_IDS, Skipped
 from workbench.trace.offers import COMMENTS, override_cell
@@ -233,12 +236,20 @@ def compare_override(
     _ = edited.launch  # what ptxas or LLVM refuse is said before anything runs
     rows = _sizes(compiled, edited)
     subject, why = _subject(result, compiled, request, namespace)
+    interpreted = subject is None and why == _NO_GPU and override.stage in ("tile", "gpu")
+    if interpreted:
+        subject, why = _interpreted(result, compiled)
     verdict = None
     if subject is None:
         record.runs += [Skipped(what="launch", why=why)]
         rows.append(("run", f"not launched: {why}", ""))
     else:
-        verdict = _run(subject, edited, record, rows, request)
+        calls = (_call(subject.compiled, subject), _call(edited, subject))
+        if interpreted:
+            calls = (_in_interpreter(subject.compiled, subject), _in_interpreter(edited, subject))
+        verdict = _run(subject, edited, record, rows, request, calls)
+        if interpreted:
+            rows.append(("run", f"GPU IR in the interpreter: {_NO_GPU}", ""))
     found = OverrideResult(
         result.kernel, result.name, [record, unedited], embed=result.embed,
         show=("source", override.stage),
@@ -257,7 +268,7 @@ def _subject(
     if request.no_run:
         return None, "--no-run was given"
     if compiled.target.startswith("sm_") and not device.has_gpu():
-        return None, "no CUDA device"
+        return None, _NO_GPU
     subject = result.subject
     if request.args is not None or request.make is not None:
         source = compiled.source
@@ -272,6 +283,41 @@ def _subject(
     return subject, ""
 
 
+_NO_GPU = "no CUDA device"
+
+#: More programs than these would keep a user waiting in the interpreter.
+MOST_INTERPRETED = 1024
+
+
+def _interpreted(result: KernelResult, compiled: CompiledKernel) -> tuple[Subject | None, str]:
+    """Return a launch whose GPU IR the interpreter runs, or why there is none."""
+    subject = result.subject
+    if subject is None or subject.compiled.signature != compiled.signature:
+        return None, _NO_GPU
+    count = prod(subject.grid)
+    if count > MOST_INTERPRETED:
+        return None, f"{_NO_GPU}, and {count:,} programs are many for the interpreter"
+    parameters = {parameter.name for parameter in compiled.module.parameters}
+    if not parameters <= set(subject.arguments):
+        return None, f"{_NO_GPU}, and the interpreter takes plain arguments only"
+    return replace(subject, target="interpreter", compiled=compiled, module=compiled.module), ""
+
+
+def _in_interpreter(
+    kernel: CompiledKernel, subject: Subject
+) -> Callable[[Mapping[str, Any]], object]:
+    """Return what interprets a compilation's GPU IR over run-time arguments by name."""
+    module = kernel.compiled.built.gpu
+    assert module is not None
+    names = [parameter.name for parameter in module.parameters]
+
+    def run(values: Mapping[str, Any]) -> None:
+        with checking():
+            run_module(module, subject.grid, [values[name] for name in names])
+
+    return run
+
+
 def _call(kernel: CompiledKernel, subject: Subject) -> Callable[[Mapping[str, Any]], object]:
     """Return what launches one compilation over run-time arguments by name."""
     free = [name for name, fact in kernel.signature.arguments if not fact.is_constant]
@@ -280,14 +326,13 @@ def _call(kernel: CompiledKernel, subject: Subject) -> Callable[[Mapping[str, An
 
 
 def _run(
-    subject: Subject, edited: CompiledKernel, record: Record,
-    rows: list[tuple[str, str, str]], request: Request,
+    subject: Subject, edited: CompiledKernel, record: Record, rows: list[tuple[str, str, str]],
+    request: Request, calls: tuple[Callable[[Mapping[str, Any]], object], ...],
 ) -> Verdict:  # fmt: skip
     """Launch both on copies of the same inputs, compare what they store, and time them."""
-    compiled = subject.compiled
     copied = {n: clone(v) if is_array(v) else v for n, v in subject.arguments.items()}
     wanted = {n: clone(v) if is_array(v) else v for n, v in subject.arguments.items()}
-    old, new = _call(compiled, subject), _call(edited, subject)
+    old, new = calls
     say("launching both")
     old(wanted)
     synchronize(subject)
@@ -311,8 +356,8 @@ def _run(
     rows.append(("result", ", ".join(outputs), words if verdict.ok else f"WRONG: {words}"))
     if subject.target != "interpreter":
         say("timing both", still=True)
-        calls = {"new": lambda: new(copied), "old": lambda: old(wanted)}
-        times = measure(calls, gpu=subject.gpu, effort=_EFFORT)
+        timed = {"new": lambda: new(copied), "old": lambda: old(wanted)}
+        times = measure(timed, gpu=subject.gpu, effort=_EFFORT)
         milliseconds = [f"{times[name].median:.4g} ms" for name in ("old", "new")]
         rows.append(("run", milliseconds[0], milliseconds[1]))
     if edited.target == "cpu" and not edited.can_be_checked:

@@ -277,6 +277,32 @@ def _intervals(compiled: CompiledKernel, module: Module, *, as_json: bool) -> Sh
     return Drawn(text, [chart_svg(rows, len(order), total, title)])
 
 
+def _where(line: str | None) -> str:
+    if line is None:
+        return ""
+    return f" in line {line}" if line.isdecimal() else f" where {line} is made"
+
+
+def _lines_of(what: str, compiled: CompiledKernel) -> list[int]:
+    """Return the line that a number means, or those where values of a name are made."""
+    if what.isdecimal():
+        return [int(what)]
+    name = what.removeprefix("%")
+    made = {
+        (result.hint.partition(".")[0], op.span.line)
+        for op in compiled.module.walk() for result in op.results
+        if result.hint and op.span is not None
+    }  # fmt: skip
+    found = sorted({line for hint, line in made if hint == name})
+    if not found:
+        known = sorted({hint for hint, _ in made})
+        raise OptionError(
+            f"{compiled.name} has no value '{what}'{closest(name, known)}", code="K151",
+            hint=f"give a line or one of {', '.join(known[:12])}",
+        )  # fmt: skip
+    return found
+
+
 # -- accesses ---------------------------------------------------------------------------------
 def access(
     kernel: Any = None,
@@ -289,27 +315,29 @@ def access(
 
     Args:
         kernel: a name, K@SPEC, a result or a kernel object; the latest result if None.
-        line: only what came from this source line, with the lanes of a request drawn.
+        line: only what came from this source line, or from where a value of this name was made,
+            with the lanes of a request drawn.
         as_json: plain data as text.
         namespace: where names are looked up first.
 
     Raises:
-        OptionError: K151 where there is no GPU IR, or no access on the line.
+        OptionError: K151 where there is no GPU IR, no such value, or no access on the line.
     """
     from workbench.targets.nvidia.moves import moves_in
 
-    if line is not None and not line.isdecimal():
-        raise OptionError(f"'{line}' is no line", code="K151", hint="%access add 18")
     compiled, module = gpu_module(kernel, namespace)
     every = moves_in(module, compiled.target)
-    chosen = [(op, m) for op, m in every if line is None or on_line(op, int(line))]
+    wanted = None if line is None else _lines_of(line, compiled)
+    chosen = [
+        (op, m) for op, m in every if wanted is None or any(on_line(op, one) for one in wanted)
+    ]
     if as_json:
         moves = [_move_data(op, m) for op, m in chosen]
         return plain(kernel=compiled.name, target=compiled.target, accesses=moves)
     if not chosen:
         lines = sorted({op.span.line for op, _ in every if op.span is not None})
         raise OptionError(
-            f"{compiled.name} accesses no memory{f' in line {line}' if line else ''}",
+            f"{compiled.name} accesses no memory{_where(line)}",
             code="K151", hint=f"it does in {', '.join(map(str, lines))}" if lines else None,
         )  # fmt: skip
     head = ("line", "op", "memory", "bytes a lane", "requests a warp", "cost of a request")

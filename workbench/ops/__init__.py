@@ -32,7 +32,7 @@ from workbench.ops.inline_assembly import InlineAssembly
 from workbench.ops.layout import ConvertLayout
 from workbench.ops.memory import AddPointer, CheckAccess, Load, Store, pointee_of
 from workbench.ops.program import Assume, Barrier, NumPrograms, ProgramId, Promise
-from workbench.ops.reductions import Reduce, Scan, combine_function, combines, row_extreme
+from workbench.ops.reductions import Reduce, Scan, combine_function, combines
 from workbench.ops.shapes import (
     Broadcast,
     Concatenate,

@@ -112,6 +112,11 @@ class Elementwise(Op, effects=NONE, pointwise=True):
     def row(self) -> Function:
         return FUNCTIONS[self.function]
 
+    @property
+    def divisor(self) -> Value | None:
+        whole = element_of(self.inputs[-1].type).is_integer
+        return self.inputs[1] if whole and self.function in ("div", "rem") else None
+
     def infer(self) -> Type:
         type = self.inputs[0].type
         return with_element(type, I1) if self.row.compares else type

@@ -153,12 +153,15 @@ def combines(op: Op) -> bool:
 
 def row_extreme(op: Op) -> tuple[Value, int, Block] | None:
     """Return the tile, axis and region of a reduction of floats whose result is one of them."""
-    if not isinstance(op, Reduce) or len(op.inputs) > 1 or not shape_of(op.results[0].type):
+    if not isinstance(op, Reduce):
         return None
-    chooses = element_of(op.inputs[0].type).is_float and not op.roundings()
+    source, *others = op.inputs
+    if others or not shape_of(op.results[0].type):
+        return None
+    chooses = element_of(source.type).is_float and not op.roundings()
     if not chooses or combine_function(op.combine) is None:
         return None
-    return op.inputs[0], op.axis, op.combine
+    return source, op.axis, op.combine
 
 
 def combine_function(combine: Block) -> Function | None:

@@ -153,7 +153,7 @@ def _twins(kernel: CompiledKernel) -> list[tuple[CompiledKernel, bool]]:
     if not kernel.target.startswith("sm_"):
         raise OptionError(
             f"{kernel.name} was compiled for {kernel.target}, which C has no launcher for",
-            hint=f"name a GPU, which need not be there: {kernel.name}@sm_90a",
+            hint=f"compile it for a GPU, which need not be there: {kernel.name}@sm_90a",
             code="K804",
         )
     override = kernel.signature.override

@@ -100,9 +100,9 @@ def compile(  # noqa: A001 - the public name
             on from there. A kernel of its own, kept apart from the unedited one.
         options: further compile options (maxnreg, enable_fp_fusion, exact, wrap_index, debug,
             wgmma, tma, overlap, skip_masks, skip_ones, loads_first, apart, computed_first,
-            loaded_first, rounds_together, reorder, keep_operands, copy_narrow,
-            through_registers, swap_operands, prefetch_l2, fast_rescale, warp_specialize,
-            persistent, most_rounds, cluster).
+            loaded_first, rounds_together, keep_operands, copy_narrow, through_registers,
+            swap_operands, prefetch_l2, fast_rescale, warp_specialize, persistent, reorder,
+            most_rounds, cluster).
 
     Raises:
         OptionError: a signature, option or target that cannot be read.

@@ -21,7 +21,18 @@ from tests.targets.nvidia.hazards import simulate
 from tests.targets.nvidia.in_flight import loop_of_products, written_in_flight
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_roles import ordered
-from workbench.ir import Builder, Module, Op, Shared, Tile, Value, layout_of, rebuild, shape_of
+from workbench.ir import (
+    Builder,
+    Module,
+    Op,
+    Shared,
+    Tile,
+    Value,
+    layout_of,
+    rebuild,
+    shape_of,
+    walk,
+)
 from workbench.ops import ConvertLayout, Dot, Elementwise, For, Load, Splat
 from workbench.targets.nvidia.chip import chip
 from workbench.targets.nvidia.fragments import is_turned
@@ -228,12 +239,50 @@ def test_two_numbers_take_two_integer_instructions(kind: str, most: float):
     assert "LDG" not in names
 
 
+@pytest.mark.parametrize(("blocks", "apart"), [((8, 128, 128), 4), ((16, 64, 128), 1)])
+def test_halves_lie_apart_where_that_saves_permutes(blocks: tuple[int, int, int], apart: int):
+    """Two fragments of weights for each of X: exchanging X's halves costs less than theirs."""
+    last = in_gpu_ir(module_of("i4", blocks, num_stages=3))
+    (dot,) = (op for op in last.walk() if isinstance(op, Dot))
+    for value, axis in ((dot.a, 1), (dot.b, 0)):
+        layout = layout_of(value.type)
+        assert layout is not None
+        assert layout.bases["register"][0][axis] == apart
+
+
+@needs_ptxas
+def test_fields_that_lie_apart_take_a_mask_for_two():
+    """And a shift for each second one; the rest of the permutes is of X."""
+    blocks = {"BLOCK_M": 8, "BLOCK_N": 128, "BLOCK_K": 128, "GROUP": GROUP}
+    text = workbench.compile(
+        KERNELS["i4"], POINTERS.format("i8"), blocks, target="sm_90a", num_warps=4
+    ).asm["ptx"]
+    pairs, of_x = 128 * 128 // 128 // 2, 8 * 128 // 64
+    assert pairs <= len(re.findall(r"xor\.b32|lop3\.b32", text)) <= pairs + 24
+    assert len(re.findall(r"prmt\.b32", text)) <= of_x + 4
+
+
+def test_numbers_are_made_in_front_of_the_instruction_that_takes_them():
+    """Not all of a round's before the first: an instruction is started every few scalings."""
+    blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP": GROUP}
+    compiled = workbench.compile(
+        KERNELS["i4"], POINTERS.format("i8"), blocks, target="sm_90a", num_warps=4
+    )
+    rows = re.findall(r"mma\.sync|mul\.f16 ", compiled.asm["ptx"])
+    products = [place for place, row in enumerate(rows) if row == "mma.sync"]
+    scalings = [place for place, row in enumerate(rows) if row != "mma.sync"]
+    assert len(scalings) == 64
+    assert len(products) == 16
+    assert products[0] == 8  # numbers of a fragment
+    assert all(b - a in (1, 9) for a, b in pairwise(products))
+
+
 def test_copies_ask_their_mask_alone_where_it_ends_with_the_loop():
     """`k < K` says that a round is reached, `k / 2 < K / 2` too."""
     for kind in KERNELS:
         module = module_of(kind, (16, 64, 128), num_stages=3)
         # Else the counter may leave its type, and nothing of the mask says which rounds are.
-        narrow = {**module.attributes, "narrow_index": True, "rounds_together": False}
+        narrow = {**module.attributes, "narrow_index": True}
         last = in_gpu_ir(dataclasses.replace(module, attributes=narrow))
         copies = [op for op in last.walk() if isinstance(op, AsyncCopy)]
         copies = [op for op in copies if len(shape_of(op.pointers.type)) == 2]
@@ -285,7 +334,7 @@ def test_where_weights_stay_the_second_operand(
 def rounds_of(module: Module) -> tuple[list[Load], list[AsyncCopy]]:
     """Return what a round loads, and what it copies for a later one."""
     (loop,) = (op for op in module.walk() if isinstance(op, For))
-    ops = loop.body.ops
+    ops = list(walk(loop.body))
     loads = [op for op in ops if isinstance(op, Load)]
     return loads, [op for op in ops if isinstance(op, AsyncCopy)]
 
@@ -293,8 +342,11 @@ def rounds_of(module: Module) -> tuple[list[Load], list[AsyncCopy]]:
 @pytest.mark.parametrize("kind", KERNELS)
 @pytest.mark.parametrize("behind", [False, True])
 def test_scales_are_copied_beside_what_they_scale(kind: str, behind: bool):
-    """Two bytes of a column for each thread: fewer of them copy more, and no round waits."""
-    module = module_of(kind, (16, 64, 128), behind=behind, copy_narrow=True)
+    """Two bytes of a column for each thread: fewer of them copy more, and no round waits.
+
+    Nobody has asked for it: such products go through narrower numbers in runs.
+    """
+    module = module_of(kind, (16, 64, 128), behind=behind)
     loads, copies = rounds_of(in_gpu_ir(module))
     assert not loads
     lines = [copy for copy in copies if len(shape_of(copy.pointers.type)) == 1]
@@ -305,8 +357,8 @@ def test_scales_are_copied_beside_what_they_scale(kind: str, behind: bool):
 
 
 @needs_ptxas
-@pytest.mark.parametrize("wanted", [False, True])
-def test_copies_ask_for_what_lies_around_where_the_author_says_so(wanted: bool):
+@pytest.mark.parametrize("wanted", [False, True, None])
+def test_copies_ask_for_what_lies_around_unless_the_author_says_no(wanted: bool | None):
     """Of 64 bytes of a row the next round reads the next: vectors of 16 bytes, not of four."""
     blocks = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP": GROUP}
     compiled = workbench.compile(
@@ -314,7 +366,7 @@ def test_copies_ask_for_what_lies_around_where_the_author_says_so(wanted: bool):
     )
     text = compiled.asm["ptx"]
     assert len(re.findall(r"cp\.async\.cg\.shared\.global\.L2::256B", text)) == (
-        len(re.findall(r"cp\.async\.cg", text)) if wanted else 0
+        0 if wanted is False else len(re.findall(r"cp\.async\.cg", text))
     )
     assert "cp.async.ca.shared.global.L2" not in text
     assert compiled.n_spills == 0
@@ -322,7 +374,7 @@ def test_copies_ask_for_what_lies_around_where_the_author_says_so(wanted: bool):
 
 def test_without_that_scales_are_loaded_a_round_ahead():
     """The loop only hands on what it loads."""
-    last = in_gpu_ir(module_of("i8", (16, 32, 64), num_stages=3))
+    last = in_gpu_ir(module_of("i8", (16, 32, 64), num_stages=3, copy_narrow=False))
     (loop,) = (op for op in last.walk() if isinstance(op, For))
     ((load,), _) = rounds_of(last)
     assert load.result in loop.body.yields

@@ -38,7 +38,8 @@ from workbench.passes.manager import Recorder
 from workbench.passes.pipeline import tile_passes
 from workbench.source import LaunchError
 from workbench.targets.nvidia import pipeline
-from workbench.targets.nvidia.ops import Arrive, Await, TensorCopy
+from workbench.targets.nvidia.ops import Arrive, Await, Barriers, TensorCopy
+from workbench.targets.nvidia.passes import roles
 from workbench.targets.nvidia.pipeline import build
 from workbench.targets.simt.ops import (
     BlockBarrier,
@@ -235,7 +236,7 @@ def test_what_programs_use_one_after_the_other_is_guarded(causal: bool):
 def test_a_producer_brings_the_next_programs_queries(causal: bool):
     module = attention_of(causal, first=True)
     (q,) = (op for op in module.body.ops for v in _shared(op) if v.hint == "q")
-    assert q.result.type.slots == 1
+    assert q.result.type.slots == 2  # of this program and of the next one
     each = each_of(module, "producer").body
     assert [type(op) for op in each.ops if isinstance(op, TensorCopy | For)][:2] == [
         TensorCopy,
@@ -243,7 +244,7 @@ def test_a_producer_brings_the_next_programs_queries(causal: bool):
     ]
     stored = [op for op in walk(each_of(module, "consumers").body) if isinstance(op, SharedStore)]
     assert not stored  # they lie where the copy left them
-    verdict, states = explore(record(module, attention_arguments(), 1, (2, 1)))
+    verdict, states = explore(record(module, attention_arguments(), 1, (2, 2)))
     assert verdict == "ok"
     assert states > 10
 
@@ -252,11 +253,15 @@ def without(kind: type[Op], hint: str, role: str) -> Callable[[Module], Module]:
     """Return what takes away the ops of a role on the barriers of the queries."""
 
     def plant(module: Module) -> Module:
-        (hold,) = {
-            getattr(op, "barriers", None)
-            for op in walk(each_of(module, role).body)
-            if isinstance(op, kind) and op.barriers.type.slots == 1 and op.barriers.hint == hint
-        }
+        *_, hold = (  # theirs come behind those of rings
+            value
+            for op in module.body.ops
+            for value in op.results
+            if isinstance(op, Barriers) and value.hint == hint
+        )
+        assert any(
+            isinstance(op, kind) and op.barriers is hold for op in walk(each_of(module, role).body)
+        )
         return planted(
             module,
             lambda _, op: () if isinstance(op, kind) and op.barriers is hold else None,
@@ -274,8 +279,13 @@ HELD_FAULTS = {
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("fault", HELD_FAULTS)
-def test_a_planted_fault_of_what_is_loaded_first_is_found(fault: str, causal: bool):
-    wrong = HELD_FAULTS[fault](attention_of(causal, first=True))
+def test_a_planted_fault_of_what_is_loaded_first_is_found(
+    fault: str, causal: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """In one slot, read in all rounds: those of two programs, read once, come late enough."""
+    monkeypatch.setattr(roles, "_PROGRAMS", 1)
+    module = staying(attention_before(causal), loads_first=True, keep_operands=False)
+    wrong = HELD_FAULTS[fault](module)
     verdict, _ = explore(record(wrong, attention_arguments(), 1, (2, 1)))
     assert verdict not in ("ok", "too many states")
 
@@ -306,7 +316,7 @@ def test_what_is_loaded_first_leaves_two_slots(monkeypatch: pytest.MonkeyPatch):
     ]
     assert len(taken) == 1  # what lies beside rings is counted before they get their slots
     assert told[0].startswith("persistent: ")
-    assert "32,768 bytes loaded first" in told[1]
+    assert "65,536 bytes loaded first" in told[1]
     assert "ring of 2 x 65,536 bytes" in told[1]
     assert told[2].startswith("started beside the first product")
     assert built.shared_bytes <= 232_448

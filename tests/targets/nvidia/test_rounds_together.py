@@ -45,10 +45,14 @@ def product(
     tl.store(c_ptr + m[:, None] * N + n[None, :], total)
 
 
-def tile_module(*, step: int = 1, carried: bool = False, stages: int = 3, k: int = K) -> Module:
+def tile_module(
+    *, step: int = 1, carried: bool = False, stages: int = 3, k: int = K, together: bool = True
+) -> Module:
     words = "*fp16:16 *fp16:16 *fp32:16 i32:16 i32:16 i32:16"
     sizes = {"M": M, "N": N, "K": k, "STEP": step * k, "CARRIED": carried}
-    module = tile_ir(product, words, sizes, num_warps=2, num_stages=stages)
+    module = tile_ir(
+        product, words, sizes, num_warps=2, num_stages=stages, rounds_together=together
+    )
     return replace(module, attributes={**module.attributes, "narrow_index": True})
 
 
@@ -109,10 +113,8 @@ def test_rows_that_are_long_or_do_not_go_on_are_copied_round_by_round(step: int,
     assert slots_of(module) == {3}
 
 
-def test_it_can_be_switched_off():
-    module = tile_module()
-    module = replace(module, attributes={**module.attributes, "rounds_together": False})
-    assert slots_of(in_gpu_ir(module)) == {3}
+def test_it_is_asked_for():
+    assert slots_of(in_gpu_ir(tile_module(together=False))) == {3}
 
 
 def test_a_wait_for_too_little_is_found(monkeypatch: pytest.MonkeyPatch):

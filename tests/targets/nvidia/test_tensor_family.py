@@ -11,12 +11,21 @@ from typing import Any
 
 import pytest
 
-from tests.bench import attentions, backward, experts, mixed, paged, products, skinny
+from tests.bench import (
+    attentions,
+    backward,
+    convolutions,
+    experts,
+    mixed,
+    paged,
+    products,
+    skinny,
+)
 from tests.bench.ahead import compile_ours
 from tests.bench.contests import Config, Tensors
 from tests.bench.sass_facts import Facts, facts_of, sample
 from tests.corpus import every
-from tests.corpus.sample import Launch
+from tests.corpus.sample import Launch, Problem
 from tests.targets.nvidia.test_ptx import needs_ptxas
 
 
@@ -89,18 +98,25 @@ CASES: dict[str, tuple[partial[Any], Config, int, Want]] = {
     ),
     "int4, few rows": (
         partial(mixed.mixed, kind="int4", m=16, k=8192, n=28672), Config((16, 64, 128), 4, 4), 0,
-        Want("HMMA", loads=2, debts=(  # scales; a block of 64 rows has 64 bytes of each
-            "2 loads of 16 bits or fewer in a hot loop", "4 of 6 copies narrower than 16 bytes",
-        )),
+        # Scales: two columns' are four bytes.
+        Want("HMMA", debts=("1 of 5 copies narrower than 16 bytes",)),
     ),
     "int8": (
         partial(mixed.mixed, kind="int8", m=256, k=8192, n=28672), Config((128, 128, 64), 4, 3), 0,
-        # Scales: `copy_narrow` would bring them by the ring.
-        Want("HGMMA", boxes=True, loads=8, debts=("8 loads of 16 bits or fewer in a hot loop",)),
+        # Scales: two columns' are four bytes.
+        Want("HGMMA", boxes=True, debts=("1 of 5 copies narrower than 16 bytes",)),
     ),
     "tables": (
         partial(experts.group_products, rows=experts.GROUPS["8 uneven"], how="tables"),
         Config((128, 128, 64), 4, 4), 0, Want("HGMMA"),
+    ),
+    "convolution": (
+        partial(convolutions.convolve, shape=convolutions.SHAPES[3], last=True),
+        Config((128, 128, 64), 8, 3), 0, Want("HGMMA", boxes=True),
+    ),
+    "convolution, copied": (
+        partial(convolutions.convolve, shape=convolutions.SHAPES[3], last=True),
+        Config((128, 128, 64), 8, 3, ("no tma",)), 0, Want("HGMMA"),
     ),
     "experts": (
         partial(experts.expert_products, tokens=512, n_experts=8, top_k=2, width=4096, inner=1792),
@@ -121,8 +137,13 @@ def launch_of(name: str) -> Launch:
         prepare, config, which, _ = CASES[name]
         return prepare(Tensors("meta")).launches(config)[which]
     title, which, _ = SAMPLES[name]
+    return problem(title).launches[which]
+
+
+@cache
+def problem(title: str) -> Problem:
     (entry,) = (e for e in every.SAMPLES if f"{e.suite} {e.name}" == title)
-    return sample(entry).launches[which]
+    return sample(entry)
 
 
 @cache

@@ -152,7 +152,9 @@ SIZES = {"R": 2, "S": 3, "HAS_BIAS": False, "BLOCK_M": 64, "BLOCK_K": 16, "BLOCK
 def test_a_convolution_is_one_loop_of_boxes(parted: bool):
     """Of all taps and channels: 2 images of 5 x 6 places, 32 channels, 24 results."""
     words = f"{WEIGHTS} i32 i32 i32 i32 i32 i32 i32 i32=1 i32=1 i32=1 i32=1 i32=1 "
-    words += "i32:16 i32=1 i32:16 i32:16 i32:16 i32=1 i32:16 i32:16 i32:8 i32=1 i32:8 i32:8 i32:16 i32:8"
+    words += (
+        "i32:16 i32=1 i32:16 i32:16 i32:16 i32=1 i32:16 i32:16 i32:8 i32=1 i32:8 i32:8 i32:16 i32:8"
+    )
     tile = tile_ir(convolution.conv2d, words, SIZES)
     final = [tile, *(after for _, after in tile_steps(tile))][-1]
     final = replace(final, attributes={**final.attributes, "narrow_index": True})
@@ -166,10 +168,11 @@ def test_a_convolution_is_one_loop_of_boxes(parted: bool):
     assert sum(held.walked for held in maps) == 1
     assert bool(roles_of(made)) is parted
     n, h, w, c, k, p, q = 2, 5, 6, 32, 24, 6, 6
-    x, taps = (numbers(count, np.float16, seed) for seed, count in enumerate((n * h * w * c, k * 6 * c)))
+    x, taps = (numbers(m, np.float16, seed) for seed, m in enumerate((n * h * w * c, k * 6 * c)))
 
     def arguments() -> list[Any]:
-        return [x.copy(), taps.copy(), taps, np.zeros(n * p * q * k, np.float16), n, c, h, w, k, p, q,
+        out = np.zeros(n * p * q * k, np.float16)
+        return [x.copy(), taps.copy(), taps, out, n, c, h, w, k, p, q,
                 h * w * c, w * c, c, 6 * c, 3 * c, c, p * q * k, q * k, k, c, k]  # fmt: skip
 
     assert may_run(made, arguments(), (2, 2, 1))

@@ -105,3 +105,37 @@ def test_code_numbers_each_program_once(blocks: int, narrow: bool):
     z, y, x = np.indices(grid[::-1])
     wanted = x + 100 * y + 10000 * z + 5000000
     assert np.array_equal(out.reshape(60, 64), np.repeat(wanted.reshape(60, 1), 64, 1))
+
+
+def both(x_ptr, y_ptr, N: tl.constexpr):
+    """Stores through two arguments, by other threads where these overlap."""
+    i, block = tl.arange(0, N), tl.program_id(0)
+    tl.store(x_ptr + block * N + i, i)
+    tl.store(y_ptr + block * 2 * N + 2 * (N - 1 - i), i + 1000)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_stores_of_two_arguments_wait_where_their_ends_meet(apart: bool):
+    module = tile_ir(both, "*i32:16 *i32:16", {"N": 128}, num_warps=2)
+    module = gpu_ir(module, MACHINE, staying)
+    (barrier,) = [op for op in module.walk() if isinstance(op, BlockBarrier) and op.when]
+    wrong = planted(module, lambda _, op: () if op.id == barrier.id else None)
+    memory = np.zeros(512, np.int32)
+    other = np.zeros(512, np.int32) if apart else memory
+    offsets, _, total = allocate(module, MACHINE)
+
+    def run(kernel: Module) -> None:
+        simulate(kernel, offsets, total, (2,), [memory, other], MACHINE, blocks=1)
+
+    run(module)
+    if apart:
+        run(wrong)
+    else:
+        with pytest.raises(RaceError):
+            run(wrong)
+
+
+def test_blocks_that_go_wait_without_asking():
+    """A barrier costs less than to compute where stores end."""
+    module = gpu_ir(tile_ir(both, "*i32:16 *i32:16", {"N": 128}, num_warps=2), MACHINE)
+    assert [op.when for op in module.walk() if isinstance(op, BlockBarrier)] == [None]

@@ -19,6 +19,7 @@ def read_llvm(override: Override, made: str, symbol: str) -> str:
         verify(override.text)
     except LlvmError as error:
         raise _refused_by_llvm(override, error) from None
+    _same_triple(override, made)
     _same_head(override, made, override.text, rf"define [^@\n]*@{symbol}\((.*)\)", symbol)
     return override.text
 
@@ -35,6 +36,24 @@ def _refused_by_llvm(override: Override, error: LlvmError) -> CompileError:
     rows = override.text.splitlines()
     row = next((n for s in starts for n, r in enumerate(rows, 1) if r.strip().startswith(s)), 1)
     return CompileError(f"LLVM: {words.splitlines()[0]}", override.span(row), code="K291")
+
+
+def _same_triple(override: Override, made: str) -> None:
+    """Refuse the text of another target; that of the CPU names none."""
+    wanted, found = (
+        re.search(r'^target triple = "(.*)"', t, re.MULTILINE) for t in (made, override.text)
+    )
+    names = [None if one is None else one.group(1) for one in (wanted, found)]
+    if names[0] == names[1]:
+        return
+    said, row = "the text is for the CPU: it has no line 'target triple'", 1
+    if found is not None:
+        said = f"the text is for {names[1]}"
+        row = override.text.count("\n", 0, found.start()) + 1
+    raise CompileError(
+        f"{said}; this compilation is for {names[0] or 'the CPU'}", override.span(row), code="K291",
+        hint="%%override KERNEL@TARGET llvm says for which target a text is",
+    )  # fmt: skip
 
 
 def _same_head(override: Override, made: str, text: str, pattern: str, symbol: str) -> None:

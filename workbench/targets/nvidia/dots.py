@@ -17,6 +17,7 @@ from workbench.ir import (
     F32,
     I8,
     I32,
+    Module,
     Scalar,
     Value,
     element_of,
@@ -27,7 +28,7 @@ from workbench.layouts import LinearLayout
 from workbench.ops import Dot
 from workbench.source import ResourceError
 from workbench.targets.nvidia.chip import Chip, chip_of
-from workbench.targets.nvidia.fragments import fragments_of, is_turned
+from workbench.targets.nvidia.fragments import fragments_of, is_turned, neighbours_of
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.nvidia.warpgroup_choice import warpgroup_layouts
 from workbench.targets.simt.casts import cast
@@ -135,6 +136,21 @@ def _check_length(op: Dot, num_warps: int) -> None:
     )
 
 
+def options_for_weights(module: Module, chip: Chip) -> dict[str, bool]:
+    """Return the options that products of narrower numbers, read in runs along k, choose.
+
+    They are so fast that a round would wait for scales that it has loaded a round ahead. Of few
+    rows (by warps) memory is what bounds, and a round reads short pieces of its rows.
+    """
+    on, chosen = Setting(module, chip), dict[str, bool]()
+    for op in module.walk():
+        if isinstance(op, Dot) and (unit := matrix_unit(op, chip)) and neighbours_of(op, unit.kw):
+            chosen["copy_narrow"] = True
+            if warpgroup_layouts(op, on) is None:
+                chosen["prefetch_l2"] = True
+    return chosen
+
+
 @NVIDIA.lower(Dot)
 def lower_dot(low: Lowering, op: Dot) -> None:
     unit = matrix_unit(op, chip_of(low.chip))
@@ -167,10 +183,13 @@ def _steps_along_k(layout: LinearLayout, axis: int, kw: int) -> list[list[int]]:
 
 @NVIDIA.parts(Dot)
 def parts_along_k(op: Dot) -> Parts | None:
-    """An operand that is computed: what an instruction takes of it is written in front of it.
+    """What is computed of narrower numbers: an instruction's part is written in front of it.
 
     So instructions wait for each other while the next ones' numbers are made, in few registers.
     """
+    product = layout_of(op.result.type)
+    if product is None or not is_turned(product):
+        return None
     operand = next((v for v in (op.b, op.a) if v.op is not None and not v.op.effects()), None)
     if operand is None:
         return None

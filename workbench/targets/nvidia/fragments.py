@@ -53,7 +53,7 @@ def fragments_of(op: Dot, kw: int, num_warps: int) -> Fragments:
     """
     held = layout_of(op.result.type)
     if held is None:
-        run = _neighbours(op, kw)
+        run = neighbours_of(op, kw)
         turned = run > 0 and isinstance(op.a.op, Load) and not isinstance(op.b.op, Load)
         apart = _apart(op, run, num_warps) if turned else 0
         return _fragments(op, kw, num_warps, run, turned, apart)
@@ -122,7 +122,7 @@ def _field_bits(value: Value) -> int:
     return max((_field_bits(v) for v in made.operands if not _is_small(v)), default=0)
 
 
-def _neighbours(op: Dot, kw: int) -> int:
+def neighbours_of(op: Dot, kw: int) -> int:
     """Return how many neighbours along k a lane should have; 0: what one register holds.
 
     An operand that is made of narrower numbers in memory is read from shared memory as they lie

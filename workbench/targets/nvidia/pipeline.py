@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from workbench.ir import Module
@@ -24,6 +24,7 @@ from workbench.targets.llvm.failures import explained
 from workbench.targets.llvm.listing import llvm_rows
 from workbench.targets.llvm.toolchain import Machine, assembly
 from workbench.targets.nvidia.chip import MOST_HALVINGS, Chip, chip, residency
+from workbench.targets.nvidia.dots import options_for_weights
 from workbench.targets.nvidia.listing import ptx_rows, sass_rows
 from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
@@ -72,6 +73,7 @@ from workbench.targets.simt.passes.shared_memory import (
 )
 from workbench.targets.simt.passes.skip_masks import skip_masks
 from workbench.targets.simt.passes.skip_ones import skip_ones
+from workbench.targets.simt.passes.spread_quotients import spread_quotients
 from workbench.targets.simt.passes.turn_tiles import turn_tiles
 from workbench.targets.simt.placed import layouts
 from workbench.targets.simt.pressure import fitting, note_pressure, overflows, peak
@@ -315,11 +317,18 @@ STEPS: tuple[Step[State], ...] = (
 )
 
 
+def _disassembled(made: Binary, rows: Rendered) -> Rendered:
+    live = live_registers(made.data) if made.resources.spill_store_bytes else ""
+    return sass_rows(disassemble(made.data), rows, live)
+
+
 def _built(state: State) -> Built:
     module, unit, ptx, ops = state.module, state.unit, state.ptx, state.ops
     shared_bytes, remarks = state.shared_bytes, state.recorder.remarks
     made: dict[str, Binary] = {}
     assembled: list[str] = []  # the text that was, if it was: with a limit of registers, perhaps
+
+    rows_of = cache(partial(ptx_rows, ops=ops, llvm=state.llvm))
 
     def binary() -> Binary:
         if "cubin" not in made:
@@ -350,16 +359,16 @@ def _built(state: State) -> Built:
                     remarks.later(lambda: note_spills(result, sass(), module, remarks))
                 if result.notes:
                     remarks.later(lambda: note_assembler(
-                        found, ptx_rows(found.ptx, ops, state.llvm), module, remarks))  # fmt: skip
+                        found, rows_of(found.ptx), module, remarks))  # fmt: skip
         return made["cubin"]
+
+    disassembled = cache(lambda: _disassembled(binary(), rows_of(ptx)))
 
     def sass() -> Rendered:
         for tool in ("ptxas", "nvdisasm"):
             if find(tool) is None:
                 return Rendered("", (), "missing", f"SASS {missing(tool)}")
-        made = binary()
-        live = live_registers(made.data) if made.resources.spill_store_bytes else ""
-        return sass_rows(disassemble(made.data), ptx_rows(ptx, ops, state.llvm), live)
+        return disassembled()
 
     return Built(
         symbol=symbol_of(module.name),
@@ -373,7 +382,7 @@ def _built(state: State) -> Built:
         machine=machine(unit, state.llvm),
         texts={
             "llvm": lambda: llvm_rows(state.llvm, ops),
-            "ptx": lambda: ptx_rows(assembled[0] if assembled else ptx, ops, state.llvm),
+            "ptx": lambda: rows_of(assembled[0] if assembled else ptx),
             "sass": sass,
         },
         fields={
@@ -453,6 +462,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("merge-equal", merge_equal),
         ("skip-masks", skip_masks),  # copies what makes a mask: not to be merged again
         ("skip-ones", partial(skip_ones, chip=unit)),
+        ("spread-quotients", partial(spread_quotients, chip=unit)),
         ("keep-extremes", keep_extremes),
         ("drop-dead", drop_dead),
         ("stage-products", partial(stage_products, chip=unit)),
@@ -465,7 +475,8 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
 
 
 def _assign(module: Module, remarks: Remarks, unit: Chip) -> Module:
-    return assign_layouts(module, remarks, unit)
+    chosen = options_for_weights(module, unit)
+    return assign_layouts(_with(module, **{**chosen, **module.attributes}), remarks, unit)
 
 
 def machine(unit: Chip, text: str) -> Machine:

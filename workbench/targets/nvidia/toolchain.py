@@ -69,9 +69,12 @@ class PtxError(ToolError):
             found = _ROW.search(line)
             if found is not None:
                 self.rows.setdefault(int(found.group(1)), found.group(2))
+            elif (found := _ROW_AT_END.search(line)) is not None:
+                self.rows.setdefault(int(found.group(2)), found.group(1))
 
 
 _ROW = re.compile(r"line (\d+); (?:error|fatal)\s*: (.*)")
+_ROW_AT_END = re.compile(r"fatal\s*: (.*) on line (\d+)$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def lower(module: Module, chip: Device, offsets: dict[int, int]) -> Lowering:
         value: Value = parameter.value
         low.set_scalar(value, f"%a{i}")
     order: int = module.attributes.get("longest_first", 0)
-    with low.as_program(_place(low, order)) if order else nullcontext():
+    with low.as_program(_place(low, order), "") if order else nullcontext():
         low.block(module.body)
     return low
 

@@ -42,7 +42,9 @@ def access_layouts(op: Op, on: Setting) -> Layouts:
         operands=(SAME,) * len(op.operands),
         cost=lambda layout: access_cost(on, pointers, mask, layout, itemsize),
         offers=lambda: [coalesced(on, pointers, mask, itemsize)],
-        within=None if op.results else lambda held: coalesced_within(on, pointers, mask, itemsize, held),
+        within=None
+        if op.results
+        else lambda held: coalesced_within(on, pointers, mask, itemsize, held),
     )
 
 

@@ -6,7 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from workbench.ir import I32, Block, Builder, Module, Op, Shared, Tile, Value, copy_op, element_of
+from workbench.ir import (
+    I32,
+    Block,
+    Builder,
+    Module,
+    Op,
+    Shared,
+    Tile,
+    Value,
+    copy_op,
+    element_of,
+    shape_of,
+)
 from workbench.layouts import LinearLayout
 from workbench.ops import Constant, Elementwise, For, Select, Yield, counted_loops
 from workbench.passes.manager import Remarks
@@ -359,7 +371,7 @@ class _Expansion:
         for load, buffer in zip(channel.loads, ring.buffers, strict=True):
             for read in load.reads:
                 how = self.chip.rules.in_registers_of(read.op)
-                if how is None or not how.operand is read.operand is load.op.result:
+                if how is None or not (how.operand is read.operand is load.op.result):
                     continue
                 if not self._suffice(read.op, how):
                     text = "read from shared memory in each round: registers do not suffice"
@@ -367,7 +379,7 @@ class _Expansion:
                     continue
                 assert isinstance(buffer.type, Shared)
                 if how.layout not in tiles:
-                    type = Tile(buffer.type.shape, buffer.type.element, how.layout)
+                    type = Tile(shape_of(buffer.type), element_of(buffer.type), how.layout)
                     tiles[how.layout] = self.builder.add(
                         SharedLoad(buffer, turn.slot, type=type), load.op.result.hint
                     )

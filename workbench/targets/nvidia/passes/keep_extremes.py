@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from workbench.ir import Block, Module, Op, Value, element_of, layout_of
+from workbench.ir import Block, Module, Op, Value, copy_op, element_of, layout_of
 from workbench.ir.rebuild import Rebuilder
 from workbench.layouts import reduce_plan
 from workbench.ops import Yield
@@ -29,7 +29,7 @@ _SLACK = 8.0
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is carried, the reduction that may change it, and the ops from that to its next value."""
+    """What is carried, the reduction that may change it, the ops from that to its next value."""
 
     carried: Value
     extreme: Op
@@ -84,47 +84,51 @@ def _chain(last: Op, uses: dict[Value, list[Op]]) -> tuple[Op, ...] | None:
     Element by element, and nobody else looks at what they make. None if it is not so, or if no
     lane has to ask another one.
     """
-    ops: list[Op] = []
-    extremes: list[Op] = []
-
-    def visit(op: Op) -> None:
-        if op in ops or op in extremes:
-            return
-        if row_extreme(op) is not None:
-            extremes.append(op)
-            return
-        if not op.pointwise or len(op.results) != 1:
-            return
-        before = len(extremes)
-        for value in op.operands:
-            if value.op is not None and value in uses:
-                visit(value.op)
-        if len(extremes) > before or any(v.op in (*ops, *extremes) for v in op.operands):
-            ops.append(op)
-
-    visit(last)
+    extremes, ops = _way(last, uses)
     if len(extremes) != 1 or not ops or ops[-1] is not last:
         return None
-    (extreme,) = extremes
     inside = {*ops}
-    for op in (extreme, *ops[:-1]):
-        if any(user not in inside for user in uses.get(op.results[0], ())):
-            return None
+    users = (user for op in (*extremes, *ops[:-1]) for user in uses.get(op.results[0], ()))
+    if not inside.issuperset(users) or not _asks_lanes(extremes[0], ops):
+        return None
+    return (*extremes, *ops)
+
+
+def _way(last: Op, uses: dict[Value, list[Op]]) -> tuple[list[Op], list[Op]]:
+    """Return the reductions to extremes that an op depends on, and the ops that depend on them."""
+    extremes: list[Op] = []
+    ops: list[Op] = []
+
+    def visit(op: Op) -> bool:
+        if row_extreme(op) is not None:
+            extremes.extend([] if op in extremes else [op])
+            return True
+        if op in ops:
+            return True
+        if not op.pointwise or len(op.results) != 1:
+            return False
+        made = [v.op for v in op.operands if v.op is not None and v in uses]
+        if sum(map(visit, made)):  # all of them, in order
+            ops.append(op)
+            return True
+        return False
+
+    visit(last)
+    return extremes, ops
+
+
+def _asks_lanes(extreme: Op, ops: list[Op]) -> bool:
+    """Say whether a reduction moves numbers between lanes alone, and all is laid out as it is."""
     told = row_extreme(extreme)
     assert told is not None
     source, axis, _ = told
     layout = layout_of(source.type)
     if layout is None:
-        return None
+        return False
     plan = reduce_plan(layout, axis)
-    others = {v for op in ops for v in (*op.operands, *op.results)}
-    if (
-        not plan.lane_masks
-        or plan.warp_masks
-        or any(layout_of(v.type) != plan.result for v in others)
-    ):
-        return None
-    return (extreme, *ops)
+    values = {v for op in ops for v in (*op.operands, *op.results)}
+    alike = all(layout_of(v.type) == plan.result for v in values)
+    return bool(plan.lane_masks) and not plan.warp_masks and alike
 
 
 class _Keeper(Rebuilder):
@@ -170,6 +174,12 @@ class _Keeper(Rebuilder):
                 inside[op.results[0]] = one.results[0]
             self.builder.insert(Yield((inside[found.chain[-1].results[0]],)))
         after = Block(tuple(arguments), tuple(ops))
+        own = tuple(Value(a.type, a.hint) for a in combine.arguments)
+        values = dict(zip(combine.arguments, own, strict=True))
+        with self.builder.block() as copied:
+            for op in combine.ops:
+                self.builder.insert(copy_op(op, values, self.builder))
+        combine = Block(own, tuple(copied))
         layouts = (layout_of(found.carried.type),)
         return Kept(
             found.carried, source, others, axis=axis, slack=_SLACK, combine=combine,

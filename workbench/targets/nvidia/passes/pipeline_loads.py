@@ -299,11 +299,12 @@ def _together(early: Early, found: list[Staged], plain: Plan, chip: Chip, room: 
     """
     on = early.known.on
     plain_reads = all(staged.is_vectors and not staged.in_place for staged in found)
-    if not plain_reads or not on.options.get("rounds_together", True):
+    if not plain_reads or not on.options.get("rounds_together", False):
         return plain
-    largest = max(found, key=lambda staged: staged.ahead.buffer.bytes)
-    row = _row_that_goes_on(early, largest)
-    count = min(_MOST_TOGETHER, _ROW_BYTES // row) if row else 1
+    sizes = [staged.ahead.buffer.bytes for staged in found]
+    large = [s for s, size in zip(found, sizes, strict=True) if 2 * size >= max(sizes)]
+    rows = [row for staged in large if (row := _row_that_goes_on(early, staged))]
+    count = min(_MOST_TOGETHER, _ROW_BYTES // min(rows)) if rows else 1
     each = sum(staged.ahead.buffer.bytes for staged in found)
 
     def warps_with(slots: int) -> int:

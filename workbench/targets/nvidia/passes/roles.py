@@ -42,10 +42,10 @@ from workbench.targets.nvidia.passes.overlap_products import (
     stored_bytes,
 )
 from workbench.targets.nvidia.passes.sharing import together
-from workbench.targets.nvidia.passes.staying import Told, inner_ops, stays
+from workbench.targets.nvidia.passes.staying import Told, stays
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.passes.guarded_work import without_branch
-from workbench.targets.simt.passes.longest_first import orders_programs
+from workbench.targets.simt.passes.longest_first import inner_ops, orders_programs
 from workbench.targets.simt.passes.shared_memory import scratch_of
 from workbench.targets.simt.passes.staged_loads import Known
 from workbench.targets.simt.pressure import peak_in
@@ -266,9 +266,8 @@ def _decided(
     blocks, more = together(module, channels, held, known, stays=rounds > 0)
     _check_order(module, loops[-1], _produced(module, channels, held, loads, known), known)
     slots = ring.slots(beside, kept)
-    ahead = 1
-    if rounds and ring.most(_PROGRAMS * beside + kept) >= slots:
-        ahead, beside = _PROGRAMS, _PROGRAMS * beside
+    ahead = ring.programs(beside, kept, slots) if rounds else 1
+    beside *= ahead
     keys = [*rings, *(channel.key for channel in held)]
     places = {
         id(load.op): load.box.decided(keys.index(channel.key), ahead if channel.held else slots)
@@ -472,6 +471,17 @@ class _Ring:
             if self._resident(slots, held) == self._resident(start, held):
                 found = slots
         return found
+
+    def programs(self, held: int, kept: int, slots: int) -> int:
+        """Return of how many programs what is loaded first is there, beside so many slots.
+
+        One where the next one's would cost a slot, or a resident block.
+        """
+        more = _PROGRAMS * held
+        fits = self.most(more + kept) >= slots
+        return (
+            _PROGRAMS if fits and self._resident(slots, more) == self._resident(slots, held) else 1
+        )
 
 
 def _scratch(module: Module, chip: Chip) -> int:

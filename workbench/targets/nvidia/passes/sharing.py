@@ -16,7 +16,8 @@ from workbench.ir import Module, Shared, Value
 from workbench.ops import For
 from workbench.passes.rules import constant_of
 from workbench.targets.nvidia.passes.channels import Channel, RefusedError, producer_slice
-from workbench.targets.nvidia.passes.staying import Told, inner_ops
+from workbench.targets.nvidia.passes.staying import Told
+from workbench.targets.simt.passes.longest_first import inner_ops
 from workbench.targets.simt.passes.staged_loads import Known
 
 #: Bytes of a line of memory.

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from workbench.analysis.successive import Pace, Successive
-from workbench.ir import Module, Op, Value, walk
+from workbench.ir import Module, Op, Value
 from workbench.ops import For
 from workbench.passes.manager import Severity
 from workbench.targets.nvidia.passes.channels import Channel, RefusedError, producer_slice
-from workbench.targets.simt.passes.longest_first import orders_programs
+from workbench.targets.simt.passes.longest_first import (
+    decided_by_memory,
+    inner_ops,
+    orders_programs,
+)
 from workbench.targets.simt.passes.staged_loads import Known
 
 #: As many programs as blocks that stay can number.
@@ -71,7 +75,7 @@ def most_rounds(module: Module, channels: Mapping[For, Sequence[Channel]]) -> tu
     if asked is not None:
         return asked, "most_rounds says so"
     for loop in channels:
-        if load := _read_for(loop, module):
+        if load := decided_by_memory(loop, module):
             return FEW_ROUNDS, f"how long a loop runs follows from {load.name}"
     known = Successive(module)
     for loop, found in channels.items():
@@ -104,7 +108,7 @@ def _why_go(
     beginning and end are hidden anyway.
     """
     for loop, found in channels.items():
-        if load := _read_for(loop, module):
+        if load := decided_by_memory(loop, module):
             text = "blocks in a fixed order would not share that evenly"
             return load, f"how long a loop runs follows from {load.name}: {text}"
         if len(found) > 1 and not alone:
@@ -112,27 +116,4 @@ def _why_go(
     return None, ""
 
 
-def _read_for(loop: For, module: Module) -> Op | None:
-    """Return an op that reads memory and decides how many rounds a loop has, if one does."""
-    made = {result: op for op in module.body.ops for result in op.results}
-    work, seen = [loop.lower, loop.upper, loop.step], set[Value]()
-    while work:
-        value = work.pop()
-        op = made.get(value)
-        if op is None or value in seen:
-            continue
-        seen.add(value)
-        inner = [op, *inner_ops(op)]
-        effects = [effect for one in inner for effect in one.own_effects()]
-        if any(effect.reads and effect.space == "global" for effect in effects):
-            return op
-        work += [operand for one in inner for operand in one.operands]
-    return None
-
-
-def inner_ops(op: Op) -> list[Op]:
-    """Return the ops inside of an op."""
-    return [inner for region in op.regions for inner in walk(region)]
-
-
-__all__ = ["FEW_ROUNDS", "Told", "inner_ops", "most_rounds", "stays"]
+__all__ = ["FEW_ROUNDS", "Told", "most_rounds", "stays"]

@@ -55,7 +55,11 @@ class _Touch:
     def conflicts(self, other: _Touch) -> bool:
         if self.ring is not None and self.ring is other.ring:
             return False
-        if self.shared_out and other.shared_out and (self.low, self.high) == (other.low, other.high):
+        if (
+            self.shared_out
+            and other.shared_out
+            and (self.low, self.high) == (other.low, other.high)
+        ):
             return False  # whoever uses such bytes waits for its own warp first
         return (self.writes or other.writes) and self.low < other.high and other.low < self.high
 

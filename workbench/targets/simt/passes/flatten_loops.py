@@ -75,9 +75,7 @@ class _Nest:
     handed: tuple[int | None, ...]
 
 
-def flatten_loops(
-    module: Module, remarks: Remarks, chip: Device, *, boxes: bool = False
-) -> Module:
+def flatten_loops(module: Module, remarks: Remarks, chip: Device, *, boxes: bool = False) -> Module:
     """Make one loop of two whose inner one copies loads ahead, if the outer one only prepares it.
 
     With `boxes` loops of copies of whole tiles, which warps may part for, else those of others.

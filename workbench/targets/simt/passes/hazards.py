@@ -54,7 +54,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Two accesses, through tiles of pointers, that meet only if the bytes between their ends do."""
+    """Two accesses through tiles of pointers that meet only if the bytes between their ends do."""
 
     first: Access
     second: Access
@@ -136,7 +136,11 @@ class Hazards:
             return None
         for effect in (one, two):
             pointers = effect.through
-            if pointers is None or effect.later or not isinstance(element_of(pointers.type), Pointer):
+            if (
+                pointers is None
+                or effect.later
+                or not isinstance(element_of(pointers.type), Pointer)
+            ):
                 return None
             form = self._form(pointers, earlier=False)
             if form is None or not is_known(pointers, ()) or not all(map(_is_straight, form.terms)):

@@ -1,0 +1,59 @@
+"""Extremes that may lie behind: which loops have them, that nothing goes from lane to lane."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.passes.meaning import meaning
+from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
+from tests.targets.nvidia.test_skip_ones import arguments, module_of
+from tests.targets.nvidia.test_warpgroups import compiled, in_gpu_ir
+from workbench.ir import Module
+from workbench.targets.nvidia.ops import Kept
+
+#: Loops that carry an extreme of rows, and what is no such thing.
+CARRIED = ("plain", "natural", "guarded", "chosen", "bounded", "smallest", "decay")
+NONE = ("last round's",)
+
+
+def fast(form: str, **options: Any) -> Module:
+    return module_of(form, skip_ones=False, fast_rescale=True, **options)
+
+
+def kept(module: Module) -> list[Kept]:
+    return [op for op in module.walk() if isinstance(op, Kept)]
+
+
+@pytest.mark.parametrize("form", [*CARRIED, *NONE])
+def test_extremes_that_a_loop_carries_may_stay(form: str):
+    last = in_gpu_ir(fast(form))
+    assert len(kept(last)) == (form in CARRIED)
+    assert not kept(in_gpu_ir(module_of(form, skip_ones=False)))
+
+
+@pytest.mark.parametrize("form", ["plain", "smallest"])
+def test_where_they_do_not_it_means_the_same_to_the_bit(form: str):
+    module = fast(form)
+    for odd in (False, True):
+        wanted = meaning(module, (1,), arguments(4, odd)())
+        assert meaning(in_gpu_ir(module), (1,), arguments(4, odd)()) == wanted
+
+
+@needs_ptxas
+@needs_nvdisasm
+def test_lanes_meet_behind_a_vote():
+    """Both rows of a thread are asked for at once; what is no number is no extreme that stays."""
+    built = compiled(fast("plain"))[0]
+    text = built.texts["llvm"]().text
+    assert len(re.findall(r"fcmp ugt float %\w+, 0x4020000000000000", text)) == 2
+    sass = built.texts["sass"]().text
+    rows = [re.sub(r"^/\*\w+\*/\s*", "", row.strip()) for row in sass.splitlines()]
+    vote = next(n for n, row in enumerate(rows) if re.search(r"\bVOTE\.ANY P", row))
+    branch = next(n for n in range(vote, len(rows)) if re.match(r"@!?P\d BRA", rows[n]))
+    end = next(
+        n for n in range(branch, len(rows)) if re.match(r"@?!?P?\d? ?(BRA|MUFU)", rows[n + 1])
+    )
+    assert sum("SHFL" in row for row in rows[branch:end]) == 4
