@@ -35,14 +35,17 @@ def test_what_asks_for_nothing_is_silent(name: str) -> None:
         assert check_options({name: empty.get(name)}) == ()
 
 
-def test_most_rounds_without_blocks_that_stay_is_said() -> None:
+@pytest.mark.parametrize(("name", "value"), [("most_rounds", 7), ("cluster", 2)])
+def test_what_is_asked_of_blocks_that_stay_is_answered_where_none_does(
+    name: str, value: int
+) -> None:
     arrays = [np.zeros((64, 64), np.float16) for _ in range(3)]
     kernel = matmul.warmup(
         *arrays, 64, 64, 64, 64, 64, 64, BM=64, BN=64, BK=64, grid=(1, 1), target="sm_90a",
-        num_stages=1, most_rounds=7,
+        num_stages=1, **{name: value},
     )  # fmt: skip
-    told = [r.text for r in kernel.trace.remarks if "most_rounds" in r.text]
-    assert told == ["most_rounds=7 is not obeyed: no block stays for another program"]
-    on_cpu = fill.warmup(arrays[0], 1.0, 64, grid=(1,), target="cpu", most_rounds=7)
-    told = [r.text for r in on_cpu.trace.remarks if "most_rounds" in r.text]
-    assert told == ["most_rounds=7 is not obeyed: threads of a pool take programs as they come"]
+    told = [r.text for r in kernel.trace.remarks if name in r.text]
+    assert told == [f"{name}={value} is not obeyed: no block stays for another program"]
+    on_cpu = fill.warmup(arrays[0], 1.0, 64, grid=(1,), target="cpu", **{name: value})
+    told = [r.text for r in on_cpu.trace.remarks if name in r.text]
+    assert told == [f"{name}={value} is not obeyed: threads of a pool take programs as they come"]

@@ -63,6 +63,22 @@ def test_the_hardware_reads_what_lies_there(shape, order, itemsize):
     assert read or itemsize == 1
 
 
+@pytest.mark.parametrize(("rows", "apart"), [(176, 2), (192, 2), (144, 2), (160, 4), (96, 4)])
+@pytest.mark.parametrize("itemsize", [1, 2])
+def test_the_hardware_reads_every_other_group_of_eight(rows, apart, itemsize):
+    """As a warpgroup has its columns where they go in turns; only with k inside."""
+    shared, inside = swizzled((rows, 64), itemsize, exchange=False), 32 // itemsize
+    plan = warpgroup_fits(shared, itemsize, 1, rows, apart)
+    assert plan is not None
+    for group, k0 in product(range(apart), range(0, 64, inside)):
+        start = plan.start(8 * group, k0)
+        for own, k in product(range(rows // apart), range(inside)):
+            there = own % 8 + 8 * (own // 8 * apart + group), k0 + k
+            assert address(plan, start, own, k, itemsize) == place(shared, itemsize, there)
+    across = swizzled((64, rows), itemsize, exchange=False)
+    assert warpgroup_fits(across, itemsize, 0, rows, apart) is None
+
+
 @pytest.mark.parametrize("rows", [9, 12, 36, 44, 100])
 def test_panels_that_start_between_eight_rows_are_refused(rows):
     """The hardware XORs bits of the address: rows count from where eight of them begin."""

@@ -168,6 +168,12 @@ def test_blocks_that_stay_get_the_grid_and_as_many_as_there_are(
         assert launch.endswith(f" {wide} 4 1 map1 map2")
 
 
+def test_whole_clusters_are_started_from_c() -> None:
+    text = launcher(product(persistent=True, num_stages=4, cluster=2), "kernel matmul")
+    rounds = product(persistent=True, num_stages=4).launch.most_rounds
+    assert f".most_blocks, {rounds}, 2);" in text
+
+
 def test_only_code_of_gpus_is_launched_from_c() -> None:
     n = 8
     arrays = [np.zeros(n, np.float32) for _ in range(3)]

@@ -210,7 +210,7 @@ class _Twin:
                 f"if (x * y * z > {MOST_NUMBERED})",
                 "    return NOT_FOR_THIS;",
                 f"const int64_t blocks = blocks_for(x * y * z, codes[{self.number}].most_blocks, "
-                f"{launch.most_rounds});",
+                f"{launch.most_rounds}, {launch.cluster});",
             ]
             blocks = "(unsigned)blocks, 1, 1"
         made = launch.made or [Parameter((n,)) for n in range(len(self.names))]

@@ -165,7 +165,7 @@ EXTENTS = {"M": 64, "N": 64, "K": 16}
 LONE = {
     "programs may have other numbers of rounds":
         (growing, "*fp32:16 *fp16:16 *fp16:16 i32:16 i32:16", {"cluster": 2}),
-    "blocks go with their programs":
+    "no block stays for another program":
         (reading_more, "*fp32:16 *fp16:16 *fp16:16 *i32:16 i32:16 i32:16",
          {"cluster": 2, "persistent": False}),
 }  # fmt: skip
@@ -175,7 +175,7 @@ LONE = {
 def test_the_author_is_told_why_there_are_no_clusters(why: str):
     kernel, words, options = LONE[why]
     assert told(tile_ir(kernel, words, EXTENTS, num_warps=4, num_stages=2), **options) == [
-        f"no clusters: {why}"
+        f"cluster=2 is not obeyed: {why}"
     ]
 
 
@@ -183,7 +183,7 @@ def test_rows_that_do_not_part_are_copied_alone():
     """Eight blocks would have two rows of k each, and swizzled rows come in eights."""
     (said,) = told(tiles(), cluster=8)
     assert said.endswith("does not come in 8 parts")
-    assert said.startswith("no clusters: ")
+    assert said.startswith("cluster=8 is not obeyed: ")
 
 
 def test_what_is_read_from_memory_is_compared_like_any_number():

@@ -58,6 +58,7 @@ UNOBEYED = Unobeyed(
         "warp_specialize": _ONE_THREAD,
         "persistent": _POOL,
         "most_rounds": _POOL,
+        "cluster": _POOL,
         "maxnreg": "the registers of a processor are given out by its code generator",
     },
     memory={"cache_modifier": _CACHES, "eviction_policy": _CACHES},

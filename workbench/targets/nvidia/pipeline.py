@@ -150,10 +150,11 @@ def _gpu(state: State) -> State:
     state = _placed(state, module, way.beside_rings(module))
     ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=state.unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
-    rounds = module.attributes.get("most_rounds")
-    if rounds is not None and not is_persistent(module):
-        text = f"most_rounds={rounds} is not obeyed: no block stays for another program"
-        recorder.remarks.note(None, text, "missed")
+    for name in ("most_rounds", "cluster"):
+        asked_for = module.attributes.get(name)
+        if asked_for is not None and not is_persistent(module):
+            text = f"{name}={asked_for} is not obeyed: no block stays for another program"
+            recorder.remarks.note(None, text, "missed")
     recorder.remarks.pass_name = "registers"
     # What would fit takes the passes again for other warps.
     said = deep(partial(note_pressure, module, recorder.remarks, unit, for_warps))

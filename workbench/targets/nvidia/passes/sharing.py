@@ -42,12 +42,11 @@ def together(
         if any(_begins_anywhere(step, load.buffer, known) for step in load.box.steps)
     ]  # fmt: skip
     blocks = asked or (2 if far else 1)
-    if blocks == 1:
+    if blocks == 1 or not stays:
         return 1, []
-    why = "blocks go with their programs"
-    why = _why_alone(module, channels, held, known, blocks) if stays else why
+    why = _why_alone(module, channels, held, known, blocks)
     if why:
-        return 1, [(None, f"no clusters: {why}", "missed")] if asked else []
+        return 1, [(None, f"cluster={blocks} is not obeyed: {why}", "missed")] if asked else []
     (loop,) = channels
     name = "" if asked else far[0].result.hint or far[0].name
     ground = f": rows of {name} begin anywhere in a line of memory" if name else ""
