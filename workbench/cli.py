@@ -49,7 +49,7 @@ COMMANDS = {
     "kernels": "FILE.py                    the kernels that a file or notebook defines",
     "schedule": "FILE.py::KERNEL [options]   what each role does in a round of pipelined loops",
     "layouts": "FILE.py::KERNEL [VALUE|LINE] --sig … [options]   where elements of tiles lie",
-    "access": "FILE.py::KERNEL [LINE] --sig … [options]   what loads and stores cost, before a run",
+    "access": "FILE.py::KERNEL [VALUE|LINE] --sig … [options]   what loads and stores cost",
     "roofline": "FILE.py::KERNEL [options]   how near it comes to this machine's copy and peak",
     "step": "FILE.py::KERNEL [PROGRAM] [options]   each op of one program, with its value",
     "explain": "CODE | INSTRUCTION | OP     what an error code, an instruction or an op means",

@@ -150,3 +150,18 @@ def test_what_has_no_text_is_named(tmp_path: Path) -> None:
         found.save(tmp_path / "fill.py")
     assert caught.value.code == "K804"
     assert not (tmp_path / "fill.py").exists()
+
+
+def test_what_is_compiled_by_the_way_has_a_launch_of_its_own(tmp_path: Path) -> None:
+    from workbench.magics import registry, variants
+
+    found, _ = result(LINE.replace("cdiv(8,4)", "cdiv(8, BLOCK)"))
+    registry.add(found)
+    text = variants.find("rich@BLOCK=2,num_warps=1").save(tmp_path / "two.py").read_text()
+    call = next(line for line in text.splitlines() if "    rich[" in line)
+    assert call.startswith("    rich[(4, 1, 1)](**given, W=2, BLOCK=2, ACT=gelu, ")
+    assert "num_warps=1" in call
+    code = variants.find("rich@sm_80,BLOCK=8").save(tmp_path / "one.c").read_text()
+    assert "rich_launch(NULL, 1, 1, 1, x_ptr," in code
+    assert "/* kernel rich; target sm_80;" in code
+    registry.clear()

@@ -152,6 +152,14 @@ def test_odd_answers_are_wrong_and_no_more():
         assert len(api.answer(4, value).text) < 500
 
 
+def test_a_question_that_was_answered_stays_answered():
+    api.begin()
+    api.check(4, api.kernel_of(PUZZLES[3], PUZZLES[3].solution))
+    for value, answered in ((7, False), (1, True), (7, True)):
+        api.answer(4, value)
+        assert api.standings()[4].answered is answered
+
+
 @pytest.mark.parametrize("puzzle", PUZZLES, ids=lambda puzzle: puzzle.slug)
 def test_kept_notebooks_are_what_the_data_gives(puzzle):
     """`make notebooks` writes them."""

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import workbench as wb
+from tests.runtime.kernels import add
 from tests.trace.samples import add_trace, matmul_trace
 from workbench.questions.beside import beside
 from workbench.questions.comparing import difference, line_pairs
@@ -127,3 +129,13 @@ def test_a_comparison_is_plain_data_and_comes_back():
     assert decoder(Comparison)(to_data(found)) == found
     assert [stage.id for stage in found.stages] == ["source", "tile"]
     assert "same" in found.said or found.stages
+
+
+def test_the_same_is_said_outright_and_other_values_are_no_other_ops():
+    words = "*f32:16 *f32:16 *f32:16 i32"
+    one = wb.compile(add, words, {"BLOCK": 256}, target="sm_80").trace
+    again = difference(one, one, ("a", "b")).text
+    assert again.splitlines()[-1] == "the same: options, resources, tile, gpu, llvm, ptx, sass"
+    other = wb.compile(add, words, {"BLOCK": 512}, target="sm_80").trace
+    text = difference(one, other, ("a", "b")).text
+    assert "\ntile: the same ops at every line, other values\n" in text

@@ -548,7 +548,7 @@ EXPLANATIONS: dict[str, Explanation] = {
     "K803": _entry(
         "the suffix of the file to write names no known form.",
         "%save add add.exe",
-        "use .html .wbt .json .ptx .ll .sass .s .cubin .png .svg or .csv.",
+        "use .html .wbt .json .tile .gpu .ptx .ll .sass .s .cubin .c .h .py .png .svg or .csv.",
     ),
     "K804": _entry(
         "the result does not have what the file would hold.",

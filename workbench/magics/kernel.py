@@ -235,7 +235,7 @@ class KernelMagics(Magics):
     def save(self, line: str) -> Any:
         """Save a kernel's result to a file; the suffix decides what is written.
 
-        %save [KERNEL] PATH   .html .wbt .json .ptx .ll .cubin .sass .png .csv
+        %save [KERNEL] PATH   .html .wbt .json .ptx .ll .sass .cubin .c .h .py .png .csv
         """
         request = self._request("save", line)
         *kernel, path = request.names or ("",)

@@ -340,7 +340,10 @@ def _row(trace: Any) -> tuple[Any, ...]:
 def save(
     kernel: Any, path: str | Path, *, force: bool = False, namespace: Namespace = None
 ) -> Path:
-    """Write a result; the suffix decides: .html .wbt .json .ptx .ll .cubin .sass .png .csv."""
+    """Write a result; the suffix decides: .html .wbt .json .ptx .ll .cubin .c .py .png .csv ….
+
+    `.c` launches the kernel from C, `.h` declares that; `.py` is the launch as a file of its own.
+    """
     return variants.find(kernel, namespace).save(path, force=force)
 
 

@@ -8,7 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.bench.results import KernelResult, Record
-from workbench.launch.options import SHORT_FORMS, check_options
+from workbench.bench.subject import Subject
+from workbench.launch.grids import resolve_grid
+from workbench.launch.options import DEFAULTS, SHORT_FORMS, check_options
 from workbench.magics import registry
 from workbench.magics.values import TARGETS
 from workbench.runtime.compiled import CompiledKernel
@@ -44,14 +46,27 @@ def made(
     """
     found = compiled_as(result, words, settings)
     made = KernelResult(result.kernel, result.name, [Record(lambda: found.trace, found)])
-    subject, known = result.subject or result.example, result.compiled
-    if subject is not None and known is not None and _constants(found) == _constants(known):
-        made.example, made.plan = subject, result.plan  # the same grid
+    made.example, made.plan = _example(result, found), result.plan
     return made
 
 
-def _constants(kernel: CompiledKernel) -> list[tuple[str, str]]:
-    return [(n, known.text()) for n, known in kernel.signature.arguments if known.is_constant]
+def _example(result: KernelResult, found: CompiledKernel) -> Subject | None:
+    """Return a result's launch as it would be of another compilation, None if nobody knows."""
+    subject, plan = result.subject or result.example, result.plan
+    if subject is None:
+        return None
+    constants = {n: known.value for n, known in found.signature.arguments if known.is_constant}
+    own = subject.constants
+    changed = {n: v for n, v in constants.items() if n in own and own[n] != v}
+    options = {n: v for n, v in found.signature.options if n in DEFAULTS}
+    grid = subject.grid
+    if changed:
+        if plan is None or plan.grid is None:
+            return None
+        names = {**subject.names(), **changed}
+        grid = resolve_grid(plan.grid(names), lambda: names)
+    settings = {**subject.settings, **options, **changed}
+    return replace(subject, constants={**own, **changed}, settings=settings, grid=grid)
 
 
 def compiled_as(

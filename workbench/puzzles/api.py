@@ -124,12 +124,10 @@ def answer(number: int, *values: Any) -> Shown:
     where = f"where to look: {question.where}"
     if not values:
         return Shown(f"{question.text}\nthe answer is {question.form}\n{where}")
-    standing.answered = is_right(question.right(trial), values)
-    data = {
-        "puzzle": number, "solved": True, "answered": standing.answered,
-        "attempt": standing.attempts,
-    }  # fmt: skip
-    if standing.answered:
+    right = is_right(question.right(trial), values)
+    standing.answered = standing.answered or right  # as who has solved it once has solved it
+    data = {"puzzle": number, "solved": True, "answered": right, "attempt": standing.attempts}
+    if right:
         return Shown(f"puzzle {number}: right, so it is in your kernel ✓", data=data)
     said = ", ".join(map(_WORDS.repr, values))
     text = f"puzzle {number}: {said} is not what your kernel's trace says.\n{question.text}\n"

@@ -76,7 +76,7 @@ class Difference:
 
     `quantities` are numbers that either has, those that are equal too, each with the lines that a
     difference comes from; `timings` are what was measured of both; `stages` hold the changed lines
-    of each stage that both have.
+    of each stage that both have, `alike` names those whose text is the same.
     """
 
     labels: tuple[str, str]
@@ -85,7 +85,14 @@ class Difference:
     timings: list[Timing] = field(default_factory=list[Timing])
     source: list[str] = field(default_factory=list[str])
     stages: dict[str, list[LineChange]] = field(default_factory=dict[str, list[LineChange]])
+    alike: list[str] = field(default_factory=list[str])
     only: list[str] = field(default_factory=list[str])
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether both sides were made alike, to the letter; times may differ."""
+        found = [*self.options, *self.resources, *self.source, *self.only]
+        return not found and len(self.alike) == len(self.stages)
 
     @property
     def resources(self) -> list[Quantity]:
@@ -99,6 +106,8 @@ class Difference:
         parts += ["", "time", *(f"  {timed_words(each)}" for each in self.timings)] * bool(
             self.timings
         )
+        if self.is_nothing:
+            return "\n".join([*parts, "", f"the same: options, resources, {', '.join(self.alike)}"])
         if self.options:
             parts += ["", "options"]
             parts += [f"  {each.name}: A {word(each.a)}, B {word(each.b)}" for each in self.options]
@@ -113,7 +122,12 @@ class Difference:
             parts += ["", "source", *(f"  {row}" for row in self.source)]
         for stage, changes in self.stages.items():
             if not changes:
-                parts += ["", f"{stage}: the same rows at every line"]
+                same = (
+                    "the same"
+                    if stage in self.alike
+                    else "the same ops at every line, other values"
+                )
+                parts += ["", f"{stage}: {same}"]
                 continue
             count = f"{len(changes)} lines differ" if len(changes) != 1 else "one line differs"
             parts += ["", f"{stage}: {count}"]
@@ -224,6 +238,8 @@ class _Comparing:
             one, other = self.a.text(stage), self.b.text(stage)
             if one and other:
                 self.found.stages[stage] = self._stage(stage)
+                if one == other:
+                    self.found.alike.append(stage)
             elif one or other:
                 side = self.found.labels[0 if one else 1]
                 self.found.only.append(f"only {'A' if one else 'B'} ({side}) has {stage}")

@@ -86,7 +86,10 @@ def unpack_whole(data: bytes) -> tuple[tuple[Trace, ...], dict[str, Any]]:
     try:
         found: Any = json.loads(data)
     except (ValueError, RecursionError) as error:  # not JSON, or a number of 4,300 digits
-        raise TraceError(f"not a trace: the content is not JSON ({error})") from error
+        what = f"the content is not JSON ({error})"
+        if data.lstrip()[:1] == b"<":
+            what = "it is a page; the trace itself is saved as .wbt"
+        raise TraceError(f"not a trace: {what}") from error
     several: Any = cast("dict[str, Any]", found).get("traces") if isinstance(found, dict) else None
     if isinstance(several, list):
         traces = tuple(from_data(trace) for trace in cast("list[Any]", several))
