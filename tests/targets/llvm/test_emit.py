@@ -119,6 +119,21 @@ def test_bfloat_literals_round_to_nearest_even():
     assert float_literal(-0.0, "bfloat") == "0xR8000"
 
 
+# -- structs ----------------------------------------------------------------------------------
+@pytest.mark.parametrize("count", [2, 4, 5, 64])
+def test_long_structs_are_called_by_a_name_that_is_declared_once(count: int):
+    emit = Emitter()
+    letters = ",".join(["=r"] * count)
+    for _ in range(2):
+        struct_type = emit.struct("i32", count)
+        whole = emit.effect(f'call {struct_type} asm sideeffect "", "{letters}"()')
+        store(emit, emit.effect(f"extractvalue {struct_type} {whole}, {count - 1}"))
+    emit.do("ret void")
+    assert emit.struct("i32", count) == ("%i32." + str(count) if count > 4 else struct_type)
+    assert len(emit.declared) == (count > 4)
+    accepted(module(emit))
+
+
 # -- value numbering --------------------------------------------------------------------------
 def test_equal_pure_instructions_are_written_once():
     emit = Emitter()

@@ -26,6 +26,8 @@ from workbench.ir import Op
 from workbench.source import Span, limit_of, over_budget
 
 _MOST_OPS = 65535
+#: Structs of more members are called by a name.
+_MOST_SPELLED = 4
 _MOST_INSTRUCTIONS = limit_of("instructions")
 _NAME = re.compile(r"%v[0-9]+")
 
@@ -186,7 +188,7 @@ class Emitter:
         return scope in self._scopes
 
     def declare(self, name: str, signature: str) -> str:
-        """Declare an external function once by its `declare ...` text; returns its name."""
+        """Declare an external function or a type once by its text; returns its name."""
         self.declared.setdefault(name, signature)
         return name
 
@@ -213,6 +215,18 @@ class Emitter:
             return [whole]
         vector = f"<{count} x {type}>"
         return [self.pure(f"extractelement {vector} {whole}, i32 {i}") for i in range(count)]
+
+    def struct(self, type: str, count: int) -> str:
+        """Return the type of so many values of one type, which has a name if it is long.
+
+        Each value that is taken out repeats it: what a product's 128 sums are called was most of
+        the text, and a quarter of LLVM's time.
+        """
+        whole = "{" + ", ".join([type] * count) + "}"
+        if count <= _MOST_SPELLED:
+            return whole
+        name = f"%{type}.{count}"
+        return self.declare(name, f"{name} = type {whole}")
 
     # -- integer arithmetic with folding --------------------------------------------------
     def add(self, type: str, a: str, b: str, flags: str = "") -> str:

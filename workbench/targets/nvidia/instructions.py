@@ -101,7 +101,7 @@ class Instructions(Device):
         if letter is None or count < _MANY:
             return [constant] * count
         text = " ".join(f"mov.b32 ${n}, ${count};" for n in range(count))
-        returned = "{" + ", ".join([type] * count) + "}"
+        returned = emit.struct(type, count)
         constraints = f"={letter}," * count + letter
         whole = emit.effect(f'call {returned} asm "{text}", "{constraints}"({type} {constant})')
         return [emit.effect(f"extractvalue {returned} {whole}, {n}") for n in range(count)]

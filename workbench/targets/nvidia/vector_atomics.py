@@ -60,7 +60,7 @@ def _add_vector(low: Lowering, op: AtomicUpdate, group: tuple[int, ...]) -> list
         constraints += ["b", *map(str, range(count))]
         zero = "0.0" if element == F32 else "0"
         arguments += [f"i1 {condition}", *[f"{bits} {zero}"] * count]
-    returned = "{" + ", ".join([bits] * count) + "}"
+    returned = emit.struct(bits, count)
     call = emit.effect(
         f'call {returned} asm sideeffect "{text}", "{",".join(constraints)},~{{memory}}"'
         f"({', '.join(arguments)})"

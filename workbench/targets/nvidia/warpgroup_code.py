@@ -349,7 +349,7 @@ def _in_and_out(
     count: int,
 ) -> list[str]:
     """Write a statement with `count` results of one type; return them."""
-    returned = type if count == 1 else "{" + ", ".join([type] * count) + "}"
+    returned = type if count == 1 else low.emit.struct(type, count)
     call = low.emit.effect(
         f'call {returned} asm sideeffect "{text}", "{",".join(constraints)},~{{memory}}"'
         f"({', '.join(arguments)}) convergent"
