@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from workbench.ir import Scalar
 from workbench.source import TargetError
-from workbench.targets.llvm.emit import Emitter
+from workbench.targets.llvm.emit import Emitter, float_literal
 from workbench.targets.simt.hardware import (
     GLOBAL,
     Atomic,
@@ -249,6 +249,32 @@ class Instructions(Device):
             constraints = ",".join([f"={letter}"] + [letter] * len(v))
             arguments = ", ".join(f"{type} {x}" for x in v)
             return emit.pure(f'call {type} asm "{name} $0{sources};", "{constraints}"({arguments})')
+
+        return rule
+
+    def shared_rule(self, emit: Emitter, function: str, type: str) -> Rule | None:
+        """What ptxas makes of div.full, but the divisor's part of it once.
+
+        a / b is (s a) (1 / s b), where s brings divisors in range of the reciprocal. ptxas
+        multiplies each dividend twice, behind predicates, and that by the reciprocal.
+        """
+        if (function, type) != ("div", "float"):
+            return None
+        reciprocal = self.float_rule(emit, "reciprocal", "float")
+        assert reciprocal is not None
+
+        def times(a: str, b: str) -> str:  # never one instruction with an addition
+            name = "llvm.nvvm.mul.rn.f"
+            return emit.call("float", name, f"float {a}, float {b}", "float, float", _READ)
+
+        def rule(v: Sequence[str]) -> str:
+            size = emit.call("float", "llvm.fabs.f32", f"float {v[1]}", "float")
+            large = emit.pure(f"fcmp ogt float {size}, {float_literal(2.0**126, 'float')}")
+            normal = emit.pure(f"fcmp uge float {size}, {float_literal(2.0**-126, 'float')}")
+            one, up, down = (float_literal(x, "float") for x in (1.0, 2.0**24, 0.25))
+            scale = emit.pure(f"select i1 {normal}, float {one}, float {up}")
+            scale = emit.pure(f"select i1 {large}, float {down}, float {scale}")
+            return times(times(v[0], scale), reciprocal([times(v[1], scale)]))
 
         return rule
 

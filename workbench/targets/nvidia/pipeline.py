@@ -238,9 +238,19 @@ def _beside_rings(module: Module, unit: Chip) -> Chip:
     if not is_persistent(module):
         return replace(unit, halvings=0)
     registers = min(registers_of(module, unit), _BESIDE_TILES + peak(module)[1])
-    units = [replace(unit, halvings=n) for n in range(MOST_HALVINGS + 1)]
-    return max(units, key=lambda one: residency(
-        unit, all_warps(module), registers, bytes_needed(module, one)).warps)  # fmt: skip
+
+    def warps(shared_bytes: int) -> int:
+        return residency(unit, all_warps(module), registers, shared_bytes).warps
+
+    best, resident, most = replace(unit, halvings=0), -1, warps(0)
+    for halvings in range(MOST_HALVINGS + 1):
+        one = replace(unit, halvings=halvings)
+        found = warps(bytes_needed(module, one))
+        if found > resident:
+            best, resident = one, found
+        if resident == most:  # registers allow no more
+            break
+    return best
 
 
 def _read_gpu(state: State, override: Override) -> State:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workbench.ir import Scalar, element_of, shape_of
+from workbench.ir import F32, Scalar, element_of, shape_of
 from workbench.ops import Constant, Elementwise, Iota, Select
 from workbench.ops.numbers import truncated_quotient, truncated_remainder
 from workbench.source import TargetError
 from workbench.targets.llvm.emit import Emitter, float_literal, is_integer, wrap
 from workbench.targets.simt import narrow
 from workbench.targets.simt.functions import float_function
-from workbench.targets.simt.hardware import Hardware
+from workbench.targets.simt.hardware import Hardware, Rule
 from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type, split_limit
 from workbench.targets.simt.rules import elementwise
 from workbench.targets.simt.table import SIMT
@@ -74,7 +74,7 @@ def lower_select(low: Lowering, op: Select) -> None:
 def lower_elementwise(low: Lowering, op: Elementwise) -> None:
     element = element_scalar(op.inputs[0])
     if element.is_float:
-        _define(low, op, _float_rule(low, op, element))
+        _define(low, op, float_rule(low, op))
     elif op.row.compares:
         inside = _inside_run(low, op)
         _define(low, op, lambda r: compare_integers(low.emit, op.function, element,
@@ -108,7 +108,9 @@ def _inputs(low: Lowering, op: Elementwise, register: int) -> list[str]:
     return [low.register(value, register) for value in op.inputs]
 
 
-def _float_rule(low: Lowering, op: Elementwise, element: Scalar) -> Callable[[int], str]:
+def float_rule(low: Lowering, op: Elementwise) -> Callable[[int], str]:
+    """Return what writes a register of a function of floats."""
+    element = element_scalar(op.inputs[0])
     if element.bits == 8 and op.function not in ("eq", "ne"):
         raise TargetError(
             f"{op.name} on {element} values", op.span, hint="cast to tl.float16 or tl.float32 first"
@@ -120,7 +122,23 @@ def _float_rule(low: Lowering, op: Elementwise, element: Scalar) -> Callable[[in
         raise TargetError(
             f"{op.name} on {element} values is not available on {low.chip.name}", op.span
         )
+    if element == F32 and len(op.inputs) > 1 and shape_of(op.result.type):
+        rule = _shared_rule(low, op) or rule
     return lambda r: rule(_inputs(low, op, r))
+
+
+def _shared_rule(low: Lowering, op: Elementwise) -> Rule | None:
+    """Return the rule for several elements that share the last operand, where there are such.
+
+    Constants are left to ptxas, and 1 divided by something is one instruction.
+    """
+    rule = low.chip.shared_rule(low.emit, op.function, "float")
+    if rule is None:
+        return None
+    found = {tuple(_inputs(low, op, r)) for r in low.live(op.result)}
+    if not all(operand.startswith("%") for inputs in found for operand in inputs):
+        return None
+    return rule if len(found) >= 2 * len({inputs[-1] for inputs in found}) else None
 
 
 def _define(low: Lowering, op: Elementwise | Select, register: Callable[[int], str]) -> None:

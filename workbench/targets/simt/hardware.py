@@ -321,6 +321,14 @@ class Hardware(ABC):
 
         return rule
 
+    def shared_rule(self, emit: Emitter, function: str, type: str) -> Rule | None:
+        """Return how a function is computed where several of a thread's elements share an operand.
+
+        It is the last one, of which as much as can be is written once. Results are those of
+        `float_rule` to the bit; None where nothing is gained.
+        """
+        return None
+
     def toward_zero(self, emit: Emitter, value: str, from_type: str, to_type: str) -> str:
         """Return a float in a narrower type, cut: f64 in f32 or f16, f32 in f16 or bf16."""
         near = emit.pure(f"fptrunc {from_type} {value} to {to_type}")

@@ -129,6 +129,8 @@ class Lowering:
         #: With the debug location of the op that says how, whoever needs a register.
         self._lazy: dict[Value, tuple[Callable[[int], Held], str]] = {}
         self._cache: dict[tuple[Value, int], tuple[int, Held]] = {}
+        #: What writes a combine region whose arguments are given (reductions.py).
+        self.combining: dict[Block, Callable[[], Sequence[str]]] = {}
         #: What is put off until an op takes it in parts (parts.py), by that op's id.
         self._chains: dict[int, tuple[Op, ...]] = {}
         #: The registers of its results that are written now.
@@ -218,6 +220,9 @@ class Lowering:
 
     def register(self, value: Value, register: int) -> str:
         """Return the operand of one register of a tile (or of a scalar)."""
+        eager = self._eager.get(value)
+        if eager is not None and (operand := eager[register]) is not None:
+            return operand
         found = self.held(value, register)
         if isinstance(found, str):
             return found

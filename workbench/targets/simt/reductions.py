@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from workbench.ir import Block, Scalar, Value, layout_of, shape_of
 from workbench.layouts import LinearLayout, ReducePlan, blocked, f2, reduce_plan
-from workbench.ops import Reduce, combine_function
+from workbench.ops import Elementwise, Reduce, combine_function
 from workbench.targets.llvm.emit import Emitter
-from workbench.targets.simt.arithmetic import literal
+from workbench.targets.simt.arithmetic import float_rule, literal
 from workbench.targets.simt.hardware import Costs
 from workbench.targets.simt.layout import shuffle
 from workbench.targets.simt.lowering import Lowering, at, element_scalar, llvm_type
@@ -190,9 +190,37 @@ def combine(low: Lowering, region: Block, operands: Sequence[str]) -> State:
     """Return what a combine region gives for operands (left ones first)."""
     for argument, operand in zip(region.arguments, operands, strict=True):
         low.set_scalar(argument, operand)
+    rule = low.combining.get(region)
+    if rule is None:
+        rule = low.combining[region] = _rule_of(low, region)
     with low.emit.scope():
-        low.block(region)
-        return [low.scalar(v) for v in region.yields]
+        return rule()
+
+
+def _rule_of(low: Lowering, region: Block) -> Callable[[], State]:
+    """Return what writes a combine region: most are one function, whose rule is looked up once."""
+    first = region.ops[0]
+    if (
+        not isinstance(first, Elementwise)
+        or combine_function(region) is None
+        or not element_scalar(first.inputs[0]).is_float
+    ):
+
+        def block() -> State:
+            low.block(region)
+            return [low.scalar(v) for v in region.yields]
+
+        return block
+    rule = float_rule(low, first)
+
+    def function() -> State:
+        before = low.emit.current
+        low.emit.at(first)
+        found = rule(0)
+        low.emit.current = before
+        return [found]
+
+    return function
 
 
 def to_words(low: Lowering, value: str, element: Scalar) -> list[str]:

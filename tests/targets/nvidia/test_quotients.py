@@ -1,0 +1,65 @@
+"""What elements of a thread are divided by is prepared once, and quotients are the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import workbench
+from tests.language.harness import from_text
+
+QUOTIENTS = """
+def quotients(x, y, yy, shared, alone, R: tl.constexpr, C: tl.constexpr):
+    r, c = tl.arange(0, R), tl.arange(0, C)
+    at = r[:, None] * C + c[None, :]
+    tile = tl.load(x + at)
+    tl.store(shared + at, tile / tl.load(y + r)[:, None])
+    tl.store(alone + at, tile / tl.load(yy + at))
+"""
+SHAPE = {"R": 64, "C": 128}
+
+
+def ptx(text: str) -> str:
+    signature = "*fp32:16 *fp32:16 *fp32:16 *fp32:16 *fp32:16"
+    return workbench.compile(from_text(text), signature, SHAPE, "sm_90a", num_warps=4).asm["ptx"]
+
+
+def test_a_divisor_that_elements_share_is_inverted_once():
+    text = ptx(QUOTIENTS)
+    divisors = len(re.findall(r"rcp\.approx\.ftz\.f32", text))
+    assert divisors == 16  # a thread has four elements of each of 16 rows
+    assert len(re.findall(r"mul\.rn\.f32", text)) == 2 * 64 + divisors
+    assert len(re.findall(r"div\.full\.f32", text)) == 64
+
+
+@pytest.mark.parametrize("quotient", ["tile / 3.0", "1.0 / tile"])
+def test_divisors_that_are_known_and_inverses_are_left_alone(quotient: str):
+    text = ptx(QUOTIENTS.replace("tile / tl.load(y + r)[:, None]", quotient))
+    assert "mul.rn.f32" not in text
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(3))
+def test_quotients_are_those_of_elements_on_their_own(seed: int):
+    """All patterns of bits: infinities, subnormal numbers, no numbers, beyond the reciprocal."""
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    rows, columns = SHAPE.values()
+    choices = torch.Generator().manual_seed(seed)
+
+    def floats(*shape: int):
+        some = torch.randint(-(1 << 31), 1 << 31, shape, generator=choices)
+        return some.to(torch.int32).view(torch.float32).cuda()
+
+    kernel = workbench.jit(from_text(QUOTIENTS))
+    edges = [0.0, -0.0, torch.inf, -torch.inf, torch.nan, 1.0, 2.0**-149, 2.0**-126, 2.0**126]
+    for _ in range(20):
+        x, y = floats(rows, columns), floats(rows)
+        y[: len(edges)] = torch.tensor(edges, device="cuda")
+        x[:, : len(edges)] = y[: len(edges)]
+        shared, alone = torch.empty_like(x), torch.empty_like(x)
+        each = y[:, None].expand(rows, columns).contiguous()
+        kernel[(1,)](x, y, each, shared, alone, **SHAPE, num_warps=4)
+        assert torch.equal(shared.view(torch.int32), alone.view(torch.int32))
