@@ -13,6 +13,7 @@ from tests.passes.programs import modules
 from workbench.ir import (
     DROP,
     F32,
+    F64,
     Block,
     Builder,
     InvalidModuleError,
@@ -65,6 +66,28 @@ def test_read_ids_ascend_in_program_order(module: Module):
     ids = [op.id for op in again.walk()]
     assert ids == list(range(1, len(ids) + 1))
     assert again.next_id == len(ids) + 1
+
+
+# -- other operands ---------------------------------------------------------------------------
+def test_an_op_that_reads_others_of_the_same_types_gives_what_it_gave(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    op = ops_of(parse_module(TEXT))["b"]
+    a, b = Value(F32), Value(F32)
+    monkeypatch.setattr(Elementwise, "verify", lambda op: pytest.fail("nothing is to be verified"))
+    other = op.changed(inputs=(a, b))
+    assert (other.operands, other.id, other.span) == ((a, b), op.id, op.span)
+    assert [(r.type, r.hint, r.op, r.index) for r in other.results] == [(F32, "b", other, 0)]
+    assert op.operands != other.operands
+    with pytest.raises(pytest.fail.Exception):
+        op.changed(inputs=(a, b), function="mul")
+
+
+def test_an_op_that_reads_other_types_is_verified_and_gives_other_ones():
+    op = ops_of(parse_module(TEXT))["b"]
+    assert op.changed(inputs=(Value(F64), Value(F64))).result.type == F64
+    with pytest.raises(KernelError):
+        op.changed(inputs=(Value(F64), Value(F32)))
 
 
 # -- verifier ---------------------------------------------------------------------------------

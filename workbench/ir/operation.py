@@ -181,6 +181,7 @@ class Op(_Declared):
     fields: ClassVar[tuple[FieldSpec, ...]] = ()
     #: The names of the fields that hold its blocks.
     region_names: ClassVar[tuple[str, ...]] = ()
+    operand_roles: ClassVar[dict[str, Role]] = {}
 
     id: int = attribute(default=0, init=False)
     span: Span | None = attribute(default=None)
@@ -237,6 +238,8 @@ class Op(_Declared):
             if name in cls.__dict__:
                 delattr(cls, name)
         cls.fields = tuple(specs)
+        reading = ("operand", "optional", "operands")
+        cls.operand_roles = {spec.name: spec.role for spec in specs if spec.role in reading}
         cls.region_names = tuple(spec.name for spec in specs if spec.role == "region")
         # As an assignment, type checkers would take it for the one constructor of all ops.
         type.__setattr__(cls, "__init__", _make_init(cls.fields))
@@ -435,6 +438,8 @@ class Op(_Declared):
     def changed(self, **fields: Any) -> Self:
         """Return a copy with other fields; id, span, origins and result names are kept."""
         old = self.__dict__
+        if self._reads_alike(fields):
+            return self._reading(fields)
         values = {s.name: old[s.name] for s in self.fields}
         layouts = fields.pop("layouts", old["layouts"])
         values.update(fields)
@@ -442,6 +447,39 @@ class Op(_Declared):
         new.__dict__["id"] = old["id"]
         for mine, other in zip(new.results, self.results, strict=False):
             mine.hint = other.hint
+        return new
+
+    def _reads_alike(self, fields: dict[str, Any]) -> bool:
+        """Say whether fields are operands of the types that this op reads.
+
+        Then nothing is to be verified, and results have the types that they have.
+        """
+        old, roles = self.__dict__, self.operand_roles
+        for name, new in fields.items():
+            role, before = roles.get(name), old.get(name)
+            if role is None or new is None or before is None:
+                return False
+            news, olds = (new, before) if role == "operands" else ((new,), (before,))
+            if len(news) != len(olds) or not all(map(_alike, news, olds)):
+                return False
+        return True
+
+    def _reading(self, fields: dict[str, Any]) -> Self:
+        """Return a copy that reads other operands of the same types."""
+        old, new = self.__dict__, object.__new__(type(self))
+        d = new.__dict__
+        operands: list[Value] = []
+        for spec in self.fields:
+            name, role = spec.name, spec.role
+            held = d[name] = fields[name] if name in fields else old[name]
+            if role == "operands":
+                operands.extend(held)
+            elif role == "operand" or (role == "optional" and held is not None):
+                operands.append(held)
+        d["operands"], d["regions"] = tuple(operands), old["regions"]
+        for name in ("id", "span", "origins", "layouts"):
+            d[name] = old[name]
+        d["results"] = tuple(Value(r.type, r.hint, new, r.index) for r in old["results"])
         return new
 
     def noted(self, **fields: Any) -> Self:
@@ -480,6 +518,10 @@ class Op(_Declared):
 
     def __repr__(self) -> str:
         return f"<{self.name} #{self.id}>"
+
+
+def _alike(a: Value, b: Value) -> bool:
+    return a is b or a.type is b.type or a.type == b.type
 
 
 def _make_init(specs: tuple[FieldSpec, ...]) -> Any:

@@ -145,18 +145,16 @@ def copy_op(op: Op, values: dict[Value, Value], builder: Builder) -> Op:
     """Return a fresh copy of `op` reading replaced values; records its results in `values`."""
     fields: dict[str, Any] = {}
     for spec in op.fields:
-        found = op.__dict__[spec.name]
-        if spec.role in ("operand", "optional"):
-            found = values.get(found, found)
-        elif spec.role == "operands":
-            found = tuple(values.get(v, v) for v in found)
+        found: Any = op.__dict__[spec.name]
+        if spec.role == "operands":
+            fields[spec.name] = tuple(values.get(v, v) for v in found)
         elif spec.role == "region":
-            found = _copy_block(found, values, builder)
-        fields[spec.name] = found
-    new = type(op)(**fields, span=op.span, origins=(op.id,), layouts=op.layouts)
-    for old, now in zip(op.results, new.results, strict=True):
-        now.hint = old.hint
-        values[old] = now
+            fields[spec.name] = _copy_block(found, values, builder)
+        elif spec.role != "attribute" and found is not None:
+            fields[spec.name] = values.get(found, found)
+    new = op.changed(**fields)
+    new.__dict__["id"], new.__dict__["origins"] = 0, (op.id,)
+    values.update(zip(op.results, new.results, strict=True))
     return new
 
 
