@@ -1,4 +1,4 @@
-"""How long compiling takes: cold to PTX, from a warm disk cache, and importing the package.
+"""How long compiling takes: cold to PTX and to SASS, from a warm disk cache, and importing.
 
 Every sample is a process of its own with the package imported before the clock starts; caches are
 empty for the cold rows. The median of five is kept.
@@ -22,7 +22,7 @@ _PRELUDE = """
 import sys, time
 sys.path.insert(0, {root!r})
 import workbench
-from tests.kernels import matmul, softmax, vector_add
+from tests.kernels import attention_forward, matmul, softmax, vector_add
 cases = {{
     "add": (
         vector_add.add, "*fp32:16 *fp32:16 *fp32:16 i32:16", dict(BLOCK=512), dict(num_warps=4),
@@ -34,12 +34,26 @@ cases = {{
         dict(BLOCK_M=128, BLOCK_N=128, BLOCK_K=32, GROUP_M=8),
         dict(num_warps=4, num_stages=4),
     ),
+    "matmul 128x256x64": (
+        matmul.matmul,
+        "*fp16:16 *fp16:16 *fp16:16 i32:16 i32:16 i32:16 i32:16 i32=1 i32:16 i32=1 i32:16 i32=1",
+        dict(BLOCK_M=128, BLOCK_N=256, BLOCK_K=64, GROUP_M=8),
+        dict(num_warps=8, num_stages=3),
+    ),
+    "attention D128 causal": (
+        attention_forward.attention,
+        "*fp16:16 *fp16:16 *fp16:16 *fp16:16 *fp32:16 fp32" + " i32:16 i32:16 i32:16 i32=1" * 4
+        + " i32:16" * 4,
+        dict(HEAD=128, BLOCK_M=128, BLOCK_N=128, BLOCK_D=128, CAUSAL=True, EVEN=True),
+        dict(num_warps=8, num_stages=2),
+    ),
 }}
 kernel, signature, constexprs, options = cases[{case!r}]
 start = time.perf_counter()
 compiled = workbench.compile(kernel, signature, constexprs, target="sm_90a", **options)
 """
 _COLD = 'text = compiled.asm["ptx"]\n'
+_TO_SASS = "binary = compiled.code\n"
 _SHOW = "print((time.perf_counter() - start) * 1e6)\n"
 
 
@@ -52,29 +66,29 @@ def _run(code: str, cache: str) -> float:
     return float(done.stdout.split()[-1])
 
 
+def _cold(case: str, to: str) -> float:
+    """Return the median microseconds of a case in fresh processes with empty caches."""
+    samples: list[float] = []
+    for _ in range(_SAMPLES):
+        with tempfile.TemporaryDirectory() as cache:
+            samples.append(_run(_PRELUDE.format(root=str(_ROOT), case=case) + to + _SHOW, cache))
+    return statistics.median(samples)
+
+
 def compile_rows() -> list[Row]:
     """Return the rows of the suite `compile`: nothing is compared, ours_us is the time."""
-    rows = []
+    rows = [
+        row("compile", f"{case}, cold to SASS", "fp16", 1, _cold(case, _TO_SASS), "triton", None)
+        for case in ("matmul 128x256x64", "attention D128 causal")
+    ]
     for case, dtype in (("add", "fp32"), ("softmax", "fp32"), ("matmul 128x128x32", "fp16")):
         code = _PRELUDE.format(root=str(_ROOT), case=case)
-        samples = []
-        for _ in range(_SAMPLES):
-            with tempfile.TemporaryDirectory() as cache:
-                samples.append(_run(code + _COLD + _SHOW, cache))
         rows.append(
-            row(
-                "compile",
-                f"{case}, cold to PTX",
-                dtype,
-                1,
-                statistics.median(samples),
-                "triton",
-                None,
-            )
+            row("compile", f"{case}, cold to PTX", dtype, 1, _cold(case, _COLD), "triton", None)
         )
         with tempfile.TemporaryDirectory() as cache:
-            _run(code + "binary = compiled.code\n" + _SHOW, cache)
-            warm = [_run(code + "binary = compiled.code\n" + _SHOW, cache) for _ in range(_SAMPLES)]
+            _run(code + _TO_SASS + _SHOW, cache)
+            warm = [_run(code + _TO_SASS + _SHOW, cache) for _ in range(_SAMPLES)]
         rows.append(
             row(
                 "compile",
