@@ -145,9 +145,9 @@ def test_too_little_scratch_is_noticed_in_code(monkeypatch):
         return replace(found, bytes=found.bytes // 2)
 
     monkeypatch.setattr(shared_memory, "scratch_of", halved)
-    module = reduction(last_of_each, 33, 64, 1, 8)
+    module, layout = reduction(last_of_each, 33, 64, 1, 8), any_layout(0, (33, 64), 32, 8)
     with pytest.raises(AssertionError, match="of shared memory, not its own"):
-        compared(module, Pretend(lanes=32), 33, 64)
+        compared(module, Pretend(lanes=32), 33, 64, partial(in_layout, layout=layout))
 
 
 def test_too_little_scratch_is_refused_by_what_writes_it(monkeypatch):
