@@ -242,3 +242,19 @@ def test_what_was_asked_wrongly_changes_nothing_of_later_runs(space, monkeypatch
             lines.bench("add", parse("bench", wrong.removeprefix("--bench "), space), space)
         assert registry.find("add").trace.kernel.target == "cpu"
     assert lines.check("add", parse("check", "", space), space).check.ok
+
+
+@pytest.mark.parametrize(
+    ("check", "said", "hint"),
+    [
+        ("torch.sigmoid", "the reference torch.sigmoid raised TypeError", "e.g. torch.sigmoid(x"),
+        ("x +", "--check: 'x +' raised SyntaxError: invalid syntax", None),
+    ],
+)
+def test_a_reference_that_is_no_call_says_what_to_write(space, check, said, hint):
+    space["torch"] = torch
+    with pytest.raises((CheckError, OptionError)) as raised:
+        lines.check("add", parse("check", f'add --check "{check}"', space), space)
+    assert raised.value.message.startswith(said)
+    assert "<--check>" not in raised.value.message
+    assert (hint is None and raised.value.hint is None) or hint in raised.value.hint

@@ -189,6 +189,7 @@ class _Evaluation:
         return names
 
     def _values(self, names: Mapping[str, Any]) -> dict[str, Any]:
+        value: Any = None
         try:
             with _same_random_numbers():
                 value = self.reference(names)
@@ -198,7 +199,11 @@ class _Evaluation:
             raise
         except Exception as error:
             message = f"the reference {self.said} raised {type(error).__name__}: {error}"
-            raise CheckError(message, self.place, code="K603") from error
+            hint = None
+            if callable(value):  # it got what its parameters name, as far as they can be known
+                first = next((name for name, held in names.items() if is_array(held)), "x")
+                hint = f"say what it gets, e.g. {self.said}({first})"
+            raise CheckError(message, self.place, code="K603", hint=hint) from error
         found = _by_output(self.subject.outputs, value, self.said, self.place)
         for name, one in found.items():
             if to_numpy(one).dtype.kind in _NO_NUMBERS:

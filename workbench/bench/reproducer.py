@@ -138,6 +138,9 @@ class _Launch:
         subject, texts = self.subject, self.texts
         made = [f"    {line}" for line in self._inputs()]
         drawn = [name for name in self._read() if name not in self.kept]
+        drawn += [
+            name for name, value in subject.arguments.items() if hasattr(value, "block_shape")
+        ]
         names = ", ".join(f"{name}={name}" for name in subject.arguments)
         settings = {**subject.constants, **subject.settings}
         settings.pop("target", None)

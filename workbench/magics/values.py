@@ -70,7 +70,8 @@ class Expression:
             compiled = compile(self.text.strip(), f"<{self.option}>", "eval")
             return eval(compiled, dict(namespace))
         except Exception as error:
-            message = f"{self.option}: {self.text!r} raised {type(error).__name__}: {error}"
+            words = error.msg if isinstance(error, SyntaxError) else error
+            message = f"{self.option}: {self.text!r} raised {type(error).__name__}: {words}"
             if hint is None and isinstance(error, NameError):
                 known = (name for name in namespace if not name.startswith("_"))
                 better = closest(str(error.name), known, 0.6).removeprefix("; ")
@@ -218,7 +219,7 @@ def target_name(token: Token) -> str:
             f"unknown target {text}; known: cpu, interpreter, sm_80 … sm_121a",
             token.span,
             code="K114",
-            hint=closest(text, TARGETS).removeprefix("; ") or None,
+            hint=closest(text, TARGETS, 0.8).removeprefix("; ") or None,
         )
     return text
 
