@@ -35,23 +35,19 @@ export function collectErrors(page) {
 
 const RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"];
 
-/** Kinds of elements that were judged, by theme: what axe said of one, it says of all. */
-const judged = { light: new Set(), dark: new Set() };
+/** Kinds of elements that were judged: what axe said of one, it says of all. */
+const judged = new Set();
 
 /**
- * What axe objects to. A pane has hundreds of elements of few kinds, so one of each kind is judged in
- * each theme, whichever page it is on. A kind is what rules look at: the element's name, classes,
- * colours, attributes and roles, whether it has text, and the kind of what it is in.
+ * What axe objects to. A pane has hundreds of elements of few kinds, so one of each kind is judged,
+ * whichever page it is on. A kind is what rules look at: the element's name, classes, colours,
+ * attributes and roles, whether it has text, and the kind of what it is in; of the outermost element,
+ * the colours that theme and host give it and the page.
  * `colours`: contrast alone, where all else was judged in the other theme.
  */
 export async function axeViolations(page, within = ".wb", { colours = false } = {}) {
   if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(AXE);
   const runOnly = colours ? { type: "rule", values: ["color-contrast"] } : RULES;
-  const theme = await page.evaluate((selector) => {
-    const { colorScheme } = getComputedStyle(document.querySelector(selector));
-    const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-    return ["light", "dark"].includes(colorScheme) ? colorScheme : system;
-  }, within);
   const { wrong, fresh } = await page.evaluate(
     async ([selector, asked, before]) => {
       const seen = new Set(before);
@@ -81,7 +77,13 @@ export async function axeViolations(page, within = ".wb", { colours = false } = 
         for (const [child, part] of parts) child.toggleAttribute("data-judged", part);
         return false;
       };
-      const roots = [...document.querySelectorAll(selector)].filter((root) => !known(root, ""));
+      const coloured = (element) => {
+        const { color, backgroundColor } = getComputedStyle(element);
+        return `${color} on ${backgroundColor}`;
+      };
+      const surroundings = (root) => `${coloured(document.body)}, ${coloured(root)}`;
+      const all = [...document.querySelectorAll(selector)];
+      const roots = all.filter((root) => !known(root, surroundings(root)));
       if (roots.length === 0) return { wrong: [], fresh };
       const { violations } = await globalThis.axe.run(
         { include: roots, exclude: [["[data-judged]"]] },
@@ -94,9 +96,9 @@ export async function axeViolations(page, within = ".wb", { colours = false } = 
       });
       return { wrong, fresh };
     },
-    [within, runOnly, [...judged[theme]]],
+    [within, runOnly, [...judged]],
   );
-  for (const kind of fresh) judged[theme].add(kind);
+  for (const kind of fresh) judged.add(kind);
   return wrong;
 }
 

@@ -529,6 +529,7 @@ try {
   browser = await launch();
   // One context: what a page has loaded of JupyterLab, and V8 compiled, the next one finds.
   const context = await browser.newContext({ viewport: { width: 1600, height: 1100 } });
+  context.setDefaultTimeout(90_000); // other tests run beside
   const journeys = {
     saved: () => checkSaved(context),
     file: () => checkFile(context),

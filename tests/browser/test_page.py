@@ -56,3 +56,8 @@ def test_a_bomb_does_not_hold_the_page(tmp_path: Path) -> None:
     embedded = Embedded(data=base64.b64encode(bomb).decode())
     path.write_text(page([add_trace()]).replace(encode([add_trace()]), str(embedded.data)))
     assert "turns" in run_script("bomb.mjs", path)
+
+
+def test_a_fault_among_elements_that_were_judged_is_found() -> None:
+    require_browser()
+    run_script("judged.mjs")
