@@ -42,6 +42,7 @@ from workbench.targets.nvidia.ops import AsyncCopy, WarpgroupDot
 from workbench.targets.simt.kernel import lower
 from workbench.targets.simt.ops import SharedLoad
 from workbench.targets.simt.parts import chain_of
+from workbench.targets.simt.shared import buffer_layout
 
 SM_90A = chip("sm_90a")
 K, N, GROUP = 320, 64, 128
@@ -249,6 +250,21 @@ def test_halves_lie_apart_where_that_saves_permutes(blocks: tuple[int, int, int]
         layout = layout_of(value.type)
         assert layout is not None
         assert layout.bases["register"][0][axis] == apart
+
+
+@pytest.mark.parametrize("blocks", [(16, 32, 32), (8, 128, 128)])
+def test_copies_go_where_memory_has_them_side_by_side(blocks: tuple[int, int, int]):
+    """A thread whose first two elements lie four apart has a run all the same: the ring's rows."""
+    last, tried = in_gpu_ir(module_of("i4", blocks, num_stages=3)), 0
+    for op in last.walk():
+        if isinstance(op, AsyncCopy):
+            layout, shared = layout_of(op.pointers.type), buffer_layout(op.buffer)
+            assert layout is not None
+            axes = range(layout.rank)
+            runs = [layout.side_by_side("register", axis) for axis in axes]
+            assert shared.bases["offset"][0][runs.index(max(runs))] == 1, (layout, shared)
+            tried += runs != [layout.consecutive("register", axis) for axis in axes]
+    assert tried
 
 
 @needs_ptxas

@@ -53,7 +53,12 @@ def copy_of_load(op: Load, on: Setting) -> Ahead | None:
     if layout is None or not isinstance(element, Scalar):
         return None
     shape = layout.shape
-    order = tuple(sorted(range(len(shape)), key=lambda d: -layout.consecutive("register", d)))
+    _, along = vector_width(
+        on.facts, op.pointers, op.mask, layout, element.itemsize, on.chip.widest_bytes
+    )
+    # What one copy moves lies side by side there too; else what a thread has.
+    axes = range(len(shape))
+    order = tuple(sorted(axes, key=lambda d: (d != along, -layout.side_by_side("register", d))))
     ways = ((False, False), (True, False), (False, True))
     orders = [
         swizzled(shape, element.itemsize, order, turned=turned, spread=spread)
@@ -209,11 +214,14 @@ def lower_async_copy(low: Lowering, op: AsyncCopy) -> None:
         exists = low.inside(layout, group[0])
         if exists == "false":
             continue
+        first = table[group[0]]
+        if any(table[register] != first + n for n, register in enumerate(group)):
+            raise AssertionError(f"{op!r} copies to what does not lie side by side")
         runs = low.and_all([exists, owner])
         source, beside = address_of(emit, low.place(op.pointers, group[0]))
         condition = None if op.mask is None else low.register(op.mask, group[0])
         condition = low.and_all([condition])
-        address = addresses(table[group[0]] * itemsize)
+        address = addresses(first * itemsize)
         place = emit.pure(f"ptrtoint ptr addrspace(3) {address} to i32")
         bytes_ = itemsize * len(group)
         cache = "cg" if bytes_ == 16 and op.cache != "ca" else "ca"

@@ -406,7 +406,7 @@ def stored_buffer(op: WarpgroupDot, operand: Value, is_a: bool) -> Shared:
     layout = layout_of(operand.type)
     assert layout is not None
     k_axis = int(is_a)
-    run = max(range(2), key=lambda axis: (layout.consecutive("register", axis), axis))
+    run = max(range(2), key=lambda axis: (layout.side_by_side("register", axis), axis))
     orders = [(run, 1 - run)] if unit.turns else []
     for order in (*orders, (k_axis, 1 - k_axis)):
         type = Shared(shape, element, swizzled(shape, element.itemsize, order, exchange=False))
