@@ -527,7 +527,7 @@ try {
     await new Promise((done) => setTimeout(done, 100));
   }
   browser = await launch();
-  // One context: what a page has loaded of JupyterLab, and V8 compiled, the next one finds.
+  // One context, as in a user's browser; what each page costs is the same with one of its own.
   const context = await browser.newContext({ viewport: { width: 1600, height: 1100 } });
   context.setDefaultTimeout(90_000); // other tests run beside
   const journeys = {
