@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import workbench as wb
 from workbench import run_cell
+from workbench.bench.definitions import Definitions
 from workbench.source import OptionError
 
 torch = pytest.importorskip("torch")
@@ -165,3 +168,22 @@ def test_what_is_compiled_by_the_way_has_a_launch_of_its_own(tmp_path: Path) -> 
     assert "rich_launch(NULL, 1, 1, 1, x_ptr," in code
     assert "/* kernel rich; target sm_80;" in code
     registry.clear()
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(np.float64(0.5), "0.5"), (np.int64(3), "3"), (Level.LOW, "1"), (True, "True"), (7, "7"),
+     (np.float32("nan"), 'float("nan")'), (1e-7, "1e-07")],
+)  # fmt: skip
+def test_numbers_of_any_class_are_written_as_numbers(value: object, text: str) -> None:
+    assert Definitions().expression("value", value) == text
+
+
+def test_what_a_class_is_made_of_is_defined_too() -> None:
+    found = Definitions()
+    found.need("Level", Level)
+    assert "import enum" in found.modules or "import enum" in found.body()

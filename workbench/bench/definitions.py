@@ -13,6 +13,7 @@ import inspect
 import sys
 import textwrap
 import types
+from numbers import Integral, Real
 from typing import Any, cast
 
 from workbench import language as tl
@@ -81,8 +82,12 @@ class Definitions:
         """Return a value as an expression; raises OptionError K804 where it has none."""
         if isinstance(value, float) and (value != value or abs(value) == float("inf")):
             return f'float("{value}")'
-        if value is None or isinstance(value, bool | int | float | str | bytes):
+        if value is None or isinstance(value, bool | str | bytes):
             return repr(value)
+        if isinstance(value, Integral):  # whatever class: NumPy's, an enumeration's
+            return repr(int(value))
+        if isinstance(value, Real):
+            return self.expression(name, float(value)) if type(value) is not float else repr(value)
         if type(value) in (tuple, list):
             items = [self.expression(name, item) for item in cast("tuple[Any, ...]", value)]
             inside = ", ".join(items)
@@ -131,6 +136,8 @@ class Definitions:
                 outer = vars(module).get(node.id) if module is not None else None
                 if isinstance(outer, types.ModuleType):
                     self._module(node.id, outer)
+                elif outer is not None and outer is not value:
+                    self.need(node.id, outer)
         self._written.append(text.rstrip())
 
     def _needs_of(self, source: KernelSource) -> None:

@@ -7,6 +7,7 @@ few; of more, and of floats, others are drawn.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from numbers import Integral, Real
 from typing import Any, cast
 
 import numpy as np
@@ -24,8 +25,10 @@ def sample_of(subject: Subject) -> Sample:
     seen: dict[int, str] = {}
     for path, value in flat(subject.arguments):
         if not is_array(value):
-            if isinstance(value, int | float):
-                scalars[path] = value
+            if isinstance(value, Integral):  # whatever class: NumPy's, an enumeration's
+                scalars[path] = int(value)
+            elif isinstance(value, Real):
+                scalars[path] = float(value)
             continue
         known = dtype_of(value)
         address = address_of(value)

@@ -89,7 +89,7 @@ def lower_kernel(
         remarks.note(
             None,
             f"num_ctas={options.num_ctas}: a program is one block here, with the same result; "
-            "clusters of blocks are not built yet",
+            "what programs beside each other both read, blocks copy together (cluster)",
             "missed",
         )
     options = replace(options, num_warps=state.num_warps)

@@ -251,7 +251,9 @@ class _Twin:
         if parameter.maker != MAKER:
             raise OptionError(
                 f"{self.kernel.name} takes a parameter that '{parameter.maker}' makes, which C "
-                "does not know", code="K804",
+                "does not know",
+                hint=f"save one without tensor maps: {self.kernel.name}@tma=False",
+                code="K804",
             )  # fmt: skip
         given = MapWords.read(parameter.data)
         over = _over(program_of(given), parameter.inputs)
@@ -297,7 +299,9 @@ _TAKEN = """
     auto break case char const continue default do double else enum extern float for goto if inline
     int long register restrict return short signed sizeof static struct switch typedef union
     unsigned void volatile while stream x y z status parameters blocks driver codes encode NULL
-    grid_x grid_y grid_z message refuse main check times filled show median
+    grid_x grid_y grid_z message refuse main check times filled show median n start_clock stop_clock
+    printf blocks_for bool catch class delete explicit export false friend mutable namespace new
+    operator private protected public template this throw true try typename using virtual
 """
 
 

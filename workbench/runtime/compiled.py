@@ -284,7 +284,7 @@ class CompiledKernel:
             "num_warps": built.num_warps,
             "num_stages": built.num_stages,
             "num_ctas": 1,
-            "cluster_dims": (1, 1, 1),
+            "cluster_dims": (self.launch.cluster, 1, 1),
             "threads": built.threads,
             "target": target_of(self.target),
             "hash": self.hash,

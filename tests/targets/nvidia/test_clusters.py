@@ -123,7 +123,7 @@ def test_each_block_asks_for_its_part(blocks: int):
     assert built.extra["cluster"] == blocks
     sass = built.texts["sass"]().text
     assert len(re.findall(r"UTMALDG\.2D\.MULTICAST", sass)) == 2
-    assert "MEMBAR.ALL.GPU" not in sass
+    assert sass.count("MEMBAR.ALL.GPU") == 1  # at the end, where it waits for what it has told
     assert built.assemble().resources.spill_store_bytes == 0
 
 
@@ -154,6 +154,24 @@ def reading_more(
     tl.store(out_ptr + rows[:, None] * N + columns[None, :], total)
 
 
+def asking(
+    out_ptr, a_ptr, b_ptr, am, bk, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr
+):  # fmt: skip
+    """Later rounds read what their program says, the first ones what the round says."""
+    rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for start in range(0, 4 * K, K):
+        at = start + inner
+        if start >= 2 * K:  # noqa: SIM108 - a branch is what is meant
+            column = tl.program_id(0)
+        else:
+            column = start // K
+        a = tl.load(a_ptr + rows[:, None] * am + at[None, :])
+        b = tl.load(b_ptr + at[:, None] * bk + (column * N + columns)[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(out_ptr + rows[:, None] * N + columns[None, :], total)
+
+
 def told(module: Module, **options: object) -> list[str]:
     recorder = Recorder()
     module = replace(module, attributes={**module.attributes, **OPTIONS, **options})
@@ -165,6 +183,8 @@ EXTENTS = {"M": 64, "N": 64, "K": 16}
 LONE = {
     "programs may have other numbers of rounds":
         (growing, "*fp32:16 *fp16:16 *fp16:16 i32:16 i32:16", {"cluster": 2}),
+    "tile.if asks in each round which program it is":
+        (asking, "*fp32:16 *fp16:16 *fp16:16 i32:16 i32:16", {"cluster": 2}),
     "no block stays for another program":
         (reading_more, "*fp32:16 *fp16:16 *fp16:16 *i32:16 i32:16 i32:16",
          {"cluster": 2, "persistent": False}),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+import workbench.language as tl
+from tests.passes.corpus import tile_ir
 from tests.passes.meaning import meaning
 from tests.targets.nvidia.test_ptx import needs_nvdisasm, needs_ptxas
 from tests.targets.nvidia.test_skip_ones import arguments, module_of
@@ -57,3 +60,22 @@ def test_lanes_meet_behind_a_vote():
         n for n in range(branch, len(rows)) if re.match(r"@?!?P?\d? ?(BRA|MUFU)", rows[n + 1])
     )
     assert sum("SHFL" in row for row in rows[branch:end]) == 4
+
+
+def whole(x_ptr, out_ptr, n, R: tl.constexpr, C: tl.constexpr):
+    """Carries the whole number of an extreme: no lane could compare that with its own elements."""
+    r, c = tl.arange(0, R), tl.arange(0, C)
+    top, total = tl.full([R], -1000, tl.int32), tl.zeros([R], tl.float32)
+    for j in range(n):
+        s = tl.load(x_ptr + r[:, None] * C + c[None, :] + j * R * C)
+        new = tl.maximum(top, tl.max(s, 1).to(tl.int32))
+        total = total * tl.exp2((top - new).to(tl.float32))
+        total += tl.sum(tl.exp2(s - new.to(tl.float32)[:, None]), 1)
+        top = new
+    tl.store(out_ptr + r, total)
+
+
+def test_whole_numbers_of_extremes_do_not_stay():
+    module = tile_ir(whole, "*fp32:16 *fp32:16 i32", {"R": 64, "C": 64}, num_warps=4)
+    module = replace(module, attributes={**module.attributes, "fast_rescale": True})
+    assert not kept(in_gpu_ir(module))

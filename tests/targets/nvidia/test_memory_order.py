@@ -248,6 +248,31 @@ ACROSS_WARPS = {
                 tl.store(x_ptr + i, i)
             tl.store(x_ptr + 600 + i, tl.load(x_ptr + 511 - i))
         """,
+    "a barrier of a branch that the one before it moves": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 256)
+            tl.store(x_ptr + i, i)
+            if n > 0:
+                tl.store(x_ptr + 300 + i, i)
+                w = tl.load(x_ptr + 255 - i)
+                tl.store(x_ptr + 600 + i, i)
+                v = tl.load(x_ptr + 300 + 255 - i)
+                tl.store(x_ptr + 900 + i, w + v)
+            tl.store(x_ptr + 1200 + i, tl.load(x_ptr + 600 + 255 - i))
+        """,
+    "a barrier of a round that the one before it moves": """
+        def kernel(x_ptr, n):
+            i = tl.arange(0, 256)
+            y = i
+            for k in range(n):
+                y += tl.load(x_ptr + 600 + 255 - i)
+                tl.store(x_ptr + 300 + i, i)
+                y += tl.load(x_ptr + 255 - i)
+                tl.store(x_ptr + 600 + i, y)
+                y += tl.load(x_ptr + 300 + 255 - i)
+                tl.store(x_ptr + i, y)
+            tl.store(x_ptr + 900 + i, y)
+        """,
     "an atomic on what was stored": """
         def kernel(x_ptr, n):
             i = tl.arange(0, 512)

@@ -152,7 +152,8 @@ def _gpu(state: State) -> State:
     module = recorder.run("insert-barriers", ordered, module, "gpu")
     for name in ("most_rounds", "cluster"):
         asked_for = module.attributes.get(name)
-        if asked_for is not None and not is_persistent(module):
+        unset = None if name == "most_rounds" else 1
+        if asked_for not in (None, unset) and not is_persistent(module):
             text = f"{name}={asked_for} is not obeyed: no block stays for another program"
             recorder.remarks.note(None, text, "missed")
     recorder.remarks.pass_name = "registers"

@@ -120,6 +120,8 @@ class _Planner:
         self.dropped: list[Atom] = []
         #: The strides of axes whose coordinates are 2^30 more than they say.
         self.lifted: list[Form] = []
+        #: Whether a lower bound says where the array begins, which may be in front of it.
+        self.begins_later = False
 
     def plan(self) -> Plan:
         """Return the plan, step by step as the head of this file has it."""
@@ -158,7 +160,7 @@ class _Planner:
         for axis in axes:
             if not (axis.bounded_below or axis.within):
                 self.at_least_0.append(axis.coordinate)
-        if any(coefficient < 0 for coefficient in base.terms.values()):
+        if self.begins_later or any(coefficient < 0 for coefficient in base.terms.values()):
             self.at_least_0.append(base)
         asked = tuple(dict.fromkeys(self.at_least_0))
         return Plan(array.key, base, tuple(axes), found, asked, tuple(self.dropped))
@@ -455,6 +457,7 @@ class _Planner:
             for other in others:
                 low = opaque(self.facts, "max", (low, other))
             base, coordinate = base + stride * low, coordinate - low
+            self.begins_later |= bool(base.terms)
             extent = None if extent is None else extent - low
         if extent is None:
             extent = number(UNBOUNDED)

@@ -135,7 +135,7 @@ class _Expansion:
             carried = self._consumers()
         with builder.block() as last:  # a block is there until the others do not reach for it
             if self.blocks > 1:
-                builder.insert(ClusterBarrier())
+                builder.insert(ClusterBarrier(last=True))
         *_, end = module.body.ops
         body = (*rest, *first, end)
         module = replace(module, body=Block((), body), next_id=builder.next_id)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from workbench.ir import Block, Module, Op, Value, copy_op, element_of, layout_of
+from workbench.ir import Block, Module, Op, Scalar, Value, copy_op, element_of, layout_of
 from workbench.ir.rebuild import Rebuilder
 from workbench.layouts import reduce_plan
 from workbench.ops import Yield
@@ -71,6 +71,9 @@ def _of_loop(loop: Op, body: Block) -> dict[int, _Found]:
         last = given.op
         if received not in arguments or last not in body.ops or given not in body.yields:
             continue
+        element = element_of(received.type)
+        if not isinstance(element, Scalar) or not element.is_float or element.bits == 8:
+            continue  # a lane compares what is carried with its own elements
         assert last is not None
         chain = _chain(last, uses)
         if chain is not None and received in (v for op in chain[1:] for v in op.operands):

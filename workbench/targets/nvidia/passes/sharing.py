@@ -83,12 +83,15 @@ def _why_alone(
         if load.box.shared(load.buffer, blocks) is None:
             return f"{load.op.result.hint or load.op.name} does not come in {blocks} parts"
     try:
-        before, _, _ = producer_slice(loop, channel.loads, module, known, persistent=True)
+        before, within, _ = producer_slice(loop, channel.loads, module, known, persistent=True)
     except RefusedError as refused:
         return refused.why
     for op in before:
         if op.at_peer(1) is None or any(inner.of_program for inner in inner_ops(op)):
             return f"{op.name} gives what another program cannot know"
+    for op in within:  # what programs are compared by is computed before their rounds
+        if any(inner.of_program for inner in (op, *inner_ops(op))):
+            return f"{op.name} asks in each round which program it is"
     return ""
 
 

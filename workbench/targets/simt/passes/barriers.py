@@ -21,9 +21,11 @@ summed up once, so the work grows with the program's length, whatever the depth 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import product
+from typing import Any
 
 from workbench.ir import U64, Block, Builder, Effect, Module, Op, Shared, Value, shape_of
 from workbench.ops import Bitcast, Constant, Elementwise, pointee_of
@@ -74,6 +76,8 @@ class _Pending:
     acquired: Op | None = None
     #: What goes on, whatever barriers there are, until it is waited for.
     going: Going[_Touch] = field(default_factory=Going[_Touch])
+    #: Of a block that is summed up: what its own ops left, not those of regions, in their order.
+    straight: dict[_Touch | Access, None] = field(default_factory=dict[Any, None])
 
     def copy(self) -> _Pending:
         return _Pending(dict(self.touches), dict(self.accesses), self.acquired, self.going.copy())
@@ -89,8 +93,30 @@ class _Pending:
             self.accesses[replace(access, earlier=True) if round_before else access] = None
         self.acquired = self.acquired or other.acquired
         self.going.add(other.going)
+        for held in (*other.touches, *other.accesses):
+            self.straight.pop(held, None)
+
+    def leave(self, touches: Iterable[_Touch], accesses: Iterable[Access]) -> None:
+        """Let what an op does be pending, as the latest."""
+        for touch in touches:
+            self.touches.pop(touch, None)
+            self.straight.pop(touch, None)
+            self.touches[touch] = self.straight[touch] = None
+        for access in accesses:
+            self.accesses.pop(access, None)
+            self.straight.pop(access, None)
+            self.accesses[access] = self.straight[access] = None
+
+    def settle(self, last: _Touch | Access) -> None:
+        """Forget what the block's own ops left up to `last`, that included."""
+        for held in [*self.straight]:
+            del self.straight[held]
+            (self.touches if isinstance(held, _Touch) else self.accesses).pop(held, None)  # type: ignore[arg-type]
+            if held == last:
+                return
 
     def clear(self) -> None:
+        self.straight.clear()
         self.touches.clear()
         self.accesses.clear()
         self.acquired = None
@@ -154,16 +180,15 @@ class _Barriers:
         wait = self.wait(own, pending)
         if write and not own.is_barrier:
             self.insert(op, wait)
-        if own.is_barrier or wait.reason:
+        if own.is_barrier or own.waits or (write and wait.reason):
             pending.clear()
-        if own.waits:
-            pending.clear()
+        elif wait.reason and (last := self.certain(own, pending)) is not None:
+            pending.settle(last)
         # What has ended has done so in warps that waited, others may still be at it.
         pending.touches.update(dict.fromkeys(pending.going.step(op, self.chip.rules, own.going)))
-        pending.touches.update(dict.fromkeys(own.after))
+        pending.leave(own.after, () if own.waits else own.accesses)
         if not own.waits:
             for access in own.accesses:
-                pending.accesses[access] = None
                 if access.effect.acquires and access.effect.scope != "cta":
                     pending.acquired = op
         if op.regions:
@@ -196,7 +221,12 @@ class _Barriers:
         return op.noted(**fields) if fields else op
 
     def left_by(self, block: Block) -> _Pending:
-        """Return what a block leaves pending, found once for each block."""
+        """Return what a block leaves pending, found once for each block, whatever is before it.
+
+        What is pending before may put a barrier in front of others, and then the one that follows
+        here of the block alone is none: it is certain only that one stands between two ops of the
+        block that need one, whatever lies between them may be pending yet.
+        """
         known = self._left.get(block)
         if known is None:
             known = self._left[block] = _Pending()
@@ -266,6 +296,23 @@ class _Barriers:
                     return _Wait(words_of(other, access))
                 doubts[doubt] = None
         return _Wait("", tuple(doubts))
+
+    def certain(self, own: _Own, pending: _Pending) -> _Touch | Access | None:
+        """Return the last of what the block's own ops left that an op waits for in any case."""
+        for held in reversed(pending.straight):
+            if isinstance(held, _Touch):
+                found = any(touch.conflicts(held) for touch in own.before)
+            else:
+                found = any(
+                    self.hazards.meet(held, access)
+                    and not (self.hazards.is_settled(access) and not access.effect.writes)
+                    and self.hazards.doubt(held, access) is None
+                    and self.asked(held, access) is None
+                    for access in own.accesses
+                )
+            if found:
+                return held
+        return None
 
     def asked(self, first: Access, second: Access) -> Overlap | None:
         """Return what decides whether two accesses meet, if that is worth asking and known here."""
