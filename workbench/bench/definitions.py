@@ -13,6 +13,7 @@ import inspect
 import sys
 import textwrap
 import types
+from math import isfinite
 from numbers import Integral, Real
 from typing import Any, cast
 
@@ -80,14 +81,13 @@ class Definitions:
 
     def expression(self, name: str, value: Any) -> str:
         """Return a value as an expression; raises OptionError K804 where it has none."""
-        if isinstance(value, float) and (value != value or abs(value) == float("inf")):
-            return f'float("{value}")'
         if value is None or isinstance(value, bool | str | bytes):
             return repr(value)
         if isinstance(value, Integral):  # whatever class: NumPy's, an enumeration's
             return repr(int(value))
         if isinstance(value, Real):
-            return self.expression(name, float(value)) if type(value) is not float else repr(value)
+            known = float(value)
+            return repr(known) if isfinite(known) else f'float("{known}")'
         if type(value) in (tuple, list):
             items = [self.expression(name, item) for item in cast("tuple[Any, ...]", value)]
             inside = ", ".join(items)
