@@ -108,30 +108,51 @@ def moved_axes(op: Op, axes: Axes) -> Axes | None:
 
 
 def conjuncts(w: Writer, mask: Value, axes: Axes) -> list[Conjunct] | None:
-    """Take a mask apart; None if a part of it is not a comparison of affine forms."""
+    """Take a mask apart; None if a part of it is not a comparison of affine forms.
+
+    What several ways lead to is one part: masks of masks have as many ways as powers of two.
+    """
+    found: list[Conjunct] = []
+    work, seen = [(mask, axes)], set[tuple[Value, Axes]]()
+    while work:
+        part = work.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        held = _parts(w, *part)
+        if held is None:
+            return None
+        work += held[0]
+        found += held[1]
+    return found
+
+
+def _parts(
+    w: Writer, mask: Value, axes: Axes
+) -> tuple[list[tuple[Value, Axes]], list[Conjunct]] | None:
+    """Return the masks that one is on with together, and comparisons; None if it is no such."""
     op = mask.op
     if not shape_of(mask.type):
-        return [Conjunct(None, mask, ())]
+        return [], [Conjunct(None, mask, ())]
     if op is None or mask in w.buffers:
         return None
     if isinstance(op, Splat):
-        return [Conjunct(None, op.source, ())]
+        return [], [Conjunct(None, op.source, ())]
     if isinstance(op, Constant):
-        return [] if op.value else None
+        return ([], []) if op.value else None
     if isinstance(op, Broadcast | ExpandDims | Transpose | Reshape):
         inner = moved_axes(op, axes)
-        return None if inner is None else conjuncts(w, op.source, inner)
+        return None if inner is None else ([(op.source, inner)], [])
     if not isinstance(op, Elementwise):
         return None
     if op.function == "and":
-        parts = [conjuncts(w, v, axes) for v in op.inputs]
-        return None if any(p is None for p in parts) else [c for p in parts for c in p or ()]
+        return [(v, axes) for v in reversed(op.inputs)], []
     f, g = (w.affine.form(v) for v in op.inputs[:2])
     if f is None or g is None or not op.row.compares:
         return None
     difference = {"lt": f - g, "gt": g - f, "le": f - g - number(1), "ge": g - f - number(1)}
-    found = difference.get(op.function)
-    return None if found is None else [Conjunct(found, None, axes)]
+    compared = difference.get(op.function)
+    return None if compared is None else ([], [Conjunct(compared, None, axes)])
 
 
 class Extents(NamedTuple):
