@@ -171,7 +171,10 @@ def _is_triton_import(node: ast.AST) -> bool:
 
 
 def _ours(module: str) -> str:
-    return OURS + module.removeprefix("triton")
+    """Return the name of our module: under another one Python would load it a second time."""
+    from workbench.triton.installing import MODULES
+
+    return MODULES.get(module, OURS + module.removeprefix("triton"))
 
 
 def _with_our_imports(tree: ast.Module) -> ast.Module:

@@ -48,6 +48,8 @@ class ProgramId(Op, mnemonic="tile.program_id", effects=NONE, exact=True, of_pro
         return self.changed(peer=self.peer ^ peer)
 
     def interpret(self, frame: Frame) -> Array:
+        if not self.peer:
+            return np.asarray(frame.program_id(self.axis), value_dtype(self.type))
         number, grid = number_of(frame), [frame.num_programs(axis) for axis in range(3)]
         if (number ^ self.peer) < prod(grid):
             number ^= self.peer
