@@ -313,6 +313,7 @@ class Runs:
             return given
         known = self._found.get(atom)
         if known is None:
+            self._found[atom] = given  # for who is made of it by way of another name
             one_of = self.either.get(atom)
             if one_of is not None:
                 known = gcd(*map(self.divisor, one_of))
