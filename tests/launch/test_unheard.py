@@ -49,3 +49,20 @@ def test_what_is_asked_of_blocks_that_stay_is_answered_where_none_does(
     on_cpu = fill.warmup(arrays[0], 1.0, 64, grid=(1,), target="cpu", **{name: value})
     told = [r.text for r in on_cpu.trace.remarks if name in r.text]
     assert told == [f"{name}={value} is not obeyed: threads of a pool take programs as they come"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("reorder", "no program's loops are known to be longer"),
+        ("rounds_together", "no ring of vectors has short rows that go on"),
+        ("fast_rescale", "no loop carries an extreme of a row's lanes"),
+    ],
+)
+def test_what_finds_nothing_to_do_is_answered(name: str, why: str) -> None:
+    array = np.zeros((64, 64), np.float16)
+    kernel = fill.warmup(array, 1.0, 64, grid=(1,), target="sm_90a", **{name: True})
+    (told,) = (r.text for r in kernel.trace.remarks if name in r.text)
+    assert told.startswith(f"{name}=True is not obeyed: {why}")
+    plain = fill.warmup(array, 1.0, 64, grid=(1,), target="sm_90a")
+    assert not [r for r in plain.trace.remarks if name in r.text]

@@ -36,21 +36,21 @@ class Options:
     `skip_ones` warps ask each round whether factors that are mostly 1 are; with `swap_operands` a
     product of few rows goes by four warps as C.T = B.T @ A.T, whose few columns an instruction may
     have; with `rounds_together` copies whose rows are short, and go on in the next round, start
-    for several rounds at once; with `fast_rescale` an extreme that a loop carries on may lie
-    behind by some powers: who asks for that says that it cancels out of what is made of it, as the
-    maximum of an online softmax does. `copy_narrow` says whether rings bring what lies so thinly
-    over the threads that no copy would, in another layout, and rows and columns that meet the
-    results of products (unset: where products are made of narrower numbers, whose scales rounds
-    would wait for), `prefetch_l2` whether copies bring 256 bytes around each vector to the L2,
-    which next rounds read (unset: where warps multiply such numbers), `through_registers` says
-    whether a tile that no copy brings as a product reads it is loaded rounds ahead (unset: where
-    no copy brings it at all), `warp_specialize` whether warps part into a producer's and those
-    that multiply, and `persistent` whether blocks whose warps part stay for one program after the
-    other; `reorder` says whether programs with the longest loops begin first (unset: where nothing
-    that is loaded decides how long these are). `most_rounds` says how many programs a block that
-    stays takes at most: where a launch has more, each program has a block (unset: what its loops
-    read decides), and `cluster` how many of these blocks copy together what their programs all
-    read, a power of two.
+    for several rounds at once; with `fast_rescale` an extreme that a loop carries on may lie behind
+    by 8 of its units: who asks for that says that it cancels out of what is made of it, as the
+    maximum of an online softmax does whose scores are scaled before they are compared.
+    `copy_narrow` says whether rings bring what lies so thinly over the threads that no copy would,
+    in another layout, and rows and columns that meet the results of products (unset: where products
+    are made of narrower numbers, whose scales rounds would wait for), `prefetch_l2` whether copies
+    bring 256 bytes around each vector to the L2, which next rounds read (unset: where warps
+    multiply such numbers), `through_registers` says whether a tile that no copy brings as a product
+    reads it is loaded rounds ahead (unset: where no copy brings it at all), `warp_specialize`
+    whether warps part into a producer's and those that multiply, and `persistent` whether blocks
+    whose warps part stay for one program after the other; `reorder` says whether programs with the
+    longest loops begin first (unset: where nothing that is loaded decides how long these are).
+    `most_rounds` says how many programs a block that stays takes at most: where a launch has more,
+    each program has a block (unset: what its loops read decides), and `cluster` how many of these
+    blocks copy together what their programs all read, a power of two.
     """
 
     num_warps: int | None = None

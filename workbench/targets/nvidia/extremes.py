@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from workbench.ir import shape_of
 from workbench.layouts import LinearLayout, reduce_plan
 from workbench.targets.llvm.emit import float_literal
 from workbench.targets.nvidia.ops import Kept
@@ -20,7 +21,7 @@ def kept_layouts(op: Kept, on: Setting) -> Layouts:
 
     rows = Along(left_in, None)
     return Layouts(
-        own=op.source.type.shape,  # type: ignore[union-attr]
+        own=shape_of(op.source.type),
         operands=(rows, SAME, *[rows] * len(op.others)),
         results=(left_in,),
     )

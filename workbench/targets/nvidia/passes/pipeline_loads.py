@@ -100,6 +100,7 @@ def pipeline_loads(
     room = chip.shared_bytes if room is None else room
     known = Known(module, chip)
     rings: list[Value] = []
+    together: set[int] = set()
     roles = roles_of(module)  # there a producer copies ahead already
     regions = () if roles is None else roles.regions
     fed = {op.id for region in regions for op in walk(region)}
@@ -119,6 +120,7 @@ def pipeline_loads(
             if loop.id not in fed:
                 _answer_stages(loop, known, remarks)
             return None
+        together.add(plan.together)
         for staged in found:
             _answer_memory_hints(staged, remarks)
         first = module.attributes.get("loads_first", True)
@@ -126,6 +128,9 @@ def pipeline_loads(
         return RingLoop(early, found, plan, builder).written(remarks, rings, clean=clean)
 
     done = rebuild(module, rewrite)
+    if module.attributes.get("rounds_together", False) and max(together, default=1) == 1:
+        text = "rounds_together=True is not obeyed: no ring of vectors has short rows that go on"
+        remarks.note(None, text, "missed")
     return begun_once(done, rings) if rings else done
 
 

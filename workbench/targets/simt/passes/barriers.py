@@ -111,7 +111,10 @@ class _Pending:
         """Forget what the block's own ops left up to `last`, that included."""
         for held in [*self.straight]:
             del self.straight[held]
-            (self.touches if isinstance(held, _Touch) else self.accesses).pop(held, None)  # type: ignore[arg-type]
+            if isinstance(held, _Touch):
+                self.touches.pop(held, None)
+            else:
+                self.accesses.pop(held, None)
             if held == last:
                 return
 

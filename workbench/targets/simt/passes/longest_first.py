@@ -69,10 +69,14 @@ def told_order(module: Module, remarks: Remarks) -> Module:
 
     Keeps: every value.
     """
-    order = module.attributes.get("longest_first")
+    order, stay = module.attributes.get("longest_first"), is_persistent(module)
+    if module.attributes.get("reorder", False) and (order is None or stay):
+        why = "no program's loops are known to be longer than others', or programs wait for others"
+        why = "blocks that stay take programs in an order of their own" if stay else why
+        remarks.note(None, f"reorder=True is not obeyed: {why}", "missed")
     if order is None:
         return module
-    if is_persistent(module):
+    if stay:
         rest = {name: held for name, held in module.attributes.items() if name != "longest_first"}
         return replace(module, attributes=rest)
     text = f"programs with the longest loops begin first, about {1 << abs(order) - 1} together"
