@@ -16,7 +16,7 @@ from workbench import cdiv
 
 F16, F32 = torch.float16, torch.float32
 SIZES = (1024, 2048, 4096, 8192)
-#: At 4096 and more power sets the pace: the order of configurations differs from run to run by 10 %.
+#: From 4096 on power sets the pace: orders of configurations differ by 10 % from run to run.
 TUNED_AT = 2048
 
 #: BLOCK_M and BLOCK_N of dK and dV, those of dQ, warps, stages. The first is the tutorial's.
