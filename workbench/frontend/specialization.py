@@ -81,6 +81,7 @@ class Options:
     warp_specialize: bool | None = None
     persistent: bool | None = None
     reorder: bool | None = None
+    tickets: bool | None = None
     most_rounds: int | None = None
     cluster: int | None = None
     narrow_index: bool = False

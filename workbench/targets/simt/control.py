@@ -10,6 +10,7 @@ from workbench.passes.rules import constant_of
 from workbench.targets.simt.arithmetic import compare_integers
 from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type
 from workbench.targets.simt.ops import EachProgram
+from workbench.targets.simt.placing import place_of
 from workbench.targets.simt.rules import SAME, Flow, Layouts, Setting, as_they_are, same
 from workbench.targets.simt.table import SIMT
 
@@ -276,7 +277,8 @@ def each_program_layouts(op: EachProgram, on: Setting) -> Layouts:
 def lower_each_program(low: Lowering, op: EachProgram) -> None:
     """Number programs back and forth over the blocks, below 2^31; a number is a place in the grid.
 
-    Steps of 2 (blocks - block) - 1 and 2 block + 1 take turns.
+    Steps of 2 (blocks - block) - 1 and 2 block + 1 take turns. Numbers that are drawn may be below
+    twice as many.
     Nothing is moved in front: what depends on the thread alone would be kept for all programs.
     """
     emit, chip = low.emit, low.chip
@@ -293,31 +295,26 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
         emit.branch(some, body, end)
         emit.label(body)
         number = emit.effect(f"phi i32 [ {block}, %{entry} ], [ ?, ? ]")
-        step = emit.effect(f"phi i32 [ {away}, %{entry} ], [ ?, ? ]")
+        step = "" if op.drawn else emit.effect(f"phi i32 [ {away}, %{entry} ], [ ?, ? ]")
         carried = _open_phis(low, op.inits, start, entry)
         for value, registers in zip(op.body.arguments, carried, strict=True):
             _bind(low, value, registers)
-        with low.as_program(place_in_grid(low, number), number):
+        with low.as_program(place_of(low, number), number):
             low.block(op.body)
         after = _operands(low, op.body.yields)
-        following = emit.add("i32", number, step, "nuw ")
-        other = emit.sub("i32", both, step)
+        if op.drawn:
+            following = low.scalar(op.body.yields[0])
+        else:
+            following = emit.add("i32", number, step, "nuw ")
+            other = emit.sub("i32", both, step)
         again = emit.pure(f"icmp ult i32 {following}, {total}")
         latch = emit.block
         emit.patch(number, f"phi i32 [ {block}, %{entry} ], [ {following}, %{latch} ]")
-        emit.patch(step, f"phi i32 [ {away}, %{entry} ], [ {other}, %{latch} ]")
+        if not op.drawn:
+            emit.patch(step, f"phi i32 [ {away}, %{entry} ], [ {other}, %{latch} ]")
         _close_phis(low, op.inits, carried, (start, entry), (after, latch))
         emit.branch(again, body, end)
     emit.label(end)
-
-
-def place_in_grid(low: Lowering, number: str) -> tuple[str, str, str]:
-    """Return where in the grid the program of a number is."""
-    emit, x, y = low.emit, low.programs(0), low.programs(1)
-    row = emit.pure(f"udiv i32 {number}, {x}")
-    texts = f"urem i32 {number}, {x}", f"urem i32 {row}, {y}", f"udiv i32 {row}, {y}"
-    first, second, third = map(emit.pure, texts)
-    return first, second, third
 
 
 @SIMT.lower(While)

@@ -116,6 +116,8 @@ class Lowering:
         self.role: Role | None = None
         #: Whether blocks take several programs, of a grid that the launch hands over.
         self.persistent = is_persistent(module)
+        #: Which programs begin first, 0 where they do by their numbers (longest_first.py).
+        self.order: int = module.attributes.get("longest_first", 0)
         self._place: Sequence[str] | None = None
         self._number = ""
         #: Values that some op reads.

@@ -65,18 +65,20 @@ def longest_first(module: Module, remarks: Remarks, chip: Device) -> Module:
 
 
 def told_order(module: Module, remarks: Remarks) -> Module:
-    """Drop the order where blocks stay, which take programs in one of their own; tell of it.
+    """Drop the order that nobody asked for where blocks stay, which share better; tell of it.
+
+    They take programs back and forth, so that each has short and long ones.
 
     Keeps: every value.
     """
     order, stay = module.attributes.get("longest_first"), is_persistent(module)
-    if module.attributes.get("reorder", False) and (order is None or stay):
+    asked = module.attributes.get("reorder", False)
+    if asked and order is None:
         why = "no program's loops are known to be longer than others', or programs wait for others"
-        why = "blocks that stay take programs in an order of their own" if stay else why
         remarks.note(None, f"reorder=True is not obeyed: {why}", "missed")
     if order is None:
         return module
-    if stay:
+    if stay and not asked:
         rest = {name: held for name, held in module.attributes.items() if name != "longest_first"}
         return replace(module, attributes=rest)
     text = f"programs with the longest loops begin first, about {1 << abs(order) - 1} together"
