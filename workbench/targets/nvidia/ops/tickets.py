@@ -19,7 +19,7 @@ class Draw(Op, mnemonic="gpu.draw", exact=True):
     One thread does. A number that is not below the count of all programs says that none is left; a
     block that gets one draws no more.
 
-        gpu.draw %0 slot %1
+        gpu.draw %0, %1
     """
 
     buffer: Value
@@ -38,7 +38,7 @@ class Draw(Op, mnemonic="gpu.draw", exact=True):
 class Drawn(Op, mnemonic="gpu.drawn", exact=True):
     """Return the number that has been drawn for a slot of a buffer.
 
-    %2 = gpu.drawn %0 slot %1 : i32
+    %2 = gpu.drawn %0, %1 : i32
     """
 
     buffer: Value
