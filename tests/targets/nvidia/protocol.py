@@ -339,14 +339,8 @@ class _Explorer:
             times = rest[1] // self.groups if group >= 0 and rest[1] > 1 else rest[1]
             for barrier in rest[0]:
                 barriers = self._counted(barriers, barrier, times, 0)
-        elif kind == "copy":
-            read = {slot for queue in products for reads in queue for slot, _ in reads}
-            for slot, fill, barrier, size in rest[0]:
-                _check_free(slots, slot, read)
-                slots, copies = _put(slots, slot, None), copies | {(slot, fill, barrier, size)}
-        elif kind == "draw":
-            for slot in rest[0]:
-                slots = _put(slots, slot, rest[1])
+        elif kind in ("copy", "draw"):
+            slots, copies = self._filled(state, kind, *rest)
         elif kind in ("product", "read"):
             self.check(state, rest[0], f"a {kind} of a slot that does not hold its fill")
             if kind == "product":
@@ -354,6 +348,21 @@ class _Explorer:
         elif len(products[group]) > rest[0]:
             return None
         return _State(_put(state.at, role, state.at[role] + 1), barriers, slots, copies, products)
+
+    def _filled(
+        self, state: _State, kind: str, places: Sequence[Any], number: int = 0
+    ) -> tuple[tuple[int | None, ...], frozenset[Any]]:
+        """Return the slots after a copy has been started, or a number stored; copies under way."""
+        slots, copies = state.slots, state.copies
+        if kind == "draw":
+            for slot in places:
+                slots = _put(slots, slot, number)
+            return slots, copies
+        read = {slot for queue in state.products for reads in queue for slot, _ in reads}
+        for slot, fill, barrier, size in places:
+            _check_free(slots, slot, read)
+            slots, copies = _put(slots, slot, None), copies | {(slot, fill, barrier, size)}
+        return slots, copies
 
     def check(self, state: _State, reads: Sequence[tuple[int, int]], what: str) -> None:
         for slot, fill in reads:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +13,8 @@ from tests.targets.nvidia.protocol import explore, record
 from tests.targets.nvidia.test_pages import prefill, sequences_of, steps
 from tests.targets.nvidia.test_specialised import planted
 from workbench.ir import Module, walk
-from workbench.source import LaunchError
-from workbench.targets.nvidia.ops import Arrive, Await, Draw, Drawn
-from workbench.targets.simt.ops import is_drawn, is_persistent
+from workbench.targets.nvidia.ops import Arrive, Await
+from workbench.targets.simt.ops import is_drawn
 from workbench.targets.simt.passes.shared_memory import allocate
 
 STAY = {"warp_specialize": True, "persistent": True}

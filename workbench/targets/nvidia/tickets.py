@@ -23,9 +23,7 @@ def lower_draw(low: Lowering, op: Draw) -> None:
     for axis in (1, 2):
         total = emit.mul("i32", total, low.programs(axis))
     last, blocks = emit.sub("i32", total, "1"), low.chip.programs(emit, 0)
-    place = emit.pure(
-        f"ptrtoint {low.shared_pointer} {slot_base(low, op.buffer, op.slot)} to i32"
-    )
+    place = emit.pure(f"ptrtoint {low.shared_pointer} {slot_base(low, op.buffer, op.slot)} to i32")
     text = (
         "{ .reg .b32 N; @$4 atom.relaxed.gpu.global.inc.u32 N, [$1], $2; @$4 add.u32 N, N, $3; "
         "@$4 st.shared::cta.u32 [$0], N; }"

@@ -295,23 +295,21 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
         emit.branch(some, body, end)
         emit.label(body)
         number = emit.effect(f"phi i32 [ {block}, %{entry} ], [ ?, ? ]")
-        step = "" if op.drawn else emit.effect(f"phi i32 [ {away}, %{entry} ], [ ?, ? ]")
+        step = emit.effect(f"phi i32 [ {away}, %{entry} ], [ ?, ? ]")
         carried = _open_phis(low, op.inits, start, entry)
         for value, registers in zip(op.body.arguments, carried, strict=True):
             _bind(low, value, registers)
         with low.as_program(place_of(low, number), number):
             low.block(op.body)
         after = _operands(low, op.body.yields)
-        if op.drawn:
-            following = low.scalar(op.body.yields[0])
-        else:
-            following = emit.add("i32", number, step, "nuw ")
-            other = emit.sub("i32", both, step)
+        following = (
+            low.scalar(op.body.yields[0]) if op.drawn else emit.add("i32", number, step, "nuw ")
+        )
+        other = emit.sub("i32", both, step)
         again = emit.pure(f"icmp ult i32 {following}, {total}")
         latch = emit.block
         emit.patch(number, f"phi i32 [ {block}, %{entry} ], [ {following}, %{latch} ]")
-        if not op.drawn:
-            emit.patch(step, f"phi i32 [ {away}, %{entry} ], [ {other}, %{latch} ]")
+        emit.patch(step, f"phi i32 [ {away}, %{entry} ], [ {other}, %{latch} ]")
         _close_phis(low, op.inits, carried, (start, entry), (after, latch))
         emit.branch(again, body, end)
     emit.label(end)

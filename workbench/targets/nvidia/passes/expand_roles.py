@@ -223,16 +223,13 @@ class _Expansion:
         empty = builder.add(Barriers(_AHEAD, arrivals=readers), "empty")
         self.rings[_DRAWN] = _Ring((buffer,), full, empty, _AHEAD)
 
-    def _next_program(self, turns: dict[Any, _Turn], warps: int) -> tuple[Value, ...]:
-        """Return the number of the next program, once it is drawn, where programs are drawn."""
-        if not self.drawn:
-            return ()
-        builder, ring, turn = self.builder, self.rings[_DRAWN], turns[_DRAWN]
+    def _next_program(self, turn: _Turn, warps: int) -> Value:
+        """Return the number of the next program, once it has been drawn, to so many warps."""
+        builder, ring = self.builder, self.rings[_DRAWN]
         builder.insert(Await(ring.full, turn.slot, turn.parity))
         number = builder.add(Drawn(ring.buffers[0], turn.slot), "next")
         builder.insert(Arrive(ring.empty, turn.slot, warps=warps))
-        turns[_DRAWN] = _Turn(*self._next(turn, ring.slots))
-        return (number,)
+        return number
 
     # -- the producer ---------------------------------------------------------------------
     def _producer(self) -> None:
@@ -273,10 +270,10 @@ class _Expansion:
         builder.insert(Draw(ring.buffers[0], turn.slot))
         builder.insert(Arrive(ring.full, turn.slot))
         one = builder.add(Constant(1, I32))
-        full = {_DRAWN: _Turn(turn.slot, builder.add(Elementwise("xor", (turn.parity, one))))}
+        full = _Turn(turn.slot, builder.add(Elementwise("xor", (turn.parity, one))))
         number = self._next_program(full, self.loops[0].decided("warps"))
         turns[_DRAWN] = _Turn(*self._next(turn, ring.slots))
-        return number
+        return (number,)
 
     def _copies(self, turns: dict[Any, _Turn]) -> None:
         """Write the producer's loops for one program; `turns` become those after them."""
@@ -403,7 +400,11 @@ class _Expansion:
                 self._give_held_back(op, turns)
             else:
                 self._copied(op, values)
-        number = self._next_program(turns, self.warps)
+        number: tuple[Value, ...] = ()
+        if self.drawn:
+            turn = turns[_DRAWN]
+            number = (self._next_program(turn, self.warps),)
+            turns[_DRAWN] = _Turn(*self._next(turn, _AHEAD))
         return None if carried is None else replace(carried, yields=(*number, *_flat(turns)))
 
     def _readers(self, channel: Channel) -> list[For]:
