@@ -27,6 +27,11 @@ from workbench.targets.simt.lowering import Lowering, at, llvm_type
 from workbench.targets.simt.rules import Ahead, Box, Setting, as_they_are
 from workbench.targets.simt.shared import slot_base
 
+#: A place in a tile, and the bytes in front of it in the buffer.
+Piece = tuple[tuple[int, ...], int]
+#: So many copies are worth a branch to each warp.
+_EACH = 2
+
 NVIDIA.layouts(MakeTensorMap, TensorLoad, TensorCopy)(as_they_are)
 NVIDIA.layouts(Barriers, RenewBarriers, Expect, Arrive, Await)(as_they_are)
 NVIDIA.layouts(ClusterBarrier, HasPeers)(as_they_are)
@@ -175,7 +180,9 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
 def lower_copy(low: Lowering, op: TensorCopy) -> None:
     """PTX ISA 9.0, cp.async.bulk.tensor (sm_90): axes from the inner one outwards.
 
-    Of a walked map it is `.im2col`, with the offsets in 16 bits.
+    Of a walked map it is `.im2col`, with the offsets in 16 bits. Of a tile that is many boxes each
+    warp of a producer starts a share: it may before another one has said how many bytes there will
+    be, since nobody has arrived for the phase until then.
     """
     source, buffer = op.map.op, op.buffer.type
     assert isinstance(source, MakeTensorMap)
@@ -193,7 +200,9 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
 
     rows, emit = 1 - op.axes.index(rank - 1), low.emit
 
-    def start(where: Sequence[int], offset: int, *, together: bool = False) -> None:
+    def start(
+        where: Sequence[int], offset: int, *, together: bool = False, leader: str | None = None
+    ) -> None:
         part, within = divmod(where[along], source.type.box[op.axes[along]])
         moved = starts[part * rank : (part + 1) * rank]
         for axis, step in zip(op.axes, _replaced(where, along, within), strict=True):
@@ -209,11 +218,30 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
         arguments += [f"i32 {counter}", *(f"i16 {offset}" for offset in offsets)]
         arguments += [f"i16 {(1 << op.blocks) - 1}"] if together else []
         text = _copying(rank, len(offsets), together=together)
-        _one_does(low, text, arguments, op.when)
+        _one_does(low, text, arguments, op.when, leader)
 
     if op.together is None:
-        for where, offset in plan.pieces:
-            start(where, offset)
+        shares = _shares(low, plan.pieces)
+        if len(shares) == 1:
+            for where, offset in plan.pieces:
+                start(where, offset)
+            return
+        assert low.role is not None
+        end = emit.fresh("copied")
+        for number, pieces in enumerate(shares):
+            mine, others = emit.fresh("share"), emit.fresh("others")
+            warp = low.role.first + number
+            own = emit.pure(f"icmp eq i32 {low.role.warp}, {warp}")
+            emit.branch(own, mine, others)
+            emit.label(mine)
+            with emit.scope():
+                leader = emit.pure(f"icmp eq i32 {low.thread}, {warp * low.lanes}")
+                for where, offset in pieces:
+                    start(where, offset, leader=leader)
+            emit.jump(end)
+            emit.label(others)
+        emit.jump(end)
+        emit.label(end)
         return
     share, alone, end = (emit.fresh(word) for word in ("share", "alone", "copied"))
     emit.branch(low.scalar(op.together), share, alone)
@@ -225,6 +253,15 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
                     start(where, offset, together=together)
         emit.jump(end)
     emit.label(end)
+
+
+def _shares(low: Lowering, pieces: Sequence[Piece]) -> list[Sequence[Piece]]:
+    """Return which copies of a tile each warp of a role starts; one does all if they are few."""
+    warps = low.role.warps if low.role is not None else 1
+    if warps == 1 or len(pieces) < _EACH * warps:
+        return [pieces]
+    each = -(-len(pieces) // warps)
+    return [pieces[n : n + each] for n in range(0, len(pieces), each)]
 
 
 def _copying(rank: int, offsets: int, *, together: bool) -> str:

@@ -62,12 +62,14 @@ _LLVM_TYPES = {
 class Role:
     """Warps that have parted from others: the first one, how many, and the number of their barrier.
 
-    Barrier 0 is the whole block's, at which those who have parted do not meet.
+    Barrier 0 is the whole block's, at which those who have parted do not meet. `warp`: which one of
+    the block a warp is, an i32 that all its lanes are known to agree on.
     """
 
     first: int
     warps: int
     number: int
+    warp: str = ""
 
 
 def llvm_type(element: Element) -> str:
