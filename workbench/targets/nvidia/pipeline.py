@@ -52,6 +52,7 @@ from workbench.targets.nvidia.toolchain import (
     live_registers,
     missing,
 )
+from workbench.targets.nvidia.warpgroup_choice import options_for_turned
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
@@ -477,7 +478,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
 
 
 def _assign(module: Module, remarks: Remarks, unit: Chip) -> Module:
-    chosen = options_for_weights(module, unit)
+    chosen = {**options_for_weights(module, unit), **options_for_turned(module, unit)}
     return assign_layouts(_with(module, **{**chosen, **module.attributes}), remarks, unit)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of
 from workbench.layouts import SWIZZLES, TensorPlan, swizzle_width, swizzled, tensor_fits
@@ -221,27 +221,7 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
         _one_does(low, text, arguments, op.when, leader)
 
     if op.together is None:
-        shares = _shares(low, plan.pieces)
-        if len(shares) == 1:
-            for where, offset in plan.pieces:
-                start(where, offset)
-            return
-        assert low.role is not None
-        end = emit.fresh("copied")
-        for number, pieces in enumerate(shares):
-            mine, others = emit.fresh("share"), emit.fresh("others")
-            warp = low.role.first + number
-            own = emit.pure(f"icmp eq i32 {low.role.warp}, {warp}")
-            emit.branch(own, mine, others)
-            emit.label(mine)
-            with emit.scope():
-                leader = emit.pure(f"icmp eq i32 {low.thread}, {warp * low.lanes}")
-                for where, offset in pieces:
-                    start(where, offset, leader=leader)
-            emit.jump(end)
-            emit.label(others)
-        emit.jump(end)
-        emit.label(end)
+        _by_warps(low, plan.pieces, start)
         return
     share, alone, end = (emit.fresh(word) for word in ("share", "alone", "copied"))
     emit.branch(low.scalar(op.together), share, alone)
@@ -255,13 +235,28 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
     emit.label(end)
 
 
-def _shares(low: Lowering, pieces: Sequence[Piece]) -> list[Sequence[Piece]]:
-    """Return which copies of a tile each warp of a role starts; one does all if they are few."""
-    warps = low.role.warps if low.role is not None else 1
-    if warps == 1 or len(pieces) < _EACH * warps:
-        return [pieces]
-    each = -(-len(pieces) // warps)
-    return [pieces[n : n + each] for n in range(0, len(pieces), each)]
+def _by_warps(low: Lowering, pieces: Sequence[Piece], start: Callable[..., None]) -> None:
+    """Have each warp of a role start its share of the copies of a tile, one all if they are few."""
+    emit, role = low.emit, low.role
+    if role is None or role.warps == 1 or len(pieces) < _EACH * role.warps:
+        for where, offset in pieces:
+            start(where, offset)
+        return
+    end, each = emit.fresh("copied"), -(-len(pieces) // role.warps)
+    for number, first in enumerate(range(0, len(pieces), each)):
+        mine, others = emit.fresh("share"), emit.fresh("others")
+        warp = role.first + number
+        own = emit.pure(f"icmp eq i32 {role.warp}, {warp}")
+        emit.branch(own, mine, others)
+        emit.label(mine)
+        with emit.scope():
+            leader = emit.pure(f"icmp eq i32 {low.thread}, {warp * low.lanes}")
+            for where, offset in pieces[first : first + each]:
+                start(where, offset, leader=leader)
+        emit.jump(end)
+        emit.label(others)
+    emit.jump(end)
+    emit.label(end)
 
 
 def _copying(rank: int, offsets: int, *, together: bool) -> str:
