@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from tests.targets.nvidia.test_pages import prefill, sequences_of, steps
 from tests.targets.nvidia.test_specialised import planted
 from workbench.ir import Module, walk
 from workbench.targets.nvidia.ops import Arrive, Await
+from workbench.targets.nvidia.pipeline import llvm_module
+from workbench.targets.simt.kernel import lower
 from workbench.targets.simt.ops import is_drawn
 from workbench.targets.simt.passes.shared_memory import allocate
 
@@ -68,3 +71,46 @@ def test_a_planted_fault_is_found(fault: str):
     wrong = planted(module, lambda _, op: () if op.id == gone.id else None)
     arguments, grid = sequences_of(64)
     assert explore(record(wrong, arguments, 1, grid))[0] not in ("ok", "too many states")
+
+
+# -- what is written -----------------------------------------------------------------------------
+def text_of(module: Module) -> str:
+    return llvm_module(lower(module, SM_90A, allocate(module, SM_90A)[0]), module, SM_90A)
+
+
+def test_one_thread_draws_from_the_launchs_counter():
+    text = text_of(drawn()[1])
+    assert re.search(r"define .*i32 %grid2, ptr addrspace\(1\) %tickets, ptr byval", text)
+    (drawing,) = re.findall(r"atom[^;]*;[^;]*;[^;]*;", text)
+    assert drawing.count("@$4") == 2
+    assert "%tickets" not in text_of(drawn(tickets=False)[1])
+
+
+def test_each_warp_of_a_producer_starts_a_share_of_many_boxes():
+    """A tile of 128 rows by 128 numbers in pages of 16 is 16 boxes: 4 for each of the warps."""
+    module = [*steps(prefill(16, 128, 32, head=128, warps=8), **STAY).values()][-1]
+    text = text_of(module)
+    assert text.count("cp.async.bulk.tensor") == 32
+    starts = [n for n in (256, 288, 320, 352) if re.search(rf"icmp eq i32 %\S+, {n}\b", text)]
+    assert starts == [256, 288, 320, 352]
+    few = [*steps(prefill(64, 64), **STAY).values()][-1]  # one warp produces, and two boxes
+    assert not re.search(r"icmp eq i32 %\S+, 160\b", text_of(few))
+
+
+# -- what is decided -----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("options", "order"), [({}, 1), ({"reorder": False}, 0), ({"reorder": True}, 15)]
+)
+def test_columns_are_drawn_from_their_ends(options: dict[str, bool], order: int):
+    """Loaded numbers say where programs begin to grow; from there they do with each block."""
+    found = drawn(**options)[1].attributes
+    assert found.get("longest_first", 0) == order
+    assert "longest_drawn" not in found
+
+
+def test_blocks_that_go_keep_the_authors_order_where_lengths_are_loaded():
+    found = steps(prefill(64, 64), persistent=False)
+    assert found["longest-first"].attributes["longest_drawn"] == 1
+    last = [*found.values()][-1].attributes
+    assert "longest_first" not in last
+    assert "longest_drawn" not in last

@@ -45,9 +45,13 @@ def tensor_maps(module: Module) -> list[MakeTensorMap]:
 
 @NVIDIA.lower(MakeTensorMap)
 def lower_map(low: Lowering, op: MakeTensorMap) -> None:
-    """The launch has made it: it is a parameter, and lies where the copies can read it."""
+    """The launch has made it: it is a parameter, and lies where the copies can read it.
+
+    What copies is told to fetch it while the block begins. PTX ISA 9.0, prefetch.tensormap.
+    """
     number = [found.id for found in tensor_maps(low.module)].index(op.id)
     low.set_scalar(op.result, f"%map{number}")
+    _one_does(low, "prefetch.tensormap [$0];", [f"ptr %map{number}"], None)
 
 
 def tensor_plan(
