@@ -99,18 +99,19 @@ def test_each_warp_of_a_producer_starts_a_share_of_many_boxes():
 
 # -- what is decided -----------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("options", "order"), [({}, 1), ({"reorder": False}, 0), ({"reorder": True}, 15)]
+    ("options", "order", "last"),
+    [({}, 0, 1), ({"reorder": False}, 0, 0), ({"reorder": True}, 15, 0)],
 )
-def test_columns_are_drawn_from_their_ends(options: dict[str, bool], order: int):
+def test_the_last_columns_are_drawn_from_their_ends(
+    options: dict[str, bool], order: int, last: int
+):
     """Loaded numbers say where programs begin to grow; from there they do with each block."""
     found = drawn(**options)[1].attributes
-    assert found.get("longest_first", 0) == order
-    assert "longest_drawn" not in found
+    assert (found.get("longest_first", 0), found.get("longest_drawn", 0)) == (order, last)
 
 
 def test_blocks_that_go_keep_the_authors_order_where_lengths_are_loaded():
     found = steps(prefill(64, 64), persistent=False)
     assert found["longest-first"].attributes["longest_drawn"] == 1
     last = [*found.values()][-1].attributes
-    assert "longest_first" not in last
-    assert "longest_drawn" not in last
+    assert not {"longest_first", "longest_drawn"} & last.keys()

@@ -120,6 +120,8 @@ class Lowering:
         self.persistent = is_persistent(module)
         #: Which programs begin first, 0 where they do by their numbers (longest_first.py).
         self.order: int = module.attributes.get("longest_first", 0)
+        #: Whether the last ones that are drawn are to be short, and where these are.
+        self.last: int = module.attributes.get("longest_drawn", 0)
         self._place: Sequence[str] | None = None
         self._number = ""
         #: Values that some op reads.

@@ -11,8 +11,9 @@ Where a loop's length is loaded, nobody knows which programs are long: with sequ
 different lengths behind each other (decoding and prefill together) that order was 15 to 18 %
 slower, with equal ones 3 to 5 % faster, so there it is taken only if asked for (`reorder`). But
 what is loaded may say no more than where programs begin to grow. Blocks that draw them
-(nvidia/passes/staying.py) take each column from its end: then a launch ends with short ones as
-well, and what kinds of programs run beside each other stays.
+(nvidia/passes/staying.py) take the last half of the columns so, and the others as the author has
+them: then a launch ends with short ones as well, and until then programs of all kinds run beside
+each other (those that wait for memory, and those that multiply).
 
 Which program a block is decides its code alone (lowering.py): in the IR a program's number stays
 what it is.
@@ -80,11 +81,12 @@ def told_order(module: Module, remarks: Remarks) -> Module:
     order, stay = module.attributes.get("longest_first"), is_persistent(module)
     drawn = module.attributes.get("longest_drawn")
     if drawn is not None:
+        if is_drawn(module):
+            text = "of half the columns the programs with the longest loops are drawn first"
+            remarks.note(None, text, "applied")
+            return module
         rest = {name: held for name, held in module.attributes.items() if name != "longest_drawn"}
-        if not is_drawn(module):
-            return replace(module, attributes=rest)
-        remarks.note(None, "the last programs along axis 0 are drawn first", "applied")
-        return replace(module, attributes={**rest, "longest_first": drawn})
+        return replace(module, attributes=rest)
     asked = module.attributes.get("reorder", False)
     if asked and order is None:
         why = "no program's loops are known to be longer than others', or programs wait for others"
