@@ -102,7 +102,7 @@ def compile(  # noqa: A001 - the public name
             wgmma, tma, overlap, skip_masks, skip_ones, loads_first, apart, computed_first,
             loaded_first, rounds_together, keep_operands, copy_narrow, through_registers,
             swap_operands, prefetch_l2, fast_rescale, warp_specialize, persistent, reorder,
-            most_rounds, cluster).
+            tickets, most_rounds, cluster).
 
     Raises:
         OptionError: a signature, option or target that cannot be read.

@@ -23,6 +23,7 @@ from workbench.targets.nvidia.ops.tensors import (
     TensorCopy,
     TensorLoad,
 )
+from workbench.targets.nvidia.ops.tickets import Draw, Drawn
 
 __all__ = [
     "Arrive",
@@ -31,6 +32,8 @@ __all__ = [
     "Barriers",
     "ClusterBarrier",
     "CommitCopies",
+    "Draw",
+    "Drawn",
     "Expect",
     "FenceProducts",
     "HasPeers",
