@@ -27,7 +27,9 @@ def convert_plan(op: ConvertLayout, chip: Hardware) -> RegisterPlan | ShufflePla
     element, source = element_of(op.source.type), layout_of(op.source.type)
     assert source is not None
     bits = 8 if element.bits == 1 else element.bits
-    return plan_convert(source, op.layout, bits, chip.most_scratch, chip.banks, chip.stores_matrices)
+    return plan_convert(
+        source, op.layout, bits, chip.most_scratch, chip.banks, chip.stores_matrices
+    )
 
 
 SIMT.layouts(ConvertLayout)(as_they_are)

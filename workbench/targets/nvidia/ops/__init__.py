@@ -22,6 +22,7 @@ from workbench.targets.nvidia.ops.tensors import (
     RenewBarriers,
     TensorCopy,
     TensorLoad,
+    TensorStore,
 )
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "ScaleProducts",
     "TensorCopy",
     "TensorLoad",
+    "TensorStore",
     "WaitCopies",
     "WaitProducts",
     "WarpgroupDot",

@@ -207,7 +207,9 @@ class _Liveness:
         if scratch.bytes:
             name = scratch.purpose or f"{op.name.removeprefix('tile.')} across warps"
             size = scratch.bytes
-            self.wants.append(_Want(op, name, size, 16, now, now, op.id, op.id, reach=size))
+            self.wants.append(
+                _Want(op, name, size, scratch.align, now, now, op.id, op.id, reach=size)
+            )
 
 
 def scratch_of(op: Op, chip: Device, num_warps: int, used: Collection[Value]) -> Scratch:
