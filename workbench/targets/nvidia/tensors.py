@@ -13,6 +13,7 @@ from workbench.targets.nvidia.box_plans import UNBOUNDED
 from workbench.targets.nvidia.ops import (
     Arrive,
     Await,
+    AwaitStores,
     Barriers,
     ClusterBarrier,
     Expect,
@@ -26,10 +27,18 @@ from workbench.targets.nvidia.ops import (
 from workbench.targets.nvidia.ops.tensors import outermost
 from workbench.targets.nvidia.table import NVIDIA
 from workbench.targets.simt.lowering import Lowering, at, llvm_type
-from workbench.targets.simt.rules import Ahead, Box, Device, Scratch, Setting, as_they_are
+from workbench.targets.simt.rules import (
+    Ahead,
+    Box,
+    Device,
+    Lasting,
+    Scratch,
+    Setting,
+    as_they_are,
+)
 from workbench.targets.simt.shared import Addresses, slot_base
 
-NVIDIA.layouts(MakeTensorMap, TensorLoad, TensorCopy, TensorStore)(as_they_are)
+NVIDIA.layouts(MakeTensorMap, TensorLoad, TensorCopy, TensorStore, AwaitStores)(as_they_are)
 NVIDIA.layouts(Barriers, RenewBarriers, Expect, Arrive, Await)(as_they_are)
 NVIDIA.layouts(ClusterBarrier, HasPeers)(as_they_are)
 NVIDIA.unsupported[TensorLoad] = "is left to copies into shared memory, or to loads by pointers"
@@ -268,7 +277,20 @@ def store_scratch(op: TensorStore, chip: Device, num_warps: int, used: bool) -> 
     found = _stored(op)
     name = op.source.hint or "a tile"
     size = num_warps * found.bytes * _boxes_at_once(found, chip, num_warps)
-    return Scratch(size, f"{name} on its way to memory", alone=True, align=8 * found.swizzle)
+    return Scratch(
+        size, f"{name} on its way to memory", alone=True, align=8 * found.swizzle, kept=op.kept
+    )
+
+
+@NVIDIA.lasting(TensorStore)
+def lasting_store(op: TensorStore) -> Lasting:
+    """What a copy reads is written over when the next tile is stored, or given up at the end."""
+    return Lasting(op.changed(kept=True), AwaitStores())
+
+
+@NVIDIA.lower(AwaitStores)
+def lower_await_stores(low: Lowering, op: AwaitStores) -> None:
+    _await_reads(low, 0)
 
 
 @NVIDIA.lower(TensorStore)
@@ -291,9 +313,12 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
         starts[axis] = emit.add("i32", starts[axis], moved)
     first = emit.pure(f"icmp eq i32 {low.lane}, 0")
     type, _ = low.pack_of(op.source)
+    turns = len(found.pieces) // each
     for turn, begin in enumerate(range(0, len(found.pieces), each)):
-        if turn >= groups:
+        if turn >= groups or (op.kept and turns % groups == 0):
             _await_reads(low, groups - 1)
+        elif op.kept and not turn:  # those that the op has left going
+            _await_reads(low, 0)
         low.chip.wait_for_warp(emit)
         pieces = found.pieces[begin : begin + each]
         places = [turn % groups * each * found.bytes + n * found.bytes for n in range(len(pieces))]
@@ -322,7 +347,7 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
         _one_does(low, "cp.async.bulk.commit_group;", [], None, first)
     if op.settled:
         emit.do('call void asm sideeffect "cp.async.bulk.wait_group 0;", "~{memory}"()')
-    else:
+    elif not op.kept:
         _await_reads(low, 0)
 
 

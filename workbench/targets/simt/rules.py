@@ -8,6 +8,7 @@
     @OWN.boxes(BoxLoad)      how that copy is one of a whole tile
     @OWN.raised(Load)        what of it a copy of a whole tile has to know
     @OWN.sent(Store)         the same of a copy of a whole tile to global memory
+    @OWN.lasting(BoxStore)   how its scratch may be read on after it
     @OWN.staged(Dot)         which operands are worth such copies
     @OWN.in_place(Product)   from which buffers it reads operands where they lie
     @OWN.stored(Product)     which operands must lie in buffers
@@ -121,6 +122,7 @@ class Scratch:
 
     purpose: what the user would call it; empty: "<op> across warps".
     align: of the first byte.
+    kept: nobody else ever has these bytes: they may be in use after the op.
     alone: every warp has bytes of its own, an equal part in the order of warps, so that the block
         need not wait in between; nor before it where the same bytes were used so. The op has the
         warp wait for its lanes first.
@@ -130,6 +132,7 @@ class Scratch:
     purpose: str = ""
     alone: bool = False
     align: int = 16
+    kept: bool = False
 
 
 NO_SCRATCH = Scratch(0)
@@ -242,6 +245,17 @@ class Sent:
     unheard: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """An op that waits for the end of reads of its scratch: itself as one that leaves them going.
+
+    It waits before it writes there again; drain: who waits after the last one.
+    """
+
+    kept: Op
+    drain: Op
+
+
 class Device(Hardware):
     """The chip for which code is made."""
 
@@ -287,6 +301,7 @@ AheadRule = Callable[[Any, Setting], Ahead | None]
 BoxRule = Callable[[Any], Box | None]
 RaisedRule = Callable[[Any], Raised | None]
 SentRule = Callable[[Any], Sent | None]
+LastingRule = Callable[[Any], Lasting | None]
 StagedRule = Callable[[Any], tuple[Value, ...]]
 
 
@@ -404,6 +419,7 @@ class RuleTable(LoweringTable):
         self._boxes: dict[type[Op], BoxRule] = {}
         self._raised: dict[type[Op], RaisedRule] = {}
         self._sent: dict[type[Op], SentRule] = {}
+        self._lasting: dict[type[Op], LastingRule] = {}
         self._staged: dict[type[Op], StagedRule] = {}
         self._in_place: dict[type[Op], InPlaceRule] = {}
         self._in_registers: dict[type[Op], InRegistersRule] = {}
@@ -449,6 +465,10 @@ class RuleTable(LoweringTable):
     def sent(self, *classes: type[Op]) -> Callable[[SentRule], SentRule]:
         """Register the decorated function (op) -> Sent, for ops that write a tile."""
         return self._register(self._sent, "sent", classes)
+
+    def lasting(self, *classes: type[Op]) -> Callable[[LastingRule], LastingRule]:
+        """Register the decorated function (op) -> Lasting, for ops that wait for their scratch."""
+        return self._register(self._lasting, "lasting", classes)
 
     def staged(self, *classes: type[Op]) -> Callable[[StagedRule], StagedRule]:
         """Register the decorated function (op) -> operands whose loads are worth copying ahead."""
@@ -554,6 +574,11 @@ class RuleTable(LoweringTable):
     def sent_of(self, op: Op) -> Sent | None:
         """Return what a copy of an op's whole tile to memory has to know; None for most ops."""
         rule = self._found("_sent", op)
+        return None if rule is None else rule(op)
+
+    def lasting_of(self, op: Op) -> Lasting | None:
+        """Return how an op leaves reads of its scratch going; None for most ops."""
+        rule = self._found("_lasting", op)
         return None if rule is None else rule(op)
 
     def staged_of(self, op: Op) -> tuple[Value, ...]:

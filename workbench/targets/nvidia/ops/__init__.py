@@ -16,6 +16,7 @@ from workbench.targets.nvidia.ops.products import (
 from workbench.targets.nvidia.ops.tensors import (
     Arrive,
     Await,
+    AwaitStores,
     Barriers,
     Expect,
     MakeTensorMap,
@@ -29,6 +30,7 @@ __all__ = [
     "Arrive",
     "AsyncCopy",
     "Await",
+    "AwaitStores",
     "Barriers",
     "ClusterBarrier",
     "CommitCopies",

@@ -233,7 +233,9 @@ class TensorStore(Op, mnemonic="gpu.tensor_store", exact=True):
     Axis i of the tile is the map's axis `axes[i]`; of the others the box has one element. Each warp
     puts what it has of the tile into shared memory, piece by piece, and one of its threads starts
     the copies, which go on until the kernel ends: nobody who looks at that memory later sees them
-    before, unless with `settled` the op waits until they are done. The last coordinate and the
+    before, unless with `settled` the op waits until they are done. It waits until shared memory has
+    been read, unless with `kept` that is nobody else's: then only before it is written again, and
+    `gpu.await_stores` waits at the end. The last coordinate and the
     extent of the last axis are multiples of 16 bytes: it is by these that the hardware leaves out.
     PTX ISA 9.0, cp.async.bulk.tensor, .global.shared::cta (sm_90).
 
@@ -245,6 +247,7 @@ class TensorStore(Op, mnemonic="gpu.tensor_store", exact=True):
     source: Value
     axes: tuple[int, ...] = attribute()
     settled: bool = attribute(default=False)
+    kept: bool = attribute(default=False)
 
     def verify(self) -> None:
         box = _verify_boxes(self, self.map, self.coordinates, self.axes, 1)
@@ -266,6 +269,21 @@ class TensorStore(Op, mnemonic="gpu.tensor_store", exact=True):
                 self.span,
             )
         frame.write(self, places.addresses, places.live, frame[self.source], element)
+
+
+class AwaitStores(Op, mnemonic="gpu.await_stores", exact=True):
+    """Wait until the copies to global memory that the block's warps started have read their source.
+
+    PTX ISA 9.0, cp.async.bulk.wait_group.read.
+
+        gpu.await_stores
+    """
+
+    def own_effects(self) -> Effects:
+        return (Effect("shared", order="acquire", scope="cta"),)
+
+    def interpret(self, frame: Frame) -> None:
+        del frame
 
 
 class TensorCopy(Op, mnemonic="gpu.tensor_copy", exact=True):
