@@ -9,7 +9,8 @@ single slot the fill that was waited for last. So must its n-th read of a buffer
 
 What it finds: waits that nobody ends, slots overwritten while they are read, products over what has
 not landed or is gone, barriers that get more arrivals than a phase has, copies under way at the
-end. What it does not know: which warps of a consumer arrive, and memory beside the rings.
+end, arrivals at blocks that have ended. What it does not know: which warps of a consumer arrive,
+and memory beside the rings.
 
 Blocks of a cluster are recorded each by itself, too, and explored together: slots lie in as many
 parts as there are blocks, and an arrival or a copy may reach another's barriers and slots.
@@ -186,6 +187,7 @@ class _Explorer:
     def __init__(self, *protocols: Protocol) -> None:
         self.arrivals: list[int] = []
         self.barriers: dict[tuple[int, Place], int] = {}
+        self.home: list[int] = []
         self.slots: dict[tuple[int, Place, int], int] = {}
         (first, *_) = protocols
         self.parts, self.groups = first.blocks, first.groups
@@ -235,6 +237,7 @@ class _Explorer:
         if key not in self.barriers:
             self.barriers[key] = len(self.arrivals)
             self.arrivals.append(self.arrivals_of[place[0]])
+            self.home.append(block)
         return self.barriers[key]
 
     def _slot(self, block: int, place: Place, part: int) -> int:
@@ -288,6 +291,11 @@ class _Explorer:
     def ended(self, state: _State) -> bool:
         return all(at == len(steps) for at, steps in zip(state.at, self.roles, strict=True))
 
+    def is_over(self, state: _State, block: int) -> bool:
+        first = self.producers + block * self.groups
+        own = (block, *range(first, first + self.groups))
+        return all(state.at[role] == len(self.roles[role]) for role in own)
+
     def successors(self, state: _State) -> Iterator[_State]:
         for role, steps in enumerate(self.roles):
             if state.at[role] < len(steps):
@@ -317,10 +325,7 @@ class _Explorer:
         elif kind == "expect":
             barriers = self._counted(barriers, rest[0], 1, rest[1])
         elif kind == "arrive":
-            # Each group of consumers makes its share of the arrivals.
-            times = rest[1] // self.groups if group >= 0 and rest[1] > 1 else rest[1]
-            for barrier in rest[0]:
-                barriers = self._counted(barriers, barrier, times, 0)
+            barriers = self._arrived(state, group, *rest)
         elif kind == "copy":
             read = {slot for queue in products for reads in queue for slot, _ in reads}
             for slot, fill, barrier, size in rest[0]:
@@ -333,6 +338,18 @@ class _Explorer:
         elif len(products[group]) > rest[0]:
             return None
         return _State(_put(state.at, role, state.at[role] + 1), barriers, slots, copies, products)
+
+    def _arrived(
+        self, state: _State, group: int, at: Sequence[int], warps: int
+    ) -> tuple[tuple[int, int, int], ...]:
+        """Return the barriers after arrivals; each group of consumers makes its share of them."""
+        times = warps // self.groups if group >= 0 and warps > 1 else warps
+        barriers = state.barriers
+        for barrier in at:
+            if self.is_over(state, self.home[barrier]):
+                raise WrongError("an arrival at a block that has ended")
+            barriers = self._counted(barriers, barrier, times, 0)
+        return barriers
 
     def check(self, state: _State, reads: Sequence[tuple[int, int]], what: str) -> None:
         for slot, fill in reads:

@@ -437,12 +437,8 @@ def lower_arrive(low: Lowering, op: Arrive) -> None:
 
 @NVIDIA.lower(ClusterBarrier)
 def lower_cluster_barrier(low: Lowering, op: ClusterBarrier) -> None:
-    """PTX ISA 9.0, barrier.cluster: with a release, the default, it waits for earlier stores too.
-
-    At the end it has to: an arrival may be under way to a block that is gone then.
-    """
-    order = "" if op.last else ".relaxed"
-    text = f"barrier.cluster.arrive{order}; barrier.cluster.wait;"
+    """PTX ISA 9.0, barrier.cluster: no release, which would wait for earlier stores."""
+    text = "barrier.cluster.arrive.relaxed; barrier.cluster.wait;"
     low.emit.do(f'call void asm sideeffect "{text}", "~{{memory}}"() convergent')
 
 

@@ -265,9 +265,9 @@ def _follows(low: Lowering, op: For, counter: str, upper: str, step: str) -> str
 def each_program_layouts(op: EachProgram, on: Setting) -> Layouts:
     """What is carried are numbers: programs hand no tiles on."""
     return Layouts(flow=Flow(
-        together=(),
-        operands=(None,) * len(op.inits),
-        yields=((None,) * len(op.body.yields),),
+        together=tuple(zip(op.results, op.body.arguments, strict=True)),
+        operands=op.results,
+        yields=(op.results,),
         trips=1.0,
     ))  # fmt: skip
 
@@ -309,6 +309,9 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
         _close_phis(low, op.inits, carried, (start, entry), (after, latch))
         emit.branch(again, body, end)
     emit.label(end)
+    results = _phis(low, op.results, [(start, entry), (after, latch)])
+    for value, registers in zip(op.results, results, strict=True):
+        _bind(low, value, registers)
 
 
 def place_in_grid(low: Lowering, number: str) -> tuple[str, str, str]:

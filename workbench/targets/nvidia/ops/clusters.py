@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from workbench.ir import I1, NONE, Array, Effect, Effects, Frame, Op, Type, attribute
+from workbench.ir import I1, NONE, Array, Effect, Effects, Frame, Op, Type
 from workbench.ops.program import number_of
 from workbench.source import ShapeError
 
@@ -24,14 +24,11 @@ MOST_BLOCKS = 8
 class ClusterBarrier(Op, mnemonic="gpu.cluster_barrier", effects=_MEETING, exact=True):
     """All threads of a cluster's blocks wait for each other.
 
-    None uses another's shared memory before all have begun, or after one has ended. Barriers that
-    have begun are seen by all; other memory is ordered by a block's own barriers. `last`: what they
-    have told each other before has arrived everywhere, too.
+    None uses another's shared memory before all have begun. Barriers that have begun are seen by
+    all; other memory is ordered by a block's own barriers.
 
         gpu.cluster_barrier
     """
-
-    last: bool = attribute(default=False)
 
     def interpret(self, frame: Frame) -> None:
         return None

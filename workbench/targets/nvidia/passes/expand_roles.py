@@ -133,16 +133,12 @@ class _Expansion:
             builder.insert(Yield(()))
         with builder.block() as rest:
             carried = self._consumers()
-        with builder.block() as last:  # a block is there until the others do not reach for it
-            if self.blocks > 1:
-                builder.insert(ClusterBarrier(last=True))
         *_, end = module.body.ops
         body = (*rest, *first, end)
         module = replace(module, body=Block((), body), next_id=builder.next_id)
         return part_warps(
             module, Block((), tuple(producer)), warps=self.loops[0].decided("warps"),
             registers=self.loops[0].decided("registers"), stays=first, carried=carried,
-            last=last,
         )  # fmt: skip
 
     def _waited_for(self) -> Op | None:
@@ -215,8 +211,23 @@ class _Expansion:
         with builder.block() as work:
             begun, inner = self._carried_turns(turns)
             self._copies(inner)
+        last: tuple[Value, ...] = ()
         for op in each_program(builder, work, replace(begun, yields=_flat(inner))):
-            builder.insert(op)
+            last = builder.insert(op).results
+        if self.blocks > 1:
+            for number, ring in enumerate(self.rings.values()):
+                self._until_given_back(ring, _Turn(last[2 * number], last[2 * number + 1]))
+
+    def _until_given_back(self, ring: _Ring, turn: _Turn) -> None:
+        """Wait for all slots of a ring: others of the cluster reach for this block until then."""
+        builder = self.builder
+        zero, one, count = (builder.add(Constant(n, I32)) for n in (0, 1, ring.slots))
+        counter, inner = Value(I32, "last"), _Turn(Value(I32, "slot"), Value(I32, "parity"))
+        with builder.block() as body:
+            builder.insert(Await(ring.empty, inner.slot, inner.parity))
+            builder.insert(Yield(tuple(self._next(inner, ring.slots))))
+        block = Block((counter, inner.slot, inner.parity), tuple(body))
+        builder.insert(For(zero, count, one, (turn.slot, turn.parity), block))
 
     def _carried_turns(self, turns: dict[Any, _Turn]) -> tuple[Carried, dict[Any, _Turn]]:
         """Return how turns go on from program to program, and what they are in one."""

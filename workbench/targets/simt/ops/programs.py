@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.ir import NONE, Block, Frame, Module, Op, Value, attribute
+from workbench.ir import NONE, Array, Block, Frame, Module, Op, Type, Value, attribute
 from workbench.ops.control import carried, verify_carried
 
 
@@ -24,14 +24,14 @@ class EachProgram(
 
     In the body `tile.program_id` is the current program's, and all that follows from it has its
     place there; `tile.num_programs` is the author's grid anywhere. The body's arguments are carried
-    from one program to the next (places in rings: barriers count on, whose program it is). What is
-    in memory is not: programs of a launch come in no order, so nothing waits for a store to global
-    memory of the program before.
+    from one program to the next (places in rings: barriers count on, whose program it is), and the
+    results are what the last one yields. What is in memory is not: programs of a launch come in no
+    order, so nothing waits for a store to global memory of the program before.
 
-        gpu.each_program [%x] {most_rounds = 32} {
+        %3 = gpu.each_program [%x] {most_rounds = 32} {
         ^(%slot: f32):
           tile.yield [%slot]
-        }
+        } : f32
     """
 
     inits: tuple[Value, ...]
@@ -39,16 +39,20 @@ class EachProgram(
     most_rounds: int
     blocks: int = attribute(default=1)
 
+    def infer(self) -> tuple[Type, ...]:
+        return tuple(value.type for value in self.inits)
+
     def verify(self) -> None:
         verify_carried(self, self.inits, self.body.arguments, self.body)
 
     def flows(self) -> tuple[tuple[Value, Value], ...]:
-        return carried(self.inits, self.body, self.body.arguments)
+        return carried(self.inits, self.body, self.body.arguments, self.results)
 
-    def interpret(self, frame: Frame) -> None:
+    def interpret(self, frame: Frame) -> tuple[Array, ...]:
         held = tuple(frame[value] for value in self.inits)
         for program in frame.programs():
             held = program.run(self.body, held)
+        return held
 
 
 def is_persistent(module: Module) -> bool:

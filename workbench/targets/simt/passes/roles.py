@@ -33,13 +33,12 @@ def part_warps(
     registers: tuple[int, ...] = (),
     stays: Sequence[Op] = (),
     carried: Carried | None = None,
-    last: Sequence[Op] = (),
 ) -> Module:
     """Return the kernel with its work in the consumers' region, and a producer beside it.
 
     What stays before the warps part: numbers computed from arguments alone, for both, and `stays`
-    (buffers and barriers that both use); `last` comes when both have ended. With `carried` the
-    consumers do their work for each program of a block that stays; the producer is given so.
+    (buffers and barriers that both use). With `carried` the consumers do their work for each
+    program of a block that stays; the producer is given so.
     """
     *ops, end = module.body.ops
     own = carried.arguments if carried is not None else ()
@@ -52,8 +51,6 @@ def part_warps(
             if op in before:
                 builder.insert(op)
         builder.insert(Roles(producer, consumers, warps=warps, registers=registers))
-        for op in last:
-            builder.insert(op)
         builder.insert(end)
     return replace(module, body=Block((), tuple(body)), next_id=builder.next_id)
 
