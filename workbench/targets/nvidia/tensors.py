@@ -345,9 +345,7 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
             arguments += [f"i32 {one}" for one in reversed(where)]
             _one_does(low, text, arguments, None, first)
         _one_does(low, "cp.async.bulk.commit_group;", [], None, first)
-    if op.settled:
-        emit.do('call void asm sideeffect "cp.async.bulk.wait_group 0;", "~{memory}"()')
-    elif not op.kept:
+    if not op.kept:
         _await_reads(low, 0)
 
 

@@ -232,11 +232,11 @@ class TensorStore(Op, mnemonic="gpu.tensor_store", exact=True):
 
     Axis i of the tile is the map's axis `axes[i]`; of the others the box has one element. Each warp
     puts what it has of the tile into shared memory, piece by piece, and one of its threads starts
-    the copies, which go on until the kernel ends: nobody who looks at that memory later sees them
-    before, unless with `settled` the op waits until they are done. It waits until shared memory has
-    been read, unless with `kept` that is nobody else's: then only before it is written again, and
-    `gpu.await_stores` waits at the end. The last coordinate and the
-    extent of the last axis are multiples of 16 bytes: it is by these that the hardware leaves out.
+    the copies, which go on until the kernel ends: nobody may count on them, or on their order with
+    other stores, before. The op waits until shared memory has been read, unless with `kept` that is
+    nobody else's: then only before it is written again, and `gpu.await_stores` waits at the end.
+    The last coordinate and the extent of the last axis are multiples of 16 bytes: it is by these
+    that the hardware leaves out.
     PTX ISA 9.0, cp.async.bulk.tensor, .global.shared::cta (sm_90).
 
         gpu.tensor_store %0, [%1, %2], %3 {axes = (0, 1)}
@@ -246,7 +246,6 @@ class TensorStore(Op, mnemonic="gpu.tensor_store", exact=True):
     coordinates: tuple[Value, ...]
     source: Value
     axes: tuple[int, ...] = attribute()
-    settled: bool = attribute(default=False)
     kept: bool = attribute(default=False)
 
     def verify(self) -> None:

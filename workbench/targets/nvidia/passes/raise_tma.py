@@ -13,9 +13,8 @@ Stores are raised in kernels of which loads are, if their tile goes to other thr
 alone, as sums of products do: then it is copied from where it lies in shared memory, and no thread
 computes an address (`TensorStore`). What is not masked off is written, nothing else: all of the mask
 must be bounds, and rows end at multiples of 16 bytes, as the hardware cuts them there. Such a copy
-has no order with the kernel's own accesses. So no other op writes through the same argument, or
-reads it later. Of other arguments' arrays, which may overlap, what was stored before is made seen
-before, and the store waits for its end where anything is accessed later.
+has no order with what else the kernel stores, or reads later, so nothing of that may be the same
+memory: a fence in between, and the barrier that it needs, cost attention more than was gained.
 """
 
 from __future__ import annotations
@@ -76,19 +75,13 @@ from workbench.targets.simt.rules import Device, Sent
 
 @dataclass(frozen=True, slots=True)
 class _PlannedStore:
-    """A store that is raised: of the tile before it goes to other threads.
-
-    fenced: whether something is stored before, settled: whether something is accessed later, that
-    may be the same memory.
-    """
+    """A store that is raised: of the tile before it goes to other threads."""
 
     store: Op
     tile: Value
     plan: Plan
     exact: tuple[Form, ...]
     boxes: BoxStores
-    fenced: bool
-    settled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +194,8 @@ class Plans:
             how = self.feeders.rules.sent_of(op)
             if how is None or len(shape_of(how.tile.type)) != 2:
                 continue
+            if how.tile.op is None or not how.tile.op.converts:
+                continue  # its threads have the rows that they store
             try:
                 raised = self._stored(op, how)
             except NotRaised as why:
@@ -216,16 +211,16 @@ class Plans:
 
     def _stored(self, op: Op, how: Sent) -> _PlannedStore:
         """Return the plan of a store; raises NotRaised where it has none."""
-        before = how.tile.op
-        if before is None or not before.converts:
-            raise NotRaised("its threads have the rows that they store")
         if how.obstacle:
             raise NotRaised(how.obstacle)
-        fenced, settled = self._order(op)
-        (tile,) = before.operands
+        self._is_alone(op)
+        assert how.tile.op is not None
+        (tile,) = how.tile.op.operands
         request, exact = self._request(how.pointers, how.mask, tile)
         found = plan(self.facts, request)
-        if found.windows or any(axis.told == () for axis in found.axes):
+        if found.windows:
+            raise NotRaised("its rows are places of several axes, one behind the other")
+        if any(axis.told == () for axis in found.axes):
             raise NotRaised("its mask or its address depends on what is read from memory")
         end, size = found.axes[-1].extent, request.itemsize
         if self.facts.divisor(end) * size % GRAIN:
@@ -235,35 +230,20 @@ class Plans:
         if boxes is None:
             raise NotRaised("no warp has boxes of it with rows of 64 bytes")
         self._may_begin(found)
-        return _PlannedStore(op, tile, found, exact, boxes, fenced, settled)
+        return _PlannedStore(op, tile, found, exact, boxes)
 
-    def _order(self, store: Op) -> tuple[bool, bool]:
-        """Return whether a store may meet what is stored before it, and what is accessed later.
-
-        Raises NotRaised where that is through the same argument, or in an order that others see.
-        """
+    def _is_alone(self, store: Op) -> None:
+        """Raise NotRaised where the order of a store and other accesses can be told."""
         before, after = _around(self.module.body, store)
         (own,) = store.own_effects()
-        roots = self.memory.roots(own)
-        if ANYWHERE in roots:
-            raise NotRaised("its array is no argument of the kernel")
         if any(e.order != "plain" and e.space == "global" for e in (*before, *after)):
             raise NotRaised("the kernel waits for other programs or signals to them")
 
-        def meets(effects: list[Effect], *, reads: bool) -> bool:
-            met = False
-            for e in effects:
-                if e.space != "global" or not (e.writes or (reads and e.reads)):
-                    continue
-                if not self.memory.may_meet(own, e):
-                    continue
-                theirs = self.memory.roots(e)
-                if roots & theirs or ANYWHERE in theirs:
-                    raise NotRaised("the kernel accesses that memory once more")
-                met = True
-            return met
-
-        return meets(before, reads=False), meets(after, reads=True)
+        others = [*(e for e in before if e.writes), *(e for e in after if e.reads or e.writes)]
+        for e in others:
+            if e.space == "global" and self.memory.may_meet(own, e):
+                names = ", ".join(sorted(self.memory.roots(e)))
+                raise NotRaised(f"what the kernel accesses through {names} may be the same memory")
 
     def _told(self, plan: Plan) -> str:
         """Say what a load was raised to."""
@@ -668,14 +648,11 @@ class Raiser(Rebuilder):
         """Write a store."""
         write = self._scalars(I32)
         ((*start,),) = raised.plan.coordinates
-        if raised.fenced:
-            self.builder.insert(FenceProducts(arrays=True))
         sent = TensorStore(
             self.maps[raised.store.id],
             tuple(write.value(form) for form in start),
             self.values.get(raised.tile, raised.tile),
             axes=raised.plan.places,
-            settled=raised.settled,
         )
         self.builder.insert(sent)
         return DROP
