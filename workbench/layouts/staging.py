@@ -185,7 +185,7 @@ def plan_staging(
             cost += _matrix_cost(stored)
         else:
             cost += inf if choice.matrices else _cost(store, itemsize, banks)
-        too_large = _scratch_bytes(space, found, itemsize) > limit
+        too_large = _scratch_bytes(space, found, itemsize) > limit or cost == inf
         return _Rate(too_large, cost, store, load, found, stored)
 
     narrow = _scratch_bytes(space, _Map([], 0), itemsize) > limit

@@ -47,6 +47,7 @@ from workbench.targets.nvidia.ops import (
     Await,
     ScaleProducts,
     TensorCopy,
+    TensorStore,
     WaitCopies,
     WaitProducts,
     WarpgroupDot,
@@ -287,6 +288,11 @@ class _Counter:
             sectors = op.bytes / _SECTOR_BYTES
             asked = Work(sectors=sectors, ideal_sectors=sectors, requests=1, lines=op.lines)
             return work.plus(asked)
+        if isinstance(op, TensorStore):
+            tile = prod(shape_of(op.source.type)) * element_of(op.source.type).itemsize
+            sectors = tile / _SECTOR_BYTES
+            sent = Work(sectors=sectors, ideal_sectors=sectors, stored_sectors=sectors, requests=1)
+            return work.plus(sent)
         if isinstance(op, Reduce | Scan):
             return work.plus(Work(lanes=self._lanes(op.operands[0]) + self._shuffles(op)))
         if isinstance(op, Elementwise | Cast) and _is_float_tile(op.result):

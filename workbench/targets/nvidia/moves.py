@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from workbench.ir import Module, Op, element_of, layout_of
 from workbench.layouts import MatrixPlan, Packing, byte_pairs_fit, ldmatrix_fits
 from workbench.targets.nvidia.chip import chip
-from workbench.targets.nvidia.ops import AsyncCopy
+from workbench.targets.nvidia.ops import AsyncCopy, TensorStore
 from workbench.targets.nvidia.table import NVIDIA
+from workbench.targets.nvidia.tensors import stored_boxes
 from workbench.targets.simt import moves
 from workbench.targets.simt.moves import (
     Move,
@@ -43,6 +46,14 @@ def load_moves(op: SharedLoad, on: Setting) -> list[Move]:
             if plan is not None:
                 return [_matrices(plan, packing, 16 // itemsize)]
     return [*shared_load_moves(op, on)]
+
+
+@NVIDIA.moves(TensorStore)
+def store_moves(op: TensorStore, on: Setting) -> list[Move]:
+    """PTX ISA 9.0, stmatrix: what boxes are copied from; the copies are no warp's accesses."""
+    found = stored_boxes(op)
+    move = matrix_move(found.matrices, Packing(()), "store", "matrices", 8)
+    return [replace(move, requests=move.requests * len(found.pieces))]
 
 
 def _matrices(plan: MatrixPlan, packing: Packing, vector: int) -> Move:

@@ -246,7 +246,8 @@ def box_stores_of(source: Value, axes: Sequence[int], rank: int) -> BoxStores | 
     return box_stores_fit(layout, element_of(source.type).itemsize, axes.index(rank - 1))
 
 
-def _stored(op: TensorStore) -> BoxStores:
+def stored_boxes(op: TensorStore) -> BoxStores:
+    """Return the boxes of a store; raises KernelTypeError where its map is another's."""
     source, rank = op.map.op, len(op.coordinates)
     assert isinstance(source, MakeTensorMap)
     found = box_stores_of(op.source, op.axes, rank)
@@ -274,7 +275,7 @@ def _boxes_at_once(found: BoxStores, chip: Device, num_warps: int) -> int:
 def store_scratch(op: TensorStore, chip: Device, num_warps: int, used: bool) -> Scratch:
     """Some boxes of each warp; a box begins where the XOR of chunks does."""
     del used
-    found = _stored(op)
+    found = stored_boxes(op)
     name = op.source.hint or "a tile"
     size = num_warps * found.bytes * _boxes_at_once(found, chip, num_warps)
     return Scratch(
@@ -300,7 +301,7 @@ def lower_store(low: Lowering, op: TensorStore) -> None:
     Who wrote to shared memory makes that seen by copies before its warp meets; one lane starts
     them, and waits until they have read what is written over, or given up at the end.
     """
-    emit, found = low.emit, _stored(op)
+    emit, found = low.emit, stored_boxes(op)
     room = _boxes_at_once(found, low.chip, low.num_warps)
     # Where not all have room, half of them are on their way while others are written.
     each = room if room == len(found.pieces) else max(1, room // 2)
