@@ -69,8 +69,9 @@ def plan_convert(
     """Return the cheapest way from `source` to `target` for elements of `bits` bits.
 
     scratch_limit bounds the shared memory in bytes where that can be done, in
-    rounds; matrices says whether the chip stores matrices. Raises ValueError for different shapes or numbers of threads, and for a
-    conversion between the blocks of a cluster.
+    rounds; matrices says whether the chip stores matrices. Raises ValueError for
+    different shapes or numbers of threads, and for a conversion between the blocks of
+    a cluster.
 
     >>> row = LinearLayout({"register": [(1,)], "lane": [(2,), (4,), (8,), (16,), (32,)]}, (64,))
     >>> column = LinearLayout({"register": [(32,)], "lane": [(1,), (2,), (4,), (8,), (16,)]}, (64,))

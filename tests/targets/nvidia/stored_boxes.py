@@ -1,4 +1,4 @@
-"""A machine for what gpu.tensor_store is written as: LLVM IR of straight lines, all threads at once.
+"""A machine for what gpu.tensor_store is written as: straight LLVM IR, all threads at once.
 
 It has shared memory byte by byte, the copies to global memory that are under way, and finds what a
 missing instruction breaks: a copy that reads what no fence and no meeting of the warp has shown it,

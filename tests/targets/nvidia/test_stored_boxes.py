@@ -41,10 +41,18 @@ def module_of(layout: LinearLayout, found: BoxStores, stores: str) -> Module:
     rows, columns = layout.slice_axis(1), layout.slice_axis(0)
     return parse_module(
         TEXT.format(
-            layout=layout, rows=rows, columns=columns, down=rows.expand_dims(1),
-            across=columns.expand_dims(0), warps=layout.size("warp"), m=layout.shape[0],
-            n=layout.shape[1], swizzle=found.swizzle, piece=found.box, stores=stores,
-        )  # fmt: skip
+            layout=layout,
+            rows=rows,
+            columns=columns,
+            down=rows.expand_dims(1),
+            across=columns.expand_dims(0),
+            warps=layout.size("warp"),
+            m=layout.shape[0],
+            n=layout.shape[1],
+            swizzle=found.swizzle,
+            piece=found.box,
+            stores=stores,
+        )
     )
 
 
@@ -68,9 +76,7 @@ def test_each_element_is_stored_where_it_belongs(name: str):
     block = Block(module, {"r": 640, "c": 64})
     stored = block.run(lines_of(module))
     m, n = layout.shape
-    assert stored == {
-        (640 + r, 64 + c): r * n + c & 0xFFFF for r, c in np.ndindex(m, n)
-    }
+    assert stored == {(640 + r, 64 + c): r * n + c & 0xFFFF for r, c in np.ndindex(m, n)}
     assert not block.conflicts
 
 

@@ -52,7 +52,7 @@ def load_moves(op: SharedLoad, on: Setting) -> list[Move]:
 def store_moves(op: TensorStore, on: Setting) -> list[Move]:
     """PTX ISA 9.0, stmatrix: what boxes are copied from; the copies are no warp's accesses."""
     found = stored_boxes(op)
-    move = matrix_move(found.matrices, Packing(()), "store", "matrices", 8)
+    move = matrix_move(found.matrices, None, "store", "matrices", 8)
     return [replace(move, requests=move.requests * len(found.pieces))]
 
 

@@ -156,11 +156,11 @@ def shared_load_moves(op: SharedLoad, on: Setting) -> list[Move]:
 
 
 def matrix_move(
-    plan: MatrixPlan, packing: Packing, direction: Direction, how: str, vector: int
+    plan: MatrixPlan, packing: Packing | None, direction: Direction, how: str, vector: int
 ) -> Move:
     """Return what a plan moves: of each row, `vector` elements, a lane gives the address."""
-    places = (f2.apply(plan.lane, lane) for lane in range(8 * plan.count))
-    addresses = tuple(packing.place(place) for place in places)
+    places = tuple(f2.apply(plan.lane, lane) for lane in range(8 * plan.count))
+    addresses = places if packing is None else tuple(map(packing.place, places))
     count = len({step.offset for step in plan.instructions})
     return Move(direction, "shared", how, vector, MATRIX_BYTES, count, addresses)
 
