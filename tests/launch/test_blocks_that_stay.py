@@ -15,7 +15,7 @@ from tests.launch import test_fastpath
 from tests.launch.test_native import LAUNCH
 from tests.runtime.kernels import add
 from workbench.devices import cuda
-from workbench.launch import fastpath, native
+from workbench.launch import fastpath, native, on_cuda
 from workbench.launch.abi import LaunchData, NativeCode, Parameter, slots
 from workbench.launch.assembly import Assembly
 from workbench.launch.native import Launcher
@@ -114,6 +114,31 @@ def test_blocks_may_stay_for_any_number_of_programs(device: Any):
         for m in (5, -6):  # the second time with care
             run(*grid, 7, 4096, m, 8)
     assert [at for at, _ in device.launches] == [(n, 1, 1) for _, n in ALL_TAKEN for _ in "mm"]
+
+
+@pytest.mark.parametrize("careful", [False, True])
+def test_the_counter_that_programs_are_drawn_from_stands_behind_the_grid(
+    device: Any, monkeypatch: pytest.MonkeyPatch, careful: bool
+):
+    made = tuple(Parameter((n,)) for n in range(7))
+    device.kernel.launch = replace(DATA, made=made, extra={"persistent": 1 << 30, "drawn": True})
+    seen: list[tuple[int, ...]] = []
+
+    def launch(function, x, y, z, *given):
+        at = ctypes.cast(given[5], ctypes.POINTER(ctypes.c_void_p))
+        values = [struct.unpack("q", ctypes.string_at(at[n], 8))[0] for n in range(7)]
+        seen.append((x, y, z, *values))
+        return (device.answers.pop(0) if device.answers else 0,)
+
+    cuda.driver().cuLaunchKernel = launch
+    monkeypatch.setattr(cuda, "launch_address", lambda: 4096)
+    counters = SimpleNamespace(of={7: 1 << 40}.__getitem__)
+    monkeypatch.setattr(on_cuda, "tickets", lambda device: counters)
+    run = load(device.kernel, 0)
+    device.answers = [1, 0] if careful else []
+    run(64, 16, 4, 7, 4096, 5, 8)
+    assert seen == [(132, 1, 1, 4096, 5, 8, 64, 16, 4, 1 << 40)] * (2 if careful else 1)
+    assert not hasattr(run, "native")  # which knows no streams' counters
 
 
 def test_a_launch_that_is_made_with_care_is_the_same(device: Any):

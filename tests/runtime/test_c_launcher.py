@@ -174,6 +174,13 @@ def test_whole_clusters_are_started_from_c() -> None:
     assert f".most_blocks, {rounds}, 2);" in text
 
 
+def test_c_keeps_no_counters_from_which_blocks_draw() -> None:
+    with pytest.raises(OptionError, match="draw their programs") as caught:
+        launcher(product(persistent=True, num_stages=4, tickets=True), "kernel matmul")
+    assert "matmul@tickets=False" in str(caught.value)
+    assert "launch_0" in launcher(product(persistent=True, num_stages=4, tickets=False), "")
+
+
 def test_only_code_of_gpus_is_launched_from_c() -> None:
     n = 8
     arrays = [np.zeros(n, np.float32) for _ in range(3)]

@@ -78,10 +78,11 @@ def available() -> bool:
 
 def device_count() -> int:
     """Return how many CUDA devices this process sees."""
-    return int(_checked(driver().cuDeviceGetCount()))
+    return int(checked(driver().cuDeviceGetCount()))
 
 
-def _checked(answer: tuple[Any, ...], what: str = "the CUDA driver", device: int = 0) -> Any:
+def checked(answer: tuple[Any, ...], what: str = "the CUDA driver", device: int = 0) -> Any:
+    """Return what the driver answers besides its code; raises what went wrong."""
     code = int(answer[0])
     if code:
         raise error_of(code, what, device)
@@ -125,14 +126,14 @@ _ATTRIBUTES = {
 def properties(device: int = 0) -> Properties:
     """Return what a device is."""
     api = driver()
-    handle = _checked(api.cuDeviceGet(device))
-    name = _checked(api.cuDeviceGetName(128, handle)).split(b"\0")[0].decode()
+    handle = checked(api.cuDeviceGet(device))
+    name = checked(api.cuDeviceGetName(128, handle)).split(b"\0")[0].decode()
     numbers = {key: _attribute(handle, word) for key, word in _ATTRIBUTES.items()}
-    version = int(_checked(api.cuDriverGetVersion()))
+    version = int(checked(api.cuDriverGetVersion()))
     return Properties(
         name=name,
         capability=_capability(device),
-        memory_bytes=int(_checked(api.cuDeviceTotalMem(handle))),
+        memory_bytes=int(checked(api.cuDeviceTotalMem(handle))),
         driver=f"{version // 1000}.{version % 1000 // 10}",
         **numbers,
     )
@@ -147,7 +148,7 @@ def _attribute(handle: Any, word: str) -> int:
 
 @lru_cache(64)
 def _capability(device: int) -> tuple[int, int]:
-    handle = _checked(driver().cuDeviceGet(device))
+    handle = checked(driver().cuDeviceGet(device))
     major = _attribute(handle, "COMPUTE_CAPABILITY_MAJOR")
     return major, _attribute(handle, "COMPUTE_CAPABILITY_MINOR")
 
@@ -167,19 +168,19 @@ def chip(device: int = 0) -> str:
 def _primary(device: int) -> Any:
     """Return the primary context, retained for the life of the process."""
     api = driver()
-    return _checked(api.cuDevicePrimaryCtxRetain(_checked(api.cuDeviceGet(device))))
+    return checked(api.cuDevicePrimaryCtxRetain(checked(api.cuDeviceGet(device))))
 
 
 @contextmanager
 def current(device: int) -> Iterator[None]:
     """Make a device's primary context current for the block; a thread without one keeps it."""
     api = driver()
-    before = _checked(api.cuCtxGetCurrent())
+    before = checked(api.cuCtxGetCurrent())
     context = _primary(device)
     if int(before) == int(context):
         yield
         return
-    _checked(api.cuCtxSetCurrent(context), device=device)
+    checked(api.cuCtxSetCurrent(context), device=device)
     try:
         yield
     finally:
@@ -190,7 +191,7 @@ def current(device: int) -> Iterator[None]:
 def synchronize(device: int = 0) -> None:
     """Wait for everything that runs on a device; raises what went wrong there (K502, K503)."""
     with current(device):
-        _checked(driver().cuCtxSynchronize(), "a kernel", device)
+        checked(driver().cuCtxSynchronize(), "a kernel", device)
 
 
 # -- errors -----------------------------------------------------------------------------------
@@ -240,8 +241,8 @@ def _describe(code: int) -> tuple[str, str]:
     api = driver()
     try:
         result = api.CUresult(code)
-        name = _checked(api.cuGetErrorName(result)).decode()
-        return name, _checked(api.cuGetErrorString(result)).decode()
+        name = checked(api.cuGetErrorName(result)).decode()
+        return name, checked(api.cuGetErrorString(result)).decode()
     except (ValueError, KernelError):
         return f"error {code}", "not described"
 
@@ -279,13 +280,13 @@ def load(image: Image, device: int) -> tuple[Any, Any]:
     """Return (module, function) on a device; raises LaunchError where it cannot be loaded."""
     check_usable(device)
     api = driver()
-    with current(device), _relaxed_capture():
+    with current(device), relaxed_capture():
         code, module = api.cuModuleLoadData(
             image.code if image.kind == "cubin" else image.code + b"\0"
         )
         if int(code):
             raise _load_error(int(code), image, device)
-        function = _checked(api.cuModuleGetFunction(module, image.symbol.encode()), image.name)
+        function = checked(api.cuModuleGetFunction(module, image.symbol.encode()), image.name)
         _allow_shared(function, image, device)
     return module, function
 
@@ -297,11 +298,11 @@ def check_usable(device: int) -> None:
 
 
 @contextmanager
-def _relaxed_capture() -> Iterator[None]:
+def relaxed_capture() -> Iterator[None]:
     """Allow loading while a stream of this thread is being captured into a graph."""
     api = driver()
     relaxed = api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    before = _checked(api.cuThreadExchangeStreamCaptureMode(relaxed))
+    before = checked(api.cuThreadExchangeStreamCaptureMode(relaxed))
     try:
         yield
     finally:
@@ -333,8 +334,8 @@ def _allow_shared(function: Any, image: Image, device: int) -> None:
     api = driver()
     kinds = api.CUfunction_attribute
     attribute = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    _checked(api.cuFuncSetCacheConfig(function, api.CUfunc_cache.CU_FUNC_CACHE_PREFER_SHARED))
-    _checked(api.cuFuncSetAttribute(function, attribute, size), image.name, device)
+    checked(api.cuFuncSetCacheConfig(function, api.CUfunc_cache.CU_FUNC_CACHE_PREFER_SHARED))
+    checked(api.cuFuncSetAttribute(function, attribute, size), image.name, device)
 
 
 def blocks_at_once(
@@ -352,7 +353,7 @@ def blocks_at_once(
                 * cluster
             )
         ask = api.cuOccupancyMaxActiveBlocksPerMultiprocessor
-        each = int(_checked(ask(function, threads, shared_bytes), "occupancy", device))
+        each = int(checked(ask(function, threads, shared_bytes), "occupancy", device))
     return max(1, each * properties(device).multiprocessors)
 
 
@@ -371,7 +372,7 @@ def _clusters_at_once(
     config.sharedMemBytes = shared_bytes
     config.attrs, config.numAttrs = [attribute], 1
     asked = api.cuOccupancyMaxActiveClusters(function, config)
-    return int(_checked(asked, "occupancy of clusters", device))
+    return int(checked(asked, "occupancy of clusters", device))
 
 
 def launch_address() -> int:

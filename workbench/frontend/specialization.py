@@ -48,7 +48,8 @@ class Options:
     reads it is loaded rounds ahead (unset: where no copy brings it at all), `warp_specialize`
     whether warps part into a producer's and those that multiply, and `persistent` whether blocks
     whose warps part stay for one program after the other; `reorder` says whether programs with the
-    longest loops begin first (unset: where nothing that is loaded decides how long these are).
+    longest loops begin first (unset: where nothing that is loaded decides how long these are),
+    `tickets` whether blocks that stay draw their programs (unset: where what is loaded does).
     `most_rounds` says how many programs a block that stays takes at most: where a launch has more,
     each program has a block (unset: what its loops read decides), and `cluster` how many of these
     blocks copy together what their programs all read, a power of two.
@@ -83,6 +84,7 @@ class Options:
     warp_specialize: bool | None = None
     persistent: bool | None = None
     reorder: bool | None = None
+    tickets: bool | None = None
     most_rounds: int | None = None
     cluster: int | None = None
     narrow_index: bool = False

@@ -6,6 +6,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import chain, takewhile
+from math import prod
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -87,16 +89,28 @@ class ProgramFrame:
         """Return how many program instances there are along a grid axis."""
         return self.machine.grid[axis]
 
-    def programs(self) -> Iterator[Self]:
+    def programs(self, following: Callable[[], int] | None = None) -> Iterator[Self]:
         """Yield this frame as each program that the block of its number takes.
 
         There are `machine.blocks` of them, or one for each program.
         """
         mine, (x, y, z) = (self.program, self.number), self.machine.grid
-        for number in numbers_of(self.number, self.machine.blocks or x * y * z, x * y * z):
+        total, blocks = x * y * z, self.machine.blocks or x * y * z
+        numbers = numbers_of(self.number, blocks, total)
+        if following is not None and self.number < blocks:
+            numbers = chain([self.number], iter(following, None))
+        for number in takewhile(lambda number: number < total, numbers):
             self.program, self.number = (number % x, number // x % y, number // (x * y)), number
             yield self
         self.program, self.number = mine
+
+    def draw(self) -> int:
+        """Return the number of a program that no block has taken, or of none if there is none.
+
+        Each block has taken that of its own number.
+        """
+        self.machine.drawn += 1
+        return (self.machine.blocks or prod(self.machine.grid)) + self.machine.drawn - 1
 
     def emit(self, op: Op, text: str) -> None:
         """Deliver text that the kernel prints."""

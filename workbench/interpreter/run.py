@@ -113,6 +113,8 @@ class Run:
         #: Of a kernel whose blocks take several programs, how many blocks there are; 0: as many as
         #: programs. The frames of programs beyond them find nothing to do.
         self.blocks = 0
+        #: How many programs blocks have drawn.
+        self.drawn = 0
         #: The rounds that all loops of a program may take, None: any number.
         self.most_rounds: int | None = None
         #: The seconds that they may take, None: any number. Who asks something of a kernel gets an

@@ -49,8 +49,15 @@ class Frame(Protocol):
         """Return how many program instances there are along a grid axis."""
         ...
 
-    def programs(self) -> Iterator[Self]:
-        """Yield the frame of each program that this one's block takes, one after the other."""
+    def programs(self, following: Callable[[], int] | None = None) -> Iterator[Self]:
+        """Yield the frame of each program that this one's block takes, one after the other.
+
+        With `following` that says which one comes behind each, and numbers that are none end it.
+        """
+        ...
+
+    def draw(self) -> int:
+        """Return the number of a program that no block has taken, or of none if there is none."""
         ...
 
     def read(self, op: Op, addresses: Array, live: Array, element: Any) -> Array:

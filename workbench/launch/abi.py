@@ -100,6 +100,11 @@ class LaunchData:
         return self.most_rounds > 0
 
     @property
+    def drawn(self) -> bool:
+        """Whether blocks draw their programs: behind the grid stands where the counter is."""
+        return self.extra.get("drawn", False)
+
+    @property
     def most_rounds(self) -> int:
         """How many programs a block takes at most, 0 where each has a block of its own.
 

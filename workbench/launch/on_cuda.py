@@ -16,6 +16,7 @@ from math import prod
 from typing import Any
 
 from workbench.devices import cuda
+from workbench.devices.tickets import tickets
 from workbench.launch import tensor_maps  # noqa: F401 - registers what makes them
 from workbench.launch.abi import PACK_ERRORS, Loadable, NativeCode, Runner, fitted, slots
 from workbench.launch.assembly import Arguments, not_made
@@ -63,9 +64,13 @@ def loaded_on(kernel: Loadable, device: int) -> Runner:
 
 
 def _packer(kernel: Loadable) -> struct.Struct:
-    """Return what packs a launch's values; the grid is behind them where code takes it."""
-    packer = slots(kernel)
-    return struct.Struct(f"{packer.format}qqq") if kernel.launch.persistent else packer
+    """Return what packs a launch's values; the grid is behind them where code takes it.
+
+    Behind that is the address of a counter, where blocks draw programs.
+    """
+    packer, launch = slots(kernel), kernel.launch
+    more = "qqqQ" if launch.drawn else "qqq"
+    return struct.Struct(f"{packer.format}{more}") if launch.persistent else packer
 
 
 #: A line of runners whose code takes more than the slots: `again` words what went wrong.
@@ -92,7 +97,7 @@ def _runner(loaded: Loaded) -> Runner:
     blocks, free, packed = "x, y, z", "acquire(False)", values
     if launch.persistent:
         blocks = f"blocks_for(x * y * z, {most}, {launch.most_rounds}, {launch.cluster}), 1, 1"
-        packed = f"{values}, x, y, z"
+        packed = f"{values}, x, y, z" + (", counter_of(stream)" if launch.drawn else "")
         free = f"max(y, z) <= {GPU_LIMITS[1]} and x * y * z <= {MOST_NUMBERED} and {free}"
     text = (
         f"def run(x, y, z, stream{values}):\n"
@@ -124,13 +129,14 @@ def _runner(loaded: Loaded) -> Runner:
         "kernel": kernel,
         "PACK_ERRORS": PACK_ERRORS,
         "blocks_for": blocks_for,
+        "counter_of": tickets(loaded.device).of,
         "again": _careful(loaded, packer),
         "others": partial(_without_maps, loaded, -1),
     }
     exec(compile(text, f"<runner of {kernel.name}>", "exec"), names)
     run = names["run"]
     address = cuda.launch_address()
-    if address:
+    if address and not launch.drawn:  # native code knows no streams' counters
         handle, shared_bytes = int(loaded.function), launch.dynamic_shared_bytes
         run.native = NativeCode(
             address, handle, launch.threads, shared_bytes, launch.made, most,
@@ -177,6 +183,8 @@ def _careful(loaded: Loaded, packer: struct.Struct) -> Callable[..., Loadable]:
             if total > MOST_NUMBERED:
                 return _without_maps(loaded, 0, grid, stream, values)
             blocks, packed = _staying(total, loaded), (*values, *grid)
+        if launch.drawn:
+            packed = (*packed, tickets(device).of(stream))
         arguments = Arguments(len(packed), launch.made)
         packer.pack_into(arguments.memory, 0, *fitted(packer.format, packed))
         status = arguments.assemble()

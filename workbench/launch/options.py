@@ -24,13 +24,13 @@ DEFAULTS: dict[str, Any] = {
     "skip_ones": False, "swap_operands": False, "rounds_together": False,
     "copy_narrow": None, "prefetch_l2": None,
     "through_registers": None, "warp_specialize": None, "persistent": None, "reorder": None,
-    "most_rounds": None, "cluster": None,
+    "tickets": None, "most_rounds": None, "cluster": None,
 }  # fmt: skip
 
 #: True or False, or left to the compiler.
 _CHOSEN = (
     *("copy_narrow", "prefetch_l2", "through_registers", "warp_specialize", "persistent"),
-    "reorder",
+    *("reorder", "tickets"),
 )
 
 SHORT_FORMS = {"warps": "num_warps", "stages": "num_stages", "ctas": "num_ctas"}

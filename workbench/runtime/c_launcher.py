@@ -213,6 +213,13 @@ class _Twin:
                 f"{launch.most_rounds}, {launch.cluster});",
             ]
             blocks = "(unsigned)blocks, 1, 1"
+        if launch.drawn:
+            raise OptionError(
+                f"blocks of {self.kernel.name} draw their programs, from counters that C does not "
+                "keep",
+                hint=f"save one without: {self.kernel.name}@tickets=False",
+                code="K804",
+            )
         made = launch.made or [Parameter((n,)) for n in range(len(self.names))]
         pointers = [self._parameter(n, parameter) for n, parameter in enumerate(made)]
         self.lines += [

@@ -14,7 +14,7 @@ barriers in memory, is the interpreter's and the protocol checker's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from math import prod
 from typing import Any
@@ -110,8 +110,8 @@ class Simulator(ProgramFrame):
         own.order = GlobalOrder(self.machine.module, self.warps)
         return own
 
-    def programs(self) -> Iterator[Simulator]:
-        for program in super().programs():
+    def programs(self, following: Callable[[], int] | None = None) -> Iterator[Simulator]:
+        for program in super().programs(following):
             # Nobody minds in which order two programs touch global memory.
             program.order = GlobalOrder(self.machine.module, self.warps)
             yield program

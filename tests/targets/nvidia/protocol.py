@@ -34,6 +34,8 @@ from workbench.targets.nvidia.ops import (
     Arrive,
     Await,
     Barriers,
+    Draw,
+    Drawn,
     Expect,
     ScaleProducts,
     TensorCopy,
@@ -66,18 +68,21 @@ class _Recorder(ProgramFrame):
         super().__init__(machine, (0, 0, 0))
         self.number = self.block = block
         self.protocol = protocol
-        self.steps: list[Any] = []
+        self.noted: list[Any] = []
         self.rings: dict[Value, int] = {}
         #: The barriers that count a buffer's copies, and how often barriers were waited at.
         self.full: dict[Value, Value] = {}
         self.waits: dict[Value, int] = {}
+        #: The programs that have been drawn, of which each role has read so many.
+        self.drawn: list[int] = []
+        self.known = 0
 
     def part(self, op: Op, regions: Any) -> None:
         del op
         for steps, region in zip(
             (self.protocol.producer, self.protocol.consumer), regions.values(), strict=True
         ):
-            self.steps, self.waits = steps, {}
+            self.noted, self.waits, self.known = steps, {}, 0
             self.run(region, ())
 
     def run(self, block: Block, arguments: Sequence[Array]) -> tuple[Array, ...]:
@@ -97,14 +102,22 @@ class _Recorder(ProgramFrame):
             return op.interpret(self)  # type: ignore[arg-type]
         if isinstance(op, Arrive | Expect | TensorCopy):
             if self.get(op.when, True):
-                self.steps.append(self.step(op))
+                self.noted.append(self.step(op))
             return None
         if isinstance(op, Await):
             self.waits[op.barriers] = self.waits.get(op.barriers, 0) + 1
-            self.steps.append(("wait", self.place(op.barriers, op.turn), int(self[op.parity]) & 1))
+            self.noted.append(("wait", self.place(op.barriers, op.turn), int(self[op.parity]) & 1))
             return None
+        if isinstance(op, Draw):
+            self.drawn.append(self.draw())
+            self.noted.append(("draw", self.place(op.buffer, op.slot)))
+            return None
+        if isinstance(op, Drawn):
+            self.noted.append(("read", ((self.place(op.buffer, op.slot), None),)))
+            self.known += 1
+            return self.drawn[self.known - 1]
         if isinstance(op, SharedLoad) and op.buffer in self.full and op.slot is not None:
-            self.steps.append(("read", ((self.place(op.buffer, op.slot), self.fill(op.buffer)),)))
+            self.noted.append(("read", ((self.place(op.buffer, op.slot), self.fill(op.buffer)),)))
         if isinstance(op, WarpgroupDot):
             pairs = ((op.a, op.slot_a), (op.b, op.slot_b))
             reads = tuple(
@@ -112,10 +125,10 @@ class _Recorder(ProgramFrame):
                 for v, slot in pairs
                 if isinstance(v.type, Shared) and slot
             )
-            self.steps += [("product", reads), ("products", op.in_flight)]
+            self.noted += [("product", reads), ("products", op.in_flight)]
             return self[op.accumulator]
         if isinstance(op, WaitProducts | ScaleProducts):
-            self.steps.append(("products", op.pending))
+            self.noted.append(("products", op.pending))
             return self[op.accumulator]
         return op.interpret(self)  # type: ignore[arg-type]
 
@@ -201,11 +214,11 @@ class _Explorer:
     def _numbered(self, block: int, steps: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Return steps with barriers and slots as numbers, copies and products with their fills."""
         found: list[tuple[Any, ...]] = []
-        fills: dict[int, int] = {}
+        fills: dict[tuple[int, bool], int] = {}
 
-        def fill(ring: int) -> int:
-            fills[ring] = fills.get(ring, -1) + 1
-            return fills[ring]
+        def fill(ring: int, *, fills_it: bool = False) -> int:
+            fills[ring, fills_it] = fills.get((ring, fills_it), -1) + 1
+            return fills[ring, fills_it]
 
         for kind, *rest in steps:
             if kind in ("product", "read"):
@@ -220,11 +233,16 @@ class _Explorer:
                 found.append((kind, rest[0]))
             elif kind == "copy":
                 where, slot, size, parts = rest
-                number = fill(slot[0])
+                number = fill(slot[0], fills_it=True)
                 found.append((kind, [
                     (self._slot(at, slot, part), number, self._barrier(at, where), size)
                     for at, part in parts
                 ]))  # fmt: skip
+            elif kind == "draw":
+                (slot,) = rest
+                number = fill(slot[0], fills_it=True)
+                parts = range(self.parts)
+                found.append((kind, [self._slot(block, slot, part) for part in parts], number))
             elif kind == "arrive":
                 where, times, peers = rest
                 found.append((kind, [self._barrier(at, where) for at in peers], times))
@@ -326,15 +344,12 @@ class _Explorer:
             barriers = self._counted(barriers, rest[0], 1, rest[1])
         elif kind == "arrive":
             barriers = self._arrived(state, group, *rest)
-        elif kind == "copy":
-            read = {slot for queue in products for reads in queue for slot, _ in reads}
-            for slot, fill, barrier, size in rest[0]:
-                _check_free(slots, slot, read)
-                slots, copies = _put(slots, slot, None), copies | {(slot, fill, barrier, size)}
+        elif kind in ("copy", "draw"):
+            slots, copies = self._filled(state, kind, *rest)
         elif kind in ("product", "read"):
             self.check(state, rest[0], f"a {kind} of a slot that does not hold its fill")
-            begun = (rest[0],) if kind == "product" else ()
-            products = _put(products, group, (*products[group], *begun))
+            if kind == "product":
+                products = _put(products, group, (*products[group], rest[0]))
         elif len(products[group]) > rest[0]:
             return None
         return _State(_put(state.at, role, state.at[role] + 1), barriers, slots, copies, products)
@@ -350,6 +365,21 @@ class _Explorer:
                 raise WrongError("an arrival at a block that has ended")
             barriers = self._counted(barriers, barrier, times, 0)
         return barriers
+
+    def _filled(
+        self, state: _State, kind: str, places: Sequence[Any], number: int = 0
+    ) -> tuple[tuple[int | None, ...], frozenset[Any]]:
+        """Return the slots after a copy has been started, or a number stored; copies under way."""
+        slots, copies = state.slots, state.copies
+        if kind == "draw":
+            for slot in places:
+                slots = _put(slots, slot, number)
+            return slots, copies
+        read = {slot for queue in state.products for reads in queue for slot, _ in reads}
+        for slot, fill, barrier, size in places:
+            _check_free(slots, slot, read)
+            slots, copies = _put(slots, slot, None), copies | {(slot, fill, barrier, size)}
+        return slots, copies
 
     def check(self, state: _State, reads: Sequence[tuple[int, int]], what: str) -> None:
         for slot, fill in reads:

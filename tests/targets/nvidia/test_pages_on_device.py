@@ -50,3 +50,43 @@ def test_boxes_bring_what_copies_do(page: int, block: int, warp_specialize: bool
         assert ("cp.async.bulk.tensor" in compiled.asm["ptx"]) == options["tma"]
     assert not found[0].isnan().any()
     torch.testing.assert_close(*found, rtol=2**-8, atol=2**-10)
+
+
+def test_drawn_programs_have_the_same_bits():
+    """In a hundred launches, in two graphs, and in streams beside each other."""
+    arguments, grid = sequences_of(64)
+    given = [on_device(a, 0) for a in arguments]
+    out = given[3]
+    sizes = {"HEAD": HEAD, "BLOCK_D": HEAD, "GROUP": GROUP, "BLOCK_Q": 16, "PAGE": 64,
+             "BLOCK_N": 64, "num_warps": 4, "num_stages": 2, "warp_specialize": True}  # fmt: skip
+    kernel = jitted(paged_attention.paged_prefill)
+
+    def launch(**options: Any) -> Any:
+        return kernel[grid](*given, **sizes, **options)
+
+    launch(persistent=False)
+    wanted = out.clone()
+
+    def same() -> bool:
+        torch.cuda.synchronize()
+        found = torch.equal(out, wanted)
+        out.fill_(float("nan"))
+        torch.cuda.synchronize()
+        return found
+
+    compiled = launch(persistent=True)
+    assert compiled.launch.drawn
+    assert same()
+    for _ in range(100):
+        launch(persistent=True)
+        assert same()
+    graphs = [torch.cuda.CUDAGraph() for _ in range(2)]
+    for graph in graphs:
+        with torch.cuda.graph(graph):
+            launch(persistent=True)
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    for _ in range(10):
+        for stream, graph in zip(streams, (*graphs, None, None), strict=True):
+            with torch.cuda.stream(stream):
+                graph.replay() if graph is not None else launch(persistent=True)
+        assert same()

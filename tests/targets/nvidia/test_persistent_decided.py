@@ -208,23 +208,34 @@ def lengths(a_ptr, b_ptr, c_ptr, k_ptr, K, am, bk, M: tl.constexpr, N: tl.conste
     tl.store(place, total + end)
 
 
-@pytest.mark.parametrize("asked", [None, True])
-def test_programs_whose_lengths_are_read_stay_where_asked(asked: bool | None):
+#: What is asked for, for how many programs blocks stay, whether they draw them.
+READ = [
+    ({}, 0, False),
+    ({"persistent": True}, 2**31 - 1, True),
+    ({"persistent": True, "tickets": False}, 32, False),
+]
+
+
+@pytest.mark.parametrize(("asked", "rounds", "drawn"), READ)
+def test_programs_whose_lengths_are_read_stay_where_asked(
+    asked: dict[str, bool], rounds: int, drawn: bool
+):
     """No source leads there yet: where such a loop's boxes begin nobody can tell a launch."""
     words = "*fp16:16 *fp16:16 *fp32:16 *i32 i32:16 i32:16 i32:16"
     module = tile_ir(lengths, words, {"M": 64, "N": 64, "BK": 16}, num_warps=4, num_stages=2)
     raised = dict(unasked(module, SM_90A, warp_specialize=True))["raise-tma"]
     (end,) = (v for op in raised.body.ops for v in op.results if v.hint == "end")
     raised = planted(raised, lambda _, op: op.changed(upper=end) if isinstance(op, For) else None)
-    if asked:
-        raised = replace(raised, attributes={**raised.attributes, "persistent": True})
+    raised = replace(raised, attributes={**raised.attributes, **asked})
     remarks = Remarks()
     found = role_partition(raised, remarks, SM_90A)
     (loop,) = (op for op in found.body.ops if isinstance(op, For))
-    assert dict(loop.schedule).get("persistent", 0) == (32 if asked else 0)
-    (told,) = (item.text for item in remarks.items if "persistent" in item.text)
+    schedule = dict(loop.schedule)
+    assert (schedule.get("persistent", 0), "drawn" in schedule) == (rounds, drawn)
+    told = [item.text for item in remarks.items if "persistent" in item.text or "draw" in item.text]
     said = "32 for each: how long a loop runs follows from tile.load" if asked else LONG_LOOP
-    assert said in told
+    said = "blocks draw the programs that they take: how long a loop" if drawn else said
+    assert any(said in text for text in told)
 
 
 # -- for how many programs -----------------------------------------------------------------------

@@ -302,6 +302,7 @@ def test_ptxas_takes_what_is_written():
     assert "k_param_4[128]" in state.ptx
     assert state.ptx.count("cp.async.bulk.tensor.2d.shared::cluster.global") == 4
     assert state.ptx.count("mbarrier.init") == 2
+    assert state.ptx.count("prefetch.tensormap") == 1  # while the block begins
     for word in ("expect_tx", "try_wait.parity", "fence.mbarrier_init", "mbarrier.arrive.shared"):
         assert word in state.ptx
     assert assemble(state.ptx, unit.name).spill_store_bytes == 0

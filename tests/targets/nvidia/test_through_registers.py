@@ -34,6 +34,7 @@ from workbench.ops import For, Load
 from workbench.source import LaunchError
 from workbench.targets.nvidia.ops import AsyncCopy, FenceProducts
 from workbench.targets.nvidia.toolchain import assemble
+from workbench.targets.nvidia.warpgroup_choice import options_for_turned
 from workbench.targets.simt.kernel import lower
 from workbench.targets.simt.lowering import Lowering
 from workbench.targets.simt.ops import SharedAllocate, SharedLoad, SharedStore
@@ -150,6 +151,20 @@ def test_only_who_asks_gets_it():
         last = in_gpu_ir(module)
         assert not any(isinstance(op, Load) for op in last.walk())
         assert meaning(last, (1,), arguments()) == meaning(module, (1,), arguments())
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "dtype", "unasked"),
+    [("tn", 256, "fp32", True), ("tn", 128, "fp32", False), ("nn", 256, "fp32", False),
+     ("tn", 256, "fp8e4nv", False)],
+)  # fmt: skip
+def test_long_products_of_which_one_operand_is_turned_and_one_read_want_it(
+    kind: str, columns: int, dtype: str, unasked: bool
+):
+    """Shorter ones would wait for memory; of bytes nothing is known."""
+    k = 32 if dtype == "fp32" else 128
+    module = staged(128, columns, k, 8, kind, dtype, 3)
+    assert options_for_turned(module, SM_90A) == ({"through_registers": True} if unasked else {})
 
 
 def carries_tiles(module: Module) -> bool:

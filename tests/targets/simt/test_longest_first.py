@@ -11,7 +11,7 @@ import pytest
 import workbench.language as tl
 from tests.passes.corpus import tile_ir
 from tests.targets.simt.pretend import execute, gpu_ir
-from tests.targets.simt.test_programs import places
+from tests.targets.simt.test_programs import places, staying
 from tests.targets.simt.test_sixty_four_lanes import MACHINE
 from workbench.ir import Module
 from workbench.passes.manager import Remarks
@@ -103,6 +103,33 @@ def test_blocks_begin_with_the_longest(order: int, wanted: list[list[int]]):
     counter, out = np.zeros(1, np.int32), np.zeros(15, np.int32)
     execute(module, MACHINE, (3, 5), [counter, out])
     assert out.reshape(5, 3).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("growth", "wanted"),
+    [
+        (1, [[0, 1, 2], [3, 4, 5], [6, 7, 8], [13, 11, 9], [14, 12, 10]]),
+        (-1, [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 11, 13], [10, 12, 14]]),
+    ],
+)
+def test_launches_end_with_short_ones_where_lengths_are_loaded(
+    growth: int, wanted: list[list[int]]
+):
+    """One block that stays takes all programs: of the last two columns of five row by row."""
+    module = gpu_ir(tile_ir(tickets, "*i32:16 *i32:16", {"N": 64}, num_warps=2), MACHINE, staying)
+    module = replace(module, attributes={**module.attributes, "longest_drawn": growth})
+    counter, out = np.zeros(1, np.int32), np.zeros(15, np.int32)
+    execute(module, MACHINE, (3, 5), [counter, out], 1)
+    assert out.reshape(5, 3).tolist() == wanted
+    module = gpu_ir(tile_ir(places, "*i32:16", {"N": 64}, num_warps=2), MACHINE, staying)
+    module = replace(module, attributes={**module.attributes, "longest_drawn": growth})
+    for grid in ((1, 1, 1), (2, 1, 2), (3, 8, 1), (1, 3, 2)):
+        count = int(np.prod(grid))
+        out = np.zeros(count * 64, np.int32)
+        execute(module, MACHINE, grid, [out], 2)
+        z, y, x = np.indices(grid[::-1])
+        each = x + 100 * y + 10000 * z + 1000000 * grid[2]
+        assert np.array_equal(out.reshape(count, 64), np.repeat(each.reshape(count, 1), 64, 1))
 
 
 def test_blocks_that_stay_keep_their_order_and_authors_are_told():

@@ -57,6 +57,7 @@ UNOBEYED = Unobeyed(
         "num_stages": _NO_COPIES,
         "warp_specialize": _ONE_THREAD,
         "persistent": _POOL,
+        "tickets": _POOL,
         "most_rounds": _POOL,
         "cluster": _POOL,
         "maxnreg": "the registers of a processor are given out by its code generator",

@@ -15,6 +15,7 @@ from workbench.targets.nvidia import (  # noqa: F401 - importing a family regist
     moves,
     scaling,
     tensors,
+    tickets,
     vector_atomics,
     warpgroup_code,
     warpgroups,

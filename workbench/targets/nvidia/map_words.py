@@ -25,7 +25,7 @@ from workbench.ir import (
 )
 from workbench.ops import AddPointer, Cast, Constant, Elementwise, Promise
 from workbench.targets.nvidia.tensors import tensor_maps
-from workbench.targets.simt.ops import is_persistent
+from workbench.targets.simt.ops import is_drawn, is_persistent
 
 MAKER, WALKED_MAKER = "tensor_map", "walked_map"
 BYTES, ALIGNMENT = 128, 64
@@ -83,13 +83,14 @@ def made_parameters(module: Module) -> list[dict[str, object]]:
     """Return all parameters of a kernel's code as a launch makes them; none if it makes none.
 
     They are the fields of `launch.abi.Parameter`s: the arguments one by one, the grid where blocks
-    take several of its programs (it comes behind the arguments), then the maps.
+    take several of its programs (it comes behind the arguments) and what these are drawn from, then
+    the maps.
     """
     maps, persistent = tensor_maps(module), is_persistent(module)
     if not (maps or persistent):
         return []
     places = {p.value: n for n, p in enumerate(module.parameters)}
-    own = len(places) + (3 if persistent else 0)
+    own = len(places) + (3 if persistent else 0) + (1 if is_drawn(module) else 0)
     found: list[dict[str, object]] = [{"inputs": (n,)} for n in range(own)]
     for op in maps:
         writer = _Writer(places)

@@ -53,10 +53,11 @@ from workbench.targets.nvidia.toolchain import (
     live_registers,
     missing,
 )
+from workbench.targets.nvidia.warpgroup_choice import options_for_turned
 from workbench.targets.objects import code_bytes
 from workbench.targets.simt.kernel import expand, lower, parameters_of
 from workbench.targets.simt.lowering import Lowering
-from workbench.targets.simt.ops import all_warps, cluster_of, is_persistent, most_rounds
+from workbench.targets.simt.ops import all_warps, cluster_of, is_drawn, is_persistent, most_rounds
 from workbench.targets.simt.options import with_options
 from workbench.targets.simt.passes.apart import split_by_overlap
 from workbench.targets.simt.passes.assign_layouts import assign_layouts
@@ -151,9 +152,8 @@ def _gpu(state: State) -> State:
     state = _placed(state, module, way.beside_rings(module))
     ordered = partial(insert_barriers, offsets=dict(state.offsets), chip=state.unit)
     module = recorder.run("insert-barriers", ordered, module, "gpu")
-    for name in ("most_rounds", "cluster"):
+    for name, unset in (("most_rounds", None), ("cluster", 1), ("tickets", False)):
         asked_for = module.attributes.get(name)
-        unset = None if name == "most_rounds" else 1
         if asked_for not in (None, unset) and not is_persistent(module):
             text = f"{name}={asked_for} is not obeyed: no block stays for another program"
             recorder.remarks.note(None, text, "missed")
@@ -404,6 +404,8 @@ def _extra(module: Module) -> dict[str, Any]:
     told: dict[str, Any] = {"made": made}
     if rounds := most_rounds(module):
         told["persistent"] = rounds
+    if is_drawn(module):
+        told["drawn"] = True
     if (blocks := cluster_of(module)) > 1:
         told["cluster"] = blocks
     if needs and needs.steps:
@@ -478,7 +480,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
 
 
 def _assign(module: Module, remarks: Remarks, unit: Chip) -> Module:
-    chosen = options_for_weights(module, unit)
+    chosen = {**options_for_weights(module, unit), **options_for_turned(module, unit)}
     return assign_layouts(_with(module, **{**chosen, **module.attributes}), remarks, unit)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from workbench.ir import Builder, Module, Op, Scalar, Shared, Value, element_of, layout_of
 from workbench.layouts import SWIZZLES, TensorPlan, swizzle_width, swizzled, tensor_fits
@@ -38,6 +38,11 @@ from workbench.targets.simt.rules import (
 )
 from workbench.targets.simt.shared import Addresses, slot_base
 
+#: A place in a tile, and the bytes in front of it in the buffer.
+Piece = tuple[tuple[int, ...], int]
+#: So many copies are worth a branch to each warp.
+_EACH = 2
+
 NVIDIA.layouts(MakeTensorMap, TensorLoad, TensorCopy, TensorStore, AwaitStores)(as_they_are)
 NVIDIA.layouts(Barriers, RenewBarriers, Expect, Arrive, Await)(as_they_are)
 NVIDIA.layouts(ClusterBarrier, HasPeers)(as_they_are)
@@ -51,9 +56,13 @@ def tensor_maps(module: Module) -> list[MakeTensorMap]:
 
 @NVIDIA.lower(MakeTensorMap)
 def lower_map(low: Lowering, op: MakeTensorMap) -> None:
-    """The launch has made it: it is a parameter, and lies where the copies can read it."""
+    """The launch has made it: it is a parameter, and lies where the copies can read it.
+
+    What copies is told to fetch it while the block begins. PTX ISA 9.0, prefetch.tensormap.
+    """
     number = [found.id for found in tensor_maps(low.module)].index(op.id)
     low.set_scalar(op.result, f"%map{number}")
+    _one_does(low, "prefetch.tensormap [$0];", [f"ptr %map{number}"], None)
 
 
 def tensor_plan(
@@ -186,7 +195,9 @@ def _box(op: TensorLoad, blocks: int) -> Box | None:
 def lower_copy(low: Lowering, op: TensorCopy) -> None:
     """PTX ISA 9.0, cp.async.bulk.tensor (sm_90): axes from the inner one outwards.
 
-    Of a walked map it is `.im2col`, with the offsets in 16 bits.
+    Of a walked map it is `.im2col`, with the offsets in 16 bits. Of a tile that is many boxes each
+    warp of a producer starts a share: it may before another one has said how many bytes there will
+    be, since nobody has arrived for the phase until then.
     """
     source, buffer = op.map.op, op.buffer.type
     assert isinstance(source, MakeTensorMap)
@@ -204,7 +215,9 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
 
     rows, emit = 1 - op.axes.index(rank - 1), low.emit
 
-    def start(where: Sequence[int], offset: int, *, together: bool = False) -> None:
+    def start(
+        where: Sequence[int], offset: int, *, together: bool = False, leader: str | None = None
+    ) -> None:
         part, within = divmod(where[along], source.type.box[op.axes[along]])
         moved = starts[part * rank : (part + 1) * rank]
         for axis, step in zip(op.axes, _replaced(where, along, within), strict=True):
@@ -220,11 +233,10 @@ def lower_copy(low: Lowering, op: TensorCopy) -> None:
         arguments += [f"i32 {counter}", *(f"i16 {offset}" for offset in offsets)]
         arguments += [f"i16 {(1 << op.blocks) - 1}"] if together else []
         text = _copying(rank, len(offsets), together=together)
-        _one_does(low, text, arguments, op.when)
+        _one_does(low, text, arguments, op.when, leader)
 
     if op.together is None:
-        for where, offset in plan.pieces:
-            start(where, offset)
+        _by_warps(low, plan.pieces, start)
         return
     share, alone, end = (emit.fresh(word) for word in ("share", "alone", "copied"))
     emit.branch(low.scalar(op.together), share, alone)
@@ -354,6 +366,30 @@ def _await_reads(low: Lowering, groups: int) -> None:
     """Wait until all groups of copies but the latest have read shared memory."""
     text = f"cp.async.bulk.wait_group.read {groups};"
     low.emit.do(f'call void asm sideeffect "{text}", "~{{memory}}"()')
+
+
+def _by_warps(low: Lowering, pieces: Sequence[Piece], start: Callable[..., None]) -> None:
+    """Have each warp of a role start its share of the copies of a tile, one all if they are few."""
+    emit, role = low.emit, low.role
+    if role is None or role.warps == 1 or len(pieces) < _EACH * role.warps:
+        for where, offset in pieces:
+            start(where, offset)
+        return
+    end, each = emit.fresh("copied"), -(-len(pieces) // role.warps)
+    for number, first in enumerate(range(0, len(pieces), each)):
+        mine, others = emit.fresh("share"), emit.fresh("others")
+        warp = role.first + number
+        own = emit.pure(f"icmp eq i32 {role.warp}, {warp}")
+        emit.branch(own, mine, others)
+        emit.label(mine)
+        with emit.scope():
+            leader = emit.pure(f"icmp eq i32 {low.thread}, {warp * low.lanes}")
+            for where, offset in pieces[first : first + each]:
+                start(where, offset, leader=leader)
+        emit.jump(end)
+        emit.label(others)
+    emit.jump(end)
+    emit.label(end)
 
 
 def _copying(rank: int, offsets: int, *, together: bool) -> str:

@@ -20,11 +20,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 
-from workbench.ir import F32, Builder, Value, element_of, layout_of, shape_of
+from workbench.ir import F32, Builder, Module, Value, element_of, layout_of, shape_of
 from workbench.layouts import LinearLayout, byte_pairs_fit, swizzled, wgmma_a, wgmma_d
 from workbench.layouts.between import from_memory, row_order
 from workbench.ops import ConvertLayout, Dot
-from workbench.targets.nvidia.chip import chip_of
+from workbench.targets.nvidia.chip import Chip, chip_of
 from workbench.targets.nvidia.ops import WarpgroupDot
 from workbench.targets.nvidia.warpgroups import (
     MOST_COLUMNS,
@@ -45,6 +45,8 @@ from workbench.targets.simt.rules import SAME, Along, Layouts, Setting
 _BESIDE_A_PRODUCER = 48
 #: A product is turned to multiply no more than so much of what it would.
 _FAR_LESS = 0.8
+#: Multiplications of tf32 that take as long as memory to answer (1,000 cycles).
+_LONG = 128 * 256 * 32
 #: The fewest bytes side by side of which there are copies to shared memory.
 _COPIED_BYTES = 4
 
@@ -228,6 +230,26 @@ def is_first_as_loaded(op: Dot, on: Setting) -> bool:
     return _is_held_as_loaded(op, first, on)
 
 
+def options_for_turned(module: Module, chip: Chip) -> dict[str, bool]:
+    """Return the options that products choose of whose operands threads turn one, read the other.
+
+    Of tf32 where memory has both with k as rows (tn): with `through_registers` the block meets once
+    a round (an H100, 128 x 256 and 256 x 128 by 32 of eight warps at 2048, 4096 and 8192: 1.02 to
+    1.09), and products have to be longer than memory takes to answer (128 x 128 by 32: 0.82). Of
+    bytes nothing is known.
+    """
+    on = Setting(module, chip)
+    for op in module.walk():
+        if not isinstance(op, Dot) or warpgroup_layouts(op, on) is None:
+            continue
+        if prod(shape_of(op.result.type)) * shape_of(op.a.type)[-1] < _LONG:
+            continue
+        wide = element_of(op.a.type).itemsize == F32.itemsize and is_first_as_loaded(op, on)
+        if wide and all(_lies_across(op, operand, on) for operand in (op.a, op.b)):
+            return {"through_registers": True}
+    return {}
+
+
 def _lies_across(op: Dot, operand: Value, on: Setting) -> bool:
     """Say whether memory has an operand with k as rows, and the instruction takes none such."""
     unit = unit_of(op)
@@ -320,4 +342,4 @@ def _columns_of_piece(op: Dot, on: Setting) -> int:
     return -(-own // pieces // 8) * 8
 
 
-__all__ = ["is_first_as_loaded", "is_to_be_turned", "warpgroup_layouts"]
+__all__ = ["is_first_as_loaded", "is_to_be_turned", "options_for_turned", "warpgroup_layouts"]

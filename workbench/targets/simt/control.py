@@ -10,6 +10,7 @@ from workbench.passes.rules import constant_of
 from workbench.targets.simt.arithmetic import compare_integers
 from workbench.targets.simt.lowering import Lowering, element_scalar, llvm_type
 from workbench.targets.simt.ops import EachProgram
+from workbench.targets.simt.placing import place_of
 from workbench.targets.simt.rules import SAME, Flow, Layouts, Setting, as_they_are, same
 from workbench.targets.simt.table import SIMT
 
@@ -276,7 +277,8 @@ def each_program_layouts(op: EachProgram, on: Setting) -> Layouts:
 def lower_each_program(low: Lowering, op: EachProgram) -> None:
     """Number programs back and forth over the blocks, below 2^31; a number is a place in the grid.
 
-    Steps of 2 (blocks - block) - 1 and 2 block + 1 take turns.
+    Steps of 2 (blocks - block) - 1 and 2 block + 1 take turns. Numbers that are drawn may be below
+    twice as many.
     Nothing is moved in front: what depends on the thread alone would be kept for all programs.
     """
     emit, chip = low.emit, low.chip
@@ -297,10 +299,12 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
         carried = _open_phis(low, op.inits, start, entry)
         for value, registers in zip(op.body.arguments, carried, strict=True):
             _bind(low, value, registers)
-        with low.as_program(place_in_grid(low, number), number):
+        with low.as_program(place_of(low, number), number):
             low.block(op.body)
         after = _operands(low, op.body.yields)
-        following = emit.add("i32", number, step, "nuw ")
+        following = (
+            low.scalar(op.body.yields[0]) if op.drawn else emit.add("i32", number, step, "nuw ")
+        )
         other = emit.sub("i32", both, step)
         again = emit.pure(f"icmp ult i32 {following}, {total}")
         latch = emit.block
@@ -312,15 +316,6 @@ def lower_each_program(low: Lowering, op: EachProgram) -> None:
     results = _phis(low, op.results, [(start, entry), (after, latch)])
     for value, registers in zip(op.results, results, strict=True):
         _bind(low, value, registers)
-
-
-def place_in_grid(low: Lowering, number: str) -> tuple[str, str, str]:
-    """Return where in the grid the program of a number is."""
-    emit, x, y = low.emit, low.programs(0), low.programs(1)
-    row = emit.pure(f"udiv i32 {number}, {x}")
-    texts = f"urem i32 {number}, {x}", f"urem i32 {row}, {y}", f"udiv i32 {row}, {y}"
-    first, second, third = map(emit.pure, texts)
-    return first, second, third
 
 
 @SIMT.lower(While)

@@ -62,12 +62,14 @@ _LLVM_TYPES = {
 class Role:
     """Warps that have parted from others: the first one, how many, and the number of their barrier.
 
-    Barrier 0 is the whole block's, at which those who have parted do not meet.
+    Barrier 0 is the whole block's, at which those who have parted do not meet. `warp`: which one of
+    the block a warp is, an i32 that all its lanes are known to agree on.
     """
 
     first: int
     warps: int
     number: int
+    warp: str = ""
 
 
 def llvm_type(element: Element) -> str:
@@ -116,6 +118,10 @@ class Lowering:
         self.role: Role | None = None
         #: Whether blocks take several programs, of a grid that the launch hands over.
         self.persistent = is_persistent(module)
+        #: Which programs begin first, 0 where they do by their numbers (longest_first.py).
+        self.order: int = module.attributes.get("longest_first", 0)
+        #: Whether the last ones that are drawn are to be short, and where these are.
+        self.last: int = module.attributes.get("longest_drawn", 0)
         self._place: Sequence[str] | None = None
         self._number = ""
         #: Values that some op reads.

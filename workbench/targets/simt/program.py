@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from workbench.ops import Assume, Barrier, NumPrograms, ProgramId, Promise
-from workbench.targets.simt.control import place_in_grid
 from workbench.targets.simt.lowering import Lowering, llvm_type
 from workbench.targets.simt.ops import BlockBarrier, WarpBarrier
+from workbench.targets.simt.placing import place_of
 from workbench.targets.simt.rules import as_they_are, elementwise
 from workbench.targets.simt.table import SIMT
 
@@ -20,7 +20,7 @@ def lower_program_id(low: Lowering, op: ProgramId) -> None:
         return
     number, there = low.peer(str(op.peer))
     held = low.emit.pure(f"select i1 {there}, i32 {number}, i32 {low.number}")
-    _set_index(low, op, place_in_grid(low, held)[op.axis])
+    _set_index(low, op, place_of(low, held)[op.axis])
 
 
 @SIMT.lower(NumPrograms)

@@ -23,8 +23,8 @@ def lower_roles(low: Lowering, op: Roles) -> None:
     emit.branch(beyond, producer, consumers)
     keeps, gets = op.registers or (0, 0)
     for label, region, role, registers, more in (
-        (producer, op.producer, Role(low.num_warps, op.warps, 2), keeps, False),
-        (consumers, op.consumers, Role(0, low.num_warps, 1), gets, True),
+        (producer, op.producer, Role(low.num_warps, op.warps, 2, warp), keeps, False),
+        (consumers, op.consumers, Role(0, low.num_warps, 1, warp), gets, True),
     ):
         emit.label(label)
         if registers:

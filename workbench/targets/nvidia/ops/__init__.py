@@ -25,6 +25,7 @@ from workbench.targets.nvidia.ops.tensors import (
     TensorLoad,
     TensorStore,
 )
+from workbench.targets.nvidia.ops.tickets import Draw, Drawn
 
 __all__ = [
     "Arrive",
@@ -34,6 +35,8 @@ __all__ = [
     "Barriers",
     "ClusterBarrier",
     "CommitCopies",
+    "Draw",
+    "Drawn",
     "Expect",
     "FenceProducts",
     "HasPeers",

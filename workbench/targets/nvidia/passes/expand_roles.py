@@ -28,6 +28,8 @@ from workbench.targets.nvidia.ops import (
     Await,
     Barriers,
     ClusterBarrier,
+    Draw,
+    Drawn,
     Expect,
     FenceProducts,
     HasPeers,
@@ -54,6 +56,9 @@ from workbench.targets.simt.rules import Box, Device, InRegisters, Later
 
 #: What is said of loads where each block copies its own.
 NOWHERE: Mapping[int, Value] = {}
+#: The ring in which numbers of programs are handed over, and its slots: a producer that has drawn
+#: one may be copying for it while consumers have yet to ask for the one before.
+_DRAWN, _AHEAD = ("drawn",), 2
 
 
 @dataclass
@@ -106,6 +111,7 @@ class _Expansion:
         self.rounds: int = self.loops[0].decided("persistent") or 0
         self.persistent = self.rounds > 0
         self.blocks: int = self.loops[0].decided("blocks") or 1
+        self.drawn = bool(self.loops[0].decided("drawn"))
         self.held = held_of(module, self.loops, self.known) if self.persistent else []
         self.warps: int = module.attributes["num_warps"]
         self.builder = builder = Builder(module.next_id)
@@ -116,6 +122,8 @@ class _Expansion:
             for channel in self.held:
                 self._ring(self.loops[0], channel)
             self._at(self.loops[0])
+            if self.drawn:
+                self._numbers()
             # Where blocks stay, what comes first for a program comes beside the one before.
             wanted = module.attributes.get("loads_first", True) and not self.persistent
             waited = self._waited_for() if wanted else None
@@ -201,6 +209,24 @@ class _Expansion:
         empty = builder.add(Barriers(slots, arrivals=self.warps * self.blocks), "empty")
         self.rings[channel.key] = _Ring(tuple(buffers), full, empty, slots)
 
+    def _numbers(self) -> None:
+        """Make the ring of numbers of programs, which all warps of the block read."""
+        builder = self.builder
+        ring = Shared((1,), I32, None, _AHEAD)
+        buffer = builder.add(SharedAllocate(type=ring), "number")
+        full = builder.add(Barriers(_AHEAD), "full")
+        readers = self.warps + self.loops[0].decided("warps")
+        empty = builder.add(Barriers(_AHEAD, arrivals=readers), "empty")
+        self.rings[_DRAWN] = _Ring((buffer,), full, empty, _AHEAD)
+
+    def _next_program(self, turn: _Turn, warps: int) -> Value:
+        """Return the number of the next program, once it has been drawn, to so many warps."""
+        builder, ring = self.builder, self.rings[_DRAWN]
+        builder.insert(Await(ring.full, turn.slot, turn.parity))
+        number = builder.add(Drawn(ring.buffers[0], turn.slot), "next")
+        builder.insert(Arrive(ring.empty, turn.slot, warps=warps))
+        return number
+
     # -- the producer ---------------------------------------------------------------------
     def _producer(self) -> None:
         builder = self.builder
@@ -208,11 +234,12 @@ class _Expansion:
         if not self.persistent:
             self._copies(turns)
             return
+        begun, inner = self._carried_turns(turns)
         with builder.block() as work:
-            begun, inner = self._carried_turns(turns)
             self._copies(inner)
+            number = self._draw(inner)
         last: tuple[Value, ...] = ()
-        for op in each_program(builder, work, replace(begun, yields=_flat(inner))):
+        for op in each_program(builder, work, replace(begun, yields=(*number, *_flat(inner)))):
             last = builder.insert(op).results
         if self.blocks > 1:
             for number, ring in enumerate(self.rings.values()):
@@ -230,9 +257,34 @@ class _Expansion:
         builder.insert(For(zero, count, one, (turn.slot, turn.parity), block))
 
     def _carried_turns(self, turns: dict[Any, _Turn]) -> tuple[Carried, dict[Any, _Turn]]:
-        """Return how turns go on from program to program, and what they are in one."""
+        """Return how turns go on from program to program, and what they are in one.
+
+        The number of the next program comes first, where it is drawn.
+        """
         inner = {key: _Turn(Value(I32, "slot"), Value(I32, "parity")) for key in turns}
-        return Carried(_flat(turns), _flat(inner), (), self.rounds, self.blocks), inner
+        none = (self.builder.add(Constant(0, I32)),) if self.drawn else ()
+        arguments = (*(Value(I32, "number") for _ in none), *_flat(inner))
+        inits = (*none, *_flat(turns))
+        return Carried(inits, arguments, (), self.rounds, self.blocks, self.drawn), inner
+
+    def _draw(self, turns: dict[Any, _Turn]) -> tuple[Value, ...]:
+        """Draw the next program for all warps once this one's copies have been started.
+
+        Earlier would be further ahead of the consumers: another block may be through before them.
+        A slot is full in the phase before that in which it is empty again.
+        """
+        if not self.drawn:
+            return ()
+        builder, ring, turn = self.builder, self.rings[_DRAWN], turns[_DRAWN]
+        self._at(self.loops[-1])
+        builder.insert(Await(ring.empty, turn.slot, turn.parity))
+        builder.insert(Draw(ring.buffers[0], turn.slot))
+        builder.insert(Arrive(ring.full, turn.slot))
+        one = builder.add(Constant(1, I32))
+        full = _Turn(turn.slot, builder.add(Elementwise("xor", (turn.parity, one))))
+        number = self._next_program(full, self.loops[0].decided("warps"))
+        turns[_DRAWN] = _Turn(*self._next(turn, ring.slots))
+        return (number,)
 
     def _copies(self, turns: dict[Any, _Turn]) -> None:
         """Write the producer's loops for one program; `turns` become those after them."""
@@ -359,7 +411,12 @@ class _Expansion:
                 self._give_held_back(op, turns)
             else:
                 self._copied(op, values)
-        return None if carried is None else replace(carried, yields=_flat(turns))
+        number: tuple[Value, ...] = ()
+        if self.drawn:
+            turn = turns[_DRAWN]
+            number = (self._next_program(turn, self.warps),)
+            turns[_DRAWN] = _Turn(*self._next(turn, _AHEAD))
+        return None if carried is None else replace(carried, yields=(*number, *_flat(turns)))
 
     def _readers(self, channel: Channel) -> list[For]:
         """Return the loops that read what is loaded before all of them."""

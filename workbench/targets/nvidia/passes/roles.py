@@ -42,7 +42,7 @@ from workbench.targets.nvidia.passes.overlap_products import (
     stored_bytes,
 )
 from workbench.targets.nvidia.passes.sharing import together
-from workbench.targets.nvidia.passes.staying import Told, stays
+from workbench.targets.nvidia.passes.staying import Told, draws, stays
 from workbench.targets.simt.lowering import used_values
 from workbench.targets.simt.passes.guarded_work import without_branch
 from workbench.targets.simt.passes.longest_first import inner_ops, orders_programs
@@ -264,6 +264,7 @@ def _decided(
         if id(load) not in inside:
             raise RefusedError(load, outside)
     blocks, more = together(module, channels, held, known, stays=rounds > 0)
+    drawn, also = draws(module, channels, blocks) if rounds else (False, [])
     _check_order(module, loops[-1], _produced(module, channels, held, loads, known), known)
     slots = ring.slots(beside, kept)
     ahead = ring.programs(beside, kept, slots) if rounds else 1
@@ -276,7 +277,7 @@ def _decided(
         for load in channel.loads
     }
 
-    for op, text, kind in [*told, *more]:
+    for op, text, kind in [*told, *more, *also]:
         remarks.note(op, text, kind)
     noted: dict[int, Op] = {}
     for loop, found in channels.items():
@@ -284,6 +285,7 @@ def _decided(
         schedule = (("warps", further), ("registers", registers), ("in_flight", flight))
         schedule += (("persistent", rounds),) if rounds else ()
         schedule += (("blocks", blocks),) if blocks > 1 else ()
+        schedule += (("drawn", 1),) if drawn else ()
         ops = (op.noted(**places[id(op)]) if id(op) in places else op for op in loop.body.ops)
         body = Block(loop.body.arguments, tuple(ops))
         noted[id(loop)] = loop.noted(body=body, schedule=schedule)

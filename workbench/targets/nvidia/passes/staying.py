@@ -62,6 +62,27 @@ def stays(
     return rounds, [(None, f"{text}{few}: {why}", "applied")]
 
 
+def draws(
+    module: Module, channels: Mapping[For, Sequence[Channel]], blocks: int = 1
+) -> tuple[bool, Told]:
+    """Say whether blocks that stay draw their programs one by one, and remarks.
+
+    A fixed order shares evenly what grows along an axis, and nothing else: where lengths are read
+    from memory, who is through first takes the next program. Drawing costs an atomic operation for
+    each. `blocks`: how many are a cluster, whose programs follow each other.
+    """
+    asked: bool | None = module.attributes.get("tickets")
+    loads = (decided_by_memory(loop, module) for loop in channels)
+    load = next(filter(None, loads), None)
+    if asked is False or (asked is None and load is None):
+        return False, []
+    if blocks > 1:
+        why = "tickets=True is not obeyed: programs of a cluster follow each other"
+        return False, [(None, why, "missed")] if asked else []
+    why = f": how long a loop runs follows from {load.name}" if load is not None else ""
+    return True, [(load, f"blocks draw the programs that they take{why}", "applied")]
+
+
 def most_rounds(module: Module, channels: Mapping[For, Sequence[Channel]]) -> tuple[int, str]:
     """Return how many programs a block takes at most, and why.
 
@@ -74,6 +95,9 @@ def most_rounds(module: Module, channels: Mapping[For, Sequence[Channel]]) -> tu
     asked: int | None = module.attributes.get("most_rounds")
     if asked is not None:
         return asked, "most_rounds says so"
+    drawn, _ = draws(module, channels)
+    if drawn:
+        return MOST_NUMBERED, "they draw them, so none gets apart from the others"
     for loop in channels:
         if load := decided_by_memory(loop, module):
             return FEW_ROUNDS, f"how long a loop runs follows from {load.name}"
@@ -107,8 +131,10 @@ def _why_go(
     out even, what is read from memory does not. Beside other blocks of a multiprocessor a block's
     beginning and end are hidden anyway.
     """
+    drawn, _ = draws(module, channels)
     for loop, found in channels.items():
-        if load := decided_by_memory(loop, module):
+        load = decided_by_memory(loop, module)
+        if load and (not drawn or len(found) == 1):
             text = "blocks in a fixed order would not share that evenly"
             return load, f"how long a loop runs follows from {load.name}: {text}"
         if len(found) > 1 and not alone:
@@ -116,4 +142,4 @@ def _why_go(
     return None, ""
 
 
-__all__ = ["FEW_ROUNDS", "Told", "most_rounds", "stays"]
+__all__ = ["FEW_ROUNDS", "Told", "draws", "most_rounds", "stays"]

@@ -6,6 +6,7 @@ They are ops like all others: with inference, verification, interpretation and a
 from workbench.targets.simt.ops.programs import (
     EachProgram,
     cluster_of,
+    is_drawn,
     is_persistent,
     most_rounds,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "WarpBarrier",
     "all_warps",
     "cluster_of",
+    "is_drawn",
     "is_persistent",
     "most_rounds",
     "roles_of",

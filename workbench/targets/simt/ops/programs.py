@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from workbench.ir import NONE, Array, Block, Frame, Module, Op, Type, Value, attribute
+from workbench.ir import I32, NONE, Array, Block, Frame, Module, Op, Type, Value, attribute
 from workbench.ops.control import carried, verify_carried
+from workbench.source import ShapeError
 
 
 class EachProgram(
@@ -18,6 +19,9 @@ class EachProgram(
     With `blocks` = C, a power of two, blocks whose numbers differ in those bits alone are a
     cluster, and there is a multiple of C of them: then their programs differ in those bits alone,
     too, and only the launch's last may lack some.
+
+    With `drawn` only a block's first program is so found: the body says which one follows, by the
+    first number that it hands on (`gpu.draw`), and what is not below the count of all is none.
 
     A block takes at most `most_rounds`: a launch of more than these for each block that there is at
     once starts one for each program.
@@ -38,11 +42,18 @@ class EachProgram(
     body: Block
     most_rounds: int
     blocks: int = attribute(default=1)
+    drawn: bool = attribute(default=False)
 
     def infer(self) -> tuple[Type, ...]:
         return tuple(value.type for value in self.inits)
 
     def verify(self) -> None:
+        if self.drawn and (self.blocks > 1 or [v.type for v in self.inits[:1]] != [I32]):
+            raise ShapeError(
+                f"{self.name}: blocks of a cluster draw no programs, others hand on the number of "
+                "the next one first, an i32",
+                self.span,
+            )
         verify_carried(self, self.inits, self.body.arguments, self.body)
 
     def flows(self) -> tuple[tuple[Value, Value], ...]:
@@ -50,7 +61,8 @@ class EachProgram(
 
     def interpret(self, frame: Frame) -> tuple[Array, ...]:
         held = tuple(frame[value] for value in self.inits)
-        for program in frame.programs():
+        following = (lambda: int(held[0])) if self.drawn else None
+        for program in frame.programs(following):
             held = program.run(self.body, held)
         return held
 
@@ -58,6 +70,11 @@ class EachProgram(
 def is_persistent(module: Module) -> bool:
     """Say whether blocks of a kernel take several programs each."""
     return any(op.per_program for op in module.walk())
+
+
+def is_drawn(module: Module) -> bool:
+    """Say whether blocks of a kernel draw their programs."""
+    return any(op.drawn for op in module.walk() if isinstance(op, EachProgram))
 
 
 def most_rounds(module: Module) -> int:

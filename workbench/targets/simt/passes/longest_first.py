@@ -9,7 +9,11 @@ their loops than the cache holds, since programs of a column mostly read the sam
 
 Where a loop's length is loaded, nobody knows which programs are long: with sequences of very
 different lengths behind each other (decoding and prefill together) that order was 15 to 18 %
-slower, with equal ones 3 to 5 % faster, so there it is taken only if asked for (`reorder`).
+slower, with equal ones 3 to 5 % faster, so there it is taken only if asked for (`reorder`). But
+what is loaded may say no more than where programs begin to grow. Blocks that draw them
+(nvidia/passes/staying.py) take the last half of the columns so, and the others as the author has
+them: then a launch ends with short ones as well, and until then programs of all kinds run beside
+each other (those that wait for memory, and those that multiply).
 
 Which program a block is decides its code alone (lowering.py): in the IR a program's number stays
 what it is.
@@ -25,7 +29,7 @@ from workbench.analysis.forms import Form
 from workbench.ir import Effect, Module, Op, Value, shape_of, walk
 from workbench.ops import For, counted_loops, pointee_of
 from workbench.passes.manager import Remarks
-from workbench.targets.simt.ops import is_persistent
+from workbench.targets.simt.ops import is_drawn, is_persistent
 from workbench.targets.simt.rules import Device
 
 #: Bytes that stay in the cache while programs read them again, about (hopper_attention: 32 MB).
@@ -38,7 +42,8 @@ def longest_first(module: Module, remarks: Remarks, chip: Device) -> Module:
     """Say in which order programs begin (`longest_first`), if some are known to be longer.
 
     A positive number, where programs grow along axis 0, or a negative one, where they shrink: one
-    more than the power of two of the programs that are taken together.
+    more than the power of two of the programs that are taken together. What is loaded is taken to
+    be the same for neighbours: then the number is for blocks that draw alone (`longest_drawn`).
 
     Keeps: every value. Nothing that waits for other programs or signals to them is reordered.
     """
@@ -46,10 +51,9 @@ def longest_first(module: Module, remarks: Remarks, chip: Device) -> Module:
     asked: bool | None = module.attributes.get("reorder")
     if asked is False or _orders_programs(module):
         return module
-    facts, growth, each = tile_forms(module), 0.0, 0
+    facts, growth, each, loaded = tile_forms(module), 0.0, 0, False
     for loop in counted_loops(module.walk()):
-        if asked is None and decided_by_memory(loop, module) is not None:
-            return module
+        loaded |= decided_by_memory(loop, module) is not None
         lower, upper, by = map(facts.form, (loop.lower, loop.upper, loop.step))
         step = None if by is None else by.constant
         if lower is None or upper is None or step is None or step <= 0:
@@ -58,6 +62,9 @@ def longest_first(module: Module, remarks: Remarks, chip: Device) -> Module:
         each = max(each, _loaded(loop, chip))
     if not growth or not each:
         return module
+    if loaded and asked is None:
+        attributes = {**module.attributes, "longest_drawn": 1 if growth > 0 else -1}
+        return replace(module, attributes=attributes)
     together = max(1, int(_CACHED / (abs(growth) * each))).bit_length() - 1
     found = 1 + min(together, _MOST)
     attributes = {**module.attributes, "longest_first": found if growth > 0 else -found}
@@ -65,18 +72,28 @@ def longest_first(module: Module, remarks: Remarks, chip: Device) -> Module:
 
 
 def told_order(module: Module, remarks: Remarks) -> Module:
-    """Drop the order where blocks stay, which take programs in one of their own; tell of it.
+    """Drop the order that nobody asked for where blocks stay, which share better; tell of it.
+
+    They take programs back and forth, so that each has short and long ones.
 
     Keeps: every value.
     """
     order, stay = module.attributes.get("longest_first"), is_persistent(module)
-    if module.attributes.get("reorder", False) and (order is None or stay):
+    drawn = module.attributes.get("longest_drawn")
+    if drawn is not None:
+        if is_drawn(module):
+            text = "of half the columns the programs with the longest loops are drawn first"
+            remarks.note(None, text, "applied")
+            return module
+        rest = {name: held for name, held in module.attributes.items() if name != "longest_drawn"}
+        return replace(module, attributes=rest)
+    asked = module.attributes.get("reorder", False)
+    if asked and order is None:
         why = "no program's loops are known to be longer than others', or programs wait for others"
-        why = "blocks that stay take programs in an order of their own" if stay else why
         remarks.note(None, f"reorder=True is not obeyed: {why}", "missed")
     if order is None:
         return module
-    if stay:
+    if stay and not asked:
         rest = {name: held for name, held in module.attributes.items() if name != "longest_first"}
         return replace(module, attributes=rest)
     text = f"programs with the longest loops begin first, about {1 << abs(order) - 1} together"

@@ -15,7 +15,8 @@ from workbench.targets.simt.ops import EachProgram, Roles
 class Carried:
     """What a role carries from one program to the next: first, in the body, and on.
 
-    A block takes at most `rounds` programs; `blocks` of them are a cluster.
+    A block takes at most `rounds` programs; `blocks` of them are a cluster. `drawn`: the first of
+    what is carried is the number of the next program.
     """
 
     inits: tuple[Value, ...]
@@ -23,6 +24,7 @@ class Carried:
     yields: tuple[Value, ...]
     rounds: int
     blocks: int = 1
+    drawn: bool = False
 
 
 def part_warps(
@@ -62,7 +64,8 @@ def each_program(builder: Builder, work: Sequence[Op], carried: Carried) -> tupl
     with builder.block() as made:
         body = Block(carried.arguments, (*work, *last))
         builder.insert(EachProgram(
-            carried.inits, body, most_rounds=carried.rounds, blocks=carried.blocks
+            carried.inits, body, most_rounds=carried.rounds, blocks=carried.blocks,
+            drawn=carried.drawn,
         ))  # fmt: skip
     return tuple(made)
 
