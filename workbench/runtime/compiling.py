@@ -86,34 +86,27 @@ def compile(  # noqa: A001 - the public name
 ) -> CompiledKernel:
     """Compile a kernel without data and without a GPU.
 
-        Args:
-            fn: a jit object or a plain function.
-            signature: a type per run-time parameter, as text ("*f32:16 *f32 i32") or a dict by name;
-                `:16` states divisibility, `=7` a fixed value. What is not stated is not assumed.
-            constexprs: values of constexpr parameters by name; defaults count.
-            target: "cpu", "interpreter", or a chip from "sm_80" on.
-            num_warps: warps of a program; None lets the compiler choose.
-            num_stages: depth of pipelined loops; None lets the compiler choose.
-            assume: facts about arguments such as "n % 16 == 0", "stride == 1", "0 <= n < 4096".
-            cached: False compiles again, whatever the caches hold.
-            override: the edited text of one stage, e.g. {"ptx": text}: what is made of the kernel goes
-                on from there. A kernel of its own, kept apart from the unedited one.
-            options: further compile options (maxnreg, enable_fp_fusion, exact, wrap_index, debug,
-    <<<<<<< HEAD
-                wgmma, tma, tma_stores, overlap, skip_masks, skip_ones, loads_first, apart,
-                computed_first, loaded_first, rounds_together, keep_operands, copy_narrow,
-                through_registers, swap_operands, prefetch_l2, fast_rescale, warp_specialize, persistent, reorder,
-                most_rounds, cluster).
-    =======
-                wgmma, tma, overlap, skip_masks, skip_ones, loads_first, apart, computed_first,
-                loaded_first, rounds_together, keep_operands, copy_narrow, through_registers,
-                swap_operands, prefetch_l2, fast_rescale, warp_specialize, persistent, reorder,
-                tickets, most_rounds, cluster).
-    >>>>>>> main
+    Args:
+        fn: a jit object or a plain function.
+        signature: a type per run-time parameter, as text ("*f32:16 *f32 i32") or a dict by name;
+            `:16` states divisibility, `=7` a fixed value. What is not stated is not assumed.
+        constexprs: values of constexpr parameters by name; defaults count.
+        target: "cpu", "interpreter", or a chip from "sm_80" on.
+        num_warps: warps of a program; None lets the compiler choose.
+        num_stages: depth of pipelined loops; None lets the compiler choose.
+        assume: facts about arguments such as "n % 16 == 0", "stride == 1", "0 <= n < 4096".
+        cached: False compiles again, whatever the caches hold.
+        override: the edited text of one stage, e.g. {"ptx": text}: what is made of the kernel goes
+            on from there. A kernel of its own, kept apart from the unedited one.
+        options: further compile options (maxnreg, enable_fp_fusion, exact, wrap_index, debug,
+            wgmma, tma, tma_stores, overlap, skip_masks, skip_ones, loads_first, apart,
+            computed_first, loaded_first, rounds_together, keep_operands, copy_narrow,
+            through_registers, swap_operands, prefetch_l2, fast_rescale, warp_specialize, persistent, reorder,
+            tickets, most_rounds, cluster).
 
-        Raises:
-            OptionError: a signature, option or target that cannot be read.
-            CompileError: the kernel cannot be compiled; what exists of the trace is attached.
+    Raises:
+        OptionError: a signature, option or target that cannot be read.
+        CompileError: the kernel cannot be compiled; what exists of the trace is attached.
     """
     instance(target, str, "target is a text", 'one of "cpu", "interpreter", "sm_90a", …')
     source = source_of(fn)
