@@ -30,6 +30,7 @@ from workbench.targets.nvidia.map_words import made_parameters
 from workbench.targets.nvidia.ops import TensorLoad
 from workbench.targets.nvidia.passes.expand_roles import expand_roles
 from workbench.targets.nvidia.passes.keep_extremes import keep_extremes
+from workbench.targets.nvidia.passes.leave_stores import leave_stores
 from workbench.targets.nvidia.passes.overlap_products import overlap_products
 from workbench.targets.nvidia.passes.pipeline_loads import pipeline_loads
 from workbench.targets.nvidia.passes.raise_tma import asked, raise_tma
@@ -471,6 +472,7 @@ def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None
         ("stage-products", partial(stage_products, chip=unit)),
         ("turn-tiles", partial(turn_tiles, chip=unit)),
         ("start-products", partial(start_products, chip=unit)),
+        ("leave-stores", partial(leave_stores, chip=unit)),
         ("halve-conversions", partial(halve_conversions, chip=unit)),
         ("told-order", told_order),
     ]
