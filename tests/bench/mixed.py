@@ -30,6 +30,8 @@ ROWS = (1, 16, 256, 4096)
 #: K and N.
 SHAPES = ((8192, 28672), (7168, 11008))
 GROUP = 128
+#: The multiprocessors of an H100.
+PROGRAMS = 132
 
 #: BLOCK_M, BLOCK_N, BLOCK_K, warps, stages, by rows.
 FEW = configs(
@@ -88,11 +90,19 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
     x = tensors.normal(m, k, dtype=F16)
     w, scale, plain = _weights(tensors, kind, n, k)
     c, library = (tensors.empty(m, n, dtype=F16) for _ in "cl")
+    parts = tensors.empty(4 * PROGRAMS, 16 * 256, dtype=torch.float32)
+    flags = tensors.empty(4 * PROGRAMS, dtype=torch.int32)
 
     def launch(config: Config) -> Launch:
-        bm, bn, bk = config.blocks
+        bm, bn, bk, *shares = config.blocks
         grid = (cdiv(n, bn), cdiv(m, bm))
         named = {"BLOCK_M": bm, "BLOCK_N": bn, "BLOCK_K": bk, **config.options}
+        if shares:
+            return Launch(
+                kernels.product_with_int4_by_shares, (shares[0] * PROGRAMS,),
+                (x, w, scale, c, parts, flags, m, n, k, k, 1, w.stride(0), n),
+                {"GROUP": GROUP, **named},
+            )  # fmt: skip
         if kind in ("e2m1", "mxfp8"):
             return Launch(
                 kernels.product_with_microscales, grid,

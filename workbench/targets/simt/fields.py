@@ -15,6 +15,9 @@ Two fields whose numbers become neighbours, as the halves of a byte do, are spre
 
 Two fields that are two bytes apart in a word are spread as they lie there.
 
+Words of 32 bits have fields, too, from a bit on that may differ from element to element, if each
+register knows its own: `(words >> i % 8 * 4) & 15`.
+
 `x`, `x & 15`, `x >> 4`, `(x << 4) >> 4` and the like are fields; so is what a constant is added to.
 """
 
@@ -25,7 +28,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from workbench.analysis.tables import table_of
 from workbench.ir import BF16, F16, Scalar, Value, element_of, shape_of
+from workbench.layouts import LinearLayout
 from workbench.ops import Cast, Constant, Elementwise
 from workbench.targets.llvm.emit import Emitter, float_literal
 from workbench.targets.simt.lowering import Lowering
@@ -38,7 +43,10 @@ _HIGH_BFLOAT, _FIRST_BFLOAT = 0x43, 128
 
 @dataclass(frozen=True)
 class Field:
-    """The number (bits start ... start + width - 1 of a byte of root) * 2^scale + added."""
+    """The number (bits start ... start + width - 1 of an element of root) * 2^scale + added.
+
+    Elements have 8 bits, or 32.
+    """
 
     root: Value
     start: int
@@ -46,6 +54,8 @@ class Field:
     signed: bool
     scale: int = 0
     added: int = 0
+    #: What is added to `start`, for each element of its own: a table of constants.
+    shifts: Value | None = None
 
     @property
     def range(self) -> tuple[int, int]:
@@ -67,7 +77,9 @@ def field_of(value: Value) -> Field | None:
         found = _computed(made, element)
     if found is not None and _fits(found, element):
         return found
-    return Field(value, 0, 8, element.kind == "int") if element.bits == 8 else None
+    if element.bits not in (8, 32) or not shape_of(value.type):
+        return None
+    return Field(value, 0, element.bits, element.kind == "int")
 
 
 def _fits(field: Field, element: Scalar) -> bool:
@@ -82,6 +94,8 @@ def _computed(op: Elementwise, element: Scalar) -> Field | None:
     constant = second.op
     if not isinstance(constant, Constant):
         return None
+    if op.function == "and" and (shifted := _shifted_apart(first)) is not None:
+        return _masked(shifted, int(constant.value) % (1 << element.bits), element)
     by, field = int(constant.value), field_of(first)
     if field is None:
         return None
@@ -110,6 +124,23 @@ def _computed(op: Elementwise, element: Scalar) -> Field | None:
     return None
 
 
+def _shifted_apart(value: Value) -> Field | None:
+    """Return the bits of words that are shifted down, each by a number that is known.
+
+    Above them there may be anything: as many are meant as all elements have.
+    """
+    op = value.op
+    if not isinstance(op, Elementwise) or op.function != "shr" or isinstance(op.inputs[1].op, Constant):
+        return None
+    field, by = field_of(op.inputs[0]), table_of(op.inputs[1])
+    if field is None or by is None or field.width != 32 or field.added or field.scale:
+        return None
+    least, most = int(by.min()), int(by.max())
+    if least < 0 or most > 31:
+        return None
+    return replace(field, width=32 - most, signed=False, shifts=op.inputs[1])
+
+
 def _masked(field: Field, mask: int, element: Scalar) -> Field | None:
     """Return the bits of a field under a mask whose ones are neighbours."""
     mask >>= field.scale
@@ -135,6 +166,8 @@ class _Number:
     type: str
     high: int
     start: int
+    #: What is added to the field's start, by register.
+    shifts: tuple[int, ...] = ()
 
     @property
     def mask(self) -> int:
@@ -165,17 +198,62 @@ def _number_of(low: Lowering, value: Value) -> _Number | None:
     if not isinstance(made, Cast) or made.to not in (F16, BF16) or not shape_of(value.type):
         return None
     field = field_of(made.source)
-    if field is None or low.layout(value).registers() < 2:
+    if field is None or field.width > 8 or low.layout(value).registers() < 2:
         return None
     if low.layout(field.root) != low.layout(value):
         return None
+    shifts = shifts_of(field, low.layout(value)) or ()
+    starts = {field.start + shift for shift in shifts or (0,)}
+    if field.shifts is not None and not shifts:
+        return None
+    if any(start % 8 + field.width > 8 for start in starts):
+        return None
+    numbers = [_of_byte(field, made.to, start % 8) for start in sorted(starts)]
     if made.to == F16:
-        found = _Number(field, "half", _HIGH, field.start)
-        fits = not any(map(_beyond_half, found.line))
+        fits = not any(_beyond_half(part) for number in numbers for part in number.line)
     else:
-        found = _Number(field, "bfloat", _HIGH_BFLOAT, 0)
-        fits = field.width <= 7 and not any(map(_beyond_bfloat, found.line))
-    return found if fits else None
+        fits = field.width <= 7 and not any(map(_beyond_bfloat, numbers[0].line))
+    return replace(numbers[0], field=field, shifts=shifts) if fits else None
+
+
+def _of_byte(field: Field, to: Scalar, start: int) -> _Number:
+    """Return how the number of a field from that bit of a byte on is made."""
+    field = replace(field, start=start, shifts=None)
+    if to == F16:
+        return _Number(field, "half", _HIGH, start)
+    return _Number(field, "bfloat", _HIGH_BFLOAT, 0)
+
+
+def shifts_of(field: Field, layout: LinearLayout) -> tuple[int, ...] | None:
+    """Return what is added to a field's start, by register; None if threads would differ."""
+    table = None if field.shifts is None else table_of(field.shifts)
+    if table is None or layout.shape != layout.padded:
+        return None
+    flat, places = np.broadcast_to(table, layout.shape).reshape(-1), np.arange(table.size)
+    for basis in (*layout.flat("lane"), *layout.flat("warp")):
+        if not np.array_equal(flat[places ^ basis], flat):
+            return None
+    return tuple(int(flat[place]) for place in layout.table("register"))
+
+
+def lies_apart(field: Field, axis: int, distance: int) -> bool:
+    """Say whether the fields of elements so far apart along an axis lie two bytes apart."""
+    table = None if field.shifts is None else table_of(field.shifts)
+    if table is None or table.shape[axis] % (2 * distance):
+        return False
+    pairs = np.moveaxis(table, axis, -1).reshape(-1, 2, distance)
+    return bool(np.all(pairs[:, 1] - pairs[:, 0] == 16))
+
+
+def _place_of(low: Lowering, number: _Number, register: int) -> tuple[str, int, _Number]:
+    """Return a word, which of its bytes a register's number is made of, and how."""
+    field = number.field
+    root = low.register(field.root, register)
+    if element_of(field.root.type).bits == 8:
+        return *low.byte_of_word(root), number
+    start = field.start + (number.shifts[register] if number.shifts else 0)
+    to = F16 if number.type == "half" else BF16
+    return root, start // 8, _of_byte(field, to, start % 8)
 
 
 def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
@@ -183,6 +261,8 @@ def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
     number = _number_of(low, op.result)
     if number is None:
         return None
+    if element_of(number.field.root.type).bits != 8:
+        return _numbers_of_words(low, op, number)
     live, found, emit = set(low.live(op.result)), list[str | None](), low.emit
     places = low.bytes_of_words([r or "0" for r in low.registers(number.field.root)])
     for register, (word, place) in enumerate(places):
@@ -201,6 +281,36 @@ def numbers_of_field(low: Lowering, op: Cast) -> list[str | None] | None:
     return found
 
 
+def _numbers_of_words(low: Lowering, op: Cast, number: _Number) -> list[str | None]:
+    """Return the registers of a cast of fields of words: two at a time."""
+    live = set(low.live(op.result))
+    found: list[str | None] = [None] * low.layout(op.result).registers()
+    for first in sorted({register & ~1 for register in live}):
+        pair = [register if register in live else register ^ 1 for register in (first, first + 1)]
+        places = [_place_of(low, number, register) for register in pair]
+        (word, place, one), (other, beside, second) = places
+        if word == other and place ^ beside == 2 and one == second:
+            made = _on_lines(low, _spread_apart(low, one, word, place % 2), [one, one])
+            halves = low.unpack(made, one.type)
+            found[first : first + 2] = halves if place < 2 else halves[::-1]
+        else:
+            found[first : first + 2] = _side_by_side(low, places)
+    return found
+
+
+def _side_by_side(low: Lowering, places: Sequence[tuple[str, int, _Number]]) -> list[str]:
+    """Return the numbers of two bytes of words, made in one word."""
+    numbers = [number for _, _, number in places]
+    first, second = numbers
+    bytes_ = [(_shifted(low.emit, number, word), place) for word, place, number in places]
+    pair = _spread(low.emit, bytes_)
+    fields = low.chip.held(low.emit, first.mask | second.mask << 16)
+    pair = low.emit.bitwise("and", "i32", pair, fields)
+    codes = [number.high << 8 | number.sign for number in numbers]
+    pair = low.emit.bitwise("xor", "i32", pair, str(codes[0] | codes[1] << 16))
+    return low.unpack(_on_lines(low, pair, numbers), first.type)
+
+
 def neighbours_of_fields(
     low: Lowering, values: Sequence[Value], registers: Sequence[int]
 ) -> dict[int, list[str]] | None:
@@ -214,18 +324,8 @@ def neighbours_of_fields(
         return None
     found: dict[int, list[str]] = {}
     for register in registers:
-        places = [low.byte_of_word(low.register(n.field.root, register)) for n in (first, second)]
-        bytes_ = [
-            (_shifted(low.emit, number, word), place)
-            for number, (word, place) in zip((first, second), places, strict=True)
-        ]
-        pair = _spread(low.emit, bytes_)
-        fields = low.chip.held(low.emit, first.mask | second.mask << 16)
-        pair = low.emit.bitwise("and", "i32", pair, fields)
-        codes = [number.high << 8 | number.sign for number in (first, second)]
-        pair = low.emit.bitwise("xor", "i32", pair, str(codes[0] | codes[1] << 16))
-        made = _on_lines(low, pair, [first, second])
-        found[register] = low.unpack(made, first.type)
+        places = [_place_of(low, number, register) for number in (first, second)]
+        found[register] = _side_by_side(low, places)
     return found
 
 
@@ -307,4 +407,4 @@ def _on_lines(low: Lowering, word: str, numbers: Sequence[_Number]) -> str:
     return emit.pure(f"bitcast {kind} {made} to i32")
 
 
-__all__ = ["Field", "field_of", "neighbours_of_fields", "numbers_of_field"]
+__all__ = ["Field", "field_of", "lies_apart", "neighbours_of_fields", "numbers_of_field", "shifts_of"]
