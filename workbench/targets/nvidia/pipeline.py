@@ -63,7 +63,9 @@ from workbench.targets.simt.passes.barriers import insert_barriers
 from workbench.targets.simt.passes.conversions import halve_conversions
 from workbench.targets.simt.passes.early_loads import load_early
 from workbench.targets.simt.passes.flatten_loops import flatten_loops
+from workbench.targets.simt.passes.float_differences import float_differences
 from workbench.targets.simt.passes.full_blocks import split_full_blocks
+from workbench.targets.simt.passes.load_once import load_once
 from workbench.targets.simt.passes.longest_first import longest_first, told_order
 from workbench.targets.simt.passes.shared_memory import (
     Interval,
@@ -443,6 +445,8 @@ def _for_warps(module: Module, unit: Chip, warps: int) -> Module | None:
 
 
 def _gpu_passes(module: Module, unit: Chip, recorder: Recorder, room: int | None = None) -> Module:
+    module = recorder.run("load-once", load_once, module, "gpu")
+    module = recorder.run("float-differences", float_differences, module, "gpu")
     split = partial(split_full_blocks, chip=unit)
     module = recorder.run("split-full-blocks", split, module, "gpu")
     module = recorder.run("accumulate-products", accumulate_products, module, "gpu")
