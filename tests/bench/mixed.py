@@ -30,6 +30,8 @@ ROWS = (1, 16, 256, 4096)
 #: K and N.
 SHAPES = ((8192, 28672), (7168, 11008))
 GROUP = 128
+#: What stands for 0 in words of eight numbers.
+ZERO = 8
 #: The multiprocessors of an H100.
 PROGRAMS = 132
 
@@ -71,6 +73,10 @@ def _weights(
     else:
         scale = (tensors.normal(k // GROUP, n, dtype=F16, scale=0.02).abs() + 0.01).to(F16)
         factors = scale.T.repeat_interleave(GROUP, 1)
+    if kind == "words":
+        w = tensors.integers(-(1 << 31), 1 << 31, k // 8, n, dtype=torch.int32)
+        codes = torch.stack([(w >> 4 * i) & 15 for i in range(8)], 1).reshape(k, n)
+        return w, scale, ((codes - ZERO).to(F16) * factors.T).to(F16)
     if kind in ("int4", "e2m1"):
         w = tensors.integers(0, 256, n, k // 2, dtype=U8)
         halves = torch.stack([w & 15, w >> 4], -1).flatten(1).long()
@@ -92,6 +98,8 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
     c, library = (tensors.empty(m, n, dtype=F16) for _ in "cl")
     parts = tensors.empty(4 * PROGRAMS, 16 * 256, dtype=torch.float32)
     flags = tensors.empty(4 * PROGRAMS, dtype=torch.int32)
+    zeros = tensors.empty(k // GROUP, n // 8, dtype=torch.int32)
+    zeros += ZERO * 0x11111111 - (1 << 32)
 
     def launch(config: Config) -> Launch:
         bm, bn, bk, *shares = config.blocks
@@ -109,6 +117,11 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
                 (x, w, scale, c, m, n, k, k, w.stride(0), scale.stride(0), n),
                 {"X_FORMAT": "fp16", "W_FORMAT": "e2m1" if kind == "e2m1" else "e4m3", **named},
             )  # fmt: skip
+        if kind == "words":
+            return Launch(
+                kernels.product_with_words, grid,
+                (x, w, scale, zeros, c, m, n, k, k, n, 1, n), {"GROUP": GROUP, **named},
+            )  # fmt: skip
         kernel = kernels.product_with_int4 if kind == "int4" else kernels.product_with_8_bits
         return Launch(kernel, grid, (x, w, scale, c, m, n, k, k, 1, w.stride(0), n),
                       {"GROUP": GROUP, "EVEN_K": k % bk == 0, **named})  # fmt: skip
@@ -124,8 +137,15 @@ def mixed(tensors: Tensors, kind: str, m: int, k: int, n: int) -> Prepared:
 
 def contests() -> Iterator[Contest]:
     """Yield all contests of quantised weights."""
-    for kind, bits in (("int4", 4), ("int8", 8), ("fp8", 8), ("e2m1", 4), ("mxfp8", 8)):
-        for k, n in SHAPES if kind not in ("e2m1", "mxfp8") else SHAPES[:1]:
+    for kind, bits in (
+        ("int4", 4),
+        ("words", 4),
+        ("int8", 8),
+        ("fp8", 8),
+        ("e2m1", 4),
+        ("mxfp8", 8),
+    ):
+        for k, n in SHAPES if kind not in ("words", "e2m1", "mxfp8") else SHAPES[:1]:
             for m in ROWS:
                 table = FEW if m <= 16 else MANY
                 own = ONE if m == 1 else OWN_FEW if m <= 16 else MANY

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import prod
+from typing import Any
+
 from workbench.ir import Array, Value, shape_of
 
 #: Tiles of more elements, and of more ops, are not computed.
@@ -24,16 +27,11 @@ class _Tables(dict[Value, Array]):
         if op is None or not op.pure or op.regions or len(self) > _MOST_OPS:
             return None
         first = (0,) * len(shape)
-        if op.element_from(first) is None or value.type not in (r.type for r in op.results[:1]):
+        if op.element_from(first) is None or len(op.results) != 1:
             return None
-        size = 1
-        for extent in shape:
-            size *= extent
-        if size > _MOST_ELEMENTS or any(self.of(v) is None for v in op.operands):
+        if prod(shape) > _MOST_ELEMENTS or any(self.of(v) is None for v in op.operands):
             return None
-        found = op.interpret(self)  # type: ignore[arg-type]
-        if isinstance(found, tuple):
-            return None
+        found: Any = op.interpret(self)  # type: ignore[arg-type]
         self[value] = found
         return found
 

@@ -94,18 +94,22 @@ def _computed(op: Elementwise, element: Scalar) -> Field | None:
     constant = second.op
     if not isinstance(constant, Constant):
         return None
-    if op.function == "and" and (shifted := _shifted_apart(first)) is not None:
+    shifted = _shifted_apart(first) if op.function == "and" else None
+    if shifted is not None:
         return _masked(shifted, int(constant.value) % (1 << element.bits), element)
-    by, field = int(constant.value), field_of(first)
+    return _of_constant(op.function, field_of(first), int(constant.value), element)
+
+
+def _of_constant(function: str, field: Field | None, by: int, element: Scalar) -> Field | None:
     if field is None:
         return None
-    if op.function == "and" and not field.added:
+    if function == "and" and not field.added:
         return _masked(field, by % (1 << element.bits), element)
-    if op.function in ("add", "sub"):
-        return replace(field, added=field.added + (by if op.function == "add" else -by))
+    if function in ("add", "sub"):
+        return replace(field, added=field.added + (by if function == "add" else -by))
     if field.added or by < 0:
         return None
-    if op.function == "shl":
+    if function == "shl":
         # What leaves the type at its top is lost; what comes to lie there is its sign.
         top = field.width + field.scale + by
         width = min(field.width, element.bits - field.scale - by)
@@ -113,7 +117,7 @@ def _computed(op: Elementwise, element: Scalar) -> Field | None:
         if width <= 0:
             return None
         return replace(field, width=width, signed=signed, scale=field.scale + by)
-    if op.function == "shr":
+    if function == "shr":
         zeros = min(by, field.scale)
         lost = by - zeros
         if lost >= field.width:
@@ -130,7 +134,11 @@ def _shifted_apart(value: Value) -> Field | None:
     Above them there may be anything: as many are meant as all elements have.
     """
     op = value.op
-    if not isinstance(op, Elementwise) or op.function != "shr" or isinstance(op.inputs[1].op, Constant):
+    if (
+        not isinstance(op, Elementwise)
+        or op.function != "shr"
+        or isinstance(op.inputs[1].op, Constant)
+    ):
         return None
     field, by = field_of(op.inputs[0]), table_of(op.inputs[1])
     if field is None or by is None or field.width != 32 or field.added or field.scale:
@@ -159,6 +167,14 @@ def _masked(field: Field, mask: int, element: Scalar) -> Field | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Shifts:
+    """By how much fields lie higher: by register, and whether threads shift by more than that."""
+
+    by_register: tuple[int, ...]
+    by_thread: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Number:
     """How the number of a field is made of it: under the byte `high`, from bit `start` on."""
 
@@ -166,8 +182,8 @@ class _Number:
     type: str
     high: int
     start: int
-    #: What is added to the field's start, by register.
-    shifts: tuple[int, ...] = ()
+    #: What is added to the field's start.
+    shifts: Shifts | None = None
 
     @property
     def mask(self) -> int:
@@ -202,10 +218,10 @@ def _number_of(low: Lowering, value: Value) -> _Number | None:
         return None
     if low.layout(field.root) != low.layout(value):
         return None
-    shifts = shifts_of(field, low.layout(value)) or ()
-    starts = {field.start + shift for shift in shifts or (0,)}
-    if field.shifts is not None and not shifts:
+    shifts = shifts_of(field, low.layout(value))
+    if field.shifts is not None and shifts is None:
         return None
+    starts = {field.start + shift for shift in (shifts.by_register if shifts else (0,))}
     if any(start % 8 + field.width > 8 for start in starts):
         return None
     numbers = [_of_byte(field, made.to, start % 8) for start in sorted(starts)]
@@ -224,16 +240,20 @@ def _of_byte(field: Field, to: Scalar, start: int) -> _Number:
     return _Number(field, "bfloat", _HIGH_BFLOAT, 0)
 
 
-def shifts_of(field: Field, layout: LinearLayout) -> tuple[int, ...] | None:
-    """Return what is added to a field's start, by register; None if threads would differ."""
+def shifts_of(field: Field, layout: LinearLayout) -> Shifts | None:
+    """Return what is added to a field's start; None if that is not a thread's and a register's."""
     table = None if field.shifts is None else table_of(field.shifts)
     if table is None or layout.shape != layout.padded:
         return None
-    flat, places = np.broadcast_to(table, layout.shape).reshape(-1), np.arange(table.size)
+    flat = np.broadcast_to(table, layout.shape).reshape(-1)
+    threads = np.zeros(1, np.int64)
     for basis in (*layout.flat("lane"), *layout.flat("warp")):
-        if not np.array_equal(flat[places ^ basis], flat):
-            return None
-    return tuple(int(flat[place]) for place in layout.table("register"))
+        threads = np.concatenate([threads, threads ^ basis])
+    found = flat[threads[:, None] ^ np.array(layout.table("register"))[None, :]]
+    own = found[:, :1] - found[:1, :1]
+    if not np.array_equal(own + found[:1], found) or own.min() < 0 or found[0].min() < 0:
+        return None
+    return Shifts(tuple(map(int, found[0])), bool(own.any()))
 
 
 def lies_apart(field: Field, axis: int, distance: int) -> bool:
@@ -251,7 +271,14 @@ def _place_of(low: Lowering, number: _Number, register: int) -> tuple[str, int, 
     root = low.register(field.root, register)
     if element_of(field.root.type).bits == 8:
         return *low.byte_of_word(root), number
-    start = field.start + (number.shifts[register] if number.shifts else 0)
+    start, shifts = field.start, number.shifts
+    if shifts is not None and field.shifts is not None:
+        start += shifts.by_register[register]
+        if shifts.by_thread:
+            by = low.register(field.shifts, 0)
+            if shifts.by_register[0]:
+                by = low.emit.add("i32", by, str(-shifts.by_register[0]))
+            root = low.emit.pure(f"lshr i32 {root}, {by}")
     to = F16 if number.type == "half" else BF16
     return root, start // 8, _of_byte(field, to, start % 8)
 
@@ -407,4 +434,11 @@ def _on_lines(low: Lowering, word: str, numbers: Sequence[_Number]) -> str:
     return emit.pure(f"bitcast {kind} {made} to i32")
 
 
-__all__ = ["Field", "field_of", "lies_apart", "neighbours_of_fields", "numbers_of_field", "shifts_of"]
+__all__ = [
+    "Field",
+    "field_of",
+    "lies_apart",
+    "neighbours_of_fields",
+    "numbers_of_field",
+    "shifts_of",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from workbench.analysis.affine import Affine, tile_forms
 from workbench.analysis.products import is_line, multiplied
-from workbench.ir import Builder, Module, Op, Value, element_of, rebuild, shape_of, tile
+from workbench.ir import Builder, Module, Op, Tile, Value, element_of, rebuild, shape_of
 from workbench.ops import (
     Broadcast,
     Constant,
@@ -38,8 +38,9 @@ def load_once(module: Module, remarks: Remarks) -> Module:
         %6 = tile.broadcast %5 {shape = (16, 8)} : tile<16x8xi32>
         %7 = tile.reshape %6 {shape = (128,)} : tile<128xi32>
 
-    Needs: products, of which the tile is an operand or what one is computed of element by element;
-    addresses and masks that ops on single elements make of counting and numbers. Keeps: every value.
+    Needs: a product of which the tile is an operand, or of which one is computed by elements;
+    addresses and masks that ops on single elements make of counting and numbers.
+    Keeps: every value.
     """
     loads = [op for op in module.walk() if isinstance(op, Load) and not op.volatile]
     if not any(not is_line(shape_of(op.result.type)) for op in loads):
@@ -113,7 +114,7 @@ class _Sampler:
     def _made(self, value: Value, runs: tuple[int, ...]) -> Value:
         op, add = value.op, self.builder.add
         shape = tuple(e // run for e, run in zip(shape_of(value.type), runs, strict=True))
-        type = tile(shape, element_of(value.type))
+        type = Tile(shape, element_of(value.type))
         if isinstance(op, Constant):
             return add(Constant(op.value, type))
         if isinstance(op, Splat):
